@@ -1,0 +1,44 @@
+"""The one error base of assay-stream, branched by who is to blame.
+
+Every error has a stable ``code`` (part of the public contract: it stands in the headers of rejected records
+and in metrics), a message that names what, where and how to mend it, and the JSON path of the offending
+value where there is one. Errors never carry payloads or secrets.
+"""
+
+from __future__ import annotations
+
+
+class AssayStreamError(Exception):
+    """An error with a stable code.
+
+    Args:
+        code: stable snake_case identifier, for example ``duplicate_key``.
+        message: one sentence for a person: what is wrong and how to mend it. Never quotes input values.
+        path: JSON path of the offending value (``$.data.tools[3].name``), or ``""`` if there is none.
+    """
+
+    def __init__(self, code: str, message: str, *, path: str = "") -> None:
+        super().__init__(code, message, path)
+        self.code = code
+        self.message = message
+        self.path = path
+
+    def __str__(self) -> str:
+        where = f" at {self.path}" if self.path else ""
+        return f"{self.code}{where}: {self.message}"
+
+
+class InputError(AssayStreamError):
+    """A record or file that someone gave us is wrong: it is refused, kept and reported."""
+
+
+class ConfigurationError(AssayStreamError):
+    """The operator's settings, topics or command line are wrong: nothing starts until they are mended."""
+
+
+class OperatingError(AssayStreamError):
+    """Something outside failed (a broker, a disk): retried within a limit, then the process stops."""
+
+
+class IntegrityError(AssayStreamError):
+    """Our own logs contradict each other: the process stops rather than guess."""

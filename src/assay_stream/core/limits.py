@@ -1,0 +1,34 @@
+"""Every bound of the system in one place, with its unit in its name and its reason beside it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Bounds on what is accepted, kept and published."""
+
+    record_bytes_max: int = 8 * 1024 * 1024
+    """One input record. The largest real ``tools/list`` in the captures is 22 KB; 8 MiB leaves room for a
+    hundred such servers behind one gateway, and bounds what one record can cost to decode."""
+
+    depth_max: int = 127
+    """Nesting of JSON containers: what Assay's own parser accepts, so both refuse the same input."""
+
+    integer_digits_max: int = 309
+    """Digits of one integer: the largest double has 309."""
+
+    tools_max: int = 5_000
+    """Tools in one snapshot. A full fingerprint costs under a millisecond each, so a hostile list costs
+    seconds at most."""
+
+    identifier_chars_max: int = 1_024
+    """Characters of one identifier (server, observer, tool, snapshot, call). They become Kafka keys and
+    alert fields."""
+
+    timeline_entries_max: int = 512
+    """Observations kept per server and observer. Older repeats are folded first, see ``core.timeline``."""
+
+
+DEFAULT_LIMITS = Limits()
