@@ -27,6 +27,12 @@ class Limits:
     """Characters of one identifier (server, observer, tool, snapshot, call). They become Kafka keys and
     alert fields."""
 
+    time_max_s: int = 4_102_444_800
+    """Latest event time, seconds since the epoch: the year 2100. A clock that says more is broken."""
+
+    future_max_ms: int = 24 * 3_600 * 1_000
+    """How far an event time may lie after its record's own timestamp: a day covers any time-zone mistake."""
+
     timeline_entries_max: int = 512
     """Observations kept per server and observer. Older repeats are folded first, see ``core.timeline``."""
 

@@ -1,1 +1,1 @@
-
+"""Looking back: the same engine over recorded observations."""

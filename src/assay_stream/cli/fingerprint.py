@@ -1,0 +1,72 @@
+"""``assay-stream fingerprint``: every digest of a definition, without Kafka."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import orjson
+import typer
+
+from assay_stream.core import fingerprint as core
+from assay_stream.core.decode import decode_json
+from assay_stream.core.errors import InputError
+
+
+def fingerprint(
+    files: Annotated[
+        list[Path] | None, typer.Argument(help="Tool objects or tools/list results; standard input by default.")
+    ] = None,
+    server_id: Annotated[
+        str | None, typer.Option(help="The observation is scoped to this server: its id enters assay.v1.")
+    ] = None,
+) -> None:
+    """Print the fingerprints of tool definitions: one JSON object per tool.
+
+    FILE holds one Tool object, a tools/list result, or the JSON-RPC response around one.
+    """
+    for name, raw in _inputs(files):
+        try:
+            lines = [_line(tool, server_id) for tool in _tools(decode_json(raw))]
+        except InputError as error:
+            raise InputError(error.code, f"{name}: {error.message}", path=error.path) from None
+        for line in lines:
+            sys.stdout.buffer.write(line + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def _inputs(files: list[Path] | None) -> Iterator[tuple[str, bytes]]:
+    if not files:
+        yield "standard input", sys.stdin.buffer.read()
+    for path in files or []:
+        try:
+            yield str(path), path.read_bytes()
+        except OSError as error:
+            raise InputError("unreadable_file", f"cannot read {path}: {error.strerror}") from None
+
+
+def _tools(content: Any) -> list[dict[str, Any]]:
+    if not isinstance(content, dict):
+        raise InputError("not_a_tool", "give a Tool object or a tools/list result", path="$")
+    result = content.get("result", content)
+    if isinstance(result, dict) and isinstance(result.get("tools"), list):
+        tools = result["tools"]
+        for index, tool in enumerate(tools):
+            if not isinstance(tool, dict):
+                raise InputError("not_a_tool", "a tool must be a JSON object", path=f"$.tools[{index}]")
+        return tools
+    return [content]
+
+
+def _line(tool: dict[str, Any], server_id: str | None) -> bytes:
+    found = core.fingerprint(tool, server_id=server_id)
+    name = tool.get("name")
+    return orjson.dumps(
+        {
+            "tool": name if isinstance(name, str) else None,
+            "fingerprints": {scheme: found.schemes.get(scheme) for scheme in core.SCHEMES},
+            "errors": dict(found.errors),
+        }
+    )

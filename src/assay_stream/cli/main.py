@@ -1,0 +1,56 @@
+"""The ``assay-stream`` command and its error handling."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from assay_stream import __version__
+from assay_stream.cli import fingerprint, operating, publishing, replay, tap
+from assay_stream.core.errors import AssayStreamError, OperatingError
+
+app = typer.Typer(
+    name="assay-stream",
+    help="Joins what MCP servers offered to what agents called, and writes the evidence to Kafka.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command()(fingerprint.fingerprint)
+app.command()(publishing.publish)
+app.command()(replay.replay)
+app.command(context_settings={"allow_interspersed_args": False})(tap.tap)
+app.add_typer(operating.topics_app, name="topics")
+app.command()(operating.worker)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Joins what MCP servers offered to what agents called, and writes the evidence to Kafka."""
+
+
+def main() -> None:
+    """Run the command line."""
+    try:
+        app()
+    except AssayStreamError as error:
+        print(f"assay-stream: {error}", file=sys.stderr)
+        sys.exit(3 if isinstance(error, OperatingError) else 2)
+    except BrokenPipeError:
+        # The reader of our output has gone, as `head` does: that is no error of ours.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)

@@ -1,0 +1,114 @@
+"""``assay-stream worker`` and ``assay-stream topics``: what an operator runs."""
+
+from __future__ import annotations
+
+import asyncio
+from enum import StrEnum
+from typing import Annotated
+
+import orjson
+import typer
+
+from assay_stream.config import Settings, load_settings
+from assay_stream.core.errors import ConfigurationError
+
+topics_app = typer.Typer(help="Create and inspect the topics of a deployment.", no_args_is_help=True)
+
+Bootstrap = Annotated[
+    str | None, typer.Option(help="Kafka brokers, host:port. Default: ASSAY_STREAM_BOOTSTRAP_SERVERS.")
+]
+
+
+class WorkerRole(StrEnum):
+    """A stage that a worker runs."""
+
+    REGISTRY = "registry"
+    JOIN = "join"
+    ALERTS = "alerts"
+
+
+def worker(
+    role: Annotated[
+        list[WorkerRole] | None, typer.Option(help="Run this stage only. May be given several times.")
+    ] = None,
+    bootstrap_servers: Bootstrap = None,
+    web_port: Annotated[int | None, typer.Option(help="Port of /healthz, /readyz and /metrics.")] = None,
+) -> None:
+    """Run the registry, the join and the alerts until told to stop.
+
+    Settings come from ASSAY_STREAM_* variables. SIGTERM and SIGINT finish the batch in hand and stop.
+    """
+    settings = load_settings(bootstrap_servers=bootstrap_servers, web_port=web_port)
+    try:
+        from assay_stream.stream.app import run_worker
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(
+            "extra_missing", f"{error.name} is not installed: pip install 'assay-stream[worker]'"
+        ) from None
+    roles = frozenset(chosen.value for chosen in role or list(WorkerRole))
+    raise typer.Exit(run_worker(settings, roles))
+
+
+@topics_app.command("apply")
+def topics_apply(bootstrap_servers: Bootstrap = None) -> None:
+    """Create the topics that are missing. Existing ones are never altered; one that differs is an error."""
+    settings = load_settings(bootstrap_servers=bootstrap_servers)
+    created = asyncio.run(_apply(settings))
+    for name in created:
+        typer.echo(f"created {name}")
+    if not created:
+        typer.echo("nothing to do: every topic is there")
+
+
+@topics_app.command("show")
+def topics_show(
+    bootstrap_servers: Bootstrap = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per topic.")] = False,
+) -> None:
+    """Show every topic as it is and as it should be. Exit code 1 if one is missing or differs."""
+    settings = load_settings(bootstrap_servers=bootstrap_servers)
+    rows = asyncio.run(_show(settings))
+    for row in rows:
+        if as_json:
+            typer.echo(orjson.dumps(row).decode())
+        else:
+            typer.echo(f"{row['state']:<8} {row['partitions']:>4} {row['name']}  {row['differing'] or ''}".rstrip())
+    if any(row["state"] != "ok" for row in rows):
+        raise typer.Exit(1)
+
+
+async def _apply(settings: Settings) -> list[str]:
+    from assay_stream.stream.connection import start_admin
+    from assay_stream.stream.topics import apply_topics
+
+    admin = await start_admin(settings)
+    try:
+        return await apply_topics(admin, settings)
+    finally:
+        await admin.close()
+
+
+async def _show(settings: Settings) -> list[dict[str, object]]:
+    from assay_stream.stream.connection import start_admin
+    from assay_stream.stream.topics import inspect_topics
+
+    admin = await start_admin(settings)
+    try:
+        states = await inspect_topics(admin, settings)
+    finally:
+        await admin.close()
+    rows: list[dict[str, object]] = []
+    for state in states:
+        differs = state.differing or state.partitions != state.spec.partitions
+        rows.append(
+            {
+                "name": state.spec.name,
+                "state": "missing" if not state.partitions else "differs" if differs else "ok",
+                "partitions": state.partitions,
+                "partitions_wanted": state.spec.partitions,
+                "differing": {
+                    name: {"is": actual, "wanted": wanted} for name, (actual, wanted) in state.differing.items()
+                },
+            }
+        )
+    return rows

@@ -1,0 +1,104 @@
+"""Settings, from the environment: every field is ``ASSAY_STREAM_<NAME>``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from assay_stream.core.errors import ConfigurationError
+
+_TOPIC_PREFIX = r"^[a-zA-Z0-9._-]{0,100}$"
+
+
+class Settings(BaseSettings):
+    """What an operator can set, with the defaults of a single local broker."""
+
+    model_config = SettingsConfigDict(env_prefix="ASSAY_STREAM_", extra="ignore", frozen=True)
+
+    bootstrap_servers: str = Field("127.0.0.1:9092", description="Kafka brokers, host:port, comma separated.")
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(
+        "PLAINTEXT", description="How to speak to the brokers."
+    )
+    ssl_cafile: Path | None = Field(None, description="CA certificates that the brokers' are checked against.")
+    ssl_certfile: Path | None = Field(None, description="Client certificate, where the brokers ask for one.")
+    ssl_keyfile: Path | None = Field(None, description="Its private key.")
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = Field(
+        "SCRAM-SHA-512", description="Used with SASL_* protocols."
+    )
+    sasl_username: str | None = Field(None, description="Used with SASL_* protocols.")
+    sasl_password: SecretStr | None = Field(None, description="Used with SASL_* protocols; never logged.")
+
+    topic_prefix: Annotated[str, Field(pattern=_TOPIC_PREFIX)] = Field(
+        "", description="Put before every topic name, to run several deployments on one cluster."
+    )
+    group_prefix: Annotated[str, Field(pattern=_TOPIC_PREFIX)] = Field(
+        "assay-stream",
+        description="Consumer groups and transactional ids are named after it: one value per deployment.",
+    )
+    replication_factor: Annotated[int, Field(ge=1, le=32)] = Field(
+        1, description="For `topics apply`; 3 in production."
+    )
+    input_partitions: Annotated[int, Field(ge=1, le=10_000)] = Field(
+        4, description="For `topics apply`: partitions of the snapshot, control, binding and finding topics."
+    )
+    call_partitions: Annotated[int, Field(ge=1, le=10_000)] = Field(
+        8, description="For `topics apply`: partitions of the call and evidence topics."
+    )
+
+    batch_records_max: Annotated[int, Field(ge=1, le=100_000)] = Field(
+        4_000, description="Records per poll: larger batches cost fewer transactions and more latency."
+    )
+    poll_timeout_ms: Annotated[int, Field(ge=1, le=60_000)] = Field(
+        100, description="How long a poll waits for records."
+    )
+    hold_limit_ms: Annotated[int, Field(ge=0)] = Field(
+        0,
+        description="How long a call may wait for the registry before it is written as "
+        "definition_unavailable. 0: it waits for ever (back-pressure).",
+    )
+    transaction_timeout_ms: Annotated[int, Field(ge=1_000, le=900_000)] = Field(
+        60_000, description="After this the broker ends the transaction of a worker that fell silent."
+    )
+    session_timeout_ms: Annotated[int, Field(ge=1_000, le=300_000)] = Field(
+        10_000, description="After this a silent worker's partitions go to others."
+    )
+    connect_limit_s: Annotated[int, Field(ge=1, le=86_400)] = Field(
+        60, description="How long to try to reach the brokers at start before giving up."
+    )
+
+    web_host: str = Field("127.0.0.1", description="Where /healthz, /readyz and /metrics are served.")
+    web_port: Annotated[int, Field(ge=0, le=65_535)] = Field(6_066, description="Its port.")
+    state_dir: Path = Field(Path(".run/state"), description="Folder for Faust's own state.")
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field("INFO", description="Of our own loggers.")
+    log_format: Literal["json", "console"] = Field("json", description="How log lines look.")
+    git_commit: str = Field("unknown", description="Commit this was built from, for the evidence envelope.")
+
+    @field_validator("bootstrap_servers")
+    @classmethod
+    def _names_a_broker(cls, value: str) -> str:
+        for broker in value.split(","):
+            host, _, port = broker.strip().rpartition(":")
+            if not host or not port.isdigit():
+                raise ValueError("must be host:port, comma separated")
+        return value
+
+
+def load_settings(**overrides: object) -> Settings:
+    """Read the settings from the environment.
+
+    Args:
+        overrides: settings that the command line gave.
+
+    Raises:
+        ConfigurationError: naming the first wrong variable and how to mend it.
+    """
+    given = {name: value for name, value in overrides.items() if value is not None}
+    try:
+        return Settings(**given)  # type: ignore[arg-type]
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        name = "ASSAY_STREAM_" + "_".join(str(part) for part in first["loc"]).upper()
+        raise ConfigurationError("bad_setting", f"{name}: {first['msg']}") from None

@@ -1,0 +1,135 @@
+"""Which definition was in force for a call: the first rule that applies.
+
+1. ``exact``: the call's snapshot id names an observed catalogue of that server.
+2. ``observer``: the latest catalogue that the same observer saw at or before the call's event time.
+3. ``server``: nothing in force from that observer, and every catalogue in force on that server at that time
+   gives the tool the same digest.
+4. Otherwise the call is unbound, and the record says why.
+
+A rejected snapshot ends the force of every catalogue of its server seen before it, under rules 2 and 3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from assay_stream.core.bindings import ServerBindings
+from assay_stream.core.facts import Position, Seen
+from assay_stream.core.fingerprint import Fingerprint
+
+
+class Scope(StrEnum):
+    """The rule by which a call was bound."""
+
+    EXACT = "exact"
+    OBSERVER = "observer"
+    SERVER = "server"
+
+
+class Unbound(StrEnum):
+    """Why a call carries no tool definition digest."""
+
+    NOT_OBSERVED = "definition_not_observed"
+    NOT_LISTED = "tool_not_listed"
+    AMBIGUOUS = "definition_ambiguous"
+    NOT_DIGESTIBLE = "definition_not_digestible"
+    SNAPSHOT_REJECTED = "snapshot_rejected"
+    HISTORY_FOLDED = "history_folded"
+    UNAVAILABLE = "definition_unavailable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Binding:
+    """The answer for one call.
+
+    Args:
+        scope: the rule that found the catalogue, ``None`` where none did.
+        seen: the observation the answer rests on.
+        fingerprint: the tool's fingerprint in that catalogue.
+        unbound: why there is no tool definition digest; ``None`` where there is one.
+    """
+
+    scope: Scope | None = None
+    seen: Seen | None = None
+    fingerprint: Fingerprint | None = None
+    unbound: Unbound | None = None
+
+
+def bind(
+    server: ServerBindings | None,
+    *,
+    tool_name: str,
+    observer_id: str,
+    snapshot_id: str | None,
+    time_us: int,
+) -> Binding:
+    """Find the definition that was in force for a call.
+
+    Args:
+        server: what is known of the call's server.
+        tool_name: the tool that was called.
+        observer_id: who saw the call.
+        snapshot_id: the snapshot the call names, if it names one.
+        time_us: event time of the call, microseconds since the epoch.
+    """
+    if server is None:
+        return Binding(unbound=Unbound.NOT_OBSERVED)
+    if snapshot_id is not None:
+        named = server.snapshots.get(snapshot_id)
+        if named is not None:
+            return _agreed(server, named, tool_name, Scope.EXACT)
+    since = server.rejection_as_of(time_us) if server.rejections else None
+    timeline = server.observers.get(observer_id)
+    if timeline is not None:
+        seen = timeline.as_of(time_us)
+        if seen is not None and _in_force(seen, since):
+            return _of_one(server, seen, tool_name, Scope.OBSERVER)
+    in_force = [
+        seen
+        for other in server.observers.values()
+        if (seen := other.as_of(time_us)) is not None and _in_force(seen, since)
+    ]
+    if in_force:
+        return _agreed(server, sorted(in_force, key=lambda seen: seen.position), tool_name, Scope.SERVER)
+    if since is not None:
+        return Binding(unbound=Unbound.SNAPSHOT_REJECTED)
+    if timeline is not None and timeline.horizon_us is not None and time_us <= timeline.horizon_us:
+        return Binding(unbound=Unbound.HISTORY_FOLDED)
+    return Binding(unbound=Unbound.NOT_OBSERVED)
+
+
+def _in_force(seen: Seen, since: Position | None) -> bool:
+    return since is None or seen.position > since
+
+
+def _of_one(server: ServerBindings, seen: Seen, tool_name: str, scope: Scope) -> Binding:
+    catalogue = server.catalogue_of(seen)
+    if tool_name not in catalogue.tools:
+        complete = seen.completeness == "complete"
+        return Binding(
+            scope=scope, seen=seen, unbound=Unbound.NOT_LISTED if complete else Unbound.NOT_OBSERVED
+        )
+    full = catalogue.tools[tool_name]
+    if full is None:
+        return Binding(scope=scope, seen=seen, unbound=Unbound.AMBIGUOUS)
+    found = server.fingerprint_of(catalogue, full)
+    unbound = Unbound.NOT_DIGESTIBLE if found.definition_digest() is None else None
+    return Binding(scope=scope, seen=seen, fingerprint=found, unbound=unbound)
+
+
+def _agreed(server: ServerBindings, candidates: list[Seen], tool_name: str, scope: Scope) -> Binding:
+    """Return the common answer of several observations (oldest first), or that they disagree."""
+    answers = [_of_one(server, seen, tool_name, scope) for seen in candidates]
+    # An incomplete list that lacks the tool says nothing about it.
+    telling = [answer for answer in answers if answer.unbound is not Unbound.NOT_OBSERVED]
+    if not telling:
+        return answers[-1]
+    verdicts = {(answer.unbound, _digest(answer)) for answer in telling}
+    if len(verdicts) > 1:
+        return Binding(scope=scope, unbound=Unbound.AMBIGUOUS)
+    return telling[-1]
+
+
+def _digest(answer: Binding) -> str | None:
+    return None if answer.fingerprint is None else answer.fingerprint.definition_digest()

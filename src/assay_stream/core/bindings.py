@@ -1,0 +1,196 @@
+"""The state that facts add up to: what was in force where and when.
+
+One class serves the registry (for the servers of its partition) and the join (for all of them). Rules:
+
+1. State changes only by ``apply`` and ``forget``; both are idempotent and do not depend on the order of facts
+   of different keys.
+2. References between facts are resolved when they are asked for. A reference that leads nowhere means the
+   binding topic has lost a fact: an ``IntegrityError``, never a guess.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+
+from assay_stream.core.errors import IntegrityError
+from assay_stream.core.facts import (
+    Catalogue,
+    Fact,
+    FactKey,
+    Horizon,
+    Pin,
+    Position,
+    Progress,
+    Rejection,
+    Seen,
+    ToolFact,
+)
+from assay_stream.core.fingerprint import Fingerprint
+from assay_stream.core.timeline import Timeline
+
+
+class ServerBindings:
+    """Everything known of one server."""
+
+    __slots__ = ("catalogues", "observers", "pins", "rejections", "snapshots", "tools")
+
+    def __init__(self) -> None:
+        self.tools: dict[tuple[bool, str], Fingerprint] = {}
+        self.catalogues: dict[str, Catalogue] = {}
+        self.observers: dict[str, Timeline] = {}
+        self.snapshots: dict[str, list[Seen]] = {}
+        self.rejections: list[Rejection] = []
+        self.pins: dict[str, dict[str, list[Pin]]] = {}
+
+    def catalogue_of(self, seen: Seen) -> Catalogue:
+        """Return the catalogue that an observation saw.
+
+        Args:
+            seen: an observation on this server.
+
+        Raises:
+            IntegrityError: where the binding topic has lost it.
+        """
+        catalogue = self.catalogues.get(seen.catalogue)
+        if catalogue is None:
+            raise _lost("catalogue", seen.catalogue)
+        return catalogue
+
+    def fingerprint_of(self, catalogue: Catalogue, full: str) -> Fingerprint:
+        """Return the fingerprint of one tool of a catalogue.
+
+        Args:
+            catalogue: a catalogue of this server.
+            full: the tool's full digest in it.
+
+        Raises:
+            IntegrityError: where the binding topic has lost it.
+        """
+        found = self.tools.get((catalogue.server_scoped, full))
+        if found is None:
+            raise _lost("tool", full)
+        return found
+
+    def rejection_as_of(self, time_us: int) -> Position | None:
+        """Return the position of the latest rejected snapshot at or before a time, if any.
+
+        Args:
+            time_us: event time, microseconds since the epoch.
+        """
+        for rejection in reversed(self.rejections):
+            if rejection.time_us <= time_us:
+                return rejection.position
+        return None
+
+    def pins_as_of(self, tool_name: str, time_us: int) -> dict[str, str]:
+        """Return the pins of a tool in force at a time: scheme to pinned value.
+
+        Args:
+            tool_name: the tool.
+            time_us: event time, microseconds since the epoch.
+        """
+        in_force: dict[str, str] = {}
+        for scheme, history in self.pins.get(tool_name, {}).items():
+            for pin in reversed(history):
+                if pin.time_us <= time_us:
+                    if pin.pinned is not None:
+                        in_force[scheme] = pin.pinned
+                    break
+        return in_force
+
+
+class Bindings:
+    """All servers, and how far the registry has come in each of its input partitions."""
+
+    __slots__ = ("progress", "servers")
+
+    def __init__(self) -> None:
+        self.servers: dict[str, ServerBindings] = {}
+        self.progress: dict[tuple[str, int], int] = {}
+
+    def server(self, server_id: str) -> ServerBindings:
+        """Return the state of a server, made empty if it is new.
+
+        Args:
+            server_id: the operator's name of the server.
+        """
+        found = self.servers.get(server_id)
+        if found is None:
+            found = self.servers[server_id] = ServerBindings()
+        return found
+
+    def apply(self, fact: Fact) -> None:
+        """Take a fact in.
+
+        Args:
+            fact: a fact of the binding topic, or one about to be published to it.
+        """
+        match fact:
+            case Progress():
+                self.progress[fact.topic, fact.partition] = fact.position
+            case ToolFact():
+                tools = self.server(fact.server_id).tools
+                tools[fact.server_scoped, fact.fingerprint.full] = fact.fingerprint
+            case Catalogue():
+                self.server(fact.server_id).catalogues[fact.digest] = fact
+            case Seen():
+                server = self.server(fact.server_id)
+                server.observers.setdefault(fact.observer_id, Timeline()).add(fact)
+                named = server.snapshots.setdefault(fact.snapshot_id, [])
+                if fact not in named:
+                    insort(named, fact, key=_position)
+            case Rejection():
+                rejections = self.server(fact.server_id).rejections
+                if fact not in rejections:
+                    insort(rejections, fact, key=_position)
+            case Pin():
+                of_tool = self.server(fact.server_id).pins.setdefault(fact.tool_name, {})
+                history = of_tool.setdefault(fact.scheme, [])
+                if fact not in history:
+                    insort(history, fact, key=_position)
+            case Horizon():
+                timelines = self.server(fact.server_id).observers
+                timelines.setdefault(fact.observer_id, Timeline()).horizon_us = fact.time_us
+
+    def forget(self, key: FactKey) -> None:
+        """Take a fact back.
+
+        Args:
+            key: the key of the fact, as its tombstone has it.
+        """
+        kind, *rest = key
+        server = self.servers.get(str(rest[0])) if rest else None
+        if server is None:
+            return
+        if kind == "seen":
+            _, observer_id, partition, offset = rest
+            timeline = server.observers.get(str(observer_id))
+            seen = timeline.remove(int(partition), int(offset)) if timeline else None
+            if seen is not None:
+                named = server.snapshots[seen.snapshot_id]
+                named.remove(seen)
+                if not named:
+                    del server.snapshots[seen.snapshot_id]
+        elif kind == "catalogue":
+            server.catalogues.pop(str(rest[1]), None)
+        elif kind == "tool":
+            server.tools.pop((bool(rest[1]), str(rest[2])), None)
+        elif kind == "rejection":
+            place = (int(rest[1]), int(rest[2]))
+            server.rejections = [
+                kept
+                for kept in server.rejections
+                if (kept.origin.partition, kept.origin.offset) != place
+            ]
+
+
+def _position(fact: Seen | Rejection | Pin) -> Position:
+    return fact.position
+
+
+def _lost(kind: str, digest: str) -> IntegrityError:
+    return IntegrityError(
+        "lost_fact",
+        f"the binding topic names the {kind} {digest} but no longer holds it: "
+        "rebuild the binding topic from the snapshots",
+    )

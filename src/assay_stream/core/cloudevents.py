@@ -1,0 +1,182 @@
+"""CloudEvents 1.0 in Kafka: both content modes in, one validated model out.
+
+Structured mode: the value is the whole event (``content-type: application/cloudevents+json``).
+Binary mode: attributes in ``ce_*`` headers, the value is the data (Kafka protocol binding 1.0, section 3.2).
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from assay_stream.core.control import PIN_REMOVE_TYPE, PIN_SET_TYPE, PinRemoveEvent, PinSetEvent
+from assay_stream.core.decode import decode_json
+from assay_stream.core.errors import InputError
+from assay_stream.core.limits import DEFAULT_LIMITS, Limits
+from assay_stream.core.observation import (
+    CALL_TYPE,
+    SNAPSHOT_TYPE,
+    CallEvent,
+    Envelope,
+    SnapshotEvent,
+)
+from assay_stream.core.record import Record, Role
+from assay_stream.schemes import assay
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+ControlEvent = PinSetEvent | PinRemoveEvent
+Event = TypeVar("Event", bound=Envelope)
+
+_MODELS: dict[Role, dict[str, type[Envelope]]] = {
+    Role.SNAPSHOTS: {SNAPSHOT_TYPE: SnapshotEvent},
+    Role.CALLS: {CALL_TYPE: CallEvent},
+    Role.CONTROL: {PIN_SET_TYPE: PinSetEvent, PIN_REMOVE_TYPE: PinRemoveEvent},
+}
+
+_CODE_OF_PYDANTIC_TYPE = {
+    "missing": "missing_field",
+    "literal_error": "unknown_value",
+    "string_too_long": "too_long",
+    "string_too_short": "empty_value",
+    "string_pattern_mismatch": "bad_format",
+    "greater_than_equal": "out_of_range",
+    "less_than_equal": "out_of_range",
+    "finite_number": "out_of_range",
+}
+
+_MEND_OF_CODE = {
+    "missing_field": "the field is required: add it",
+    "unknown_value": "the value is not one of the allowed ones",
+    "too_long": "the text is longer than the limit allows: shorten it",
+    "empty_value": "the text must not be empty",
+    "bad_format": "the text does not have the required form",
+    "out_of_range": "the number is out of range",
+    "wrong_type": "the value has the wrong JSON type",
+}
+
+
+def read_event(record: Record, *, limits: Limits = DEFAULT_LIMITS) -> Envelope:
+    """Decode and validate one observation or control record.
+
+    Args:
+        record: a record of the snapshots, calls or control topic.
+        limits: bounds on what is accepted.
+
+    Returns:
+        The model of the event's type.
+
+    Raises:
+        InputError: for anything else than a valid event of a type that belongs in the record's topic.
+    """
+    event = _attributes_and_data(record, limits)
+    models = _MODELS[record.role]
+    model = models.get(str(event.get("type")))
+    if model is None:
+        allowed = ", ".join(sorted(models))
+        raise InputError("unknown_type", f"this topic takes events of type {allowed}", path="$.type")
+    try:
+        validated = model.model_validate(event)
+    except ValidationError as error:
+        raise _first_error(error) from None
+    _check_time(event_time_us(validated), record, limits)
+    if isinstance(validated, CallEvent):
+        _check_clusters(validated)
+    elif isinstance(validated, SnapshotEvent) and len(validated.data.tools) > limits.tools_max:
+        raise InputError(
+            "too_many_tools", f"a snapshot may list {limits.tools_max} tools at most", path="$.data.tools"
+        )
+    return validated
+
+
+def event_time_us(event: Envelope) -> int:
+    """Return the event time in microseconds since the epoch.
+
+    Args:
+        event: a validated event.
+
+    Raises:
+        InputError: ``bad_time`` for a date that does not exist.
+    """
+    try:
+        # "-00:00" and lower-case letters are legal in RFC 3339; fromisoformat takes the former, not the latter.
+        moment = datetime.fromisoformat(event.time.upper())
+        return (moment - _EPOCH) // _MICROSECOND
+    except (ValueError, OverflowError):
+        raise InputError("bad_time", "the time does not exist: use RFC 3339", path="$.time") from None
+
+
+def _attributes_and_data(record: Record, limits: Limits) -> dict[str, Any]:
+    if record.value is None:
+        raise InputError("tombstone", "a record without a value says nothing: publish the event as the value")
+    if not any(name == "ce_specversion" for name, _ in record.headers):
+        event = decode_json(record.value, limits=limits)
+        if not isinstance(event, dict):
+            raise InputError("not_an_event", "the value must be one CloudEvents JSON object", path="$")
+        return event
+    attributes: dict[str, Any] = {}
+    for name, value in record.headers:
+        attribute = name.removeprefix("ce_") if name.startswith("ce_") else None
+        if name == "content-type":
+            attribute = "datacontenttype"
+        if attribute is None or attribute == "data":
+            continue
+        try:
+            attributes[attribute] = value.decode()
+        except UnicodeDecodeError:
+            raise InputError("not_utf8", f"the header {name[:80]!r} is not UTF-8") from None
+    attributes["data"] = decode_json(record.value, limits=limits)
+    return attributes
+
+
+def _first_error(error: ValidationError) -> InputError:
+    # A literal's or a union's branches each report; the first one is the outermost and says enough.
+    first = error.errors(include_url=False, include_context=True, include_input=False)[0]
+    code = _CODE_OF_PYDANTIC_TYPE.get(first["type"], "wrong_type")
+    path = "$" + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"])
+    mend = _MEND_OF_CODE[code]
+    if code == "unknown_value":
+        mend = f"{mend}: {first['ctx']['expected']}"
+    elif code == "wrong_type":
+        mend = f"{mend}: {first['msg']}"
+    return InputError(code, mend, path=path)
+
+
+def _check_time(time_us: int, record: Record, limits: Limits) -> None:
+    if time_us < 0 or time_us > limits.time_max_s * 1_000_000:
+        raise InputError(
+            "time_out_of_range", "event times lie between 1970 and 2100: mend the clock", path="$.time"
+        )
+    if record.timestamp_ms > 0 and time_us > (record.timestamp_ms + limits.future_max_ms) * 1_000:
+        raise InputError(
+            "time_in_future",
+            f"the event time is over {limits.future_max_ms} ms after the log's own time: mend the clock",
+            path="$.time",
+        )
+
+
+def _check_clusters(event: CallEvent) -> None:
+    if event.data.model_fields_set.isdisjoint(_CLUSTER_FIELDS):
+        return
+    present = {name: value for name, value in event.data if value is not None}
+    assay.check_policy_cluster(present)
+    assay.check_definition_cluster(present)
+
+
+_CLUSTER_FIELDS = frozenset(
+    {
+        "policy_digest",
+        "policy_snapshot_digest",
+        "policy_snapshot_digest_alg",
+        "policy_snapshot_canonicalization",
+        "policy_snapshot_schema",
+        "tool_definition_digest",
+        "tool_definition_digest_alg",
+        "tool_definition_canonicalization",
+        "tool_definition_schema",
+        "tool_definition_source",
+    }
+)

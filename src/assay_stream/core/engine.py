@@ -1,0 +1,127 @@
+"""The composition of the core: one record in, outputs out.
+
+A worker and a replay differ only in where records come from and where outputs go. Each stage of a worker
+feeds the roles it owns; a replay feeds all of them and hands the outputs back in.
+"""
+
+from __future__ import annotations
+
+from assay_stream.core.alert import AlertState, apply_finding
+from assay_stream.core.bindings import Bindings
+from assay_stream.core.cloudevents import read_event
+from assay_stream.core.decision import Producer, join, names_known_snapshot
+from assay_stream.core.errors import InputError
+from assay_stream.core.facts import Progress, decode_fact, decode_key
+from assay_stream.core.finding import decode_finding
+from assay_stream.core.limits import DEFAULT_LIMITS, Limits
+from assay_stream.core.observation import CallEvent
+from assay_stream.core.record import Output, Record, Role, rejected
+from assay_stream.core.registry import Registry, fact_output
+
+
+class EngineState:
+    """The state of a worker's stages; a stage that a process does not run stays empty.
+
+    Args:
+        producer: who writes the evidence.
+        limits: bounds on what is accepted and kept.
+        snapshot_partitions: how many partitions the snapshot topic has, ``None`` where there is no such topic.
+    """
+
+    def __init__(
+        self,
+        *,
+        producer: Producer,
+        limits: Limits = DEFAULT_LIMITS,
+        snapshot_partitions: int | None = None,
+    ) -> None:
+        self.producer = producer
+        self.limits = limits
+        self.registry = Registry(limits=limits, partitions=snapshot_partitions)
+        self.view = Bindings()
+        self.alerts: dict[str, AlertState] = {}
+
+
+def step(state: EngineState, record: Record) -> tuple[EngineState, list[Output]]:
+    """Apply one record.
+
+    Args:
+        state: the state so far; it is changed in place and handed back.
+        record: the next record of any input log, of the binding topic or of the finding topic.
+
+    Returns:
+        The state, and what is to be written, in order.
+
+    Raises:
+        IntegrityError: where our own logs contradict each other. Bad input never raises: it is an output.
+    """
+    match record.role:
+        case Role.CALLS:
+            return state, _call(state, record)
+        case Role.SNAPSHOTS | Role.CONTROL:
+            return state, state.registry.step(record)
+        case Role.BINDINGS:
+            apply_fact(state.view, record)
+            return state, []
+        case Role.FINDINGS:
+            return state, _finding(state, record)
+        case _:
+            raise AssertionError(f"records of role {record.role} are written, never read")
+
+
+def ready_early(state: EngineState, record: Record) -> bool:
+    """Tell whether a call's definition is final although the registry is still catching up with snapshots.
+
+    Args:
+        state: the state so far.
+        record: a record of the calls topic.
+    """
+    try:
+        event = read_event(record, limits=state.limits)
+    except InputError:
+        return True
+    return isinstance(event, CallEvent) and names_known_snapshot(state.view, event)
+
+
+def apply_fact(bindings: Bindings, record: Record) -> None:
+    """Take in one record of the binding topic.
+
+    Args:
+        bindings: the view to change.
+        record: a fact or a tombstone.
+    """
+    key = decode_key(record.key)
+    if record.value is None:
+        bindings.forget(key)
+    else:
+        bindings.apply(decode_fact(key, record.value))
+
+
+def progress(*, topic: str, partition: int, position: int) -> Output:
+    """Return the record that says how far the registry has come in one input partition.
+
+    Args:
+        topic: an input topic of the registry.
+        partition: its partition, which is the partition of the binding topic too.
+        position: the next offset to be read: everything before it has been applied.
+    """
+    return fact_output(Progress(topic=topic, partition=partition, position=position), partition=partition)
+
+
+def _call(state: EngineState, record: Record) -> list[Output]:
+    try:
+        event = read_event(record, limits=state.limits)
+    except InputError as error:
+        return [rejected(record, error)]
+    if not isinstance(event, CallEvent):
+        raise AssertionError(f"the calls topic gave a {type(event).__name__}")
+    return join(state.view, record, event, state.producer)
+
+
+def _finding(state: EngineState, record: Record) -> list[Output]:
+    finding = decode_finding(record.value)
+    uid = finding.uid()
+    state.alerts[uid], alert = apply_finding(
+        state.alerts.get(uid), finding, record.origin, version=state.producer.version
+    )
+    return [] if alert is None else [alert]

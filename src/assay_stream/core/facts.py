@@ -1,0 +1,311 @@
+"""Facts: what the registry publishes to the compacted binding topic, and everything it restores itself from.
+
+A fact's key is a JSON array that starts with the fact's kind; its value is a JSON object. A tombstone takes a
+fact back. Facts are the only way state changes: the registry applies to itself what it publishes, so that a
+restored registry and a join worker's view are the same thing read from the same log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import orjson
+
+from assay_stream.core.errors import IntegrityError
+from assay_stream.core.fingerprint import Fingerprint
+from assay_stream.core.record import Origin
+
+Completeness = Literal["complete", "partial", "unknown"]
+Position = tuple[int, int, int]
+"""Order of observations: event time in microseconds, then partition and offset (ties: the later origin wins)."""
+
+FactKey = tuple[str | int | bool, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolFact:
+    """One distinct definition seen on a server, by its full digest."""
+
+    server_id: str
+    server_scoped: bool
+    fingerprint: Fingerprint
+
+    def key(self) -> FactKey:
+        return ("tool", self.server_id, self.server_scoped, self.fingerprint.full)
+
+    def value(self) -> dict[str, Any]:
+        print_ = self.fingerprint
+        return {
+            "schemes": dict(print_.schemes),
+            "errors": dict(print_.errors),
+            "fields": sorted(print_.fields.items()),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Catalogue:
+    """One distinct set of tool definitions offered by a server.
+
+    Args:
+        server_id: the server.
+        digest: digest of the set, whatever its order.
+        server_scoped: whether digests of this catalogue cover the server's id.
+        tools: tool name to full digest; ``None`` where the name stood twice with different definitions.
+    """
+
+    server_id: str
+    digest: str
+    server_scoped: bool
+    tools: Mapping[str, str | None]
+
+    def key(self) -> FactKey:
+        return ("catalogue", self.server_id, self.digest)
+
+    def value(self) -> dict[str, Any]:
+        return {"server_scoped": self.server_scoped, "tools": sorted(self.tools.items())}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """One observation: from this time on, this observer saw this catalogue on this server."""
+
+    server_id: str
+    observer_id: str
+    origin: Origin
+    time_us: int
+    snapshot_id: str
+    catalogue: str
+    completeness: Completeness
+
+    @property
+    def position(self) -> Position:
+        return (self.time_us, self.origin.partition, self.origin.offset)
+
+    def key(self) -> FactKey:
+        return ("seen", self.server_id, self.observer_id, self.origin.partition, self.origin.offset)
+
+    def value(self) -> dict[str, Any]:
+        return {
+            "topic": self.origin.topic,
+            "time_us": self.time_us,
+            "snapshot_id": self.snapshot_id,
+            "catalogue": self.catalogue,
+            "completeness": self.completeness,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejection:
+    """A snapshot of this server was refused: what was in force before is in force no more."""
+
+    server_id: str
+    origin: Origin
+    time_us: int
+    code: str
+
+    @property
+    def position(self) -> Position:
+        return (self.time_us, self.origin.partition, self.origin.offset)
+
+    def key(self) -> FactKey:
+        return ("rejection", self.server_id, self.origin.partition, self.origin.offset)
+
+    def value(self) -> dict[str, Any]:
+        return {"topic": self.origin.topic, "time_us": self.time_us, "code": self.code}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pin:
+    """An operator set a pin, or took it back (``value`` is ``None``)."""
+
+    server_id: str
+    tool_name: str
+    scheme: str
+    origin: Origin
+    time_us: int
+    pinned: str | None
+    author: str
+    reason: str
+
+    @property
+    def position(self) -> Position:
+        return (self.time_us, self.origin.partition, self.origin.offset)
+
+    def key(self) -> FactKey:
+        return ("pin", self.server_id, self.tool_name, self.scheme, self.origin.partition, self.origin.offset)
+
+    def value(self) -> dict[str, Any]:
+        return {
+            "topic": self.origin.topic,
+            "time_us": self.time_us,
+            "pinned": self.pinned,
+            "author": self.author,
+            "reason": self.reason,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Horizon:
+    """Observations by this observer before this time were folded away to bound the state."""
+
+    server_id: str
+    observer_id: str
+    time_us: int
+
+    def key(self) -> FactKey:
+        return ("horizon", self.server_id, self.observer_id)
+
+    def value(self) -> dict[str, Any]:
+        return {"time_us": self.time_us}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """The registry has applied everything before this position of one of its input partitions."""
+
+    topic: str
+    partition: int
+    position: int
+
+    def key(self) -> FactKey:
+        return ("progress", self.topic, self.partition)
+
+    def value(self) -> dict[str, Any]:
+        return {"position": self.position}
+
+
+Fact = ToolFact | Catalogue | Seen | Rejection | Pin | Horizon | Progress
+
+
+def encode_key(key: FactKey) -> bytes:
+    """Return the binding topic's key bytes of a fact.
+
+    Args:
+        key: a fact's key.
+    """
+    return orjson.dumps(key)
+
+
+def encode_value(fact: Fact) -> bytes:
+    """Return the binding topic's value bytes of a fact: equal facts give equal bytes.
+
+    Args:
+        fact: a fact.
+    """
+    return orjson.dumps(fact.value(), option=orjson.OPT_SORT_KEYS)
+
+
+def decode_key(key: bytes | None) -> FactKey:
+    """Return the fact key that these bytes hold.
+
+    Args:
+        key: key bytes of a record of the binding topic.
+
+    Raises:
+        IntegrityError: where somebody else has written to the binding topic.
+    """
+    try:
+        parts = orjson.loads(key or b"")
+        return tuple(parts)
+    except (ValueError, TypeError):
+        raise IntegrityError(
+            "foreign_fact", "the binding topic holds a key that is not ours: find who writes to it"
+        ) from None
+
+
+def decode_fact(key: FactKey, value: bytes) -> Fact:
+    """Return the fact that a record of the binding topic holds.
+
+    Args:
+        key: its decoded key.
+        value: its value bytes.
+
+    Raises:
+        IntegrityError: where the record is not a fact that this version knows.
+    """
+    try:
+        return _READERS[str(key[0])](key, orjson.loads(value))
+    except (KeyError, IndexError, TypeError, ValueError):
+        raise IntegrityError(
+            "unknown_fact",
+            "the binding topic holds a fact this version cannot read: run the version that wrote it, "
+            "or rebuild the topic from the snapshots",
+        ) from None
+
+
+def _read_tool(key: FactKey, value: dict[str, Any]) -> ToolFact:
+    _, server_id, server_scoped, full = key
+    print_ = Fingerprint(
+        full=str(full), schemes=value["schemes"], errors=value["errors"], fields=dict(value["fields"])
+    )
+    return ToolFact(server_id=str(server_id), server_scoped=bool(server_scoped), fingerprint=print_)
+
+
+def _read_catalogue(key: FactKey, value: dict[str, Any]) -> Catalogue:
+    _, server_id, digest = key
+    return Catalogue(
+        server_id=str(server_id),
+        digest=str(digest),
+        server_scoped=value["server_scoped"],
+        tools=dict(value["tools"]),
+    )
+
+
+def _read_seen(key: FactKey, value: dict[str, Any]) -> Seen:
+    _, server_id, observer_id, partition, offset = key
+    return Seen(
+        server_id=str(server_id),
+        observer_id=str(observer_id),
+        origin=Origin(topic=value["topic"], partition=int(partition), offset=int(offset)),
+        time_us=value["time_us"],
+        snapshot_id=value["snapshot_id"],
+        catalogue=value["catalogue"],
+        completeness=value["completeness"],
+    )
+
+
+def _read_rejection(key: FactKey, value: dict[str, Any]) -> Rejection:
+    _, server_id, partition, offset = key
+    return Rejection(
+        server_id=str(server_id),
+        origin=Origin(topic=value["topic"], partition=int(partition), offset=int(offset)),
+        time_us=value["time_us"],
+        code=value["code"],
+    )
+
+
+def _read_pin(key: FactKey, value: dict[str, Any]) -> Pin:
+    _, server_id, tool_name, scheme, partition, offset = key
+    return Pin(
+        server_id=str(server_id),
+        tool_name=str(tool_name),
+        scheme=str(scheme),
+        origin=Origin(topic=value["topic"], partition=int(partition), offset=int(offset)),
+        time_us=value["time_us"],
+        pinned=value["pinned"],
+        author=value["author"],
+        reason=value["reason"],
+    )
+
+
+def _read_horizon(key: FactKey, value: dict[str, Any]) -> Horizon:
+    _, server_id, observer_id = key
+    return Horizon(server_id=str(server_id), observer_id=str(observer_id), time_us=value["time_us"])
+
+
+def _read_progress(key: FactKey, value: dict[str, Any]) -> Progress:
+    _, topic, partition = key
+    return Progress(topic=str(topic), partition=int(partition), position=value["position"])
+
+
+_READERS = {
+    "tool": _read_tool,
+    "catalogue": _read_catalogue,
+    "seen": _read_seen,
+    "rejection": _read_rejection,
+    "pin": _read_pin,
+    "horizon": _read_horizon,
+    "progress": _read_progress,
+}

@@ -1,0 +1,124 @@
+"""Fingerprints: one observed tool definition, its digest under every named scheme, computed once.
+
+``full`` is the digest of the whole definition as received. It is no outside standard: it is what tells two
+definitions apart that the bounded schemes call equal (a flipped ``annotations.destructiveHint``, say).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from assay_stream.core.digest import jcs_digest
+from assay_stream.core.errors import InputError
+from assay_stream.schemes import assay
+
+Tool = Mapping[str, Any]
+_SchemeFunction = Callable[[Tool, str | None], str]
+
+SCHEMES: dict[str, _SchemeFunction] = {
+    "assay.v1": lambda tool, server_id: str(assay.definition_digest(tool, server_id=server_id)),
+    "assay.schema_hash": lambda tool, _: assay.schema_hash(tool),
+    "assay.meta_hash": lambda tool, _: assay.meta_hash(tool),
+    "assay.p60": lambda tool, _: str(assay.manifest_tool_digest(tool)),
+}
+"""Every named scheme: how to compute it from a tool and the server it is scoped to, if any."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fingerprint:
+    """What identifies one observed definition.
+
+    Args:
+        full: digest of the whole definition as received, ``sha256:<hex>``.
+        schemes: digest under each named scheme; a scheme that refuses the definition is absent.
+        errors: error code of each scheme that refused it.
+        fields: digest of each top-level field of the definition, so that a change can be named without
+            keeping the definition.
+    """
+
+    full: str
+    schemes: Mapping[str, str]
+    errors: Mapping[str, str]
+    fields: Mapping[str, str]
+
+    def definition_digest(self) -> str | None:
+        """Return the tool definition digest v1, or ``None`` where the definition gives none."""
+        return self.schemes.get("assay.v1")
+
+
+def fingerprint(tool: Tool, *, server_id: str | None) -> Fingerprint:
+    """Compute the fingerprint of one tool definition.
+
+    Args:
+        tool: the definition exactly as received, decoded strictly.
+        server_id: the server it is scoped to, ``None`` where the observation is not server-scoped.
+
+    Raises:
+        InputError: where not even the whole definition can be canonicalised.
+    """
+    schemes: dict[str, str] = {}
+    errors: dict[str, str] = {}
+    for name, compute in SCHEMES.items():
+        try:
+            schemes[name] = compute(tool, server_id)
+        except InputError as error:
+            errors[name] = error.code
+    return Fingerprint(
+        full=str(jcs_digest(dict(tool))),
+        schemes=schemes,
+        errors=errors,
+        fields={name: str(jcs_digest(value)) for name, value in tool.items()},
+    )
+
+
+def changed_fields(before: Fingerprint, after: Fingerprint) -> tuple[str, ...]:
+    """Return the names of the top-level fields that differ, sorted.
+
+    Args:
+        before: fingerprint of the older definition.
+        after: fingerprint of the newer one.
+    """
+    names = before.fields.keys() | after.fields.keys()
+    return tuple(sorted(name for name in names if before.fields.get(name) != after.fields.get(name)))
+
+
+Value = TypeVar("Value")
+
+
+class ContentCache(Generic[Value]):
+    """A bounded memory of values by the exact bytes they were computed from.
+
+    Equal bytes give equal values, so a hit can never be wrong; the bound only costs time.
+
+    Args:
+        entries_max: how many values are kept; the least recently used goes first.
+    """
+
+    def __init__(self, entries_max: int) -> None:
+        self._entries_max = entries_max
+        self._values: OrderedDict[bytes, Value] = OrderedDict()
+
+    def get(self, content: bytes) -> Value | None:
+        """Return the value of this content, or ``None``.
+
+        Args:
+            content: the bytes the value depends on, or a collision-resistant digest of them.
+        """
+        value = self._values.get(content)
+        if value is not None:
+            self._values.move_to_end(content)
+        return value
+
+    def put(self, content: bytes, value: Value) -> None:
+        """Remember the value of this content.
+
+        Args:
+            content: as in ``get``.
+            value: what was computed from it.
+        """
+        self._values[content] = value
+        if len(self._values) > self._entries_max:
+            self._values.popitem(last=False)

@@ -1,0 +1,116 @@
+"""Records in, outputs out: the only two shapes that cross the border of the core."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from assay_stream.core.errors import AssayStreamError
+
+Headers = tuple[tuple[str, bytes], ...]
+
+
+class Role(StrEnum):
+    """What a topic carries. Topic *names* are configuration; roles are what the core reasons about."""
+
+    SNAPSHOTS = "snapshots"
+    CONTROL = "control"
+    CALLS = "calls"
+    BINDINGS = "bindings"
+    DEFINITIONS = "definitions"
+    FINDINGS = "findings"
+    ALERTS = "alerts"
+    EVIDENCE = "evidence"
+    REJECTED = "rejected"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Origin:
+    """Where a record stands in its log, so that any output can name its inputs.
+
+    Args:
+        topic: name of the topic (or of the file, for a record read from a file).
+        partition: partition number, 0 in a file.
+        offset: offset in the partition, or line number counted from 0 in a file.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+
+    def as_json(self) -> dict[str, str | int]:
+        """Return the origin as it stands in evidence and findings."""
+        return {"topic": self.topic, "partition": self.partition, "offset": self.offset}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One record of an input log, exactly as it was read.
+
+    Args:
+        role: what the record's topic carries.
+        origin: where it stands.
+        key: key bytes, or ``None``.
+        value: value bytes, or ``None`` for a tombstone.
+        headers: header names and values, in order.
+        timestamp_ms: the log's timestamp of the record, milliseconds since the epoch.
+        hold_expired: for a call: the operator's hold limit ended before the registry caught up.
+    """
+
+    role: Role
+    origin: Origin
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+    timestamp_ms: int = 0
+    hold_expired: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """One record to be written.
+
+    Args:
+        role: which topic it goes to.
+        key: key bytes, or ``None``.
+        value: value bytes, or ``None`` to delete the key from a compacted topic.
+        headers: header names and values, in order.
+        timestamp_ms: event time for the log, milliseconds since the epoch.
+        partition: partition number, or ``None`` for the partition of the key.
+        label: what happened, for counters: ``bound:exact``, ``rejected:not_json``.
+    """
+
+    role: Role
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+    timestamp_ms: int = 0
+    partition: int | None = None
+    label: str = ""
+
+
+def rejected(record: Record, error: AssayStreamError) -> Output:
+    """Return the rejected-topic copy of a record: original bytes, key and headers, and why it was refused.
+
+    Header names follow the style of Kafka's KIP-1034.
+
+    Args:
+        record: the refused record.
+        error: why it was refused.
+    """
+    origin = record.origin
+    why = (
+        ("error.code", error.code.encode()),
+        ("error.message", str(error).encode("utf-8", "backslashreplace")),
+        ("error.topic", origin.topic.encode("utf-8", "backslashreplace")),
+        ("error.partition", str(origin.partition).encode()),
+        ("error.offset", str(origin.offset).encode()),
+    )
+    return Output(
+        role=Role.REJECTED,
+        key=record.key,
+        value=record.value,
+        headers=record.headers + why,
+        timestamp_ms=record.timestamp_ms,
+        label=f"rejected:{error.code}",
+    )

@@ -1,0 +1,102 @@
+"""What one observer saw on one server, in the order of event time.
+
+The as-of contract: ``as_of(t)`` is the latest observation at or before ``t`` (inclusive); of two at the same
+time the later origin wins. Arrival order never matters.
+
+The number of observations kept is bounded. Folding takes away, first, an observation whose neighbours saw the
+same catalogue (no as-of answer changes, only which of several equal observations is named); where there is
+none, the oldest one, and then the horizon says that earlier history is gone.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from collections.abc import Iterator
+
+from assay_stream.core.facts import Position, Seen
+
+
+class Timeline:
+    """The observations of one observer on one server."""
+
+    __slots__ = ("_entries", "horizon_us")
+
+    def __init__(self) -> None:
+        self._entries: list[Seen] = []
+        self.horizon_us: int | None = None
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[Seen]:
+        return iter(self._entries)
+
+    def add(self, seen: Seen) -> None:
+        """Add an observation; adding it again changes nothing.
+
+        Args:
+            seen: an observation by this observer on this server.
+        """
+        if self._entries and self._entries[-1].position < seen.position:
+            self._entries.append(seen)
+        elif seen not in self._entries:
+            insort(self._entries, seen, key=_position)
+
+    def remove(self, partition: int, offset: int) -> Seen | None:
+        """Take an observation away and return it.
+
+        Args:
+            partition: partition of its origin.
+            offset: offset of its origin.
+        """
+        for index, seen in enumerate(self._entries):
+            if seen.origin.partition == partition and seen.origin.offset == offset:
+                return self._entries.pop(index)
+        return None
+
+    def as_of(self, time_us: int) -> Seen | None:
+        """Return the latest observation at or before a time.
+
+        Args:
+            time_us: event time, microseconds since the epoch.
+        """
+        if not self._entries:
+            return None
+        if self._entries[-1].time_us <= time_us:
+            return self._entries[-1]
+        index = bisect_right(self._entries, time_us, key=_time)
+        return self._entries[index - 1] if index else None
+
+    def before(self, position: Position) -> list[Seen]:
+        """Return the observations that precede a position, oldest first.
+
+        Args:
+            position: the position of an observation.
+        """
+        return [seen for seen in self._entries if seen.position < position]
+
+    def one_too_many(self, entries_max: int) -> tuple[Seen, bool] | None:
+        """Return the observation to fold away, and whether history is lost with it, or ``None``.
+
+        Args:
+            entries_max: how many observations may be kept.
+        """
+        entries = self._entries
+        if len(entries) <= entries_max:
+            return None
+        for older, seen, newer in zip(entries, entries[1:], entries[2:], strict=False):
+            if _same_sight(older, seen) and _same_sight(seen, newer):
+                return seen, False
+        return entries[0], True
+
+
+def _position(seen: Seen) -> Position:
+    return seen.position
+
+
+def _time(seen: Seen) -> int:
+    return seen.time_us
+
+
+def _same_sight(one: Seen, other: Seen) -> bool:
+    return one.catalogue == other.catalogue and one.completeness == other.completeness

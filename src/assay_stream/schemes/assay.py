@@ -1,0 +1,247 @@
+"""Assay (Rul1an/assay): tool definition digest v1, tool identity, manifest digests, clusters, envelope hash."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from hashlib import sha256
+from typing import Any
+
+from assay_stream.core.digest import Digest, jcs_digest
+from assay_stream.core.errors import InputError
+
+Tool = Mapping[str, Any]
+
+CLUSTER_CONSTANTS = {
+    "tool_definition_digest_alg": "sha256",
+    "tool_definition_canonicalization": "jcs:mcp_tool_definition.v1",
+    "tool_definition_schema": "assay.mcp.tool-definition.snapshot.v1",
+    "tool_definition_source": "mcp.tools/list",
+}
+"""The closed values of the tool definition cluster (P56b)."""
+
+POLICY_CLUSTER_CONSTANTS = {
+    "policy_snapshot_digest_alg": "sha256",
+    "policy_snapshot_canonicalization": "jcs:mcp_policy",
+    "policy_snapshot_schema": "assay.mcp.policy.snapshot.v1",
+}
+"""The closed values of the policy snapshot cluster (P56a)."""
+
+MANIFEST_FIELDS = ("description", "input_schema", "output_schema", "annotations")
+
+# Unicode White_Space, which is what Rust's str::trim takes. Python's str.strip() also takes U+001C..U+001F.
+_WHITE_SPACE = (
+    "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
+    "\u2028\u2029\u202f\u205f\u3000"
+)
+
+
+def trim(text: str) -> str:
+    """Return a text without the white space around it, as Rust's ``str::trim`` does.
+
+    Args:
+        text: any text.
+    """
+    return text.strip(_WHITE_SPACE)
+
+
+def definition_projection(tool: Tool, *, server_id: str | None) -> dict[str, Any]:
+    """Return the bounded projection of a tool that the definition digest v1 covers (P56b).
+
+    Args:
+        tool: one observed tool.
+        server_id: the server, for a server-scoped observation only.
+
+    Raises:
+        InputError: ``tool_name_missing`` or ``input_schema_not_object``: no digest is made then.
+    """
+    projection: dict[str, Any] = {"name": _name(tool)}
+    description = tool.get("description")
+    if isinstance(description, str) and (trimmed := trim(description)):
+        projection["description"] = trimmed
+    present, schema = _first(tool, "inputSchema", "input_schema")
+    if present:
+        if not isinstance(schema, dict):
+            raise InputError(
+                "input_schema_not_object", "the input schema must be a JSON object", path="$.inputSchema"
+            )
+        projection["input_schema"] = schema
+    if server_id is not None and (scope := trim(server_id)):
+        projection["server_id"] = scope
+    return projection
+
+
+def definition_digest(tool: Tool, *, server_id: str | None) -> Digest:
+    """Return the tool definition digest v1 (scheme ``assay.v1``).
+
+    Args:
+        tool: one observed tool.
+        server_id: the server, for a server-scoped observation only.
+
+    Raises:
+        InputError: as ``definition_projection``.
+    """
+    return jcs_digest(definition_projection(tool, server_id=server_id))
+
+
+def definition_cluster(digest: Digest) -> dict[str, str]:
+    """Return the whole tool definition cluster.
+
+    Args:
+        digest: a tool definition digest v1.
+    """
+    return {"tool_definition_digest": str(digest), **CLUSTER_CONSTANTS}
+
+
+def check_definition_cluster(payload: Mapping[str, Any]) -> str | None:
+    """Return the digest of a tool definition cluster, or ``None`` where the cluster is absent.
+
+    Args:
+        payload: a decision payload.
+
+    Raises:
+        InputError: ``half_definition_cluster`` or ``bad_definition_cluster``.
+    """
+    return _check_cluster(payload, "tool_definition_digest", CLUSTER_CONSTANTS, "definition")
+
+
+def check_policy_cluster(payload: Mapping[str, Any]) -> str | None:
+    """Return the digest of a policy snapshot cluster, or ``None`` where the cluster is absent.
+
+    A ``policy_digest`` alone is legal; with the cluster it must be the cluster's digest.
+
+    Args:
+        payload: a decision payload.
+
+    Raises:
+        InputError: ``half_policy_cluster`` or ``bad_policy_cluster``.
+    """
+    digest = _check_cluster(payload, "policy_snapshot_digest", POLICY_CLUSTER_CONSTANTS, "policy")
+    if digest is None:
+        return None
+    if payload.get("policy_digest") is None:
+        raise InputError("half_policy_cluster", "policy_digest must go with the policy snapshot cluster")
+    if payload["policy_digest"] != digest:
+        raise InputError("bad_policy_cluster", "policy_snapshot_digest must equal policy_digest")
+    return digest
+
+
+def _check_cluster(
+    payload: Mapping[str, Any], digest_field: str, constants: Mapping[str, str], name: str
+) -> str | None:
+    fields = (digest_field, *constants)
+    missing = [field for field in fields if payload.get(field) is None]
+    if len(missing) == len(fields):
+        return None
+    if missing:
+        raise InputError(
+            f"half_{name}_cluster", f"the cluster is whole or absent: add {', '.join(missing)} or drop the rest"
+        )
+    for field, wanted in constants.items():
+        if payload[field] != wanted:
+            raise InputError(f"bad_{name}_cluster", f"{field} must be {wanted}", path=f"$.{field}")
+    digest = payload[digest_field]
+    if not isinstance(digest, str) or not digest.removeprefix("sha256:") or not digest.startswith("sha256:"):
+        raise InputError(
+            f"bad_{name}_cluster", f"{digest_field} must start with sha256:", path=f"$.{digest_field}"
+        )
+    return digest
+
+
+def schema_hash(tool: Tool) -> str:
+    """Return the schema hash of the tool identity, bare hexadecimal.
+
+    Args:
+        tool: one observed tool.
+
+    Raises:
+        InputError: ``tool_name_missing``.
+    """
+    _name(tool)
+    _, schema = _first(tool, "inputSchema", "input_schema")
+    return jcs_digest(schema).hex
+
+
+def meta_hash(tool: Tool) -> str:
+    """Return the description hash of the tool identity, bare hexadecimal.
+
+    Args:
+        tool: one observed tool.
+
+    Raises:
+        InputError: ``tool_name_missing``.
+    """
+    _name(tool)
+    description = tool.get("description")
+    text = description if isinstance(description, str) else ""
+    return sha256(text.encode()).hexdigest()
+
+
+def manifest_projection(tool: Tool) -> dict[str, Any]:
+    """Return the projection of a tool that manifest drift compares (P60): absent fields are null.
+
+    Args:
+        tool: one observed tool.
+    """
+    return {
+        "name": tool.get("name"),
+        "description": tool.get("description"),
+        "input_schema": _first(tool, "inputSchema", "input_schema")[1],
+        "output_schema": _first(tool, "outputSchema", "output_schema")[1],
+        "annotations": tool.get("annotations"),
+    }
+
+
+def manifest_tool_digest(tool: Tool) -> Digest:
+    """Return the digest of a tool in a manifest (scheme ``assay.p60``).
+
+    Args:
+        tool: one observed tool.
+    """
+    _name(tool)
+    return jcs_digest(manifest_projection(tool))
+
+
+def manifest_field_digests(tool: Tool) -> dict[str, Digest]:
+    """Return the digest of each field that manifest drift names.
+
+    Args:
+        tool: one observed tool.
+    """
+    projection = manifest_projection(tool)
+    return {name: jcs_digest(projection[name]) for name in MANIFEST_FIELDS}
+
+
+def manifest_digest(tools: Iterable[Tool]) -> Digest:
+    """Return the digest of a whole manifest, whatever its order.
+
+    Args:
+        tools: all tools of a complete list.
+    """
+    projections = [manifest_projection(tool) for tool in tools]
+    return jcs_digest(sorted(projections, key=lambda projection: str(projection["name"]).encode()))
+
+
+def content_hash(event: Mapping[str, Any]) -> Digest:
+    """Return the content hash of an evidence envelope.
+
+    Args:
+        event: the whole CloudEvent.
+    """
+    covered = ("specversion", "type", "datacontenttype", "subject", "data")
+    return jcs_digest({name: event[name] for name in covered if name != "subject" or "subject" in event})
+
+
+def _name(tool: Tool) -> str:
+    name = tool.get("name")
+    if not isinstance(name, str) or not trim(name):
+        raise InputError("tool_name_missing", "a tool needs a name that is not blank", path="$.name")
+    return name
+
+
+def _first(tool: Tool, *spellings: str) -> tuple[bool, Any]:
+    for spelling in spellings:
+        if spelling in tool:
+            return True, tool[spelling]
+    return False, None
+
+

@@ -1,0 +1,82 @@
+"""The registry on Kafka: snapshots and control records in, facts, definitions and findings out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from aiokafka import TopicPartition
+
+from assay_stream.config import Settings
+from assay_stream.core import engine
+from assay_stream.core.decision import Producer
+from assay_stream.core.engine import EngineState
+from assay_stream.core.record import Output, Record, Role
+from assay_stream.stream.transport import read_to_end
+
+
+class RegistryStage:
+    """One engine state per partition, restored from the partition's own log of facts.
+
+    Args:
+        settings: the operator's settings.
+        topics: topic name of every role.
+        partitions: how many partitions the snapshot topic has.
+        producer: who writes.
+    """
+
+    name = "registry"
+    input_roles = (Role.CONTROL, Role.SNAPSHOTS)
+
+    def __init__(
+        self, settings: Settings, *, topics: Mapping[Role, str], partitions: int, producer: Producer
+    ) -> None:
+        self._settings = settings
+        self._topics = topics
+        self._partitions = partitions
+        self._producer = producer
+        self._states: dict[int, EngineState] = {}
+
+    async def open(self, partition: int) -> Mapping[TopicPartition, int]:
+        """Restore the partition's state; its start positions are the progress that it last recorded."""
+        state = EngineState(producer=self._producer, snapshot_partitions=self._partitions)
+        log = TopicPartition(self._topics[Role.BINDINGS], partition)
+        async for record in read_to_end(self._settings, Role.BINDINGS, log):
+            engine.apply_fact(state.registry.bindings, record)
+        self._states[partition] = state
+        return {
+            TopicPartition(topic, of_partition): position
+            for (topic, of_partition), position in state.registry.bindings.progress.items()
+            if of_partition == partition
+        }
+
+    def close(self, partition: int) -> None:
+        """Drop the partition's state."""
+        self._states.pop(partition, None)
+
+    async def note_ends(self) -> Mapping[TopicPartition, int]:
+        """Nothing comes before the registry."""
+        return {}
+
+    def admit(self, records: Sequence[Record], ends: Mapping[TopicPartition, int]) -> int:
+        """Everything can be processed at once."""
+        return len(records)
+
+    async def wait(self, limit_s: float) -> None:
+        """Nothing is ever held."""
+        raise AssertionError("the registry holds nothing")
+
+    def process(self, partition: int, records: Sequence[Record]) -> list[Output]:
+        """Step the records through the partition's state."""
+        state = self._states[partition]
+        outputs: list[Output] = []
+        for record in records:
+            state, written = engine.step(state, record)
+            outputs.extend(written)
+        return outputs
+
+    def seal(self, partition: int, positions: Mapping[TopicPartition, int]) -> list[Output]:
+        """Return the progress records that make what was applied visible to every join worker."""
+        return [
+            engine.progress(topic=tp.topic, partition=tp.partition, position=position)
+            for tp, position in positions.items()
+        ]

@@ -1,0 +1,339 @@
+"""The transactional batch task: the one mechanism that the registry and the join run on.
+
+A batch of an input partition is read, stepped, and its outputs and offsets are committed in one transaction.
+
+1. One transactional producer per input partition (a *lane*). Opening it on assignment ends the old owner's
+   transaction and shuts it out, so that a zombie can write nothing (``docs/adr/0003``).
+2. Only then are the start positions read: they are what the old owner really committed.
+3. Only then is the stage restored, from the committed end of its log.
+4. A batch that fails leaves its lane unusable; it is closed and opened anew, from 1.
+5. Nothing new is read while calls are held: what waits upstream is Kafka's to keep.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import structlog
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+from aiokafka.errors import KafkaError, OffsetOutOfRangeError
+
+from assay_stream.config import Settings
+from assay_stream.core.errors import OperatingError
+from assay_stream.core.record import Output, Record, Role
+from assay_stream.stream.connection import reading_consumer
+from assay_stream.stream.meter import StageMeter
+from assay_stream.stream.transport import TransactionalWriter, positions_of, record_of
+
+_log = structlog.get_logger(__name__)
+
+_REOPENINGS_MAX = 10
+_REOPENING_PAUSE_S = 1.0
+_PROGRESS_WAIT_S = 0.25
+_POLL_INTERVAL_MS = 2**31 - 1
+"""Calls may wait for the registry for ever, so a long time between two polls is no sign of death."""
+
+
+class Stage(Protocol):
+    """What a task does with its records. All rules are the core's; a stage only connects it."""
+
+    name: str
+    input_roles: tuple[Role, ...]
+
+    async def open(self, partition: int) -> Mapping[TopicPartition, int]:
+        """Restore the partition's state, and return start positions that override the group's."""
+
+    def close(self, partition: int) -> None:
+        """Drop the partition's state."""
+
+    async def note_ends(self) -> Mapping[TopicPartition, int]:
+        """Return the positions that must be applied before records read up to now can be processed."""
+
+    def admit(self, records: Sequence[Record], ends: Mapping[TopicPartition, int]) -> int:
+        """Return how many leading records can be processed now."""
+
+    async def wait(self, limit_s: float) -> None:
+        """Wait until more might be admitted, or for the limit."""
+
+    def process(self, partition: int, records: Sequence[Record]) -> list[Output]:
+        """Step the records."""
+
+    def seal(self, partition: int, positions: Mapping[TopicPartition, int]) -> list[Output]:
+        """Return what must be written with these new input positions."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Lane:
+    """One input partition number, over all topics of the stage."""
+
+    partition: int
+    writer: TransactionalWriter
+    committed: dict[TopicPartition, int] = field(default_factory=dict)
+
+
+class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+    def __init__(self, task: BatchTask) -> None:
+        self._task = task
+
+    async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
+        await self._task.give_up()
+
+    async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
+        self._task.take_over({tp.partition for tp in assigned})
+
+
+class BatchTask:
+    """Runs a stage over its share of the input partitions until told to stop.
+
+    Args:
+        settings: the operator's settings.
+        stage: what to do with the records.
+        topics: topic name of every role.
+        partition_counts: how many partitions each role's topic has.
+        meter: where to count.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        stage: Stage,
+        *,
+        topics: Mapping[Role, str],
+        partition_counts: Mapping[Role, int],
+        meter: StageMeter,
+    ) -> None:
+        self._settings = settings
+        self._stage = stage
+        self._topics = topics
+        self._partition_counts = partition_counts
+        self._meter = meter
+        self._role_of = {topics[role]: role for role in stage.input_roles}
+        self._group_id = f"{settings.group_prefix}-{stage.name}"
+        self._lanes: dict[int, Lane] = {}
+        self._assigned: set[int] = set()
+        self._generation = 0
+        self._reopenings = 0
+        self._batch_lock = asyncio.Lock()
+        self._stopping = asyncio.Event()
+        self._consumer: AIOKafkaConsumer | None = None
+
+    @property
+    def ready(self) -> bool:
+        """Whether every partition assigned is open and has been restored."""
+        return self._generation > 0 and self._assigned == set(self._lanes)
+
+    def stop(self) -> None:
+        """Ask the task to finish the batch in hand and return."""
+        self._stopping.set()
+
+    async def run(self) -> None:
+        """Read and process until stopped.
+
+        Raises:
+            OperatingError: where the brokers failed for too long.
+            IntegrityError: where our own logs contradict each other.
+        """
+        consumer = self._consumer = reading_consumer(
+            self._settings,
+            group_id=self._group_id,
+            session_timeout_ms=self._settings.session_timeout_ms,
+            heartbeat_interval_ms=self._settings.session_timeout_ms // 3,
+            max_poll_interval_ms=_POLL_INTERVAL_MS,
+            partition_assignment_strategy=(RangePartitionAssignor,),
+        )
+        consumer.subscribe(list(self._role_of), listener=_Listener(self))
+        await consumer.start()
+        try:
+            while not self._stopping.is_set():
+                await self._turn(consumer)
+        finally:
+            await self.give_up()
+            await consumer.stop()
+
+    async def give_up(self) -> None:
+        """Close every lane once the batch in hand is done: the partitions may be someone else's next."""
+        self._generation += 1
+        async with self._batch_lock:
+            lanes, self._lanes = self._lanes, {}
+            self._assigned = set()
+            for partition in lanes:
+                self._stage.close(partition)
+            await _all(lane.writer.close() for lane in lanes.values())
+
+    def take_over(self, partitions: set[int]) -> None:
+        """Note which partition numbers are ours now; the main loop opens them.
+
+        Args:
+            partitions: all partition numbers assigned to this worker.
+        """
+        self._generation += 1
+        self._assigned = partitions
+        _log.info("partitions_assigned", stage=self._stage.name, partitions=sorted(partitions))
+
+    async def _turn(self, consumer: AIOKafkaConsumer) -> None:
+        generation = self._generation
+        try:
+            missing = self._assigned - set(self._lanes)
+            if missing:
+                await self._open_lanes(consumer, missing, generation)
+            fetched = await self._fetch(consumer)
+            if self._generation != generation:
+                return
+            await self._process(consumer, fetched, generation)
+        except KafkaError as error:
+            await self._recover(error)
+        else:
+            self._reopenings = 0
+
+    async def _fetch(self, consumer: AIOKafkaConsumer) -> dict[int, list[Record]]:
+        fetched = await consumer.getmany(
+            timeout_ms=self._settings.poll_timeout_ms, max_records=self._settings.batch_records_max
+        )
+        batches: dict[int, list[Record]] = {}
+        # Within a lane, control records go before snapshots: a pin set first is in force first.
+        for partition in sorted(fetched, key=self._input_order):
+            role = self._role_of[partition.topic]
+            batch = batches.setdefault(partition.partition, [])
+            batch.extend(record_of(role, message) for message in fetched[partition])
+        return batches
+
+    def _input_order(self, partition: TopicPartition) -> tuple[int, int]:
+        return (self._stage.input_roles.index(self._role_of[partition.topic]), partition.partition)
+
+    async def _process(
+        self, consumer: AIOKafkaConsumer, waiting: dict[int, list[Record]], generation: int
+    ) -> None:
+        since_s = time.monotonic()
+        ends = await self._stage.note_ends() if waiting else {}
+        while True:
+            async with self._batch_lock:
+                if self._generation != generation:
+                    return
+                self._expire(waiting, since_s)
+                await _all(
+                    self._commit(consumer, lane, waiting.get(lane.partition, []), ends)
+                    for lane in self._lanes.values()
+                )
+            waiting = {partition: records for partition, records in waiting.items() if records}
+            self._meter.held(sum(len(records) for records in waiting.values()))
+            if not waiting or self._stopping.is_set():
+                return
+            await self._stage.wait(_PROGRESS_WAIT_S)
+
+    def _expire(self, waiting: dict[int, list[Record]], since_s: float) -> None:
+        limit_ms = self._settings.hold_limit_ms
+        if limit_ms and (time.monotonic() - since_s) * 1_000 >= limit_ms:
+            for partition, records in waiting.items():
+                waiting[partition] = [replace(record, hold_expired=True) for record in records]
+
+    async def _commit(
+        self,
+        consumer: AIOKafkaConsumer,
+        lane: Lane,
+        waiting: list[Record],
+        ends: Mapping[TopicPartition, int],
+    ) -> None:
+        """Process what is admitted of a lane's records, in one transaction, and take it off the list."""
+        admitted = self._stage.admit(waiting, ends) if waiting else 0
+        batch, held = waiting[:admitted], waiting[admitted:]
+        positions = await positions_of(consumer, lane.committed)
+        for record in reversed(held):
+            positions[TopicPartition(record.origin.topic, record.origin.partition)] = record.origin.offset
+        if not batch and positions == lane.committed:
+            return
+        started_s = time.monotonic()
+        outputs = self._stage.process(lane.partition, batch)
+        outputs += self._stage.seal(lane.partition, positions)
+        await lane.writer.write(outputs, positions, self._group_id)
+        lane.committed = positions
+        waiting[:] = held
+        self._meter.batch(batch, outputs, seconds=time.monotonic() - started_s)
+
+    async def _open_lanes(self, consumer: AIOKafkaConsumer, missing: set[int], generation: int) -> None:
+        async with self._batch_lock:
+            if self._generation != generation:
+                return
+            started_s = time.monotonic()
+            await _all(self._open_lane(consumer, partition) for partition in sorted(missing))
+            seconds = time.monotonic() - started_s
+            self._meter.opened(len(missing), seconds=seconds)
+            _log.info("lanes_open", stage=self._stage.name, partitions=sorted(missing), seconds=round(seconds, 3))
+
+    async def _open_lane(self, consumer: AIOKafkaConsumer, partition: int) -> None:
+        writer = TransactionalWriter(
+            self._settings,
+            transactional_id=f"{self._group_id}-{partition}",
+            topics=self._topics,
+            partition_counts=self._partition_counts,
+        )
+        lane = Lane(partition=partition, writer=writer)
+        try:
+            await writer.open()
+            overriding = await self._stage.open(partition)
+            inputs = [
+                TopicPartition(topic, partition)
+                for topic, role in self._role_of.items()
+                if partition < self._partition_counts[role]
+            ]
+            beginnings = await consumer.beginning_offsets(inputs)
+            for topic_partition in inputs:
+                position = overriding.get(topic_partition)
+                if position is None:
+                    position = await consumer.committed(topic_partition)
+                lane.committed[topic_partition] = -1 if position is None else position
+                consumer.seek(topic_partition, self._start(topic_partition, position, beginnings[topic_partition]))
+        except BaseException:
+            await writer.close()
+            raise
+        self._lanes[partition] = lane
+
+    def _start(self, partition: TopicPartition, position: int | None, beginning: int) -> int:
+        if position is None:
+            return beginning
+        if position < beginning:
+            # Retention was shorter than the outage: the records are gone, and that must not pass in silence.
+            self._meter.lost(beginning - position)
+            _log.error(
+                "input_expired",
+                topic=partition.topic,
+                partition=partition.partition,
+                first_lost_offset=position,
+                lost=beginning - position,
+                mend="records expired before they were read: lengthen retention.ms",
+            )
+            return beginning
+        return position
+
+    async def _recover(self, error: KafkaError) -> None:
+        if isinstance(error, OffsetOutOfRangeError):
+            _log.warning("offset_out_of_range", stage=self._stage.name)
+        self._reopenings += 1
+        if self._reopenings > _REOPENINGS_MAX:
+            raise OperatingError(
+                "brokers_failing",
+                f"the {self._stage.name} stage failed {self._reopenings} times in a row, last with "
+                f"{type(error).__name__}: see the brokers' logs",
+            ) from error
+        _log.warning(
+            "lanes_reopening", stage=self._stage.name, error=type(error).__name__, attempt=self._reopenings
+        )
+        self._meter.reopened()
+        async with self._batch_lock:
+            lanes, self._lanes = self._lanes, {}
+            for partition in lanes:
+                self._stage.close(partition)
+            await _all(lane.writer.close() for lane in lanes.values())
+        # A fenced lane has a new owner, who will have it for good once the group has noticed: let it.
+        await asyncio.sleep(_REOPENING_PAUSE_S * self._reopenings)
+
+
+async def _all(steps: Iterable[Coroutine[None, None, None]]) -> None:
+    """Run steps side by side; when all have ended, raise the first error there was."""
+    for result in await asyncio.gather(*steps, return_exceptions=True):
+        if isinstance(result, BaseException):
+            raise result

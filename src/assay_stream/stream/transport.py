@@ -1,0 +1,162 @@
+"""Between the core's records and Kafka's: reading whole partitions, and writing in transactions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import suppress
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.errors import KafkaError
+from aiokafka.producer.message_accumulator import BatchBuilder
+from aiokafka.structs import ConsumerRecord
+
+from assay_stream.config import Settings
+from assay_stream.core.partition import murmur2_partition
+from assay_stream.core.record import Origin, Output, Record, Role
+from assay_stream.stream.connection import REQUEST_BYTES_MAX, connection_options, reading_consumer
+
+_BATCH_BYTES = 512 * 1_024
+_CLOSE_LIMIT_S = 10.0
+
+
+def record_of(role: Role, message: ConsumerRecord) -> Record:
+    """Return the core's form of a record read from Kafka.
+
+    Args:
+        role: what the record's topic carries.
+        message: the record as aiokafka gives it.
+    """
+    return Record(
+        role=role,
+        origin=Origin(topic=message.topic, partition=message.partition, offset=message.offset),
+        key=message.key,
+        value=message.value,
+        headers=message.headers,
+        timestamp_ms=max(message.timestamp, 0),
+    )
+
+
+async def read_to_end(settings: Settings, role: Role, partition: TopicPartition) -> AsyncIterator[Record]:
+    """Yield every committed record that one partition holds now.
+
+    Args:
+        settings: the operator's settings.
+        role: what the topic carries.
+        partition: topic and partition.
+    """
+    consumer = reading_consumer(settings)
+    consumer.assign([partition])
+    await consumer.start()
+    try:
+        await consumer.seek_to_beginning(partition)
+        end = (await consumer.end_offsets([partition]))[partition]
+        while await consumer.position(partition) < end:
+            fetched = await consumer.getmany(partition, timeout_ms=200)
+            for message in fetched.get(partition, []):
+                yield record_of(role, message)
+    finally:
+        await consumer.stop()
+
+
+class TransactionalWriter:
+    """Writes outputs and input offsets of one input partition, all or nothing.
+
+    Opening it ends the transaction of whoever had the same id before, and shuts that one out for good.
+
+    Args:
+        settings: the operator's settings.
+        transactional_id: names the input partition: the same on every worker.
+        topics: topic name of every role.
+        partition_counts: how many partitions each role's topic has.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        transactional_id: str,
+        topics: Mapping[Role, str],
+        partition_counts: Mapping[Role, int],
+    ) -> None:
+        self._topics = topics
+        self._partition_counts = partition_counts
+        self._producer = AIOKafkaProducer(
+            **connection_options(settings),
+            transactional_id=transactional_id,
+            transaction_timeout_ms=settings.transaction_timeout_ms,
+            acks="all",
+            max_batch_size=_BATCH_BYTES,
+            max_request_size=REQUEST_BYTES_MAX,
+            linger_ms=0,
+        )
+
+    async def open(self) -> None:
+        """Take the transactional id over."""
+        await self._producer.start()
+
+    async def write(
+        self, outputs: Iterable[Output], offsets: Mapping[TopicPartition, int], group_id: str
+    ) -> None:
+        """Write outputs and commit input offsets in one transaction.
+
+        Args:
+            outputs: what to write, in order.
+            offsets: next offset to read of each input partition.
+            group_id: the consumer group the offsets belong to.
+
+        Raises:
+            KafkaError: nothing was written then; the writer must be closed.
+        """
+        batches = self._batches(outputs)
+        producer = self._producer
+        await producer.begin_transaction()
+        deliveries = [
+            await producer.send_batch(batch, topic, partition=partition)
+            for (topic, partition), builders in batches.items()
+            for batch in builders
+        ]
+        await producer.send_offsets_to_transaction(dict(offsets), group_id)
+        await asyncio.gather(*deliveries)
+        await producer.commit_transaction()
+
+    async def close(self) -> None:
+        """Close the connection; an open transaction is left for the next owner or the broker to end."""
+        # A fenced or unreachable producer cannot flush. What matters has been committed or never will be.
+        with suppress(KafkaError, TimeoutError, asyncio.TimeoutError):
+            await asyncio.wait_for(self._producer.stop(), _CLOSE_LIMIT_S)
+
+    def _batches(self, outputs: Iterable[Output]) -> dict[tuple[str, int], list[BatchBuilder]]:
+        batches: dict[tuple[str, int], list[BatchBuilder]] = {}
+        for output in outputs:
+            partition = output.partition
+            if partition is None:
+                partition = murmur2_partition(output.key or b"", self._partition_counts[output.role])
+            place = (self._topics[output.role], partition)
+            builders = batches.get(place)
+            if builders is None:
+                builders = batches[place] = [self._producer.create_batch()]
+            if not _append(builders[-1], output):
+                builders.append(self._producer.create_batch())
+                if not _append(builders[-1], output):
+                    raise AssertionError("an empty batch takes any record")
+        return batches
+
+
+def _append(builder: BatchBuilder, output: Output) -> bool:
+    appended = builder.append(
+        timestamp=output.timestamp_ms, key=output.key, value=output.value, headers=list(output.headers)
+    )
+    return appended is not None
+
+
+async def positions_of(
+    consumer: AIOKafkaConsumer, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """Return a consumer's position in each of some partitions.
+
+    Args:
+        consumer: a started consumer that has these partitions.
+        partitions: which ones.
+    """
+    return {partition: await consumer.position(partition) for partition in partitions}

@@ -1,0 +1,124 @@
+"""The memory view of the whole binding topic, followed by every process that joins."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+import structlog
+from aiokafka import AIOKafkaConsumer, TopicPartition
+
+from assay_stream.config import Settings
+from assay_stream.core.engine import EngineState, apply_fact
+from assay_stream.core.record import Role
+from assay_stream.stream.connection import reading_consumer
+from assay_stream.stream.transport import record_of
+
+_log = structlog.get_logger(__name__)
+
+_POLL_MS = 500
+_YIELD_EVERY = 2_000
+
+
+class BindingView:
+    """Follows the binding topic, committed records only, and tells how far the registry has come.
+
+    Args:
+        settings: the operator's settings.
+        state: the engine state whose view is fed.
+        topic: name of the binding topic.
+        partitions: how many partitions it has.
+        inputs: the registry's input partitions.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        state: EngineState,
+        *,
+        topic: str,
+        partitions: int,
+        inputs: list[TopicPartition],
+    ) -> None:
+        self._settings = settings
+        self._state = state
+        self._partitions = [TopicPartition(topic, number) for number in range(partitions)]
+        self._inputs = inputs
+        self._changed = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self._started = asyncio.Event()
+        self._consumer: AIOKafkaConsumer | None = None
+        self.caught_up = False
+
+    def stop(self) -> None:
+        """Ask the view to stop following."""
+        self._stopping.set()
+
+    async def run(self) -> None:
+        """Follow the binding topic until stopped.
+
+        Raises:
+            IntegrityError: where the topic holds what is not ours.
+        """
+        consumer = self._consumer = reading_consumer(self._settings)
+        consumer.assign(self._partitions)
+        await consumer.start()
+        try:
+            await consumer.seek_to_beginning(*self._partitions)
+            first_ends = await consumer.end_offsets(self._partitions)
+            self._started.set()
+            while not self._stopping.is_set():
+                await self._follow(consumer)
+                if not self.caught_up:
+                    self.caught_up = await self._reached(consumer, first_ends)
+        finally:
+            await consumer.stop()
+
+    async def input_ends(self) -> Mapping[TopicPartition, int]:
+        """Return where the logs of the registry's input partitions end now (stable records only)."""
+        await self._started.wait()
+        if self._consumer is None:
+            raise AssertionError("a started view has a consumer")
+        ends: Mapping[TopicPartition, int] = await self._consumer.end_offsets(self._inputs)
+        return ends
+
+    def covers(self, ends: Mapping[TopicPartition, int]) -> bool:
+        """Tell whether the registry has applied everything before these positions.
+
+        Args:
+            ends: input partitions of the registry and the positions to be reached.
+        """
+        progress = self._state.view.progress
+        return all(progress.get((tp.topic, tp.partition), 0) >= end for tp, end in ends.items())
+
+    async def wait_for_change(self, limit_s: float) -> None:
+        """Wait until new facts have arrived, or for the limit.
+
+        Args:
+            limit_s: how long to wait at most, seconds.
+        """
+        try:
+            await asyncio.wait_for(self._changed.wait(), limit_s)
+        except TimeoutError:
+            return
+        self._changed.clear()
+
+    async def _follow(self, consumer: AIOKafkaConsumer) -> None:
+        fetched = await consumer.getmany(timeout_ms=_POLL_MS)
+        applied = 0
+        for messages in fetched.values():
+            for message in messages:
+                apply_fact(self._state.view, record_of(Role.BINDINGS, message))
+                applied += 1
+                if applied % _YIELD_EVERY == 0:
+                    # A long catch-up shares the process with heartbeats and health checks.
+                    await asyncio.sleep(0)
+        if fetched:
+            self._changed.set()
+
+    async def _reached(self, consumer: AIOKafkaConsumer, ends: Mapping[TopicPartition, int]) -> bool:
+        for partition, end in ends.items():
+            if await consumer.position(partition) < end:
+                return False
+        _log.info("view_caught_up", servers=len(self._state.view.servers))
+        return True
