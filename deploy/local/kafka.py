@@ -21,6 +21,7 @@ import functools
 import os
 import random
 import re
+import secrets
 import shutil
 import signal
 import socket
@@ -123,7 +124,7 @@ class Broker:
         self._java = _java()
         self._libs = fetch()
         self._throwaway = data is None
-        self.data = _new_data() if data is None else data.resolve()
+        self.data = (data or ROOT / ".run" / f"kafka-{secrets.token_hex(4)}").resolve()
         self.log = self.data / "broker.log"  # of all its starts
         self.port = _free_port() if port is None else port
         self._controller_port = _free_port(besides=self.port)
@@ -246,11 +247,6 @@ def _die_with_parent() -> Callable[[], object] | None:
         return None
     prctl = ctypes.CDLL(None).prctl  # looked up before the fork: the child should do little
     return functools.partial(prctl, 1, signal.SIGKILL)  # 1: PR_SET_PDEATHSIG
-
-
-def _new_data() -> Path:
-    (ROOT / ".run").mkdir(exist_ok=True)
-    return Path(tempfile.mkdtemp(prefix="kafka-", dir=ROOT / ".run"))
 
 
 def _is_free(port: int) -> bool:

@@ -80,8 +80,17 @@ class StageMeter:
             outputs: what was written.
             seconds: how long it took.
         """
-        self._meter.read.labels(self._stage).inc(len(records))
         self._meter.batch_seconds.labels(self._stage).observe(seconds)
+        self.done(len(records), outputs)
+
+    def done(self, count: int, outputs: Sequence[Output]) -> None:
+        """Count records processed and what came of them.
+
+        Args:
+            count: records processed.
+            outputs: what was written.
+        """
+        self._meter.read.labels(self._stage).inc(count)
         for what, count in Tally(output.label for output in outputs).items():
             self._meter.outputs.labels(self._stage, what).inc(count)
 

@@ -188,7 +188,9 @@ async def apply_topics(admin: AIOKafkaAdminClient, settings: Settings) -> list[s
     return [spec.name for spec in missing]
 
 
-def check_topics(states: list[TopicState], needed: set[Role]) -> dict[Role, int]:
+def check_topics(
+    states: list[TopicState], needed: set[Role], *, alerts: bool = False
+) -> dict[Role, int]:
     """Check that a worker may run on the topics as they are, and return their partition counts.
 
     Partition counts may differ from the settings, but not among topics that belong together.
@@ -196,6 +198,7 @@ def check_topics(states: list[TopicState], needed: set[Role]) -> dict[Role, int]
     Args:
         states: what ``inspect_topics`` found.
         needed: the roles this worker reads or writes.
+        alerts: whether this worker keeps the alert table.
 
     Raises:
         ConfigurationError: ``topic_missing``, ``partition_count`` or ``topic_not_compacted``.
@@ -214,6 +217,8 @@ def check_topics(states: list[TopicState], needed: set[Role]) -> dict[Role, int]
                 "partition_count",
                 f"these topics must have the same number of partitions: {listed}. Create the wrong one anew.",
             )
+    if alerts:
+        _check_changelog(by_role[None], by_role[Role.FINDINGS])
     bindings = by_role[Role.BINDINGS]
     policy = bindings.differing.get("cleanup.policy")
     if Role.BINDINGS in needed and policy is not None and policy[0] != "compact":
@@ -223,6 +228,19 @@ def check_topics(states: list[TopicState], needed: set[Role]) -> dict[Role, int]
             "set it to compact",
         )
     return {role: by_role[role].partitions for role in needed}
+
+
+def _check_changelog(changelog: TopicState, findings: TopicState) -> None:
+    if not changelog.partitions:
+        raise ConfigurationError(
+            "topic_missing", f"no such topic: {changelog.spec.name}. Create it: assay-stream topics apply"
+        )
+    if changelog.partitions != findings.partitions:
+        raise ConfigurationError(
+            "partition_count",
+            f"{changelog.spec.name} has {changelog.partitions} partitions and {findings.spec.name} has "
+            f"{findings.partitions}; they must agree. Create the change log anew.",
+        )
 
 
 def _complaints(state: TopicState) -> list[str]:

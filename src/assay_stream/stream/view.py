@@ -47,8 +47,10 @@ class BindingView:
         self._changed = asyncio.Event()
         self._stopping = asyncio.Event()
         self._started = asyncio.Event()
-        self._consumer: AIOKafkaConsumer | None = None
-        self.caught_up = False
+        # A broker answers one connection's requests in order: asked on the reading consumer's, the ends would
+        # wait for its long poll.
+        self._ends_reader: AIOKafkaConsumer | None = None
+        self.ready = False
 
     def stop(self) -> None:
         """Ask the view to stop following."""
@@ -60,26 +62,29 @@ class BindingView:
         Raises:
             IntegrityError: where the topic holds what is not ours.
         """
-        consumer = self._consumer = reading_consumer(self._settings)
+        consumer = reading_consumer(self._settings)
         consumer.assign(self._partitions)
-        await consumer.start()
+        ends_reader = self._ends_reader = reading_consumer(self._settings)
         try:
+            await consumer.start()
+            await ends_reader.start()
             await consumer.seek_to_beginning(*self._partitions)
             first_ends = await consumer.end_offsets(self._partitions)
             self._started.set()
             while not self._stopping.is_set():
                 await self._follow(consumer)
-                if not self.caught_up:
-                    self.caught_up = await self._reached(consumer, first_ends)
+                if not self.ready:
+                    self.ready = await self._reached(consumer, first_ends)
         finally:
             await consumer.stop()
+            await ends_reader.stop()
 
     async def input_ends(self) -> Mapping[TopicPartition, int]:
         """Return where the logs of the registry's input partitions end now (stable records only)."""
         await self._started.wait()
-        if self._consumer is None:
-            raise AssertionError("a started view has a consumer")
-        ends: Mapping[TopicPartition, int] = await self._consumer.end_offsets(self._inputs)
+        if self._ends_reader is None:
+            raise AssertionError("a started view has a reader of ends")
+        ends: Mapping[TopicPartition, int] = await self._ends_reader.end_offsets(self._inputs)
         return ends
 
     def covers(self, ends: Mapping[TopicPartition, int]) -> bool:

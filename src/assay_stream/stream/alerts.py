@@ -1,0 +1,108 @@
+"""The alert stage on Faust: findings in, alerts out, with a table that remembers each alert.
+
+At least once, and no less:
+
+1. An alert is acknowledged by the broker before the state that makes it redundant is written.
+2. The state of an alert holds the highest finding offset applied to it, in one value: what was counted is never
+   counted again, so a repeat has the same uid and the same bytes.
+3. Faust acknowledges an event whose agent failed. So an error is caught here, the worker is told to stop, and
+   the event is never let go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import faust
+import structlog
+
+from assay_stream.core.alert import AlertState, apply_finding
+from assay_stream.core.finding import decode_finding
+from assay_stream.core.partition import murmur2_partition
+from assay_stream.core.record import Origin, Output
+from assay_stream.stream.meter import StageMeter
+
+_log = structlog.get_logger(__name__)
+
+
+class AlertStage:
+    """Connects the alert rules of the core to a Faust application.
+
+    Args:
+        app: the application.
+        findings_topic: where findings are read.
+        alerts_topic: where alerts are written.
+        partitions: how many partitions the finding topic and the change log have.
+        alert_partitions: how many partitions the alert topic has.
+        version: version of this software.
+        meter: where to count.
+        fail: called with the error that must stop the worker.
+    """
+
+    def __init__(
+        self,
+        app: faust.App,
+        *,
+        findings_topic: str,
+        alerts_topic: str,
+        partitions: int,
+        alert_partitions: int,
+        version: str,
+        meter: StageMeter,
+        fail: Callable[[BaseException], None],
+    ) -> None:
+        raw = {"key_type": bytes, "value_type": bytes, "key_serializer": "raw", "value_serializer": "raw"}
+        self._findings = app.topic(findings_topic, **raw)
+        self._alerts = app.topic(alerts_topic, **raw)
+        self._alert_partitions = alert_partitions
+        self._states = app.Table("alerts", partitions=partitions, key_type=str, value_type=dict)
+        self._version = version
+        self._meter = meter
+        self._fail = fail
+        self.ready = False
+        app.agent(self._findings, name="raise_alerts")(self._raise_alerts)
+        app.on_rebalance_complete.connect(self._on_rebalance_complete)
+        app.on_partitions_revoked.connect(self._on_partitions_revoked)
+
+    async def _on_rebalance_complete(self, *_: Any, **__: Any) -> None:
+        self.ready = True
+
+    async def _on_partitions_revoked(self, *_: Any, **__: Any) -> None:
+        self.ready = False
+
+    async def _raise_alerts(self, stream: Any) -> None:
+        async for event in stream.events():
+            try:
+                await self._apply(event)
+            except asyncio.CancelledError:
+                raise
+            except Exception as error:  # noqa: BLE001 - whatever it is, the event must not be acknowledged
+                self._fail(error)
+                await asyncio.Event().wait()
+
+    async def _apply(self, event: Any) -> None:
+        message = event.message
+        finding = decode_finding(event.value)
+        uid = finding.uid()
+        stored = self._states.get(uid)
+        origin = Origin(topic=message.topic, partition=message.partition, offset=message.offset)
+        state, alert = apply_finding(
+            None if stored is None else AlertState(**stored), finding, origin, version=self._version
+        )
+        if alert is not None:
+            await self._publish(alert)
+        self._states[uid] = state.as_json()
+        self._meter.done(1, [] if alert is None else [alert])
+
+    async def _publish(self, alert: Output) -> None:
+        key = alert.key or b""
+        delivery = await self._alerts.send(
+            key=key,
+            value=alert.value,
+            partition=murmur2_partition(key, self._alert_partitions),
+            timestamp=alert.timestamp_ms / 1_000,
+            headers=dict(alert.headers),
+        )
+        await delivery

@@ -1,0 +1,276 @@
+"""The worker: one Faust application that holds the stages, their health and their metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import faust
+import structlog
+from aiokafka import TopicPartition
+from faust.app import BootStrategy
+from mode import Service
+from prometheus_client import CollectorRegistry
+
+from assay_stream import __version__
+from assay_stream.config import Settings
+from assay_stream.core.decision import Producer
+from assay_stream.core.engine import EngineState
+from assay_stream.core.errors import AssayStreamError
+from assay_stream.core.record import Role
+from assay_stream.stream.alerts import AlertStage
+from assay_stream.stream.connection import connection_options, start_admin
+from assay_stream.stream.health import Health, add_pages
+from assay_stream.stream.join import JoinStage
+from assay_stream.stream.logs import configure_logs
+from assay_stream.stream.meter import Meter, StageMeter
+from assay_stream.stream.registry import RegistryStage
+from assay_stream.stream.task import BatchTask
+from assay_stream.stream.topics import check_topics, inspect_topics, topic_names
+from assay_stream.stream.view import BindingView
+
+_log = structlog.get_logger(__name__)
+
+ROLES_OF_STAGE: dict[str, frozenset[Role]] = {
+    "registry": frozenset(
+        {Role.SNAPSHOTS, Role.CONTROL, Role.BINDINGS, Role.DEFINITIONS, Role.FINDINGS, Role.REJECTED}
+    ),
+    "join": frozenset(
+        {
+            Role.CALLS,
+            Role.EVIDENCE,
+            Role.SNAPSHOTS,
+            Role.CONTROL,
+            Role.BINDINGS,
+            Role.FINDINGS,
+            Role.REJECTED,
+        }
+    ),
+    "alerts": frozenset({Role.FINDINGS, Role.ALERTS}),
+}
+"""Which topics each stage reads or writes."""
+
+
+class Runnable(Protocol):
+    """What a worker runs beside Faust's own services."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether it does its work now."""
+
+    async def run(self) -> None:
+        """Run until stopped."""
+
+    def stop(self) -> None:
+        """Ask it to finish what it has in hand."""
+
+
+class _WebOnly(BootStrategy):  # type: ignore[misc]
+    """Without the alert stage Faust supervises services and serves pages; it has nothing to ask of Kafka."""
+
+    enable_kafka = False
+
+
+class _WebOnlyApp(faust.App):  # type: ignore[misc]
+    BootStrategy = _WebOnly
+
+
+class WorkerBuilder:
+    """Puts the stages of one process together.
+
+    Args:
+        settings: the operator's settings.
+        stages: which of ``registry``, ``join`` and ``alerts`` to run.
+        partition_counts: how many partitions each role's topic has.
+    """
+
+    def __init__(
+        self, settings: Settings, stages: frozenset[str], partition_counts: Mapping[Role, int]
+    ) -> None:
+        self._settings = settings
+        self._stages = stages
+        self._counts = partition_counts
+        self._topics = topic_names(settings)
+        self._producer = Producer(version=__version__, git=settings.git_commit)
+        self._meter = Meter(CollectorRegistry())
+        self.health = Health()
+        self.app = self._make_app()
+
+    def build(self, fail: Callable[[BaseException], None]) -> faust.App:
+        """Return the application with its stages and pages.
+
+        Args:
+            fail: called with the error that must stop the worker.
+        """
+        if "registry" in self._stages:
+            self._add("registry", self._registry(), fail)
+        if "join" in self._stages:
+            view, join = self._join()
+            self._add("view", view, fail)
+            self._add("join", join, fail)
+        if "alerts" in self._stages:
+            self._add_alerts(fail)
+        add_pages(self.app, self.health, self._meter)
+        return self.app
+
+    def _make_app(self) -> faust.App:
+        settings = self._settings
+        options = connection_options(settings)
+        credentials = None
+        if settings.security_protocol.startswith("SASL"):
+            credentials = faust.SASLCredentials(
+                username=options["sasl_plain_username"],
+                password=options["sasl_plain_password"],
+                mechanism=settings.sasl_mechanism,
+                ssl_context=options.get("ssl_context"),
+            )
+        elif settings.security_protocol == "SSL":
+            credentials = faust.SSLCredentials(context=options["ssl_context"])
+        app_class = faust.App if "alerts" in self._stages else _WebOnlyApp
+        return app_class(
+            f"{settings.group_prefix}-alerts",
+            broker=[f"kafka://{broker.strip()}" for broker in settings.bootstrap_servers.split(",")],
+            broker_credentials=credentials,
+            broker_session_timeout=settings.session_timeout_ms / 1_000,
+            broker_heartbeat_interval=settings.session_timeout_ms / 3_000,
+            store="memory://",
+            datadir=str(settings.state_dir),
+            topic_allow_declare=False,
+            topic_disable_leader=True,
+            consumer_auto_offset_reset="earliest",
+            producer_acks=-1,
+            web_bind=settings.web_host,
+            web_host=settings.web_host,
+            web_port=settings.web_port,
+            web_in_thread=False,
+        )
+
+    def _registry(self) -> BatchTask:
+        stage = RegistryStage(
+            self._settings,
+            topics=self._topics,
+            partitions=self._counts[Role.SNAPSHOTS],
+            producer=self._producer,
+        )
+        return self._task(stage)
+
+    def _join(self) -> tuple[BindingView, BatchTask]:
+        state = EngineState(producer=self._producer)
+        inputs = [
+            TopicPartition(self._topics[role], number)
+            for role in (Role.SNAPSHOTS, Role.CONTROL)
+            for number in range(self._counts[role])
+        ]
+        view = BindingView(
+            self._settings,
+            state,
+            topic=self._topics[Role.BINDINGS],
+            partitions=self._counts[Role.BINDINGS],
+            inputs=inputs,
+        )
+        stage = JoinStage(state, view, control_topic=self._topics[Role.CONTROL])
+        return view, self._task(stage)
+
+    def _task(self, stage: RegistryStage | JoinStage) -> BatchTask:
+        return BatchTask(
+            self._settings,
+            stage,
+            topics=self._topics,
+            partition_counts=self._counts,
+            meter=StageMeter(self._meter, stage.name),
+        )
+
+    def _add(self, name: str, runnable: Runnable, fail: Callable[[BaseException], None]) -> None:
+        self.health.watch(name, lambda: runnable.ready)
+        self.app.service(_service_class(name, runnable, fail))
+
+    def _add_alerts(self, fail: Callable[[BaseException], None]) -> None:
+        stage = AlertStage(
+            self.app,
+            findings_topic=self._topics[Role.FINDINGS],
+            alerts_topic=self._topics[Role.ALERTS],
+            partitions=self._counts[Role.FINDINGS],
+            alert_partitions=self._counts[Role.ALERTS],
+            version=__version__,
+            meter=StageMeter(self._meter, "alerts"),
+            fail=fail,
+        )
+        self.health.watch("alerts", lambda: stage.ready)
+
+
+def _service_class(
+    name: str, runnable: Runnable, fail: Callable[[BaseException], None]
+) -> type[Service]:
+    class StageService(Service):  # type: ignore[misc]
+        """Runs one stage under Faust's supervision, and stops the worker when the stage fails."""
+
+        def __init__(self, **options: Any) -> None:
+            self._running: asyncio.Task[None] | None = None
+            super().__init__(**options)
+
+        async def on_start(self) -> None:
+            self._running = asyncio.create_task(runnable.run(), name=name)
+            self._running.add_done_callback(self._ended)
+
+        def _ended(self, running: asyncio.Task[None]) -> None:
+            if not running.cancelled() and (error := running.exception()) is not None:
+                fail(error)
+
+        async def on_stop(self) -> None:
+            runnable.stop()
+            if self._running is not None:
+                await asyncio.wait([self._running])
+
+    return StageService
+
+
+def run_worker(settings: Settings, stages: frozenset[str]) -> int:
+    """Run a worker until it is told to stop, and return the process's exit code.
+
+    Args:
+        settings: the operator's settings.
+        stages: which of ``registry``, ``join`` and ``alerts`` to run.
+
+    Raises:
+        AssayStreamError: where the worker cannot start, or had to stop.
+    """
+    configure_logs(settings)
+    counts = asyncio.run(_preflight(settings, stages))
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    failures: list[BaseException] = []
+
+    def fail(error: BaseException) -> None:
+        failures.append(error)
+        builder.health.failed = True
+        _log.error("worker_stopping", error=str(error), kind=type(error).__name__)
+        stopping.append(loop.create_task(worker.stop()))
+
+    stopping: list[asyncio.Task[None]] = []
+    builder = WorkerBuilder(settings, stages, counts)
+    app = builder.build(fail)
+    worker = faust.Worker(
+        app, loop=loop, override_logging=False, redirect_stdouts=False, quiet=True, stdout=sys.stderr
+    )
+    code = 0
+    try:
+        worker.execute_from_commandline()
+    except SystemExit as exit_:
+        code = exit_.code if isinstance(exit_.code, int) else 1
+    if failures:
+        if isinstance(failures[0], AssayStreamError):
+            raise failures[0]
+        raise RuntimeError("a stage failed without a reason of its own") from failures[0]
+    return code
+
+
+async def _preflight(settings: Settings, stages: frozenset[str]) -> dict[Role, int]:
+    """Reach the brokers and check the topics before anything starts."""
+    admin = await start_admin(settings)
+    try:
+        needed = set().union(*(ROLES_OF_STAGE[stage] for stage in stages))
+        return check_topics(await inspect_topics(admin, settings), needed, alerts="alerts" in stages)
+    finally:
+        await admin.close()
