@@ -57,7 +57,7 @@ class AlertStage:
         self._findings = app.topic(findings_topic, **raw)
         self._alerts = app.topic(alerts_topic, **raw)
         self._alert_partitions = alert_partitions
-        self._states = app.Table("alerts", partitions=partitions, key_type=str, value_type=dict)
+        self._states = app.Table("alerts", partitions=partitions, key_type=str)
         self._version = version
         self._meter = meter
         self._fail = fail

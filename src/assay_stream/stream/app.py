@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 import faust
@@ -73,7 +73,18 @@ class _WebOnly(BootStrategy):  # type: ignore[misc]
     enable_kafka = False
 
 
-class _WebOnlyApp(faust.App):  # type: ignore[misc]
+class _WorkerApp(faust.App):  # type: ignore[misc]
+    """Starts the stages beside Faust's own services: evidence does not wait for the alert table."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self.stage_services: list[Service] = []
+        super().__init__(*args, **options)
+
+    def on_init_dependencies(self) -> Iterable[Service]:
+        return [*super().on_init_dependencies(), *self.stage_services]
+
+
+class _WebOnlyApp(_WorkerApp):
     BootStrategy = _WebOnly
 
 
@@ -115,7 +126,7 @@ class WorkerBuilder:
         add_pages(self.app, self.health, self._meter)
         return self.app
 
-    def _make_app(self) -> faust.App:
+    def _make_app(self) -> _WorkerApp:
         settings = self._settings
         options = connection_options(settings)
         credentials = None
@@ -128,7 +139,7 @@ class WorkerBuilder:
             )
         elif settings.security_protocol == "SSL":
             credentials = faust.SSLCredentials(context=options["ssl_context"])
-        app_class = faust.App if "alerts" in self._stages else _WebOnlyApp
+        app_class = _WorkerApp if "alerts" in self._stages else _WebOnlyApp
         return app_class(
             f"{settings.group_prefix}-alerts",
             broker=[f"kafka://{broker.strip()}" for broker in settings.bootstrap_servers.split(",")],
@@ -184,7 +195,7 @@ class WorkerBuilder:
 
     def _add(self, name: str, runnable: Runnable, fail: Callable[[BaseException], None]) -> None:
         self.health.watch(name, lambda: runnable.ready)
-        self.app.service(_service_class(name, runnable, fail))
+        self.app.stage_services.append(_StageService(name, runnable, fail))
 
     def _add_alerts(self, fail: Callable[[BaseException], None]) -> None:
         stage = AlertStage(
@@ -200,30 +211,28 @@ class WorkerBuilder:
         self.health.watch("alerts", lambda: stage.ready)
 
 
-def _service_class(
-    name: str, runnable: Runnable, fail: Callable[[BaseException], None]
-) -> type[Service]:
-    class StageService(Service):  # type: ignore[misc]
-        """Runs one stage under Faust's supervision, and stops the worker when the stage fails."""
+class _StageService(Service):  # type: ignore[misc]
+    """Runs one stage under Faust's supervision, and stops the worker when the stage fails."""
 
-        def __init__(self, **options: Any) -> None:
-            self._running: asyncio.Task[None] | None = None
-            super().__init__(**options)
+    def __init__(self, name: str, runnable: Runnable, fail: Callable[[BaseException], None]) -> None:
+        self._name = name
+        self._runnable = runnable
+        self._fail = fail
+        self._running: asyncio.Task[None] | None = None
+        super().__init__()
 
-        async def on_start(self) -> None:
-            self._running = asyncio.create_task(runnable.run(), name=name)
-            self._running.add_done_callback(self._ended)
+    async def on_start(self) -> None:
+        self._running = asyncio.create_task(self._runnable.run(), name=self._name)
+        self._running.add_done_callback(self._ended)
 
-        def _ended(self, running: asyncio.Task[None]) -> None:
-            if not running.cancelled() and (error := running.exception()) is not None:
-                fail(error)
+    def _ended(self, running: asyncio.Task[None]) -> None:
+        if not running.cancelled() and (error := running.exception()) is not None:
+            self._fail(error)
 
-        async def on_stop(self) -> None:
-            runnable.stop()
-            if self._running is not None:
-                await asyncio.wait([self._running])
-
-    return StageService
+    async def on_stop(self) -> None:
+        self._runnable.stop()
+        if self._running is not None:
+            await asyncio.wait([self._running])
 
 
 def run_worker(settings: Settings, stages: frozenset[str]) -> int:
@@ -254,6 +263,8 @@ def run_worker(settings: Settings, stages: frozenset[str]) -> int:
     worker = faust.Worker(
         app, loop=loop, override_logging=False, redirect_stdouts=False, quiet=True, stdout=sys.stderr
     )
+    # Faust's progress spinner writes escape codes between the log lines.
+    worker.spinner = None
     code = 0
     try:
         worker.execute_from_commandline()

@@ -1,0 +1,191 @@
+"""List requests and their results: what becomes a snapshot."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from assay_stream.core.limits import Limits
+from assay_stream.publish.events import EVENT_BYTES_MAX, Observation, RawMessage, Vantage, snapshot_event
+from assay_stream.publish.jsonrpc import RequestKey, meta_of, trace_of
+from assay_stream.publish.paging import Assembly, Lister
+
+_TOOLS = "tools/list"
+_PROMPTS = "prompts/list"
+_TEMPLATES = "resources/templates/list"
+_MEMBERS = {_TOOLS: "tools", _PROMPTS: "prompts", _TEMPLATES: "resourceTemplates"}
+
+METHODS = frozenset(_MEMBERS)
+"""The requests that are followed here."""
+
+_TOO_LARGE = {"unreadable": "too large"}
+_MISSED = {"unreadable": "line missed"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    method: str
+    base: Assembly
+    traceparent: str | None
+
+
+class ListObserver:
+    """Follows the lists of one connection.
+
+    Args:
+        vantage: who observes which server.
+        new_id: gives a new unique id at every call.
+        limits: bounds on what is put together.
+        pending_max: requests that may be without an answer.
+    """
+
+    def __init__(
+        self, vantage: Vantage, *, new_id: Callable[[], str], limits: Limits, pending_max: int
+    ) -> None:
+        self.snapshot_id: str | None = None
+        """The last snapshot, whatever became of it."""
+        self.snapshots = 0
+        self.refused = 0
+        self._vantage = vantage
+        self._new_id = new_id
+        self._pending_max = pending_max
+        self._listers = {method: Lister(member, limits) for method, member in _MEMBERS.items()}
+        self._pending: OrderedDict[RequestKey, _Request] = OrderedDict()
+        self._protocol_version: str | None = None
+
+    def note_version(self, version: object) -> None:
+        """Remember the MCP revision spoken.
+
+        Args:
+            version: what a message says; anything that is no short text is not believed.
+        """
+        if isinstance(version, str) and 1 <= len(version) <= 64 and version.isascii():
+            self._protocol_version = version
+
+    def request(self, method: str, key: RequestKey, params: Mapping[str, Any]) -> int:
+        """Note a list request and return how many older ones it pushed out.
+
+        Args:
+            method: one of ``METHODS``.
+            key: its id.
+            params: its parameters.
+        """
+        trace = trace_of(meta_of(params).get("traceparent"))
+        base = self._listers[method].request(params)
+        self._pending[key] = _Request(method, base, None if trace is None else trace[0])
+        if len(self._pending) <= self._pending_max:
+            return 0
+        self._pending.popitem(last=False)
+        return 1
+
+    def forget(self, key: RequestKey) -> None:
+        """Let a request go, if it is one: another one has its id now.
+
+        Args:
+            key: the id.
+        """
+        self._pending.pop(key, None)
+
+    def response(
+        self, key: RequestKey, message: Mapping[str, Any], raw: bytes, exact: bool, at: datetime
+    ) -> list[Observation] | None:
+        """Return what a response gives, ``None`` if it answers no list request.
+
+        Args:
+            key: its id.
+            message: the response.
+            raw: the line it came in.
+            exact: whether the line is sound JSON.
+            at: when it was seen.
+        """
+        request = self._pending.pop(key, None)
+        if request is None:
+            return None
+        if "result" not in message:
+            return []
+        result = message["result"]
+        lister = self._listers[request.method]
+        sound = exact and isinstance(result, dict)
+        if sound:
+            assembly = lister.result(request.base, result, size_bytes=len(raw))
+        else:
+            assembly = lister.unreadable(result)
+        if request.method != _TOOLS:
+            return []
+        self.snapshots += 1
+        if not exact:
+            return [self._refused(RawMessage(raw), request.traceparent, at)]
+        page = result.get("tools") if sound else result
+        if not isinstance(page, list):
+            return [self._refused(page, request.traceparent, at)]
+        return [self._snapshot(assembly, request.traceparent, at)]
+
+    def missed(self, at: datetime) -> list[Observation]:
+        """Return what a line gives that the server sent and nobody saw.
+
+        It may have been a list of tools if one was asked for. Then a snapshot is given that the registry will
+        refuse, as a list too long to be seen must not leave the one before in force. The next list mends it.
+
+        Args:
+            at: when the line was missed.
+        """
+        asked = [request for request in self._pending.values() if request.method == _TOOLS]
+        if not asked:
+            return []
+        self.snapshots += 1
+        self._listers[_TOOLS].unreadable(None)
+        return [self._refused(_MISSED, asked[-1].traceparent, at)]
+
+    def _snapshot(self, assembly: Assembly, traceparent: str | None, at: datetime) -> Observation:
+        if not assembly.too_large:
+            prompts, templates = self._companion(_PROMPTS), self._companion(_TEMPLATES)
+            identity = self._new_id(), self._new_id()
+            # Where all of it is too much, the tools go alone.
+            for companions in ((prompts, templates), (None, None)):
+                event = self._event(identity, list(assembly.items), assembly, traceparent, at, companions)
+                if len(event.value) <= EVENT_BYTES_MAX:
+                    return event
+        return self._refused(_TOO_LARGE, traceparent, at)
+
+    def _refused(self, tools: Any, traceparent: str | None, at: datetime) -> Observation:
+        """Return a snapshot that cannot be accepted: its tools are no array of sound JSON."""
+        self.refused += 1
+        identity = self._new_id(), self._new_id()
+        event = self._event(identity, tools, Assembly(sound=False), traceparent, at)
+        if len(event.value) > EVENT_BYTES_MAX:
+            event = self._event(identity, _TOO_LARGE, Assembly(sound=False), traceparent, at)
+        return event
+
+    def _event(
+        self,
+        identity: tuple[str, str],
+        tools: Any,
+        assembly: Assembly,
+        traceparent: str | None,
+        at: datetime,
+        companions: tuple[list[Any] | None, list[Any] | None] = (None, None),
+    ) -> Observation:
+        self.snapshot_id = identity[0]
+        return snapshot_event(
+            self._vantage,
+            event_id=identity[1],
+            snapshot_id=identity[0],
+            observed_at=at,
+            completeness=assembly.completeness,
+            tools=tools,
+            protocol_version=self._protocol_version,
+            prompts=companions[0],
+            resource_templates=companions[1],
+            traceparent=traceparent,
+        )
+
+    def _companion(self, method: str) -> list[Any] | None:
+        """Return a list that goes with the tools, if it is known whole and of the right shape."""
+        assembly = self._listers[method].latest
+        if assembly is None or assembly.too_large or assembly.completeness != "complete":
+            return None
+        items = list(assembly.items)
+        return items if all(isinstance(item, dict) for item in items) else None

@@ -1,0 +1,420 @@
+"""The published schemas: generated from the models, valid, and true of what the engine reads and writes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from jsonschema import Draft202012Validator
+
+from assay_stream import schemas
+from assay_stream.core import decision, engine
+from assay_stream.core.cloudevents import read_event
+from assay_stream.core.decision import Producer
+from assay_stream.core.engine import EngineState
+from assay_stream.core.errors import InputError
+from assay_stream.core.limits import Limits
+from assay_stream.core.observation import CallData
+from assay_stream.core.record import Origin, Output, Record, Role
+from assay_stream.forensics.archive import rejected_line
+from assay_stream.forensics.replay import replay
+from assay_stream.schemes import assay
+from assay_stream.stream.topics import TOPIC_NAMES
+
+FOLDER = Path(__file__).resolve().parents[2] / "schemas"
+PRODUCER = Producer(version="0.1.0")
+DIGEST = "sha256:" + "0" * 64
+
+READ = {"name": "read", "description": "Read a file", "inputSchema": {"type": "object"}}
+READ_MORE = READ | {"description": "Read a file, and send it away"}
+WRITE = {"name": "write", "inputSchema": {"type": "object"}, "annotations": {"destructiveHint": True}}
+NOT_DIGESTIBLE = {"name": "odd", "inputSchema": "no object"}
+POLICY = {"policy_digest": DIGEST, "policy_snapshot_digest": DIGEST, **assay.POLICY_CLUSTER_CONSTANTS}
+EVERY_CALL_FIELD: dict[str, Any] = {
+    **POLICY,
+    "trace_id": "trace",
+    "args_schema_hash": "abc",
+    "args": {"path": "/etc/passwd"},
+    "result_hash": DIGEST,
+    "ok": False,
+    "error": {"code": "E1", "kind": "io", "message": "no such file: /etc/passwd"},
+    "timing": {
+        "started_at": "2026-03-01T10:00:00Z",
+        "ended_at": "2026-03-01T10:00:01+01:00",
+        "duration_ms": 1.5,
+    },
+    "actor": {"kind": "agent", "agent_id": "a", "model_id": "m"},
+    "side_effect": "READ",
+    "idempotency": "IDEMPOTENT",
+    "tool_id": "files.read",
+    "tool_version": "1.2.3",
+    "delegated_from": "boss",
+    "delegation_depth": 1,
+}
+
+
+class Log:
+    """Writes events as a proxy and an operator would, with rising offsets and times."""
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+
+    def _append(self, role: Role, key: str | None, value: bytes | None, *, minute: int) -> None:
+        origin = Origin(topic=TOPIC_NAMES[role], partition=0, offset=len(self.records))
+        self.records.append(
+            Record(
+                role=role,
+                origin=origin,
+                key=None if key is None else key.encode(),
+                value=value,
+                timestamp_ms=1_772_359_200_000 + minute * 60_000,
+            )
+        )
+
+    def _event(self, role: Role, kind: str, minute: int, data: dict[str, Any], **attributes: Any) -> None:
+        event = {
+            "specversion": "1.0",
+            "type": kind,
+            "source": "urn:test",
+            "id": f"event-{len(self.records)}",
+            "time": f"2026-03-01T10:{minute:02}:00Z",
+            "data": data,
+            **attributes,
+        }
+        self._append(role, data["server_id"], orjson.dumps(event), minute=minute)
+
+    def snapshot(self, minute: int, *tools: dict[str, Any], **fields: Any) -> None:
+        data = {
+            "server_id": "files",
+            "observer_id": "proxy-1",
+            "snapshot_id": f"s{minute}",
+            "server_scoped": True,
+            "completeness": "complete",
+            "tools": list(tools),
+        }
+        self._event(Role.SNAPSHOTS, "mcp.tools.list.observed", minute, data | fields)
+
+    def call(self, minute: int, tool: str, *, traceparent: str | None = None, **fields: Any) -> None:
+        data = {
+            "server_id": "files",
+            "observer_id": "proxy-1",
+            "tool_name": tool,
+            "tool_call_id": f"call-{len(self.records)}",
+            "decision": "allow",
+            "reason_code": "P_OK",
+        }
+        attributes = {} if traceparent is None else {"traceparent": traceparent}
+        self._event(Role.CALLS, "mcp.tools.call.observed", minute, data | fields, **attributes)
+
+    def pin(self, minute: int, value: str | None, *, scheme: str = "assay.v1") -> None:
+        data = {
+            "server_id": "files",
+            "tool_name": "read",
+            "scheme": scheme,
+            "author": "ann",
+            "reason": "review",
+        }
+        if value is None:
+            self._event(Role.CONTROL, "assay.control.pin.remove", minute, data)
+        else:
+            self._event(Role.CONTROL, "assay.control.pin.set", minute, data | {"value": value})
+
+    def raw(self, role: Role, minute: int, value: bytes | None, *, key: str | None = "files") -> None:
+        self._append(role, key, value, minute=minute)
+
+
+def a_day() -> list[Record]:
+    """Every kind of event, binding, finding and rejection once."""
+    log = Log()
+    log.call(0, "read")
+    log.snapshot(1, READ, WRITE, NOT_DIGESTIBLE)
+    log.pin(2, "1" * 64)
+    log.pin(2, DIGEST, scheme="assay.schema_hash")
+    log.call(3, "read", traceparent="00-" + "1" * 32 + "-" + "2" * 16 + "-01", **EVERY_CALL_FIELD)
+    log.call(3, "read", snapshot_id="s1", observer_id="proxy-2", args_hash=DIGEST, result={"text": "secret"})
+    log.call(3, "write", observer_id="proxy-2", error={"code": "E2"}, timing={"duration_ms": 7})
+    log.call(3, "odd", actor={"kind": "human"})
+    log.call(3, "nobody_lists_it", decision="deny")
+    log.snapshot(4, READ_MORE, WRITE | {"inputSchema": {}}, {"name": "new"}, completeness="complete")
+    log.snapshot(5, READ, READ_MORE, observer_id="proxy-2", completeness="partial", server_scoped=False)
+    log.call(6, "read", observer_id="proxy-2", decision="requires_approval")
+    log.call(6, "read", observer_id="proxy-3", decision="error")
+    log.pin(7, None)
+    log.raw(Role.SNAPSHOTS, 8, b'{"a": 1, "a": 2}')
+    log.raw(Role.CALLS, 8, b"\xff\xfe", key=None)
+    log.raw(Role.CONTROL, 8, None)
+    log.call(9, "read")
+    return log.records
+
+
+@cache
+def outputs() -> list[Output]:
+    """What the stages write for that day. The snapshot topic has many partitions: the server is misrouted."""
+    return list(replay(a_day(), producer=PRODUCER, snapshot_partitions=1_000))
+
+
+@cache
+def facts() -> list[Output]:
+    """What the registry writes to the binding topic for that day, with room for one observation only."""
+    state = EngineState(producer=PRODUCER, limits=Limits(timeline_entries_max=1))
+    written: list[Output] = []
+    for record in a_day():
+        if record.role is not Role.CALLS:
+            written += engine.step(state, record)[1]
+    log = Log()
+    log.snapshot(10, READ)
+    log.snapshot(11, WRITE)
+    for record in log.records:
+        written += engine.step(state, record)[1]
+    written.append(engine.progress(topic="mcp.tools.list", partition=0, position=7))
+    return [output for output in written if output.role is Role.BINDINGS]
+
+
+@cache
+def validator(name: str) -> Draft202012Validator:
+    """The validator of one committed schema."""
+    schema = json.loads((FOLDER / f"{name}.schema.json").read_text())
+    return Draft202012Validator(schema)
+
+
+def problems(name: str, content: Any) -> list[str]:
+    """What a schema has to say against a value."""
+    return [f"{error.json_path}: {error.message}" for error in validator(name).iter_errors(content)]
+
+
+def test_committed_schemas_are_the_generated_ones() -> None:
+    """A change of a model without its schema is found: python -m assay_stream.schemas --write schemas."""
+    assert schemas.differing_files(FOLDER) == []
+
+
+@pytest.mark.parametrize("name", sorted(schemas.all_schemas()))
+def test_every_schema_is_valid_itself(name: str) -> None:
+    """Each file is a JSON Schema of draft 2020-12 and names itself."""
+    schema = json.loads((FOLDER / name).read_text())
+    Draft202012Validator.check_schema(schema)
+    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    assert schema["$id"] == "urn:assay-stream:schema:" + name.removesuffix(".schema.json")
+
+
+@pytest.mark.parametrize(
+    ("role", "name"),
+    [
+        (Role.EVIDENCE, "assay.tool.decision"),
+        (Role.FINDINGS, "assay.tool.finding"),
+        (Role.ALERTS, "assay.tool.drift"),
+        (Role.DEFINITIONS, "assay.tool.definition"),
+    ],
+)
+def test_what_the_engine_writes_is_valid(role: Role, name: str) -> None:
+    """Evidence, findings, alerts and definitions of a varied day satisfy their closed schemas."""
+    written = [output for output in outputs() if output.role is role]
+    assert written
+    for output in written:
+        assert problems(name, orjson.loads(output.value or b"")) == []
+
+
+def test_the_day_shows_every_kind_of_outcome() -> None:
+    """The test above means something: many kinds of binding, finding and rejection stand in it."""
+    labels = {output.label for output in outputs()}
+    assert {
+        "bound:exact",
+        "bound:observer",
+        "bound:server",
+        "unbound:definition_not_observed",
+        "unbound:tool_not_listed",
+        "unbound:definition_ambiguous",
+        "unbound:definition_not_digestible",
+        "unbound:snapshot_rejected",
+        "finding:tool_added",
+        "finding:tool_removed",
+        "finding:tool_changed",
+        "finding:definition_ambiguous",
+        "finding:snapshot_rejected",
+        "finding:server_misrouted",
+        "finding:call_to_unlisted_tool",
+        "finding:pin_mismatch",
+        "rejected:duplicate_key",
+        "rejected:not_utf8",
+        "rejected:tombstone",
+        "alert:created",
+        "alert:updated",
+    } <= labels
+
+
+def test_every_field_a_call_hands_on_is_in_the_evidence_schema() -> None:
+    """What the core copies from a call has a place in the schema, under the same name."""
+    named = validator("assay.tool.decision").schema["$defs"]["DecisionPayload"]["properties"].keys()
+    copied = {name for name in EVERY_CALL_FIELD if name not in {"args"}} | {"args_hash"}
+    assert copied <= named
+    assert named & CallData.model_fields.keys() >= set(decision._COPIED)
+
+
+@pytest.mark.parametrize("field", ["tool_definition_digest", *assay.CLUSTER_CONSTANTS])
+def test_half_a_cluster_is_not_valid_evidence(field: str) -> None:
+    """The tool definition cluster is whole or absent, and a record without it says why."""
+    bound = next(output for output in outputs() if output.label == "bound:observer")
+    record = orjson.loads(bound.value or b"")
+    del record["data"][field]
+    assert problems("assay.tool.decision", record)
+
+
+def test_evidence_is_bound_or_says_why_not() -> None:
+    """A record with neither a digest nor a reason, or with both, is not valid."""
+    unbound = next(output for output in outputs() if output.label.startswith("unbound:"))
+    record = orjson.loads(unbound.value or b"")
+    reason = record["data"].pop("unbound_reason")
+    assert problems("assay.tool.decision", record)
+    bound = orjson.loads(next(output for output in outputs() if output.label == "bound:exact").value or b"")
+    bound["data"]["unbound_reason"] = reason
+    assert problems("assay.tool.decision", bound)
+
+
+def test_alert_headers_are_valid() -> None:
+    """The CloudEvents headers of an alert are the ones that are published."""
+    for output in outputs():
+        if output.role is Role.ALERTS:
+            headers = {name: value.decode() for name, value in output.headers}
+            assert problems("assay.tool.drift.headers", headers) == []
+
+
+def test_rejected_records_are_valid_as_headers_and_as_lines() -> None:
+    """Both forms of a rejected record satisfy their schema, whatever bytes they hold."""
+    refused = [output for output in outputs() if output.role is Role.REJECTED]
+    assert len(refused) == 3
+    for output in refused:
+        headers = {name: value.decode() for name, value in output.headers}
+        assert problems("assay.rejected.headers", headers) == []
+        assert problems("assay.rejected.line", orjson.loads(rejected_line(output))) == []
+
+
+def test_every_fact_is_valid_under_the_schema_of_its_kind() -> None:
+    """Keys and values of all seven kinds of fact satisfy their schemas."""
+    kinds = set()
+    for output in facts():
+        key = orjson.loads(output.key or b"")
+        assert problems("assay.tool.binding.key", key) == []
+        if output.value is not None:
+            kinds.add(key[0])
+            assert problems(f"assay.tool.binding.{key[0]}", orjson.loads(output.value)) == []
+    assert kinds == {"tool", "catalogue", "seen", "rejection", "pin", "horizon", "progress"}
+
+
+def accepted_events() -> Iterator[dict[str, Any]]:
+    """The events of the day that the engine accepts."""
+    for record in a_day():
+        try:
+            read_event(record)
+        except InputError:
+            continue
+        yield orjson.loads(record.value or b"")
+
+
+def test_every_event_that_is_accepted_is_valid() -> None:
+    """The input schemas ask for no more than the decoder does."""
+    events = list(accepted_events())
+    assert {event["type"] for event in events} == {
+        "mcp.tools.list.observed",
+        "mcp.tools.call.observed",
+        "assay.control.pin.set",
+        "assay.control.pin.remove",
+    }
+    for event in events:
+        assert problems(event["type"], event) == []
+        assert problems(event["type"], event | {"vendorfield": 1}) == []
+
+
+def _with_data(**fields: Any) -> dict[str, Any]:
+    log = Log()
+    log.call(1, "read", **fields)
+    return orjson.loads(log.records[0].value or b"")
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        _with_data(decision="maybe"),
+        _with_data(tool_name=" "),
+        _with_data(delegation_depth=-1),
+        _with_data(ok="yes"),
+        _with_data(tool_definition_digest=DIGEST),
+        _with_data(**{name: value for name, value in POLICY.items() if name != "policy_digest"}),
+        _with_data(**(POLICY | {"policy_snapshot_schema": "assay.mcp.policy.snapshot.v2"})),
+        _with_data() | {"time": "yesterday"},
+        _with_data() | {"specversion": "0.3"},
+    ],
+    ids=[
+        "unknown decision",
+        "blank name",
+        "negative depth",
+        "wrong type",
+        "half definition cluster",
+        "half policy cluster",
+        "foreign policy schema",
+        "no time",
+        "old specversion",
+    ],
+)
+def test_an_event_that_is_refused_is_not_valid(event: dict[str, Any]) -> None:
+    """The input schemas refuse what the decoder refuses, where a schema can say so."""
+    origin = Origin(topic="mcp.tools.call", partition=0, offset=0)
+    with pytest.raises(InputError):
+        read_event(Record(role=Role.CALLS, origin=origin, key=None, value=orjson.dumps(event)))
+    assert problems("mcp.tools.call.observed", event)
+
+
+def references(part: Any) -> Iterator[str]:
+    """Every ``$ref`` in a document."""
+    if isinstance(part, list):
+        for item in part:
+            yield from references(item)
+    elif isinstance(part, dict):
+        for key, value in part.items():
+            if key == "$ref":
+                yield value
+            else:
+                yield from references(value)
+
+
+def test_every_reference_of_the_asyncapi_document_resolves() -> None:
+    """Local references lead to a part of the document, the others to a file of the folder."""
+    document = json.loads((FOLDER / "asyncapi.json").read_text())
+    found = list(references(document))
+    for reference in found:
+        if reference.startswith("#/"):
+            part = document
+            for step in reference.removeprefix("#/").split("/"):
+                part = part[step]
+        else:
+            assert (FOLDER / reference).is_file(), reference
+    referenced = {Path(reference).name for reference in found}
+    unreferenced = set(schemas.all_schemas()) - referenced
+    assert unreferenced == {
+        "assay.tool.binding.key.schema.json",  # AsyncAPI has no place for a key in JSON
+        "assay.rejected.line.schema.json",  # stands in files, not in a topic
+    }
+
+
+def test_the_asyncapi_document_names_the_topics_as_the_table_does() -> None:
+    """One channel per role, under the name that topics are created with."""
+    document = json.loads((FOLDER / "asyncapi.json").read_text())
+    addresses = {name: channel["address"] for name, channel in document["channels"].items()}
+    assert addresses == {role.value: name for role, name in TOPIC_NAMES.items()}
+
+
+def test_the_command_checks_and_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """--write makes the folder, --check is content with it, and names a file that was altered or lost."""
+    folder = tmp_path / "schemas"
+    assert schemas.main(["--write", str(folder)]) == 0
+    assert schemas.main(["--check", str(folder)]) == 0
+    (folder / "assay.tool.drift.schema.json").write_text("{}")
+    (folder / "assay.tool.finding.schema.json").unlink()
+    (folder / "foreign.json").write_text("{}")
+    assert schemas.main(["--check", str(folder)]) == 1
+    said = capsys.readouterr().err
+    for name in ("assay.tool.drift.schema.json", "assay.tool.finding.schema.json", "foreign.json"):
+        assert name in said

@@ -1,0 +1,99 @@
+"""Promises under faults, on real Kafka with real worker processes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections import Counter
+from collections.abc import Sequence
+
+import pytest
+
+from assay_stream import __version__
+from assay_stream.core.decision import Producer
+from assay_stream.core.record import Record, Role
+from assay_stream.forensics.replay import replay
+from tests.support.deployment import Deployment
+from tests.support.fleet import Fleet
+
+pytestmark = pytest.mark.kafka
+
+KILLS = 5
+
+
+async def publish(deployment: Deployment, fleet: Fleet) -> int:
+    """Publish a fleet's whole history; returns the number of calls."""
+    by_role: dict[Role, list[tuple[bytes | None, bytes | None]]] = {Role.SNAPSHOTS: [], Role.CALLS: []}
+    for role, key, value in fleet.history():
+        by_role[role].append((key, value))
+    for role, records in by_role.items():
+        await deployment.send(role, records)
+    return len(by_role[Role.CALLS])
+
+
+async def undisturbed(deployment: Deployment) -> dict[Role, list[bytes]]:
+    """What one pass of the engine over the very same logs gives."""
+    inputs: list[Record] = []
+    for role in (Role.CONTROL, Role.SNAPSHOTS, Role.CALLS):
+        inputs.extend(await deployment.read(role))
+    outputs: dict[Role, list[bytes]] = {role: [] for role in Role}
+    partitions = deployment.settings.input_partitions
+    for output in replay(inputs, producer=Producer(version=__version__), snapshot_partitions=partitions):
+        outputs[output.role].append(output.value or b"")
+    return outputs
+
+
+def values(records: Sequence[Record]) -> list[bytes]:
+    """The records' bytes."""
+    return [record.value or b"" for record in records]
+
+
+async def test_live_evidence_is_the_replayed_evidence(deployment: Deployment) -> None:
+    """Same in, same out: a worker on Kafka writes the bytes that a replay of its input logs writes."""
+    worker = deployment.start_worker()
+    await worker.wait_ready()
+    calls = await publish(deployment, Fleet(servers=7, calls=600, changes=20))
+    evidence = await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) >= calls)
+    expected = await undisturbed(deployment)
+    assert sorted(values(evidence)) == sorted(expected[Role.EVIDENCE])
+    findings = await deployment.wait_for(
+        Role.FINDINGS, lambda records: len(records) >= len(expected[Role.FINDINGS])
+    )
+    assert sorted(values(findings)) == sorted(expected[Role.FINDINGS])
+    alerts = await deployment.wait_for(Role.ALERTS, lambda records: len(records) >= len(expected[Role.ALERTS]))
+    assert sorted(values(alerts)) == sorted(expected[Role.ALERTS])
+    assert len(expected[Role.ALERTS]) >= 1
+    assert worker.terminate() == 0
+
+
+async def test_kill_9_in_mid_stream_leaves_exactly_one_evidence_record_per_call(
+    deployment: Deployment,
+) -> None:
+    """Five kills: one record per call read committed, the undisturbed bytes, every alert with one content."""
+    choose = random.Random(5)
+    calls = await publish(deployment, Fleet(servers=9, calls=12_000, changes=60, seed=5))
+    slow = {"ASSAY_STREAM_BATCH_RECORDS_MAX": "150"}
+    worker = deployment.start_worker(**slow)
+    done_at_kill = []
+    for kill in range(KILLS):
+        wanted = calls * (kill + 1) // (KILLS + 2)
+        await deployment.wait_for(Role.EVIDENCE, lambda records, wanted=wanted: len(records) >= wanted)
+        await asyncio.sleep(choose.random() * 0.2)
+        worker.kill()
+        done_at_kill.append(len(await deployment.read(Role.EVIDENCE)))
+        worker = deployment.start_worker(**slow)
+    assert max(done_at_kill) < calls, "the last kill came after the last call: the test proves nothing"
+
+    evidence = await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) >= calls, limit_s=90)
+    expected = await undisturbed(deployment)
+    alerts_wanted = set(expected[Role.ALERTS])
+    alerts = await deployment.wait_for(Role.ALERTS, lambda records: alerts_wanted <= set(values(records)))
+    evidence = await deployment.read(Role.EVIDENCE)
+
+    per_call = Counter(json.loads(value)["data"]["tool_call_id"] for value in values(evidence))
+    assert len(per_call) == calls
+    assert set(per_call.values()) == {1}
+    assert sorted(values(evidence)) == sorted(expected[Role.EVIDENCE])
+    assert sorted(values(await deployment.read(Role.FINDINGS))) == sorted(expected[Role.FINDINGS])
+    assert set(values(alerts)) == alerts_wanted

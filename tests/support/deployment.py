@@ -1,0 +1,202 @@
+"""A deployment under test: its topics, its workers as real processes, and what its logs hold."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from aiokafka import AIOKafkaProducer, TopicPartition
+
+from assay_stream.config import Settings, load_settings
+from assay_stream.core.record import Headers, Record, Role
+from assay_stream.stream.connection import start_admin
+from assay_stream.stream.topics import apply_topics, inspect_topics, topic_names
+from assay_stream.stream.transport import read_to_end
+
+_READY_LIMIT_S = 40.0
+
+
+def free_port() -> int:
+    """A loopback port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@dataclass
+class Worker:
+    """A worker process."""
+
+    process: subprocess.Popen[bytes]
+    web_port: int
+    log: Path
+
+    def get(self, path: str) -> tuple[int, str]:
+        """Status and body of one of the worker's pages; status 0 while it does not listen."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.web_port}{path}", timeout=5) as answer:  # noqa: S310
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+        except OSError:
+            return 0, ""
+
+    async def wait_ready(self) -> None:
+        """Wait until every stage does its work."""
+        deadline = time.monotonic() + _READY_LIMIT_S
+        while time.monotonic() < deadline:
+            if self.process.poll() is not None:
+                raise AssertionError(f"the worker ended with {self.process.returncode}:\n{self.tail()}")
+            if (await asyncio.to_thread(self.get, "/readyz"))[0] == 200:
+                return
+            await asyncio.sleep(0.1)
+        raise AssertionError(f"the worker is not ready after {_READY_LIMIT_S} s:\n{self.tail()}")
+
+    def kill(self) -> None:
+        """``kill -9``."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait(10)
+
+    def terminate(self) -> int:
+        """SIGTERM; returns the exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(30)
+
+    def tail(self) -> str:
+        """The end of its log."""
+        return self.log.read_text(errors="replace")[-4_000:]
+
+
+@dataclass
+class Deployment:
+    """Topics with a prefix of their own on a shared broker."""
+
+    bootstrap: str
+    name: str
+    env: dict[str, str] = field(default_factory=dict)
+    workers: list[Worker] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.env = {
+            "ASSAY_STREAM_BOOTSTRAP_SERVERS": self.bootstrap,
+            "ASSAY_STREAM_TOPIC_PREFIX": f"{self.name}.",
+            "ASSAY_STREAM_GROUP_PREFIX": f"assay-stream-{self.name}",
+            "ASSAY_STREAM_INPUT_PARTITIONS": "2",
+            "ASSAY_STREAM_CALL_PARTITIONS": "3",
+            "ASSAY_STREAM_SESSION_TIMEOUT_MS": "1500",
+            "ASSAY_STREAM_STATE_DIR": str(Path(".run/tests") / self.name),
+            **self.env,
+        }
+
+    @property
+    def settings(self) -> Settings:
+        """The settings that the deployment's processes have."""
+        fields = {name.removeprefix("ASSAY_STREAM_").lower(): value for name, value in self.env.items()}
+        return load_settings(**fields)
+
+    @property
+    def topics(self) -> dict[Role, str]:
+        """Full topic names."""
+        return topic_names(self.settings)
+
+    async def apply_topics(self) -> None:
+        """Create the topics."""
+        admin = await start_admin(self.settings)
+        try:
+            await apply_topics(admin, self.settings)
+        finally:
+            await admin.close()
+
+    def start_worker(self, *arguments: str, **env: str) -> Worker:
+        """Start a worker process."""
+        port = free_port()
+        folder = Path(".run/tests") / self.name
+        folder.mkdir(parents=True, exist_ok=True)
+        log = folder / f"worker-{len(self.workers)}.log"
+        with log.open("wb") as stderr:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "assay_stream", "worker", *arguments],
+                env=os.environ | self.env | {"ASSAY_STREAM_WEB_PORT": str(port)} | env,
+                stdout=stderr,
+                stderr=stderr,
+            )
+        worker = Worker(process=process, web_port=port, log=log)
+        self.workers.append(worker)
+        return worker
+
+    def stop_workers(self) -> None:
+        """Leave no process behind."""
+        for worker in self.workers:
+            if worker.process.poll() is None:
+                worker.kill()
+
+    async def send(self, role: Role, records: Iterable[tuple[bytes | None, bytes | None]]) -> None:
+        """Publish records (key, value) to a role's topic, acknowledged."""
+        await self.send_with_headers(role, ((key, value, ()) for key, value in records))
+
+    async def send_with_headers(
+        self, role: Role, records: Iterable[tuple[bytes | None, bytes | None, Headers]]
+    ) -> None:
+        """Publish records (key, value, headers) to a role's topic, acknowledged."""
+        producer = AIOKafkaProducer(
+            bootstrap_servers=self.bootstrap, max_request_size=16 * 1024 * 1024, linger_ms=5
+        )
+        await producer.start()
+        try:
+            deliveries = [
+                await producer.send(self.topics[role], key=key, value=value, headers=list(headers))
+                for key, value, headers in records
+            ]
+            await asyncio.gather(*deliveries)
+        finally:
+            await producer.stop()
+
+    async def read(self, role: Role) -> list[Record]:
+        """Every committed record of a role's topic, partition by partition."""
+        settings = self.settings
+        admin = await start_admin(settings)
+        try:
+            states = await inspect_topics(admin, settings)
+        finally:
+            await admin.close()
+        count = next(state.partitions for state in states if state.spec.role is role)
+        records: list[Record] = []
+        for number in range(count):
+            partition = TopicPartition(self.topics[role], number)
+            records.extend([record async for record in read_to_end(settings, role, partition)])
+        return records
+
+    async def wait_for(
+        self, role: Role, enough: Callable[[list[Record]], bool], *, limit_s: float = 60.0
+    ) -> list[Record]:
+        """Read a role's topic until it holds enough."""
+        deadline = time.monotonic() + limit_s
+        while True:
+            records = await self.read(role)
+            if enough(records):
+                return records
+            for worker in self.workers:
+                if worker.process.poll() not in (None, -9, 0):
+                    raise AssertionError(f"a worker ended:\n{worker.tail()}")
+            if time.monotonic() > deadline:
+                tails = "\n".join(worker.tail() for worker in self.workers)
+                raise AssertionError(f"{role}: {len(records)} records after {limit_s} s\n{tails}")
+            await asyncio.sleep(0.2)
+
+
+def payload(record: Record) -> dict[str, object]:
+    """The ``data`` of an evidence record."""
+    data = json.loads(record.value or b"{}")["data"]
+    assert isinstance(data, dict)
+    return data
