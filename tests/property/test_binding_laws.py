@@ -60,9 +60,7 @@ def naive_bind(
     latest: dict[str, Seen] = {}
     for entry in sorted((fact for fact in past if isinstance(fact, Seen)), key=lambda fact: fact.position):
         latest[entry.observer_id] = entry
-    in_force = {
-        name: entry for name, entry in latest.items() if since is None or entry.position > since
-    }
+    in_force = {name: entry for name, entry in latest.items() if since is None or entry.position > since}
     if observer_id in in_force:
         return (Scope.OBSERVER, *tell(in_force[observer_id]))
     if not in_force:

@@ -45,7 +45,7 @@ class Worker:
     def get(self, path: str) -> tuple[int, str]:
         """Status and body of one of the worker's pages; status 0 while it does not listen."""
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.web_port}{path}", timeout=5) as answer:  # noqa: S310
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.web_port}{path}", timeout=5) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()

@@ -1,4 +1,4 @@
-"""A made-up fleet: servers that list and change their tools, observers that watch calls. Same seed, same bytes."""
+"""A made-up fleet: servers that list and change their tools, and calls of them. Same seed, same bytes."""
 
 from __future__ import annotations
 
@@ -77,7 +77,11 @@ def a_listing(server: int, observer: int, version: int, number: int, at: datetim
         {
             "name": f"tool_{index}",
             "description": f"Does thing {index}, version {version if index == 0 else 0}.",
-            "inputSchema": {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]},
+            "inputSchema": {
+                "type": "object",
+                "properties": {"path": {"type": "string"}},
+                "required": ["path"],
+            },
         }
         for index in range(3)
     ]

@@ -17,7 +17,8 @@ from assay_stream.core.errors import InputError
 
 def fingerprint(
     files: Annotated[
-        list[Path] | None, typer.Argument(help="Tool objects or tools/list results; standard input by default.")
+        list[Path] | None,
+        typer.Argument(help="Tool objects or tools/list results; standard input by default."),
     ] = None,
     server_id: Annotated[
         str | None, typer.Option(help="The observation is scoped to this server: its id enters assay.v1.")
@@ -52,7 +53,7 @@ def _tools(content: Any) -> list[dict[str, Any]]:
         raise InputError("not_a_tool", "give a Tool object or a tools/list result", path="$")
     result = content.get("result", content)
     if isinstance(result, dict) and isinstance(result.get("tools"), list):
-        tools = result["tools"]
+        tools: list[dict[str, Any]] = result["tools"]
         for index, tool in enumerate(tools):
             if not isinstance(tool, dict):
                 raise InputError("not_a_tool", "a tool must be a JSON object", path=f"$.tools[{index}]")

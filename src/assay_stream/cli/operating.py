@@ -72,7 +72,9 @@ def topics_show(
         if as_json:
             typer.echo(orjson.dumps(row).decode())
         else:
-            typer.echo(f"{row['state']:<8} {row['partitions']:>4} {row['name']}  {row['differing'] or ''}".rstrip())
+            typer.echo(
+                f"{row['state']:<8} {row['partitions']:>4} {row['name']}  {row['differing'] or ''}".rstrip()
+            )
     if any(row["state"] != "ok" for row in rows):
         raise typer.Exit(1)
 

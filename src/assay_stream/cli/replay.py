@@ -28,7 +28,8 @@ _FILES = {
 
 def replay(
     inputs: Annotated[
-        list[Path], typer.Option("--input", help="Recorded observations (NDJSON). May be given several times.")
+        list[Path],
+        typer.Option("--input", help="Recorded observations (NDJSON). May be given several times."),
     ],
     output: Annotated[Path, typer.Option(help="Folder for the results; made if missing.")],
 ) -> None:

@@ -104,12 +104,19 @@ def _in_force(seen: Seen, since: Position | None) -> bool:
 
 
 def _of_one(server: ServerBindings, seen: Seen, tool_name: str, scope: Scope) -> Binding:
+    place = seen.origin
+    question = ("of_one", place.partition, place.offset, tool_name, scope)
+    answer: Binding | None = server.memo.get(question)
+    if answer is None:
+        answer = server.memo[question] = _work_out(server, seen, tool_name, scope)
+    return answer
+
+
+def _work_out(server: ServerBindings, seen: Seen, tool_name: str, scope: Scope) -> Binding:
     catalogue = server.catalogue_of(seen)
     if tool_name not in catalogue.tools:
         complete = seen.completeness == "complete"
-        return Binding(
-            scope=scope, seen=seen, unbound=Unbound.NOT_LISTED if complete else Unbound.NOT_OBSERVED
-        )
+        return Binding(scope=scope, seen=seen, unbound=Unbound.NOT_LISTED if complete else Unbound.NOT_OBSERVED)
     full = catalogue.tools[tool_name]
     if full is None:
         return Binding(scope=scope, seen=seen, unbound=Unbound.AMBIGUOUS)
@@ -120,6 +127,8 @@ def _of_one(server: ServerBindings, seen: Seen, tool_name: str, scope: Scope) ->
 
 def _agreed(server: ServerBindings, candidates: list[Seen], tool_name: str, scope: Scope) -> Binding:
     """Return the common answer of several observations (oldest first), or that they disagree."""
+    if len(candidates) == 1:
+        return _of_one(server, candidates[0], tool_name, scope)
     answers = [_of_one(server, seen, tool_name, scope) for seen in candidates]
     # An incomplete list that lacks the tool says nothing about it.
     telling = [answer for answer in answers if answer.unbound is not Unbound.NOT_OBSERVED]

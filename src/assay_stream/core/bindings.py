@@ -11,6 +11,7 @@ One class serves the registry (for the servers of its partition) and the join (f
 from __future__ import annotations
 
 from bisect import insort
+from typing import Any
 
 from assay_stream.core.errors import IntegrityError
 from assay_stream.core.facts import (
@@ -32,9 +33,11 @@ from assay_stream.core.timeline import Timeline
 class ServerBindings:
     """Everything known of one server."""
 
-    __slots__ = ("catalogues", "observers", "pins", "rejections", "snapshots", "tools")
+    __slots__ = ("catalogues", "memo", "observers", "pins", "rejections", "snapshots", "tools")
 
     def __init__(self) -> None:
+        self.memo: dict[tuple[Any, ...], Any] = {}
+        """Answers worked out since the last change of this server; whoever asks often keeps them here."""
         self.tools: dict[tuple[bool, str], Fingerprint] = {}
         self.catalogues: dict[str, Catalogue] = {}
         self.observers: dict[str, Timeline] = {}
@@ -125,9 +128,11 @@ class Bindings:
         Args:
             fact: a fact of the binding topic, or one about to be published to it.
         """
+        if isinstance(fact, Progress):
+            self.progress[fact.topic, fact.partition] = fact.position
+            return
+        self.server(fact.server_id).memo.clear()
         match fact:
-            case Progress():
-                self.progress[fact.topic, fact.partition] = fact.position
             case ToolFact():
                 tools = self.server(fact.server_id).tools
                 tools[fact.server_scoped, fact.fingerprint.full] = fact.fingerprint
@@ -162,6 +167,7 @@ class Bindings:
         server = self.servers.get(str(rest[0])) if rest else None
         if server is None:
             return
+        server.memo.clear()
         if kind == "seen":
             _, observer_id, partition, offset = rest
             timeline = server.observers.get(str(observer_id))
@@ -178,9 +184,7 @@ class Bindings:
         elif kind == "rejection":
             place = (int(rest[1]), int(rest[2]))
             server.rejections = [
-                kept
-                for kept in server.rejections
-                if (kept.origin.partition, kept.origin.offset) != place
+                kept for kept in server.rejections if (kept.origin.partition, kept.origin.offset) != place
             ]
 
 

@@ -7,6 +7,7 @@ Binary mode: attributes in ``ce_*`` headers, the value is the data (Kafka protoc
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -101,10 +102,14 @@ def event_time_us(event: Envelope) -> int:
     Raises:
         InputError: ``bad_time`` for a date that does not exist.
     """
+    return _time_us(event.time)
+
+
+@lru_cache(maxsize=1_024)
+def _time_us(text: str) -> int:
     try:
-        # "-00:00" and lower-case letters are legal in RFC 3339; fromisoformat takes the former, not the latter.
-        moment = datetime.fromisoformat(event.time.upper())
-        return (moment - _EPOCH) // _MICROSECOND
+        # Lower-case letters are legal in RFC 3339, but not to fromisoformat.
+        return (datetime.fromisoformat(text.upper()) - _EPOCH) // _MICROSECOND
     except (ValueError, OverflowError):
         raise InputError("bad_time", "the time does not exist: use RFC 3339", path="$.time") from None
 
@@ -112,7 +117,7 @@ def event_time_us(event: Envelope) -> int:
 def _attributes_and_data(record: Record, limits: Limits) -> dict[str, Any]:
     if record.value is None:
         raise InputError("tombstone", "a record without a value says nothing: publish the event as the value")
-    if not any(name == "ce_specversion" for name, _ in record.headers):
+    if not (record.headers and any(name == "ce_specversion" for name, _ in record.headers)):
         event = decode_json(record.value, limits=limits)
         if not isinstance(event, dict):
             raise InputError("not_an_event", "the value must be one CloudEvents JSON object", path="$")
@@ -161,14 +166,13 @@ def _check_time(time_us: int, record: Record, limits: Limits) -> None:
 def _check_clusters(event: CallEvent) -> None:
     if event.data.model_fields_set.isdisjoint(_CLUSTER_FIELDS):
         return
-    present = {name: value for name, value in event.data if value is not None}
-    assay.check_policy_cluster(present)
-    assay.check_definition_cluster(present)
+    given = event.data.__dict__
+    assay.check_policy_cluster(given)
+    assay.check_definition_cluster(given)
 
 
 _CLUSTER_FIELDS = frozenset(
     {
-        "policy_digest",
         "policy_snapshot_digest",
         "policy_snapshot_digest_alg",
         "policy_snapshot_canonicalization",

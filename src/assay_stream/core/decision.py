@@ -6,16 +6,18 @@ Arguments, results, definitions and messages never enter it: only digests, codes
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 
+import orjson
+
 from assay_stream.core.binding import Binding, Scope, Unbound, bind
-from assay_stream.core.bindings import Bindings
+from assay_stream.core.bindings import Bindings, ServerBindings
 from assay_stream.core.cloudevents import event_time_us
 from assay_stream.core.digest import canonicalize
 from assay_stream.core.finding import Finding, Kind
-from assay_stream.core.observation import CallData, CallEvent
+from assay_stream.core.observation import CallData, CallEvent, Model
 from assay_stream.core.pins import UNPINNED, check_pins
 from assay_stream.core.record import Output, Record, Role
 from assay_stream.core.redaction import redacted_digest
@@ -23,6 +25,13 @@ from assay_stream.schemes import assay
 
 EVIDENCE_TYPE = "assay.tool.decision"
 EVIDENCE_SOURCE = "urn:assay-stream"
+
+_COVERED_MIDDLE = b',"datacontenttype":"application/json","specversion":"1.0","subject":'
+_TYPE_AND_END = b',"type":"' + EVIDENCE_TYPE.encode() + b'"}'
+_UNPINNED = UNPINNED.as_json()
+_LABELS: dict[Scope | Unbound | None, str] = {scope: f"bound:{scope.value}" for scope in Scope} | {
+    reason: f"unbound:{reason.value}" for reason in Unbound
+}
 
 _COPIED = (
     "observer_id",
@@ -59,6 +68,19 @@ class Producer:
     version: str
     git: str = "unknown"
     name: str = "assay-stream"
+    fragment: bytes = field(init=False, repr=False, compare=False)
+    """Its part of every envelope, between the content hash and the data."""
+
+    def __post_init__(self) -> None:
+        constant = {
+            "assaygit": self.git,
+            "assaypii": False,
+            "assayproducer": self.name,
+            "assayproducerversion": self.version,
+            "assaysecrets": False,
+        }
+        fragment = b'",' + canonicalize(constant)[1:-1] + b',"data":'
+        object.__setattr__(self, "fragment", fragment)
 
 
 def join(bindings: Bindings, record: Record, event: CallEvent, producer: Producer) -> list[Output]:
@@ -83,13 +105,14 @@ def join(bindings: Bindings, record: Record, event: CallEvent, producer: Produce
             snapshot_id=data.snapshot_id,
             time_us=time_us,
         )
-    pin = UNPINNED
+    payload = _payload(record, data)
+    payload.update(_binding_part(server, data, binding))
     if server is not None and server.pins:
-        pin = check_pins(server.pins_as_of(data.tool_name, time_us), binding.fingerprint)
-    payload = _payload(record, data, binding)
-    payload["pin"] = pin.as_json()
+        pins = server.pins_as_of(data.tool_name, time_us)
+        payload["pin"] = check_pins(pins, binding.fingerprint).as_json()
+    else:
+        payload["pin"] = _UNPINNED
     value = envelope(payload, event, producer)
-    verdict = f"unbound:{binding.unbound}" if binding.unbound else f"bound:{binding.scope}"
     outputs = [
         Output(
             role=Role.EVIDENCE,
@@ -97,7 +120,7 @@ def join(bindings: Bindings, record: Record, event: CallEvent, producer: Produce
             value=value,
             timestamp_ms=time_us // 1_000,
             partition=record.origin.partition,
-            label=verdict,
+            label=_LABELS[binding.unbound or binding.scope],
         )
     ]
     if binding.unbound is Unbound.NOT_LISTED:
@@ -116,7 +139,7 @@ def names_known_snapshot(bindings: Bindings, event: CallEvent) -> bool:
     return server is not None and event.data.snapshot_id in server.snapshots
 
 
-def _payload(record: Record, data: CallData, binding: Binding) -> dict[str, Any]:
+def _payload(record: Record, data: CallData) -> dict[str, Any]:
     given = data.__dict__
     payload: dict[str, Any] = {"tool": data.tool_name, "origin": record.origin.as_json()}
     for name in _COPIED:
@@ -126,29 +149,38 @@ def _payload(record: Record, data: CallData, binding: Binding) -> dict[str, Any]
     if data.error is not None:
         payload["error"] = {"code": data.error.code}
     if data.timing is not None:
-        payload["timing"] = data.timing.model_dump(exclude_none=True)
+        payload["timing"] = _present(data.timing)
     if data.actor is not None:
-        payload["actor"] = data.actor.model_dump(exclude_none=True)
-    _attach_hash(payload, "args", data.args, data.args_hash, given_inline="args" in data.model_fields_set)
-    _attach_hash(
-        payload, "result", data.result, data.result_hash, given_inline="result" in data.model_fields_set
-    )
-    _attach_binding(payload, data, binding)
+        payload["actor"] = _present(data.actor)
+    for name in ("args", "result"):
+        # What is given inline is hashed here, and wins over a hash that somebody else computed.
+        if name in data.model_fields_set:
+            payload[f"{name}_hash"] = str(redacted_digest(given[name]))
+        elif given[f"{name}_hash"] is not None:
+            payload[f"{name}_hash"] = given[f"{name}_hash"]
     return payload
 
 
-def _attach_hash(
-    payload: dict[str, Any], name: str, body: Any, given_hash: str | None, *, given_inline: bool
-) -> None:
-    if given_inline:
-        payload[f"{name}_hash"] = str(redacted_digest(body))
-    elif given_hash is not None:
-        payload[f"{name}_hash"] = given_hash
+def _present(model: Model) -> dict[str, Any]:
+    return {name: value for name, value in model.__dict__.items() if value is not None}
 
 
-def _attach_binding(payload: dict[str, Any], data: CallData, binding: Binding) -> None:
+def _binding_part(server: ServerBindings | None, data: CallData, binding: Binding) -> dict[str, Any]:
+    """Return what evidence says of a binding, worked out once per tool and observation."""
+    if server is None or binding.seen is None:
+        return _describe(data.server_id, data.tool_name, binding)
+    place = binding.seen.origin
+    question = ("described", place.partition, place.offset, data.tool_name, binding.scope, binding.unbound)
+    part: dict[str, Any] | None = server.memo.get(question)
+    if part is None:
+        part = server.memo[question] = _describe(data.server_id, data.tool_name, binding)
+    return part
+
+
+def _describe(server_id: str, tool_name: str, binding: Binding) -> dict[str, Any]:
+    part: dict[str, Any] = {}
     if binding.unbound is not None:
-        payload["unbound_reason"] = binding.unbound.value
+        part["unbound_reason"] = binding.unbound.value
     rests_on: dict[str, Any] = {"scope": "none" if binding.scope is None else binding.scope.value}
     if binding.seen is not None:
         seen = binding.seen
@@ -161,55 +193,64 @@ def _attach_binding(payload: dict[str, Any], data: CallData, binding: Binding) -
     if found is not None:
         rests_on["full_digest"] = found.full
         if "assay.schema_hash" in found.schemes:
-            payload["tool_identity"] = {
-                "server_id": data.server_id,
-                "tool_name": data.tool_name,
+            part["tool_identity"] = {
+                "server_id": server_id,
+                "tool_name": tool_name,
                 "schema_hash": found.schemes["assay.schema_hash"],
                 "meta_hash": found.schemes["assay.meta_hash"],
             }
         digest = found.definition_digest()
         if digest is not None:
-            payload.update(assay.CLUSTER_CONSTANTS, tool_definition_digest=digest)
-    payload["binding"] = rests_on
+            part.update(assay.CLUSTER_CONSTANTS, tool_definition_digest=digest)
+    part["binding"] = rests_on
+    return part
 
 
 def envelope(payload: dict[str, Any], event: CallEvent, producer: Producer) -> bytes:
     """Return the evidence record's bytes: JCS of the Assay envelope around a payload.
 
-    Run id and sequence are a bundle's notions and are assigned at export.
+    Run id and sequence are a bundle's notions and are assigned at export. The parts are canonicalised one by one
+    and set together in JCS order: ``assay...`` < ``data`` < ``datacontenttype`` < ... < ``type``.
 
     Args:
-        payload: the ``data`` of the record.
+        payload: the ``data`` of the record; its keys are ASCII.
         event: the call it is about.
         producer: who writes it.
     """
-    data = canonicalize(payload)
-    subject = canonicalize(payload["tool"])
-    covered = (
-        b'{"data":' + data + b',"datacontenttype":"application/json","specversion":"1.0","subject":' + subject
-    )
-    covered += b',"type":"' + EVIDENCE_TYPE.encode() + b'"}'
-    rest: dict[str, Any] = {
-        "datacontenttype": "application/json",
-        "id": sha256(canonicalize([event.source, event.id])).hexdigest(),
-        "source": EVIDENCE_SOURCE,
-        "specversion": "1.0",
-        "subject": payload["tool"],
-        "time": event.time,
-        "type": EVIDENCE_TYPE,
-    }
+    data = _canonical_payload(payload)
+    subject = orjson.dumps(payload["tool"])
+    covered = b"".join((b'{"data":', data, _COVERED_MIDDLE, subject, _TYPE_AND_END))
+    identity = sha256(orjson.dumps([event.source, event.id])).hexdigest()
+    parts = [
+        b'{"assaycontenthash":"sha256:',
+        sha256(covered).hexdigest().encode(),
+        producer.fragment,
+        data,
+        b',"datacontenttype":"application/json","id":"',
+        identity.encode(),
+        b'","source":"',
+        EVIDENCE_SOURCE.encode(),
+        b'","specversion":"1.0","subject":',
+        subject,
+        b',"time":"',
+        event.time.encode(),
+        b'"',
+    ]
     if event.traceparent is not None:
-        rest["traceparent"] = event.traceparent
-    head: dict[str, Any] = {
-        "assaycontenthash": "sha256:" + sha256(covered).hexdigest(),
-        "assaygit": producer.git,
-        "assaypii": False,
-        "assayproducer": producer.name,
-        "assayproducerversion": producer.version,
-        "assaysecrets": False,
-    }
-    # "assay..." < "data" < "datacontenttype" in JCS order, so the three parts stand one after the other.
-    return canonicalize(head)[:-1] + b',"data":' + data + b"," + canonicalize(rest)[1:]
+        parts += (b',"traceparent":', orjson.dumps(event.traceparent))
+    parts.append(_TYPE_AND_END)
+    return b"".join(parts)
+
+
+def _canonical_payload(payload: dict[str, Any]) -> bytes:
+    """Return the JCS bytes of a payload whose keys are ASCII and whose integers are exact.
+
+    Sorted orjson output is JCS then, unless there is a float.
+    """
+    timing = payload.get("timing")
+    if timing is not None and type(timing.get("duration_ms")) is float:
+        return canonicalize(payload)
+    return orjson.dumps(payload, option=orjson.OPT_SORT_KEYS)
 
 
 def _unlisted(record: Record, data: CallData, binding: Binding, time_us: int) -> Finding:
@@ -222,6 +263,3 @@ def _unlisted(record: Record, data: CallData, binding: Binding, time_us: int) ->
         origin=record.origin,
         snapshot_id=binding.seen.snapshot_id if binding.seen else None,
     )
-
-
-__all__ = ["EVIDENCE_SOURCE", "EVIDENCE_TYPE", "Producer", "Scope", "envelope", "join", "names_known_snapshot"]

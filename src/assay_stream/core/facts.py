@@ -7,7 +7,7 @@ restored registry and a join worker's view are the same thing read from the same
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -300,7 +300,7 @@ def _read_progress(key: FactKey, value: dict[str, Any]) -> Progress:
     return Progress(topic=str(topic), partition=int(partition), position=value["position"])
 
 
-_READERS = {
+_READERS: dict[str, Callable[[FactKey, dict[str, Any]], Fact]] = {
     "tool": _read_tool,
     "catalogue": _read_catalogue,
     "seen": _read_seen,

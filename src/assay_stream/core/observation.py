@@ -139,4 +139,3 @@ class CallEvent(Envelope):
 
     type: Literal["mcp.tools.call.observed"]
     data: CallData
-

@@ -124,9 +124,7 @@ class Registry:
         outputs: list[Output] = []
         for full, print_ in offer.fingerprints.items():
             if (data.server_scoped, full) not in server.tools:
-                fact = ToolFact(
-                    server_id=data.server_id, server_scoped=data.server_scoped, fingerprint=print_
-                )
+                fact = ToolFact(server_id=data.server_id, server_scoped=data.server_scoped, fingerprint=print_)
                 outputs.append(self._publish(record, fact))
                 outputs.append(_definition(record, full, offer.definitions[full], print_))
         if offer.digest not in server.catalogues:
@@ -195,9 +193,7 @@ class Registry:
             folded, history_lost = surplus
             outputs.append(self._retract(record, folded.key()))
             if history_lost:
-                horizon = Horizon(
-                    server_id=seen.server_id, observer_id=seen.observer_id, time_us=folded.time_us
-                )
+                horizon = Horizon(server_id=seen.server_id, observer_id=seen.observer_id, time_us=folded.time_us)
                 outputs.append(self._publish(record, horizon))
             outputs.extend(self._drop_unused(record, server, folded.catalogue))
         return outputs
@@ -239,9 +235,7 @@ class Registry:
         if record.role is not Role.SNAPSHOTS or server_id is None:
             return outputs
         time_us = record.timestamp_ms * 1_000
-        rejection = Rejection(
-            server_id=server_id, origin=record.origin, time_us=time_us, code=error.code
-        )
+        rejection = Rejection(server_id=server_id, origin=record.origin, time_us=time_us, code=error.code)
         if not _is_redundant(self.bindings.server(server_id), rejection):
             outputs.append(self._publish(record, rejection))
         finding = Finding(

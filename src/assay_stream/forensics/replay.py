@@ -156,5 +156,3 @@ def _fed_back(output: Output, offset: int) -> Record:
         headers=output.headers,
         timestamp_ms=output.timestamp_ms,
     )
-
-

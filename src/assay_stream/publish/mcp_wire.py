@@ -20,7 +20,7 @@ from datetime import datetime
 from typing import Any
 
 from assay_stream.core.limits import DEFAULT_LIMITS, Limits
-from assay_stream.publish.events import Observation, Vantage
+from assay_stream.publish.events import Observation
 from assay_stream.publish.jsonrpc import (
     Direction,
     RequestKey,
@@ -30,6 +30,7 @@ from assay_stream.publish.jsonrpc import (
     read_line,
     request_key,
 )
+from assay_stream.publish.vantage import Vantage
 from assay_stream.publish.wire_calls import CallObserver
 from assay_stream.publish.wire_lists import METHODS, ListObserver
 

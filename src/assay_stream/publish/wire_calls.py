@@ -15,8 +15,9 @@ from typing import Any
 from assay_stream.core.errors import InputError
 from assay_stream.core.limits import Limits
 from assay_stream.core.redaction import redacted_digest
-from assay_stream.publish.events import Observation, Vantage, call_event, rfc3339
+from assay_stream.publish.events import Observation, call_event, rfc3339
 from assay_stream.publish.jsonrpc import RequestKey, meta_of, trace_of
+from assay_stream.publish.vantage import Vantage
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,10 @@ from datetime import datetime
 from typing import Any
 
 from assay_stream.core.limits import Limits
-from assay_stream.publish.events import EVENT_BYTES_MAX, Observation, RawMessage, Vantage, snapshot_event
+from assay_stream.publish.events import EVENT_BYTES_MAX, Observation, RawMessage, snapshot_event
 from assay_stream.publish.jsonrpc import RequestKey, meta_of, trace_of
 from assay_stream.publish.paging import Assembly, Lister
+from assay_stream.publish.vantage import Vantage
 
 _TOOLS = "tools/list"
 _PROMPTS = "prompts/list"

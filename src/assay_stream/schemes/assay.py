@@ -134,7 +134,8 @@ def _check_cluster(
         return None
     if missing:
         raise InputError(
-            f"half_{name}_cluster", f"the cluster is whole or absent: add {', '.join(missing)} or drop the rest"
+            f"half_{name}_cluster",
+            f"the cluster is whole or absent: add {', '.join(missing)} or drop the rest",
         )
     for field, wanted in constants.items():
         if payload[field] != wanted:
@@ -243,5 +244,3 @@ def _first(tool: Tool, *spellings: str) -> tuple[bool, Any]:
         if spelling in tool:
             return True, tool[spelling]
     return False, None
-
-

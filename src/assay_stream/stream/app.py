@@ -97,9 +97,7 @@ class WorkerBuilder:
         partition_counts: how many partitions each role's topic has.
     """
 
-    def __init__(
-        self, settings: Settings, stages: frozenset[str], partition_counts: Mapping[Role, int]
-    ) -> None:
+    def __init__(self, settings: Settings, stages: frozenset[str], partition_counts: Mapping[Role, int]) -> None:
         self._settings = settings
         self._stages = stages
         self._counts = partition_counts

@@ -21,9 +21,7 @@ class Meter:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registry = registry
-        self.read = Counter(
-            "assay_stream_records_read", "Input records processed.", ["stage"], registry=registry
-        )
+        self.read = Counter("assay_stream_records_read", "Input records processed.", ["stage"], registry=registry)
         self.outputs = Counter(
             "assay_stream_outputs",
             "Records written, by what happened: bound by scope, unbound by reason, rejected by code.",

@@ -42,8 +42,13 @@ _POLL_INTERVAL_MS = 2**31 - 1
 class Stage(Protocol):
     """What a task does with its records. All rules are the core's; a stage only connects it."""
 
-    name: str
-    input_roles: tuple[Role, ...]
+    @property
+    def name(self) -> str:
+        """Names the stage's consumer group, logs and metrics."""
+
+    @property
+    def input_roles(self) -> tuple[Role, ...]:
+        """What it reads; within a partition number, in this order."""
 
     async def open(self, partition: int) -> Mapping[TopicPartition, int]:
         """Restore the partition's state, and return start positions that override the group's."""

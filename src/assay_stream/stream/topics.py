@@ -96,9 +96,7 @@ def topic_table(settings: Settings) -> list[TopicSpec]:
         )
         for role, partitions, config, bytes_max in table
     ]
-    changelog = TopicSpec(
-        role=None, name=alert_changelog_name(settings), partitions=few, config=dict(compacted)
-    )
+    changelog = TopicSpec(role=None, name=alert_changelog_name(settings), partitions=few, config=dict(compacted))
     return [*specs, changelog]
 
 
@@ -188,9 +186,7 @@ async def apply_topics(admin: AIOKafkaAdminClient, settings: Settings) -> list[s
     return [spec.name for spec in missing]
 
 
-def check_topics(
-    states: list[TopicState], needed: set[Role], *, alerts: bool = False
-) -> dict[Role, int]:
+def check_topics(states: list[TopicState], needed: set[Role], *, alerts: bool = False) -> dict[Role, int]:
     """Check that a worker may run on the topics as they are, and return their partition counts.
 
     Partition counts may differ from the settings, but not among topics that belong together.

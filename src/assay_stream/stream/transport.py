@@ -95,9 +95,7 @@ class TransactionalWriter:
         """Take the transactional id over."""
         await self._producer.start()
 
-    async def write(
-        self, outputs: Iterable[Output], offsets: Mapping[TopicPartition, int], group_id: str
-    ) -> None:
+    async def write(self, outputs: Iterable[Output], offsets: Mapping[TopicPartition, int], group_id: str) -> None:
         """Write outputs and commit input offsets in one transaction.
 
         Args:

@@ -1,0 +1,229 @@
+"""How fast the join is: the join stage beside a raw pass-through of the same records, in one run.
+
+Both run on the same broker, with transactions, one after the other in one process: the pass-through reads and
+writes the same bytes through the same transactional batch task and does nothing else, so the ratio is what the
+join itself costs.
+
+    python -m bench.bench_join [--calls N] [--rounds N]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import platform
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from aiokafka import AIOKafkaProducer, TopicPartition
+from prometheus_client import CollectorRegistry
+
+from assay_stream import __version__
+from assay_stream.config import Settings, load_settings
+from assay_stream.core.decision import Producer
+from assay_stream.core.engine import EngineState
+from assay_stream.core.record import Output, Record, Role
+from assay_stream.stream.connection import start_admin
+from assay_stream.stream.join import JoinStage
+from assay_stream.stream.meter import Meter, StageMeter
+from assay_stream.stream.registry import RegistryStage
+from assay_stream.stream.task import BatchTask, Stage
+from assay_stream.stream.topics import apply_topics, check_topics, inspect_topics, topic_names
+from assay_stream.stream.view import BindingView
+from deploy.local.kafka import Broker
+from tests.support.fleet import Fleet
+
+ROLES = {Role.SNAPSHOTS, Role.CONTROL, Role.CALLS, Role.EVIDENCE, Role.BINDINGS, Role.FINDINGS, Role.REJECTED}
+
+
+class PassThrough:
+    """The ceiling of our client: every call's own bytes to the evidence topic."""
+
+    input_roles = (Role.CALLS,)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    async def open(self, partition: int) -> Mapping[TopicPartition, int]:
+        return {}
+
+    def close(self, partition: int) -> None:
+        pass
+
+    async def note_ends(self) -> Mapping[TopicPartition, int]:
+        return {}
+
+    def admit(self, records: Sequence[Record], ends: Mapping[TopicPartition, int]) -> int:
+        return len(records)
+
+    async def wait(self, limit_s: float) -> None:
+        pass
+
+    def process(self, partition: int, records: Sequence[Record]) -> list[Output]:
+        return [
+            Output(role=Role.EVIDENCE, key=record.key, value=record.value, partition=partition)
+            for record in records
+        ]
+
+    def seal(self, partition: int, positions: Mapping[TopicPartition, int]) -> list[Output]:
+        return []
+
+
+@dataclass(kw_only=True)
+class Count:
+    """Calls processed, in place of a Prometheus meter."""
+
+    calls: int = 0
+
+
+class CountingMeter(StageMeter):
+    """Counts like the worker's meter, and keeps the number of calls at hand."""
+
+    def __init__(self, meter: Meter, stage: str, count: Count) -> None:
+        super().__init__(meter, stage)
+        self._count = count
+
+    def batch(self, records: Sequence[Record], outputs: Sequence[Output], *, seconds: float) -> None:
+        super().batch(records, outputs, seconds=seconds)
+        self._count.calls += len(records)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measure:
+    """One run: calls per second, and CPU time of this process per call."""
+
+    calls_per_s: float
+    cpu_us: float
+
+
+async def publish(settings: Settings, calls: int) -> int:
+    """Publish a fleet's history; returns the bytes of one call on average."""
+    topics = topic_names(settings)
+    producer = AIOKafkaProducer(
+        bootstrap_servers=settings.bootstrap_servers, linger_ms=20, max_batch_size=512 * 1_024
+    )
+    await producer.start()
+    size = 0
+    try:
+        pending = []
+        for role, key, value in Fleet(servers=200, calls=calls, changes=100, seed=11).history():
+            size += len(value) if role is Role.CALLS else 0
+            # Calls may carry any key; a spread one gives every partition its share.
+            call_key = key if role is Role.SNAPSHOTS else value[-40:]
+            pending.append(await producer.send(topics[role], key=call_key, value=value))
+            if len(pending) > 20_000:
+                await asyncio.gather(*pending)
+                pending.clear()
+        await asyncio.gather(*pending)
+    finally:
+        await producer.stop()
+    return size // calls
+
+
+async def run_until(task: BatchTask, count: Count, calls: int) -> Measure:
+    """Run a task until it has processed all calls."""
+    running = asyncio.create_task(task.run())
+    while not task.ready:
+        await asyncio.sleep(0.01)
+    first = None
+    while count.calls < calls:
+        if running.done():
+            running.result()
+        if first is None and count.calls:
+            first = (count.calls, time.perf_counter(), time.process_time())
+        await asyncio.sleep(0.01)
+    if first is None:
+        raise AssertionError("too few calls to measure anything")
+    wall_s, cpu_s = time.perf_counter() - first[1], time.process_time() - first[2]
+    task.stop()
+    await running
+    measured = calls - first[0]
+    return Measure(calls_per_s=measured / wall_s, cpu_us=cpu_s / measured * 1e6)
+
+
+async def run_registry(settings: Settings, counts: dict[Role, int], producer: Producer) -> None:
+    """Let the registry apply everything, so that what follows measures the join alone."""
+    stage = RegistryStage(
+        settings, topics=topic_names(settings), partitions=counts[Role.SNAPSHOTS], producer=producer
+    )
+    count = Count()
+    task = make_task(settings, stage, counts, count)
+    running = asyncio.create_task(task.run())
+    seen = -1
+    while count.calls != seen or not task.ready or not count.calls:
+        seen = count.calls
+        await asyncio.sleep(1.0)
+    task.stop()
+    await running
+
+
+def make_task(settings: Settings, stage: Stage, counts: dict[Role, int], count: Count) -> BatchTask:
+    """Return a batch task that counts."""
+    meter = CountingMeter(Meter(CollectorRegistry()), stage.name, count)
+    return BatchTask(settings, stage, topics=topic_names(settings), partition_counts=counts, meter=meter)
+
+
+async def bench(bootstrap: str, calls: int, rounds: int) -> None:
+    """Measure, and print the result."""
+    settings = load_settings(
+        bootstrap_servers=bootstrap, call_partitions=4, poll_timeout_ms=200, group_prefix="bench"
+    )
+    admin = await start_admin(settings)
+    await apply_topics(admin, settings)
+    counts = check_topics(await inspect_topics(admin, settings), ROLES | {Role.DEFINITIONS})
+    await admin.close()
+    producer = Producer(version=__version__)
+    size = await publish(settings, calls)
+    await run_registry(settings, counts, producer)
+    print(
+        f"{calls} calls of {size} bytes, {counts[Role.CALLS]} partitions, {os.cpu_count()} cores shared "
+        f"with the broker, Python {platform.python_version()}"
+    )
+    for number in range(rounds):
+        count = Count()
+        raw = await run_until(make_task(settings, PassThrough(f"raw-{number}"), counts, count), count, calls)
+        join = await run_join(settings.model_copy(update={"group_prefix": f"bench-{number}"}), counts, calls)
+        print(
+            f"round {number + 1}: join {join.calls_per_s:,.0f} calls/s at {join.cpu_us:.1f} us CPU; "
+            f"raw pass-through {raw.calls_per_s:,.0f} calls/s at {raw.cpu_us:.1f} us CPU; "
+            f"ratio {join.calls_per_s / raw.calls_per_s:.2f}"
+        )
+
+
+async def run_join(settings: Settings, counts: dict[Role, int], calls: int) -> Measure:
+    """Run the join over all calls with a fresh consumer group."""
+    topics = topic_names(settings)
+    state = EngineState(producer=Producer(version=__version__))
+    inputs = [
+        TopicPartition(topics[role], number)
+        for role in (Role.SNAPSHOTS, Role.CONTROL)
+        for number in range(counts[role])
+    ]
+    view = BindingView(
+        settings, state, topic=topics[Role.BINDINGS], partitions=counts[Role.BINDINGS], inputs=inputs
+    )
+    following = asyncio.create_task(view.run())
+    while not view.ready:
+        await asyncio.sleep(0.05)
+    count = Count()
+    stage = JoinStage(state, view, control_topic=topics[Role.CONTROL])
+    measure = await run_until(make_task(settings, stage, counts, count), count, calls)
+    view.stop()
+    await following
+    return measure
+
+
+def main() -> None:
+    """Parse the arguments and run."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--calls", type=int, default=200_000)
+    parser.add_argument("--rounds", type=int, default=2)
+    arguments = parser.parse_args()
+    with Broker() as broker:
+        asyncio.run(bench(broker.bootstrap, arguments.calls, arguments.rounds))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,227 @@
+"""The tap: a transparent proxy around an MCP server that speaks over standard input and output.
+
+Client and server get each other's bytes unchanged. The server inherits standard error. What passes is looked
+at by another thread (``publish.watch``), and whatever goes wrong there is counted and logged, never felt.
+
+An end on one side is an end on the other, as if nothing stood between them: when the client closes our input,
+the server's input is closed; when the server closes its output, ours is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import logging
+import os
+import signal
+import subprocess
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+
+from assay_stream.core.errors import ConfigurationError
+from assay_stream.publish.events import Observation
+from assay_stream.publish.mcp_wire import WireObserver
+from assay_stream.publish.pumps import Pump
+from assay_stream.publish.sinks import Sink
+from assay_stream.publish.vantage import Vantage
+from assay_stream.publish.watch import Watch
+
+_STOP_LIMIT_S = 5.0
+_WATCH_LIMIT_S = 30.0
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+_log = logging.getLogger(__name__)
+
+
+async def run_tap(
+    command: Sequence[str],
+    *,
+    vantage: Vantage,
+    sink: Sink,
+    stdin: int = 0,
+    stdout: int = 1,
+    environment: Mapping[str, str] | None = None,
+    clock: Callable[[], datetime] | None = None,
+    new_id: Callable[[], str] | None = None,
+) -> int:
+    """Run a server behind the tap until it ends, and return its exit code (128 + n after signal n).
+
+    Args:
+        command: the server's program and arguments.
+        vantage: who observes which server.
+        sink: where observations go; it stays open.
+        stdin: descriptor that the client writes to; it reads as ended afterwards.
+        stdout: descriptor that the client reads from; it is let go when the server's output ends.
+        environment: the server's environment; default: ours.
+        clock: gives the time; default: the system's.
+        new_id: gives a new unique id at every call; default: random UUIDs.
+
+    Raises:
+        ConfigurationError: ``server_not_started`` where there is no such program.
+    """
+    clock, new_id = clock or _now, new_id or _random_id
+    loop = asyncio.get_running_loop()
+    process = _start(command, environment)
+
+    def publish(observation: Observation) -> None:
+        loop.call_soon_threadsafe(sink.publish, observation)
+
+    observer = WireObserver(vantage, session_id=new_id(), new_id=new_id)
+    watch = Watch(observer, publish=publish, clock=clock)
+    watch.start()
+    output_ended = asyncio.Event()
+    inward, outward = _pumps(process, watch, stdin, stdout, _setter(loop, output_ended))
+    inward.start()
+    outward.start()
+    try:
+        with _forwarded_signals(loop, process, output_ended):
+            await asyncio.to_thread(process.wait)
+            inward.stop()
+            outward.stop()
+            # The server's last words may still be on their way to a client that reads slowly.
+            await output_ended.wait()
+    finally:
+        if process.returncode is None:
+            await asyncio.to_thread(_end, process)
+            inward.stop()
+            outward.stop()
+        watch.finish()
+        await asyncio.to_thread(watch.join, _WATCH_LIMIT_S)
+        _report(observer, watch)
+    code = process.returncode
+    return code if code >= 0 else 128 - code
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _random_id() -> str:
+    return str(uuid.uuid4())
+
+
+def _start(command: Sequence[str], environment: Mapping[str, str] | None) -> subprocess.Popen[bytes]:
+    if not command:
+        raise ConfigurationError("server_not_started", "no command was given: write it after --")
+    try:
+        # In our own process group: a client that ends the group ends the server too.
+        return subprocess.Popen(  # noqa: S603 - running the operator's command is what a tap is for
+            list(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, bufsize=0
+        )
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it holds a null character"
+        raise ConfigurationError(
+            "server_not_started", f"cannot run {command[0]!r}: {reason}. Check the command after --"
+        ) from None
+
+
+def _pumps(
+    process: subprocess.Popen[bytes], watch: Watch, stdin: int, stdout: int, ended: Callable[[], None]
+) -> tuple[Pump, Pump]:
+    server_in, server_out = process.stdin, process.stdout
+    if server_in is None or server_out is None:
+        raise RuntimeError("the server was started with pipes")
+
+    def inward_done() -> None:
+        with contextlib.suppress(OSError):
+            server_in.close()
+        _let_go(stdin, os.O_RDONLY)
+
+    def outward_done() -> None:
+        with contextlib.suppress(OSError):
+            server_out.close()
+        _let_go(stdout, os.O_WRONLY)
+        ended()
+
+    inward = Pump(
+        stdin,
+        server_in.fileno(),
+        see=functools.partial(watch.see, "client->server"),
+        done=inward_done,
+        name="assay-stream client->server",
+    )
+    outward = Pump(
+        server_out.fileno(),
+        stdout,
+        see=functools.partial(watch.see, "server->client"),
+        done=outward_done,
+        name="assay-stream server->client",
+    )
+    return inward, outward
+
+
+def _let_go(descriptor: int, mode: int) -> None:
+    """Close a descriptor for the other side, and keep its number from being given to something else."""
+    with contextlib.suppress(OSError):
+        nothing = os.open(os.devnull, mode)
+        os.dup2(nothing, descriptor)
+        os.close(nothing)
+
+
+def _setter(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> Callable[[], None]:
+    def set_event() -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(event.set)
+
+    return set_event
+
+
+@contextlib.contextmanager
+def _forwarded_signals(
+    loop: asyncio.AbstractEventLoop, process: subprocess.Popen[bytes], give_up: asyncio.Event
+) -> Iterator[None]:
+    """Send the server the signals that we get. After its end a signal ends the wait for a stuck client."""
+
+    def forward(number: signal.Signals) -> None:
+        if process.returncode is not None:
+            give_up.set()
+        elif number is not signal.SIGINT or not _in_foreground():
+            process.send_signal(number)
+
+    installed = []
+    for number in _SIGNALS:
+        if signal.getsignal(number) is signal.SIG_IGN:
+            continue  # as under nohup
+        # Only the main thread may have handlers; elsewhere they are the caller's business.
+        with contextlib.suppress(ValueError, RuntimeError):
+            loop.add_signal_handler(number, forward, number)
+            installed.append(number)
+    try:
+        yield
+    finally:
+        for number in installed:
+            loop.remove_signal_handler(number)
+
+
+def _in_foreground() -> bool:
+    """Tell whether the terminal sends its interrupts to our whole group: then the server has it already."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(terminal)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(_STOP_LIMIT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _report(observer: WireObserver, watch: Watch) -> None:
+    if watch.is_alive():
+        _log.warning("gave up looking at what was still in the backlog")
+    stats = observer.stats
+    if watch.failures or stats.missed_lines or stats.refused_snapshots or stats.evicted_requests:
+        counts = {name: count for name, count in stats.as_dict().items() if count}
+        _log.warning("not everything could be observed: %s", counts | {"failures": watch.failures})

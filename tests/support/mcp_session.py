@@ -1,0 +1,35 @@
+"""A real MCP client (the SDK's) that speaks to a server through the tap."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from mcp.client.client import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+
+TAP = Path(__file__).with_name("mcp_tap.py")
+
+
+@asynccontextmanager
+async def tapped_client(command: list[str], output: Path, *, mode: str) -> AsyncIterator[Client]:
+    """A connected client. The observations are in ``output`` after the block."""
+    through_tap = StdioServerParameters(
+        command=sys.executable, args=[str(TAP), "the-server", "the-observer", str(output), *command]
+    )
+    async with Client(stdio_client(through_tap), mode=mode) as client:
+        yield client
+
+
+def read_events(output: Path) -> list[dict[str, Any]]:
+    """The events of an observation file."""
+    return [json.loads(line) for line in output.read_bytes().splitlines()]
+
+
+def data_of(events: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    """The data of the events of one kind: ``list`` or ``call``."""
+    return [event["data"] for event in events if event["type"] == f"mcp.tools.{kind}.observed"]

@@ -1,0 +1,329 @@
+"""The documentation is checked by code: examples run, tables match the models, links lead somewhere."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from assay_stream.config import Settings
+from assay_stream.core import binding, cloudevents, facts, finding, fingerprint, pins
+from assay_stream.core.decision import Producer
+from assay_stream.core.record import Origin, Record, Role
+from assay_stream.forensics.replay import replay
+from assay_stream.stream.meter import Meter
+from assay_stream.stream.topics import TOPIC_NAMES
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+SOURCES = ROOT / "src" / "assay_stream"
+VECTORS = ROOT / "tests" / "data" / "vectors" / "assay_tool_definition_p56b.json"
+
+_FENCE = re.compile(r"^```([a-z-]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\[[^\]]+\]\(([^)#\s]+)(?:#[^)]*)?\)")
+_ERROR_CLASSES = {"AssayStreamError", "InputError", "ConfigurationError", "OperatingError", "IntegrityError"}
+
+
+def text_of(name: str) -> str:
+    """The text of one page."""
+    return (DOCS / name).read_text(encoding="utf-8")
+
+
+def blocks(name: str) -> list[tuple[str, str]]:
+    """Language and content of each fenced block of a page, in order."""
+    return _FENCE.findall(text_of(name))
+
+
+def rows(name: str, heading: str) -> list[list[str]]:
+    """The cells of the first table under a heading, without its head."""
+    section = text_of(name).split(f"## {heading}\n", 1)[1].split("\n## ", 1)[0]
+    lines = [line for line in section.splitlines() if line.startswith("|")]
+    table = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines[2:]]
+    assert table, f"no table under {heading!r}"
+    return table
+
+
+# --- verify-a-digest-by-hand.md -----------------------------------------------------------------------------
+
+
+def run_block(language: str, code: str, folder: Path) -> str:
+    """Run a block with nothing of ours on the path, and return what it prints."""
+    command = (
+        ["bash", "-euo", "pipefail", "-c", code] if language == "bash" else [sys.executable, "-I", "-c", code]
+    )
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.skipif(shutil.which("jq") is None, reason="the page uses jq")
+def test_the_page_on_verifying_by_hand_runs_as_it_stands(tmp_path: Path) -> None:
+    """Each block of the page prints what stands under it, and the digests are the published vectors'."""
+    page = blocks("verify-a-digest-by-hand.md")
+    assert "assay_stream" not in "".join(code for language, code in page)
+    printed = ""
+    for (language, code), (next_language, expected) in zip(page, [*page[1:], ("", "")], strict=True):
+        if language in {"bash", "python"}:
+            output = run_block(language, code, tmp_path)
+            assert output == (expected if next_language == "text" else "")
+            printed += output
+    cases = {case["id"]: case for case in json.loads(VECTORS.read_text())["cases"]}
+    unscoped, scoped = cases["simple"]["unscoped"], cases["simple_scoped"]["scoped"]
+    for case in (unscoped, scoped):
+        assert printed.count(case["tool_definition_digest"]) >= 2
+        assert case["canonical"] in printed
+    assert json.loads((tmp_path / "definition.json").read_text())["definition"] == json.loads(
+        cases["simple"]["input_raw"]
+    )
+
+
+def test_the_records_on_that_page_are_what_the_engine_writes() -> None:
+    """The definition and the evidence of the worked example are the engine's own, byte for byte."""
+    case = next(case for case in json.loads(VECTORS.read_text())["cases"] if case["id"] == "simple_scoped")
+    snapshot = {
+        "server_id": "server-a",
+        "observer_id": "proxy-1",
+        "snapshot_id": "snapshot-1",
+        "server_scoped": True,
+        "completeness": "complete",
+        "tools": [json.loads(case["input_raw"])],
+    }
+    call = {
+        "server_id": "server-a",
+        "observer_id": "proxy-1",
+        "tool_name": "read_file",
+        "tool_call_id": "call-1",
+        "decision": "allow",
+        "reason_code": "P_OK",
+    }
+    records = [
+        _record(Role.SNAPSHOTS, "mcp.tools.list.observed", "list-1", "2026-03-01T10:00:00Z", snapshot),
+        _record(Role.CALLS, "mcp.tools.call.observed", "call-1", "2026-03-01T10:00:05Z", call),
+    ]
+    page = text_of("verify-a-digest-by-hand.md")
+    for output in replay(records, producer=Producer(version="0.1.0")):
+        assert (output.value or b"").decode() + "\nEOF" in page, f"put this {output.role} record on the page"
+
+
+def _record(role: Role, kind: str, id_: str, time: str, data: dict[str, Any]) -> Record:
+    event = {
+        "specversion": "1.0",
+        "type": kind,
+        "source": "urn:proxy-1",
+        "id": id_,
+        "time": time,
+        "data": data,
+    }
+    return Record(
+        role=role,
+        origin=Origin(topic=TOPIC_NAMES[role], partition=0, offset=0),
+        key=b"server-a",
+        value=orjson.dumps(event),
+        timestamp_ms=1_772_359_205_000,
+    )
+
+
+# --- digests-and-signatures.md ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "notion", ["ToolIdentity", "tool_definition_digest", "x-assay-sig", "DSSE", "transparency logs"]
+)
+def test_the_neighbouring_notions_have_a_heading_each(notion: str) -> None:
+    """The page tells ToolIdentity, tool_definition_digest, x-assay-sig, DSSE and transparency logs apart."""
+    assert f"\n## {notion}\n" in text_of("digests-and-signatures.md")
+
+
+def test_that_page_says_what_a_digest_does_not_mean() -> None:
+    """It has a section of its own for it."""
+    assert "\n## What a digest does not mean\n" in text_of("digests-and-signatures.md")
+
+
+_NEGATION = re.compile(r"\b(no|not|never|nothing|nor|neither|without|un\w+)\b", re.IGNORECASE)
+_CLAIM = re.compile(r"\b(safe|trusted|verified|trustworthy|harmless|guarantee[sd]?)\b", re.IGNORECASE)
+
+
+@pytest.mark.parametrize("page", sorted(path.relative_to(DOCS) for path in DOCS.rglob("*.md")), ids=str)
+def test_no_claim_of_trust_is_made(page: Path) -> None:
+    """Where a page says safe, trusted or verified, the sentence denies it, or tells of another's claim."""
+    plain = " ".join(_FENCE.sub("", text_of(str(page))).split())
+    for sentence in re.split(r"(?<=[.:;!?])\s|\s\|\s|\s\*\s", plain):
+        if _CLAIM.search(sentence) and not _NEGATION.search(sentence):
+            raise AssertionError(f"{page}: {sentence}")
+
+
+# --- operations.md ------------------------------------------------------------------------------------------
+
+
+def _default(name: str) -> str:
+    value = Settings.model_fields[name].default
+    if value is None:
+        return ""
+    return f"`{value}`" if str(value) else ""
+
+
+def test_the_settings_table_is_the_model() -> None:
+    """Every ASSAY_STREAM_* variable stands in the table with its default and its description, in order."""
+    expected = [
+        [f"`ASSAY_STREAM_{name.upper()}`", _default(name), field.description or ""]
+        for name, field in Settings.model_fields.items()
+    ]
+    assert rows("operations.md", "Settings") == expected
+
+
+def error_codes() -> set[str]:
+    """Every error code in the sources; a part made at run time is left as ``*``."""
+    codes = set(cloudevents._CODE_OF_PYDANTIC_TYPE.values()) | {"wrong_type"}
+    for path in SOURCES.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and _called(node) in _ERROR_CLASSES and node.args:
+                codes |= set(_code(node.args[0]))
+    return codes
+
+
+def _called(node: ast.Call) -> str:
+    return node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
+
+
+def _code(argument: ast.expr) -> Iterator[str]:
+    if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
+        yield argument.value
+    elif isinstance(argument, ast.JoinedStr):
+        yield "".join(str(part.value) if isinstance(part, ast.Constant) else "*" for part in argument.values)
+
+
+def test_every_error_code_is_explained() -> None:
+    """Each code in the sources has a row that says what to do; no row is left over."""
+    explained = {row[0].strip("`") for row in rows("operations.md", "Error codes")}
+    explained_by_scheme = {
+        code for row in rows("operations.md", "Error codes") for code in [row[0].strip("`")]
+    }
+    for code in error_codes():
+        pattern = re.compile(code.replace("*", "[a-z_]+"))
+        matches = {name for name in explained if pattern.fullmatch(name)}
+        assert matches, f"docs/operations.md does not explain the error code {code}"
+        explained_by_scheme -= matches
+    assert explained_by_scheme == set(), "codes that nothing raises"
+
+
+def test_every_topic_stands_on_both_pages() -> None:
+    """The tables of topics name every topic, and no other."""
+    names = {f"`{name}`" for name in TOPIC_NAMES.values()}
+    assert {row[0] for row in rows("architecture.md", "Topics")} - names == {
+        "`<group_prefix>-alerts-alerts-changelog`"
+    }
+    assert names <= {row[0] for row in rows("architecture.md", "Topics")}
+
+
+def test_every_metric_is_explained() -> None:
+    """Each metric that a worker serves has a row."""
+    from prometheus_client import CollectorRegistry
+
+    registry = CollectorRegistry()
+    Meter(registry)
+    families = {family.name + ("_total" if family.type == "counter" else "") for family in registry.collect()}
+    assert {row[0].strip("`") for row in rows("operations.md", "Metrics")} == families
+
+
+@pytest.mark.parametrize("endpoint", ["/healthz", "/readyz", "/metrics"])
+def test_the_endpoints_are_described(endpoint: str) -> None:
+    """Health, readiness and metrics are named."""
+    assert f"`{endpoint}`" in text_of("operations.md")
+
+
+@pytest.mark.parametrize("code", ["0", "1", "2", "3"])
+def test_the_exit_codes_are_described(code: str) -> None:
+    """Every exit code of the command line has a row."""
+    assert code in {row[0] for row in rows("operations.md", "Exit codes")}
+
+
+# --- architecture.md, glossary.md, adr/ ---------------------------------------------------------------------
+
+
+def test_every_module_has_its_line_in_the_tree() -> None:
+    """The tree of modules names each file of the core, the stages and the forensics."""
+    page = text_of("architecture.md")
+    for folder in ("core", "schemes", "stream", "forensics", "cli"):
+        for path in sorted((SOURCES / folder).glob("*.py")):
+            if path.name != "__init__.py":
+                assert re.search(rf"^ +{re.escape(path.name)} +\S", page, re.MULTILINE), path
+
+
+def test_every_value_of_our_own_vocabulary_is_in_the_glossary() -> None:
+    """Scopes, reasons, kinds of finding, kinds of fact, pin states and schemes are explained there."""
+    page = text_of("glossary.md")
+    words = [
+        *binding.Scope,
+        *binding.Unbound,
+        *finding.Kind,
+        *pins.PinStatus,
+        *facts._READERS,
+        *fingerprint.SCHEMES,
+    ]
+    missing = [str(word) for word in words if f"`{word}`" not in page]
+    assert missing == []
+
+
+def test_the_glossary_is_sorted_and_has_one_entry_per_word() -> None:
+    """One word, one meaning, one place."""
+    entries = re.findall(r"^\*\*(.+?)\*\*", text_of("glossary.md"), re.MULTILINE)
+    assert entries == sorted(set(entries), key=str.lower)
+    assert len(entries) > 30
+
+
+def test_every_decision_record_is_in_the_index_and_has_its_sections() -> None:
+    """The index names each record; each says context, decision, consequences and what was rejected."""
+    index = text_of("adr/README.md")
+    for path in sorted((DOCS / "adr").glob("[0-9]*.md")):
+        assert f"({path.name})" in index
+        for heading in ("Context", "Decision", "Consequences", "Alternatives rejected"):
+            if not path.name.startswith("0002"):
+                assert f"\n## {heading}\n" in path.read_text(encoding="utf-8"), (path.name, heading)
+
+
+@pytest.mark.parametrize("page", sorted(path.relative_to(DOCS) for path in DOCS.rglob("*.md")), ids=str)
+def test_links_lead_somewhere(page: Path) -> None:
+    """Relative links name files that are there."""
+    for target in _LINK.findall(_FENCE.sub("", text_of(str(page)))):
+        if not target.startswith(("http:", "https:")) and target != "0002-kafka-version.md":
+            assert (DOCS / page).parent.joinpath(target).exists(), target
+
+
+# --- deploy/ and LICENSE ------------------------------------------------------------------------------------
+
+
+def test_compose_runs_the_broker_version_that_the_tests_run() -> None:
+    """The image has the version that the local broker's jars have, and every port is on the loopback interface."""
+    compose = (ROOT / "deploy" / "compose.yaml").read_text(encoding="utf-8")
+    pom = (ROOT / "deploy" / "local" / "kafka" / "pom.xml").read_text(encoding="utf-8")
+    version = re.search(r"<kafka\.version>(.+?)</kafka\.version>", pom)
+    assert version is not None
+    assert f"image: apache/kafka:{version[1]}\n" in compose
+    published = re.findall(r'^ +- "([\d.]+:\d+:\d+|\d+:\d+)"$', compose, re.MULTILINE)
+    assert published
+    assert all(port.startswith("127.0.0.1:") for port in published)
+
+
+def test_the_licence_is_the_pristine_text() -> None:
+    """The Apache License 2.0 as its authors publish it, to the byte."""
+    pristine = "cfc7749b96f63bd31c3c42b5c471bf756814053e847c10f3eb003417bc523d30"
+    assert hashlib.sha256((ROOT / "LICENSE").read_bytes()).hexdigest() == pristine
