@@ -601,9 +601,7 @@ def _reference(name: str) -> dict[str, Any]:
 def all_files() -> dict[str, str]:
     """Return every generated file of the schema folder: file name to text."""
     documents = {**all_schemas(), ASYNCAPI_FILE: asyncapi()}
-    return {
-        name: json.dumps(content, indent=2, ensure_ascii=False) + "\n" for name, content in documents.items()
-    }
+    return {name: json.dumps(content, indent=2, ensure_ascii=False) + "\n" for name, content in documents.items()}
 
 
 def differing_files(folder: Path) -> list[str]:

@@ -16,9 +16,7 @@ async def main(server_id: str, observer_id: str, output: str, *command: str) -> 
     """Run the tap and return the server's exit code."""
     sink = FileSink(Path(output))
     try:
-        return await run_tap(
-            command, vantage=Vantage(server_id=server_id, observer_id=observer_id), sink=sink
-        )
+        return await run_tap(command, vantage=Vantage(server_id=server_id, observer_id=observer_id), sink=sink)
     finally:
         await sink.aclose()
 

@@ -214,9 +214,7 @@ def _code(argument: ast.expr) -> Iterator[str]:
 def test_every_error_code_is_explained() -> None:
     """Each code in the sources has a row that says what to do; no row is left over."""
     explained = {row[0].strip("`") for row in rows("operations.md", "Error codes")}
-    explained_by_scheme = {
-        code for row in rows("operations.md", "Error codes") for code in [row[0].strip("`")]
-    }
+    explained_by_scheme = {code for row in rows("operations.md", "Error codes") for code in [row[0].strip("`")]}
     for code in error_codes():
         pattern = re.compile(code.replace("*", "[a-z_]+"))
         matches = {name for name in explained if pattern.fullmatch(name)}
@@ -312,7 +310,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def test_compose_runs_the_broker_version_that_the_tests_run() -> None:
-    """The image has the version that the local broker's jars have, and every port is on the loopback interface."""
+    """The image has the version of the local broker's jars, and every port is on the loopback interface."""
     compose = (ROOT / "deploy" / "compose.yaml").read_text(encoding="utf-8")
     pom = (ROOT / "deploy" / "local" / "kafka" / "pom.xml").read_text(encoding="utf-8")
     version = re.search(r"<kafka\.version>(.+?)</kafka\.version>", pom)

@@ -9,14 +9,11 @@ from typing import Annotated
 import orjson
 import typer
 
+from assay_stream.cli.options import Bootstrap
 from assay_stream.config import Settings, load_settings
 from assay_stream.core.errors import ConfigurationError
 
 topics_app = typer.Typer(help="Create and inspect the topics of a deployment.", no_args_is_help=True)
-
-Bootstrap = Annotated[
-    str | None, typer.Option(help="Kafka brokers, host:port. Default: ASSAY_STREAM_BOOTSTRAP_SERVERS.")
-]
 
 
 class WorkerRole(StrEnum):

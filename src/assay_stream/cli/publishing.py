@@ -1,1 +1,154 @@
-def publish() -> None: ...
+"""``assay-stream publish``: recorded traffic as observations, to Kafka or to a file."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from assay_stream.cli.options import AuthContext, Bootstrap, ObserverId, Unscoped, observer_or_host
+from assay_stream.config import load_settings
+from assay_stream.core.errors import ConfigurationError, InputError, OperatingError
+from assay_stream.publish import (
+    FileSink,
+    Observation,
+    ObservationPublisher,
+    PublisherLimits,
+    Sink,
+    from_assay_log,
+    from_mcp_wire,
+    from_observations,
+)
+from assay_stream.stream.connection import connection_options, start_admin
+from assay_stream.stream.topics import topic_names
+
+_ROOM_PAUSE_S = 0.01
+
+
+class Format(StrEnum):
+    """What the files hold."""
+
+    MCP_WIRE = "mcp-wire"
+    ASSAY_LOG = "assay-log"
+    OBSERVATIONS = "observations"
+
+
+def publish(
+    files: Annotated[list[Path], typer.Argument(help="NDJSON files; `-` for standard input.")],
+    source: Annotated[
+        Format,
+        typer.Option(
+            "--from",
+            help="mcp-wire: captured JSON-RPC lines {dir, ts, msg}; assay-log: Assay decision log; "
+            "observations: our own events.",
+        ),
+    ],
+    server_id: Annotated[
+        str | None, typer.Option(help="Your name for the server. Needed for mcp-wire and assay-log.")
+    ] = None,
+    observer_id: ObserverId = None,
+    unscoped: Unscoped = False,
+    auth_context: AuthContext = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Write to --output, touch no broker.")] = False,
+    output: Annotated[Path | None, typer.Option(help="With --dry-run: the NDJSON file to write.")] = None,
+    bootstrap_servers: Bootstrap = None,
+) -> None:
+    """Publish recorded traffic as observations.
+
+    The same file gives the same events with the same ids, so that publishing it twice is recognisable as one. Bad
+    lines are named and left out; the others are published. Exit code 2 if any line was bad.
+    """
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+    if dry_run != (output is not None):
+        raise ConfigurationError("bad_option", "--dry-run and --output go together")
+    if source is not Format.OBSERVATIONS and server_id is None:
+        raise ConfigurationError("bad_option", f"--from {source} needs --server-id")
+    errors: list[tuple[str, InputError]] = []
+    observations = _read(files, source, server_id, observer_or_host(observer_id), unscoped, auth_context, errors)
+    delivered = asyncio.run(_publish(observations, output, bootstrap_servers))
+    for name, error in errors:
+        print(f"assay-stream: {name}: {error}", file=sys.stderr)
+    typer.echo(f"published {delivered}, refused {len(errors)}", err=True)
+    if errors:
+        raise typer.Exit(2)
+
+
+def _read(
+    files: list[Path],
+    source: Format,
+    server_id: str | None,
+    observer_id: str,
+    unscoped: bool,
+    auth_context: str | None,
+    errors: list[tuple[str, InputError]],
+) -> Iterator[Observation]:
+    for path in files:
+        name = "standard input" if str(path) == "-" else str(path)
+
+        def collect(error: InputError, name: str = name) -> None:
+            errors.append((name, error))
+
+        lines = _lines(path)
+        if source is Format.OBSERVATIONS or server_id is None:
+            yield from from_observations(lines, on_error=collect)
+        elif source is Format.ASSAY_LOG:
+            yield from from_assay_log(lines, server_id=server_id, observer_id=observer_id, on_error=collect)
+        else:
+            yield from from_mcp_wire(
+                lines,
+                server_id=server_id,
+                observer_id=observer_id,
+                server_scoped=not unscoped,
+                auth_context=auth_context,
+                on_error=collect,
+            )
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    if str(path) == "-":
+        yield from sys.stdin.buffer
+        return
+    try:
+        with path.open("rb") as file:
+            yield from file
+    except OSError as error:
+        raise InputError("unreadable_file", f"cannot read {path}: {error.strerror}") from None
+
+
+async def _publish(observations: Iterator[Observation], output: Path | None, bootstrap: str | None) -> int:
+    if output is not None:
+        return await _drain(observations, FileSink(output))
+    settings = load_settings(bootstrap_servers=bootstrap)
+    # A tap waits for brokers for ever; someone at a command line wants to know.
+    await (await start_admin(settings)).close()
+    publisher = ObservationPublisher(connection_options(settings), topics=topic_names(settings))
+    publisher.start()
+    return await _drain(observations, publisher)
+
+
+async def _drain(observations: Iterator[Observation], sink: Sink) -> int:
+    limits = PublisherLimits()
+    try:
+        for observation in observations:
+            while (
+                sink.stats.queued >= limits.queue_records_max // 2
+                or sink.stats.queued_bytes >= limits.queue_bytes_max // 2
+            ):
+                await asyncio.sleep(_ROOM_PAUSE_S)
+            sink.publish(observation)
+    finally:
+        await sink.aclose(timeout_s=60.0)
+    stats = sink.stats
+    if stats.dropped:
+        raise OperatingError(
+            "not_delivered",
+            f"{sum(stats.dropped.values())} observations were not delivered: {dict(stats.dropped)}. "
+            "Publish the file again: events that arrived have the same ids",
+        )
+    return stats.delivered

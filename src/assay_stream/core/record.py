@@ -24,6 +24,20 @@ class Role(StrEnum):
     REJECTED = "rejected"
 
 
+TOPIC_NAMES: dict[Role, str] = {
+    Role.SNAPSHOTS: "mcp.tools.list",
+    Role.CONTROL: "assay.control",
+    Role.CALLS: "mcp.tools.call",
+    Role.BINDINGS: "assay.tool.binding",
+    Role.DEFINITIONS: "assay.tool.definition",
+    Role.FINDINGS: "assay.tool.finding",
+    Role.ALERTS: "assay.tool.drift",
+    Role.EVIDENCE: "assay.tool.decision",
+    Role.REJECTED: "assay.rejected",
+}
+"""Topic name of every role, before an operator's prefix."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Origin:
     """Where a record stands in its log, so that any output can name its inputs.

@@ -120,9 +120,7 @@ def _recorded(raw: bytes) -> Observation:
     event = _object(raw, "one event")
     kind = _KINDS.get(event["type"]) if isinstance(event.get("type"), str) else None
     if kind is None:
-        raise InputError(
-            "unknown_type", f"only events of type {', '.join(_KINDS)} are published", path="$.type"
-        )
+        raise InputError("unknown_type", f"only events of type {', '.join(_KINDS)} are published", path="$.type")
     data = event.get("data")
     server_id = data.get("server_id") if isinstance(data, dict) else None
     if not isinstance(server_id, str) or not server_id:

@@ -21,10 +21,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from assay_stream.core.record import Role
+from assay_stream.core.record import TOPIC_NAMES, Role
 from assay_stream.publish.events import Observation
 from assay_stream.publish.producer import (
-    TOPIC_NAMES,
     Producer,
     PublisherLimits,
     aiokafka_producer,

@@ -82,5 +82,7 @@ def _without_depths(text: str) -> str:
         depth += opens
         if depth <= _DEPTH_KEPT:
             kept.append(token)
+        elif opens and depth == _DEPTH_KEPT + 1:
+            kept.append("null")
         depth -= closes
     return "".join(kept)

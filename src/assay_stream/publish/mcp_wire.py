@@ -180,9 +180,7 @@ class WireObserver:
             self._initializing = key
         return observations
 
-    def _response(
-        self, message: Mapping[str, Any], raw: bytes, exact: bool, at: datetime
-    ) -> list[Observation]:
+    def _response(self, message: Mapping[str, Any], raw: bytes, exact: bool, at: datetime) -> list[Observation]:
         for key in answer_keys(message.get("id")):
             if key == self._initializing:
                 self._initializing = None

@@ -7,13 +7,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from assay_stream.core.limits import DEFAULT_LIMITS
-from assay_stream.core.record import Role
-
-TOPIC_NAMES: dict[Role, str] = {
-    Role.SNAPSHOTS: "mcp.tools.list",
-    Role.CALLS: "mcp.tools.call",
-    Role.CONTROL: "assay.control",
-}
 
 _REQUEST_MARGIN_BYTES = 1_024 * 1_024
 

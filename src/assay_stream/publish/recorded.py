@@ -69,9 +69,7 @@ def parse_rfc3339(text: object, *, path: str) -> datetime:
             return datetime.fromisoformat(text.upper())
         except ValueError:
             pass
-    raise InputError(
-        "bad_time", "write the time as RFC 3339, for example 2026-11-21T02:06:07.386Z", path=path
-    )
+    raise InputError("bad_time", "write the time as RFC 3339, for example 2026-11-21T02:06:07.386Z", path=path)
 
 
 def located(error: InputError, number: int) -> InputError:

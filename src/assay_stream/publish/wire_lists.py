@@ -24,6 +24,7 @@ METHODS = frozenset(_MEMBERS)
 
 _TOO_LARGE = {"unreadable": "too large"}
 _MISSED = {"unreadable": "line missed"}
+_NO_RESULT = {"unreadable": "the result is no object"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +44,7 @@ class ListObserver:
         pending_max: requests that may be without an answer.
     """
 
-    def __init__(
-        self, vantage: Vantage, *, new_id: Callable[[], str], limits: Limits, pending_max: int
-    ) -> None:
+    def __init__(self, vantage: Vantage, *, new_id: Callable[[], str], limits: Limits, pending_max: int) -> None:
         self.snapshot_id: str | None = None
         """The last snapshot, whatever became of it."""
         self.snapshots = 0
@@ -119,7 +118,7 @@ class ListObserver:
         self.snapshots += 1
         if not exact:
             return [self._refused(RawMessage(raw), request.traceparent, at)]
-        page = result.get("tools") if sound else result
+        page = result.get("tools") if sound else _NO_RESULT
         if not isinstance(page, list):
             return [self._refused(page, request.traceparent, at)]
         return [self._snapshot(assembly, request.traceparent, at)]

@@ -16,22 +16,10 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from assay_stream.config import Settings
 from assay_stream.core.errors import ConfigurationError
 from assay_stream.core.limits import DEFAULT_LIMITS
-from assay_stream.core.record import Role
+from assay_stream.core.record import TOPIC_NAMES, Role
 
 _DAY_MS = 24 * 3_600 * 1_000
 _MARGIN_BYTES = 1_024 * 1_024
-
-TOPIC_NAMES: dict[Role, str] = {
-    Role.SNAPSHOTS: "mcp.tools.list",
-    Role.CONTROL: "assay.control",
-    Role.CALLS: "mcp.tools.call",
-    Role.BINDINGS: "assay.tool.binding",
-    Role.DEFINITIONS: "assay.tool.definition",
-    Role.FINDINGS: "assay.tool.finding",
-    Role.ALERTS: "assay.tool.drift",
-    Role.EVIDENCE: "assay.tool.decision",
-    Role.REJECTED: "assay.rejected",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,31 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+import socket
+from typing import Annotated
+
+import typer
+
+Bootstrap = Annotated[
+    str | None, typer.Option(help="Kafka brokers, host:port. Default: ASSAY_STREAM_BOOTSTRAP_SERVERS.")
+]
+ObserverId = Annotated[
+    str | None,
+    typer.Option(envvar="ASSAY_STREAM_OBSERVER_ID", help="Name of this proxy. Default: the host's name."),
+]
+Unscoped = Annotated[
+    bool, typer.Option("--unscoped", help="Leave the server's id out of the tool definition digest.")
+]
+AuthContext = Annotated[
+    str | None, typer.Option(help="A name (no secret) for the rights under which the server is asked.")
+]
+
+
+def observer_or_host(observer_id: str | None) -> str:
+    """Return the observer's name, by default the host's.
+
+    Args:
+        observer_id: what the command line gave.
+    """
+    return observer_id if observer_id is not None else socket.gethostname()

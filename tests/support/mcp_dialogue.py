@@ -1,0 +1,71 @@
+"""Dialogues for the wire observer: what client and server say, line by line, and what comes of it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from assay_stream.publish import Observation, Vantage, WireObserver
+from assay_stream.publish.jsonrpc import Direction
+
+START = datetime(2026, 11, 21, 2, 6, 7, 386_000, tzinfo=UTC)
+THE_VANTAGE = Vantage(server_id="the-server", observer_id="the-observer", server_scoped=True)
+
+
+class Dialogue:
+    """A connection whose clock moves one millisecond a line and whose ids count up: ``id-1``, ``id-2``."""
+
+    def __init__(self, **options: Any) -> None:
+        ids = itertools.count(1)
+        self.observer = WireObserver(
+            THE_VANTAGE, session_id="session", new_id=lambda: f"id-{next(ids)}", **options
+        )
+        self.now = START
+
+    def client(self, message: object) -> list[dict[str, Any]]:
+        """The client says something: an object, or bytes as they are."""
+        return self._say("client->server", message)
+
+    def server(self, message: object) -> list[dict[str, Any]]:
+        """The server says something."""
+        return self._say("server->client", message)
+
+    def request(self, method: str, number: object, **params: Any) -> list[dict[str, Any]]:
+        """The client asks something."""
+        return self.client({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+
+    def result(self, number: object, result: Any) -> list[dict[str, Any]]:
+        """The server answers."""
+        return self.server({"jsonrpc": "2.0", "id": number, "result": result})
+
+    def call(self, number: object, name: str = "echo", **params: Any) -> list[dict[str, Any]]:
+        """The client calls a tool."""
+        return self.request("tools/call", number, name=name, **params)
+
+    def close(self) -> list[dict[str, Any]]:
+        """The connection ends."""
+        return [json.loads(observation.value) for observation in self.observer.close(self._tick())]
+
+    def raw(self, direction: Direction, line: bytes) -> list[Observation]:
+        """Someone says some bytes; the observations as they are."""
+        return self.observer.feed(direction, line, self._tick())
+
+    def _say(self, direction: Direction, message: object) -> list[dict[str, Any]]:
+        line = message if isinstance(message, bytes) else json.dumps(message).encode()
+        return [json.loads(observation.value) for observation in self.raw(direction, line)]
+
+    def _tick(self) -> datetime:
+        now, self.now = self.now, self.now + timedelta(milliseconds=1)
+        return now
+
+
+def tool(name: str) -> dict[str, Any]:
+    """A tool."""
+    return {"name": name, "inputSchema": {"type": "object"}}
+
+
+def names(event: dict[str, Any]) -> list[str]:
+    """The names of a snapshot's tools."""
+    return [entry["name"] for entry in event["data"]["tools"]]

@@ -1,0 +1,76 @@
+"""The wire observer as a whole."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay_stream.publish.mcp_wire import WireStats
+from tests.support.mcp_dialogue import Dialogue, tool
+
+LINES = st.one_of(
+    st.binary(max_size=60),
+    st.sampled_from(
+        [
+            b'{"id":1,"method":"tools/list"}',
+            b'{"id":1,"method":"tools/call","params":{"name":"a"}}',
+            b'{"id":1,"result":{"tools":[]}}',
+            b'{"id":1,"method":["x"]}',
+            b'{"id":{},"method":"tools/list","params":3}',
+            b'{"method":"notifications/cancelled","params":{"requestId":1}}',
+            b'[{"id":1,"result":null},[],null]',
+            b'{"id":1,"result":{"nextCursor":{},"tools":null}}',
+            b'{"id":NaN,"method":"tools/call"}',
+            b'{"id":1e999,"method":"tools/call"}',
+        ]
+    ),
+)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["client->server", "server->client"]), LINES), max_size=30))
+def test_nothing_raises_and_every_call_gives_one_event(lines: list[tuple[str, bytes]]) -> None:
+    """Whatever passes."""
+    talk = Dialogue()
+    observations = [item for direction, line in lines for item in talk.raw(direction, line)]  # type: ignore[arg-type]
+    observations += talk.observer.close(talk.now)
+    stats = talk.observer.stats
+    kinds = [observation.kind for observation in observations]
+    assert kinds.count("call") == stats.calls
+    assert kinds.count("list") == stats.snapshots
+    assert len({observation.value for observation in observations}) == len(observations)
+
+
+def test_a_batch_is_its_messages_in_order() -> None:
+    """Old revisions allow arrays."""
+    talk = Dialogue()
+    talk.client(
+        [
+            {"jsonrpc": "2.0", "id": 1, "method": "tools/list"},
+            {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "a"}},
+        ]
+    )
+    events = talk.server(
+        [{"jsonrpc": "2.0", "id": 2, "result": {}}, {"jsonrpc": "2.0", "id": 1, "result": {"tools": [tool("a")]}}]
+    )
+    assert [event["type"] for event in events] == ["mcp.tools.call.observed", "mcp.tools.list.observed"]
+
+
+def test_what_the_server_asks_and_the_client_answers_is_not_taken_for_the_reverse() -> None:
+    """Both sides count their requests from one."""
+    talk = Dialogue()
+    talk.call(1)
+    assert talk.server({"jsonrpc": "2.0", "id": 1, "method": "sampling/createMessage", "params": {}}) == []
+    assert talk.client({"jsonrpc": "2.0", "id": 1, "result": {}}) == []
+    assert talk.server({"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": {"name": "a"}}) == []
+    assert len(talk.result(1, {})) == 1
+
+
+def test_what_cannot_be_read_is_counted() -> None:
+    """And the connection goes on."""
+    talk = Dialogue()
+    talk.server(b"Server listening on stdio")
+    talk.server(b"")
+    talk.server(b'{"id":1,"id":2,"result":{}}')
+    talk.client({"jsonrpc": "2.0", "method": "notifications/initialized"})
+    assert talk.observer.stats == WireStats(lines=3, malformed_lines=1, inexact_lines=1, unmatched_responses=1)
+    assert talk.observer.stats.as_dict()["lines"] == 3
