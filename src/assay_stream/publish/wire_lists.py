@@ -109,10 +109,7 @@ class ListObserver:
         result = message["result"]
         lister = self._listers[request.method]
         sound = exact and isinstance(result, dict)
-        if sound:
-            assembly = lister.result(request.base, result, size_bytes=len(raw))
-        else:
-            assembly = lister.unreadable(result)
+        assembly = lister.result(request.base, result, size_bytes=len(raw)) if sound else lister.unreadable(result)
         if request.method != _TOOLS:
             return []
         self.snapshots += 1

@@ -66,7 +66,10 @@ class AlertStage:
         app.on_rebalance_complete.connect(self._on_rebalance_complete)
         app.on_partitions_revoked.connect(self._on_partitions_revoked)
 
-    async def _on_rebalance_complete(self, *_: Any, **__: Any) -> None:
+    async def _on_rebalance_complete(self, app: faust.App, **_: Any) -> None:
+        # Faust clears its queues when it recovers a table, but not the position it has read to: what was fetched
+        # in between would be skipped for good. With the flow stopped nothing is; recovery resumes it itself.
+        app.consumer.stop_flow()
         self.ready = True
 
     async def _on_partitions_revoked(self, *_: Any, **__: Any) -> None:

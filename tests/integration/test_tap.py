@@ -1,0 +1,88 @@
+"""Real MCP servers behind the tap, driven by a real MCP client, in both eras of the protocol."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deploy.local.servers import node_server, python_server
+from tests.support.mcp_session import data_of, read_events, tapped_client
+from tests.support.paginating_server import NAMES
+
+PAGINATING = [sys.executable, str(Path(__file__).parents[1] / "support" / "paginating_server.py")]
+ERAS = {"legacy": "2025-11-25", "2026-07-28": "2026-07-28"}
+TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+pytestmark = pytest.mark.servers
+
+
+@pytest.mark.parametrize(
+    ("version", "mode"), [("0.6.2", "legacy"), ("2026.10.19", "legacy"), ("2026.10.19", "2026-07-28")]
+)
+async def test_a_time_server_is_observed_while_a_client_lists_and_calls(
+    tmp_path: Path, version: str, mode: str
+) -> None:
+    """One snapshot, one record a call with its outcome, the client none the wiser."""
+    command = [*python_server("mcp-server-time", version), "--local-timezone", "UTC"]
+    output = tmp_path / "observations.ndjson"
+    async with tapped_client(command, output, mode=mode) as client:
+        listed = await client.list_tools()
+        meta: Any = {"traceparent": TRACE}
+        good = await client.call_tool("get_current_time", {"timezone": "UTC"}, meta=meta)
+        bad = await client.call_tool("get_current_time", {"timezone": "Mars/Olympus"})
+    assert (bool(good.is_error), bad.is_error) == (False, True)
+    events = read_events(output)
+    [snapshot] = data_of(events, "list")
+    first, second = data_of(events, "call")
+    assert [tool["name"] for tool in snapshot["tools"]] == [tool.name for tool in listed.tools]
+    assert snapshot["completeness"] == "complete"
+    assert snapshot["protocol_version"] == ERAS[mode]
+    assert (first["ok"], first["trace_id"]) == (True, TRACE[3:35])
+    assert (second["ok"], second["error"]) == (False, {"code": "tool_error"})
+    assert {call["snapshot_id"] for call in (first, second)} == {snapshot["snapshot_id"]}
+    assert first["args_hash"] != second["args_hash"]
+    assert b"Olympus" not in output.read_bytes()
+
+
+async def test_a_server_of_another_language_is_observed_too(tmp_path: Path) -> None:
+    """Node writes its ids last and asks things of the client in between."""
+    command = [*node_server("@modelcontextprotocol/server-everything", "2026.8.31"), "stdio"]
+    output = tmp_path / "observations.ndjson"
+    async with tapped_client(command, output, mode="legacy") as client:
+        await client.list_prompts()
+        listed = await client.list_tools()
+        result = await client.call_tool("echo", {"message": "a secret"})
+    assert not result.is_error
+    events = read_events(output)
+    snapshot = data_of(events, "list")[-1]
+    assert [tool["name"] for tool in snapshot["tools"]] == [tool.name for tool in listed.tools]
+    assert snapshot["prompts"]
+    assert [call["tool_name"] for call in data_of(events, "call")] == ["echo"]
+    assert b"a secret" not in output.read_bytes()
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_a_list_in_pages_is_put_together(tmp_path: Path, mode: str) -> None:
+    """Calls name the snapshot they followed, whole or not."""
+    output = tmp_path / "observations.ndjson"
+    async with tapped_client(PAGINATING, output, mode=mode) as client:
+        cursor: str | None = None
+        while True:
+            page = await client.list_tools(cursor=cursor)
+            await client.call_tool(page.tools[0].name, {})
+            cursor = page.next_cursor
+            if cursor is None:
+                break
+    events = read_events(output)
+    snapshots = data_of(events, "list")
+    assert [snapshot["completeness"] for snapshot in snapshots] == ["partial", "partial", "complete"]
+    assert [[tool["name"] for tool in snapshot["tools"]] for snapshot in snapshots] == [
+        NAMES[:2],
+        NAMES[:4],
+        NAMES,
+    ]
+    named = [call["snapshot_id"] for call in data_of(events, "call")]
+    assert named == [snapshot["snapshot_id"] for snapshot in snapshots]

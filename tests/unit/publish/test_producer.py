@@ -1,0 +1,25 @@
+"""What the client needs of Kafka."""
+
+from __future__ import annotations
+
+from aiokafka.errors import KafkaTimeoutError, MessageSizeTooLargeError
+
+from assay_stream.core.partition import murmur2_partition
+from assay_stream.publish.producer import PublisherLimits, aiokafka_producer, is_too_large
+
+
+def test_aiokafkas_errors_of_size_are_known_by_name() -> None:
+    """So that nothing of it is imported before it is needed."""
+    assert is_too_large(MessageSizeTooLargeError())
+    assert not is_too_large(KafkaTimeoutError())
+
+
+async def test_the_producer_partitions_as_the_worker_expects() -> None:
+    """Kafka's murmur2 of the key."""
+    producer = aiokafka_producer({"bootstrap_servers": "127.0.0.1:9"}, PublisherLimits())
+    try:
+        partitioner = producer._partitioner  # type: ignore[attr-defined]
+        for key in (b"the-server", b"a", b"", "Zürich".encode()):
+            assert partitioner(key, list(range(7)), list(range(7))) == murmur2_partition(key, 7)
+    finally:
+        await producer.stop()
