@@ -46,7 +46,7 @@ class PassThrough:
     def __init__(self, name: str) -> None:
         self.name = name
 
-    async def open(self, partition: int) -> Mapping[TopicPartition, int]:
+    async def open(self, partition: int) -> Mapping[TopicPartition, int | None]:
         return {}
 
     def close(self, partition: int) -> None:

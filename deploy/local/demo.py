@@ -1,7 +1,7 @@
 """The main job on this machine: real MCP servers, real Kafka, evidence read back.
 
-    python -m deploy.local.demo            run, show the evidence and the alerts, end
-    python -m deploy.local.demo --keep     the same, then keep Kafka and the worker for you to try
+python -m deploy.local.demo            run, show the evidence and the alerts, end
+python -m deploy.local.demo --keep     the same, then keep Kafka and the worker for you to try
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ READ_BACK_LIMIT_S = 60.0
 READY_LIMIT_S = 90.0
 FOLDER = Path(".run/demo")
 
+Rows = list[dict[str, Any]]
 console = Console()
 
 
@@ -122,7 +123,7 @@ async def drive(command: list[str], env: dict[str, str]) -> int:
     return len(CALLS)
 
 
-async def read_back(bootstrap: str, calls: int, versions: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+async def read_back(bootstrap: str, calls: int, versions: int) -> tuple[Rows, Rows]:
     """Read evidence and alerts from Kafka, committed records only, until every call has its evidence."""
     consumer = AIOKafkaConsumer(
         "assay.tool.decision",
@@ -226,7 +227,8 @@ def where_next(bootstrap: str, web_port: str, keep: bool) -> None:
         console.print(
             "\nKafka and the worker go on. In another terminal:\n\n"
             f"  export ASSAY_STREAM_BOOTSTRAP_SERVERS={bootstrap}\n"
-            "  .venv/bin/assay-stream tap --server-id my-server -- npx -y @modelcontextprotocol/server-everything\n"
+            "  .venv/bin/assay-stream tap --server-id my-server -- "
+            "npx -y @modelcontextprotocol/server-everything\n"
             f"  curl http://127.0.0.1:{web_port}/metrics\n\nCtrl-C stops everything.",
             soft_wrap=True,
             highlight=False,

@@ -22,9 +22,7 @@ class Settings(BaseSettings):
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(
         "PLAINTEXT", description="How to speak to the brokers."
     )
-    ssl_cafile: Path | None = Field(
-        None, description="CA certificates that the brokers' are checked against."
-    )
+    ssl_cafile: Path | None = Field(None, description="CA certificates that the brokers' are checked against.")
     ssl_certfile: Path | None = Field(None, description="Client certificate, where the brokers ask for one.")
     ssl_keyfile: Path | None = Field(None, description="Its private key.")
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = Field(

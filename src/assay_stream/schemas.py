@@ -97,6 +97,7 @@ class BindingField(Closed):
     snapshot_id: str | None = None
     origin: OriginField | None = None
     catalogue_digest: DigestText | None = None
+    server_scoped: bool | None = None
     full_digest: DigestText | None = None
 
 

@@ -55,16 +55,16 @@ def naive_bind(
         if entry.snapshot_id == snapshot_id:
             return (Scope.EXACT, *tell(entry))
     past = [fact for fact in facts if fact.time_us <= time_us]
-    rejections = [fact.position for fact in past if isinstance(fact, Rejection)]
-    since = max(rejections, default=None)
+    rejections = [fact.origin.offset for fact in past if isinstance(fact, Rejection)]
+    since = max(rejections, default=-1)
     latest: dict[str, Seen] = {}
     for entry in sorted((fact for fact in past if isinstance(fact, Seen)), key=lambda fact: fact.position):
         latest[entry.observer_id] = entry
-    in_force = {name: entry for name, entry in latest.items() if since is None or entry.position > since}
+    in_force = {name: entry for name, entry in latest.items() if entry.origin.offset > since}
     if observer_id in in_force:
         return (Scope.OBSERVER, *tell(in_force[observer_id]))
     if not in_force:
-        return None, None, Unbound.SNAPSHOT_REJECTED if since is not None else Unbound.NOT_OBSERVED
+        return None, None, Unbound.SNAPSHOT_REJECTED if rejections else Unbound.NOT_OBSERVED
     telling = {answer for answer in map(tell, in_force.values()) if answer[1] is not Unbound.NOT_OBSERVED}
     if not telling:
         return Scope.SERVER, None, Unbound.NOT_OBSERVED
@@ -102,9 +102,7 @@ def test_binding_is_the_naive_scan_in_any_order_of_arrival(
 
 
 @given(histories(), st.sampled_from(["alice", "bob", "dora"]), TIMES)
-def test_a_digest_is_one_that_was_observed(
-    facts: list[Seen | Rejection], observer_id: str, time_us: int
-) -> None:
+def test_a_digest_is_one_that_was_observed(facts: list[Seen | Rejection], observer_id: str, time_us: int) -> None:
     """No invention: a bound digest stands in a catalogue that was observed at or before the call."""
     bindings = bindings_with(*CATALOGUES.values())
     for fact in facts:

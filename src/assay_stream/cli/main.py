@@ -10,7 +10,7 @@ import typer
 
 from assay_stream import __version__
 from assay_stream.cli import fingerprint, operating, publishing, replay, tap
-from assay_stream.core.errors import AssayStreamError, OperatingError
+from assay_stream.core.errors import AssayStreamError, IntegrityError, OperatingError
 
 app = typer.Typer(
     name="assay-stream",
@@ -26,6 +26,9 @@ app.command()(replay.replay)
 app.command(context_settings={"allow_interspersed_args": False})(tap.tap)
 app.add_typer(operating.topics_app, name="topics")
 app.command()(operating.worker)
+
+
+_EXIT_CODES: dict[type[AssayStreamError], int] = {OperatingError: 3, IntegrityError: 4}
 
 
 def _version(wanted: bool) -> None:
@@ -49,7 +52,7 @@ def main() -> None:
         app()
     except AssayStreamError as error:
         print(f"assay-stream: {error}", file=sys.stderr)
-        sys.exit(3 if isinstance(error, OperatingError) else 2)
+        sys.exit(_EXIT_CODES.get(type(error), 2))
     except BrokenPipeError:
         # The reader of our output has gone, as `head` does: that is no error of ours.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -6,7 +6,8 @@
    gives the tool the same digest.
 4. Otherwise the call is unbound, and the record says why.
 
-A rejected snapshot ends the force of every catalogue of its server seen before it, under rules 2 and 3.
+A rejected snapshot ends the force of every catalogue that stands before it in the log of its server, under rules
+2 and 3.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from assay_stream.core.bindings import ServerBindings
-from assay_stream.core.facts import Position, Seen
+from assay_stream.core.facts import Seen
 from assay_stream.core.fingerprint import Fingerprint
 
 
@@ -79,28 +80,20 @@ def bind(
         named = server.snapshots.get(snapshot_id)
         if named is not None:
             return _agreed(server, named, tool_name, Scope.EXACT)
-    since = server.rejection_as_of(time_us) if server.rejections else None
     timeline = server.observers.get(observer_id)
     if timeline is not None:
         seen = timeline.as_of(time_us)
-        if seen is not None and _in_force(seen, since):
+        if seen is not None and server.in_force(seen, time_us):
             return _of_one(server, seen, tool_name, Scope.OBSERVER)
-    in_force = [
-        seen
-        for other in server.observers.values()
-        if (seen := other.as_of(time_us)) is not None and _in_force(seen, since)
-    ]
+    latest = [seen for other in server.observers.values() if (seen := other.as_of(time_us)) is not None]
+    in_force = [seen for seen in latest if server.in_force(seen, time_us)]
     if in_force:
         return _agreed(server, sorted(in_force, key=lambda seen: seen.position), tool_name, Scope.SERVER)
-    if since is not None:
+    if any(rejection.time_us <= time_us for rejection in server.rejections):
         return Binding(unbound=Unbound.SNAPSHOT_REJECTED)
-    if timeline is not None and timeline.horizon_us is not None and time_us <= timeline.horizon_us:
+    if timeline is not None and timeline.horizon_us is not None and time_us < timeline.horizon_us:
         return Binding(unbound=Unbound.HISTORY_FOLDED)
     return Binding(unbound=Unbound.NOT_OBSERVED)
-
-
-def _in_force(seen: Seen, since: Position | None) -> bool:
-    return since is None or seen.position > since
 
 
 def _of_one(server: ServerBindings, seen: Seen, tool_name: str, scope: Scope) -> Binding:

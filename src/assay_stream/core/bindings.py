@@ -74,16 +74,16 @@ class ServerBindings:
             raise _lost("tool", full)
         return found
 
-    def rejection_as_of(self, time_us: int) -> Position | None:
-        """Return the position of the latest rejected snapshot at or before a time, if any.
+    def in_force(self, seen: Seen, time_us: int) -> bool:
+        """Tell whether no rejected snapshot had ended the force of an observation by some time.
+
+        What counts is the order of the log, not of the clocks: whoever dates a list ahead keeps nothing in force.
 
         Args:
+            seen: an observation on this server.
             time_us: event time, microseconds since the epoch.
         """
-        for rejection in reversed(self.rejections):
-            if rejection.time_us <= time_us:
-                return rejection.position
-        return None
+        return not any(rejection.ends(seen) for rejection in self.rejections if rejection.time_us <= time_us)
 
     def pins_as_of(self, tool_name: str, time_us: int) -> dict[str, str]:
         """Return the pins of a tool in force at a time: scheme to pinned value.

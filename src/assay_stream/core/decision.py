@@ -19,7 +19,7 @@ from assay_stream.core.digest import canonicalize
 from assay_stream.core.finding import Finding, Kind
 from assay_stream.core.observation import CallData, CallEvent, Model
 from assay_stream.core.pins import UNPINNED, check_pins
-from assay_stream.core.record import Output, Record, Role
+from assay_stream.core.record import Headers, Output, Record, Role
 from assay_stream.core.redaction import redacted_digest
 from assay_stream.schemes import assay
 
@@ -28,6 +28,7 @@ EVIDENCE_SOURCE = "urn:assay-stream"
 
 _COVERED_MIDDLE = b',"datacontenttype":"application/json","specversion":"1.0","subject":'
 _TYPE_AND_END = b',"type":"' + EVIDENCE_TYPE.encode() + b'"}'
+_STRUCTURED: Headers = (("content-type", b"application/cloudevents+json"),)
 _UNPINNED = UNPINNED.as_json()
 _LABELS: dict[Scope | Unbound | None, str] = {scope: f"bound:{scope.value}" for scope in Scope} | {
     reason: f"unbound:{reason.value}" for reason in Unbound
@@ -118,6 +119,7 @@ def join(bindings: Bindings, record: Record, event: CallEvent, producer: Produce
             role=Role.EVIDENCE,
             key=data.server_id.encode(),
             value=value,
+            headers=_headers(event),
             timestamp_ms=time_us // 1_000,
             partition=record.origin.partition,
             label=_LABELS[binding.unbound or binding.scope],
@@ -126,6 +128,12 @@ def join(bindings: Bindings, record: Record, event: CallEvent, producer: Produce
     if binding.unbound is Unbound.NOT_LISTED:
         outputs.append(_unlisted(record, data, binding, time_us).output())
     return outputs
+
+
+def _headers(event: CallEvent) -> Headers:
+    if event.traceparent is None:
+        return _STRUCTURED
+    return (*_STRUCTURED, ("traceparent", event.traceparent.encode()))
 
 
 def names_known_snapshot(bindings: Bindings, event: CallEvent) -> bool:
@@ -168,16 +176,16 @@ def _present(model: Model) -> dict[str, Any]:
 def _binding_part(server: ServerBindings | None, data: CallData, binding: Binding) -> dict[str, Any]:
     """Return what evidence says of a binding, worked out once per tool and observation."""
     if server is None or binding.seen is None:
-        return _describe(data.server_id, data.tool_name, binding)
+        return _describe(server, data.server_id, data.tool_name, binding)
     place = binding.seen.origin
     question = ("described", place.partition, place.offset, data.tool_name, binding.scope, binding.unbound)
     part: dict[str, Any] | None = server.memo.get(question)
     if part is None:
-        part = server.memo[question] = _describe(data.server_id, data.tool_name, binding)
+        part = server.memo[question] = _describe(server, data.server_id, data.tool_name, binding)
     return part
 
 
-def _describe(server_id: str, tool_name: str, binding: Binding) -> dict[str, Any]:
+def _describe(server: ServerBindings | None, server_id: str, tool_name: str, binding: Binding) -> dict[str, Any]:
     part: dict[str, Any] = {}
     if binding.unbound is not None:
         part["unbound_reason"] = binding.unbound.value
@@ -189,6 +197,8 @@ def _describe(server_id: str, tool_name: str, binding: Binding) -> dict[str, Any
             "origin": seen.origin.as_json(),
             "catalogue_digest": seen.catalogue,
         }
+        if server is not None:
+            rests_on["server_scoped"] = server.catalogue_of(seen).server_scoped
     found = binding.fingerprint
     if found is not None:
         rests_on["full_digest"] = found.full

@@ -36,13 +36,12 @@ def decode_json(raw: bytes | bytearray | memoryview, *, limits: Limits = DEFAULT
         raise InputError("too_large", f"{len(text)} bytes, {limits.record_bytes_max} are allowed")
     # If writing the value gives the very bytes that were read, nothing can have been lost on the way: no
     # second key, no changed number. Bytes of another form (white space, escapes) take the strict path.
-    if text.count(b"{") + text.count(b"[") <= limits.depth_max:
-        try:
-            value = orjson.loads(text)
-            if orjson.dumps(value) == text:
-                return value
-        except (orjson.JSONDecodeError, TypeError):
-            pass
+    try:
+        value = orjson.loads(text)
+        if orjson.dumps(value) == text and _is_shallow(value, text, limits.depth_max):
+            return value
+    except (orjson.JSONDecodeError, orjson.JSONEncodeError):
+        pass
     return decode_json_strict(text, limits=limits)
 
 
@@ -111,6 +110,22 @@ class _Reader:
         except OverflowError:
             raise InputError("number_overflow", "an integer does not fit a double") from None
         return number
+
+
+def _is_shallow(value: Any, text: bytes, depth_max: int) -> bool:
+    if text.count(b"{") + text.count(b"[") <= depth_max:
+        return True
+    level = [value] if isinstance(value, dict | list) else []
+    for _ in range(depth_max):
+        level = [
+            child
+            for container in level
+            for child in (container.values() if type(container) is dict else container)
+            if type(child) is dict or type(child) is list
+        ]
+        if not level:
+            return True
+    return False
 
 
 def _check_depth(raw: bytes, limits: Limits) -> None:

@@ -98,7 +98,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejection:
-    """A snapshot of this server was refused: what was in force before is in force no more."""
+    """A snapshot of this server was refused: what stood before it in the log is in force no more."""
 
     server_id: str
     origin: Origin
@@ -108,6 +108,12 @@ class Rejection:
     @property
     def position(self) -> Position:
         return (self.time_us, self.origin.partition, self.origin.offset)
+
+    def ends(self, seen: Seen) -> bool:
+        """Tell whether an observation came before this; of another partition only the times can tell."""
+        if seen.origin.partition == self.origin.partition:
+            return seen.origin.offset < self.origin.offset
+        return seen.time_us <= self.time_us
 
     def key(self) -> FactKey:
         return ("rejection", self.server_id, self.origin.partition, self.origin.offset)
@@ -148,7 +154,7 @@ class Pin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Horizon:
-    """Observations by this observer before this time were folded away to bound the state."""
+    """Of what this observer saw before this time, the oldest was folded away to bound the state."""
 
     server_id: str
     observer_id: str

@@ -23,6 +23,9 @@ class Limits:
     """Tools in one snapshot. A full fingerprint costs under a millisecond each, so a hostile list costs
     seconds at most."""
 
+    tool_fields_max: int = 256
+    """Top-level fields of one tool. Each gets a digest of its own; real tools have ten at most."""
+
     identifier_chars_max: int = 1_024
     """Characters of one identifier (server, observer, tool, snapshot, call). They become Kafka keys and
     alert fields."""
@@ -32,6 +35,10 @@ class Limits:
 
     future_max_ms: int = 24 * 3_600 * 1_000
     """How far an event time may lie after its record's own timestamp: a day covers any time-zone mistake."""
+
+    rejections_max: int = 64
+    """Rejected snapshots remembered per server; the oldest goes first. They only matter for calls older than the
+    next one."""
 
     timeline_entries_max: int = 512
     """Observations kept per server and observer. Older repeats are folded first, see ``core.timeline``."""

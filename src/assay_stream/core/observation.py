@@ -46,7 +46,7 @@ class Envelope(Model):
     id: Identifier
     time: Timestamp
     datacontenttype: str | None = None
-    traceparent: Annotated[str, StringConstraints(max_length=64)] | None = None
+    traceparent: Annotated[str, StringConstraints(pattern=r"^[0-9a-f-]{1,64}$")] | None = None
 
 
 class SnapshotData(Model):

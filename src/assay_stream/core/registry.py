@@ -52,6 +52,8 @@ class Offer:
     tools: dict[str, str | None]
     fingerprints: dict[str, Fingerprint]
     definitions: dict[str, dict[str, Any]]
+    nameless: dict[str, dict[str, Any]]
+    """Definitions without a name: nothing can call them, so they bind nothing; reviewers see them all the same."""
 
 
 class Registry:
@@ -90,7 +92,9 @@ class Registry:
             return self._reject(record, error)
 
     def _check_key(self, record: Record, server_id: str) -> None:
-        if record.key is not None and record.key != server_id.encode():
+        if record.key is None:
+            raise InputError("key_missing", "the record's key must be the event's server_id, and there is none")
+        if record.key != server_id.encode():
             raise InputError(
                 "key_mismatch", "the record's key must be the event's server_id", path="$.data.server_id"
             )
@@ -126,8 +130,9 @@ class Registry:
             if (data.server_scoped, full) not in server.tools:
                 fact = ToolFact(server_id=data.server_id, server_scoped=data.server_scoped, fingerprint=print_)
                 outputs.append(self._publish(record, fact))
-                outputs.append(_definition(record, full, offer.definitions[full], print_))
+                outputs.append(_definition(record, full, offer.definitions[full]))
         if offer.digest not in server.catalogues:
+            outputs.extend(_definition(record, full, tool) for full, tool in offer.nameless.items())
             outputs.append(self._publish(record, catalogue))
         outputs.append(self._publish(record, seen))
         outputs.extend(self._fold(record, server, seen))
@@ -143,26 +148,39 @@ class Registry:
         tools: dict[str, str | None] = {}
         fingerprints: dict[str, Fingerprint] = {}
         definitions: dict[str, dict[str, Any]] = {}
+        nameless: dict[str, dict[str, Any]] = {}
         for index, tool in enumerate(data.tools):
+            self._check_tool(tool, index)
             print_ = self._fingerprint_of(tool, scope)
             name = tool.get("name")
             if not isinstance(name, str) or not name:
-                # It cannot be called, so it binds nothing; the definition is kept for reviewers.
-                name = f"#{index}"
-            elif len(name) > self._limits.identifier_chars_max:
-                raise InputError(
-                    "too_long", "the tool's name is longer than the limit", path=f"$.data.tools[{index}].name"
-                )
+                nameless[print_.full] = tool
+                continue
             fingerprints[print_.full] = print_
             definitions[print_.full] = tool
-            known = tools.setdefault(name, print_.full)
-            if known != print_.full:
+            if tools.setdefault(name, print_.full) != print_.full:
                 tools[name] = None
-        digest = jcs_digest([data.server_scoped, sorted(tools.items())])
-        offer = Offer(digest=str(digest), tools=tools, fingerprints=fingerprints, definitions=definitions)
+        digest = jcs_digest([data.server_scoped, sorted(tools.items()), sorted(nameless)])
+        offer = Offer(
+            digest=str(digest),
+            tools=tools,
+            fingerprints=fingerprints,
+            definitions=definitions,
+            nameless=nameless,
+        )
         if content:
             self._offers.put(content, offer)
         return offer
+
+    def _check_tool(self, tool: dict[str, Any], index: int) -> None:
+        path = f"$.data.tools[{index}]"
+        name = tool.get("name")
+        if isinstance(name, str) and len(name) > self._limits.identifier_chars_max:
+            raise InputError("too_long", "the tool's name is longer than the limit", path=f"{path}.name")
+        if len(tool) > self._limits.tool_fields_max:
+            raise InputError(
+                "too_many_fields", f"a tool may have {self._limits.tool_fields_max} fields at most", path=path
+            )
 
     def _fingerprint_of(self, tool: dict[str, Any], scope: str | None) -> Fingerprint:
         content = _content_key(tool, scope)
@@ -193,7 +211,12 @@ class Registry:
             folded, history_lost = surplus
             outputs.append(self._retract(record, folded.key()))
             if history_lost:
-                horizon = Horizon(server_id=seen.server_id, observer_id=seen.observer_id, time_us=folded.time_us)
+                oldest_us = next(iter(timeline)).time_us
+                horizon = Horizon(
+                    server_id=seen.server_id,
+                    observer_id=seen.observer_id,
+                    time_us=max(oldest_us, timeline.horizon_us or 0),
+                )
                 outputs.append(self._publish(record, horizon))
             outputs.extend(self._drop_unused(record, server, folded.catalogue))
         return outputs
@@ -236,8 +259,11 @@ class Registry:
             return outputs
         time_us = record.timestamp_ms * 1_000
         rejection = Rejection(server_id=server_id, origin=record.origin, time_us=time_us, code=error.code)
-        if not _is_redundant(self.bindings.server(server_id), rejection):
+        server = self.bindings.server(server_id)
+        if not _is_redundant(server, rejection):
             outputs.append(self._publish(record, rejection))
+            surplus = server.rejections[: -self._limits.rejections_max]
+            outputs.extend(self._retract(record, oldest.key()) for oldest in surplus)
         finding = Finding(
             kind=Kind.SNAPSHOT_REJECTED,
             server_id=server_id,
@@ -283,19 +309,20 @@ def fact_output(fact: Fact, *, partition: int, timestamp_ms: int = 0) -> Output:
     )
 
 
-def _definition(record: Record, full: str, tool: dict[str, Any], print_: Fingerprint) -> Output:
+def _definition(record: Record, full: str, tool: dict[str, Any]) -> Output:
     """Return the record that lets a reviewer see a definition: the same bytes whoever observed it."""
+    value: dict[str, Any] = {"full_digest": full, "definition": tool}
     try:
-        projection = assay.definition_projection(tool, server_id=None)
+        value["projection"] = assay.definition_projection(tool, server_id=None)
+        label = "definition"
     except InputError:
-        projection = None
-    value = {"full_digest": full, "definition": tool, "projection": projection}
+        label = "definition:not_digestible"
     return Output(
         role=Role.DEFINITIONS,
         key=full.encode(),
-        value=canonicalize({name: part for name, part in value.items() if part is not None}),
+        value=canonicalize(value),
         timestamp_ms=record.timestamp_ms,
-        label="definition" if print_.definition_digest() else "definition:not_digestible",
+        label=label,
     )
 
 
@@ -319,10 +346,12 @@ def _is_repetition(server: ServerBindings, seen: Seen) -> bool:
 
 def _is_redundant(server: ServerBindings, rejection: Rejection) -> bool:
     """Tell whether nothing was observed since the last rejection, so that another changes no answer."""
-    if not server.rejections or server.rejections[-1].position >= rejection.position:
+    if not server.rejections:
         return False
-    since = server.rejections[-1].position
-    return not any(seen.position > since for timeline in server.observers.values() for seen in timeline)
+    last = server.rejections[-1]
+    return last.time_us <= rejection.time_us and all(
+        last.ends(seen) for timeline in server.observers.values() for seen in timeline
+    )
 
 
 def _server_named_by_key(record: Record, limits: Limits) -> str | None:

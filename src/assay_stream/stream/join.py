@@ -32,7 +32,7 @@ class JoinStage:
         self._view = view
         self._control_topic = control_topic
 
-    async def open(self, partition: int) -> Mapping[TopicPartition, int]:
+    async def open(self, partition: int) -> Mapping[TopicPartition, int | None]:
         """Nothing to restore; the group's committed offset is where to start."""
         return {}
 

@@ -36,18 +36,20 @@ class RegistryStage:
         self._producer = producer
         self._states: dict[int, EngineState] = {}
 
-    async def open(self, partition: int) -> Mapping[TopicPartition, int]:
-        """Restore the partition's state; its start positions are the progress that it last recorded."""
+    async def open(self, partition: int) -> Mapping[TopicPartition, int | None]:
+        """Restore the partition's state; its start positions are the progress that it last recorded.
+
+        Without that record it starts from the beginning, whatever the group committed: offsets without the
+        state they led to would leave servers unknown for good.
+        """
         state = EngineState(producer=self._producer, snapshot_partitions=self._partitions)
         log = TopicPartition(self._topics[Role.BINDINGS], partition)
         async for record in read_to_end(self._settings, Role.BINDINGS, log):
             engine.apply_fact(state.registry.bindings, record)
         self._states[partition] = state
-        return {
-            TopicPartition(topic, of_partition): position
-            for (topic, of_partition), position in state.registry.bindings.progress.items()
-            if of_partition == partition
-        }
+        progress = state.registry.bindings.progress
+        inputs = [self._topics[role] for role in self.input_roles]
+        return {TopicPartition(topic, partition): progress.get((topic, partition)) for topic in inputs}
 
     def close(self, partition: int) -> None:
         """Drop the partition's state."""

@@ -35,6 +35,7 @@ _log = structlog.get_logger(__name__)
 _REOPENINGS_MAX = 10
 _REOPENING_PAUSE_S = 1.0
 _PROGRESS_WAIT_S = 0.25
+_HELD_READY_LIMIT_S = 5.0
 _POLL_INTERVAL_MS = 2**31 - 1
 """Calls may wait for the registry for ever, so a long time between two polls is no sign of death."""
 
@@ -50,8 +51,11 @@ class Stage(Protocol):
     def input_roles(self) -> tuple[Role, ...]:
         """What it reads; within a partition number, in this order."""
 
-    async def open(self, partition: int) -> Mapping[TopicPartition, int]:
-        """Restore the partition's state, and return start positions that override the group's."""
+    async def open(self, partition: int) -> Mapping[TopicPartition, int | None]:
+        """Restore the partition's state, and return start positions that override the group's.
+
+        ``None`` is the beginning of the log.
+        """
 
     def close(self, partition: int) -> None:
         """Drop the partition's state."""
@@ -123,14 +127,18 @@ class BatchTask:
         self._assigned: set[int] = set()
         self._generation = 0
         self._reopenings = 0
+        self._held_since_s: float | None = None
         self._batch_lock = asyncio.Lock()
         self._stopping = asyncio.Event()
         self._consumer: AIOKafkaConsumer | None = None
 
     @property
     def ready(self) -> bool:
-        """Whether every partition assigned is open and has been restored."""
-        return self._generation > 0 and self._assigned == set(self._lanes)
+        """Whether every partition assigned is open and restored, and nothing waits for the registry for long."""
+        held_too_long = (
+            self._held_since_s is not None and time.monotonic() - self._held_since_s > _HELD_READY_LIMIT_S
+        )
+        return self._generation > 0 and self._assigned == set(self._lanes) and not held_too_long
 
     def stop(self) -> None:
         """Ask the task to finish the batch in hand and return."""
@@ -213,6 +221,7 @@ class BatchTask:
     async def _process(
         self, consumer: AIOKafkaConsumer, waiting: dict[int, list[Record]], generation: int
     ) -> None:
+        self._held_since_s = None
         since_s = time.monotonic()
         ends = await self._stage.note_ends() if waiting else {}
         while True:
@@ -227,7 +236,9 @@ class BatchTask:
             waiting = {partition: records for partition, records in waiting.items() if records}
             self._meter.held(sum(len(records) for records in waiting.values()))
             if not waiting or self._stopping.is_set():
+                self._held_since_s = None
                 return
+            self._held_since_s = since_s
             await self._stage.wait(_PROGRESS_WAIT_S)
 
     def _expire(self, waiting: dict[int, list[Record]], since_s: float) -> None:
@@ -287,8 +298,9 @@ class BatchTask:
             ]
             beginnings = await consumer.beginning_offsets(inputs)
             for topic_partition in inputs:
-                position = overriding.get(topic_partition)
-                if position is None:
+                if topic_partition in overriding:
+                    position = overriding[topic_partition]
+                else:
                     position = await consumer.committed(topic_partition)
                 lane.committed[topic_partition] = -1 if position is None else position
                 consumer.seek(topic_partition, self._start(topic_partition, position, beginnings[topic_partition]))

@@ -67,7 +67,12 @@ def test_descriptors_that_someone_made_non_blocking_serve_too() -> None:
         target.setblocking(False)
         _, done = a_pump(source.fileno(), target.fileno(), [])
         content = os.urandom(3_000_000)
-        sender = threading.Thread(target=lambda: (left.sendall(content), left.shutdown(socket.SHUT_WR)))
+
+        def send() -> None:
+            left.sendall(content)
+            left.shutdown(socket.SHUT_WR)
+
+        sender = threading.Thread(target=send)
         sender.start()
         received = b""
         while len(received) < len(content):

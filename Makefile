@@ -1,0 +1,54 @@
+# Everything a newcomer or a CI needs. `make help` lists it.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help demo run test check lint types layers unit integration bench schemas clean
+
+help: ## Show this help.
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+$(VENV)/.ready: requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit("assay-stream needs Python 3.11 or newer, this is %d.%d: set PYTHON=..." % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@touch $@
+
+demo: $(VENV)/.ready ## Set everything up, run the main job on real servers, show the result, end.
+	$(BIN)/python -m deploy.local.demo
+
+run: $(VENV)/.ready ## The same, and keep Kafka and the worker running for your own server.
+	$(BIN)/python -m deploy.local.demo --keep
+
+test: check unit integration ## Set everything up, run the whole test suite.
+
+check: lint types layers ## Style, types and layers.
+
+lint: $(VENV)/.ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.ready
+	$(BIN)/mypy
+
+layers: $(VENV)/.ready
+	$(BIN)/lint-imports
+
+unit: $(VENV)/.ready ## Tests that need no broker and no server.
+	$(BIN)/python -m pytest -q -m "not kafka and not servers"
+
+integration: $(VENV)/.ready ## Tests on a real Kafka broker and real MCP servers.
+	$(BIN)/python -m pytest -q -m "kafka or servers"
+
+bench: $(VENV)/.ready ## Measure: digests, registry, join (ratios within one run).
+	$(BIN)/python -m bench.bench_core
+	$(BIN)/python -m bench.bench_registry
+	$(BIN)/python -m bench.bench_join
+
+schemas: $(VENV)/.ready ## Write schemas/ anew from the models.
+	$(BIN)/python -m assay_stream.schemas --write schemas
+
+clean: ## Remove what was built and run; keeps the fetched Kafka and servers.
+	rm -rf .run dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,86 @@
+"""What a snapshot costs the registry: new, repeated, and repeated by another observer.
+
+    python -m bench.bench_registry [--tools N] [--rounds N]
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+import orjson
+
+from assay_stream.core import engine
+from assay_stream.core.decision import Producer
+from assay_stream.core.engine import EngineState
+from assay_stream.core.record import Origin, Record, Role
+
+
+def a_snapshot(number: int, tools: int, version: int) -> Record:
+    """A snapshot of as many tools as asked for, each with a schema of some size."""
+    offered = [
+        {
+            "name": f"tool_{index}",
+            "title": f"Tool {index}",
+            "description": f"Does thing {index} of version {version}, with care and at length. " * 5,
+            "inputSchema": {
+                "type": "object",
+                "properties": {
+                    f"parameter_{part}": {"type": "string", "description": f"Parameter {part} of {index}."}
+                    for part in range(8)
+                },
+                "required": ["parameter_0", "parameter_1"],
+            },
+            "annotations": {"readOnlyHint": True, "destructiveHint": False},
+        }
+        for index in range(tools)
+    ]
+    event = {
+        "specversion": "1.0",
+        "type": "mcp.tools.list.observed",
+        "source": "urn:assay-stream:observer:bench",
+        "id": f"list-{number}",
+        "time": f"2026-03-01T10:{number // 60 % 60:02}:{number % 60:02}Z",
+        "data": {
+            "server_id": "server",
+            "observer_id": f"observer-{number % 10}",
+            "snapshot_id": f"snapshot-{number}",
+            "server_scoped": True,
+            "completeness": "complete",
+            "tools": offered,
+        },
+    }
+    return Record(
+        role=Role.SNAPSHOTS,
+        origin=Origin(topic="mcp.tools.list", partition=0, offset=number),
+        key=b"server",
+        value=orjson.dumps(event),
+    )
+
+
+def main() -> None:
+    """Measure, and print milliseconds per snapshot and the ratio."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tools", type=int, default=50)
+    parser.add_argument("--rounds", type=int, default=300)
+    arguments = parser.parse_args()
+    state = EngineState(producer=Producer(version="bench"))
+    new = [a_snapshot(number, arguments.tools, number) for number in range(20)]
+    repeated = [a_snapshot(20 + number, arguments.tools, 19) for number in range(arguments.rounds)]
+    new_ms = _milliseconds(state, new)
+    repeated_ms = _milliseconds(state, repeated)
+    print(
+        f"snapshot of {arguments.tools} tools, {len(new[0].value or b'') / 1024:.0f} KiB: "
+        f"new {new_ms:.2f} ms, repeated {repeated_ms:.3f} ms, ratio {new_ms / repeated_ms:.0f}"
+    )
+
+
+def _milliseconds(state: EngineState, records: list[Record]) -> float:
+    started_s = time.process_time()
+    for record in records:
+        engine.step(state, record)
+    return (time.process_time() - started_s) / len(records) * 1_000
+
+
+if __name__ == "__main__":
+    main()

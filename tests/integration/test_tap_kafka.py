@@ -1,0 +1,101 @@
+"""The publishing client on real Kafka: what arrives, and what a broker's death does to it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from assay_stream.core.partition import murmur2_partition
+from assay_stream.core.record import Role
+from assay_stream.publish import ObservationPublisher, PublisherLimits
+from assay_stream.publish.events import EVENT_BYTES_MAX
+from assay_stream.stream.connection import connection_options
+from deploy.local.kafka import Broker
+from tests.support.deployment import Deployment
+from tests.unit.publish.test_events import TRACE, a_call, a_snapshot
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.fixture
+def quiet() -> Iterator[None]:
+    """aiokafka logs every attempt to reach a broker that is away."""
+    logger = logging.getLogger("aiokafka")
+    logger.setLevel(logging.CRITICAL)
+    yield
+    logger.setLevel(logging.NOTSET)
+
+
+def a_publisher(deployment: Deployment, **limits: float) -> ObservationPublisher:
+    """A publisher to the deployment's topics."""
+    return ObservationPublisher(
+        connection_options(deployment.settings),
+        topics=deployment.topics,
+        limits=PublisherLimits(**limits),  # type: ignore[arg-type]
+    )
+
+
+async def test_records_arrive_with_key_headers_time_and_partition(deployment: Deployment) -> None:
+    """As every other Kafka client would write them."""
+    async with a_publisher(deployment) as publisher:
+        snapshot, call = a_snapshot([{"name": "echo"}]), a_call(traceparent=TRACE)
+        assert publisher.publish(snapshot)
+        assert publisher.publish(call)
+    assert publisher.stats.delivered == 2
+    for role, sent, partitions in ((Role.SNAPSHOTS, snapshot, 2), (Role.CALLS, call, 3)):
+        [record] = await deployment.read(role)
+        assert (record.key, record.value, record.headers) == (sent.key, sent.value, sent.headers)
+        assert record.timestamp_ms == sent.timestamp_ms
+        assert record.origin.partition == murmur2_partition(sent.key, partitions)
+
+
+async def test_the_largest_snapshot_that_is_built_fits_the_topic(deployment: Deployment) -> None:
+    """A larger one is published as unreadable instead."""
+    room = EVENT_BYTES_MAX - len(a_snapshot([""]).value)
+    async with a_publisher(deployment) as publisher:
+        publisher.publish(a_snapshot(["x" * room]))
+        publisher.publish(a_call(tool_name="y" * 2_000_000))
+        publisher.publish(a_call())
+    assert publisher.stats.delivered == 2
+    assert publisher.stats.dropped == {"too_large": 1}, "the topic of calls takes a megabyte"
+
+
+async def test_what_is_published_while_the_broker_is_away_arrives_when_it_is_back(quiet: None) -> None:
+    """Nothing is lost, nothing waits; what may be doubled has the same id."""
+    with Broker() as broker:
+        deployment = Deployment(broker.bootstrap, name="outage")
+        await deployment.apply_topics()
+        publisher = a_publisher(deployment, start_timeout_s=5.0, send_timeout_s=5.0, backoff_max_s=0.5)
+        async with publisher:
+            publisher.publish(a_call(tool_name="tool-0"))
+            while publisher.stats.delivered < 1:
+                await asyncio.sleep(0.01)
+            broker.kill()
+            for number in range(1, 200):
+                assert publisher.publish(a_call(tool_name=f"tool-{number}"))
+            await asyncio.sleep(6)
+            assert publisher.stats.delivered == 1
+            await asyncio.to_thread(broker.start)
+            async with asyncio.timeout(60):
+                while publisher.stats.queued:
+                    await asyncio.sleep(0.05)
+        assert publisher.stats.dropped == {}
+        values = [json.loads(record.value or b"") for record in await deployment.read(Role.CALLS)]
+        names = list(dict.fromkeys(value["data"]["tool_name"] for value in values))
+        assert names == [f"tool-{number}" for number in range(200)]
+
+
+async def test_a_missing_topic_loses_nothing_and_closing_ends_in_time(broker: Broker, quiet: None) -> None:
+    """An operator may still create it; when not, the loss is counted."""
+    deployment = Deployment(broker.bootstrap, name="missing")
+    publisher = a_publisher(deployment, send_timeout_s=1.0)
+    publisher.start()
+    publisher.publish(a_call())
+    await asyncio.sleep(2)
+    async with asyncio.timeout(15):
+        await publisher.aclose(timeout_s=1.0)
+    assert publisher.stats.dropped == {"delivery_failed": 1}
