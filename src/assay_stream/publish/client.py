@@ -1,14 +1,17 @@
 """The publishing client for proxies: it never blocks and never breaks the call that it reports.
 
-``publish`` puts an observation into a bounded queue and returns at once; one background task carries the
-queue to Kafka and tries again, for as long as it takes, while the brokers are away. What does not fit is
-dropped and counted by reason.
+``publish`` puts an observation into a bounded queue and returns at once; a thread of its own carries the queue to
+Kafka and tries again, for as long as it takes, while the brokers are away. What does not fit is dropped and
+counted by reason.
 
-The queue is first in, first out. Its last quarter is kept for snapshots: without a snapshot every call after
-it is bound wrongly or not at all, and calls are many, so calls alone cannot fill the queue.
+The queue is first in, first out. Its last quarter is kept for snapshots: without a snapshot every call after it
+is bound wrongly or not at all, and calls are many, so calls alone cannot fill the queue.
 
 Delivery is at least once: after a failure a record may be sent again. Its event has the same id then, so the
 evidence of both is recognisable as one.
+
+Each connection has an event loop of its own, in that thread. aiokafka offers no way to give up what it cannot
+deliver; when a connection is given up, its loop goes, and with it everything that would go on trying.
 """
 
 from __future__ import annotations
@@ -16,8 +19,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import threading
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -28,14 +32,19 @@ from assay_stream.publish.producer import (
     PublisherLimits,
     aiokafka_producer,
     is_too_large,
+    let_go,
+    send_all,
 )
 from assay_stream.publish.sinks import DropReason, SinkStats
 
 _log = logging.getLogger(__name__)
 
+_GIVE_UP_S = 3.0
+"""What letting go of a connection may take beyond the time that closing was given."""
+
 
 class ObservationPublisher:
-    """Carries observations to Kafka. Use it from the thread of its event loop.
+    """Carries observations to Kafka. May be used from any thread.
 
     Args:
         connection: aiokafka's connection arguments: ``bootstrap_servers`` and what security needs.
@@ -55,35 +64,41 @@ class ObservationPublisher:
         self._limits = limits or PublisherLimits()
         self._topics = dict(topics)
         self._factory = producer_factory or (lambda: aiokafka_producer(connection, self._limits))
+        self._thread: threading.Thread | None = None
+        self._attempts = 0  # at the record at the head of the queue
+        self._pause_s = self._limits.backoff_min_s
+        # What both sides use, under the lock.
+        self._lock = threading.Lock()
         self._queue: deque[Observation] = deque()
         self._queue_bytes = 0
         self._accepted = self._delivered = self._retries = 0
         self._dropped: Counter[DropReason] = Counter()
-        self._attempts = 0  # at the record at the head of the queue
-        self._producer: Producer | None = None
-        self._task: asyncio.Task[None] | None = None
-        self._work = asyncio.Event()
-        self._closing = False
+        self._wake: Callable[[], object] | None = None
+        self._cancel: Callable[[], object] | None = None
+        self._connected = False
         self._away = False
+        self._closing = threading.Event()
+        self._given_up = threading.Event()
 
     @property
     def stats(self) -> SinkStats:
         """Counts so far."""
-        return SinkStats(
-            accepted=self._accepted,
-            delivered=self._delivered,
-            queued=len(self._queue),
-            queued_bytes=self._queue_bytes,
-            dropped=dict(self._dropped),
-            retries=self._retries,
-            connected=self._producer is not None and not self._away,
-        )
+        with self._lock:
+            return SinkStats(
+                accepted=self._accepted,
+                delivered=self._delivered,
+                queued=len(self._queue),
+                queued_bytes=self._queue_bytes,
+                dropped=dict(self._dropped),
+                retries=self._retries,
+                connected=self._connected,
+            )
 
     def start(self) -> None:
-        """Begin to deliver, in the background. Needs a running event loop; does not wait for a broker."""
-        if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._run(), name="assay-stream publisher")
-            self._work.set()  # connect at once, not with the first call
+        """Begin to deliver, in the background; does not wait for a broker."""
+        if self._thread is None and not self._closing.is_set():
+            self._thread = threading.Thread(target=self._carry, name="assay-stream publisher", daemon=True)
+            self._thread.start()
 
     async def __aenter__(self) -> Self:
         self.start()
@@ -100,17 +115,19 @@ class ObservationPublisher:
         Args:
             observation: what to publish.
         """
-        reason = self._refusal(observation)
-        if reason is not None:
+        with self._lock:
+            reason = self._refusal(observation)
+            if reason is None:
+                self._accepted += 1
+                self._queue.append(observation)
+                self._queue_bytes += observation.size_bytes
+                self._rouse()
+                return True
             self._dropped[reason] += 1
-            if self._dropped[reason] == 1:
-                _log.warning("an observation was dropped (%s); further ones are only counted", reason)
-            return False
-        self._accepted += 1
-        self._queue.append(observation)
-        self._queue_bytes += observation.size_bytes
-        self._work.set()
-        return True
+            first = self._dropped[reason] == 1
+        if first:
+            _log.warning("an observation was dropped (%s); further ones are only counted", reason)
+        return False
 
     async def aclose(self, timeout_s: float = 10.0) -> None:
         """Deliver what is queued, as far as time allows, and disconnect. The rest counts as dropped.
@@ -118,24 +135,29 @@ class ObservationPublisher:
         Args:
             timeout_s: seconds to take for delivery.
         """
-        self._closing = True
-        self._work.set()
-        task, self._task = self._task, None
-        if task is not None:
-            if self._queue:
-                await asyncio.wait({task}, timeout=timeout_s)
-            task.cancel()
-            await asyncio.wait({task}, timeout=1.0)
-        if self._queue:
-            _log.warning("%d observations could not be delivered before closing", len(self._queue))
-            self._dropped["delivery_failed"] += len(self._queue)
+        self._closing.set()
+        with self._lock:
+            self._rouse()
+            wait_s = timeout_s if self._queue else 0.0
+        if self._thread is not None:
+            await asyncio.to_thread(self._thread.join, wait_s)
+            self._given_up.set()
+            with self._lock:
+                self._call(self._cancel)
+            await asyncio.to_thread(self._thread.join, _GIVE_UP_S)
+            self._thread = None
+        with self._lock:
+            left = len(self._queue)
+            self._dropped["delivery_failed"] += left
+            self._dropped += Counter()  # no entries of zero
             self._queue.clear()
             self._queue_bytes = 0
-        await self._disconnect()
+        if left:
+            _log.warning("%d observations could not be delivered before closing", left)
 
     def _refusal(self, observation: Observation) -> DropReason | None:
         limits, size = self._limits, observation.size_bytes
-        if self._closing:
+        if self._closing.is_set():
             return "closed"
         if size > limits.record_bytes_max:
             return "too_large"
@@ -147,104 +169,98 @@ class ObservationPublisher:
             return "queue_full"
         return None
 
-    async def _run(self) -> None:
-        pause_s = self._limits.backoff_min_s
-        while True:
-            await self._work.wait()
-            if not self._queue and self._closing:
-                return
+    def _rouse(self) -> None:
+        wake, self._wake = self._wake, None
+        self._call(wake)
+
+    @staticmethod
+    def _call(action: Callable[[], object] | None) -> None:
+        if action is not None:
+            with contextlib.suppress(RuntimeError):  # its loop has just ended
+                action()
+
+    # In the thread
+
+    def _carry(self) -> None:
+        while not self._given_up.is_set() and not (self._closing.is_set() and not self._queue):
             try:
-                await self._connect()
-                await self._deliver()
-            except Exception as error:  # noqa: BLE001 - whatever fails here must not end the delivery
+                asyncio.run(self._connection())
+            except asyncio.CancelledError:
+                return
+            except Exception as error:  # noqa: BLE001 - whatever fails must not end the delivery
                 self._note_failure(error)
-                await self._disconnect()
-                await asyncio.sleep(pause_s)
-                pause_s = min(pause_s * 2, self._limits.backoff_max_s)
-                continue
-            pause_s = self._limits.backoff_min_s
-            if not self._queue and not self._closing:
-                self._work.clear()
+                self._given_up.wait(self._pause_s)
+                self._pause_s = min(self._pause_s * 2, self._limits.backoff_max_s)
 
-    async def _connect(self) -> None:
-        if self._producer is not None:
+    async def _connection(self) -> None:
+        loop, task, work = asyncio.get_running_loop(), asyncio.current_task(), asyncio.Event()
+        with self._lock:
+            self._cancel = None if task is None else lambda: loop.call_soon_threadsafe(task.cancel)
+        if self._given_up.is_set():
             return
-        self._producer = self._factory()
-        async with asyncio.timeout(self._limits.start_timeout_s):
-            await self._producer.start()
-        if self._away:
-            _log.warning("Kafka is reached again; %d observations are queued", len(self._queue))
-        self._away = False
+        producer = self._factory()
+        try:
+            async with asyncio.timeout(self._limits.start_timeout_s):
+                await producer.start()
+            self._note_connected()
+            while True:
+                with self._lock:
+                    if not self._queue:
+                        if self._closing.is_set():
+                            return
+                        self._wake = lambda: loop.call_soon_threadsafe(work.set)
+                    batch = [
+                        self._queue[index]
+                        for index in range(min(len(self._queue), self._limits.batch_records_max))
+                    ]
+                if batch:
+                    await self._deliver(producer, batch)
+                else:
+                    await work.wait()
+                    work.clear()
+        finally:
+            with self._lock:
+                self._wake = self._cancel = None
+                self._connected = False
+            await let_go(producer)
 
-    async def _disconnect(self) -> None:
-        producer, self._producer = self._producer, None
-        if producer is not None:
-            with contextlib.suppress(Exception):  # it is given up in any case
-                async with asyncio.timeout(5.0):
-                    await producer.stop()
-
-    async def _deliver(self) -> None:
+    async def _deliver(self, producer: Producer, batch: Sequence[Observation]) -> None:
         """Deliver the head of the queue. Records leave the queue only when their fate is known.
 
         Raises:
             Exception: the first failure that trying again may mend; what came before it is delivered.
         """
-        batch = [self._queue[index] for index in range(min(len(self._queue), self._limits.batch_records_max))]
-        if not batch:
-            return
         async with asyncio.timeout(self._limits.send_timeout_s):
-            outcomes = await self._send(batch)
+            outcomes = await send_all(producer, self._topics, batch)
         kept: list[Observation] = []
         failure: BaseException | None = None
+        settled: Counter[str] = Counter()
         for observation, outcome in zip(batch, outcomes, strict=True):
             if outcome is None:
-                self._delivered += 1
+                settled["delivered"] += 1
             elif is_too_large(outcome):
-                self._dropped["too_large"] += 1
+                settled["too_large"] += 1
             elif failure is None and self._is_hopeless(outcome):
-                self._dropped["delivery_failed"] += 1
+                settled["delivery_failed"] += 1
                 _log.error("Kafka refuses an observation for good: %s", type(outcome).__name__)
             else:
                 failure = failure or outcome
                 kept.append(observation)
-        for observation in batch:
-            self._queue.popleft()
-            self._queue_bytes -= observation.size_bytes
-        for observation in reversed(kept):
-            self._queue.appendleft(observation)
-            self._queue_bytes += observation.size_bytes
+        with self._lock:
+            for observation in batch:
+                self._queue.popleft()
+                self._queue_bytes -= observation.size_bytes
+            self._queue.extendleft(reversed(kept))
+            self._queue_bytes += sum(observation.size_bytes for observation in kept)
+            self._delivered += settled["delivered"]
+            self._dropped["too_large"] += settled["too_large"]
+            self._dropped["delivery_failed"] += settled["delivery_failed"]
+            self._dropped += Counter()
+        if settled:
+            self._pause_s = self._limits.backoff_min_s
         if failure is not None:
             raise failure
         self._attempts = 0
-
-    async def _send(self, batch: Sequence[Observation]) -> list[BaseException | None]:
-        producer = self._producer
-        if producer is None:
-            raise RuntimeError("not connected")
-        waits: list[Awaitable[Any]] = []
-        outcomes: list[BaseException | None] = [None] * len(batch)
-        sent: list[int] = []
-        for index, observation in enumerate(batch):
-            try:
-                waits.append(
-                    await producer.send(
-                        self._topics[observation.role],
-                        value=observation.value,
-                        key=observation.key,
-                        headers=list(observation.headers),
-                        timestamp_ms=observation.timestamp_ms,
-                    )
-                )
-                sent.append(index)
-            except Exception as error:  # noqa: BLE001 - classified by the caller
-                outcomes[index] = error
-                if not is_too_large(error):
-                    # Nothing goes out past a record that waits: snapshots and calls keep their order.
-                    outcomes[index + 1 :] = [error] * (len(batch) - index - 1)
-                    break
-        for index, result in zip(sent, await asyncio.gather(*waits, return_exceptions=True), strict=True):
-            outcomes[index] = result if isinstance(result, BaseException) else None
-        return outcomes
 
     def _is_hopeless(self, error: BaseException) -> bool:
         """Tell whether to give a record up: only after attempts that an operator could have mended."""
@@ -258,8 +274,16 @@ class ObservationPublisher:
         self._attempts = 0
         return True
 
+    def _note_connected(self) -> None:
+        with self._lock:
+            self._connected = True
+            returned, self._away = self._away, False
+        if returned:
+            _log.warning("Kafka is reached again; %d observations are queued", len(self._queue))
+
     def _note_failure(self, error: BaseException) -> None:
-        self._retries += 1
-        if not self._away:
+        with self._lock:
+            self._retries += 1
+            first, self._away = not self._away, True
+        if first:
             _log.warning("cannot deliver observations to Kafka, still trying: %s", type(error).__name__)
-        self._away = True

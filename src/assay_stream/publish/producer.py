@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from assay_stream.core.limits import DEFAULT_LIMITS
+from assay_stream.core.record import Role
+from assay_stream.publish.events import Observation
 
 _REQUEST_MARGIN_BYTES = 1_024 * 1_024
+_STOP_LIMIT_S = 1.0
 
 
 class Producer(Protocol):
@@ -69,6 +74,59 @@ def is_too_large(error: BaseException) -> bool:
         "RecordListTooLargeError",
         "RecordTooLargeError",
     )
+
+
+async def send_all(
+    producer: Producer, topics: Mapping[Role, str], batch: Sequence[Observation]
+) -> list[BaseException | None]:
+    """Send some observations, await their delivery, and return what came of each: ``None`` where it went well.
+
+    Args:
+        producer: started.
+        topics: topic name of every role.
+        batch: what to send, in order.
+    """
+    waits: list[Awaitable[Any]] = []
+    outcomes: list[BaseException | None] = [None] * len(batch)
+    sent: list[int] = []
+    for index, observation in enumerate(batch):
+        try:
+            waits.append(
+                await producer.send(
+                    topics[observation.role],
+                    value=observation.value,
+                    key=observation.key,
+                    headers=list(observation.headers),
+                    timestamp_ms=observation.timestamp_ms,
+                )
+            )
+            sent.append(index)
+        except Exception as error:  # noqa: BLE001 - classified by the caller
+            outcomes[index] = error
+            if not is_too_large(error):
+                # Nothing goes out past a record that waits: snapshots and calls keep their order.
+                outcomes[index + 1 :] = [error] * (len(batch) - index - 1)
+                break
+    for index, result in zip(sent, await asyncio.gather(*waits, return_exceptions=True), strict=True):
+        outcomes[index] = result if isinstance(result, BaseException) else None
+    return outcomes
+
+
+async def let_go(producer: Producer) -> None:
+    """Disconnect, within bounded time, whatever the state of the producer.
+
+    Args:
+        producer: started or not.
+    """
+    try:
+        async with asyncio.timeout(_STOP_LIMIT_S):
+            await producer.stop()
+    except Exception:  # noqa: BLE001 - it is given up in any case
+        # It waits for deliveries that will not come. Its connections are closed here, its tasks end with the loop.
+        client = getattr(producer, "client", None)
+        if client is not None:
+            with contextlib.suppress(Exception):
+                await client.close()
 
 
 def aiokafka_producer(connection: Mapping[str, Any], limits: PublisherLimits) -> Producer:

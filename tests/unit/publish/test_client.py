@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -183,6 +184,19 @@ async def test_closing_ends_in_time_and_counts_what_it_could_not_deliver(cluster
     assert not publisher.publish(a_call())
     assert publisher.stats.dropped == {"delivery_failed": 1, "closed": 1}
     assert cluster.open == 0
+
+
+async def test_it_may_be_used_from_any_thread(cluster: Cluster) -> None:
+    """A proxy may have several."""
+    async with a_publisher(cluster) as publisher:
+        threads = [
+            threading.Thread(target=lambda: [publisher.publish(a_call()) for _ in range(500)]) for _ in range(4)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            await asyncio.to_thread(thread.join)
+    assert len(cluster.records) == publisher.stats.delivered == 2_000
 
 
 async def test_closing_with_nothing_queued_does_not_wait_for_a_broker(cluster: Cluster) -> None:

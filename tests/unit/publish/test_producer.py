@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable
+from typing import Any
+
 from aiokafka.errors import KafkaTimeoutError, MessageSizeTooLargeError
 
 from assay_stream.core.partition import murmur2_partition
-from assay_stream.publish.producer import PublisherLimits, aiokafka_producer, is_too_large
+from assay_stream.publish.producer import PublisherLimits, aiokafka_producer, is_too_large, let_go
 
 
 def test_aiokafkas_errors_of_size_are_known_by_name() -> None:
@@ -23,3 +27,31 @@ async def test_the_producer_partitions_as_the_worker_expects() -> None:
             assert partitioner(key, list(range(7)), list(range(7))) == murmur2_partition(key, 7)
     finally:
         await producer.stop()
+
+
+class StuckProducer:
+    """Waits for deliveries that will not come, as aiokafka does."""
+
+    def __init__(self) -> None:
+        self.client = self
+        self.closed = False
+
+    async def start(self) -> None:
+        pass
+
+    async def stop(self) -> None:
+        await asyncio.Event().wait()
+
+    async def close(self) -> None:
+        self.closed = True
+
+    async def send(self, topic: str, **_: Any) -> Awaitable[Any]:
+        raise NotImplementedError(topic)
+
+
+async def test_a_producer_that_cannot_stop_is_let_go_in_time_with_its_connections() -> None:
+    """Its tasks end with its loop."""
+    stuck = StuckProducer()
+    async with asyncio.timeout(5):
+        await let_go(stuck)
+    assert stuck.closed
