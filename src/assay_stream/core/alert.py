@@ -11,7 +11,7 @@ from typing import Any
 
 from assay_stream.core.digest import canonicalize
 from assay_stream.core.finding import KINDS, Finding, Kind
-from assay_stream.core.record import Origin, Output, Role
+from assay_stream.core.record import Output, Role
 
 OCSF_VERSION = "1.8.0"
 
@@ -31,8 +31,7 @@ class AlertState:
     """What is remembered of one alert.
 
     Args:
-        partition: partition of the finding topic that the alert lives in.
-        offset: highest offset of a finding applied to it: what is at or below it has been counted.
+        applied: ``topic/partition`` of the records that findings were found in, to the highest offset counted.
         count: findings counted.
         first_us: event time of the earliest finding, microseconds since the epoch.
         last_us: event time of the latest.
@@ -40,8 +39,7 @@ class AlertState:
         raised: whether an alert was ever published for it.
     """
 
-    partition: int
-    offset: int
+    applied: dict[str, int]
     count: int
     first_us: int
     last_us: int
@@ -51,8 +49,7 @@ class AlertState:
     def as_json(self) -> dict[str, Any]:
         """Return the state as a JSON object."""
         return {
-            "partition": self.partition,
-            "offset": self.offset,
+            "applied": self.applied,
             "count": self.count,
             "first_us": self.first_us,
             "last_us": self.last_us,
@@ -61,30 +58,30 @@ class AlertState:
         }
 
 
-def apply_finding(
-    state: AlertState | None, finding: Finding, origin: Origin, *, version: str
-) -> tuple[AlertState, Output | None]:
+def apply_finding(state: AlertState | None, finding: Finding, *, version: str) -> tuple[AlertState, Output | None]:
     """Count a finding on its alert.
 
-    A finding that was counted before gives back the state unchanged and no alert. A definition that the fleet
-    had already shown on this server is not news: it is counted, and raises nothing of its own.
+    A finding is recognised by the input record that it was found in, so that one which is delivered again, or
+    written again by a stage that undid its batch, gives back the state unchanged and no alert. A definition that
+    the fleet had already shown on this server is not news: it is counted, and raises nothing of its own.
 
     Args:
         state: what is remembered of the alert, ``None`` for a new one.
         finding: the finding.
-        origin: where the finding stands in the finding topic.
         version: version of this software, for ``metadata.product``.
     """
-    if state is not None and origin.offset <= state.offset:
+    source = f"{finding.origin.topic}/{finding.origin.partition}"
+    applied = dict(state.applied) if state else {}
+    if state is not None and finding.origin.offset <= applied.get(source, -1):
         return state, None
+    applied[source] = finding.origin.offset
     observers = dict(state.observers) if state else {}
     observer = finding.observer_id or "unknown"
     observers[observer] = observers.get(observer, 0) + 1
     was_raised = state is not None and state.raised
     raised = was_raised or not finding.known or finding.kind in _ALERTS_WHEN_KNOWN
     new = AlertState(
-        partition=origin.partition,
-        offset=origin.offset,
+        applied=applied,
         count=(state.count if state else 0) + 1,
         first_us=min(state.first_us, finding.time_us) if state else finding.time_us,
         last_us=max(state.last_us, finding.time_us) if state else finding.time_us,

@@ -164,11 +164,9 @@ def _check_time(time_us: int, record: Record, limits: Limits) -> None:
 
 
 def _check_clusters(event: CallEvent) -> None:
-    if event.data.model_fields_set.isdisjoint(_CLUSTER_FIELDS):
-        return
-    given = event.data.__dict__
-    assay.check_policy_cluster(given)
-    assay.check_definition_cluster(given)
+    if not event.data.keys().isdisjoint(_CLUSTER_FIELDS):
+        assay.check_policy_cluster(event.data)
+        assay.check_definition_cluster(event.data)
 
 
 _CLUSTER_FIELDS = frozenset(

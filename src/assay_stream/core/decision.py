@@ -6,6 +6,7 @@ Arguments, results, definitions and messages never enter it: only digests, codes
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
@@ -17,7 +18,7 @@ from assay_stream.core.bindings import Bindings, ServerBindings
 from assay_stream.core.cloudevents import event_time_us
 from assay_stream.core.digest import canonicalize
 from assay_stream.core.finding import Finding, Kind
-from assay_stream.core.observation import CallData, CallEvent, Model
+from assay_stream.core.observation import CallData, CallEvent
 from assay_stream.core.pins import UNPINNED, check_pins
 from assay_stream.core.record import Headers, Output, Record, Role
 from assay_stream.core.redaction import redacted_digest
@@ -29,31 +30,35 @@ EVIDENCE_SOURCE = "urn:assay-stream"
 _COVERED_MIDDLE = b',"datacontenttype":"application/json","specversion":"1.0","subject":'
 _TYPE_AND_END = b',"type":"' + EVIDENCE_TYPE.encode() + b'"}'
 _STRUCTURED: Headers = (("content-type", b"application/cloudevents+json"),)
-_UNPINNED = UNPINNED.as_json()
+_UNPINNED = orjson.Fragment(canonicalize(UNPINNED.as_json()))
 _LABELS: dict[Scope | Unbound | None, str] = {scope: f"bound:{scope.value}" for scope in Scope} | {
     reason: f"unbound:{reason.value}" for reason in Unbound
 }
 
-_COPIED = (
-    "observer_id",
-    "server_id",
-    "tool_call_id",
-    "trace_id",
-    "decision",
-    "reason_code",
-    "args_schema_hash",
-    "policy_digest",
-    "policy_snapshot_digest",
-    "policy_snapshot_digest_alg",
-    "policy_snapshot_canonicalization",
-    "policy_snapshot_schema",
-    "ok",
-    "side_effect",
-    "idempotency",
-    "tool_id",
-    "tool_version",
-    "delegated_from",
-    "delegation_depth",
+_COPIED = frozenset(
+    (
+        "observer_id",
+        "server_id",
+        "tool_call_id",
+        "trace_id",
+        "decision",
+        "reason_code",
+        "args_schema_hash",
+        "policy_digest",
+        "policy_snapshot_digest",
+        "policy_snapshot_digest_alg",
+        "policy_snapshot_canonicalization",
+        "policy_snapshot_schema",
+        "ok",
+        "side_effect",
+        "idempotency",
+        "tool_id",
+        "tool_version",
+        "delegated_from",
+        "delegation_depth",
+        "args_hash",
+        "result_hash",
+    )
 )
 
 
@@ -95,21 +100,22 @@ def join(bindings: Bindings, record: Record, event: CallEvent, producer: Produce
     """
     data = event.data
     time_us = event_time_us(event)
-    server = bindings.servers.get(data.server_id)
+    server_id, tool_name = data["server_id"], data["tool_name"]
+    server = bindings.servers.get(server_id)
     if record.hold_expired and not names_known_snapshot(bindings, event):
         binding = Binding(unbound=Unbound.UNAVAILABLE)
     else:
         binding = bind(
             server,
-            tool_name=data.tool_name,
-            observer_id=data.observer_id,
-            snapshot_id=data.snapshot_id,
+            tool_name=tool_name,
+            observer_id=data["observer_id"],
+            snapshot_id=data.get("snapshot_id"),
             time_us=time_us,
         )
     payload = _payload(record, data)
     payload.update(_binding_part(server, data, binding))
     if server is not None and server.pins:
-        pins = server.pins_as_of(data.tool_name, time_us)
+        pins = server.pins_as_of(tool_name, time_us)
         payload["pin"] = check_pins(pins, binding.fingerprint).as_json()
     else:
         payload["pin"] = _UNPINNED
@@ -117,7 +123,7 @@ def join(bindings: Bindings, record: Record, event: CallEvent, producer: Produce
     outputs = [
         Output(
             role=Role.EVIDENCE,
-            key=data.server_id.encode(),
+            key=server_id.encode(),
             value=value,
             headers=_headers(event),
             timestamp_ms=time_us // 1_000,
@@ -143,45 +149,48 @@ def names_known_snapshot(bindings: Bindings, event: CallEvent) -> bool:
         bindings: the view of the whole binding topic.
         event: the call.
     """
-    server = bindings.servers.get(event.data.server_id)
-    return server is not None and event.data.snapshot_id in server.snapshots
+    server = bindings.servers.get(event.data["server_id"])
+    return server is not None and event.data.get("snapshot_id") in server.snapshots
 
 
 def _payload(record: Record, data: CallData) -> dict[str, Any]:
-    given = data.__dict__
-    payload: dict[str, Any] = {"tool": data.tool_name, "origin": record.origin.as_json()}
-    for name in _COPIED:
-        value = given[name]
-        if value is not None:
-            payload[name] = value
-    if data.error is not None:
-        payload["error"] = {"code": data.error.code}
-    if data.timing is not None:
-        payload["timing"] = _present(data.timing)
-    if data.actor is not None:
-        payload["actor"] = _present(data.actor)
-    for name in ("args", "result"):
-        # What is given inline is hashed here, and wins over a hash that somebody else computed.
-        if name in data.model_fields_set:
-            payload[f"{name}_hash"] = str(redacted_digest(given[name]))
-        elif given[f"{name}_hash"] is not None:
-            payload[f"{name}_hash"] = given[f"{name}_hash"]
+    payload: dict[str, Any] = {
+        name: value for name, value in data.items() if name in _COPIED and value is not None
+    }
+    payload["tool"] = data["tool_name"]
+    payload["origin"] = record.origin.as_json()
+    error = data.get("error")
+    if error is not None:
+        payload["error"] = {"code": error["code"]}
+    timing, actor = data.get("timing"), data.get("actor")
+    if timing is not None:
+        payload["timing"] = _present(timing)
+        duration_ms = timing.get("duration_ms")
+        if type(duration_ms) is float:
+            payload["timing"]["duration_ms"] = orjson.Fragment(canonicalize(duration_ms))
+    if actor is not None:
+        payload["actor"] = _present(actor)
+    # What is given inline is hashed here, and wins over a hash that somebody else computed.
+    if "args" in data:
+        payload["args_hash"] = str(redacted_digest(data["args"]))
+    if "result" in data:
+        payload["result_hash"] = str(redacted_digest(data["result"]))
     return payload
 
 
-def _present(model: Model) -> dict[str, Any]:
-    return {name: value for name, value in model.__dict__.items() if value is not None}
+def _present(group: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in group.items() if value is not None}
 
 
 def _binding_part(server: ServerBindings | None, data: CallData, binding: Binding) -> dict[str, Any]:
     """Return what evidence says of a binding, worked out once per tool and observation."""
     if server is None or binding.seen is None:
-        return _describe(server, data.server_id, data.tool_name, binding)
+        return _describe(server, data["server_id"], data["tool_name"], binding)
     place = binding.seen.origin
-    question = ("described", place.partition, place.offset, data.tool_name, binding.scope, binding.unbound)
+    question = ("described", place.partition, place.offset, data["tool_name"], binding.scope, binding.unbound)
     part: dict[str, Any] | None = server.memo.get(question)
     if part is None:
-        part = server.memo[question] = _describe(server, data.server_id, data.tool_name, binding)
+        part = server.memo[question] = _describe(server, data["server_id"], data["tool_name"], binding)
     return part
 
 
@@ -203,16 +212,17 @@ def _describe(server: ServerBindings | None, server_id: str, tool_name: str, bin
     if found is not None:
         rests_on["full_digest"] = found.full
         if "assay.schema_hash" in found.schemes:
-            part["tool_identity"] = {
+            identity = {
                 "server_id": server_id,
                 "tool_name": tool_name,
                 "schema_hash": found.schemes["assay.schema_hash"],
                 "meta_hash": found.schemes["assay.meta_hash"],
             }
+            part["tool_identity"] = orjson.Fragment(canonicalize(identity))
         digest = found.definition_digest()
         if digest is not None:
             part.update(assay.CLUSTER_CONSTANTS, tool_definition_digest=digest)
-    part["binding"] = rests_on
+    part["binding"] = orjson.Fragment(canonicalize(rests_on))
     return part
 
 
@@ -223,11 +233,12 @@ def envelope(payload: dict[str, Any], event: CallEvent, producer: Producer) -> b
     and set together in JCS order: ``assay...`` < ``data`` < ``datacontenttype`` < ... < ``type``.
 
     Args:
-        payload: the ``data`` of the record; its keys are ASCII.
+        payload: the ``data`` of the record, such that sorted orjson output is JCS: keys are ASCII, integers exact,
+            and a float stands there as a fragment already.
         event: the call it is about.
         producer: who writes it.
     """
-    data = _canonical_payload(payload)
+    data = orjson.dumps(payload, option=orjson.OPT_SORT_KEYS)
     subject = orjson.dumps(payload["tool"])
     covered = b"".join((b'{"data":', data, _COVERED_MIDDLE, subject, _TYPE_AND_END))
     identity = sha256(orjson.dumps([event.source, event.id])).hexdigest()
@@ -252,23 +263,12 @@ def envelope(payload: dict[str, Any], event: CallEvent, producer: Producer) -> b
     return b"".join(parts)
 
 
-def _canonical_payload(payload: dict[str, Any]) -> bytes:
-    """Return the JCS bytes of a payload whose keys are ASCII and whose integers are exact.
-
-    Sorted orjson output is JCS then, unless there is a float.
-    """
-    timing = payload.get("timing")
-    if timing is not None and type(timing.get("duration_ms")) is float:
-        return canonicalize(payload)
-    return orjson.dumps(payload, option=orjson.OPT_SORT_KEYS)
-
-
 def _unlisted(record: Record, data: CallData, binding: Binding, time_us: int) -> Finding:
     return Finding(
         kind=Kind.CALL_TO_UNLISTED_TOOL,
-        server_id=data.server_id,
-        tool_name=data.tool_name,
-        observer_id=data.observer_id,
+        server_id=data["server_id"],
+        tool_name=data["tool_name"],
+        observer_id=data["observer_id"],
         time_us=time_us,
         origin=record.origin,
         snapshot_id=binding.seen.snapshot_id if binding.seen else None,

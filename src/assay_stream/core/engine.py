@@ -121,7 +121,6 @@ def _call(state: EngineState, record: Record) -> list[Output]:
 def _finding(state: EngineState, record: Record) -> list[Output]:
     finding = decode_finding(record.value)
     uid = finding.uid()
-    state.alerts[uid], alert = apply_finding(
-        state.alerts.get(uid), finding, record.origin, version=state.producer.version
-    )
+    version = state.producer.version
+    state.alerts[uid], alert = apply_finding(state.alerts.get(uid), finding, version=version)
     return [] if alert is None else [alert]

@@ -6,9 +6,10 @@ Unknown fields are accepted and ignored; what a model names must be right.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Required
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from typing_extensions import TypedDict
 
 from assay_stream.core.limits import DEFAULT_LIMITS
 
@@ -30,6 +31,9 @@ Timestamp = Annotated[
 
 SNAPSHOT_TYPE = "mcp.tools.list.observed"
 CALL_TYPE = "mcp.tools.call.observed"
+
+
+_LIKE_A_MODEL = ConfigDict(strict=True, extra="ignore")
 
 
 class Model(BaseModel):
@@ -72,66 +76,76 @@ class SnapshotEvent(Envelope):
     data: SnapshotData
 
 
-class CallError(Model):
+class CallError(TypedDict, total=False):
     """Why a call failed. Only the code reaches evidence: a message may quote arguments."""
 
-    code: Text
-    kind: Text | None = None
-    message: str | None = None
+    __pydantic_config__ = _LIKE_A_MODEL  # type: ignore[misc]
+
+    code: Required[Text]
+    kind: Text | None
+    message: str | None
 
 
-class Timing(Model):
+class Timing(TypedDict, total=False):
     """When a call ran."""
 
-    started_at: Timestamp | None = None
-    ended_at: Timestamp | None = None
-    duration_ms: Annotated[int | float, Field(ge=0, le=2**53, allow_inf_nan=False)] | None = None
+    __pydantic_config__ = _LIKE_A_MODEL  # type: ignore[misc]
+
+    started_at: Timestamp | None
+    ended_at: Timestamp | None
+    duration_ms: Annotated[int | float, Field(ge=0, le=2**53, allow_inf_nan=False)] | None
 
 
-class Actor(Model):
+class Actor(TypedDict, total=False):
     """On whose behalf a call was made."""
 
-    kind: Literal["human", "agent", "system"]
-    agent_id: Text | None = None
-    model_id: Text | None = None
+    __pydantic_config__ = _LIKE_A_MODEL  # type: ignore[misc]
+
+    kind: Required[Literal["human", "agent", "system"]]
+    agent_id: Text | None
+    model_id: Text | None
 
 
-class CallData(Model):
+class CallData(TypedDict, total=False):
     """What one agent did: a ``tools/call`` and the proxy's decision on it."""
 
-    server_id: Identifier
-    observer_id: Identifier
-    tool_name: Identifier
-    tool_call_id: Identifier
-    decision: Literal["allow", "deny", "requires_approval", "error"]
-    reason_code: Text
-    trace_id: Text | None = None
-    snapshot_id: Identifier | None = None
-    args_schema_hash: HashText | None = None
-    policy_digest: HashText | None = None
-    policy_snapshot_digest: HashText | None = None
-    policy_snapshot_digest_alg: HashText | None = None
-    policy_snapshot_canonicalization: HashText | None = None
-    policy_snapshot_schema: HashText | None = None
-    tool_definition_digest: HashText | None = None
-    tool_definition_digest_alg: HashText | None = None
-    tool_definition_canonicalization: HashText | None = None
-    tool_definition_schema: HashText | None = None
-    tool_definition_source: HashText | None = None
-    args: Any = None
-    args_hash: HashText | None = None
-    result: Any = None
-    result_hash: HashText | None = None
-    ok: bool | None = None
-    error: CallError | None = None
-    timing: Timing | None = None
-    actor: Actor | None = None
-    side_effect: Literal["READ", "WRITE", "EXECUTE"] | None = None
-    idempotency: Literal["IDEMPOTENT", "IDEMPOTENT_WITH_KEY", "NON_IDEMPOTENT"] | None = None
-    tool_id: Text | None = None
-    tool_version: Text | None = None
-    delegated_from: Text | None = None
-    delegation_depth: Count | None = None
+    # No model: calls are the many, and an instance of thirty fields takes longer to build than to check.
+
+    __pydantic_config__ = _LIKE_A_MODEL  # type: ignore[misc]
+
+    server_id: Required[Identifier]
+    observer_id: Required[Identifier]
+    tool_name: Required[Identifier]
+    tool_call_id: Required[Identifier]
+    decision: Required[Literal["allow", "deny", "requires_approval", "error"]]
+    reason_code: Required[Text]
+    trace_id: Text | None
+    snapshot_id: Identifier | None
+    args_schema_hash: HashText | None
+    policy_digest: HashText | None
+    policy_snapshot_digest: HashText | None
+    policy_snapshot_digest_alg: HashText | None
+    policy_snapshot_canonicalization: HashText | None
+    policy_snapshot_schema: HashText | None
+    tool_definition_digest: HashText | None
+    tool_definition_digest_alg: HashText | None
+    tool_definition_canonicalization: HashText | None
+    tool_definition_schema: HashText | None
+    tool_definition_source: HashText | None
+    args: Any
+    args_hash: HashText | None
+    result: Any
+    result_hash: HashText | None
+    ok: bool | None
+    error: CallError | None
+    timing: Timing | None
+    actor: Actor | None
+    side_effect: Literal["READ", "WRITE", "EXECUTE"] | None
+    idempotency: Literal["IDEMPOTENT", "IDEMPOTENT_WITH_KEY", "NON_IDEMPOTENT"] | None
+    tool_id: Text | None
+    tool_version: Text | None
+    delegated_from: Text | None
+    delegation_depth: Count | None
 
 
 class CallEvent(Envelope):

@@ -82,10 +82,11 @@ class Registry:
         """
         try:
             event = read_event(record, limits=self._limits)
-            self._check_key(record, str(event.data.server_id))  # type: ignore[attr-defined]
             if isinstance(event, SnapshotEvent):
+                self._check_key(record, event.data.server_id)
                 return self._snapshot(record, event)
             if isinstance(event, PinSetEvent | PinRemoveEvent):
+                self._check_key(record, event.data.server_id)
                 return self._pin(record, event)
             raise AssertionError(f"no handler for {type(event).__name__}")
         except InputError as error:

@@ -13,7 +13,6 @@ UTF-8. Record lines keep everything, so a replay of them gives the bytes of the 
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
@@ -22,6 +21,7 @@ from typing import Any
 import orjson
 
 from assay_stream.core.errors import InputError
+from assay_stream.core.lenient import read_leniently
 from assay_stream.core.observation import CALL_TYPE, SNAPSHOT_TYPE
 from assay_stream.core.record import Headers, Origin, Output, Record, Role
 
@@ -65,11 +65,8 @@ def read_lines(lines: Iterable[bytes], *, name: str) -> Iterator[Record]:
 
 
 def _record(raw: bytes, place: Origin, previous_ms: int) -> Record:
-    try:
-        # Lenient on purpose: this only finds out where the line belongs. The engine decodes it strictly.
-        content = json.loads(raw)
-    except (ValueError, RecursionError):
-        content = None
+    # Lenient on purpose: this only finds out where the line belongs. The engine decodes it strictly.
+    content = read_leniently(raw)
     if not isinstance(content, dict):
         return Record(role=Role.CALLS, origin=place, key=None, value=raw, timestamp_ms=previous_ms)
     if isinstance(content.get("origin"), dict) and "specversion" not in content:

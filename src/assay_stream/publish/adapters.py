@@ -12,11 +12,11 @@ from typing import Any
 
 from assay_stream.core.control import PIN_REMOVE_TYPE, PIN_SET_TYPE
 from assay_stream.core.errors import InputError
+from assay_stream.core.lenient import member_bytes, read_leniently
 from assay_stream.core.observation import CALL_TYPE, SNAPSHOT_TYPE
 from assay_stream.publish.assay_log import from_assay_log
 from assay_stream.publish.events import Kind, Observation, observation_headers, timestamp_ms
 from assay_stream.publish.jsonrpc import Direction, trace_of
-from assay_stream.publish.lenient import member_bytes, read_leniently
 from assay_stream.publish.mcp_wire import WireObserver
 from assay_stream.publish.recorded import OnError, StableIds, numbered, parse_rfc3339, report
 from assay_stream.publish.vantage import Vantage

@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 from assay_stream.core.decode import decode_json
 from assay_stream.core.errors import InputError
+from assay_stream.core.lenient import read_leniently
 from assay_stream.core.limits import Limits
-from assay_stream.publish.lenient import read_leniently
 
 Direction = Literal["client->server", "server->client"]
 RequestKey = tuple[bool, int | float | str]

@@ -3,8 +3,9 @@
 At least once, and no less:
 
 1. An alert is acknowledged by the broker before the state that makes it redundant is written.
-2. The state of an alert holds the highest finding offset applied to it, in one value: what was counted is never
-   counted again, so a repeat has the same uid and the same bytes.
+2. The state of an alert says, in one value, up to which input record its findings were counted. What was counted
+   is never counted again, so a repeat has the same uid and the same bytes. That holds for a finding of an aborted
+   transaction too: Faust reads uncommitted records, and the stage that undid its batch finds the same again.
 3. Faust acknowledges an event whose agent failed. So an error is caught here, the worker is told to stop, and
    the event is never let go.
 """
@@ -21,7 +22,7 @@ import structlog
 from assay_stream.core.alert import AlertState, apply_finding
 from assay_stream.core.finding import decode_finding
 from assay_stream.core.partition import murmur2_partition
-from assay_stream.core.record import Origin, Output
+from assay_stream.core.record import Output
 from assay_stream.stream.meter import StageMeter
 
 _log = structlog.get_logger(__name__)
@@ -86,14 +87,11 @@ class AlertStage:
                 await asyncio.Event().wait()
 
     async def _apply(self, event: Any) -> None:
-        message = event.message
         finding = decode_finding(event.value)
         uid = finding.uid()
         stored = self._states.get(uid)
-        origin = Origin(topic=message.topic, partition=message.partition, offset=message.offset)
-        state, alert = apply_finding(
-            None if stored is None else AlertState(**stored), finding, origin, version=self._version
-        )
+        known = None if stored is None else AlertState(**stored)
+        state, alert = apply_finding(known, finding, version=self._version)
         if alert is not None:
             await self._publish(alert)
         self._states[uid] = state.as_json()

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import structlog
@@ -245,7 +245,7 @@ class BatchTask:
         limit_ms = self._settings.hold_limit_ms
         if limit_ms and (time.monotonic() - since_s) * 1_000 >= limit_ms:
             for partition, records in waiting.items():
-                waiting[partition] = [replace(record, hold_expired=True) for record in records]
+                waiting[partition] = [record._replace(hold_expired=True) for record in records]
 
     async def _commit(
         self,

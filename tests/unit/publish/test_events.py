@@ -91,7 +91,7 @@ def test_a_call_is_a_cloudevent_that_the_worker_accepts() -> None:
     observation = a_call(ok=False, error={"code": "tool_error"}, args_hash=None, traceparent=TRACE)
     event = read_event(as_record(observation))
     assert isinstance(event, CallEvent)
-    assert event.data.ok is False
+    assert event.data["ok"] is False
     assert "args_hash" not in json.loads(observation.value)["data"]
     assert json.loads(observation.value)["traceparent"] == TRACE
     assert observation.headers[1] == ("traceparent", TRACE.encode())

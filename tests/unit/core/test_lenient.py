@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_stream.publish.lenient import member_bytes, read_leniently
+from assay_stream.core.lenient import member_bytes, read_leniently
 
 
 @pytest.mark.parametrize(
