@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import os
 import platform
 import time
@@ -221,6 +222,7 @@ def main() -> None:
     parser.add_argument("--calls", type=int, default=200_000)
     parser.add_argument("--rounds", type=int, default=2)
     arguments = parser.parse_args()
+    gc.set_threshold(50_000, 50, 100)  # as the worker does
     with Broker() as broker:
         asyncio.run(bench(broker.bootstrap, arguments.calls, arguments.rounds))
 

@@ -1,6 +1,6 @@
 """What a snapshot costs the registry: new, repeated, and repeated by another observer.
 
-    python -m bench.bench_registry [--tools N] [--rounds N]
+python -m bench.bench_registry [--tools N] [--rounds N]
 """
 
 from __future__ import annotations

@@ -49,7 +49,8 @@ class Settings(BaseSettings):
     )
 
     batch_records_max: Annotated[int, Field(ge=1, le=100_000)] = Field(
-        4_000, description="Records per poll: larger batches cost fewer transactions and more latency."
+        10_000,
+        description="Records per poll at most. A poll takes what is there: this matters under load only.",
     )
     poll_timeout_ms: Annotated[int, Field(ge=1, le=60_000)] = Field(
         100, description="How long a poll waits for records."

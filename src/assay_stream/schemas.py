@@ -314,7 +314,6 @@ class CatalogueFactValue(Closed):
 class SeenFactValue(Closed):
     """From this time on, this observer saw this catalogue on this server."""
 
-    topic: str
     time_us: Micros
     snapshot_id: Identifier
     catalogue: DigestText
@@ -324,7 +323,6 @@ class SeenFactValue(Closed):
 class RejectionFactValue(Closed):
     """A snapshot of the server was refused: what was in force before is in force no more."""
 
-    topic: str
     time_us: Micros
     code: str
 
@@ -332,7 +330,6 @@ class RejectionFactValue(Closed):
 class PinFactValue(Closed):
     """An operator set a pin, or took it back (``pinned`` is null)."""
 
-    topic: str
     time_us: Micros
     pinned: SchemeValue | None
     author: Text
@@ -340,7 +337,7 @@ class PinFactValue(Closed):
 
 
 class HorizonFactValue(Closed):
-    """Observations by this observer up to this time were folded away."""
+    """Of what this observer saw before this time, the oldest was folded away."""
 
     time_us: Micros
 
@@ -354,9 +351,9 @@ class ProgressFactValue(Closed):
 FactKeyModel = (
     tuple[Literal["tool"], Identifier, bool, DigestText]
     | tuple[Literal["catalogue"], Identifier, DigestText]
-    | tuple[Literal["seen"], Identifier, Identifier, Natural, Natural]
-    | tuple[Literal["rejection"], Identifier, Natural, Natural]
-    | tuple[Literal["pin"], Identifier, Identifier, Scheme, Natural, Natural]
+    | tuple[Literal["seen"], Identifier, Identifier, str, Natural, Natural]
+    | tuple[Literal["rejection"], Identifier, str, Natural, Natural]
+    | tuple[Literal["pin"], Identifier, Identifier, Scheme, str, Natural, Natural]
     | tuple[Literal["horizon"], Identifier, Identifier]
     | tuple[Literal["progress"], str, Natural]
 )

@@ -61,9 +61,7 @@ async def test_live_evidence_is_the_replayed_evidence(deployment: Deployment) ->
         Role.FINDINGS, lambda records: len(records) >= len(expected[Role.FINDINGS])
     )
     assert sorted(values(findings)) == sorted(expected[Role.FINDINGS])
-    alerts = await deployment.wait_for(
-        Role.ALERTS, lambda records: len(records) >= len(expected[Role.ALERTS])
-    )
+    alerts = await deployment.wait_for(Role.ALERTS, lambda records: len(records) >= len(expected[Role.ALERTS]))
     assert sorted(values(alerts)) == sorted(expected[Role.ALERTS])
     assert len(expected[Role.ALERTS]) >= 1
     assert worker.terminate() == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import Annotated
 
@@ -53,7 +52,3 @@ def main() -> None:
     except AssayStreamError as error:
         print(f"assay-stream: {error}", file=sys.stderr)
         sys.exit(_EXIT_CODES.get(type(error), 2))
-    except BrokenPipeError:
-        # The reader of our output has gone, as `head` does: that is no error of ours.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)

@@ -11,6 +11,7 @@ from typing import Any
 
 from assay_stream.core.digest import canonicalize
 from assay_stream.core.finding import KINDS, Finding, Kind
+from assay_stream.core.limits import DEFAULT_LIMITS
 from assay_stream.core.record import Output, Role
 
 OCSF_VERSION = "1.8.0"
@@ -22,6 +23,9 @@ _ACTIVITY_UPDATE = 2
 _STATUS_NEW = 1
 _STATUS_IN_PROGRESS = 2
 _SEVERITY = {1: "Informational", 2: "Low", 3: "Medium", 4: "High", 5: "Critical"}
+
+_FURTHER_OBSERVERS = ""
+"""Under this name the observers beyond the limit are counted; no observer can have it."""
 
 _ALERTS_WHEN_KNOWN = frozenset({Kind.SNAPSHOT_REJECTED, Kind.PIN_MISMATCH, Kind.CALL_TO_UNLISTED_TOOL})
 
@@ -77,6 +81,8 @@ def apply_finding(state: AlertState | None, finding: Finding, *, version: str) -
     applied[source] = finding.origin.offset
     observers = dict(state.observers) if state else {}
     observer = finding.observer_id or "unknown"
+    if observer not in observers and len(observers) >= DEFAULT_LIMITS.alert_observers_max:
+        observer = _FURTHER_OBSERVERS
     observers[observer] = observers.get(observer, 0) + 1
     was_raised = state is not None and state.raised
     raised = was_raised or not finding.known or finding.kind in _ALERTS_WHEN_KNOWN

@@ -97,8 +97,7 @@ def bind(
 
 
 def _of_one(server: ServerBindings, seen: Seen, tool_name: str, scope: Scope) -> Binding:
-    place = seen.origin
-    question = ("of_one", place.partition, place.offset, tool_name, scope)
+    question = ("of_one", seen.origin, tool_name, scope)
     answer: Binding | None = server.memo.get(question)
     if answer is None:
         answer = server.memo[question] = _work_out(server, seen, tool_name, scope)

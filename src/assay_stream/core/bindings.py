@@ -25,6 +25,7 @@ from assay_stream.core.facts import (
     Rejection,
     Seen,
     ToolFact,
+    origin_of_key,
 )
 from assay_stream.core.fingerprint import Fingerprint
 from assay_stream.core.timeline import Timeline
@@ -169,9 +170,9 @@ class Bindings:
             return
         server.memo.clear()
         if kind == "seen":
-            _, observer_id, partition, offset = rest
+            _, observer_id, *place = rest
             timeline = server.observers.get(str(observer_id))
-            seen = timeline.remove(int(partition), int(offset)) if timeline else None
+            seen = timeline.remove(origin_of_key(place)) if timeline else None
             if seen is not None:
                 named = server.snapshots[seen.snapshot_id]
                 named.remove(seen)
@@ -182,10 +183,8 @@ class Bindings:
         elif kind == "tool":
             server.tools.pop((bool(rest[1]), str(rest[2])), None)
         elif kind == "rejection":
-            place = (int(rest[1]), int(rest[2]))
-            server.rejections = [
-                kept for kept in server.rejections if (kept.origin.partition, kept.origin.offset) != place
-            ]
+            origin = origin_of_key(rest[1:])
+            server.rejections = [kept for kept in server.rejections if kept.origin != origin]
 
 
 def _position(fact: Seen | Rejection | Pin) -> Position:

@@ -166,8 +166,11 @@ def _payload(record: Record, data: CallData) -> dict[str, Any]:
     if timing is not None:
         payload["timing"] = _present(timing)
         duration_ms = timing.get("duration_ms")
-        if type(duration_ms) is float:
-            payload["timing"]["duration_ms"] = orjson.Fragment(canonicalize(duration_ms))
+        if duration_ms is not None:
+            whole = duration_ms.is_integer()
+            payload["timing"]["duration_ms"] = (
+                int(duration_ms) if whole else orjson.Fragment(canonicalize(duration_ms))
+            )
     if actor is not None:
         payload["actor"] = _present(actor)
     # What is given inline is hashed here, and wins over a hash that somebody else computed.
@@ -186,8 +189,7 @@ def _binding_part(server: ServerBindings | None, data: CallData, binding: Bindin
     """Return what evidence says of a binding, worked out once per tool and observation."""
     if server is None or binding.seen is None:
         return _describe(server, data["server_id"], data["tool_name"], binding)
-    place = binding.seen.origin
-    question = ("described", place.partition, place.offset, data["tool_name"], binding.scope, binding.unbound)
+    question = ("described", binding.seen.origin, data["tool_name"], binding.scope, binding.unbound)
     part: dict[str, Any] | None = server.memo.get(question)
     if part is None:
         part = server.memo[question] = _describe(server, data["server_id"], data["tool_name"], binding)

@@ -17,7 +17,18 @@ import orjson
 from assay_stream.core.errors import InputError
 from assay_stream.core.limits import DEFAULT_LIMITS, Limits
 
-_STRUCTURE = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
+# A text without its closing quote is taken to the end: looking for another start would cost quadratic time.
+_STRUCTURE = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
+# Numbers end where the parser ends them: behind the refused one anything may stand.
+_NUMBER = r"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+"
+_TOKEN = re.compile(rf'"(?:[^"\\]|\\.)*+"|[\[\]{{}},]|NaN|-?Infinity|{_NUMBER}', re.DOTALL)
+_CONSTANTS = frozenset(("NaN", "Infinity", "-Infinity"))
+_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+_NAME_CHARS_MAX = 64
+_FAST_DIGITS = 20
+"""Digits of the longest integer that the fast path reads as one: 2^64 - 1."""
+_DOUBLE_DIGITS_MAX = 309
+"""Digits of the largest double. Python itself does not read integers of over 4,300 digits."""
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
@@ -38,7 +49,11 @@ def decode_json(raw: bytes | bytearray | memoryview, *, limits: Limits = DEFAULT
     # second key, no changed number. Bytes of another form (white space, escapes) take the strict path.
     try:
         value = orjson.loads(text)
-        if orjson.dumps(value) == text and _is_shallow(value, text, limits.depth_max):
+        if (
+            orjson.dumps(value) == text
+            and _is_shallow(value, text, limits.depth_max)
+            and limits.integer_digits_max >= _FAST_DIGITS
+        ):
             return value
     except (orjson.JSONDecodeError, orjson.JSONEncodeError):
         pass
@@ -69,12 +84,15 @@ def decode_json_strict(raw: bytes, *, limits: Limits = DEFAULT_LIMITS) -> Any:
             parse_float=reader.float,
             parse_int=reader.int,
         )
+    except InputError as error:
+        raise InputError(error.code, error.message, path=_locate(text, error.code, reader)) from None
     except json.JSONDecodeError as error:
         raise InputError("not_json", f"line {error.lineno}, column {error.colno}: {error.msg}") from None
     except RecursionError:
         raise InputError("too_deep", f"more than {limits.depth_max} nested containers") from None
-    if _SURROGATE_ESCAPE.search(text):
-        _check_surrogates(value)
+    if _SURROGATE_ESCAPE.search(text) and _has_lone_surrogate(value):
+        path = _locate(text, "lone_surrogate", reader)
+        raise InputError("lone_surrogate", "half a surrogate pair is no Unicode text", path=path)
     return value
 
 
@@ -82,7 +100,7 @@ class _Reader:
     """The hooks that refuse what the standard library lets pass."""
 
     def __init__(self, limits: Limits) -> None:
-        self._limits = limits
+        self._digits_max = min(limits.integer_digits_max, _DOUBLE_DIGITS_MAX)
 
     def object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         members = dict(pairs)
@@ -100,10 +118,8 @@ class _Reader:
         return number
 
     def int(self, digits: str) -> int:
-        if len(digits) > self._limits.integer_digits_max + 1:
-            raise InputError(
-                "number_overflow", f"an integer has more than {self._limits.integer_digits_max} digits"
-            )
+        if len(digits.removeprefix("-")) > self._digits_max:
+            raise InputError("number_overflow", f"an integer has more than {self._digits_max} digits")
         number = int(digits)
         try:
             float(number)
@@ -145,22 +161,98 @@ def _check_depth(raw: bytes, limits: Limits) -> None:
             depth -= 1
 
 
-def _check_surrogates(root: Any) -> None:
-    pending: list[tuple[Any, str]] = [(root, "$")]
+def _has_lone_surrogate(root: Any) -> bool:
+    pending = [root]
     while pending:
-        value, path = pending.pop()
+        value = pending.pop()
         if isinstance(value, str):
-            _check_text(value, path)
+            if not _is_unicode(value):
+                return True
         elif isinstance(value, list):
-            pending.extend((item, f"{path}[{index}]") for index, item in enumerate(value))
+            pending.extend(value)
         elif isinstance(value, dict):
-            for key, item in value.items():
-                _check_text(key, path)
-                pending.append((item, f"{path}.{key}"))
+            pending.extend(value.keys())
+            pending.extend(value.values())
+    return False
 
 
-def _check_text(text: str, path: str) -> None:
+def _is_unicode(text: str) -> bool:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise InputError("lone_surrogate", "half a surrogate pair is no Unicode text", path=path) from None
+        return False
+    return True
+
+
+class _Place:
+    """Where the locator stands in one open container."""
+
+    def __init__(self, *, is_object: bool) -> None:
+        self.is_object = is_object
+        self.awaits_key = is_object
+        self.names: set[str] = set()
+        self.step: str | int = 0
+
+    def advance(self) -> None:
+        """Go on behind a comma."""
+        self.awaits_key = self.is_object
+        if isinstance(self.step, int):
+            self.step += 1
+
+    def enter(self, name: str) -> bool:
+        """Go to a member; tell whether the object had it before."""
+        repeated = name in self.names
+        self.names.add(name)
+        self.step = name
+        self.awaits_key = False
+        return repeated
+
+
+def _locate(text: str, code: str, reader: _Reader) -> str:
+    """Return the path of the first value that is refused with a code; what stands before it is well-formed.
+
+    Called after a refusal only: the path costs nothing while there is none.
+    """
+    places: list[_Place] = []
+    for match in _TOKEN.finditer(text):
+        mark = match[0]
+        if mark in ("{", "["):
+            places.append(_Place(is_object=mark == "{"))
+        elif mark in ("}", "]"):
+            places.pop()
+        elif mark == ",":
+            places[-1].advance()
+        elif places and places[-1].awaits_key:
+            name = json.loads(mark)
+            if code == "lone_surrogate" and not _is_unicode(name):
+                return _path(places[:-1])
+            if places[-1].enter(name) and code == "duplicate_key":
+                return _path(places)
+        elif _is_refused(mark, code, reader):
+            return _path(places)
+    return ""
+
+
+def _is_refused(mark: str, code: str, reader: _Reader) -> bool:
+    if mark.startswith('"'):
+        return code == "lone_surrogate" and not _is_unicode(json.loads(mark))
+    read = reader.constant if mark in _CONSTANTS else reader.float if re.search("[.eE]", mark) else reader.int
+    try:
+        read(mark)
+    except InputError as error:
+        return error.code == code
+    return False
+
+
+def _path(places: list[_Place]) -> str:
+    """Return a JSON path (RFC 9535), long names cut: they are the sender's text and end up in headers."""
+    steps = []
+    for place in places:
+        if isinstance(place.step, str) and _PLAIN_NAME.fullmatch(place.step[:_NAME_CHARS_MAX]):
+            steps.append(f".{place.step[:_NAME_CHARS_MAX]}")
+        elif isinstance(place.step, str):
+            name = json.dumps(place.step[:_NAME_CHARS_MAX])[1:-1].replace("'", "\\'").replace('\\"', '"')
+            steps.append(f"['{name}']")
+        else:
+            steps.append(f"[{place.step}]")
+    return "$" + "".join(steps)

@@ -91,7 +91,9 @@ def canonicalize(value: Any) -> bytes:
         raise InputError("too_deep", "the value is nested too deeply") from None
     except RecursionError:
         raise InputError("too_deep", "the value is nested too deeply") from None
-    except rfc8785.CanonicalizationError:
+    except rfc8785.CanonicalizationError as error:
+        if isinstance(error.__cause__, UnicodeEncodeError):
+            raise InputError("lone_surrogate", "half a surrogate pair is no Unicode text") from None
         raise InputError("not_canonicalizable", "the value is not JSON, or a number is not finite") from None
 
 

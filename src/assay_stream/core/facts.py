@@ -7,7 +7,7 @@ restored registry and a join worker's view are the same thing read from the same
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -18,8 +18,8 @@ from assay_stream.core.fingerprint import Fingerprint
 from assay_stream.core.record import Origin
 
 Completeness = Literal["complete", "partial", "unknown"]
-Position = tuple[int, int, int]
-"""Order of observations: event time in microseconds, then partition and offset (ties: the later origin wins)."""
+Position = tuple[int, Origin]
+"""Order of observations: event time in microseconds, then origin (ties: the later origin wins)."""
 
 FactKey = tuple[str | int | bool, ...]
 
@@ -81,14 +81,13 @@ class Seen:
 
     @property
     def position(self) -> Position:
-        return (self.time_us, self.origin.partition, self.origin.offset)
+        return (self.time_us, self.origin)
 
     def key(self) -> FactKey:
-        return ("seen", self.server_id, self.observer_id, self.origin.partition, self.origin.offset)
+        return ("seen", self.server_id, self.observer_id, *self.origin)
 
     def value(self) -> dict[str, Any]:
         return {
-            "topic": self.origin.topic,
             "time_us": self.time_us,
             "snapshot_id": self.snapshot_id,
             "catalogue": self.catalogue,
@@ -107,19 +106,19 @@ class Rejection:
 
     @property
     def position(self) -> Position:
-        return (self.time_us, self.origin.partition, self.origin.offset)
+        return (self.time_us, self.origin)
 
     def ends(self, seen: Seen) -> bool:
         """Tell whether an observation came before this; of another partition only the times can tell."""
-        if seen.origin.partition == self.origin.partition:
+        if seen.origin[:2] == self.origin[:2]:
             return seen.origin.offset < self.origin.offset
         return seen.time_us <= self.time_us
 
     def key(self) -> FactKey:
-        return ("rejection", self.server_id, self.origin.partition, self.origin.offset)
+        return ("rejection", self.server_id, *self.origin)
 
     def value(self) -> dict[str, Any]:
-        return {"topic": self.origin.topic, "time_us": self.time_us, "code": self.code}
+        return {"time_us": self.time_us, "code": self.code}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,14 +136,13 @@ class Pin:
 
     @property
     def position(self) -> Position:
-        return (self.time_us, self.origin.partition, self.origin.offset)
+        return (self.time_us, self.origin)
 
     def key(self) -> FactKey:
-        return ("pin", self.server_id, self.tool_name, self.scheme, self.origin.partition, self.origin.offset)
+        return ("pin", self.server_id, self.tool_name, self.scheme, *self.origin)
 
     def value(self) -> dict[str, Any]:
         return {
-            "topic": self.origin.topic,
             "time_us": self.time_us,
             "pinned": self.pinned,
             "author": self.author,
@@ -241,6 +239,16 @@ def decode_fact(key: FactKey, value: bytes) -> Fact:
         ) from None
 
 
+def origin_of_key(place: Sequence[str | int | bool]) -> Origin:
+    """Return the origin that the last three parts of a fact's key name.
+
+    Args:
+        place: topic, partition and offset.
+    """
+    topic, partition, offset = place
+    return Origin(topic=str(topic), partition=int(partition), offset=int(offset))
+
+
 def _read_tool(key: FactKey, value: dict[str, Any]) -> ToolFact:
     _, server_id, server_scoped, full = key
     print_ = Fingerprint(
@@ -260,11 +268,11 @@ def _read_catalogue(key: FactKey, value: dict[str, Any]) -> Catalogue:
 
 
 def _read_seen(key: FactKey, value: dict[str, Any]) -> Seen:
-    _, server_id, observer_id, partition, offset = key
+    _, server_id, observer_id, *place = key
     return Seen(
         server_id=str(server_id),
         observer_id=str(observer_id),
-        origin=Origin(topic=value["topic"], partition=int(partition), offset=int(offset)),
+        origin=origin_of_key(place),
         time_us=value["time_us"],
         snapshot_id=value["snapshot_id"],
         catalogue=value["catalogue"],
@@ -273,22 +281,22 @@ def _read_seen(key: FactKey, value: dict[str, Any]) -> Seen:
 
 
 def _read_rejection(key: FactKey, value: dict[str, Any]) -> Rejection:
-    _, server_id, partition, offset = key
+    _, server_id, *place = key
     return Rejection(
         server_id=str(server_id),
-        origin=Origin(topic=value["topic"], partition=int(partition), offset=int(offset)),
+        origin=origin_of_key(place),
         time_us=value["time_us"],
         code=value["code"],
     )
 
 
 def _read_pin(key: FactKey, value: dict[str, Any]) -> Pin:
-    _, server_id, tool_name, scheme, partition, offset = key
+    _, server_id, tool_name, scheme, *place = key
     return Pin(
         server_id=str(server_id),
         tool_name=str(tool_name),
         scheme=str(scheme),
-        origin=Origin(topic=value["topic"], partition=int(partition), offset=int(offset)),
+        origin=origin_of_key(place),
         time_us=value["time_us"],
         pinned=value["pinned"],
         author=value["author"],

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from assay_stream.core.digest import jcs_digest
+from assay_stream.core.digest import canonicalize, jcs_digest, sha256_of
 from assay_stream.core.errors import InputError
 from assay_stream.schemes import assay
 
@@ -37,12 +37,14 @@ class Fingerprint:
         errors: error code of each scheme that refused it.
         fields: digest of each top-level field of the definition, so that a change can be named without
             keeping the definition.
+        size_bytes: length of the definition in canonical form; 0 where it was not computed here.
     """
 
     full: str
     schemes: Mapping[str, str]
     errors: Mapping[str, str]
     fields: Mapping[str, str]
+    size_bytes: int = field(default=0, compare=False)
 
     def definition_digest(self) -> str | None:
         """Return the tool definition digest v1, or ``None`` where the definition gives none."""
@@ -66,11 +68,13 @@ def fingerprint(tool: Tool, *, server_id: str | None) -> Fingerprint:
             schemes[name] = compute(tool, server_id)
         except InputError as error:
             errors[name] = error.code
+    canonical = canonicalize(dict(tool))
     return Fingerprint(
-        full=str(jcs_digest(dict(tool))),
+        full=str(sha256_of(canonical)),
         schemes=schemes,
         errors=errors,
         fields={name: str(jcs_digest(value)) for name, value in tool.items()},
+        size_bytes=len(canonical),
     )
 
 

@@ -23,8 +23,18 @@ class Limits:
     """Tools in one snapshot. A full fingerprint costs under a millisecond each, so a hostile list costs
     seconds at most."""
 
-    tool_fields_max: int = 256
+    tool_fields_max: int = 64
     """Top-level fields of one tool. Each gets a digest of its own; real tools have ten at most."""
+
+    field_name_chars_max: int = 128
+    """Characters of the name of such a field. The names of changed fields stand in findings and alerts."""
+
+    definition_bytes_max: int = 4 * 1024 * 1024
+    """One tool definition in canonical form, which can be longer than what was received (``1e20``). Its record
+    holds it and its projection, and must fit into one Kafka message."""
+
+    alert_observers_max: int = 1_000
+    """Observers that an alert counts one by one; further ones are counted together."""
 
     identifier_chars_max: int = 1_024
     """Characters of one identifier (server, observer, tool, snapshot, call). They become Kafka keys and

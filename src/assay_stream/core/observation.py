@@ -93,7 +93,7 @@ class Timing(TypedDict, total=False):
 
     started_at: Timestamp | None
     ended_at: Timestamp | None
-    duration_ms: Annotated[int | float, Field(ge=0, le=2**53, allow_inf_nan=False)] | None
+    duration_ms: Annotated[float, Field(ge=0, le=2**53)] | None
 
 
 class Actor(TypedDict, total=False):

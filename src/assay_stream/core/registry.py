@@ -52,8 +52,8 @@ class Offer:
     tools: dict[str, str | None]
     fingerprints: dict[str, Fingerprint]
     definitions: dict[str, dict[str, Any]]
-    nameless: dict[str, dict[str, Any]]
-    """Definitions without a name: nothing can call them, so they bind nothing; reviewers see them all the same."""
+    unbinding: dict[str, dict[str, Any]]
+    """Definitions that bind nothing, since they have no name or share one; reviewers see them all the same."""
 
 
 class Registry:
@@ -133,7 +133,7 @@ class Registry:
                 outputs.append(self._publish(record, fact))
                 outputs.append(_definition(record, full, offer.definitions[full]))
         if offer.digest not in server.catalogues:
-            outputs.extend(_definition(record, full, tool) for full, tool in offer.nameless.items())
+            outputs.extend(_definition(record, full, tool) for full, tool in offer.unbinding.items())
             outputs.append(self._publish(record, catalogue))
         outputs.append(self._publish(record, seen))
         outputs.extend(self._fold(record, server, seen))
@@ -149,25 +149,23 @@ class Registry:
         tools: dict[str, str | None] = {}
         fingerprints: dict[str, Fingerprint] = {}
         definitions: dict[str, dict[str, Any]] = {}
-        nameless: dict[str, dict[str, Any]] = {}
         for index, tool in enumerate(data.tools):
             self._check_tool(tool, index)
-            print_ = self._fingerprint_of(tool, scope)
-            name = tool.get("name")
-            if not isinstance(name, str) or not name:
-                nameless[print_.full] = tool
-                continue
+            print_ = self._fingerprint_of(tool, scope, index)
             fingerprints[print_.full] = print_
             definitions[print_.full] = tool
-            if tools.setdefault(name, print_.full) != print_.full:
+            name = tool.get("name")
+            if isinstance(name, str) and name and tools.setdefault(name, print_.full) != print_.full:
                 tools[name] = None
-        digest = jcs_digest([data.server_scoped, sorted(tools.items()), sorted(nameless)])
+        binding = set(tools.values())
+        unbinding = {full: tool for full, tool in definitions.items() if full not in binding}
+        digest = jcs_digest([data.server_scoped, sorted(tools.items()), sorted(unbinding)])
         offer = Offer(
             digest=str(digest),
             tools=tools,
-            fingerprints=fingerprints,
+            fingerprints={full: print_ for full, print_ in fingerprints.items() if full in binding},
             definitions=definitions,
-            nameless=nameless,
+            unbinding=unbinding,
         )
         if content:
             self._offers.put(content, offer)
@@ -182,12 +180,22 @@ class Registry:
             raise InputError(
                 "too_many_fields", f"a tool may have {self._limits.tool_fields_max} fields at most", path=path
             )
+        if any(len(field) > self._limits.field_name_chars_max for field in tool):
+            raise InputError(
+                "too_long", f"a field's name may have {self._limits.field_name_chars_max} characters", path=path
+            )
 
-    def _fingerprint_of(self, tool: dict[str, Any], scope: str | None) -> Fingerprint:
+    def _fingerprint_of(self, tool: dict[str, Any], scope: str | None, index: int) -> Fingerprint:
         content = _content_key(tool, scope)
         found = self._fingerprints.get(content) if content else None
         if found is None:
             found = fingerprint(tool, server_id=scope)
+            if found.size_bytes > self._limits.definition_bytes_max:
+                raise InputError(
+                    "too_large",
+                    f"a definition may have {self._limits.definition_bytes_max} bytes in canonical form",
+                    path=f"$.data.tools[{index}]",
+                )
             if content:
                 self._fingerprints.put(content, found)
         return found
@@ -208,7 +216,7 @@ class Registry:
     def _fold(self, record: Record, server: ServerBindings, seen: Seen) -> list[Output]:
         timeline = server.observers[seen.observer_id]
         outputs: list[Output] = []
-        while (surplus := timeline.one_too_many(self._limits.timeline_entries_max)) is not None:
+        while (surplus := timeline.one_too_many(self._limits.timeline_entries_max, server.rejections)) is not None:
             folded, history_lost = surplus
             outputs.append(self._retract(record, folded.key()))
             if history_lost:

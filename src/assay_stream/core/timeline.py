@@ -3,17 +3,20 @@
 The as-of contract: ``as_of(t)`` is the latest observation at or before ``t`` (inclusive); of two at the same
 time the later origin wins. Arrival order never matters.
 
-The number of observations kept is bounded. Folding takes away, first, an observation whose neighbours saw the
-same catalogue (no as-of answer changes, only which of several equal observations is named); where there is
-none, the oldest one, and then the horizon says that earlier history is gone.
+The number of observations kept is bounded. Folding takes away, first, the oldest one whose neighbours saw the
+same catalogue (no as-of answer changes, only which of several equal observations is named); where there is none,
+the oldest one, and then the horizon says that earlier history is gone. What was folded away cannot stand against
+a list that arrives later with an earlier time: one that is late by as many observations as are kept changes
+answers.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right, insort
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from assay_stream.core.facts import Position, Seen
+from assay_stream.core.facts import Position, Rejection, Seen
+from assay_stream.core.record import Origin
 
 
 class Timeline:
@@ -42,15 +45,14 @@ class Timeline:
         elif seen not in self._entries:
             insort(self._entries, seen, key=_position)
 
-    def remove(self, partition: int, offset: int) -> Seen | None:
+    def remove(self, origin: Origin) -> Seen | None:
         """Take an observation away and return it.
 
         Args:
-            partition: partition of its origin.
-            offset: offset of its origin.
+            origin: its origin.
         """
         for index, seen in enumerate(self._entries):
-            if seen.origin.partition == partition and seen.origin.offset == offset:
+            if seen.origin == origin:
                 return self._entries.pop(index)
         return None
 
@@ -75,17 +77,20 @@ class Timeline:
         """
         return [seen for seen in self._entries if seen.position < position]
 
-    def one_too_many(self, entries_max: int) -> tuple[Seen, bool] | None:
+    def one_too_many(self, entries_max: int, rejections: Sequence[Rejection] = ()) -> tuple[Seen, bool] | None:
         """Return the observation to fold away, and whether history is lost with it, or ``None``.
 
         Args:
             entries_max: how many observations may be kept.
+            rejections: the rejected snapshots of the server; one that stands between two observations makes the
+                second one news.
         """
         entries = self._entries
         if len(entries) <= entries_max:
             return None
         for older, seen, newer in zip(entries, entries[1:], entries[2:], strict=False):
-            if _same_sight(older, seen) and _same_sight(seen, newer):
+            repeats = _same_sight(older, seen) and _same_sight(seen, newer)
+            if repeats and not any(bad.ends(older) and not bad.ends(seen) for bad in rejections):
                 return seen, False
         return entries[0], True
 

@@ -22,6 +22,7 @@ import orjson
 
 from assay_stream.core.errors import InputError
 from assay_stream.core.lenient import read_leniently
+from assay_stream.core.limits import DEFAULT_LIMITS
 from assay_stream.core.observation import CALL_TYPE, SNAPSHOT_TYPE
 from assay_stream.core.record import Headers, Origin, Output, Record, Role
 
@@ -77,6 +78,8 @@ def _record(raw: bytes, place: Origin, previous_ms: int) -> Record:
     server_id = data.get("server_id") if isinstance(data, dict) else None
     key = server_id.encode("utf-8", "replace") if isinstance(server_id, str) else None
     from_time = event_timestamp_ms(content.get("time"))
+    if from_time is not None and not 0 <= from_time <= DEFAULT_LIMITS.time_max_s * 1_000:
+        from_time = None  # a broken clock: the line before tells better when this was
     return Record(
         role=role,
         origin=place,
@@ -105,7 +108,10 @@ def _record_line(content: dict[str, Any], place: Origin) -> Record:
     try:
         headers: Headers = tuple(
             [(str(name), str(value).encode()) for name, value in content.get("headers", [])]
-            + [(str(name), base64.b64decode(value)) for name, value in content.get("headers_base64", [])]
+            + [
+                (str(name), base64.b64decode(value, validate=True))
+                for name, value in content.get("headers_base64", [])
+            ]
         )
         return Record(
             role=Role(content["role"]),
@@ -125,7 +131,7 @@ def _record_line(content: dict[str, Any], place: Origin) -> Record:
 
 def _bytes(content: dict[str, Any], name: str) -> bytes | None:
     if f"{name}_base64" in content:
-        return base64.b64decode(content[f"{name}_base64"])
+        return base64.b64decode(content[f"{name}_base64"], validate=True)
     text = content.get(name)
     return None if text is None else str(text).encode()
 

@@ -96,7 +96,8 @@ def merge_by_event_time(records: Iterable[Record]) -> list[Record]:
             earliest_ms = min(earliest_ms, entry.time_ms)
             keys.append(earliest_ms)
             if entry.names is not None:
-                applied_ms[entry.names] = earliest_ms
+                # Of a snapshot that stands in several places, a call that names it waits for the last.
+                applied_ms[entry.names] = max(earliest_ms, applied_ms.get(entry.names, 0))
         keyed.extend(_key(entry, key_ms) for entry, key_ms in zip(reversed(dated), keys, strict=True))
     for (role, _, _), dated in partitions.items():
         if role is not Role.CALLS:
@@ -132,6 +133,9 @@ def _date(record: Record) -> _Dated:
     time_ms = event_timestamp_ms(event.get("time"))
     if time_ms is None:
         time_ms = _header_time_ms(record)
+    if record.role is not Role.CALLS and record.timestamp_ms > 0:
+        # One that is refused takes effect at the log's time; one that is not may be applied before its own.
+        time_ms = min(time_ms, record.timestamp_ms)
     names = None
     if isinstance(data, dict) and "server_id" in data and "snapshot_id" in data:
         names = (str(data["server_id"]), str(data["snapshot_id"]))

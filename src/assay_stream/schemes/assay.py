@@ -26,6 +26,12 @@ POLICY_CLUSTER_CONSTANTS = {
 }
 """The closed values of the policy snapshot cluster (P56a)."""
 
+MANIFEST_PROJECTION = "assay.mcp_manifest_projection.v0"
+"""The id of the projection that manifest drift compares (P60); the manifest digest covers it."""
+
+FIELD_PROJECTION = "assay.mcp_tool_field.v0"
+"""The id of the projection of one field in manifest drift; the field's digest covers it."""
+
 MANIFEST_FIELDS = ("description", "input_schema", "output_schema", "annotations")
 
 # Unicode White_Space, which is what Rust's str::trim takes. Python's str.strip() also takes U+001C..U+001F.
@@ -169,12 +175,17 @@ def meta_hash(tool: Tool) -> str:
         tool: one observed tool.
 
     Raises:
-        InputError: ``tool_name_missing``.
+        InputError: ``tool_name_missing`` or ``lone_surrogate``.
     """
     _name(tool)
     description = tool.get("description")
     text = description if isinstance(description, str) else ""
-    return sha256(text.encode()).hexdigest()
+    try:
+        return sha256(text.encode()).hexdigest()
+    except UnicodeEncodeError:
+        raise InputError(
+            "lone_surrogate", "half a surrogate pair is no Unicode text", path="$.description"
+        ) from None
 
 
 def manifest_projection(tool: Tool) -> dict[str, Any]:
@@ -203,13 +214,16 @@ def manifest_tool_digest(tool: Tool) -> Digest:
 
 
 def manifest_field_digests(tool: Tool) -> dict[str, Digest]:
-    """Return the digest of each field that manifest drift names.
+    """Return the digest of each field that manifest drift names; the field's name is part of what is hashed.
 
     Args:
         tool: one observed tool.
     """
     projection = manifest_projection(tool)
-    return {name: jcs_digest(projection[name]) for name in MANIFEST_FIELDS}
+    return {
+        name: jcs_digest({"projection": FIELD_PROJECTION, "field": name, "value": projection[name]})
+        for name in MANIFEST_FIELDS
+    }
 
 
 def manifest_digest(tools: Iterable[Tool]) -> Digest:
@@ -217,9 +231,17 @@ def manifest_digest(tools: Iterable[Tool]) -> Digest:
 
     Args:
         tools: all tools of a complete list.
+
+    Raises:
+        InputError: ``tool_name_missing``, or ``ambiguous_tool_name``: Assay gives no digest then.
     """
-    projections = [manifest_projection(tool) for tool in tools]
-    return jcs_digest(sorted(projections, key=lambda projection: str(projection["name"]).encode()))
+    # Code point order is UTF-8 byte order, which is how Rust sorts strings.
+    digests = [(_name(tool), str(manifest_tool_digest(tool))) for tool in tools]
+    if len(dict(digests)) != len(digests):
+        raise InputError("ambiguous_tool_name", "two tools of the manifest have the same name")
+    # Code point order is UTF-8 byte order, which is how Rust sorts text.
+    listed = [{"name": name, "tool_digest": digest} for name, digest in sorted(digests)]
+    return jcs_digest({"projection": MANIFEST_PROJECTION, "tools": listed})
 
 
 def content_hash(event: Mapping[str, Any]) -> Digest:

@@ -198,7 +198,7 @@ class BatchTask:
             if self._generation != generation:
                 return
             await self._process(consumer, fetched, generation)
-        except KafkaError as error:
+        except (KafkaError, OSError, TimeoutError) as error:
             await self._recover(error)
         else:
             self._reopenings = 0
@@ -326,7 +326,7 @@ class BatchTask:
             return beginning
         return position
 
-    async def _recover(self, error: KafkaError) -> None:
+    async def _recover(self, error: Exception) -> None:
         if isinstance(error, OffsetOutOfRangeError):
             _log.warning("offset_out_of_range", stage=self._stage.name)
         self._reopenings += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import suppress
 
@@ -12,12 +13,17 @@ from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.structs import ConsumerRecord
 
 from assay_stream.config import Settings
+from assay_stream.core.digest import sha256_of
+from assay_stream.core.limits import DEFAULT_LIMITS
 from assay_stream.core.partition import murmur2_partition
 from assay_stream.core.record import Origin, Output, Record, Role
 from assay_stream.stream.connection import REQUEST_BYTES_MAX, connection_options, reading_consumer
 
 _BATCH_BYTES = 512 * 1_024
 _CLOSE_LIMIT_S = 10.0
+_ERROR_HEADERS = 5
+REJECTED_BYTES_MAX = DEFAULT_LIMITS.record_bytes_max + 512 * 1_024
+"""Between the largest input and the limit of the rejected topic, which is a mebibyte above it."""
 
 
 def record_of(role: Role, message: ConsumerRecord) -> Record:
@@ -131,6 +137,8 @@ class TransactionalWriter:
             if partition is None:
                 partition = murmur2_partition(output.key or b"", self._partition_counts[output.role])
             place = (self._topics[output.role], partition)
+            if output.role is Role.REJECTED:
+                output = fitting(output)
             builders = batches.get(place)
             if builders is None:
                 builders = batches[place] = [self._producer.create_batch()]
@@ -139,6 +147,37 @@ class TransactionalWriter:
                 if not _append(builders[-1], output):
                     raise AssertionError("an empty batch takes any record")
         return batches
+
+
+def fitting(output: Output, *, bytes_max: int = REJECTED_BYTES_MAX) -> Output:
+    """Return a rejected copy that its topic takes.
+
+    A record that was small on the wire, being compressed, can be larger than any topic takes as it is. Its copy
+    holds the value compressed (``error.value.encoding: gzip``). If even that does not fit, it holds the value's
+    digest (``error.value.omitted``): the original stands where the ``error.topic``, ``.partition`` and ``.offset``
+    headers say.
+
+    Args:
+        output: an output of the rejected role.
+        bytes_max: bytes of key, value and headers that fit.
+    """
+    if _size_bytes(output) <= bytes_max:
+        return output
+    value = output.value or b""
+    # No name and no time: the same value gives the same bytes.
+    packed = output._replace(
+        value=gzip.compress(value, mtime=0), headers=(*output.headers, ("error.value.encoding", b"gzip"))
+    )
+    if _size_bytes(packed) <= bytes_max:
+        return packed
+    why = tuple(header for header in output.headers if header[0].startswith("error."))
+    omitted = ("error.value.omitted", str(sha256_of(value)).encode())
+    return output._replace(key=None, value=None, headers=(*why[-_ERROR_HEADERS:], omitted))
+
+
+def _size_bytes(output: Output) -> int:
+    headers = sum(len(name.encode()) + len(value) for name, value in output.headers)
+    return len(output.key or b"") + len(output.value or b"") + headers
 
 
 def _append(builder: BatchBuilder, output: Output) -> bool:

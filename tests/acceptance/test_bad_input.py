@@ -1,0 +1,210 @@
+"""Bad input, named: each with a clear error, nothing lost, and no partition stopped."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from assay_stream.core.record import Output, Role
+from tests.support.events import TOOL, Story, an_event, call_data, snapshot_data
+
+GOOD = {
+    Role.SNAPSHOTS: an_event(Role.SNAPSHOTS, 900, 1, snapshot_data(TOOL)),
+    Role.CALLS: an_event(Role.CALLS, 900, 1, call_data()),
+}
+BOTH = (Role.SNAPSHOTS, Role.CALLS)
+
+
+def with_data(role: Role, **fields: Any) -> bytes:
+    """A good event with some fields of its data replaced; ``...`` takes one away."""
+    event = json.loads(GOOD[role])
+    for name, value in fields.items():
+        event["data"].pop(name, None)
+        if value is not ...:
+            event["data"][name] = value
+    return json.dumps(event).encode()
+
+
+def with_attributes(role: Role, **fields: Any) -> bytes:
+    """A good event with some attributes replaced."""
+    return json.dumps({**json.loads(GOOD[role]), **fields}).encode()
+
+
+def spliced(role: Role, text: bytes) -> bytes:
+    """A good event with raw JSON text as one more member of its data."""
+    return GOOD[role].replace(b'"data": {', b'"data": {' + text + b", ", 1)
+
+
+def everywhere() -> list[Any]:
+    """Input that is bad on both topics: name, role, bytes, code."""
+    rows = []
+    for role in BOTH:
+        bad = {
+            "not JSON": (b"{nope", "not_json"),
+            "not UTF-8": (b'"\xff\xfe"', "not_utf8"),
+            "not an event": (b"[1, 2]", "not_an_event"),
+            "duplicate keys": (spliced(role, b'"server_id": "other"'), "duplicate_key"),
+            "NaN": (spliced(role, b'"x": NaN'), "non_finite_number"),
+            "1e400": (spliced(role, b'"x": 1e400'), "number_overflow"),
+            "lone surrogate": (spliced(role, b'"x": "\\ud800"'), "lone_surrogate"),
+            "depth 10,000": (spliced(role, b'"x": ' + b"[" * 10_000 + b"]" * 10_000), "too_deep"),
+            "a 20 MB record": (spliced(role, b'"x": "' + b"a" * 20_000_000 + b'"'), "too_large"),
+            "a missing field": (with_data(role, observer_id=...), "missing_field"),
+            "a wrong type": (with_data(role, observer_id=7), "wrong_type"),
+            "an empty name": (with_data(role, observer_id=""), "empty_value"),
+            "a blank name": (with_data(role, observer_id="  "), "bad_format"),
+            "a name of 1 MB": (with_data(role, observer_id="n" * 1_000_000), "too_long"),
+            "another type": (with_attributes(role, type="mcp.other"), "unknown_type"),
+            "no time zone": (with_attributes(role, time="2026-03-01T10:00:00"), "bad_format"),
+            "no such date": (with_attributes(role, time="2026-02-30T10:00:00Z"), "bad_time"),
+            "the far future": (with_attributes(role, time="2026-06-01T10:00:00Z"), "time_in_future"),
+            "the year 9999": (with_attributes(role, time="9999-01-01T00:00:00Z"), "time_out_of_range"),
+            "a tombstone": (None, "tombstone"),
+        }
+        rows += [pytest.param(role, value, code, id=f"{role}: {name}") for name, (value, code) in bad.items()]
+    return rows
+
+
+CALLS_ONLY = [
+    pytest.param(Role.CALLS, with_data(Role.CALLS, decision="maybe"), "unknown_value", id="unknown decision"),
+    pytest.param(
+        Role.CALLS,
+        with_data(Role.CALLS, policy_snapshot_schema="x"),
+        "half_policy_cluster",
+        id="half a policy cluster",
+    ),
+    pytest.param(
+        Role.CALLS,
+        with_data(Role.CALLS, tool_definition_digest="sha256:abc"),
+        "half_definition_cluster",
+        id="half a definition cluster",
+    ),
+]
+SNAPSHOTS_ONLY = [
+    pytest.param(Role.SNAPSHOTS, with_data(Role.SNAPSHOTS, tools={}), "wrong_type", id="tools no list"),
+    pytest.param(Role.SNAPSHOTS, with_data(Role.SNAPSHOTS, tools=["x"]), "wrong_type", id="a tool no object"),
+    pytest.param(
+        Role.SNAPSHOTS, with_data(Role.SNAPSHOTS, tools=[TOOL] * 5_001), "too_many_tools", id="5,001 tools"
+    ),
+    pytest.param(Role.SNAPSHOTS, with_data(Role.SNAPSHOTS, server_id="other"), "key_mismatch", id="another key"),
+]
+
+
+@pytest.mark.parametrize(("role", "value", "code"), everywhere() + CALLS_ONLY + SNAPSHOTS_ONLY)
+def test_bad_input_is_rejected_with_its_code_and_kept_whole(role: Role, value: bytes | None, code: str) -> None:
+    """The rejected copy has the original bytes, key and headers, the error, and where the record stood."""
+    headers = (("trace", b"\xff\x00"), ("content-type", b"application/cloudevents+json"))
+    story = Story().lists(TOOL).calls().raw(role, value, headers=headers)
+    record = story.records[-1]
+    (copy,) = story.tell().of(Role.REJECTED)
+    assert (copy.value, copy.key) == (value, record.key)
+    assert copy.headers[:2] == headers
+    assert error_of(copy) == {
+        "code": code,
+        "topic": record.origin.topic,
+        "partition": "0",
+        "offset": str(record.origin.offset),
+    }
+
+
+def error_of(copy: Output) -> dict[str, str]:
+    """The error headers without the message."""
+    headers = {name.removeprefix("error."): value.decode() for name, value in copy.headers[2:]}
+    assert len(headers.pop("message")) > len(headers["code"])
+    return headers
+
+
+@pytest.mark.parametrize(("role", "value", "code"), everywhere() + SNAPSHOTS_ONLY)
+def test_the_partition_goes_on_after_it(role: Role, value: bytes | None, code: str) -> None:
+    """The next good records of the same partition are processed."""
+    outcome = Story().raw(role, value).lists(TOOL).calls().tell()
+    assert outcome.refusals == [code]
+    assert "tool_definition_digest" in outcome.evidence[-1]
+
+
+@pytest.mark.parametrize(
+    ("value", "code"),
+    [
+        pytest.param(*row.values[1:], id=row.id)
+        for row in everywhere() + SNAPSHOTS_ONLY
+        if row.values[0] is Role.SNAPSHOTS
+    ],
+)
+def test_a_rejected_snapshot_ends_the_old_catalogue_until_the_next_good_list(
+    value: bytes | None, code: str
+) -> None:
+    """Calls after it are unbound with snapshot_rejected, an alert is raised, and a good list mends it."""
+    outcome = (
+        Story()
+        .lists(TOOL)
+        .calls()
+        .raw(Role.SNAPSHOTS, value)
+        .calls()
+        .lists(TOOL)
+        .calls(snapshot_id="unheard of")
+        .tell()
+    )
+    before, between, after = outcome.evidence
+    assert before["binding"]["scope"] == "observer"
+    assert between["unbound_reason"] == "snapshot_rejected"
+    assert "tool_definition_digest" not in between
+    assert after["binding"]["scope"] == "observer"
+    assert outcome.findings == [("snapshot_rejected", None)]
+    (alert,) = outcome.of(Role.ALERTS)
+    assert json.loads(alert.value or b"")["unmapped"]["mcp_reason"] == code
+
+
+@pytest.mark.parametrize(
+    "key", [b"s" * 1_000_000, b"\xff\xfe", b"   ", None], ids=["1 MB", "no text", "blank", "none"]
+)
+def test_a_key_that_names_no_server_ends_nothing(key: bytes | None) -> None:
+    """A server name of 1 MB, or a key that is none, is rejected and marks no server."""
+    outcome = Story().lists(TOOL).raw(Role.SNAPSHOTS, GOOD[Role.SNAPSHOTS], key=key).calls().tell()
+    assert outcome.refusals == ["key_missing" if key is None else "key_mismatch"]
+    assert "tool_definition_digest" in outcome.evidence[0]
+
+
+@pytest.mark.parametrize("role", BOTH)
+def test_unknown_fields_are_accepted(role: Role) -> None:
+    """What we do not know is no error, in the event, in its data and in a tool."""
+    event = json.loads(GOOD[role])
+    event["x-extension"] = {"a": [1]}
+    event["data"]["x-field"] = None
+    outcome = Story().raw(role, json.dumps(event).encode()).tell()
+    assert outcome.refusals == []
+
+
+def test_messages_never_quote_the_input() -> None:
+    """A secret in a bad record stands in its original bytes, and nowhere in the error."""
+    for row in everywhere() + CALLS_ONLY:
+        role, value, _ = row.values
+        if value is None or b'"data"' not in value:
+            continue
+        marked = value.replace(b'"observer_id": "proxy-1"', b'"observer_id": "SECRET-1"')
+        (copy,) = Story().raw(role, marked).tell().of(Role.REJECTED)
+        assert not [name for name, header in copy.headers if b"SECRET-1" in header]
+
+
+def test_a_binary_event_is_read_from_headers_and_value() -> None:
+    """Both Kafka content modes of CloudEvents give the same evidence."""
+    structured = Story().lists(TOOL).calls()
+    binary = Story().lists(TOOL)
+    event = json.loads(structured.records[1].value or b"")
+    headers = tuple(
+        (f"ce_{name}", event[name].encode()) for name in ("specversion", "type", "source", "id", "time")
+    )
+    binary.raw(Role.CALLS, json.dumps(event["data"]).encode(), headers=headers)
+    assert [o.value for o in binary.tell().of(Role.EVIDENCE)] == [
+        o.value for o in structured.tell().of(Role.EVIDENCE)
+    ]
+
+
+def test_records_of_another_server_keep_their_catalogue() -> None:
+    """A rejected snapshot of one server says nothing about another."""
+    other = an_event(Role.SNAPSHOTS, 1, 0, snapshot_data(TOOL, server_id="server-b"))
+    story = (
+        Story().raw(Role.SNAPSHOTS, other, key=b"server-b").raw(Role.SNAPSHOTS, b"{").calls(server_id="server-b")
+    )
+    assert "tool_definition_digest" in story.tell().evidence[0]

@@ -1,0 +1,169 @@
+"""The promises, each tested by its name."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay_stream.core import engine
+from assay_stream.core.decision import Producer
+from assay_stream.core.engine import EngineState
+from assay_stream.core.record import Output, Record, Role
+from assay_stream.forensics.replay import replay
+from assay_stream.schemes import assay
+from tests.acceptance.test_p56b import CLUSTER, POLICY, claims
+from tests.support.events import SERVER, TOOL, Story
+
+VERSIONS = [TOOL, {**TOOL, "description": "second"}, {**TOOL, "inputSchema": {"type": "object"}}]
+GARBAGE = st.sampled_from([b"{", b"", b"\xff", b'{"a":1,"a":2}', b"[]", None])
+
+
+@st.composite
+def stories(draw: st.DrawFn) -> Story:
+    """Lists, calls and garbage in any order."""
+    story = Story()
+    for _ in range(draw(st.integers(min_value=0, max_value=15))):
+        match draw(st.integers(min_value=0, max_value=5)):
+            case 0 | 1:
+                tools = draw(st.lists(st.sampled_from(VERSIONS), max_size=2))
+                story.lists(
+                    *tools,
+                    observer_id=draw(st.sampled_from(["proxy-1", "proxy-2"])),
+                    completeness=draw(st.sampled_from(["complete", "partial"])),
+                    server_scoped=draw(st.booleans()),
+                )
+            case 2 | 3:
+                named = draw(st.none() | st.integers(min_value=0, max_value=15))
+                fields: dict[str, Any] = {} if named is None else {"snapshot_id": f"snapshot-{named}"}
+                story.calls(**fields, **draw(st.sampled_from([{}, POLICY])))
+            case 4:
+                story.raw(Role.SNAPSHOTS, draw(GARBAGE))
+            case _:
+                story.raw(Role.CALLS, draw(GARBAGE))
+    return story
+
+
+@given(stories())
+def test_no_invention(story: Story) -> None:
+    """Every digest in evidence is the digest of a tool in the very snapshot that the record names."""
+    by_offset = {r.origin.offset: r for r in story.records if r.role is Role.SNAPSHOTS}
+    for payload in story.tell().evidence:
+        if "tool_definition_digest" in payload:
+            data = json.loads(by_offset[payload["binding"]["origin"]["offset"]].value or b"")["data"]
+            scope = SERVER if data["server_scoped"] else None
+            observed = {str(assay.definition_digest(tool, server_id=scope)) for tool in data["tools"]}
+            assert payload["tool_definition_digest"] in observed
+        else:
+            assert payload["unbound_reason"]
+
+
+@given(stories())
+def test_atomic(story: Story) -> None:
+    """The clusters are whole or absent in every record."""
+    for payload in story.tell().evidence:
+        assert CLUSTER & payload.keys() in (set(), CLUSTER)
+        assert POLICY.keys() & payload.keys() in (set(), POLICY.keys())
+
+
+@given(stories())
+def test_nothing_lost_nothing_doubled(story: Story) -> None:
+    """Each input record ends in exactly one place: evidence, applied state, or the rejected records."""
+    registry, joining = (EngineState(producer=Producer(version="0.1.0")) for _ in range(2))
+    for record in story.records:
+        state = joining if record.role is Role.CALLS else registry
+        _, outputs = engine.step(state, record)
+        places = Counter(place for output in outputs for place in [_place(output)] if place)
+        assert len(places) == 1, places
+        if "applied" not in places:
+            assert sum(places.values()) == 1
+        for output in outputs:
+            if output.role is Role.BINDINGS:
+                fact = Record(role=output.role, origin=record.origin, key=output.key, value=output.value)
+                engine.step(joining, fact)
+
+
+def _place(output: Output) -> str | None:
+    if output.role is Role.BINDINGS and output.label != "fact:rejection":
+        return "applied"
+    return {Role.EVIDENCE: "evidence", Role.REJECTED: "rejected"}.get(output.role)
+
+
+@given(stories(), st.integers(min_value=1, max_value=3))
+def test_same_in_same_out(story: Story, workers: int) -> None:
+    """The number of partitions that calls are spread over changes the origin in a record, and nothing else."""
+    spread, offsets = [], Counter[int]()
+    for number, record in enumerate(story.records):
+        if record.role is Role.CALLS:
+            partition = number % workers
+            record = record._replace(origin=record.origin._replace(partition=partition, offset=offsets[partition]))
+            offsets[partition] += 1
+        spread.append(record)
+    producer = Producer(version="0.1.0")
+    one, many = (
+        [payload for output in replay(records, producer=producer) if (payload := _without_origin(output))]
+        for records in (story.records, spread)
+    )
+    assert sorted(one) == sorted(many)
+
+
+def _without_origin(output: Output) -> str | None:
+    if output.role is not Role.EVIDENCE:
+        return None
+    data = json.loads(output.value or b"")["data"]
+    del data["origin"]
+    return json.dumps(data, sort_keys=True)
+
+
+@given(stories())
+def test_duplicates_change_nothing(story: Story) -> None:
+    """Every snapshot published a second time, at the end of the log, gives the same records."""
+    lists = [record for record in story.records if record.role is Role.SNAPSHOTS]
+    # A good list after a refused one puts its catalogue in force again, as it should: no duplicate in that sense.
+    lists = [] if any(map(_is_refused, lists)) else lists
+    doubled = Story()
+    doubled.records = story.records + [
+        record._replace(origin=record.origin._replace(offset=len(lists) + number))
+        for number, record in enumerate(lists)
+    ]
+    for role in (Role.EVIDENCE, Role.FINDINGS, Role.ALERTS):
+        assert _written(doubled, role) == _written(story, role)
+
+
+def _written(story: Story, role: Role) -> list[bytes]:
+    return sorted(output.value or b"" for output in story.tell().of(role))
+
+
+def _is_refused(record: Record) -> bool:
+    story = Story()
+    story.records = [record]
+    return bool(story.tell().refusals)
+
+
+def test_no_bodies_no_secrets() -> None:
+    """No argument, result, definition or message reaches evidence, findings or alerts, and no secret is hashed."""
+    secret = "ghp_" + "a1B2" * 9
+    told = (
+        Story()
+        .lists({**TOOL, "description": f"use {secret}"})
+        .calls(
+            args={"token": secret, "text": f"key {secret}"},
+            result={"out": secret},
+            error={"code": "x", "message": secret},
+        )
+    )
+    outcome = told.tell()
+    written = outcome.all_bytes(Role.EVIDENCE, Role.FINDINGS, Role.ALERTS)
+    assert secret.encode() not in written
+    other = Story().lists(TOOL).calls(args={"token": secret[::-1], "text": "key ghp_" + "z9Y8" * 9}).tell()
+    assert outcome.evidence[0]["args_hash"] == other.evidence[0]["args_hash"]
+
+
+@given(stories())
+def test_no_verdict_of_safety(story: Story) -> None:
+    """Nothing that is written says that something is safe, trusted or verified."""
+    written = story.tell().all_bytes(Role.EVIDENCE, Role.FINDINGS, Role.ALERTS)
+    assert claims(written.decode()) == []

@@ -1,0 +1,295 @@
+"""Assay's own vectors: definition digest, identity, manifest drift, clusters and envelope."""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay_stream.core.decode import decode_json
+from assay_stream.core.digest import canonicalize, jcs_digest, sha256_of
+from assay_stream.core.errors import InputError
+from assay_stream.schemes import assay
+
+VECTORS = Path(__file__).resolve().parents[1] / "data" / "vectors"
+
+
+def _load(name: str) -> Any:
+    return json.loads((VECTORS / name).read_text(encoding="utf-8"))
+
+
+DEFINITION = _load("assay_tool_definition_p56b.json")
+EQUALITIES = _load("assay_identity_equalities.json")
+MANIFEST = _load("assay_manifest_drift_p60.json")["files"]
+ENVELOPE = _load("assay_evidence_envelope.json")
+DECISION = _load("assay_tool_decision_payload.json")
+
+PARSED = [case for case in DEFINITION["cases"] if "expect" not in case]
+BOUND = [case for case in PARSED if "unscoped" in case]
+SCOPED = [case for case in PARSED if "scoped" in case]
+UNBOUND = [case for case in PARSED if "unscoped" not in case]
+IDENTIFIED = [case for case in PARSED if "tool_identity" in case]
+NAMELESS = [case for case in PARSED if "tool_identity" not in case]
+UNREADABLE = [case for case in DEFINITION["cases"] if "expect" in case]
+UNBOUND_CODES = {
+    "inputSchema present but not an object -> Err -> cluster omitted (identity still computed)": (
+        "input_schema_not_object"
+    ),
+    "name missing/not a string/blank -> no observation": "tool_name_missing",
+}
+CLEAN_VERDICTS = {"no_finding", "no_finding_with_coverage_warning"}
+BASELINES = ("declared_per_tool_baseline.json", "declared_per_tool_baseline_readonly_annotation.json")
+BUNDLES = {bundle["bundle"]: bundle for bundle in ENVELOPE["bundles"]}
+
+
+def _tool(case: dict[str, Any]) -> Any:
+    return decode_json(case["input_raw"].encode())
+
+
+def _id(case: dict[str, Any]) -> str:
+    return str(case["id"])
+
+
+def _baseline_tools(name: str) -> list[dict[str, Any]]:
+    """The tools a baseline was built from: the example's, annotated where the baseline's note says so."""
+    tools: list[dict[str, Any]] = MANIFEST["canonicalization_example.json"]["manifest"]["tools"]
+    if "readonly" not in name:
+        return tools
+    annotated = {"annotations": {"readOnlyHint": True}}
+    return [tool | annotated if tool["name"] == "github.add_deploy_key" else tool for tool in tools]
+
+
+class TestDefinition:
+    """The tool definition digest v1 (P56b) and the tool identity."""
+
+    def test_every_case_is_used(self) -> None:
+        """No case of the file is of a kind that these tests do not know."""
+        assert len(BOUND) + len(UNBOUND) + len(UNREADABLE) == len(DEFINITION["cases"])
+        assert len(IDENTIFIED) + len(NAMELESS) == len(PARSED)
+
+    @pytest.mark.parametrize("case", BOUND, ids=_id)
+    def test_unscoped_projection(self, case: dict[str, Any]) -> None:
+        """An observation that is not server-scoped gives the published bytes and digest."""
+        projection = assay.definition_projection(_tool(case), server_id=None)
+        assert canonicalize(projection) == case["unscoped"]["canonical"].encode()
+        digest = assay.definition_digest(_tool(case), server_id=None)
+        assert str(digest) == case["unscoped"]["tool_definition_digest"]
+
+    @pytest.mark.parametrize("case", SCOPED, ids=_id)
+    def test_scoped_projection(self, case: dict[str, Any]) -> None:
+        """A server-scoped observation gives the published bytes and digest."""
+        projection = assay.definition_projection(_tool(case), server_id=case["server_id"])
+        assert canonicalize(projection) == case["scoped"]["canonical"].encode()
+        digest = assay.definition_digest(_tool(case), server_id=case["server_id"])
+        assert str(digest) == case["scoped"]["tool_definition_digest"]
+
+    def test_default_label(self) -> None:
+        """The label that Assay's wrapper sets by default scopes the digest like any other."""
+        case = DEFINITION["default_label_case"]
+        simple = next(case for case in BOUND if case["id"] == "simple")
+        projection = assay.definition_projection(_tool(simple), server_id="default-mcp-server")
+        assert canonicalize(projection) == case["canonical"].encode()
+        digest = assay.definition_digest(_tool(simple), server_id="default-mcp-server")
+        assert str(digest) == case["tool_definition_digest"]
+
+    @pytest.mark.parametrize("case", UNBOUND, ids=_id)
+    def test_no_binding(self, case: dict[str, Any]) -> None:
+        """Where Assay makes no binding no digest is made, for the published reason."""
+        with pytest.raises(InputError) as caught:
+            assay.definition_digest(_tool(case), server_id=case["server_id"])
+        assert caught.value.code == UNBOUND_CODES[case["reason"]]
+
+    @pytest.mark.parametrize("case", UNREADABLE, ids=_id)
+    def test_unreadable(self, case: dict[str, Any]) -> None:
+        """A line that Assay's parser refuses is refused before any tool is seen."""
+        assert case["expect"].startswith("parse_error: serde_json refuses a lone surrogate")
+        with pytest.raises(InputError) as caught:
+            _tool(case)
+        assert caught.value.code == "lone_surrogate"
+
+    @pytest.mark.parametrize("case", IDENTIFIED, ids=_id)
+    def test_identity(self, case: dict[str, Any]) -> None:
+        """Schema hash and description hash are the published ones, even where no binding is made."""
+        identity = case["tool_identity"]
+        assert assay.schema_hash(_tool(case)) == identity["schema_hash"]
+        assert assay.meta_hash(_tool(case)) == identity["meta_hash"]
+
+    @pytest.mark.parametrize("case", NAMELESS, ids=_id)
+    def test_no_identity(self, case: dict[str, Any]) -> None:
+        """A tool without a name has no identity."""
+        assert case["expect_identity"] is None
+        for compute in (assay.schema_hash, assay.meta_hash):
+            with pytest.raises(InputError) as caught:
+                compute(_tool(case))
+            assert caught.value.code == "tool_name_missing"
+
+    def test_cluster_constants(self) -> None:
+        """The closed values of the cluster are the published ones."""
+        assert DEFINITION["cluster"] == assay.CLUSTER_CONSTANTS
+
+
+class TestIdentityEqualities:
+    """What Assay's tests say of equal and refused schemas."""
+
+    @pytest.mark.parametrize(("left", "right"), EQUALITIES["equal_schema_hash_pairs"])
+    def test_equal_pairs(self, left: str, right: str) -> None:
+        """Two spellings of one double give one schema hash."""
+        hashes = {
+            assay.schema_hash({"name": "t", "inputSchema": decode_json(text.encode())}) for text in (left, right)
+        }
+        assert len(hashes) == 1
+
+    @pytest.mark.parametrize("case", EQUALITIES["canonical"])
+    def test_canonical(self, case: dict[str, str]) -> None:
+        """Keys are ordered by UTF-16 code unit."""
+        assert canonicalize(decode_json(case["input"].encode())) == case["expected"].encode()
+
+    def test_absent_parts(self) -> None:
+        """An absent schema hashes the word null, an absent description hashes nothing."""
+        assert assay.schema_hash({"name": "t"}) == EQUALITIES["none_schema_hash"]
+        assert assay.meta_hash({"name": "t"}) == EQUALITIES["absent_description_meta_hash"]
+
+    @pytest.mark.parametrize("literal", EQUALITIES["refused_literals"])
+    def test_refused_literals(self, literal: str) -> None:
+        """A number that no double holds is refused."""
+        with pytest.raises(InputError) as caught:
+            decode_json(f'{{"maximum":{literal}}}'.encode())
+        assert caught.value.code == "number_overflow"
+
+    def test_max_nesting(self) -> None:
+        """The deepest nesting that Assay takes is taken, one more is refused."""
+        deepest = EQUALITIES["max_nesting"]
+        assert decode_json(b"[" * deepest + b"]" * deepest)
+        with pytest.raises(InputError) as caught:
+            decode_json(b"[" * (deepest + 1) + b"]" * (deepest + 1))
+        assert caught.value.code == "too_deep"
+
+
+class TestManifest:
+    """Manifest drift (P60): digests of a tool, of its fields, and of the whole list."""
+
+    def test_tool_projection(self) -> None:
+        """The projection of a tool is the published one, absent fields null."""
+        wanted = MANIFEST["canonicalization_example.json"]["per_tool"]["projection"]
+        present = {name: value for name, value in wanted.items() if value is not None}
+        assert assay.manifest_projection(present) == wanted
+
+    def test_tool_digest(self) -> None:
+        """The digest of a tool is the published one, with camelCase names as with snake_case."""
+        case = MANIFEST["canonicalization_example.json"]["per_tool"]
+        snake = case["projection"]
+        camel = {"name": snake["name"], "description": snake["description"], "inputSchema": snake["input_schema"]}
+        assert str(assay.manifest_tool_digest(snake)) == case["expected_tool_digest"]
+        assert str(assay.manifest_tool_digest(camel)) == case["expected_tool_digest"]
+
+    def test_field_digests(self) -> None:
+        """The field digests, recomputed from the definition, are the published ones."""
+        case = MANIFEST["canonicalization_example.json"]["per_tool"]
+        digests = assay.manifest_field_digests(case["projection"])
+        assert {name: str(digest) for name, digest in digests.items()} == case["expected_field_digests"]
+
+    def test_manifest_digest(self) -> None:
+        """The digest of a list is the published one, whatever the list's order."""
+        case = MANIFEST["canonicalization_example.json"]["manifest"]
+        assert case["projection_id"] == assay.MANIFEST_PROJECTION
+        for tools in (case["tools"], case["tools"][::-1]):
+            assert str(assay.manifest_digest(tools)) == case["expected_manifest_digest"]
+
+    @pytest.mark.parametrize("name", BASELINES)
+    def test_baselines(self, name: str) -> None:
+        """A baseline's manifest, tool and field digests are recomputed from its tools."""
+        baseline = MANIFEST[name]
+        tools = _baseline_tools(name)
+        assert str(assay.manifest_digest(tools)) == baseline["manifest_digest"]
+        for tool, wanted in zip(tools, baseline["tools"], strict=True):
+            assert str(assay.manifest_tool_digest(tool)) == wanted["tool_digest"]
+            digests = assay.manifest_field_digests(tool)
+            assert {field: str(digest) for field, digest in digests.items()} == wanted["field_digests"]
+
+    @pytest.mark.parametrize("case", MANIFEST["verdict_corpus.json"]["cases"], ids=_id)
+    def test_verdict_corpus(self, case: dict[str, Any]) -> None:
+        """Whether an observed list matches its baseline's digest agrees with the published verdict."""
+        tools = case["observed"]["tools"]
+        names = [tool["name"] for tool in tools]
+        if len(set(names)) < len(names):
+            with pytest.raises(InputError) as caught:
+                assay.manifest_digest(tools)
+            assert caught.value.code == "ambiguous_tool_name"
+            return
+        same = str(assay.manifest_digest(tools)) == case["baseline_manifest_digest"]
+        if case["expected_verdict"] in CLEAN_VERDICTS:
+            assert same
+        elif case["expected_verdict"] == "pending_tool_manifest_review":
+            assert not same
+        else:
+            assert case["id"] in {"not_observed", "partial_pagination"}, "inconclusive, whatever the digest"
+
+
+class TestEnvelope:
+    """Assay's evidence envelope and bundles."""
+
+    def test_golden_content_hash(self) -> None:
+        """The content hash of the golden event is the published one, and the one the event carries."""
+        golden = ENVELOPE["golden"]
+        assert str(assay.content_hash(golden["event"])) == golden["content_hash"]
+        assert golden["event"]["assaycontenthash"] == golden["content_hash"]
+
+    def test_golden_line(self) -> None:
+        """The golden line is the event's canonical form and a line feed."""
+        golden = ENVELOPE["golden"]
+        line = canonicalize(golden["event"]) + b"\n"
+        assert line == golden["line"].encode()
+        assert sha256(line).hexdigest() == golden["events_ndjson_sha256"]
+
+    def test_golden_run_root(self) -> None:
+        """The golden run root covers the one content hash."""
+        golden = ENVELOPE["golden"]
+        assert str(sha256_of(f"{assay.content_hash(golden['event'])}\n".encode())) == golden["run_root"]
+        assert golden["manifest"]["run_root"] == golden["manifest"]["bundle_id"] == golden["run_root"]
+
+    def test_golden_manifest(self) -> None:
+        """The golden manifest file is the manifest's canonical form."""
+        golden = ENVELOPE["golden"]
+        assert jcs_digest(golden["manifest"]).hex == golden["manifest_json_sha256"]
+
+    def test_empty_run_root(self) -> None:
+        """The run root of nothing is the digest of no bytes."""
+        assert str(sha256_of(b"")) == ENVELOPE["empty_run_root"]
+
+    @pytest.mark.parametrize("name", BUNDLES)
+    def test_bundle_content_hashes(self, name: str) -> None:
+        """Every event of a bundle has the published content hash."""
+        for entry in BUNDLES[name]["events"]:
+            assert str(assay.content_hash(entry["event"])) == entry["content_hash"]
+            assert entry["event"]["assaycontenthash"] == entry["content_hash"]
+
+    @pytest.mark.parametrize("name", BUNDLES)
+    def test_bundle_manifest(self, name: str) -> None:
+        """A bundle's run root and file digest are recomputed from its events."""
+        events = [entry["event"] for entry in BUNDLES[name]["events"]]
+        manifest = BUNDLES[name]["manifest"]
+        root = sha256_of("".join(f"{assay.content_hash(event)}\n" for event in events).encode())
+        lines = b"".join(canonicalize(event) + b"\n" for event in events)
+        file = manifest["files"]["events.ndjson"]
+        assert str(root) == manifest["run_root"] == manifest["bundle_id"]
+        assert (str(sha256_of(lines)), len(lines)) == (file["sha256"], file["bytes"])
+
+    def test_subject_is_covered_only_when_present(self) -> None:
+        """A subject changes the content hash; the fields outside the published list do not."""
+        event = ENVELOPE["golden"]["event"]
+        assert "subject (only when present)" in ENVELOPE["content_hash_fields"]
+        assert str(assay.content_hash(event | {"subject": "s"})) != ENVELOPE["golden"]["content_hash"]
+        assert str(assay.content_hash(event | {"id": "other"})) == ENVELOPE["golden"]["content_hash"]
+
+
+class TestDecisionPayload:
+    """The stable payload of a tool decision."""
+
+    def test_clusters_are_accepted(self) -> None:
+        """Both clusters of the published payload are whole."""
+        payload = DECISION["payload"]
+        assert assay.check_definition_cluster(payload) == payload["tool_definition_digest"]
+        assert assay.check_policy_cluster(payload) == payload["policy_snapshot_digest"]

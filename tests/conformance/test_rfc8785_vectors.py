@@ -1,0 +1,60 @@
+"""The RFC 8785 vectors of Assay's canonical form, read as every record is: decoded strictly first."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from assay_stream.core.decode import decode_json
+from assay_stream.core.digest import canonicalize
+from assay_stream.core.errors import InputError
+
+FILE = Path(__file__).resolve().parents[1] / "data" / "vectors" / "rfc8785_assay.json"
+CONTENT = json.loads(FILE.read_text(encoding="utf-8"))
+VECTORS = {name: vector for name, vector in CONTENT["vectors"].items() if name != "_about"}
+REFUSED = {name: vector for name, vector in VECTORS.items() if "expected" not in vector}
+ACCEPTED = {name: vector for name, vector in VECTORS.items() if "expected" in vector}
+
+# What I-JSON (RFC 7493 section 2), on which RFC 8785 section 3.1 stands, does not allow.
+NOT_I_JSON = {
+    "duplicate_key": (b'{"a":1,"a":1}', "duplicate_key"),
+    "duplicate_key_by_escape": (rb'{"a":1,"\u0061":2}', "duplicate_key"),
+    "nan": (b'{"a":NaN}', "non_finite_number"),
+    "infinity": (b'{"a":-Infinity}', "non_finite_number"),
+    "overflow": (b'{"a":1e400}', "number_overflow"),
+    "high_surrogate_alone": (rb'{"a":"\ud83d"}', "lone_surrogate"),
+    "low_surrogate_alone": (rb'{"a":"\ude00"}', "lone_surrogate"),
+    "surrogates_swapped": (rb'{"a":"\ude00\ud83d"}', "lone_surrogate"),
+    "surrogate_in_utf8": (b'{"a":"\xed\xa0\x80"}', "not_utf8"),
+}
+
+
+@pytest.mark.parametrize("name", ACCEPTED)
+def test_canonical_bytes(name: str) -> None:
+    """A vector's input gives exactly its expected bytes."""
+    vector = ACCEPTED[name]
+    assert canonicalize(decode_json(vector["input"].encode())) == vector["expected"].encode()
+
+
+@pytest.mark.parametrize("name", ACCEPTED)
+def test_canonical_bytes_are_a_fixed_point(name: str) -> None:
+    """A vector's expected bytes, read again, give themselves."""
+    expected = ACCEPTED[name]["expected"].encode()
+    assert canonicalize(decode_json(expected)) == expected
+
+
+def test_every_vector_has_an_outcome() -> None:
+    """The file has no vector of a kind that these tests do not know; every one is covered by its results."""
+    assert not REFUSED
+    assert ACCEPTED.keys() == CONTENT["python_package_results"].keys()
+
+
+@pytest.mark.parametrize("name", NOT_I_JSON)
+def test_refusals(name: str) -> None:
+    """What is no I-JSON has no canonical form."""
+    raw, code = NOT_I_JSON[name]
+    with pytest.raises(InputError) as caught:
+        decode_json(raw)
+    assert caught.value.code == code

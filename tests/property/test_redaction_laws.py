@@ -1,0 +1,108 @@
+"""Laws of redaction, over arbitrary values and over texts made to confuse it."""
+
+from __future__ import annotations
+
+import json
+import string
+from typing import Any
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from assay_stream.core.redaction import KEY_NAME, RULES, SENSITIVE_NAMES, redact, redacted_digest
+
+# Pieces of every rule, so that matches begin, end and touch each other in every way.
+FRAGMENTS = [
+    "password", "passwd", "pwd", "token", "secret", "credential", "bearer ", "authorization", "cookie", "api_key",
+    "--", "-", "=", ":", ": ", "=>", '"', "'", '\\"', "\\", " ", "\n", ",", ";", "&", "[", "]", "(", ")",
+    "://", "/", "u", ":p@", "@", "x.com", ".", "a@b.co", "+", "+31 6 12345678", "(415) 555-2671", "415-555-2671",
+    "AKIAIOSFODNN7EXAMPLE", "ghp_" + "a" * 36, "xoxb-1234567890", "xapp-1234567890", "AIza" + "b" * 35,
+    "sk-" + "c" * 20, "sk_live_0123456789", "eyJhbGciOiJI.eyJzdWI.sig", "eyJ",
+    "-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----", "-----BEGIN ", "abc", "7", "é", "\ud800",
+    "[REDACTED:", "secret:secret_aws]", KEY_NAME, *(rule.replacement() for rule in RULES),
+]  # fmt: skip
+TEXTS = st.lists(st.sampled_from(FRAGMENTS), max_size=12).map("".join) | st.text(max_size=40)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | TEXTS,
+    lambda children: st.lists(children, max_size=4) | st.dictionaries(TEXTS, children, max_size=4),
+    max_leaves=12,
+)
+
+WORD = string.ascii_letters + string.digits
+SECRETS = st.one_of(
+    st.text(WORD, min_size=36, max_size=36).map("ghp_{}".format),
+    st.text(string.ascii_uppercase + string.digits, min_size=16, max_size=16).map("AKIA{}".format),
+    st.text(WORD + "-_", min_size=35, max_size=35).map("AIza{}".format),
+    st.text(WORD, min_size=20, max_size=60).map("sk-{}".format),
+    st.text(WORD, min_size=12, max_size=40).map("xoxb-{}".format),
+    st.text(WORD, min_size=12, max_size=40).map("xapp-{}".format),
+    st.text(WORD + "+/=\n", min_size=64, max_size=200).map(
+        "-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----".format
+    ),
+)
+NAMED = st.sampled_from(
+    ["password={}", "PASSWD: {}", '"pwd": "{}"', "--password {}", "client_secret={}", "Authorization: Bearer {}",
+     "token: {}", "db://user:{}@host/x", "Cookie: id={}", "api_key={}", "aws_secret_access_key={}"]
+)  # fmt: skip
+
+
+@given(VALUES)
+@example(["a@x.com.9@y.org", "AKIAIOSFODNN7EXAMPLE+31612345678"])
+def test_redaction_is_idempotent(value: Any) -> None:
+    """Redacting a redacted value changes nothing."""
+    once = redact(value)
+    assert repr(redact(once)) == repr(once)
+
+
+@given(VALUES)
+def test_redaction_keeps_the_shape(value: Any) -> None:
+    """Keys, order, lengths and whatever is no text stay, except under sensitive names."""
+
+    def check(before: Any, after: Any) -> None:
+        if after == KEY_NAME:
+            return
+        assert type(before) is type(after)
+        if isinstance(before, dict):
+            assert list(before) == list(after)
+            for name in before:
+                check(before[name], after[name])
+        elif isinstance(before, list):
+            assert len(before) == len(after)
+            for left, right in zip(before, after, strict=True):
+                check(left, right)
+        elif not isinstance(before, str):
+            assert repr(before) == repr(after)
+
+    check(value, redact(value))
+
+
+@given(SECRETS, st.sampled_from(["", " ", "key ", "x=", "(", "see: ", '"', "\n"]), TEXTS)
+def test_a_planted_secret_never_survives(secret: str, before: str, after: str) -> None:
+    """A secret of a known form, planted in a text at a word's edge, is not in what is left."""
+    rest = after if not after[:1].isalnum() else f" {after}"
+    planted = {"args": [{"text": f"{before}{secret}{rest}"}]}
+    assert (
+        secret.removeprefix("-----BEGIN PRIVATE KEY-----")
+        not in json.loads(json.dumps(redact(planted)))["args"][0]["text"]
+    )
+
+
+@given(st.text(WORD, min_size=12, max_size=30), NAMED, st.sampled_from(["", " ", "so ", "x_", "(", '{"a": 1, ']))
+def test_a_named_secret_never_survives(secret: str, form: str, before: str) -> None:
+    """Whatever stands behind a secret's name is not in what is left."""
+    assert secret not in json.dumps(redact([before + form.format(secret)]))
+
+
+@given(
+    SECRETS | st.text(WORD, min_size=8), st.sampled_from(SENSITIVE_NAMES), st.sampled_from(["", "my", "x-", "A_"])
+)
+def test_a_secret_under_a_sensitive_name_never_survives(secret: str, name: str, before: str) -> None:
+    """Whatever stands under a sensitive key name is not in what is left, at any depth below it."""
+    planted = {"args": {before + name.upper(): [{"deep": [secret]}]}}
+    assert redact(planted) == {"args": {before + name.upper(): KEY_NAME}}
+
+
+@given(st.text(WORD, min_size=8), st.text(WORD, min_size=8))
+def test_the_digest_does_not_depend_on_a_secret(left: str, right: str) -> None:
+    """Two calls that differ in a secret alone have one digest."""
+    assert redacted_digest({"a": f"password={left}"}) == redacted_digest({"a": f"password={right}"})

@@ -1,0 +1,368 @@
+"""Laws of the registry, over random histories of one partition."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay_stream.core import engine
+from assay_stream.core.binding import Binding, Scope, Unbound, bind
+from assay_stream.core.bindings import Bindings
+from assay_stream.core.decision import Producer
+from assay_stream.core.engine import EngineState
+from assay_stream.core.limits import Limits
+from assay_stream.core.record import Origin, Output, Record, Role
+
+SERVERS = ("alpha", "beta")
+OBSERVERS = ("alice", "bob")
+TOOLS: tuple[list[dict[str, Any]], ...] = (
+    [],
+    [{"name": "t", "description": "one", "inputSchema": {"type": "object"}}],
+    [{"name": "t", "description": "two", "inputSchema": {"type": "object"}}],
+    [{"name": "t", "description": "two"}, {"name": "u", "inputSchema": {}}, {"name": "v", "title": "V"}],
+    [{"name": "t", "description": "one"}, {"name": "t", "description": "another"}],
+    [{"name": "w", "inputSchema": 7}, {"description": "nameless"}],
+)
+BASE_MS = 1_772_323_200_000
+BASE = "2026-03-01T00:00:"
+
+
+def snapshot_value(
+    *,
+    server: str = "alpha",
+    observer: str = "alice",
+    second: int = 0,
+    tools: int = 1,
+    snapshot_id: str = "s",
+    completeness: str = "complete",
+    scoped: bool = True,
+) -> bytes:
+    """The bytes of a snapshot event."""
+    return orjson.dumps(
+        {
+            "specversion": "1.0",
+            "type": "mcp.tools.list.observed",
+            "source": "urn:test",
+            "id": snapshot_id,
+            "time": f"{BASE}{second:02}Z",
+            "data": {
+                "server_id": server,
+                "observer_id": observer,
+                "snapshot_id": snapshot_id,
+                "server_scoped": scoped,
+                "completeness": completeness,
+                "tools": TOOLS[tools],
+            },
+        }
+    )
+
+
+def a_record(offset: int, key: bytes | None, value: bytes | None, role: Role = Role.SNAPSHOTS) -> Record:
+    """A record of the registry's partition."""
+    return Record(
+        role=role,
+        origin=Origin(topic=role.value, partition=0, offset=offset),
+        key=key,
+        value=value,
+        timestamp_ms=BASE_MS + offset * 1_000,
+    )
+
+
+def a_pin(offset: int, server: str, second: int, value: str | None) -> Record:
+    """A control record: a pin, or its removal."""
+    data = {"server_id": server, "tool_name": "t", "scheme": "assay.v1", "author": "ann", "reason": "review"}
+    event = {
+        "specversion": "1.0",
+        "type": "assay.control.pin.remove" if value is None else "assay.control.pin.set",
+        "source": "urn:test",
+        "id": f"pin-{offset}",
+        "time": f"{BASE}{second:02}Z",
+        "data": data if value is None else data | {"value": value},
+    }
+    return a_record(offset, server.encode(), orjson.dumps(event), Role.CONTROL)
+
+
+@st.composite
+def snapshots(draw: st.DrawFn, offset: int) -> Record:
+    """A sound snapshot at one of few times, so that repetitions and arrivals out of order are common."""
+    server = draw(st.sampled_from(SERVERS))
+    value = snapshot_value(
+        server=server,
+        observer=draw(st.sampled_from(OBSERVERS)),
+        second=draw(st.integers(0, 9)),
+        tools=draw(st.integers(0, len(TOOLS) - 1)),
+        snapshot_id=draw(st.sampled_from(["s", f"s-{offset}"])),
+        completeness=draw(st.sampled_from(["complete", "complete", "partial", "unknown"])),
+        scoped=draw(st.sampled_from([True, True, False])),
+    )
+    return a_record(offset, server.encode(), value)
+
+
+@st.composite
+def histories(draw: st.DrawFn, max_size: int = 24) -> list[Record]:
+    """Snapshots, pins, repetitions and records of no use, in one partition."""
+    records: list[Record] = []
+    for offset in range(draw(st.integers(1, max_size))):
+        kind = draw(st.integers(0, 9))
+        server = draw(st.sampled_from(SERVERS))
+        if kind == 0:
+            value = draw(st.sampled_from([None, b"", b"{", b"[]", snapshot_value(server="gamma")]))
+            key = draw(st.sampled_from([None, b"\xff", server.encode()]))
+            records.append(a_record(offset, key, value))
+        elif kind == 1:
+            pinned = draw(st.sampled_from([None, "0" * 64, "f" * 64]))
+            records.append(a_pin(offset, server, draw(st.integers(0, 9)), pinned))
+        elif kind == 2 and records:
+            old = draw(st.sampled_from(records))
+            records.append(old._replace(origin=old.origin._replace(offset=offset)))
+        else:
+            records.append(draw(snapshots(offset)))
+    return records
+
+
+LIMITS = st.builds(
+    Limits,
+    timeline_entries_max=st.sampled_from([1, 2, 3, 512]),
+    rejections_max=st.sampled_from([1, 2, 64]),
+)
+
+
+def a_state(limits: Limits) -> EngineState:
+    """A registry of one partition, with nothing in it."""
+    return EngineState(producer=Producer(version="1"), limits=limits, snapshot_partitions=1)
+
+
+def run(state: EngineState, records: list[Record]) -> list[Output]:
+    """Everything the registry writes for these records."""
+    return [output for record in records for output in engine.step(state, record)[1]]
+
+
+def compacted(facts: list[Output]) -> list[Output]:
+    """What log compaction leaves: the last record of each key, in the order of the log, tombstones gone."""
+    last = {fact.key: index for index, fact in enumerate(facts)}
+    return [fact for index, fact in enumerate(facts) if last[fact.key] == index and fact.value is not None]
+
+
+def restored(facts: list[Output], limits: Limits) -> EngineState:
+    """A registry restored from its log of facts."""
+    state = a_state(limits)
+    for offset, fact in enumerate(facts):
+        engine.apply_fact(
+            state.registry.bindings, a_record(offset, fact.key, fact.value)._replace(role=Role.BINDINGS)
+        )
+    return state
+
+
+@given(histories(), st.data(), LIMITS, st.booleans())
+def test_a_restored_registry_goes_on_as_if_it_had_never_stopped(
+    history: list[Record], data: st.DataObject, limits: Limits, compact: bool
+) -> None:
+    """A registry restored from its facts, compacted or not, writes for the rest what the first one writes."""
+    cut = data.draw(st.integers(0, len(history)))
+    original = a_state(limits)
+    facts = [output for output in run(original, history[:cut]) if output.role is Role.BINDINGS]
+    second = restored(compacted(facts) if compact else facts, limits)
+    # The order of retractions is that of a set; nothing reads an order into them.
+    assert in_any_order_of_tombstones(run(second, history[cut:])) == in_any_order_of_tombstones(
+        run(original, history[cut:])
+    )
+
+
+def in_any_order_of_tombstones(outputs: list[Output]) -> list[Output]:
+    """The outputs, with each run of tombstones sorted."""
+    ordered: list[Output] = []
+    tombstones: list[Output] = []
+    for output in outputs:
+        if output.value is None:
+            tombstones.append(output)
+            continue
+        ordered += sorted(tombstones)
+        tombstones = []
+        ordered.append(output)
+    return ordered + sorted(tombstones)
+
+
+@given(histories(), LIMITS)
+def test_the_same_history_gives_the_same_outputs(history: list[Record], limits: Limits) -> None:
+    """Two registries that read the same records write the same records."""
+    assert run(a_state(limits), history) == run(a_state(limits), history)
+
+
+@given(histories(), st.data())
+def test_a_snapshot_published_twice_is_one_snapshot(history: list[Record], data: st.DataObject) -> None:
+    """A snapshot that was applied emits nothing when it comes again, later in the log."""
+    state = a_state(Limits())
+    accepted = [
+        record
+        for record in history
+        if run(state, [record]) is not None and record.role is Role.SNAPSHOTS and not is_refused(record)
+    ]
+    if accepted:
+        again = data.draw(st.sampled_from(accepted))
+        assert run(state, [again._replace(origin=again.origin._replace(offset=1_000))]) == []
+
+
+def is_refused(record: Record) -> bool:
+    """Whether a registry refuses a record."""
+    return any(output.role is Role.REJECTED for output in run(a_state(Limits()), [record]))
+
+
+@given(histories(), LIMITS)
+def test_every_refused_record_is_kept_and_nothing_raises(history: list[Record], limits: Limits) -> None:
+    """Any record gives outputs, never an exception; a refused one is copied with its bytes and its key."""
+    state = a_state(limits)
+    for record in history:
+        for output in run(state, [record]):
+            if output.role is Role.REJECTED:
+                assert (output.key, output.value) == (record.key, record.value)
+                assert dict(output.headers)["error.offset"] == str(record.origin.offset).encode()
+
+
+@given(histories(), LIMITS)
+def test_the_view_of_the_facts_is_the_state_of_the_registry(history: list[Record], limits: Limits) -> None:
+    """A join's view, built from the facts, answers every call as the registry's own state would."""
+    state = a_state(limits)
+    facts = [output for output in run(state, history) if output.role is Role.BINDINGS]
+    view = restored(facts, limits).registry.bindings
+    for server in SERVERS:
+        for observer in OBSERVERS:
+            for second in range(10):
+                assert ask(view, server, observer, second) == ask(
+                    state.registry.bindings, server, observer, second
+                )
+
+
+@given(histories(), LIMITS)
+def test_the_state_is_bounded(history: list[Record], limits: Limits) -> None:
+    """No timeline outgrows its limit, and what no kept observation needs is dropped with it."""
+    state = a_state(limits)
+    run(state, history)
+    for server in state.registry.bindings.servers.values():
+        assert len(server.rejections) <= limits.rejections_max
+        assert all(len(timeline) <= limits.timeline_entries_max for timeline in server.observers.values())
+        kept = {seen.catalogue for timeline in server.observers.values() for seen in timeline}
+        assert set(server.catalogues) == kept
+        in_use = {full for catalogue in server.catalogues.values() for full in catalogue.tools.values()}
+        assert {full for _, full in server.tools} == in_use - {None}
+
+
+def test_definitions_of_doubled_names_are_dropped_with_their_list() -> None:
+    """When the last observation of a list with a doubled name is folded, both definitions go."""
+    state = a_state(Limits(timeline_entries_max=1))
+    values = [
+        snapshot_value(second=1, tools=4, snapshot_id="s-0"),
+        snapshot_value(second=2, tools=1, snapshot_id="s-1"),
+    ]
+    run(state, [a_record(offset, b"alpha", value) for offset, value in enumerate(values)])
+    assert len(state.registry.bindings.server("alpha").tools) == 1
+
+
+@st.composite
+def orderly_histories(draw: st.DrawFn) -> list[Record]:
+    """Snapshots of one server in the order of their times, some of them of no use: the usual case."""
+    records = []
+    for offset, second in enumerate(sorted(draw(st.lists(st.integers(0, 9), min_size=1, max_size=14)))):
+        value = b"{"
+        if draw(st.integers(0, 5)):
+            value = snapshot_value(
+                observer=draw(st.sampled_from(OBSERVERS)),
+                second=second,
+                tools=draw(st.integers(1, 3)),
+                snapshot_id=f"s-{offset}",
+                completeness=draw(st.sampled_from(["complete", "partial"])),
+            )
+        records.append(a_record(offset, b"alpha", value)._replace(timestamp_ms=BASE_MS + second * 1_000))
+    return records
+
+
+@given(orderly_histories(), st.integers(1, 4))
+def test_folding_changes_no_answer_from_the_horizon_on(history: list[Record], entries_max: int) -> None:
+    """From an observer's horizon on, a folded registry gives the catalogue and digest of an unfolded one."""
+    folded, whole = a_state(Limits(timeline_entries_max=entries_max)), a_state(Limits())
+    run(folded, history)
+    run(whole, history)
+    for observer in OBSERVERS:
+        timeline = folded.registry.bindings.server("alpha").observers.get(observer)
+        if timeline is None:
+            continue
+        horizon_us = timeline.horizon_us or 0
+        for second in range(10):
+            if time_us(second) < horizon_us:
+                continue
+            got, wanted = (ask(state.registry.bindings, "alpha", observer, second) for state in (folded, whole))
+            if Scope.OBSERVER in (got.scope, wanted.scope):
+                assert (got.scope, sight(got)) == (wanted.scope, sight(wanted))
+
+
+@given(orderly_histories(), st.integers(1, 4))
+def test_before_the_horizon_nothing_is_made_up(history: list[Record], entries_max: int) -> None:
+    """Before its horizon an observer's calls get no digest of its own lists: another's, or a reason."""
+    folded = a_state(Limits(timeline_entries_max=entries_max))
+    run(folded, history)
+    for observer in OBSERVERS:
+        timeline = folded.registry.bindings.server("alpha").observers.get(observer)
+        for second in range(10):
+            if timeline is None or time_us(second) >= (timeline.horizon_us or 0):
+                continue
+            answer = ask(folded.registry.bindings, "alpha", observer, second)
+            reasons = (Unbound.HISTORY_FOLDED, Unbound.SNAPSHOT_REJECTED)
+            assert answer.scope is Scope.SERVER or answer.unbound in reasons
+
+
+def test_folding_keeps_what_a_rejection_made_necessary() -> None:
+    """An observation that put a list in force again after a rejected one is not folded as a repeat."""
+    history = [
+        a_record(0, b"alpha", snapshot_value(second=1, snapshot_id="s-0")),
+        a_record(1, b"alpha", b"{"),
+        a_record(2, b"alpha", snapshot_value(second=5, snapshot_id="s-2")),
+        a_record(3, b"alpha", snapshot_value(second=9, snapshot_id="s-3")),
+    ]
+    folded, whole = a_state(Limits(timeline_entries_max=2)), a_state(Limits())
+    run(folded, history)
+    run(whole, history)
+    wanted = ask(whole.registry.bindings, "alpha", "alice", 6)
+    assert wanted.scope is Scope.OBSERVER
+    assert sight(ask(folded.registry.bindings, "alpha", "alice", 6)) == sight(wanted)
+
+
+def test_a_list_later_than_all_that_is_kept_is_in_force_until_the_next_one_kept() -> None:
+    """The known price of folding: a list that arrives after a later repeat was folded covers its time too."""
+    history = [
+        a_record(0, b"alpha", snapshot_value(second=1, tools=1, snapshot_id="s-0")),
+        a_record(1, b"alpha", snapshot_value(second=5, tools=1, snapshot_id="s-1")),
+        a_record(2, b"alpha", snapshot_value(second=8, tools=1, snapshot_id="s-2")),
+        a_record(3, b"alpha", snapshot_value(second=9, tools=1, snapshot_id="s-3")),
+        a_record(4, b"alpha", snapshot_value(second=3, tools=2, snapshot_id="s-4")),
+    ]
+    folded = a_state(Limits(timeline_entries_max=3))
+    run(folded, history)
+    named = [ask(folded.registry.bindings, "alpha", "alice", second).seen for second in (4, 6, 8, 9)]
+    assert [seen and seen.snapshot_id for seen in named] == ["s-4", "s-4", "s-2", "s-3"]
+
+
+def time_us(second: int) -> int:
+    """A second of the history, in microseconds since the epoch."""
+    return (BASE_MS + second * 1_000) * 1_000
+
+
+def ask(bindings: Bindings, server: str, observer: str, second: int) -> Binding:
+    """What a call of the tool ``t`` at some second is bound to."""
+    return bind(
+        bindings.servers.get(server),
+        tool_name="t",
+        observer_id=observer,
+        snapshot_id=None,
+        time_us=time_us(second),
+    )
+
+
+def sight(answer: Binding) -> tuple[str | None, str | None, Unbound | None]:
+    """What of an answer must survive folding: the catalogue, the full digest, or why there is none."""
+    return (
+        answer.seen.catalogue if answer.seen else None,
+        answer.fingerprint.full if answer.fingerprint else None,
+        answer.unbound,
+    )

@@ -1,0 +1,201 @@
+"""Laws of the replay: it gives what the live run gave, whoever hands the logs in, and in whatever order."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, defaultdict
+
+import orjson
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay_stream.core import engine
+from assay_stream.core.decision import Producer
+from assay_stream.core.engine import EngineState
+from assay_stream.core.partition import murmur2_partition
+from assay_stream.core.record import Origin, Output, Record, Role
+from assay_stream.forensics.archive import event_timestamp_ms
+from assay_stream.forensics.replay import merge_by_event_time, replay
+from tests.support.fleet import START, Fleet, a_call_by, a_listing
+
+PRODUCER = Producer(version="1")
+
+FLEETS = st.builds(
+    Fleet,
+    servers=st.integers(1, 5),
+    observers=st.integers(1, 3),
+    calls=st.integers(0, 40),
+    changes=st.integers(0, 6),
+    named_share=st.sampled_from([0.0, 0.5, 1.0]),
+    seed=st.integers(0, 1_000),
+)
+
+
+def logged(fleet: Fleet, *, snapshot_partitions: int, call_partitions: int) -> list[Record]:
+    """What a fleet published, each record with its place in its log, in the order of publishing."""
+    counts = {Role.SNAPSHOTS: snapshot_partitions, Role.CALLS: call_partitions}
+    offsets: Counter[tuple[Role, int]] = Counter()
+    records = []
+    for role, key, value in fleet.history():
+        partition = murmur2_partition(key, counts[role])
+        place = Origin(topic=role.value, partition=partition, offset=offsets[role, partition])
+        offsets[role, partition] += 1
+        records.append(dated(Record(role=role, origin=place, key=key, value=value)))
+    return records
+
+
+def dated(record: Record) -> Record:
+    """The record, with its event time as the log's timestamp."""
+    return record._replace(timestamp_ms=event_timestamp_ms(orjson.loads(record.value or b"")["time"]) or 0)
+
+
+def live(records: list[Record], *, snapshot_partitions: int) -> list[Output]:
+    """A live run: a registry per partition, facts to a join that has applied what was published before."""
+    join = EngineState(producer=PRODUCER)
+    registries = {
+        number: EngineState(producer=PRODUCER, snapshot_partitions=snapshot_partitions)
+        for number in range(snapshot_partitions)
+    }
+    outputs: list[Output] = []
+    for record in records:
+        state = join if record.role is Role.CALLS else registries[record.origin.partition]
+        written = engine.step(state, record)[1]
+        for offset, fact in enumerate(written):
+            if fact.role is Role.BINDINGS:
+                place = Origin(topic="bindings", partition=fact.partition or 0, offset=offset)
+                engine.step(join, Record(role=Role.BINDINGS, origin=place, key=fact.key, value=fact.value))
+        outputs += written
+    return outputs
+
+
+def replayed(records: list[Record], *, snapshot_partitions: int) -> list[Output]:
+    """The replay of some records."""
+    return list(replay(records, producer=PRODUCER, snapshot_partitions=snapshot_partitions))
+
+
+def by_partition(outputs: list[Output]) -> dict[int | None, list[Output]]:
+    """Evidence, partition by partition, in its order."""
+    evidence = defaultdict(list)
+    for output in outputs:
+        if output.role is Role.EVIDENCE:
+            evidence[output.partition].append(output)
+    return dict(evidence)
+
+
+def findings(outputs: list[Output]) -> list[Output]:
+    """Findings, in an order of their own."""
+    return sorted(output for output in outputs if output.role is Role.FINDINGS)
+
+
+def handed_in(records: list[Record], choose: random.Random) -> list[Record]:
+    """The records in another order that keeps the order of each partition."""
+    partitions = defaultdict(list)
+    for record in records:
+        partitions[record.role, record.origin.topic, record.origin.partition].append(record)
+    pending = [list(reversed(partition)) for partition in partitions.values()]
+    choose.shuffle(pending)
+    mixed = []
+    while pending:
+        source = choose.choice(pending)
+        mixed.append(source.pop())
+        pending = [left for left in pending if left]
+    return mixed
+
+
+@given(FLEETS, st.integers(1, 4), st.integers(1, 4))
+def test_a_replay_gives_the_live_run(fleet: Fleet, snapshot_partitions: int, call_partitions: int) -> None:
+    """Evidence of every partition is the live run's byte for byte, and findings are the same ones."""
+    records = logged(fleet, snapshot_partitions=snapshot_partitions, call_partitions=call_partitions)
+    was = live(records, snapshot_partitions=snapshot_partitions)
+    again = replayed(records, snapshot_partitions=snapshot_partitions)
+    assert by_partition(again) == by_partition(was)
+    assert findings(again) == findings(was)
+
+
+@given(FLEETS, st.integers(1, 3), st.integers(1, 3), st.randoms(use_true_random=False))
+def test_the_order_in_which_partitions_are_handed_in_does_not_matter(
+    fleet: Fleet, snapshot_partitions: int, call_partitions: int, choose: random.Random
+) -> None:
+    """A replay reads each partition in its own order, and asks nobody in which order the files came."""
+    records = logged(fleet, snapshot_partitions=snapshot_partitions, call_partitions=call_partitions)
+    assert replayed(handed_in(records, choose), snapshot_partitions=snapshot_partitions) == replayed(
+        records, snapshot_partitions=snapshot_partitions
+    )
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 1), st.integers(0, 5)), max_size=20), st.randoms())
+def test_merging_never_reorders_a_partition(drawn: list[tuple[int, int, int]], choose: random.Random) -> None:
+    """Whatever the clocks of its records said, the records of a partition stay in the log's order."""
+    offsets: Counter[tuple[Role, int]] = Counter()
+    records = []
+    for kind, partition, second in drawn:
+        role = (Role.SNAPSHOTS, Role.CALLS, Role.CONTROL)[kind]
+        place = Origin(topic=role.value, partition=partition, offset=offsets[role, partition])
+        offsets[role, partition] += 1
+        value = orjson.dumps({"time": f"2026-03-01T00:00:0{second}Z"})
+        records.append(Record(role=role, origin=place, key=b"k", value=value))
+    merged = merge_by_event_time(handed_in(records, choose))
+    assert Counter(merged) == Counter(records)
+    for role, partition in offsets:
+        order = [
+            record.origin.offset
+            for record in merged
+            if (record.role, record.origin.partition) == (role, partition)
+        ]
+        assert order == sorted(order)
+
+
+@given(FLEETS, st.randoms(use_true_random=False))
+def test_every_call_gives_one_evidence_record(fleet: Fleet, choose: random.Random) -> None:
+    """A replay loses no call and doubles none."""
+    records = logged(fleet, snapshot_partitions=2, call_partitions=3)
+    evidence = [
+        output
+        for output in replayed(handed_in(records, choose), snapshot_partitions=2)
+        if output.role is Role.EVIDENCE
+    ]
+    told = Counter(orjson.loads(output.value or b"")["data"]["tool_call_id"] for output in evidence)
+    assert told == Counter(
+        orjson.loads(record.value or b"")["data"]["tool_call_id"]
+        for record in records
+        if record.role is Role.CALLS
+    )
+
+
+def at(role: Role, partition: int, offset: int, published: tuple[Role, bytes, bytes], topic: str = "") -> Record:
+    """A published record at a place of its own."""
+    _, key, value = published
+    place = Origin(topic=topic or role.value, partition=partition, offset=offset)
+    return dated(Record(role=role, origin=place, key=key, value=value))
+
+
+def test_a_snapshot_that_stands_in_two_partitions_is_replayed_in_one_way() -> None:
+    """A call that names a snapshot found twice is placed alike, whichever partition is handed in first."""
+    minute = START.replace(minute=1)
+    later = START.replace(minute=9)
+    first = at(Role.SNAPSHOTS, 0, 0, a_listing(0, 0, 0, 7, minute))
+    second = at(Role.SNAPSHOTS, 1, 0, a_listing(0, 0, 0, 7, later))
+    other = at(Role.SNAPSHOTS, 1, 1, a_listing(0, 1, 1, 8, later.replace(minute=10)))
+    calls = [
+        at(Role.CALLS, 0, 0, a_call_by(0, 0, 0, START, "snapshot-7")),
+        at(Role.CALLS, 0, 1, a_call_by(0, 1, 3, minute.replace(minute=2), None)),
+    ]
+    one = replayed([first, second, other, *calls], snapshot_partitions=2)
+    two = replayed([second, other, first, *calls], snapshot_partitions=2)
+    assert by_partition(one) == by_partition(two)
+
+
+def test_two_files_with_a_snapshot_on_the_same_line_are_two_logs() -> None:
+    """Each call is bound to its own observer's list, also where both lists stand on line one of their files."""
+    minute = START.replace(minute=1)
+    records = [
+        at(Role.SNAPSHOTS, 0, 0, a_listing(0, 0, 0, 1, START), topic="a.ndjson"),
+        at(Role.SNAPSHOTS, 0, 0, a_listing(0, 1, 1, 2, START), topic="b.ndjson"),
+        at(Role.CALLS, 0, 1, a_call_by(0, 0, 0, minute, None), topic="a.ndjson"),
+        at(Role.CALLS, 0, 1, a_call_by(0, 1, 3, minute, None), topic="b.ndjson"),
+    ]
+    outputs = replayed(records, snapshot_partitions=1)
+    bindings = [
+        orjson.loads(output.value or b"")["data"]["binding"] for output in outputs if output.role is Role.EVIDENCE
+    ]
+    assert [binding["origin"]["topic"] for binding in bindings] == ["a.ndjson", "b.ndjson"]

@@ -1,0 +1,137 @@
+"""Builders of events and records for dialogues with the engine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from assay_stream.core.decision import Producer
+from assay_stream.core.record import Headers, Origin, Output, Record, Role
+from assay_stream.forensics.replay import replay
+
+SERVER = "server-a"
+TOOL: dict[str, Any] = {
+    "name": "read_file",
+    "description": "Read a file",
+    "inputSchema": {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]},
+}
+TYPES = {Role.SNAPSHOTS: "mcp.tools.list.observed", Role.CALLS: "mcp.tools.call.observed"}
+
+
+def an_event(role: Role, number: int, second: float, data: Mapping[str, Any], **attributes: Any) -> bytes:
+    """A structured CloudEvent, a number of seconds after ten o'clock."""
+    return json.dumps(
+        {
+            "specversion": "1.0",
+            "type": TYPES[role],
+            "source": "urn:assay-stream:observer:test",
+            "id": f"event-{number}",
+            "time": f"2026-03-01T10:00:{second:09.6f}Z",
+            "data": dict(data),
+            **attributes,
+        }
+    ).encode()
+
+
+def snapshot_data(*tools: Any, **fields: Any) -> dict[str, Any]:
+    """The data of a snapshot."""
+    return {
+        "server_id": SERVER,
+        "observer_id": "proxy-1",
+        "snapshot_id": "snapshot-1",
+        "server_scoped": False,
+        "completeness": "complete",
+        "tools": list(tools),
+        **fields,
+    }
+
+
+def call_data(**fields: Any) -> dict[str, Any]:
+    """The data of a call."""
+    return {
+        "server_id": SERVER,
+        "observer_id": "proxy-1",
+        "tool_name": "read_file",
+        "tool_call_id": "call-1",
+        "decision": "allow",
+        "reason_code": "P_POLICY_ALLOW",
+        **fields,
+    }
+
+
+class Story:
+    """Records in the order in which proxies publish them; ``tell`` gives what the engine writes."""
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+
+    def raw(
+        self,
+        role: Role,
+        value: bytes | None,
+        *,
+        key: bytes | None = SERVER.encode(),
+        headers: Headers = (),
+        timestamp_ms: int | None = None,
+    ) -> Story:
+        """A record of any bytes. Its log time is its number in seconds after ten o'clock."""
+        number = len(self.records)
+        moment_ms = 1_772_359_200_000 + number * 1_000 if timestamp_ms is None else timestamp_ms
+        offset = sum(record.role is role for record in self.records)
+        origin = Origin(topic=role.value, partition=0, offset=offset)
+        self.records.append(
+            Record(role=role, origin=origin, key=key, value=value, headers=headers, timestamp_ms=moment_ms)
+        )
+        return self
+
+    def lists(self, *tools: Any, **fields: Any) -> Story:
+        """The server lists tools."""
+        number = len(self.records)
+        data = snapshot_data(*tools, **{"snapshot_id": f"snapshot-{number}", **fields})
+        return self.raw(Role.SNAPSHOTS, an_event(Role.SNAPSHOTS, number, number, data))
+
+    def calls(self, tool_name: str = "read_file", **fields: Any) -> Story:
+        """An agent calls a tool."""
+        number = len(self.records)
+        data = call_data(tool_name=tool_name, **{"tool_call_id": f"call-{number}", **fields})
+        return self.raw(Role.CALLS, an_event(Role.CALLS, number, number, data))
+
+    def tell(self) -> Outcome:
+        """What the engine writes for all of this."""
+        return Outcome(replay(self.records, producer=Producer(version="0.1.0")))
+
+
+class Outcome:
+    """What was written, by role."""
+
+    def __init__(self, outputs: Iterable[Output]) -> None:
+        self.outputs = list(outputs)
+
+    def of(self, role: Role) -> list[Output]:
+        """The outputs of one role."""
+        return [output for output in self.outputs if output.role is role]
+
+    @property
+    def evidence(self) -> list[dict[str, Any]]:
+        """The payloads of the evidence, in order."""
+        return [json.loads(output.value or b"")["data"] for output in self.of(Role.EVIDENCE)]
+
+    @property
+    def findings(self) -> list[tuple[str, str | None]]:
+        """Kind and tool of every finding."""
+        found = [json.loads(output.value or b"") for output in self.of(Role.FINDINGS)]
+        return [(finding["kind"], finding.get("tool_name")) for finding in found]
+
+    @property
+    def refusals(self) -> list[str]:
+        """The error codes of the rejected records."""
+        return [dict(output.headers)["error.code"].decode() for output in self.of(Role.REJECTED)]
+
+    def all_bytes(self, *roles: Role) -> bytes:
+        """Everything written to some roles, keys and headers included."""
+        parts: list[bytes] = []
+        for output in self.outputs:
+            if output.role in roles:
+                parts += [output.key or b"", output.value or b"", *(value for _, value in output.headers)]
+        return b"\n".join(parts)

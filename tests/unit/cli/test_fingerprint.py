@@ -1,0 +1,117 @@
+"""``assay-stream fingerprint``."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from assay_stream.core.fingerprint import SCHEMES, fingerprint
+
+CAPTURES = Path(__file__).resolve().parents[2] / "data" / "captures"
+LIST = CAPTURES / "mcp-server-time@2026.10.19.tools_list.json"
+TOOL = {"name": "t", "description": "Does.", "inputSchema": {"type": "object"}}
+
+
+def run(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    """The command, run as a process."""
+    return subprocess.run(
+        [sys.executable, "-m", "assay_stream", "fingerprint", *arguments],
+        input=stdin,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def lines(done: subprocess.CompletedProcess[bytes]) -> list[dict[str, object]]:
+    """What it printed, one object a line."""
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == b""
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_one_tool_on_standard_input() -> None:
+    """A Tool object gives one line with every scheme."""
+    (line,) = lines(run(stdin=json.dumps(TOOL).encode()))
+    assert line == {"tool": "t", "fingerprints": dict(fingerprint(TOOL, server_id=None).schemes), "errors": {}}
+    assert list(line["fingerprints"]) == list(SCHEMES)  # type: ignore[call-overload]
+
+
+def test_a_list_in_a_file_and_the_response_around_it(tmp_path: Path) -> None:
+    """A tools/list result and the JSON-RPC response around it give the same lines."""
+    captured = json.loads(LIST.read_bytes())
+    result = captured.get("result", captured)
+    plain, wrapped = tmp_path / "plain.json", tmp_path / "wrapped.json"
+    plain.write_text(json.dumps({"tools": result["tools"]}))
+    wrapped.write_text(json.dumps({"jsonrpc": "2.0", "id": 1, "result": result}))
+    one, other = lines(run(str(plain))), lines(run(str(wrapped)))
+    assert one == other
+    assert [line["tool"] for line in one] == [tool["name"] for tool in result["tools"]]
+
+
+def test_several_files_come_one_after_the_other(tmp_path: Path) -> None:
+    """The lines of each file stand in the order of the files."""
+    paths = []
+    for name in ("b", "a"):
+        path = tmp_path / name
+        path.write_text(json.dumps(TOOL | {"name": name}))
+        paths.append(str(path))
+    assert [line["tool"] for line in lines(run(*paths))] == ["b", "a"]
+
+
+def test_the_server_enters_the_scoped_digest() -> None:
+    """With --server-id assay.v1 is that of a server-scoped observation; the others stay."""
+    raw = json.dumps(TOOL).encode()
+    (scoped,), (unscoped,) = lines(run("--server-id", "s", stdin=raw)), lines(run(stdin=raw))
+    assert scoped["fingerprints"] == dict(fingerprint(TOOL, server_id="s").schemes)
+    assert scoped["fingerprints"] != unscoped["fingerprints"]
+
+
+def test_a_scheme_that_refuses_is_null_with_its_error() -> None:
+    """A definition that a scheme refuses is no error of the command."""
+    (line,) = lines(run(stdin=b'{"name":"t","inputSchema":3}'))
+    assert line["errors"] == {"assay.v1": "input_schema_not_object"}
+    assert line["fingerprints"]["assay.v1"] is None  # type: ignore[index]
+
+
+def test_an_empty_list_is_an_answer() -> None:
+    """A server without tools has none to print."""
+    assert lines(run(stdin=b'{"tools":[]}')) == []
+
+
+@pytest.mark.parametrize(
+    ("raw", "code"),
+    [
+        (b'{"name":"t","name":"u"}', "duplicate_key"),
+        (b'{"name":"t","x":{"a":1,"a":1}}', "duplicate_key"),
+        (b"", "not_json"),
+        (b"{", "not_json"),
+        (b"[]", "not_a_tool"),
+        (b'"text"', "not_a_tool"),
+        (b'{"tools":[1]}', "not_a_tool"),
+        (b'{"name":NaN}', "non_finite_number"),
+        (b"\xff", "not_utf8"),
+    ],
+)
+def test_unsound_input_exits_2_with_its_code(raw: bytes, code: str) -> None:
+    """Nothing is printed on standard output; the code and the source stand on standard error."""
+    done = run(stdin=raw)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr.startswith(f"assay-stream: {code}".encode())
+    assert b"standard input" in done.stderr
+    assert b"Traceback" not in done.stderr
+
+
+def test_a_bad_file_is_named(tmp_path: Path) -> None:
+    """The error says which file; a missing one is an error too."""
+    bad = tmp_path / "bad.json"
+    bad.write_bytes(b"{")
+    for path, code in ((bad, b"not_json"), (tmp_path / "missing", b"unreadable_file")):
+        done = run(str(path))
+        assert done.returncode == 2
+        assert code in done.stderr
+        assert str(path).encode() in done.stderr

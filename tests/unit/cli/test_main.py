@@ -1,0 +1,69 @@
+"""The command line as a whole: help, version, errors."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from assay_stream import __version__
+from tests.support.deployment import free_port
+
+
+def run(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """The command line, run as a process that no variable of the surroundings reaches."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("ASSAY_STREAM_")}
+    return subprocess.run(
+        [sys.executable, "-m", "assay_stream", *arguments],
+        capture_output=True,
+        text=True,
+        env=clean | env,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_the_version_is_printed() -> None:
+    """--version prints the version alone."""
+    done = run("--version")
+    assert (done.returncode, done.stdout.strip()) == (0, __version__)
+
+
+@pytest.mark.parametrize(
+    "command", [(), ("fingerprint",), ("publish",), ("replay",), ("tap",), ("topics",), ("worker",)]
+)
+def test_every_command_explains_itself(command: tuple[str, ...]) -> None:
+    """--help exits 0 and says how the command is used."""
+    done = run(*command, "--help")
+    assert done.returncode == 0
+    assert "Usage:" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments", [("novelty",), ("replay",), ("worker", "--role", "x"), ("topics", "novelty"), ("--novelty",)]
+)
+def test_a_wrong_command_line_exits_2(arguments: tuple[str, ...]) -> None:
+    """What the command line does not know is an error without a traceback."""
+    done = run(*arguments)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("command", [("worker",), ("topics", "apply"), ("topics", "show")])
+def test_a_wrong_setting_is_named(command: tuple[str, ...]) -> None:
+    """A variable that cannot be used is named, and the exit code is 2."""
+    done = run(*command, ASSAY_STREAM_BATCH_RECORDS_MAX="many")
+    assert done.returncode == 2
+    assert done.stderr.startswith("assay-stream: bad_setting: ASSAY_STREAM_BATCH_RECORDS_MAX")
+
+
+@pytest.mark.parametrize("command", [("worker",), ("topics", "apply"), ("topics", "show")])
+def test_a_broker_that_does_not_answer_exits_3(command: tuple[str, ...]) -> None:
+    """What failed outside has an exit code of its own, and the address is named."""
+    address = f"127.0.0.1:{free_port()}"
+    done = run(*command, "--bootstrap-servers", address, ASSAY_STREAM_CONNECT_LIMIT_S="1")
+    assert done.returncode == 3
+    assert "broker_unreachable" in done.stderr
+    assert address in done.stderr

@@ -1,0 +1,213 @@
+"""``assay-stream publish --dry-run`` and ``assay-stream replay``: files in, files out."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CAPTURES = Path(__file__).resolve().parents[2] / "data" / "captures" / "wire"
+WIRE = CAPTURES / "mcp-server-time@2026.10.19.jsonl"
+RESULTS = ("alerts.ndjson", "definitions.ndjson", "evidence.ndjson", "rejected.ndjson")
+
+
+def run(*arguments: str, stdin: bytes = b"", **env: str) -> subprocess.CompletedProcess[bytes]:
+    """The command line, run as a process that no variable of the surroundings reaches."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("ASSAY_STREAM_")}
+    return subprocess.run(
+        [sys.executable, "-m", "assay_stream", *arguments],
+        input=stdin,
+        capture_output=True,
+        env=clean | env,
+        timeout=120,
+        check=False,
+    )
+
+
+def observed(tmp_path: Path, wire: Path, server_id: str = "time", name: str = "observed.ndjson") -> Path:
+    """The observations of a captured session."""
+    path = tmp_path / name
+    done = run(
+        *("publish", "--from", "mcp-wire", "--server-id", server_id, "--observer-id", "proxy"),
+        *("--dry-run", "--output", str(path), str(wire)),
+    )
+    assert done.returncode == 0, done.stderr
+    return path
+
+
+def results(folder: Path) -> dict[str, bytes]:
+    """What a replay wrote."""
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def called(folder: Path) -> Path:
+    """A captured session of one list and two calls, one of them of a tool that is not listed."""
+    messages = [
+        ("client->server", {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}),
+        ("server->client", {"jsonrpc": "2.0", "id": 1, "result": {"tools": [{"name": "t", "inputSchema": {}}]}}),
+        ("client->server", {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "t"}}),
+        ("server->client", {"jsonrpc": "2.0", "id": 2, "result": {"content": []}}),
+        ("client->server", {"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": {"name": "u"}}),
+        ("server->client", {"jsonrpc": "2.0", "id": 3, "result": {"content": []}}),
+    ]
+    path = folder / "wire.jsonl"
+    lines = [
+        json.dumps({"dir": direction, "ts": f"2026-03-01T00:00:{second:02}.000Z", "msg": message})
+        for second, (direction, message) in enumerate(messages)
+    ]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_publishing_a_capture_twice_gives_the_same_bytes(tmp_path: Path) -> None:
+    """Ids and times come from the file, so that a second publishing is recognisable as the first."""
+    one, other = (observed(tmp_path, WIRE, name=name).read_bytes() for name in ("one", "other"))
+    assert one == other
+    assert one
+
+
+def test_replaying_a_capture_twice_gives_the_same_bytes(tmp_path: Path) -> None:
+    """The four files are a function of the input, whatever the hash seed of the process."""
+    path = observed(tmp_path, called(tmp_path))
+    written = []
+    for seed in ("1", "2"):
+        folder = tmp_path / seed / "deep"
+        done = run("replay", "--input", str(path), "--output", str(folder), PYTHONHASHSEED=seed)
+        assert done.returncode == 0, done.stderr
+        written.append((done.stdout, results(folder)))
+    assert written[0] == written[1]
+    assert tuple(written[0][1]) == RESULTS
+
+
+def test_the_summary_counts_what_was_written(tmp_path: Path) -> None:
+    """One JSON object says how many lines each file has and what happened."""
+    path = observed(tmp_path, called(tmp_path))
+    done = run("replay", "--input", str(path), "--output", str(tmp_path / "out"))
+    summary = json.loads(done.stdout)
+    lines = {name.removesuffix(".ndjson"): raw.count(b"\n") for name, raw in results(tmp_path / "out").items()}
+    assert summary["written"] == lines == {"alerts": 1, "definitions": 1, "evidence": 2, "rejected": 0}
+    assert summary["what"]["unbound:tool_not_listed"] == 1
+    assert summary["what"]["finding:call_to_unlisted_tool"] == 1
+
+
+@pytest.mark.parametrize("wire", sorted(CAPTURES.glob("*.jsonl")), ids=lambda path: path.name)
+def test_every_capture_is_replayed_without_a_refusal(tmp_path: Path, wire: Path) -> None:
+    """The sessions of real servers give observations that the engine accepts."""
+    path = observed(tmp_path, wire)
+    done = run("replay", "--input", str(path), "--output", str(tmp_path / "out"))
+    assert done.returncode == 0, done.stderr
+    written = results(tmp_path / "out")
+    assert written["rejected.ndjson"] == b""
+    assert written["definitions.ndjson"]
+
+
+def test_bad_lines_are_kept_with_their_reason(tmp_path: Path) -> None:
+    """A replay refuses bad lines into a file of their own and goes on: that is no failure of the command."""
+    path = observed(tmp_path, called(tmp_path))
+    path.write_bytes(b'\xff\n{"specversion":"1.0"}\n' + path.read_bytes())
+    done = run("replay", "--input", str(path), "--output", str(tmp_path / "out"))
+    assert done.returncode == 0
+    refused = [json.loads(line) for line in results(tmp_path / "out")["rejected.ndjson"].splitlines()]
+    assert [line["error"]["code"] for line in refused] == ["not_utf8", "unknown_type"]
+    assert json.loads(done.stdout)["written"]["evidence"] == 2
+
+
+def test_two_servers_come_from_two_files(tmp_path: Path) -> None:
+    """--input may be given several times."""
+    one = observed(tmp_path, called(tmp_path), "one", "one.ndjson")
+    two = observed(tmp_path, called(tmp_path), "two", "two.ndjson")
+    done = run("replay", "--input", str(one), "--input", str(two), "--output", str(tmp_path / "out"))
+    assert json.loads(done.stdout)["written"]["evidence"] == 4
+    servers = [
+        json.loads(line)["data"]["server_id"] for line in results(tmp_path / "out")["evidence.ndjson"].splitlines()
+    ]
+    assert sorted(servers) == ["one", "one", "two", "two"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("--from", "mcp-wire", "--server-id", "s", "--dry-run"), b"bad_option"),
+        (("--from", "mcp-wire", "--server-id", "s", "--output", "x"), b"bad_option"),
+        (("--from", "mcp-wire", "--dry-run", "--output", "x"), b"bad_option"),
+        (("--from", "assay-log", "--dry-run", "--output", "x"), b"bad_option"),
+        (("--from", "novelty"), b"novelty"),
+        ((), b"--from"),
+    ],
+)
+def test_options_that_do_not_fit_exit_2(tmp_path: Path, arguments: tuple[str, ...], code: bytes) -> None:
+    """Wrong options are named before anything is read or written."""
+    done = run("publish", *arguments, str(WIRE))
+    assert done.returncode == 2
+    assert code in done.stderr
+    assert b"Traceback" not in done.stderr
+    assert not Path("x").exists()
+
+
+def test_bad_lines_of_a_capture_are_named_and_left_out(tmp_path: Path) -> None:
+    """The others are published; the exit code says that something was wrong."""
+    wire = called(tmp_path)
+    wire.write_bytes(b"junk\n" + wire.read_bytes())
+    done = run(
+        *("publish", "--from", "mcp-wire", "--server-id", "s", "--observer-id", "p"),
+        *("--dry-run", "--output", str(tmp_path / "o"), str(wire)),
+    )
+    assert done.returncode == 2
+    assert b"line 1" in done.stderr
+    assert str(wire).encode() in done.stderr
+    assert len((tmp_path / "o").read_bytes().splitlines()) == 3
+
+
+def test_a_capture_may_come_from_standard_input(tmp_path: Path) -> None:
+    """A dash reads standard input, and gives what the file gives."""
+    wire = called(tmp_path)
+    done = run(
+        *("publish", "--from", "mcp-wire", "--server-id", "time", "--observer-id", "proxy"),
+        *("--dry-run", "--output", str(tmp_path / "o"), "-"),
+        stdin=wire.read_bytes(),
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "o").read_bytes() == observed(tmp_path, wire).read_bytes()
+
+
+def test_observations_are_published_as_they_are(tmp_path: Path) -> None:
+    """Our own events need no server id, and pass unchanged."""
+    path = observed(tmp_path, called(tmp_path))
+    done = run("publish", "--from", "observations", "--dry-run", "--output", str(tmp_path / "o"), str(path))
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "o").read_bytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize("command", ["publish", "replay"])
+def test_a_missing_file_is_named(tmp_path: Path, command: str) -> None:
+    """The error says which file cannot be read."""
+    missing = str(tmp_path / "missing")
+    arguments = {
+        "publish": ("--from", "observations", "--dry-run", "--output", str(tmp_path / "o"), missing),
+        "replay": ("--input", missing, "--output", str(tmp_path / "out")),
+    }[command]
+    done = run(command, *arguments)
+    assert done.returncode == 2
+    assert b"unreadable_file" in done.stderr
+    assert missing.encode() in done.stderr
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    """A file in the place of the folder is an error of its own code."""
+    path = observed(tmp_path, called(tmp_path))
+    done = run("replay", "--input", str(path), "--output", str(path))
+    assert done.returncode == 2
+    assert b"unwritable_folder" in done.stderr
+
+
+def test_a_broken_archive_stops_the_replay(tmp_path: Path) -> None:
+    """A record line that cannot be read is an error, not a gap in the evidence."""
+    path = tmp_path / "archive"
+    path.write_text(json.dumps({"origin": {"topic": "t", "partition": 0, "offset": 0}, "role": "novelty"}))
+    done = run("replay", "--input", str(path), "--output", str(tmp_path / "out"))
+    assert done.returncode == 2
+    assert b"bad_record_line" in done.stderr

@@ -1,0 +1,107 @@
+"""The composition of the core."""
+
+from __future__ import annotations
+
+import json
+
+import orjson
+import pytest
+
+from assay_stream.core import engine
+from assay_stream.core.decision import Producer
+from assay_stream.core.engine import EngineState
+from assay_stream.core.errors import IntegrityError
+from assay_stream.core.record import Origin, Output, Record, Role
+from tests.support.fleet import START, Published, a_call_by, a_listing
+
+
+def a_state() -> EngineState:
+    """An engine with nothing in it."""
+    return EngineState(producer=Producer(version="1"))
+
+
+def at(offset: int, published: Published) -> Record:
+    """A published record in its log."""
+    role, key, value = published
+    return Record(role=role, origin=Origin(topic=role.value, partition=0, offset=offset), key=key, value=value)
+
+
+def fed_back(output: Output, offset: int = 0) -> Record:
+    """An output, read again by the next stage."""
+    place = Origin(topic=output.role.value, partition=0, offset=offset)
+    return Record(role=output.role, origin=place, key=output.key, value=output.value)
+
+
+LISTING = at(0, a_listing(0, 0, 0, 1, START))
+CALL = at(0, a_call_by(0, 0, 0, START, "snapshot-1"))
+
+
+def test_facts_reach_the_join_through_the_binding_topic_alone() -> None:
+    """A call is bound once the facts of the snapshot were read back, and not before."""
+    state, written = engine.step(a_state(), LISTING)
+    before = engine.step(state, CALL)[1][0]
+    for output in written:
+        if output.role is Role.BINDINGS:
+            assert engine.step(state, fed_back(output)) == (state, [])
+    after = engine.step(state, CALL)[1][0]
+    assert (before.label, after.label) == ("unbound:definition_not_observed", "bound:exact")
+
+
+def test_a_refused_call_is_kept() -> None:
+    """What is no call is written to the rejected topic, and nothing else happens."""
+    (output,) = engine.step(a_state(), CALL._replace(value=b"{"))[1]
+    assert (output.role, output.value, output.key) == (Role.REJECTED, b"{", CALL.key)
+
+
+def test_a_call_may_have_any_key() -> None:
+    """The key of a call says nothing that its data does not: none is needed."""
+    (output,) = engine.step(a_state(), CALL._replace(key=None))[1]
+    assert (output.role, output.key) == (Role.EVIDENCE, b"server-0")
+
+
+def test_findings_become_alerts_once() -> None:
+    """The finding topic feeds the alerts; a finding read twice raises one alert."""
+    state = a_state()
+    engine.step(state, LISTING)
+    _, written = engine.step(state, at(1, a_listing(0, 0, 1, 2, START.replace(second=9))))
+    finding = next(output for output in written if output.role is Role.FINDINGS)
+    (alert,) = engine.step(state, fed_back(finding))[1]
+    assert json.loads(alert.value or b"")["unmapped"]["mcp_tool_name"] == "tool_0"
+    assert engine.step(state, fed_back(finding, 7))[1] == []
+
+
+@pytest.mark.parametrize("role", [Role.EVIDENCE, Role.ALERTS, Role.DEFINITIONS, Role.REJECTED])
+def test_what_is_only_written_is_never_read(role: Role) -> None:
+    """Feeding an output topic back in is a mistake of ours."""
+    with pytest.raises(AssertionError, match="written, never read"):
+        engine.step(a_state(), CALL._replace(role=role))
+
+
+def test_foreign_facts_and_findings_stop_the_engine() -> None:
+    """Our own logs contradicting themselves raise; bad input never does."""
+    for role in (Role.BINDINGS, Role.FINDINGS):
+        with pytest.raises(IntegrityError):
+            engine.step(a_state(), CALL._replace(role=role))
+
+
+def test_a_call_that_names_a_known_snapshot_is_ready_early() -> None:
+    """It need not wait for the registry; one that names an unknown one, or none, must."""
+    state = a_state()
+    assert not engine.ready_early(state, CALL)
+    for output in engine.step(state, LISTING)[1]:
+        if output.role is Role.BINDINGS:
+            engine.step(state, fed_back(output))
+    assert engine.ready_early(state, CALL)
+    assert not engine.ready_early(state, at(0, a_call_by(0, 0, 0, START, None)))
+    assert not engine.ready_early(state, at(0, a_call_by(1, 0, 0, START, "snapshot-1")))
+
+
+def test_a_call_that_will_be_refused_is_ready_early() -> None:
+    """Nothing that the registry might yet say changes a refusal."""
+    assert engine.ready_early(a_state(), CALL._replace(value=None))
+
+
+def test_progress_names_the_next_offset() -> None:
+    """A progress record carries the position from which its input is to be read on."""
+    output = engine.progress(topic="mcp.tools.list", partition=1, position=5)
+    assert orjson.loads(output.value or b"") == {"position": 5}

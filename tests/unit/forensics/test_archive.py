@@ -1,0 +1,212 @@
+"""Recorded observations in files."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from assay_stream.core.errors import InputError
+from assay_stream.core.record import Origin, Output, Record, Role, rejected
+from assay_stream.forensics.archive import event_timestamp_ms, read_file, read_lines, rejected_line
+
+NOON = "2026-03-01T12:00:00Z"
+NOON_MS = 1_772_366_400_000
+
+
+def event(kind: str = "mcp.tools.call.observed", **changes: Any) -> bytes:
+    """An event line."""
+    return orjson.dumps({"specversion": "1.0", "type": kind, "time": NOON, "data": {"server_id": "s"}} | changes)
+
+
+def record_line(**changes: Any) -> bytes:
+    """A record line."""
+    line = {
+        "origin": {"topic": "prod.mcp.tools.call", "partition": 3, "offset": 99},
+        "role": "calls",
+        "timestamp_ms": 7,
+        "key": "k",
+        "headers": [["a", "1"], ["a", "2"]],
+        "value": "v",
+    }
+    return orjson.dumps(line | changes)
+
+
+def read(*lines: bytes) -> list[Record]:
+    """The records of some lines."""
+    return list(read_lines(lines, name="f.ndjson"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "role"),
+    [
+        ("mcp.tools.call.observed", Role.CALLS),
+        ("mcp.tools.list.observed", Role.SNAPSHOTS),
+        ("assay.control.pin.set", Role.CONTROL),
+        ("assay.control.anything", Role.CONTROL),
+        ("novelty", Role.CALLS),
+    ],
+)
+def test_an_event_line_goes_where_its_type_belongs(kind: str, role: Role) -> None:
+    """The type of an event says which topic it would have stood in."""
+    assert read(event(kind))[0].role is role
+
+
+def test_an_event_line_is_its_bytes() -> None:
+    """The value is the line without its line feed; key and time come from the event, the place from the file."""
+    (record,) = read(event() + b"\r\n")
+    assert record == Record(
+        role=Role.CALLS,
+        origin=Origin(topic="f.ndjson", partition=0, offset=0),
+        key=b"s",
+        value=event(),
+        timestamp_ms=NOON_MS,
+    )
+
+
+def test_blank_lines_are_skipped_and_counted() -> None:
+    """The offset of a record is the number of its line in the file."""
+    assert [record.origin.offset for record in read(b"\n", event(), b"", event())] == [1, 3]
+
+
+def test_a_line_without_a_time_has_that_of_the_one_before() -> None:
+    """What cannot be dated stands where it was found."""
+    times = [record.timestamp_ms for record in read(b"{", event(), b"junk", event(time="no"), b"\xff")]
+    assert times == [0, NOON_MS, NOON_MS, NOON_MS, NOON_MS]
+
+
+@pytest.mark.parametrize("line", [b"{", b"junk", b"[1]", b"7", b"\xff\xfe", b"{" * 2_000])
+def test_a_line_that_is_nothing_becomes_a_record(line: bytes) -> None:
+    """The engine refuses it with a reason; the reader drops nothing."""
+    (record,) = read(line)
+    assert (record.role, record.key, record.value) == (Role.CALLS, None, line)
+
+
+def test_an_unsound_snapshot_stays_a_snapshot() -> None:
+    """A list that a client would accept, but we will not, must end force: it is read leniently to know it."""
+    line = event("mcp.tools.list.observed").replace(b'"time"', b'"id":NaN,"id":2,"time"')
+    (record,) = read(line)
+    assert (record.role, record.key, record.value) == (Role.SNAPSHOTS, b"s", line)
+
+
+def test_a_record_line_keeps_its_place() -> None:
+    """Origin, role, timestamp, key, headers and value are what the log had."""
+    (record,) = read(record_line())
+    assert record == Record(
+        role=Role.CALLS,
+        origin=Origin(topic="prod.mcp.tools.call", partition=3, offset=99),
+        key=b"k",
+        value=b"v",
+        headers=(("a", b"1"), ("a", b"2")),
+        timestamp_ms=7,
+    )
+
+
+def test_bytes_that_are_no_text_are_base64() -> None:
+    """Key, value and header values may each be given in base64."""
+    raw = b"\xff\x00"
+    text = base64.b64encode(raw).decode()
+    (record,) = read(record_line(key_base64=text, value_base64=text, headers=[], headers_base64=[["h", text]]))
+    assert (record.key, record.value, record.headers) == (raw, raw, (("h", raw),))
+
+
+def test_null_is_no_bytes() -> None:
+    """A record line without key or value has none."""
+    (record,) = read(record_line(key=None, value=None, headers=[]))
+    assert (record.key, record.value, record.headers) == (None, None, ())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"role": "novelty"},
+        {"origin": {"topic": "t"}},
+        {"timestamp_ms": "soon"},
+        {"timestamp_ms": None},
+        {"key_base64": "?"},
+        {"headers_base64": [["h", "?"]]},
+        {"value_base64": 7},
+        {"headers": [["only a name"]]},
+        {"headers": 7},
+    ],
+)
+def test_a_broken_record_line_is_an_error(change: dict[str, Any]) -> None:
+    """An archive of ours that cannot be read is named with its line; guessing would change the evidence."""
+    with pytest.raises(InputError, match=r"line 2 of f\.ndjson") as caught:
+        read(event(), record_line(**change))
+    assert caught.value.code == "bad_record_line"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (NOON, NOON_MS),
+        ("2026-03-01t12:00:00.0019z", NOON_MS + 1),
+        ("2026-03-01T13:00:00+01:00", NOON_MS),
+        ("2026-03-01T12:00:00", None),
+        ("today", None),
+        ("2026-02-30T00:00:00Z", None),
+        (7, None),
+        (None, None),
+    ],
+)
+def test_times_are_milliseconds_or_nothing(text: object, expected: int | None) -> None:
+    """A time with a zone is read, anything else is no time."""
+    assert event_timestamp_ms(text) == expected
+
+
+def test_a_file_is_its_lines(tmp_path: Path) -> None:
+    """The origin of event lines names the file, without its folder."""
+    path = tmp_path / "day.ndjson"
+    path.write_bytes(event() + b"\n" + event())
+    assert [record.origin for record in read_file(path)] == [
+        Origin(topic="day.ndjson", partition=0, offset=0),
+        Origin(topic="day.ndjson", partition=0, offset=1),
+    ]
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    """A missing file or a folder is an input error."""
+    for path in (tmp_path / "missing", tmp_path):
+        with pytest.raises(InputError, match=str(path)) as caught:
+            list(read_file(path))
+        assert caught.value.code == "unreadable_file"
+
+
+def refused(record: Record) -> Output:
+    """The rejected copy of a record."""
+    return rejected(record, InputError("not_json", "it is not"))
+
+
+def test_a_rejected_line_says_what_and_why() -> None:
+    """Bytes, key, own headers and the error's parts stand in the line."""
+    (record,) = read(record_line())
+    assert orjson.loads(rejected_line(refused(record))) == {
+        "error": {
+            "code": "not_json",
+            "message": "not_json: it is not",
+            "topic": "prod.mcp.tools.call",
+            "partition": "3",
+            "offset": "99",
+        },
+        "headers": [["a", "1"], ["a", "2"]],
+        "key": "k",
+        "value": "v",
+    }
+
+
+def test_a_rejected_line_keeps_bytes_that_are_no_text() -> None:
+    """What is no UTF-8 is written in base64, and null stays null."""
+    raw = b"\xff\x00"
+    text = base64.b64encode(raw).decode()
+    (record,) = read(record_line())
+    line = orjson.loads(rejected_line(refused(record._replace(key=None, value=raw, headers=(("h", raw),)))))
+    assert (line["key"], line["value_base64"], line["headers"], line["headers_base64"]) == (
+        None,
+        text,
+        [],
+        [["h", text]],
+    )

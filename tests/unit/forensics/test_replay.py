@@ -1,0 +1,143 @@
+"""Replay: the order in which records are taken, and what comes out."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import orjson
+
+from assay_stream.core.decision import Producer
+from assay_stream.core.record import Origin, Output, Record, Role
+from assay_stream.forensics.archive import event_timestamp_ms
+from assay_stream.forensics.replay import merge_by_event_time, replay
+from tests.support.fleet import START, Published, a_call_by, a_listing
+
+
+def at(offset: int, published: Published, partition: int = 0) -> Record:
+    """A published record in its log."""
+    role, key, value = published
+    place = Origin(topic=role.value, partition=partition, offset=offset)
+    timestamp_ms = event_timestamp_ms(orjson.loads(value)["time"]) or 0
+    return Record(role=role, origin=place, key=key, value=value, timestamp_ms=timestamp_ms)
+
+
+def listing(offset: int, minute: int, version: int = 0, number: int | None = None, observer: int = 0) -> Record:
+    """A snapshot at some minute."""
+    moment = START + timedelta(minutes=minute)
+    return at(offset, a_listing(0, observer, version, offset if number is None else number, moment))
+
+
+def call(offset: int, minute: int, names: str | None = None, observer: int = 0) -> Record:
+    """A call at some minute; its number is a multiple of three, so that it calls the tool that changes."""
+    return at(offset, a_call_by(0, observer, offset * 3, START + timedelta(minutes=minute), names))
+
+
+def places(records: list[Record]) -> list[tuple[str, int]]:
+    """Role and offset of each record."""
+    return [(record.role.value, record.origin.offset) for record in merge_by_event_time(records)]
+
+
+def outputs_of(*records: Record, role: Role) -> list[Output]:
+    """What a replay writes to one topic."""
+    return [output for output in replay(records, producer=Producer(version="1")) if output.role is role]
+
+
+def evidence(*records: Record) -> list[dict[str, Any]]:
+    """The data of the evidence, in order."""
+    return [orjson.loads(output.value or b"")["data"] for output in outputs_of(*records, role=Role.EVIDENCE)]
+
+
+def test_a_snapshot_goes_before_calls_of_its_time() -> None:
+    """At equal times control comes first, then snapshots, then calls."""
+    control = Record(
+        role=Role.CONTROL,
+        origin=Origin(topic="control", partition=0, offset=0),
+        key=b"server-0",
+        value=orjson.dumps({"time": "2026-03-01T00:01:00Z"}),
+    )
+    assert places([call(0, 1), listing(0, 1), control]) == [("control", 0), ("snapshots", 0), ("calls", 0)]
+
+
+def test_a_snapshot_goes_before_every_call_that_is_not_earlier() -> None:
+    """A snapshot behind one of a later time in its log is still applied before the calls it is in force for."""
+    records = [listing(0, 9), listing(1, 2), call(0, 1), call(1, 3)]
+    assert places(records) == [("calls", 0), ("snapshots", 0), ("snapshots", 1), ("calls", 1)]
+
+
+def test_a_call_goes_after_the_snapshot_it_names() -> None:
+    """Whatever the clocks said, and its partition's later calls go after it."""
+    records = [listing(0, 5, number=7), call(0, 1, "snapshot-7"), call(1, 2)]
+    assert places(records) == [("snapshots", 0), ("calls", 0), ("calls", 1)]
+    assert evidence(*records)[0]["binding"]["scope"] == "exact"
+
+
+def test_records_without_a_time_are_where_the_log_put_them() -> None:
+    """What cannot be dated by its event is dated by the log."""
+    junk = call(1, 0)._replace(value=b"{", timestamp_ms=call(0, 5).timestamp_ms)
+    assert places([junk, listing(0, 4), listing(1, 6)]) == [("snapshots", 0), ("calls", 1), ("snapshots", 1)]
+
+
+def test_binary_events_are_dated_by_their_header() -> None:
+    """An event in binary mode has its time in ce_time."""
+    record = call(0, 0)
+    binary = record._replace(value=b"{}", headers=(("ce_time", b"2026-03-01T00:05:00Z"),), timestamp_ms=0)
+    assert places([binary, listing(0, 4)]) == [("snapshots", 0), ("calls", 0)]
+
+
+def test_a_named_snapshot_of_a_binary_event_is_found() -> None:
+    """In binary mode the value is the data, and what it names counts all the same."""
+    plain = listing(0, 5, number=7)
+    event = orjson.loads(plain.value or b"")
+    headers = tuple(
+        (f"ce_{name}", str(event[name]).encode()) for name in ("specversion", "type", "source", "id", "time")
+    )
+    binary = plain._replace(value=orjson.dumps(event["data"]), headers=headers)
+    assert places([call(0, 1, "snapshot-7"), binary]) == [("snapshots", 0), ("calls", 0)]
+
+
+def test_calls_see_the_list_of_their_own_time() -> None:
+    """Over a change, each call is bound to what was in force when it was made."""
+    data = evidence(listing(0, 0), listing(1, 5, version=1), call(0, 1), call(1, 4), call(2, 5), call(3, 9))
+    assert [told["binding"]["snapshot_id"] for told in data] == [
+        "snapshot-0",
+        "snapshot-0",
+        "snapshot-1",
+        "snapshot-1",
+    ]
+
+
+def test_refused_records_come_out_as_such() -> None:
+    """A bad record in the input is in the output with its reason, and the rest goes on."""
+    bad = call(0, 1)._replace(value=b"{")
+    written = list(replay([bad, listing(0, 0), call(1, 2)], producer=Producer(version="1")))
+    assert [output.label for output in written if output.role is Role.REJECTED] == ["rejected:not_json"]
+    assert [output.label for output in written if output.role is Role.EVIDENCE] == ["bound:observer"]
+
+
+def test_findings_come_out_with_their_alerts() -> None:
+    """A change gives its finding, and right behind it the alert."""
+    records = [listing(0, 0), listing(1, 5, version=1)]
+    written = [
+        output.role
+        for output in replay(records, producer=Producer(version="1"))
+        if output.role in (Role.FINDINGS, Role.ALERTS)
+    ]
+    assert written == [Role.FINDINGS, Role.ALERTS]
+
+
+def test_facts_stay_inside() -> None:
+    """The binding topic is the stages' own: a replay writes none of it."""
+    assert outputs_of(listing(0, 0), call(0, 1), role=Role.BINDINGS) == []
+
+
+def test_evidence_names_the_original_places() -> None:
+    """Origins are those of the records given, so that a replay of a log gives the log's evidence."""
+    (told,) = evidence(listing(4, 0), call(9, 1))
+    assert told["origin"] == {"topic": "calls", "partition": 0, "offset": 9}
+    assert told["binding"]["origin"] == {"topic": "snapshots", "partition": 0, "offset": 4}
+
+
+def test_no_records_give_nothing() -> None:
+    """An empty log is replayed to nothing."""
+    assert list(replay([], producer=Producer(version="1"))) == []

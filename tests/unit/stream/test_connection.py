@@ -1,0 +1,60 @@
+"""How the clients are told to reach the brokers."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from assay_stream.config import Settings
+from assay_stream.core.errors import ConfigurationError, OperatingError
+from assay_stream.stream.connection import connection_options, start_admin
+from tests.support.deployment import free_port
+
+
+def test_plain_text_needs_an_address_alone() -> None:
+    """Without security there are no secrets among the options."""
+    assert connection_options(Settings(bootstrap_servers="a:1")) == {
+        "bootstrap_servers": "a:1",
+        "security_protocol": "PLAINTEXT",
+    }
+
+
+def test_sasl_needs_a_name_and_a_password() -> None:
+    """Without them nothing connects, and the error names the variables."""
+    with pytest.raises(ConfigurationError, match="ASSAY_STREAM_SASL_PASSWORD"):
+        connection_options(Settings(security_protocol="SASL_PLAINTEXT", sasl_username="u"))
+    options = connection_options(
+        Settings(security_protocol="SASL_PLAINTEXT", sasl_username="u", sasl_password="p")  # type: ignore[arg-type]
+    )
+    assert (options["sasl_plain_username"], options["sasl_plain_password"]) == ("u", "p")
+    assert options["sasl_mechanism"] == "SCRAM-SHA-512"
+
+
+def test_tls_checks_the_brokers() -> None:
+    """The default context verifies certificates and host names."""
+    context = connection_options(Settings(security_protocol="SSL"))["ssl_context"]
+    assert context.check_hostname
+    assert context.verify_mode.name == "CERT_REQUIRED"
+
+
+@pytest.mark.parametrize("field", ["ssl_cafile", "ssl_certfile"])
+def test_a_tls_file_that_cannot_be_used_is_an_error(tmp_path: Path, field: str) -> None:
+    """A missing or empty file is named as a setting."""
+    empty = tmp_path / "empty.pem"
+    empty.write_text("")
+    for path in (tmp_path / "missing.pem", empty):
+        with pytest.raises(ConfigurationError, match="ASSAY_STREAM_SSL_") as caught:
+            connection_options(Settings(security_protocol="SSL", **{field: path}))  # type: ignore[arg-type]
+        assert caught.value.code == "bad_tls_file"
+
+
+async def test_brokers_that_do_not_answer_are_given_up_in_time() -> None:
+    """After the operator's limit the error names the address and the variable."""
+    address = f"127.0.0.1:{free_port()}"
+    settings = Settings(bootstrap_servers=address, connect_limit_s=1)
+    async with asyncio.timeout(10):
+        with pytest.raises(OperatingError, match=address) as caught:
+            await start_admin(settings)
+    assert caught.value.code == "broker_unreachable"

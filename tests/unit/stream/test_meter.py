@@ -1,0 +1,65 @@
+"""What the stages count, and what they say of themselves."""
+
+from __future__ import annotations
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from assay_stream.core.record import Output, Role
+from assay_stream.stream.health import Health
+from assay_stream.stream.meter import Meter, StageMeter
+
+
+@pytest.fixture
+def registry() -> CollectorRegistry:
+    """A registry of its own."""
+    return CollectorRegistry()
+
+
+def outputs(*labels: str) -> list[Output]:
+    """Outputs with these labels."""
+    return [Output(role=Role.EVIDENCE, key=None, value=None, label=label) for label in labels]
+
+
+def test_outputs_are_counted_by_what_happened(registry: CollectorRegistry) -> None:
+    """Each label has a counter of its own, and records read are counted too."""
+    meter = StageMeter(Meter(registry), "join")
+    meter.done(3, outputs("bound:exact", "bound:exact", "rejected:not_json"))
+    read = registry.get_sample_value("assay_stream_records_read_total", {"stage": "join"})
+    exact = registry.get_sample_value("assay_stream_outputs_total", {"stage": "join", "what": "bound:exact"})
+    assert (read, exact) == (3, 2)
+
+
+def test_stages_are_counted_apart(registry: CollectorRegistry) -> None:
+    """Two stages of one process share the metrics, not the counts."""
+    meter = Meter(registry)
+    StageMeter(meter, "join").held(5)
+    StageMeter(meter, "registry").lost(7)
+    assert registry.get_sample_value("assay_stream_calls_held", {"stage": "join"}) == 5
+    assert registry.get_sample_value("assay_stream_calls_held", {"stage": "registry"}) is None
+    assert registry.get_sample_value("assay_stream_input_expired_total", {"stage": "registry"}) == 7
+
+
+def test_a_batch_is_timed(registry: CollectorRegistry) -> None:
+    """A batch counts its records and how long it took; a take-over how many partitions."""
+    meter = StageMeter(Meter(registry), "join")
+    meter.batch([], outputs("bound:exact"), seconds=0.5)
+    meter.opened(3, seconds=1.5)
+    meter.reopened()
+    stage = {"stage": "join"}
+    assert registry.get_sample_value("assay_stream_batch_seconds_sum", stage) == 0.5
+    assert registry.get_sample_value("assay_stream_partitions_opened", stage) == 3
+    assert registry.get_sample_value("assay_stream_opening_seconds", stage) == 1.5
+    assert registry.get_sample_value("assay_stream_lanes_reopened_total", stage) == 1
+
+
+def test_health_asks_every_stage_anew() -> None:
+    """What a stage says is asked each time, and a failure is no stage's."""
+    health = Health()
+    answers = {"join": False}
+    health.watch("join", lambda: answers["join"])
+    health.watch("view", lambda: True)
+    assert health.stages() == {"join": False, "view": True}
+    answers["join"] = True
+    assert health.stages() == {"join": True, "view": True}
+    assert not health.failed

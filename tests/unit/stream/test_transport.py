@@ -1,0 +1,59 @@
+"""What goes to Kafka must fit into it."""
+
+from __future__ import annotations
+
+import gzip
+import random
+
+from assay_stream.core.errors import InputError
+from assay_stream.core.record import Origin, Output, Record, Role, rejected
+from assay_stream.stream.transport import fitting
+
+LIMIT = 10_000
+
+
+def a_copy(value: bytes, key: bytes = b"server") -> Output:
+    """The rejected copy of a record."""
+    record = Record(
+        role=Role.CALLS,
+        origin=Origin(topic="mcp.tools.call", partition=2, offset=7),
+        key=key,
+        value=value,
+        headers=(("trace", b"1"),),
+    )
+    return rejected(record, InputError("too_large", "too large"))
+
+
+def test_a_copy_that_fits_is_as_it_was() -> None:
+    """Original bytes, key and headers."""
+    copy = a_copy(b"x" * 5_000)
+    assert fitting(copy, bytes_max=LIMIT) is copy
+
+
+def test_a_copy_that_does_not_fit_is_compressed() -> None:
+    """The original bytes can be had back, and a header says how."""
+    copy = a_copy(b"x" * 500_000)
+    packed = fitting(copy, bytes_max=LIMIT)
+    assert gzip.decompress(packed.value or b"") == copy.value
+    assert packed.key == copy.key
+    assert packed.headers == (*copy.headers, ("error.value.encoding", b"gzip"))
+    assert fitting(copy, bytes_max=LIMIT) == packed
+
+
+def test_what_cannot_be_made_to_fit_is_named_by_digest_and_place() -> None:
+    """The copy says where the original stands and what it hashes to."""
+    value = random.Random(1).randbytes(50_000)
+    named = fitting(a_copy(value), bytes_max=LIMIT)
+    headers = dict(named.headers)
+    assert named.value is None
+    assert headers["error.value.omitted"].startswith(b"sha256:")
+    place = [headers[f"error.{name}"] for name in ("topic", "partition", "offset")]
+    assert place == [b"mcp.tools.call", b"2", b"7"]
+    assert headers["error.code"] == b"too_large"
+
+
+def test_a_huge_key_fits_too() -> None:
+    """Whatever part is large, what is left is small."""
+    named = fitting(a_copy(b"", key=random.Random(1).randbytes(50_000)), bytes_max=LIMIT)
+    assert named.key is None
+    assert len(named.headers) == 6

@@ -1,0 +1,94 @@
+"""Settings from the environment."""
+
+from __future__ import annotations
+
+import pytest
+
+from assay_stream.config import Settings, load_settings
+from assay_stream.core.errors import ConfigurationError
+
+
+@pytest.fixture(autouse=True)
+def clean(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No variable of the surroundings counts."""
+    for name in Settings.model_fields:
+        monkeypatch.delenv(f"ASSAY_STREAM_{name.upper()}", raising=False)
+
+
+def test_the_defaults_are_those_of_one_local_broker() -> None:
+    """Without any variable the settings are usable."""
+    settings = load_settings()
+    assert settings.bootstrap_servers == "127.0.0.1:9092"
+    assert settings.security_protocol == "PLAINTEXT"
+    assert settings.hold_limit_ms == 0
+
+
+def test_the_environment_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every field is ASSAY_STREAM_ and its name."""
+    monkeypatch.setenv("ASSAY_STREAM_TOPIC_PREFIX", "prod.")
+    monkeypatch.setenv("ASSAY_STREAM_BATCH_RECORDS_MAX", "7")
+    settings = load_settings()
+    assert (settings.topic_prefix, settings.batch_records_max) == ("prod.", 7)
+
+
+def test_the_command_line_wins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An option given beats the variable; one not given leaves it alone."""
+    monkeypatch.setenv("ASSAY_STREAM_WEB_PORT", "1")
+    assert load_settings(web_port=2).web_port == 2
+    assert load_settings(web_port=None).web_port == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("BOOTSTRAP_SERVERS", "localhost"),
+        ("BOOTSTRAP_SERVERS", "localhost:9092,other"),
+        ("BOOTSTRAP_SERVERS", ""),
+        ("BOOTSTRAP_SERVERS", ":9092"),
+        ("SECURITY_PROTOCOL", "TLS"),
+        ("TOPIC_PREFIX", "with space"),
+        ("TOPIC_PREFIX", "p" * 101),
+        ("GROUP_PREFIX", "a/b"),
+        ("REPLICATION_FACTOR", "0"),
+        ("INPUT_PARTITIONS", "many"),
+        ("CALL_PARTITIONS", "10001"),
+        ("BATCH_RECORDS_MAX", "0"),
+        ("HOLD_LIMIT_MS", "-1"),
+        ("SESSION_TIMEOUT_MS", "999"),
+        ("CONNECT_LIMIT_S", "0"),
+        ("WEB_PORT", "65536"),
+        ("LOG_LEVEL", "LOUD"),
+        ("LOG_FORMAT", "xml"),
+        ("SASL_MECHANISM", "GSSAPI"),
+    ],
+)
+def test_a_wrong_setting_is_named_as_the_operator_writes_it(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    """The error says which variable is wrong."""
+    monkeypatch.setenv(f"ASSAY_STREAM_{name}", value)
+    with pytest.raises(ConfigurationError, match=f"ASSAY_STREAM_{name}: ") as caught:
+        load_settings()
+    assert caught.value.code == "bad_setting"
+
+
+def test_a_secret_is_never_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the settings' text nor an error about them shows the password."""
+    monkeypatch.setenv("ASSAY_STREAM_SASL_PASSWORD", "hunter2")
+    assert "hunter2" not in repr(load_settings())
+    monkeypatch.setenv("ASSAY_STREAM_WEB_PORT", "hunter2")
+    with pytest.raises(ConfigurationError) as caught:
+        load_settings()
+    assert "hunter2" not in str(caught.value)
+
+
+def test_variables_of_others_do_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A variable with the prefix that is no setting is ignored."""
+    monkeypatch.setenv("ASSAY_STREAM_OBSERVER_ID", "me")
+    assert load_settings()
+
+
+def test_several_brokers_may_be_named() -> None:
+    """A list of brokers, with spaces and IPv6 addresses, is taken."""
+    text = "a:1, b:2,[::1]:9092"
+    assert load_settings(bootstrap_servers=text).bootstrap_servers == text

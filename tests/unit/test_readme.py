@@ -1,0 +1,67 @@
+"""The README, followed to the letter."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text()
+
+
+def block_after(heading: str) -> str:
+    """The indented lines of a section, as one script."""
+    section = README.split(f"## {heading}\n", 1)[1].split("\n## ", 1)[0]
+    return "\n".join(line[4:] for line in section.splitlines() if line.startswith("    "))
+
+
+def test_every_make_target_it_names_exists() -> None:
+    """`make X` in the README is a target of the Makefile."""
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = set(re.findall(r"make ([a-z-]+)", README))
+    assert named <= targets
+    assert {"demo", "test", "run"} <= named
+
+
+def test_ci_calls_the_test_command_it_names() -> None:
+    """CI runs what the README tells a newcomer to run."""
+    assert "make test" in (ROOT / ".ci/run").read_text().splitlines()
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> dict[str, str]:
+    """An environment in which `assay-stream` is the code under test."""
+    command = tmp_path / "bin" / "assay-stream"
+    command.parent.mkdir()
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m assay_stream "$@"\n')
+    command.chmod(0o755)
+    return os.environ | {"PATH": f"{command.parent}:{os.environ['PATH']}"}
+
+
+def test_the_walk_without_a_broker_gives_bound_evidence(tmp_path: Path, shell: dict[str, str]) -> None:
+    """Copied and pasted, the commands give evidence for six calls, each bound by its snapshot."""
+    (tmp_path / "tests").symlink_to(ROOT / "tests")
+    script = block_after("Without any broker")
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script],
+        cwd=tmp_path,
+        env=shell,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    rows = [line for line in done.stdout.splitlines() if line.startswith('["')]
+    assert len(rows) == 6
+    assert all('"exact","sha256:' in row for row in rows)
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "alerts.ndjson",
+        "definitions.ndjson",
+        "evidence.ndjson",
+        "rejected.ndjson",
+    ]
