@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import re
 from collections import Counter
@@ -250,27 +251,26 @@ async def test_a_sound_list_of_seven_megabytes_stops_nothing(deployment: Deploym
     await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) == 1, limit_s=20)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="topics bound the size of compressed batches: a record of 20 MB that was sent compressed gives a "
-    "rejected copy that no topic takes uncompressed, and the partition stops",
-)
 async def test_a_compressed_giant_stops_nothing(deployment: Deployment) -> None:
     """A record that is small on the wire and huge in memory is refused, and the next calls are joined."""
     worker = deployment.start_worker()
     await worker.wait_ready()
+    giant = b" " * 20_000_000
     _, key, value = a_call_by(0, 0, 0, minutes(2), None)
     producer = AIOKafkaProducer(
         bootstrap_servers=deployment.bootstrap, compression_type="gzip", max_request_size=64 * 1024 * 1024
     )
     await producer.start()
     try:
-        await producer.send_and_wait(deployment.topics[Role.CALLS], key=key, value=b" " * 20_000_000)
+        await producer.send_and_wait(deployment.topics[Role.CALLS], key=key, value=giant)
         await producer.send_and_wait(deployment.topics[Role.CALLS], key=key, value=value)
     finally:
         await producer.stop()
     await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) == 1, limit_s=20)
+    (rejected,) = await deployment.wait_for(Role.REJECTED, lambda records: len(records) == 1)
+    assert dict(rejected.headers)["error.code"] == b"too_large"
+    assert dict(rejected.headers)["error.value.encoding"] == b"gzip"
+    assert gzip.decompress(rejected.value or b"") == giant
 
 
 async def test_a_rejected_snapshot_unbinds_later_calls(deployment: Deployment) -> None:

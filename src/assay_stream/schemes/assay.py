@@ -249,9 +249,15 @@ def content_hash(event: Mapping[str, Any]) -> Digest:
 
     Args:
         event: the whole CloudEvent.
+
+    Raises:
+        InputError: ``missing_field``, or as ``canonicalize``.
     """
-    covered = ("specversion", "type", "datacontenttype", "subject", "data")
-    return jcs_digest({name: event[name] for name in covered if name != "subject" or "subject" in event})
+    required = ("specversion", "type", "datacontenttype", "data")
+    for name in required:
+        if name not in event:
+            raise InputError("missing_field", "the content hash covers this field: add it", path=f"$.{name}")
+    return jcs_digest({name: event[name] for name in (*required, "subject") if name in event})
 
 
 def _name(tool: Tool) -> str:

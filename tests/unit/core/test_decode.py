@@ -52,6 +52,9 @@ REFUSALS = {
     "minus_infinity": (b"[-Infinity]", "non_finite_number", "$[0]"),
     "overflow": (b'{"a":"1e400","b":[0,1e400]}', "number_overflow", "$.b[1]"),
     "overflow_negative": (b"[[],-1e400]", "number_overflow", "$[1]"),
+    "overflow_before_digits": (b"[1e4001e21]", "number_overflow", "$[0]"),
+    "overflow_before_a_point": (b'{"a":1e400.5}', "number_overflow", "$.a"),
+    "overflow_before_a_sign": (b"1e400-", "number_overflow", "$"),
     "overflow_integer": (b'{"a":2%b}' % (b"0" * 308), "number_overflow", "$.a"),
     "overflow_digits": (b'{"a":%b}' % (b"9" * 311), "number_overflow", "$.a"),
     "high_surrogate": (rb'{"a":["\ud83d\ude00","\ud83d"]}', "lone_surrogate", "$.a[1]"),
@@ -187,6 +190,15 @@ class TestNumbers:
         """The limit on digits is refused before a number is built."""
         with pytest.raises(InputError) as caught:
             decode_json(b"[" + b"9" * 5_000_000 + b"]")
+        assert caught.value.code == "number_overflow"
+
+    @pytest.mark.parametrize(("digits_max", "digits"), [(5, 6), (19, 20), (5_000, 4_500)])
+    @pytest.mark.parametrize("sign", ["", "-"])
+    @pytest.mark.parametrize("decode", [decode_json, decode_json_strict])
+    def test_other_digits_limits(self, decode: Any, sign: str, digits_max: int, digits: int) -> None:
+        """A limit below what the fast path reads, or above what Python reads, holds on both paths."""
+        with pytest.raises(InputError) as caught:
+            decode(f"{sign}{'1' * digits}".encode(), limits=Limits(integer_digits_max=digits_max))
         assert caught.value.code == "number_overflow"
 
     def test_underflow(self) -> None:

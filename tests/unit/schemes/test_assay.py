@@ -1,0 +1,221 @@
+"""The Assay scheme beyond its vectors: the trim, the clusters, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from assay_stream.core.digest import Digest, jcs_digest
+from assay_stream.core.errors import InputError
+from assay_stream.schemes import assay
+
+DIGEST = f"sha256:{'0' * 64}"
+DEFINITION = {"tool_definition_digest": DIGEST, **assay.CLUSTER_CONSTANTS}
+POLICY = {"policy_digest": DIGEST, "policy_snapshot_digest": DIGEST, **assay.POLICY_CLUSTER_CONSTANTS}
+
+# Unicode White_Space (PropList.txt), which is what Rust's str::trim takes.
+WHITE_SPACE = [
+    *range(0x09, 0x0E), 0x20, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B), 0x2028, 0x2029, 0x202F, 0x205F, 0x3000,
+]  # fmt: skip
+# Taken by Python's str.strip(), or invisible, and yet no White_Space.
+NOT_WHITE_SPACE = [0x1C, 0x1D, 0x1E, 0x1F, 0x180E, 0x200B, 0x200C, 0x200D, 0x2060, 0xFEFF, 0x00, 0x7F]
+
+Check = Callable[[dict[str, Any]], str | None]
+NAMES: dict[Check, str] = {
+    assay.check_definition_cluster: "definition",
+    assay.check_policy_cluster: "policy",
+}
+
+
+class TestTrim:
+    """Trimming as Rust does it."""
+
+    @pytest.mark.parametrize("code", WHITE_SPACE)
+    def test_white_space_goes(self, code: int) -> None:
+        """Unicode White_Space goes at both ends and stays inside."""
+        space = chr(code)
+        assert assay.trim(f"{space}{space}a{space}b{space}") == f"a{space}b"
+
+    @pytest.mark.parametrize("code", NOT_WHITE_SPACE)
+    def test_the_rest_stays(self, code: int) -> None:
+        """No other character is trimmed."""
+        assert assay.trim(f"{chr(code)}a{chr(code)}") == f"{chr(code)}a{chr(code)}"
+
+    def test_only_white_space(self) -> None:
+        """White space alone leaves nothing."""
+        assert assay.trim("".join(map(chr, WHITE_SPACE))) == ""
+
+
+class TestDefinition:
+    """The projection of the definition digest."""
+
+    @pytest.mark.parametrize("name", [None, 5, "", " \u3000", ["t"]])
+    def test_name(self, name: Any) -> None:
+        """A tool whose name is no text or blank gives no digest."""
+        with pytest.raises(InputError) as caught:
+            assay.definition_digest({"name": name}, server_id=None)
+        assert (caught.value.code, caught.value.path) == ("tool_name_missing", "$.name")
+
+    def test_name_is_raw(self) -> None:
+        """A name is not trimmed."""
+        assert assay.definition_projection({"name": " t "}, server_id=None) == {"name": " t "}
+
+    @pytest.mark.parametrize("schema", [None, True, 1, "object", []])
+    @pytest.mark.parametrize("spelling", ["inputSchema", "input_schema"])
+    def test_schema_that_is_no_object(self, spelling: str, schema: Any) -> None:
+        """A schema that is there and no object gives no digest."""
+        with pytest.raises(InputError) as caught:
+            assay.definition_digest({"name": "t", spelling: schema}, server_id=None)
+        assert caught.value.code == "input_schema_not_object"
+
+    def test_camel_case_wins_even_when_wrong(self) -> None:
+        """With both spellings camelCase counts, even where only the other would give a digest."""
+        with pytest.raises(InputError):
+            assay.definition_digest({"name": "t", "inputSchema": None, "input_schema": {}}, server_id=None)
+
+    def test_nothing_else_enters(self) -> None:
+        """Other fields of a tool do not change the digest v1."""
+        tool = {"name": "t", "inputSchema": {}}
+        more = tool | {
+            "outputSchema": {},
+            "annotations": {"destructiveHint": True},
+            "title": "T",
+            "server_id": "s",
+        }
+        assert assay.definition_digest(more, server_id=None) == assay.definition_digest(tool, server_id=None)
+
+    def test_server_id_is_trimmed(self) -> None:
+        """A server id enters trimmed; a blank one does not enter."""
+        tool = {"name": "t"}
+        assert assay.definition_projection(tool, server_id="\u00a0s ")["server_id"] == "s"
+        assert "server_id" not in assay.definition_projection(tool, server_id=" \u0085")
+
+    def test_description_with_a_lone_surrogate(self) -> None:
+        """A description that is no Unicode text is refused, not a crash."""
+        with pytest.raises(InputError) as caught:
+            assay.meta_hash({"name": "t", "description": "\ud800"})
+        assert caught.value.code == "lone_surrogate"
+
+
+class TestManifest:
+    """The digest of a whole list."""
+
+    def test_duplicate_names(self) -> None:
+        """A list with one name twice is ambiguous: no digest, even where both are equal."""
+        with pytest.raises(InputError) as caught:
+            assay.manifest_digest([{"name": "t"}, {"name": "t"}])
+        assert caught.value.code == "ambiguous_tool_name"
+
+    def test_a_tool_without_a_name(self) -> None:
+        """A list with a tool that has no name has no digest."""
+        with pytest.raises(InputError) as caught:
+            assay.manifest_digest([{"name": "t"}, {}])
+        assert caught.value.code == "tool_name_missing"
+
+    def test_names_are_sorted_as_utf_8(self) -> None:
+        """Tools are ordered by the bytes of their names, not by UTF-16 code units."""
+        tools = [{"name": "\U0001f600"}, {"name": "\uff3a"}]
+        listed = [
+            {"name": tool["name"], "tool_digest": str(assay.manifest_tool_digest(tool))} for tool in tools[::-1]
+        ]
+        wanted = jcs_digest({"projection": assay.MANIFEST_PROJECTION, "tools": listed})
+        assert assay.manifest_digest(tools) == assay.manifest_digest(iter(tools)) == wanted
+
+    def test_absent_is_null(self) -> None:
+        """An absent field and a null field have one digest."""
+        nulls = dict.fromkeys(("description", "inputSchema", "outputSchema", "annotations"))
+        assert assay.manifest_tool_digest({"name": "t"}) == assay.manifest_tool_digest({"name": "t", **nulls})
+
+    def test_field_digests_differ_by_field(self) -> None:
+        """Two fields with one value have two digests."""
+        assert len(set(assay.manifest_field_digests({"name": "t"}).values())) == len(assay.MANIFEST_FIELDS)
+
+
+class TestContentHash:
+    """The content hash of an envelope."""
+
+    def test_null_subject_is_present(self) -> None:
+        """A subject that is there enters, an absent one does not."""
+        event = {"specversion": "1.0", "type": "t", "datacontenttype": "application/json", "data": {}}
+        assert assay.content_hash(event) == jcs_digest(event)
+        assert assay.content_hash(event | {"subject": "s", "id": "1"}) == jcs_digest(event | {"subject": "s"})
+
+
+@pytest.mark.parametrize(
+    ("check", "cluster"),
+    [(assay.check_definition_cluster, DEFINITION), (assay.check_policy_cluster, POLICY)],
+    ids=["definition", "policy"],
+)
+class TestClusters:
+    """Both clusters are whole or absent, and closed."""
+
+    def test_whole(self, check: Check, cluster: dict[str, Any]) -> None:
+        """A whole cluster gives its digest, whatever stands beside it."""
+        assert check(cluster | {"tool": "t"}) == DIGEST
+
+    def test_absent(self, check: Check, cluster: dict[str, Any]) -> None:
+        """An absent cluster is legal, and so is one whose fields are all null."""
+        assert check({"tool": "t"}) is None
+        assert check(dict.fromkeys(cluster)) is None
+
+    def test_half(self, check: Check, cluster: dict[str, Any]) -> None:
+        """A cluster without any one of its fields, or with it null, is refused and the field named."""
+        for field in cluster:
+            for half in ({key: cluster[key] for key in cluster if key != field}, cluster | {field: None}):
+                with pytest.raises(InputError) as caught:
+                    check(half)
+                assert caught.value.code == f"half_{NAMES[check]}_cluster"
+                assert field in caught.value.message
+
+    def test_alone(self, check: Check, cluster: dict[str, Any]) -> None:
+        """Any one field of a cluster alone is half a cluster; only a policy digest may stand alone."""
+        for field in cluster.keys() - {"policy_digest"}:
+            with pytest.raises(InputError) as caught:
+                check({field: cluster[field]})
+            assert caught.value.code == f"half_{NAMES[check]}_cluster"
+
+    def test_closed_values(self, check: Check, cluster: dict[str, Any]) -> None:
+        """Any other value of a closed field is refused with its path."""
+        for field in cluster.keys() - {"policy_digest", "policy_snapshot_digest", "tool_definition_digest"}:
+            for value in (cluster[field].upper(), cluster[field] + " ", "", 1, [cluster[field]]):
+                with pytest.raises(InputError) as caught:
+                    check(cluster | {field: value})
+                assert (caught.value.code, caught.value.path) == (f"bad_{NAMES[check]}_cluster", f"$.{field}")
+
+    @pytest.mark.parametrize("digest", ["", "sha256:", "0" * 64, "sha512:00", "SHA256:00", 5, {}, ["sha256:00"]])
+    def test_digest(self, check: Check, cluster: dict[str, Any], digest: Any) -> None:
+        """A digest that does not say sha256 and something is refused."""
+        fields = [field for field in cluster if field.endswith("digest")]
+        with pytest.raises(InputError) as caught:
+            check(cluster | dict.fromkeys(fields, digest))
+        assert caught.value.code == f"bad_{NAMES[check]}_cluster"
+
+    def test_digest_of_another_length(self, check: Check, cluster: dict[str, Any]) -> None:
+        """What follows sha256: is not judged: Assay's own contract test has sha256:policy123."""
+        fields = [field for field in cluster if field.endswith("digest")]
+        assert check(cluster | dict.fromkeys(fields, "sha256:policy123")) == "sha256:policy123"
+
+
+class TestPolicyCluster:
+    """What holds of the policy cluster alone."""
+
+    def test_policy_digest_alone(self) -> None:
+        """A policy digest without the cluster is legal and binds nothing."""
+        assert assay.check_policy_cluster({"policy_digest": DIGEST}) is None
+
+    def test_unequal_digests(self) -> None:
+        """The snapshot's digest must be the policy digest."""
+        with pytest.raises(InputError) as caught:
+            assay.check_policy_cluster(POLICY | {"policy_digest": "sha256:other"})
+        assert caught.value.code == "bad_policy_cluster"
+
+
+class TestDefinitionCluster:
+    """What is written of the definition cluster."""
+
+    def test_written_cluster_is_accepted(self) -> None:
+        """The cluster that is written for a digest is whole and gives the digest back."""
+        digest = Digest("0" * 64)
+        assert assay.check_definition_cluster(assay.definition_cluster(digest)) == str(digest)
