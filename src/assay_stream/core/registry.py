@@ -239,9 +239,9 @@ class Registry:
         still_used = {
             (other.server_scoped, full) for other in server.catalogues.values() for full in other.tools.values()
         }
-        for full in set(catalogue.tools.values()):
+        for full in sorted({full for full in catalogue.tools.values() if full is not None}):
             place = (catalogue.server_scoped, full)
-            if full is not None and place not in still_used and place in server.tools:
+            if place not in still_used and place in server.tools:
                 key: FactKey = ("tool", catalogue.server_id, catalogue.server_scoped, full)
                 outputs.append(self._retract(record, key))
         return outputs

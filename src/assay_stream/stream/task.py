@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -31,6 +32,9 @@ from assay_stream.stream.meter import StageMeter
 from assay_stream.stream.transport import TransactionalWriter, positions_of, record_of
 
 _log = structlog.get_logger(__name__)
+
+_MAY_PASS = (KafkaError, OSError, TimeoutError)
+"""What a broker that is away or busy causes: tried again, within a limit."""
 
 _REOPENINGS_MAX = 10
 _REOPENING_PAUSE_S = 1.0
@@ -127,6 +131,8 @@ class BatchTask:
         self._assigned: set[int] = set()
         self._generation = 0
         self._reopenings = 0
+        self._failures: Counter[int] = Counter()
+        """Partition to how often in a row its batch could not be written, quiet turns in between or not."""
         self._held_since_s: float | None = None
         self._batch_lock = asyncio.Lock()
         self._stopping = asyncio.Event()
@@ -198,10 +204,12 @@ class BatchTask:
             if self._generation != generation:
                 return
             await self._process(consumer, fetched, generation)
-        except (KafkaError, OSError, TimeoutError) as error:
+        except _MAY_PASS as error:
             await self._recover(error)
         else:
-            self._reopenings = 0
+            if fetched:
+                # A turn with nothing to do proves nothing.
+                self._reopenings = 0
 
     async def _fetch(self, consumer: AIOKafkaConsumer) -> dict[int, list[Record]]:
         fetched = await consumer.getmany(
@@ -265,7 +273,12 @@ class BatchTask:
         started_s = time.monotonic()
         outputs = self._stage.process(lane.partition, batch)
         outputs += self._stage.seal(lane.partition, positions)
-        await lane.writer.write(outputs, positions, self._group_id)
+        try:
+            await lane.writer.write(outputs, positions, self._group_id)
+        except _MAY_PASS:
+            self._failures[lane.partition] += 1
+            raise
+        self._failures.pop(lane.partition, None)
         lane.committed = positions
         waiting[:] = held
         self._meter.batch(batch, outputs, seconds=time.monotonic() - started_s)
@@ -330,15 +343,14 @@ class BatchTask:
         if isinstance(error, OffsetOutOfRangeError):
             _log.warning("offset_out_of_range", stage=self._stage.name)
         self._reopenings += 1
-        if self._reopenings > _REOPENINGS_MAX:
+        attempts = max(self._reopenings, *self._failures.values(), 0)
+        if attempts > _REOPENINGS_MAX:
             raise OperatingError(
                 "brokers_failing",
-                f"the {self._stage.name} stage failed {self._reopenings} times in a row, last with "
+                f"the {self._stage.name} stage failed {attempts} times in a row, last with "
                 f"{type(error).__name__}: see the brokers' logs",
             ) from error
-        _log.warning(
-            "lanes_reopening", stage=self._stage.name, error=type(error).__name__, attempt=self._reopenings
-        )
+        _log.warning("lanes_reopening", stage=self._stage.name, error=type(error).__name__, attempt=attempts)
         self._meter.reopened()
         async with self._batch_lock:
             lanes, self._lanes = self._lanes, {}
@@ -346,7 +358,7 @@ class BatchTask:
                 self._stage.close(partition)
             await _all(lane.writer.close() for lane in lanes.values())
         # A fenced lane has a new owner, who will have it for good once the group has noticed: let it.
-        await asyncio.sleep(_REOPENING_PAUSE_S * self._reopenings)
+        await asyncio.sleep(_REOPENING_PAUSE_S * attempts)
 
 
 async def _all(steps: Iterable[Coroutine[None, None, None]]) -> None:

@@ -142,6 +142,14 @@ class TestContentHash:
         assert assay.content_hash(event) == jcs_digest(event)
         assert assay.content_hash(event | {"subject": "s", "id": "1"}) == jcs_digest(event | {"subject": "s"})
 
+    @pytest.mark.parametrize("field", ["specversion", "type", "datacontenttype", "data"])
+    def test_covered_field_is_missing(self, field: str) -> None:
+        """An envelope without a field that is covered is refused, and the path says which."""
+        event = {"specversion": "1.0", "type": "t", "datacontenttype": "application/json", "data": {}}
+        with pytest.raises(InputError) as caught:
+            assay.content_hash({name: value for name, value in event.items() if name != field})
+        assert (caught.value.code, caught.value.path) == ("missing_field", f"$.{field}")
+
 
 @pytest.mark.parametrize(
     ("check", "cluster"),
