@@ -13,6 +13,8 @@ import rfc8785
 from assay_stream.core.errors import InputError
 
 _EXACT_INTEGER_MAX = 2**53 - 1
+_DEPTH_MAX = 254
+"""Nested containers that can be written: orjson's bound, kept on the other path too. Input nests 127 at most."""
 _HEX = re.compile(r"[0-9a-f]{64}")
 
 
@@ -84,7 +86,7 @@ def canonicalize(value: Any) -> bytes:
     try:
         if _is_plain(value):
             return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
-        return rfc8785.dumps(_as_doubles(value))
+        return rfc8785.dumps(_as_doubles(value, 0))
     except (UnicodeEncodeError, orjson.JSONEncodeError) as error:
         if isinstance(error, UnicodeEncodeError) or "surrogates" in str(error):
             raise InputError("lone_surrogate", "half a surrogate pair is no Unicode text") from None
@@ -115,7 +117,9 @@ def _is_plain(value: Any) -> bool:
     return kind is int and -_EXACT_INTEGER_MAX <= value <= _EXACT_INTEGER_MAX
 
 
-def _as_doubles(value: Any) -> Any:
+def _as_doubles(value: Any, depth: int) -> Any:
+    if depth > _DEPTH_MAX:
+        raise InputError("too_deep", "the value is nested too deeply")
     if isinstance(value, bool):
         return value
     if isinstance(value, int):
@@ -126,9 +130,9 @@ def _as_doubles(value: Any) -> Any:
         except OverflowError:
             raise InputError("not_canonicalizable", "an integer does not fit a double") from None
     if isinstance(value, list | tuple):
-        return [_as_doubles(item) for item in value]
+        return [_as_doubles(item, depth + 1) for item in value]
     if isinstance(value, dict):
         if not all(isinstance(key, str) for key in value):
             raise InputError("not_canonicalizable", "object keys must be text")
-        return {key: _as_doubles(item) for key, item in value.items()}
+        return {key: _as_doubles(item, depth + 1) for key, item in value.items()}
     return value

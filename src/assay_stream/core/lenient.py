@@ -14,8 +14,9 @@ from typing import Any
 _DEPTH_KEPT = 8
 """Containers kept of a message that nests too deeply; all that says what it is stands above that."""
 
-_STRING = r'"[^"\\]*(?:\\.[^"\\]*)*"'
-_TOKEN = re.compile(rf'{_STRING}|[\[\]{{}}]|[^"\[\]{{}}]+|"', re.DOTALL)
+# Possessive, and content with the end of the text for a quote that is never closed: linear in any text.
+_STRING = r'"(?:[^"\\]|\\.)*+"?'
+_TOKEN = re.compile(rf'{_STRING}|[\[\]{{}}]|[^"\[\]{{}}]+', re.DOTALL)
 _MARK = re.compile(rf"{_STRING}|[\[\]{{}}:,]".encode(), re.DOTALL)
 
 
