@@ -78,7 +78,7 @@ async def test_kill_9_in_mid_stream_leaves_exactly_one_evidence_record_per_call(
     done_at_kill = []
     for kill in range(KILLS):
         wanted = calls * (kill + 1) // (KILLS + 2)
-        await deployment.wait_for(Role.EVIDENCE, lambda records, wanted=wanted: len(records) >= wanted)
+        await deployment.wait_until_written(Role.EVIDENCE, wanted)
         await asyncio.sleep(choose.random() * 0.2)
         worker.kill()
         done_at_kill.append(len(await deployment.read(Role.EVIDENCE)))
