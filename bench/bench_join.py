@@ -30,7 +30,8 @@ from assay_stream.stream.connection import start_admin
 from assay_stream.stream.join import JoinStage
 from assay_stream.stream.meter import Meter, StageMeter
 from assay_stream.stream.registry import RegistryStage
-from assay_stream.stream.task import BatchTask, Stage
+from assay_stream.stream.stage import Stage
+from assay_stream.stream.task import BatchTask
 from assay_stream.stream.topics import apply_topics, check_topics, inspect_topics, topic_names
 from assay_stream.stream.view import BindingView
 from deploy.local.kafka import Broker

@@ -11,17 +11,13 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from hashlib import sha256
 from typing import Any
-
-import orjson
 
 from assay_stream.core import drift
 from assay_stream.core.bindings import Bindings, ServerBindings
 from assay_stream.core.cloudevents import event_time_us, read_event
 from assay_stream.core.control import PinRemoveEvent, PinSetEvent, pinned_value
-from assay_stream.core.digest import canonicalize, jcs_digest
+from assay_stream.core.digest import canonicalize
 from assay_stream.core.errors import InputError
 from assay_stream.core.facts import (
     Catalogue,
@@ -36,24 +32,12 @@ from assay_stream.core.facts import (
     encode_value,
 )
 from assay_stream.core.finding import Finding, Kind
-from assay_stream.core.fingerprint import ContentCache, Fingerprint, fingerprint
 from assay_stream.core.limits import DEFAULT_LIMITS, Limits
-from assay_stream.core.observation import SnapshotData, SnapshotEvent
+from assay_stream.core.observation import SnapshotEvent
+from assay_stream.core.offer import Offers
 from assay_stream.core.partition import murmur2_partition
 from assay_stream.core.record import Output, Record, Role, rejected
 from assay_stream.schemes import assay
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
-    """The content of a snapshot, fingerprinted: what depends on its bytes alone."""
-
-    digest: str
-    tools: dict[str, str | None]
-    fingerprints: dict[str, Fingerprint]
-    definitions: dict[str, dict[str, Any]]
-    unbinding: dict[str, dict[str, Any]]
-    """Definitions that bind nothing, since they have no name or share one; reviewers see them all the same."""
 
 
 class Registry:
@@ -68,8 +52,7 @@ class Registry:
         self.bindings = Bindings()
         self._limits = limits
         self._partitions = partitions
-        self._offers: ContentCache[Offer] = ContentCache(1_024)
-        self._fingerprints: ContentCache[Fingerprint] = ContentCache(65_536)
+        self._offers = Offers(limits)
 
     def step(self, record: Record) -> list[Output]:
         """Apply one snapshot or control record.
@@ -102,7 +85,7 @@ class Registry:
 
     def _snapshot(self, record: Record, event: SnapshotEvent) -> list[Output]:
         data = event.data
-        offer = self._offer_of(data)
+        offer = self._offers.of(data)
         server = self.bindings.server(data.server_id)
         seen = Seen(
             server_id=data.server_id,
@@ -139,66 +122,6 @@ class Registry:
         outputs.extend(self._fold(record, server, seen))
         outputs.extend(finding.output() for finding in findings)
         return outputs
-
-    def _offer_of(self, data: SnapshotData) -> Offer:
-        scope = data.server_id if data.server_scoped else None
-        content = _content_key(data.tools, scope)
-        cached = self._offers.get(content) if content else None
-        if cached is not None:
-            return cached
-        tools: dict[str, str | None] = {}
-        fingerprints: dict[str, Fingerprint] = {}
-        definitions: dict[str, dict[str, Any]] = {}
-        for index, tool in enumerate(data.tools):
-            self._check_tool(tool, index)
-            print_ = self._fingerprint_of(tool, scope, index)
-            fingerprints[print_.full] = print_
-            definitions[print_.full] = tool
-            name = tool.get("name")
-            if isinstance(name, str) and name and tools.setdefault(name, print_.full) != print_.full:
-                tools[name] = None
-        binding = set(tools.values())
-        unbinding = {full: tool for full, tool in definitions.items() if full not in binding}
-        digest = jcs_digest([data.server_scoped, sorted(tools.items()), sorted(unbinding)])
-        offer = Offer(
-            digest=str(digest),
-            tools=tools,
-            fingerprints={full: print_ for full, print_ in fingerprints.items() if full in binding},
-            definitions=definitions,
-            unbinding=unbinding,
-        )
-        if content:
-            self._offers.put(content, offer)
-        return offer
-
-    def _check_tool(self, tool: dict[str, Any], index: int) -> None:
-        path = f"$.data.tools[{index}]"
-        name = tool.get("name")
-        if isinstance(name, str) and len(name) > self._limits.identifier_chars_max:
-            raise InputError("too_long", "the tool's name is longer than the limit", path=f"{path}.name")
-        if len(tool) > self._limits.tool_fields_max:
-            raise InputError(
-                "too_many_fields", f"a tool may have {self._limits.tool_fields_max} fields at most", path=path
-            )
-        if any(len(field) > self._limits.field_name_chars_max for field in tool):
-            raise InputError(
-                "too_long", f"a field's name may have {self._limits.field_name_chars_max} characters", path=path
-            )
-
-    def _fingerprint_of(self, tool: dict[str, Any], scope: str | None, index: int) -> Fingerprint:
-        content = _content_key(tool, scope)
-        found = self._fingerprints.get(content) if content else None
-        if found is None:
-            found = fingerprint(tool, server_id=scope)
-            if found.size_bytes > self._limits.definition_bytes_max:
-                raise InputError(
-                    "too_large",
-                    f"a definition may have {self._limits.definition_bytes_max} bytes in canonical form",
-                    path=f"$.data.tools[{index}]",
-                )
-            if content:
-                self._fingerprints.put(content, found)
-        return found
 
     def _misrouted(self, record: Record, seen: Seen) -> Iterable[Finding]:
         if self._partitions is None:
@@ -333,15 +256,6 @@ def _definition(record: Record, full: str, tool: dict[str, Any]) -> Output:
         timestamp_ms=record.timestamp_ms,
         label=label,
     )
-
-
-def _content_key(content: Any, scope: str | None) -> bytes | None:
-    """Return what equal content has in common, or ``None`` for integers that orjson cannot write."""
-    try:
-        raw = orjson.dumps([scope, content])
-    except TypeError:
-        return None
-    return sha256(raw).digest()
 
 
 def _is_repetition(server: ServerBindings, seen: Seen) -> bool:

@@ -15,9 +15,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import structlog
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
@@ -26,9 +25,10 @@ from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
 from assay_stream.config import Settings
 from assay_stream.core.errors import OperatingError
-from assay_stream.core.record import Output, Record, Role
+from assay_stream.core.record import Record, Role
 from assay_stream.stream.connection import reading_consumer
 from assay_stream.stream.meter import StageMeter
+from assay_stream.stream.stage import Stage
 from assay_stream.stream.transport import TransactionalWriter, positions_of, record_of
 
 _log = structlog.get_logger(__name__)
@@ -42,42 +42,6 @@ _PROGRESS_WAIT_S = 0.25
 _HELD_READY_LIMIT_S = 5.0
 _POLL_INTERVAL_MS = 2**31 - 1
 """Calls may wait for the registry for ever, so a long time between two polls is no sign of death."""
-
-
-class Stage(Protocol):
-    """What a task does with its records. All rules are the core's; a stage only connects it."""
-
-    @property
-    def name(self) -> str:
-        """Names the stage's consumer group, logs and metrics."""
-
-    @property
-    def input_roles(self) -> tuple[Role, ...]:
-        """What it reads; within a partition number, in this order."""
-
-    async def open(self, partition: int) -> Mapping[TopicPartition, int | None]:
-        """Restore the partition's state, and return start positions that override the group's.
-
-        ``None`` is the beginning of the log.
-        """
-
-    def close(self, partition: int) -> None:
-        """Drop the partition's state."""
-
-    async def note_ends(self) -> Mapping[TopicPartition, int]:
-        """Return the positions that must be applied before records read up to now can be processed."""
-
-    def admit(self, records: Sequence[Record], ends: Mapping[TopicPartition, int]) -> int:
-        """Return how many leading records can be processed now."""
-
-    async def wait(self, limit_s: float) -> None:
-        """Wait until more might be admitted, or for the limit."""
-
-    def process(self, partition: int, records: Sequence[Record]) -> list[Output]:
-        """Step the records."""
-
-    def seal(self, partition: int, positions: Mapping[TopicPartition, int]) -> list[Output]:
-        """Return what must be written with these new input positions."""
 
 
 @dataclass(slots=True, kw_only=True)
