@@ -9,7 +9,7 @@ from typing import Annotated
 import orjson
 import typer
 
-from assay_stream.cli.options import Bootstrap
+from assay_stream.cli.options import Bootstrap, quiet_client_logs, say
 from assay_stream.config import Settings, load_settings
 from assay_stream.core.errors import ConfigurationError
 
@@ -49,6 +49,7 @@ def worker(
 @topics_app.command("apply")
 def topics_apply(bootstrap_servers: Bootstrap = None) -> None:
     """Create the topics that are missing. Existing ones are never altered; one that differs is an error."""
+    quiet_client_logs()
     settings = load_settings(bootstrap_servers=bootstrap_servers)
     created = asyncio.run(_apply(settings))
     for name in created:
@@ -63,6 +64,7 @@ def topics_show(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per topic.")] = False,
 ) -> None:
     """Show every topic as it is and as it should be. Exit code 1 if one is missing or differs."""
+    quiet_client_logs()
     settings = load_settings(bootstrap_servers=bootstrap_servers)
     rows = asyncio.run(_show(settings))
     for row in rows:
@@ -80,7 +82,7 @@ async def _apply(settings: Settings) -> list[str]:
     from assay_stream.stream.connection import start_admin
     from assay_stream.stream.topics import apply_topics
 
-    admin = await start_admin(settings)
+    admin = await start_admin(settings, waiting=say)
     try:
         return await apply_topics(admin, settings)
     finally:
@@ -91,7 +93,7 @@ async def _show(settings: Settings) -> list[dict[str, object]]:
     from assay_stream.stream.connection import start_admin
     from assay_stream.stream.topics import inspect_topics
 
-    admin = await start_admin(settings)
+    admin = await start_admin(settings, waiting=say)
     try:
         states = await inspect_topics(admin, settings)
     finally:

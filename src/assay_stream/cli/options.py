@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 from typing import Annotated
 
@@ -20,6 +21,20 @@ Unscoped = Annotated[
 AuthContext = Annotated[
     str | None, typer.Option(help="A name (no secret) for the rights under which the server is asked.")
 ]
+
+
+def quiet_client_logs() -> None:
+    """Keep the Kafka client from logging every attempt to connect: the command itself says what failed."""
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+
+
+def say(text: str) -> None:
+    """Tell a person something that is no result.
+
+    Args:
+        text: one sentence.
+    """
+    typer.echo(f"assay-stream: {text}", err=True)
 
 
 def observer_or_host(observer_id: str | None) -> str:

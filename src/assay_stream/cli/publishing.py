@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import sys
 from collections.abc import Iterator
 from enum import StrEnum
@@ -12,7 +11,15 @@ from typing import Annotated
 
 import typer
 
-from assay_stream.cli.options import AuthContext, Bootstrap, ObserverId, Unscoped, observer_or_host
+from assay_stream.cli.options import (
+    AuthContext,
+    Bootstrap,
+    ObserverId,
+    Unscoped,
+    observer_or_host,
+    quiet_client_logs,
+    say,
+)
 from assay_stream.config import load_settings
 from assay_stream.core.errors import ConfigurationError, InputError, OperatingError
 from assay_stream.publish import (
@@ -64,7 +71,7 @@ def publish(
     The same file gives the same events with the same ids, so that publishing it twice is recognisable as one. Bad
     lines are named and left out; the others are published. Exit code 2 if any line was bad.
     """
-    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+    quiet_client_logs()
     if dry_run != (output is not None):
         raise ConfigurationError("bad_option", "--dry-run and --output go together")
     if source is not Format.OBSERVATIONS and server_id is None:
@@ -126,7 +133,8 @@ async def _publish(observations: Iterator[Observation], output: Path | None, boo
         return await _drain(observations, FileSink(output))
     settings = load_settings(bootstrap_servers=bootstrap)
     # A tap waits for brokers for ever; someone at a command line wants to know.
-    await (await start_admin(settings)).close()
+    admin = await start_admin(settings, waiting=say)
+    await admin.close()
     publisher = ObservationPublisher(connection_options(settings), topics=topic_names(settings))
     publisher.start()
     return await _drain(observations, publisher)

@@ -10,7 +10,14 @@ from typing import Annotated
 
 import typer
 
-from assay_stream.cli.options import AuthContext, Bootstrap, ObserverId, Unscoped, observer_or_host
+from assay_stream.cli.options import (
+    AuthContext,
+    Bootstrap,
+    ObserverId,
+    Unscoped,
+    observer_or_host,
+    quiet_client_logs,
+)
 from assay_stream.config import load_settings
 from assay_stream.publish import FileSink, ObservationPublisher, Sink, Vantage, run_tap
 from assay_stream.stream.connection import connection_options
@@ -37,8 +44,7 @@ def tap(
     Example: assay-stream tap --server-id time -- uvx mcp-server-time
     """
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="assay-stream tap: %(message)s")
-    # The client tries again by itself; while the brokers are away every attempt would log a line.
-    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+    quiet_client_logs()
     vantage = Vantage(
         server_id=server_id,
         observer_id=observer_or_host(observer_id),

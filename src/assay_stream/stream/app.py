@@ -282,7 +282,7 @@ def run_worker(settings: Settings, stages: frozenset[str]) -> int:
 
 async def _preflight(settings: Settings, stages: frozenset[str]) -> dict[Role, int]:
     """Reach the brokers and check the topics before anything starts."""
-    admin = await start_admin(settings)
+    admin = await start_admin(settings, waiting=lambda text: _log.warning("waiting_for_brokers", why=text))
     try:
         needed = set().union(*(ROLES_OF_STAGE[stage] for stage in stages))
         return check_topics(await inspect_topics(admin, settings), needed, alerts="alerts" in stages)

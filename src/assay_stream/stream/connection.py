@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Callable
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer
@@ -56,11 +57,12 @@ def _ssl_context(settings: Settings) -> ssl.SSLContext:
     return context
 
 
-async def start_admin(settings: Settings) -> AIOKafkaAdminClient:
+async def start_admin(settings: Settings, *, waiting: Callable[[str], None] | None = None) -> AIOKafkaAdminClient:
     """Return a connected admin client, trying until the operator's limit.
 
     Args:
         settings: the operator's settings.
+        waiting: told once, in words, that the brokers do not answer yet.
 
     Raises:
         OperatingError: ``broker_unreachable`` after ``connect_limit_s``.
@@ -74,6 +76,12 @@ async def start_admin(settings: Settings) -> AIOKafkaAdminClient:
             await admin.close()
             if asyncio.get_running_loop().time() >= deadline:
                 raise broker_unreachable(settings, error) from None
+            if waiting is not None:
+                waiting(
+                    f"no Kafka broker answers at {settings.bootstrap_servers} yet, trying for "
+                    f"{settings.connect_limit_s} s"
+                )
+                waiting = None
             await asyncio.sleep(1.0)
         else:
             return admin
