@@ -1,0 +1,149 @@
+"""Control records: what an operator may set, and from when it counts."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from assay_stream.core.control import pinned_value
+from assay_stream.core.record import Role
+from assay_stream.schemes import assay
+from tests.support.events import TOOL, Story, an_event
+
+BARE = "0123456789abcdef" * 4
+DIGESTS = {
+    "assay.v1": str(assay.definition_digest(TOOL, server_id=None)),
+    "assay.schema_hash": assay.schema_hash(TOOL),
+    "assay.meta_hash": assay.meta_hash(TOOL),
+    "assay.p60": str(assay.manifest_tool_digest(TOOL)),
+}
+
+
+def control(kind: str = "set", *, second: float = 0, **changes: Any) -> bytes:
+    """A control event about the tool of these tests; a change to ``None`` leaves a field out."""
+    data = {
+        "server_id": "server-a",
+        "tool_name": "read_file",
+        "scheme": "assay.v1",
+        "value": BARE,
+        "author": "ann",
+        "reason": "review",
+        **changes,
+    }
+    present = {name: value for name, value in data.items() if value is not None}
+    # The builder knows the types of observations; a control event has the type of what it sets.
+    event = json.loads(an_event(Role.CALLS, 900, second, present))
+    return json.dumps({**event, "type": f"assay.control.pin.{kind}"}).encode()
+
+
+def pin_of_next_call(*controls: bytes) -> dict[str, str]:
+    """The pin result of a call of the listed tool, after these control records."""
+    story = Story()
+    for value in controls:
+        story.raw(Role.CONTROL, value)
+    outcome = story.lists(TOOL).calls().tell()
+    assert outcome.refusals == []
+    found: dict[str, str] = outcome.evidence[0]["pin"]
+    return found
+
+
+@pytest.mark.parametrize("scheme", ["assay.v1", "assay.p60"])
+def test_digests_with_a_prefix_are_pinned_with_it(scheme: str) -> None:
+    """Schemes that print sha256:<hex> have their pins in that form."""
+    assert pinned_value(scheme, BARE) == f"sha256:{BARE}"
+
+
+@pytest.mark.parametrize("scheme", ["assay.schema_hash", "assay.meta_hash"])
+def test_bare_digests_are_pinned_bare(scheme: str) -> None:
+    """The hashes of ToolIdentity are bare hexadecimal, and so are their pins."""
+    assert pinned_value(scheme, BARE) == BARE
+
+
+@pytest.mark.parametrize("scheme", sorted(DIGESTS))
+@pytest.mark.parametrize("prefix", ["", "sha256:"])
+def test_a_pin_under_any_scheme_matches_the_definition_it_was_made_of(scheme: str, prefix: str) -> None:
+    """A digest copied from any tool, with its prefix or without, matches the same definition."""
+    value = prefix + DIGESTS[scheme].removeprefix("sha256:")
+    assert pin_of_next_call(control(scheme=scheme, value=value)) == {
+        "status": "match",
+        "scheme": scheme,
+        "expected": DIGESTS[scheme],
+        "observed": DIGESTS[scheme],
+    }
+
+
+def test_a_pin_of_another_value_is_a_mismatch() -> None:
+    """What differs from its pin is told, with what was expected and what was observed."""
+    assert pin_of_next_call(control()) == {
+        "status": "mismatch",
+        "scheme": "assay.v1",
+        "expected": f"sha256:{BARE}",
+        "observed": DIGESTS["assay.v1"],
+    }
+
+
+def test_a_pin_taken_back_is_no_pin() -> None:
+    """After its removal a tool is unpinned."""
+    assert pin_of_next_call(control(), control("remove", second=1, value=None)) == {"status": "unpinned"}
+
+
+def test_a_removal_ends_the_pin_of_its_own_scheme_alone() -> None:
+    """A pin under another scheme stays."""
+    kept = control(scheme="assay.p60", value=DIGESTS["assay.p60"])
+    gone = control("remove", second=1, value=None)
+    assert pin_of_next_call(control(), kept, gone)["scheme"] == "assay.p60"
+
+
+def test_a_pin_counts_from_its_own_event_time() -> None:
+    """A call made before the pin's event time is unpinned, whenever the pin was published."""
+    story = Story().lists(TOOL).calls().raw(Role.CONTROL, control(second=2)).calls()
+    assert [payload["pin"]["status"] for payload in story.tell().evidence] == ["unpinned", "mismatch"]
+
+
+def test_a_pin_published_twice_is_one_pin() -> None:
+    """A repetition behind a later pin does not bring the earlier value back."""
+    first, second = control(second=0), control(second=1, value=DIGESTS["assay.v1"])
+    assert pin_of_next_call(first, second, first)["status"] == "match"
+
+
+@pytest.mark.parametrize(
+    ("value", "code"),
+    [
+        (control(scheme="assay.v9"), "unknown_value"),
+        (control("set", value=None), "missing_field"),
+        (control(author=None), "missing_field"),
+        (control(reason=None), "missing_field"),
+        (control(reason=""), "empty_value"),
+        (control(value=BARE.upper()), "bad_format"),
+        (control(value=f"sha512:{BARE}"), "bad_format"),
+        (control(value=BARE[:-1]), "bad_format"),
+        (control(value=f"{BARE}\n"), "bad_format"),
+        (control("freeze"), "unknown_type"),
+    ],
+    ids=[
+        "unknown scheme",
+        "no value",
+        "nobody",
+        "no reason",
+        "empty reason",
+        "upper case",
+        "another algorithm",
+        "too short",
+        "line feed",
+        "unknown control",
+    ],
+)
+def test_a_control_record_that_is_not_sound_is_refused(value: bytes, code: str) -> None:
+    """It is kept with its code, pins nothing, and leaves the catalogue of its server in force."""
+    outcome = Story().lists(TOOL).raw(Role.CONTROL, value).calls().tell()
+    assert outcome.refusals == [code]
+    assert outcome.evidence[0]["pin"] == {"status": "unpinned"}
+    assert outcome.evidence[0]["tool_definition_digest"] == DIGESTS["assay.v1"]
+
+
+def test_a_pin_for_one_server_is_none_for_another() -> None:
+    """The same tool name on another server is another tool."""
+    story = Story().raw(Role.CONTROL, control(server_id="server-b"), key=b"server-b").lists(TOOL).calls()
+    assert story.tell().evidence[0]["pin"] == {"status": "unpinned"}
