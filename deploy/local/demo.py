@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -265,6 +266,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--keep", action="store_true", help="keep Kafka and the worker running")
     arguments = parser.parse_args()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # Also where a shell starts background jobs with interrupts ignored: whatever ends us ends what we started.
+        signal.signal(number, signal.default_int_handler)
     try:
         return run(arguments.keep)
     except (DemoError, BrokerError, ServerError) as error:

@@ -105,3 +105,53 @@ def test_progress_names_the_next_offset() -> None:
     """A progress record carries the position from which its input is to be read on."""
     output = engine.progress(topic="mcp.tools.list", partition=1, position=5)
     assert orjson.loads(output.value or b"") == {"position": 5}
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="core/bindings.py forget: the key of a tombstone is unpacked unchecked (ValueError, IndexError)",
+)
+@pytest.mark.parametrize(
+    "key", [b"[]", b'["seen","server-0"]', b'["seen","server-0","o",1]', b'["catalogue","server-0"]', b'"seen"']
+)
+def test_a_foreign_tombstone_stops_the_engine(key: bytes) -> None:
+    """A tombstone whose key is no key of ours is an integrity error, as a foreign fact is."""
+    state, written = engine.step(a_state(), LISTING)
+    for output in written:
+        if output.role is Role.BINDINGS:
+            engine.step(state, fed_back(output))
+    tombstone = CALL._replace(role=Role.BINDINGS, key=key, value=None)
+    with pytest.raises(IntegrityError):
+        engine.step(state, tombstone)
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="core/binding.py _of_one, core/decision.py _binding_part: an answer is kept for any name",
+)
+def test_names_that_no_list_has_leave_nothing_behind() -> None:
+    """A caller who makes up tool names does not fill the memory of the join."""
+    state, written = engine.step(a_state(), LISTING)
+    for output in written:
+        if output.role is Role.BINDINGS:
+            engine.step(state, fed_back(output))
+    kept = []
+    for number in range(20):
+        event = orjson.loads(CALL.value or b"")
+        event["data"]["tool_name"] = f"made-up-{number}"
+        engine.step(state, CALL._replace(value=orjson.dumps(event)))
+        kept.append(len(state.view.server("server-0").memo))
+    assert kept[-1] == kept[0]
+
+
+def test_a_listed_tool_is_worked_out_once() -> None:
+    """Many calls of one tool under one list are answered from what was worked out for the first."""
+    state, written = engine.step(a_state(), LISTING)
+    for output in written:
+        if output.role is Role.BINDINGS:
+            engine.step(state, fed_back(output))
+    sizes = set()
+    for _ in range(5):
+        engine.step(state, CALL)
+        sizes.add(len(state.view.server("server-0").memo))
+    assert len(sizes) == 1

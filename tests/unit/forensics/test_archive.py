@@ -210,3 +210,61 @@ def test_a_rejected_line_keeps_bytes_that_are_no_text() -> None:
         [],
         [["h", text]],
     )
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="forensics/archive.py _record_line: other types, and roles that are never read, pass",
+)
+@pytest.mark.parametrize(
+    "change",
+    [
+        b'"origin": {"topic": "t", "partition": "3", "offset": 99}',
+        b'"origin": {"topic": "t", "partition": 3, "offset": 1.5}',
+        b'"origin": {"topic": null, "partition": 3, "offset": 99}',
+        b'"origin": {"topic": "t", "partition": -1, "offset": 99}',
+        b'"timestamp_ms": 1e400',
+        b'"timestamp_ms": Infinity',
+        b'"role": "findings"',
+        b'"role": "bindings"',
+        b'"role": "evidence"',
+        b'"key": 7',
+        b'"value": {"a": 1}',
+    ],
+)
+def test_a_record_line_with_a_part_of_another_kind_is_an_error(change: bytes) -> None:
+    """Whatever is wrong with a line of ours is said when it is read, by our error, and stops nothing later on."""
+    line = record_line()[:-1] + b", " + change + b"}"
+    with pytest.raises(InputError) as caught:
+        read(line)
+    assert caught.value.code == "bad_record_line"
+
+
+@pytest.mark.parametrize("value", [b"first", b"", b"\xff"])
+def test_a_rejected_line_can_be_read_by_its_own_record(value: bytes) -> None:
+    """Key, value and headers of the line give back the bytes of the record that was refused."""
+    (record,) = read(record_line())
+    refused_record = record._replace(value=value, headers=(("text", b"a"), ("raw", b"\xfe"), ("text", b"b")))
+    line = orjson.loads(rejected_line(refused(refused_record)))
+    given = line["value"].encode() if "value" in line else base64.b64decode(line["value_base64"])
+    assert given == value
+    assert line["headers"] == [["text", "a"], ["text", "b"]]
+    assert [(name, base64.b64decode(raw)) for name, raw in line["headers_base64"]] == [("raw", b"\xfe")]
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="forensics/archive.py rejected_line: every header called error.* is taken for one of ours",
+)
+@pytest.mark.parametrize(
+    "own", [("error.code", b"an older refusal"), ("error.note", b"mine"), ("error.code", b"\xff"), ("error.", b"")]
+)
+def test_headers_of_the_original_called_error_are_kept(own: tuple[str, bytes]) -> None:
+    """A record that had been rejected before is written whole: its own error.* headers are headers of its own."""
+    (record,) = read(record_line())
+    line = orjson.loads(rejected_line(refused(record._replace(headers=(own,)))))
+    assert set(line["error"]) == {"code", "message", "topic", "partition", "offset"}
+    assert line["error"]["code"] == "not_json"
+    kept = [(name, text.encode()) for name, text in line["headers"]]
+    kept += [(name, base64.b64decode(text)) for name, text in line.get("headers_base64", [])]
+    assert kept == [own]

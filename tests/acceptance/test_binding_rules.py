@@ -1,0 +1,301 @@
+"""The binding rules of the design, as dialogues: what proxies publish, and what evidence says of it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from assay_stream.core import engine
+from assay_stream.core.decision import Producer
+from assay_stream.core.engine import EngineState
+from assay_stream.core.limits import Limits
+from assay_stream.core.record import Origin, Record, Role
+from assay_stream.schemes import assay
+from tests.support.events import TOOL, Outcome, Story, an_event, call_data
+
+ONE = TOOL
+TWO: dict[str, Any] = {**TOOL, "description": "Read a file, second edition"}
+THREE: dict[str, Any] = {**TOOL, "description": "Read a file, third edition"}
+WRITE: dict[str, Any] = {"name": "write_file", "inputSchema": {"type": "object"}}
+DIGEST = {
+    name: str(assay.definition_digest(tool, server_id=None))
+    for name, tool in (("one", ONE), ("two", TWO), ("three", THREE), ("write", WRITE))
+}
+
+
+class Dialogue(Story):
+    """A story whose calls may be made at a time of their own, told to stages that read everything in order."""
+
+    def calls_at(self, second: float, **fields: Any) -> Dialogue:
+        """A call made at some second after ten o'clock and published now."""
+        number = len(self.records)
+        self.raw(Role.CALLS, an_event(Role.CALLS, number, second, call_data(**fields)))
+        return self
+
+    def live(self, **limits: int) -> Outcome:
+        """What the stages write when each record is taken as it is published."""
+        state = EngineState(producer=Producer(version="0.1.0"), limits=Limits(**limits))
+        outputs = []
+        for record in self.records:
+            for output in engine.step(state, record)[1]:
+                outputs.append(output)
+                if output.role is Role.BINDINGS:
+                    place = Origin(topic="bindings", partition=0, offset=len(outputs))
+                    fact = Record(role=Role.BINDINGS, origin=place, key=output.key, value=output.value)
+                    engine.step(state, fact)
+        return Outcome(outputs)
+
+
+def answers(outcome: Outcome) -> list[tuple[str, str | None]]:
+    """Scope and digest, or scope and reason, of every call."""
+    return [
+        (told["binding"]["scope"], told.get("tool_definition_digest") or told.get("unbound_reason"))
+        for told in outcome.evidence
+    ]
+
+
+def test_rule_1_a_named_snapshot_wins_over_the_latest() -> None:
+    """A call that names an older list is bound to that list, exactly."""
+    story = Story().lists(ONE).lists(TWO).calls(snapshot_id="snapshot-0")
+    assert answers(story.tell()) == [("exact", DIGEST["one"])]
+
+
+def test_rule_1_a_named_snapshot_of_another_observer_counts() -> None:
+    """The snapshot id is the server's: whichever proxy saw the list, the name leads to it."""
+    story = Story().lists(ONE, observer_id="proxy-2").lists(TWO).calls(snapshot_id="snapshot-0")
+    assert answers(story.tell()) == [("exact", DIGEST["one"])]
+
+
+def test_rule_1_a_snapshot_of_another_server_is_no_snapshot_of_this_one() -> None:
+    """An id that only another server has is unknown here, and the next rule applies."""
+    story = Story().lists(ONE)
+    foreign = Story().lists(TWO, server_id="server-b", snapshot_id="theirs").records[0]
+    story.raw(Role.SNAPSHOTS, foreign.value, key=b"server-b").calls(snapshot_id="theirs")
+    assert answers(story.tell()) == [("observer", DIGEST["one"])]
+
+
+def test_rule_1_one_id_for_two_different_lists_is_ambiguous() -> None:
+    """Where the named lists disagree about the tool, no digest is chosen."""
+    story = Story().lists(ONE, snapshot_id="s").lists(TWO, snapshot_id="s").calls(snapshot_id="s")
+    assert answers(story.tell()) == [("exact", "definition_ambiguous")]
+
+
+def test_rule_2_the_latest_list_of_the_same_observer_counts() -> None:
+    """Of an observer's lists the latest one not after the call is in force, its very time included."""
+    story = Dialogue()
+    story.lists(ONE).lists(TWO).lists(THREE)
+    story.calls_at(0).calls_at(0.999).calls_at(1).calls_at(1.5).calls_at(2)
+    assert answers(story.live()) == [
+        ("observer", DIGEST["one"]),
+        ("observer", DIGEST["one"]),
+        ("observer", DIGEST["two"]),
+        ("observer", DIGEST["two"]),
+        ("observer", DIGEST["three"]),
+    ]
+
+
+def test_rule_2_of_two_lists_at_one_time_the_later_in_the_log_counts() -> None:
+    """A tie in event time is decided by the origin."""
+    story = Story()
+    for number, tool in ((0, ONE), (1, TWO)):
+        same_moment = Story().lists(tool, snapshot_id=f"snapshot-{number}").records[0]
+        story.raw(Role.SNAPSHOTS, same_moment.value)
+    assert answers(story.calls().tell()) == [("observer", DIGEST["two"])]
+
+
+def test_rule_2_another_observer_s_later_list_does_not_count() -> None:
+    """What another proxy saw since says nothing of what this one's agent was offered."""
+    story = Story().lists(ONE).lists(TWO, observer_id="proxy-2").calls()
+    assert answers(story.tell()) == [("observer", DIGEST["one"])]
+
+
+def test_rule_3_where_all_observers_agree_a_stranger_s_call_is_bound() -> None:
+    """A proxy that never saw a list gets the digest on which everybody else agrees."""
+    story = Story().lists(ONE).lists(ONE, WRITE, observer_id="proxy-2").calls(observer_id="proxy-3")
+    assert answers(story.tell()) == [("server", DIGEST["one"])]
+
+
+def test_rule_3_where_observers_disagree_nothing_is_chosen() -> None:
+    """Two digests in force on the server at that time make a stranger's call ambiguous."""
+    story = Story().lists(ONE).lists(TWO, observer_id="proxy-2").calls(observer_id="proxy-3")
+    assert answers(story.tell()) == [("server", "definition_ambiguous")]
+
+
+def test_rule_3_asks_who_agreed_at_the_time_of_the_call() -> None:
+    """A change that one proxy saw before the others makes calls ambiguous until the others have seen it too."""
+    story = Dialogue()
+    story.lists(ONE).lists(ONE, observer_id="proxy-2").lists(TWO).lists(TWO, observer_id="proxy-2")
+    for second in (1.5, 2.5, 3.5):
+        story.calls_at(second, observer_id="proxy-3")
+    assert answers(story.live()) == [
+        ("server", DIGEST["one"]),
+        ("server", "definition_ambiguous"),
+        ("server", DIGEST["two"]),
+    ]
+
+
+def test_rule_4_before_any_list_nothing_was_observed() -> None:
+    """A call made before the first list is unbound, although the list is known when it is joined."""
+    story = Dialogue()
+    story.lists(ONE).lists(ONE)
+    assert answers(Dialogue().calls_at(1).live()) == [("none", "definition_not_observed")]
+    early = Dialogue()
+    early.calls().lists(ONE)
+    assert answers(early.live()) == answers(early.tell()) == [("none", "definition_not_observed")]
+
+
+def test_rule_4_a_complete_list_without_the_tool_says_so_and_alerts() -> None:
+    """A call of a tool that the complete list in force lacks is told from one that nobody observed."""
+    outcome = Story().lists(WRITE).calls().tell()
+    assert answers(outcome) == [("observer", "tool_not_listed")]
+    assert outcome.findings == [("call_to_unlisted_tool", "read_file")]
+    assert len(outcome.of(Role.ALERTS)) == 1
+
+
+@pytest.mark.parametrize("completeness", ["partial", "unknown"])
+def test_rule_4_an_incomplete_list_without_the_tool_says_nothing(completeness: str) -> None:
+    """A page that lacks the tool neither lists it nor denies it, and raises no alert."""
+    outcome = Story().lists(WRITE, completeness=completeness).calls().tell()
+    assert answers(outcome) == [("observer", "definition_not_observed")]
+    assert outcome.findings == []
+
+
+@pytest.mark.parametrize("completeness", ["partial", "unknown"])
+def test_pages_of_one_list_never_remove_and_never_add(completeness: str) -> None:
+    """A partial first list completed later adds nothing; a partial list after a complete one removes nothing."""
+    first = Story().lists(ONE, completeness=completeness).lists(ONE, WRITE)
+    later = Story().lists(ONE, WRITE).lists(ONE, completeness=completeness).lists(ONE, WRITE)
+    assert first.tell().findings == later.tell().findings == []
+
+
+def test_a_complete_list_removes_and_adds() -> None:
+    """Between two complete lists what is missing was removed and what is new was added."""
+    story = Story().lists(ONE).lists(WRITE)
+    assert story.tell().findings == [("tool_removed", "read_file"), ("tool_added", "write_file")]
+
+
+def test_a_list_dated_after_the_call_is_not_in_force() -> None:
+    """A list published before the call but observed after it does not bind it."""
+    story = Dialogue()
+    story.lists(ONE).lists(TWO)
+    story.calls_at(0.5)
+    assert answers(story.live()) == [("observer", DIGEST["one"])]
+
+
+REPEATS = (ONE, ONE, ONE, TWO, TWO, TWO, TWO, ONE)
+
+
+@pytest.mark.parametrize("entries_max", [5, 6, 7])
+def test_folding_repeats_changes_no_answer(entries_max: int) -> None:
+    """Lists that say the same again are folded first: every call gets the digest that it had without folding."""
+    story = Dialogue()
+    for tool in REPEATS:
+        story.lists(tool)
+    for second in range(2 * len(REPEATS)):
+        story.calls_at(second / 2)
+    assert answers(story.live(timeline_entries_max=entries_max)) == answers(story.live())
+
+
+def test_history_that_was_folded_away_is_told_as_such() -> None:
+    """A call of a time that is no longer kept is unbound for that reason, and never bound to a later list."""
+    story = Dialogue()
+    story.lists(ONE).lists(TWO).lists(THREE).lists(ONE)
+    story.calls_at(0.5).calls_at(1.5).calls_at(2.5).calls_at(3.5)
+    assert answers(story.live(timeline_entries_max=2)) == [
+        ("none", "history_folded"),
+        ("none", "history_folded"),
+        ("observer", DIGEST["three"]),
+        ("observer", DIGEST["one"]),
+    ]
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="core/binding.py: rule 3 is applied although the horizon says that the observer's own list was folded",
+)
+def test_a_folded_list_is_not_replaced_by_another_observer_s() -> None:
+    """Where the caller's own list was folded away, what another proxy saw is no answer: history_folded."""
+    story = Dialogue()
+    story.lists(ONE, observer_id="proxy-2").lists(TWO).lists(THREE).lists(TWO)
+    story.calls_at(1.5)
+    assert answers(story.live()) == [("observer", DIGEST["two"])]
+    assert answers(story.live(timeline_entries_max=2)) == [("none", "history_folded")]
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="core/binding.py: rule 3 counts only the observers that are still kept at that time as all there were",
+)
+def test_agreement_is_not_claimed_of_those_whose_history_was_folded() -> None:
+    """A stranger's call is not bound by the one observer left, where the folded one disagreed."""
+    story = Dialogue()
+    story.lists(ONE).lists(TWO, observer_id="proxy-2").lists(THREE, observer_id="proxy-2")
+    story.lists(TWO, observer_id="proxy-2").calls_at(1.5, observer_id="proxy-3")
+    assert answers(story.live()) == [("server", "definition_ambiguous")]
+    ((_, told),) = answers(story.live(timeline_entries_max=2))
+    assert told == "history_folded"
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="core/registry.py: forgetting the oldest rejection puts what it had ended in force again",
+)
+def test_forgetting_a_rejection_puts_nothing_in_force_again() -> None:
+    """Beyond the number of rejections kept, what the oldest one ended stays ended."""
+    story = Dialogue()
+    story.lists(ONE).raw(Role.SNAPSHOTS, b"{")
+    story.lists(TWO).raw(Role.SNAPSHOTS, b"{")
+    story.lists(THREE)
+    story.calls_at(1.5)
+    assert answers(story.live()) == [("none", "snapshot_rejected")]
+    ((scope, told),) = answers(story.live(rejections_max=1))
+    assert scope == "none"
+    assert told in ("snapshot_rejected", "history_folded")
+
+
+def test_a_refused_list_ends_force_for_every_observer() -> None:
+    """A malformed list of a server leaves nobody's earlier list in force, whoever published it."""
+    story = Story().lists(ONE).lists(ONE, observer_id="proxy-2").raw(Role.SNAPSHOTS, b"{")
+    story.calls().calls(observer_id="proxy-2").calls(observer_id="proxy-3")
+    assert answers(story.tell()) == [("none", "snapshot_rejected")] * 3
+
+
+def test_a_refused_list_leaves_a_named_snapshot_named() -> None:
+    """A call that names the list its agent was shown is bound to it, whatever was refused since."""
+    story = Story().lists(ONE).raw(Role.SNAPSHOTS, b"{").calls(snapshot_id="snapshot-0")
+    assert answers(story.tell()) == [("exact", DIGEST["one"])]
+
+
+def test_calls_of_the_time_before_a_refused_list_keep_their_binding() -> None:
+    """A rejection counts from its own time in the log: an earlier call joined later is bound as before."""
+    story = Dialogue()
+    story.lists(ONE).raw(Role.SNAPSHOTS, b"{")
+    story.calls_at(0.5).calls_at(1)
+    assert answers(story.live()) == [("observer", DIGEST["one"]), ("none", "snapshot_rejected")]
+
+
+def test_a_list_dated_ahead_is_ended_by_a_refused_one_behind_it() -> None:
+    """The order of the log counts: no list survives a later refusal by claiming a later time."""
+    story = Dialogue()
+    ahead = an_event(Role.SNAPSHOTS, 0, 50, dict(_data_of(Story().lists(ONE))))
+    story.raw(Role.SNAPSHOTS, ahead).raw(Role.SNAPSHOTS, b"{")
+    story.calls_at(55)
+    assert answers(story.live()) == [("none", "snapshot_rejected")]
+
+
+def _data_of(story: Story) -> dict[str, Any]:
+    data: dict[str, Any] = json.loads(story.records[-1].value or b"")["data"]
+    return data
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="core/drift.py: a change by way of an ambiguous list is never found",
+)
+def test_a_change_by_way_of_an_ambiguous_list_is_found() -> None:
+    """A server that lists both editions once, and then only the new one, has changed the tool all the same."""
+    findings = Story().lists(ONE).lists(ONE, TWO).lists(TWO).tell().findings
+    assert ("definition_ambiguous", "read_file") in findings
+    assert ("tool_changed", "read_file") in findings
