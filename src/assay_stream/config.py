@@ -70,6 +70,11 @@ class Settings(BaseSettings):
         60, description="How long to try to reach the brokers at start before giving up."
     )
 
+    stop_limit_s: Annotated[int, Field(ge=1, le=3_600)] = Field(
+        30,
+        description="How long a graceful stop may take before the process ends anyway; nothing is lost by it.",
+    )
+
     web_host: str = Field("127.0.0.1", description="Where /healthz, /readyz and /metrics are served.")
     web_port: Annotated[int, Field(ge=0, le=65_535)] = Field(6_066, description="Its port.")
     state_dir: Path = Field(Path(".run/state"), description="Folder for Faust's own state.")

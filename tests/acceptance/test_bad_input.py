@@ -208,3 +208,143 @@ def test_records_of_another_server_keep_their_catalogue() -> None:
         Story().raw(Role.SNAPSHOTS, other, key=b"server-b").raw(Role.SNAPSHOTS, b"{").calls(server_id="server-b")
     )
     assert "tool_definition_digest" in story.tell().evidence[0]
+
+
+def in_binary_mode(role: Role, **headers: bytes | None) -> tuple[bytes, tuple[tuple[str, bytes], ...]]:
+    """Data and headers of a good event in binary mode, with some headers replaced; ``None`` takes one away."""
+    event = json.loads(GOOD[role])
+    names = ("specversion", "type", "source", "id", "time")
+    attributes = {f"ce_{name}": event[name].encode() for name in names} | headers
+    kept = tuple((name, value) for name, value in attributes.items() if value is not None)
+    return json.dumps(event["data"]).encode(), kept
+
+
+@pytest.mark.parametrize("role", BOTH)
+@pytest.mark.parametrize(
+    ("headers", "code"),
+    [
+        ({"ce_specversion": b"2.0"}, "unknown_value"),
+        ({"ce_type": b"mcp.other"}, "unknown_type"),
+        ({"ce_type": None}, "unknown_type"),
+        ({"ce_source": None}, "missing_field"),
+        ({"ce_source": b""}, "empty_value"),
+        ({"ce_id": None}, "missing_field"),
+        ({"ce_id": b"\xff"}, "not_utf8"),
+        ({"ce_id": b"n" * 1_000_000}, "too_long"),
+        ({"ce_time": None}, "missing_field"),
+        ({"ce_time": b"noon"}, "bad_format"),
+        ({"ce_time": b"9999-01-01T00:00:00Z"}, "time_out_of_range"),
+        ({"ce_time": b"2026-06-01T10:00:00Z"}, "time_in_future"),
+    ],
+)
+def test_bad_headers_of_a_binary_event_are_refused(
+    role: Role, headers: dict[str, bytes | None], code: str
+) -> None:
+    """What is wrong in a header is refused as it would be in the value, and the next record is taken."""
+    value, given = in_binary_mode(role, **headers)
+    outcome = Story().raw(role, value, headers=given).lists(TOOL).calls().tell()
+    assert outcome.refusals == [code]
+    (copy,) = outcome.of(Role.REJECTED)
+    assert (copy.value, copy.headers[: len(given)]) == (value, given)
+    assert outcome.evidence[-1]["binding"]["scope"] == "observer"
+
+
+@pytest.mark.parametrize("role", BOTH)
+@pytest.mark.parametrize(
+    ("value", "code"),
+    [
+        (b"{nope", "not_json"),
+        (b"\xff", "not_utf8"),
+        (b"[]", "wrong_type"),
+        (b'{"server_id": "a", "server_id": "b"}', "duplicate_key"),
+        (b'{"x": NaN}', "non_finite_number"),
+        (b'{"x": 1e400}', "number_overflow"),
+        (b'{"x": "\\ud800"}', "lone_surrogate"),
+        (b"[" * 10_000, "too_deep"),
+        (b" " * 20_000_000, "too_large"),
+        (b"", "not_json"),
+        (None, "tombstone"),
+    ],
+    ids=lambda part: part if isinstance(part, str) else "",
+)
+def test_a_bad_value_of_a_binary_event_is_refused(role: Role, value: bytes | None, code: str) -> None:
+    """The data of a binary event are decoded as strictly as a structured event."""
+    _, headers = in_binary_mode(role)
+    outcome = Story().raw(role, value, headers=headers).lists(TOOL).calls().tell()
+    assert outcome.refusals == [code]
+    assert outcome.evidence[-1]["binding"]["scope"] == "observer"
+
+
+@pytest.mark.parametrize("role", BOTH)
+def test_a_server_name_of_1_mb_is_refused_and_names_no_server(role: Role) -> None:
+    """A name of 1 MB, the same in key and data, is too long; no finding, fact or state has it."""
+    name = "s" * 1_000_000
+    story = Story().lists(TOOL).raw(role, with_data(role, server_id=name), key=name.encode()).calls()
+    outcome = story.tell()
+    assert outcome.refusals == ["too_long"]
+    assert outcome.findings == []
+    assert outcome.evidence[-1]["binding"]["scope"] == "observer"
+    assert name.encode() not in outcome.all_bytes(*(other for other in Role if other is not Role.REJECTED))
+
+
+def test_a_tool_name_of_1_mb_refuses_the_list() -> None:
+    """A definition with a name that nothing could call is no definition: the whole list is refused."""
+    outcome = Story().lists({**TOOL, "name": "t" * 1_000_000}).calls().tell()
+    assert outcome.refusals == ["too_long"]
+    assert outcome.evidence[0]["unbound_reason"] == "snapshot_rejected"
+
+
+@pytest.mark.parametrize("value", [None, b"", b"{", b"\xff", b"[]", GOOD[Role.CALLS], GOOD[Role.SNAPSHOTS]])
+def test_what_is_no_control_record_sets_nothing_and_ends_nothing(value: bytes | None) -> None:
+    """A bad record on the control topic is kept, and lists and calls go on as if it were not there."""
+    outcome = Story().lists(TOOL).raw(Role.CONTROL, value).calls().tell()
+    assert len(outcome.refusals) == 1
+    assert outcome.findings == []
+    assert outcome.evidence[0]["pin"] == {"status": "unpinned"}
+    assert outcome.evidence[0]["binding"]["scope"] == "observer"
+
+
+CLUSTER_FIELDS = {
+    "policy_snapshot_digest": "sha256:x",
+    "policy_snapshot_digest_alg": "sha256",
+    "policy_snapshot_canonicalization": "jcs:mcp_policy",
+    "policy_snapshot_schema": "assay.mcp.policy.snapshot.v1",
+    "tool_definition_digest": "sha256:x",
+    "tool_definition_digest_alg": "sha256",
+    "tool_definition_canonicalization": "jcs:mcp_tool_definition.v1",
+    "tool_definition_schema": "assay.mcp.tool-definition.snapshot.v1",
+    "tool_definition_source": "mcp.tools/list",
+}
+
+
+@pytest.mark.parametrize("field", sorted(CLUSTER_FIELDS))
+def test_one_field_of_a_cluster_alone_is_half_a_cluster(field: str) -> None:
+    """Any single field of either cluster refuses the call, in whichever part of the cluster it stands."""
+    kind = "policy" if field.startswith("policy") else "definition"
+    outcome = Story().lists(TOOL).calls(**{field: CLUSTER_FIELDS[field]}).tell()
+    assert outcome.refusals == [f"half_{kind}_cluster"]
+    assert outcome.evidence == []
+
+
+@pytest.mark.parametrize("field", sorted(CLUSTER_FIELDS))
+def test_a_cluster_field_of_null_is_absent(field: str) -> None:
+    """Null says that there is none: alone it is no half cluster, and never stands in evidence."""
+    nothing: dict[str, Any] = {field: None}
+    (payload,) = Story().calls(**nothing).tell().evidence
+    assert field not in payload
+
+
+def test_after_a_thousand_bad_records_the_next_good_ones_are_processed() -> None:
+    """A flood of bad lists is kept one by one, alerts under one identity, and ends with the next good list."""
+    story = Story()
+    story.lists(TOOL)
+    for _ in range(1_000):
+        story.raw(Role.SNAPSHOTS, b"{", timestamp_ms=1_772_359_201_000)
+    good = an_event(Role.SNAPSHOTS, 2_000, 2, snapshot_data(TOOL, snapshot_id="good"))
+    story.raw(Role.SNAPSHOTS, good).raw(Role.CALLS, an_event(Role.CALLS, 2_001, 3, call_data()))
+    outcome = story.tell()
+    assert outcome.refusals == ["not_json"] * 1_000
+    alerts = [json.loads(output.value or b"") for output in outcome.of(Role.ALERTS)]
+    assert {alert["finding_info"]["uid"] for alert in alerts} == {alerts[0]["finding_info"]["uid"]}
+    assert alerts[-1]["count"] == 1_000
+    assert outcome.evidence[-1]["binding"]["snapshot_id"] == "good"

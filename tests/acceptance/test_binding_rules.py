@@ -211,10 +211,6 @@ def test_history_that_was_folded_away_is_told_as_such() -> None:
     ]
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="core/binding.py: rule 3 is applied although the horizon says that the observer's own list was folded",
-)
 def test_a_folded_list_is_not_replaced_by_another_observer_s() -> None:
     """Where the caller's own list was folded away, what another proxy saw is no answer: history_folded."""
     story = Dialogue()
@@ -224,24 +220,17 @@ def test_a_folded_list_is_not_replaced_by_another_observer_s() -> None:
     assert answers(story.live(timeline_entries_max=2)) == [("none", "history_folded")]
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="core/binding.py: rule 3 counts only the observers that are still kept at that time as all there were",
-)
 def test_agreement_is_not_claimed_of_those_whose_history_was_folded() -> None:
     """A stranger's call is not bound by the one observer left, where the folded one disagreed."""
     story = Dialogue()
     story.lists(ONE).lists(TWO, observer_id="proxy-2").lists(THREE, observer_id="proxy-2")
-    story.lists(TWO, observer_id="proxy-2").calls_at(1.5, observer_id="proxy-3")
+    story.lists(TWO, observer_id="proxy-2")
+    story.calls_at(1.5, observer_id="proxy-3")
     assert answers(story.live()) == [("server", "definition_ambiguous")]
     ((_, told),) = answers(story.live(timeline_entries_max=2))
     assert told == "history_folded"
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="core/registry.py: forgetting the oldest rejection puts what it had ended in force again",
-)
 def test_forgetting_a_rejection_puts_nothing_in_force_again() -> None:
     """Beyond the number of rejections kept, what the oldest one ended stays ended."""
     story = Dialogue()
@@ -290,10 +279,6 @@ def _data_of(story: Story) -> dict[str, Any]:
     return data
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="core/drift.py: a change by way of an ambiguous list is never found",
-)
 def test_a_change_by_way_of_an_ambiguous_list_is_found() -> None:
     """A server that lists both editions once, and then only the new one, has changed the tool all the same."""
     findings = Story().lists(ONE).lists(ONE, TWO).lists(TWO).tell().findings

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -141,6 +142,115 @@ def _is_refused(record: Record) -> bool:
     story = Story()
     story.records = [record]
     return bool(story.tell().refusals)
+
+
+@given(stories(), st.randoms(use_true_random=False))
+def test_the_order_of_members_in_lists_changes_nothing(story: Story, choose: Any) -> None:
+    """Snapshots whose members come in another order give byte-identical evidence, findings and alerts."""
+    other = Story()
+    other.records = [
+        record if record.role is not Role.SNAPSHOTS else record._replace(value=_shuffled(record.value, choose))
+        for record in story.records
+    ]
+    for role in (Role.EVIDENCE, Role.FINDINGS, Role.ALERTS):
+        assert _in_order(other, role) == _in_order(story, role)
+
+
+def _shuffled(value: bytes | None, choose: Any) -> bytes | None:
+    def mixed(item: Any) -> Any:
+        if isinstance(item, dict):
+            members = [(name, mixed(inner)) for name, inner in item.items()]
+            choose.shuffle(members)
+            return dict(members)
+        return [mixed(inner) for inner in item] if isinstance(item, list) else item
+
+    if value is None or not value.startswith(b'{"specversion"'):
+        return value
+    return json.dumps(mixed(json.loads(value)), indent=choose.choice([None, 1])).encode()
+
+
+def _in_order(story: Story, role: Role) -> list[tuple[bytes | None, bytes | None]]:
+    return [(output.key, output.value) for output in story.tell().of(role)]
+
+
+@given(stories())
+def test_a_call_published_twice_is_recognisable_as_one(story: Story) -> None:
+    """Evidence of a call that a proxy sent twice has one id, and differs in the place of its origin alone."""
+    calls = [record for record in story.records if record.role is Role.CALLS]
+    doubled = Story()
+    doubled.records = story.records + [
+        record._replace(origin=record.origin._replace(offset=len(calls) + number))
+        for number, record in enumerate(calls)
+    ]
+    events = [json.loads(output.value or b"") for output in doubled.tell().of(Role.EVIDENCE)]
+    by_call: dict[str, list[dict[str, Any]]] = {}
+    for event in events:
+        by_call.setdefault(event["data"]["tool_call_id"], []).append(event)
+    for pair in by_call.values():
+        assert len(pair) == 2
+        assert pair[0]["id"] == pair[1]["id"]
+        assert pair[0]["data"].pop("origin") != pair[1]["data"].pop("origin")
+        for event in pair:
+            del event["assaycontenthash"]
+        assert pair[0] == pair[1]
+    assert len({event["id"] for event in events}) == len(by_call)
+
+
+SECRET = "Zx9-Secret-7Qp"
+PLACES = [
+    {"args": {"body": SECRET}},
+    {"args": SECRET},
+    {"args": {SECRET: 1}},
+    {"result": {"content": [{"type": "text", "text": SECRET}]}},
+    {"error": {"code": "E", "kind": SECRET, "message": SECRET}},
+    {"prompt": SECRET},
+    {"timing": {"note": SECRET}},
+    {"actor": {"kind": "agent", "email": SECRET}},
+    {"headers": {"authorization": SECRET}},
+]
+HIDING_TOOLS = [
+    {**TOOL, "description": SECRET},
+    {**TOOL, "title": SECRET},
+    {**TOOL, "_meta": {"k": SECRET}},
+    {**TOOL, "annotations": {"title": SECRET}},
+    {**TOOL, "inputSchema": {"type": "object", "description": SECRET}},
+    {**TOOL, "inputSchema": SECRET},
+    {**TOOL, "outputSchema": {"const": SECRET}},
+    {**TOOL, "x-assay-sig": {"signature": SECRET}},
+    {"description": SECRET},
+]
+
+
+@pytest.mark.parametrize("fields", PLACES, ids=lambda fields: next(iter(fields)))
+def test_no_body_of_a_call_is_written(fields: dict[str, Any]) -> None:
+    """Wherever a call carries a body, and in whatever field, it stays out of all that is written for it."""
+    outcome = Story().lists(TOOL).calls(**fields).calls("missing", **fields).tell()
+    assert len(outcome.evidence) == 2
+    assert SECRET.encode() not in outcome.all_bytes(*(role for role in Role if role is not Role.REJECTED))
+
+
+@pytest.mark.parametrize("tool", HIDING_TOOLS, ids=lambda tool: next(iter(set(tool) - {"name"})))
+def test_no_body_of_a_definition_is_written_but_to_reviewers(tool: dict[str, Any]) -> None:
+    """What a definition says is in the definitions topic alone, over first sight, change and refusal."""
+    story = Story().lists(tool).calls().lists(TOOL).lists(tool, prompts=[{"name": SECRET}]).calls()
+    story.lists(tool, TOOL, resource_templates=[{"name": SECRET}], signatures={"s": SECRET}).calls()
+    outcome = story.tell()
+    assert SECRET.encode() in outcome.all_bytes(Role.DEFINITIONS)
+    assert SECRET.encode() not in outcome.all_bytes(
+        *(role for role in Role if role not in (Role.REJECTED, Role.DEFINITIONS))
+    )
+
+
+def test_no_secret_leaves_by_the_binding_topic() -> None:
+    """Facts hold digests and names: no description, no schema and no signature."""
+    state = EngineState(producer=Producer(version="0.1.0"))
+    written = b""
+    for tool in HIDING_TOOLS:
+        for record in Story().lists(tool, signatures={"s": SECRET}, auth_context=SECRET).records:
+            facts = [o for o in engine.step(state, record)[1] if o.role is Role.BINDINGS]
+            written += b"".join((fact.key or b"") + (fact.value or b"") for fact in facts)
+    assert b"read_file" in written
+    assert SECRET.encode() not in written
 
 
 def test_no_bodies_no_secrets() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import json
 import re
+import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -338,3 +339,20 @@ def test_a_worker_of_no_known_role_is_refused(tmp_path: Path) -> None:
     worker = nowhere.start_worker("--role", "janitor")
     assert worker.process.wait(START_LIMIT_S) == 2
     assert "janitor" in worker.tail()
+
+
+async def test_a_stop_without_brokers_ends_within_its_bound() -> None:
+    """SIGTERM ends a worker also when the brokers are gone for good, with exit code 0 or 3 and in time."""
+    with Broker() as broker:
+        deployment = Deployment(broker.bootstrap, name="bounded", env={"ASSAY_STREAM_STOP_LIMIT_S": "5"})
+        await deployment.apply_topics()
+        worker = deployment.start_worker()
+        try:
+            await worker.wait_ready()
+            broker.kill()
+            started_s = time.monotonic()
+            code = await asyncio.to_thread(worker.terminate)
+            assert code in (0, 3)
+            assert time.monotonic() - started_s < 15
+        finally:
+            deployment.stop_workers()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
+from typing import Any
 
 import orjson
 import rfc8785
@@ -23,7 +24,7 @@ from tests.support.events import TOOL, an_event, call_data, snapshot_data
 PRODUCER = Producer(version="1")
 START_MS = 1_772_359_200_000
 SERVERS = ("server-a", "server-b", "server-c")
-LISTS = (
+LISTS: tuple[list[dict[str, Any]], ...] = (
     [],
     [TOOL],
     [{**TOOL, "description": "Read a file, then send it away"}],

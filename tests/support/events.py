@@ -7,10 +7,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from assay_stream.core.decision import Producer
-from assay_stream.core.record import Headers, Origin, Output, Record, Role
+from assay_stream.core.record import TOPIC_NAMES, Headers, Origin, Output, Record, Role
 from assay_stream.forensics.replay import replay
 
 SERVER = "server-a"
+TEN_O_CLOCK_MS = 1_772_359_200_000
 TOOL: dict[str, Any] = {
     "name": "read_file",
     "description": "Read a file",
@@ -58,6 +59,31 @@ def call_data(**fields: Any) -> dict[str, Any]:
         "reason_code": "P_POLICY_ALLOW",
         **fields,
     }
+
+
+def a_snapshot(*tools: Any, number: int = 0, second: float = 0, **fields: Any) -> bytes:
+    """The bytes of a snapshot, observed a number of seconds after ten o'clock."""
+    return an_event(Role.SNAPSHOTS, number, second, snapshot_data(*tools, **fields))
+
+
+def a_call(*, number: int = 0, second: float = 0, **fields: Any) -> bytes:
+    """The bytes of a call, made a number of seconds after ten o'clock."""
+    return an_event(Role.CALLS, number, second, call_data(**fields))
+
+
+def record_of(
+    role: Role,
+    value: bytes | None,
+    *,
+    key: bytes | None = SERVER.encode(),
+    offset: int = 0,
+    partition: int = 0,
+    timestamp_ms: int = TEN_O_CLOCK_MS,
+    headers: Headers = (),
+) -> Record:
+    """A record of any bytes in the topic of a role. Snapshots and control records need their server as key."""
+    origin = Origin(topic=TOPIC_NAMES[role], partition=partition, offset=offset)
+    return Record(role=role, origin=origin, key=key, value=value, headers=headers, timestamp_ms=timestamp_ms)
 
 
 class Story:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from assay_stream.core.bindings import ServerBindings
-from assay_stream.core.facts import Seen
+from assay_stream.core.facts import Catalogue, Seen
 from assay_stream.core.fingerprint import Fingerprint
 
 
@@ -83,32 +83,34 @@ def bind(
     timeline = server.observers.get(observer_id)
     if timeline is not None:
         seen = timeline.as_of(time_us)
-        if seen is not None and server.in_force(seen, time_us):
+        if seen is not None and not timeline.is_folded_at(time_us) and server.in_force(seen, time_us):
             return _of_one(server, seen, tool_name, Scope.OBSERVER)
+    if any(other.is_folded_at(time_us) for other in server.observers.values()):
+        # What somebody saw then is forgotten: neither that list nor the agreement of all can be claimed.
+        return Binding(unbound=Unbound.HISTORY_FOLDED)
     latest = [seen for other in server.observers.values() if (seen := other.as_of(time_us)) is not None]
     in_force = [seen for seen in latest if server.in_force(seen, time_us)]
     if in_force:
         return _agreed(server, sorted(in_force, key=lambda seen: seen.position), tool_name, Scope.SERVER)
     if any(rejection.time_us <= time_us for rejection in server.rejections):
         return Binding(unbound=Unbound.SNAPSHOT_REJECTED)
-    if timeline is not None and timeline.horizon_us is not None and time_us < timeline.horizon_us:
-        return Binding(unbound=Unbound.HISTORY_FOLDED)
     return Binding(unbound=Unbound.NOT_OBSERVED)
 
 
 def _of_one(server: ServerBindings, seen: Seen, tool_name: str, scope: Scope) -> Binding:
+    catalogue = server.catalogue_of(seen)
+    if tool_name not in catalogue.tools:
+        # Not kept: whoever makes names up must not fill the memory with what they are not.
+        complete = seen.completeness == "complete"
+        return Binding(scope=scope, seen=seen, unbound=Unbound.NOT_LISTED if complete else Unbound.NOT_OBSERVED)
     question = ("of_one", seen.origin, tool_name, scope)
     answer: Binding | None = server.memo.get(question)
     if answer is None:
-        answer = server.memo[question] = _work_out(server, seen, tool_name, scope)
+        answer = server.memo[question] = _work_out(server, catalogue, seen, tool_name, scope)
     return answer
 
 
-def _work_out(server: ServerBindings, seen: Seen, tool_name: str, scope: Scope) -> Binding:
-    catalogue = server.catalogue_of(seen)
-    if tool_name not in catalogue.tools:
-        complete = seen.completeness == "complete"
-        return Binding(scope=scope, seen=seen, unbound=Unbound.NOT_LISTED if complete else Unbound.NOT_OBSERVED)
+def _work_out(server: ServerBindings, catalogue: Catalogue, seen: Seen, tool_name: str, scope: Scope) -> Binding:
     full = catalogue.tools[tool_name]
     if full is None:
         return Binding(scope=scope, seen=seen, unbound=Unbound.AMBIGUOUS)

@@ -106,11 +106,14 @@ class ServerBindings:
 class Bindings:
     """All servers, and how far the registry has come in each of its input partitions."""
 
-    __slots__ = ("progress", "servers")
+    __slots__ = ("_holders", "progress", "servers")
 
     def __init__(self) -> None:
         self.servers: dict[str, ServerBindings] = {}
         self.progress: dict[tuple[str, int], int] = {}
+        self._holders: dict[FactKey, set[int]] = {}
+        """Definitions and catalogues by the partitions whose registry holds them: a server that stands in two
+        partitions has two registries, and what one of them drops the other may still name."""
 
     def server(self, server_id: str) -> ServerBindings:
         """Return the state of a server, made empty if it is new.
@@ -123,12 +126,15 @@ class Bindings:
             found = self.servers[server_id] = ServerBindings()
         return found
 
-    def apply(self, fact: Fact) -> None:
+    def apply(self, fact: Fact, *, partition: int = 0) -> None:
         """Take a fact in.
 
         Args:
             fact: a fact of the binding topic, or one about to be published to it.
+            partition: the partition of the binding topic that it stands in.
         """
+        if isinstance(fact, ToolFact | Catalogue):
+            self._holders.setdefault(fact.key(), set()).add(partition)
         if isinstance(fact, Progress):
             self.progress[fact.topic, fact.partition] = fact.position
             return
@@ -146,9 +152,9 @@ class Bindings:
                 if fact not in named:
                     insort(named, fact, key=_position)
             case Rejection():
-                rejections = self.server(fact.server_id).rejections
-                if fact not in rejections:
-                    insort(rejections, fact, key=_position)
+                server = self.server(fact.server_id)
+                server.rejections = [kept for kept in server.rejections if kept.origin != fact.origin]
+                insort(server.rejections, fact, key=_position)
             case Pin():
                 of_tool = self.server(fact.server_id).pins.setdefault(fact.tool_name, {})
                 history = of_tool.setdefault(fact.scheme, [])
@@ -158,12 +164,19 @@ class Bindings:
                 timelines = self.server(fact.server_id).observers
                 timelines.setdefault(fact.observer_id, Timeline()).horizon_us = fact.time_us
 
-    def forget(self, key: FactKey) -> None:
+    def forget(self, key: FactKey, *, partition: int = 0) -> None:
         """Take a fact back.
 
         Args:
             key: the key of the fact, as its tombstone has it.
+            partition: the partition of the binding topic that the tombstone stands in.
         """
+        holders = self._holders.get(key)
+        if holders is not None:
+            holders.discard(partition)
+            if holders:
+                return
+            del self._holders[key]
         kind, *rest = key
         server = self.servers.get(str(rest[0])) if rest else None
         if server is None:
@@ -171,8 +184,9 @@ class Bindings:
         server.memo.clear()
         if kind == "seen":
             _, observer_id, *place = rest
+            origin = origin_of_key(place)
             timeline = server.observers.get(str(observer_id))
-            seen = timeline.remove(origin_of_key(place)) if timeline else None
+            seen = timeline.remove(origin) if timeline else None
             if seen is not None:
                 named = server.snapshots[seen.snapshot_id]
                 named.remove(seen)

@@ -23,7 +23,7 @@ from assay_stream.core.observation import (
     Envelope,
     SnapshotEvent,
 )
-from assay_stream.core.record import Record, Role
+from assay_stream.core.record import Headers, Record, Role
 from assay_stream.schemes import assay
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -117,7 +117,7 @@ def _time_us(text: str) -> int:
 def _attributes_and_data(record: Record, limits: Limits) -> dict[str, Any]:
     if record.value is None:
         raise InputError("tombstone", "a record without a value says nothing: publish the event as the value")
-    if not (record.headers and any(name == "ce_specversion" for name, _ in record.headers)):
+    if not (record.headers and _is_binary(record.headers)):
         event = decode_json(record.value, limits=limits)
         if not isinstance(event, dict):
             raise InputError("not_an_event", "the value must be one CloudEvents JSON object", path="$")
@@ -129,12 +129,22 @@ def _attributes_and_data(record: Record, limits: Limits) -> dict[str, Any]:
             attribute = "datacontenttype"
         if attribute is None or attribute == "data":
             continue
+        if attribute in attributes:
+            raise InputError("duplicate_key", f"the header {name[:80]!r} stands there twice: send it once")
         try:
             attributes[attribute] = value.decode()
         except UnicodeDecodeError:
             raise InputError("not_utf8", f"the header {name[:80]!r} is not UTF-8") from None
     attributes["data"] = decode_json(record.value, limits=limits)
     return attributes
+
+
+def _is_binary(headers: Headers) -> bool:
+    """Tell binary from structured mode: the content type decides (Kafka protocol binding 1.0, section 3)."""
+    for name, value in headers:
+        if name == "content-type" and value.lower().startswith(b"application/cloudevents"):
+            return False
+    return any(name == "ce_specversion" for name, _ in headers)
 
 
 def _first_error(error: ValidationError) -> InputError:

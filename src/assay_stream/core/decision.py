@@ -187,7 +187,7 @@ def _present(group: Mapping[str, Any]) -> dict[str, Any]:
 
 def _binding_part(server: ServerBindings | None, data: CallData, binding: Binding) -> dict[str, Any]:
     """Return what evidence says of a binding, worked out once per tool and observation."""
-    if server is None or binding.seen is None:
+    if server is None or binding.seen is None or binding.fingerprint is None:
         return _describe(server, data["server_id"], data["tool_name"], binding)
     question = ("described", binding.seen.origin, data["tool_name"], binding.scope, binding.unbound)
     part: dict[str, Any] | None = server.memo.get(question)

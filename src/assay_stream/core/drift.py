@@ -62,7 +62,20 @@ def _accumulate(server: ServerBindings, history: list[Seen]) -> Baseline:
         catalogue = server.catalogue_of(seen)
         for name, full in catalogue.tools.items():
             baseline.tools[name] = None if full is None else server.fingerprint_of(catalogue, full)
+    for name, known in baseline.tools.items():
+        if known is None:
+            # A list that names a tool twice hides no change: what it was before is what the next is held against.
+            baseline.tools[name] = _last_known(server, history, name)
     return baseline
+
+
+def _last_known(server: ServerBindings, history: list[Seen], name: str) -> Fingerprint | None:
+    for seen in reversed(history):
+        catalogue = server.catalogue_of(seen)
+        full = catalogue.tools.get(name)
+        if full is not None:
+            return server.fingerprint_of(catalogue, full)
+    return None
 
 
 def compare(

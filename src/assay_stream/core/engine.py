@@ -11,7 +11,7 @@ from assay_stream.core.bindings import Bindings
 from assay_stream.core.cloudevents import read_event
 from assay_stream.core.decision import Producer, join, names_known_snapshot
 from assay_stream.core.errors import InputError
-from assay_stream.core.facts import Progress, decode_fact, decode_key
+from assay_stream.core.facts import Progress, decode_fact, decode_key, foreign_fact
 from assay_stream.core.finding import decode_finding
 from assay_stream.core.limits import DEFAULT_LIMITS, Limits
 from assay_stream.core.observation import CallEvent
@@ -92,9 +92,12 @@ def apply_fact(bindings: Bindings, record: Record) -> None:
     """
     key = decode_key(record.key)
     if record.value is None:
-        bindings.forget(key)
+        try:
+            bindings.forget(key, partition=record.origin.partition)
+        except (ValueError, IndexError):
+            raise foreign_fact() from None
     else:
-        bindings.apply(decode_fact(key, record.value))
+        bindings.apply(decode_fact(key, record.value), partition=record.origin.partition)
 
 
 def progress(*, topic: str, partition: int, position: int) -> Output:

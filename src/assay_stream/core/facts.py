@@ -21,6 +21,8 @@ Completeness = Literal["complete", "partial", "unknown"]
 Position = tuple[int, Origin]
 """Order of observations: event time in microseconds, then origin (ties: the later origin wins)."""
 
+_KEY_PARTS_MIN = 3
+
 FactKey = tuple[str | int | bool, ...]
 
 
@@ -212,11 +214,16 @@ def decode_key(key: bytes | None) -> FactKey:
     """
     try:
         parts = orjson.loads(key or b"")
-        return tuple(parts)
-    except (ValueError, TypeError):
-        raise IntegrityError(
-            "foreign_fact", "the binding topic holds a key that is not ours: find who writes to it"
-        ) from None
+    except ValueError:
+        raise foreign_fact() from None
+    if not isinstance(parts, list) or len(parts) < _KEY_PARTS_MIN or parts[0] not in _READERS:
+        raise foreign_fact()
+    return tuple(parts)
+
+
+def foreign_fact() -> IntegrityError:
+    """Return the error for a record of the binding topic that somebody else has written."""
+    return IntegrityError("foreign_fact", "the binding topic holds a key that is not ours: find who writes to it")
 
 
 def decode_fact(key: FactKey, value: bytes) -> Fact:

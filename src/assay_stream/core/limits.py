@@ -47,8 +47,7 @@ class Limits:
     """How far an event time may lie after its record's own timestamp: a day covers any time-zone mistake."""
 
     rejections_max: int = 64
-    """Rejected snapshots remembered per server; the oldest goes first. They only matter for calls older than the
-    next one."""
+    """Rejected snapshots remembered per server; beyond that the oldest two become one."""
 
     timeline_entries_max: int = 512
     """Observations kept per server and observer. Older repeats are folded first, see ``core.timeline``."""

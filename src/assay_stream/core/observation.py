@@ -24,7 +24,7 @@ UriReference = Annotated[str, StringConstraints(min_length=1, max_length=2_048)]
 Timestamp = Annotated[
     str,
     StringConstraints(
-        pattern=r"^\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)$",
+        pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2})$",
         max_length=40,
     ),
 ]

@@ -11,6 +11,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from assay_stream.core import drift
@@ -194,8 +195,7 @@ class Registry:
         server = self.bindings.server(server_id)
         if not _is_redundant(server, rejection):
             outputs.append(self._publish(record, rejection))
-            surplus = server.rejections[: -self._limits.rejections_max]
-            outputs.extend(self._retract(record, oldest.key()) for oldest in surplus)
+            outputs.extend(self._merge_rejections(record, server))
         finding = Finding(
             kind=Kind.SNAPSHOT_REJECTED,
             server_id=server_id,
@@ -206,12 +206,21 @@ class Registry:
         outputs.append(finding.output())
         return outputs
 
+    def _merge_rejections(self, record: Record, server: ServerBindings) -> list[Output]:
+        """Let the oldest two rejections be one that ends what either did: nothing comes into force again."""
+        outputs: list[Output] = []
+        while len(server.rejections) > self._limits.rejections_max:
+            oldest, second = server.rejections[:2]
+            outputs.append(self._retract(record, oldest.key()))
+            outputs.append(self._publish(record, replace(second, time_us=oldest.time_us)))
+        return outputs
+
     def _publish(self, record: Record, fact: Fact) -> Output:
-        self.bindings.apply(fact)
+        self.bindings.apply(fact, partition=record.origin.partition)
         return fact_output(fact, partition=record.origin.partition, timestamp_ms=record.timestamp_ms)
 
     def _retract(self, record: Record, key: FactKey) -> Output:
-        self.bindings.forget(key)
+        self.bindings.forget(key, partition=record.origin.partition)
         return Output(
             role=Role.BINDINGS,
             key=encode_key(key),

@@ -69,6 +69,14 @@ class Timeline:
         index = bisect_right(self._entries, time_us, key=_time)
         return self._entries[index - 1] if index else None
 
+    def is_folded_at(self, time_us: int) -> bool:
+        """Tell whether what was seen at a time may have been folded away.
+
+        Args:
+            time_us: event time, microseconds since the epoch.
+        """
+        return self.horizon_us is not None and time_us < self.horizon_us
+
     def before(self, position: Position) -> list[Seen]:
         """Return the observations that precede a position, oldest first.
 

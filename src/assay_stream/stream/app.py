@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import sys
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
@@ -236,6 +238,31 @@ class _StageService(Service):  # type: ignore[misc]
             await asyncio.wait([self._running])
 
 
+class _BoundedWorker(faust.Worker):  # type: ignore[misc]
+    """Stops within a bound, also where the brokers are away and the clients wait for them.
+
+    Args:
+        stop_limit_s: how long stopping may take, seconds.
+    """
+
+    def __init__(self, *args: Any, stop_limit_s: int, **options: Any) -> None:
+        self._stop_limit_s = stop_limit_s
+        self.deadline: threading.Timer | None = None
+        super().__init__(*args, **options)
+
+    async def stop(self) -> None:
+        if self.deadline is None:
+            self.deadline = threading.Timer(self._stop_limit_s, self._give_up)
+            self.deadline.daemon = True
+            self.deadline.start()
+        await super().stop()
+
+    def _give_up(self) -> None:
+        # What was not committed is read again by whoever comes next.
+        _log.error("stop_cut_short", limit_s=self._stop_limit_s)
+        os._exit(3)
+
+
 def run_worker(settings: Settings, stages: frozenset[str]) -> int:
     """Run a worker until it is told to stop, and return the process's exit code.
 
@@ -263,8 +290,14 @@ def run_worker(settings: Settings, stages: frozenset[str]) -> int:
     stopping: list[asyncio.Task[None]] = []
     builder = WorkerBuilder(settings, stages, counts)
     app = builder.build(fail)
-    worker = faust.Worker(
-        app, loop=loop, override_logging=False, redirect_stdouts=False, quiet=True, stdout=sys.stderr
+    worker = _BoundedWorker(
+        app,
+        stop_limit_s=settings.stop_limit_s,
+        loop=loop,
+        override_logging=False,
+        redirect_stdouts=False,
+        quiet=True,
+        stdout=sys.stderr,
     )
     # Faust's progress spinner writes escape codes between the log lines.
     worker.spinner = None
@@ -273,6 +306,9 @@ def run_worker(settings: Settings, stages: frozenset[str]) -> int:
         worker.execute_from_commandline()
     except SystemExit as exit_:
         code = exit_.code if isinstance(exit_.code, int) else 1
+    finally:
+        if worker.deadline is not None:
+            worker.deadline.cancel()
     if failures:
         if isinstance(failures[0], AssayStreamError):
             raise failures[0]

@@ -217,7 +217,7 @@ def test_times_are_microseconds_since_the_epoch(text: str, microseconds: int) ->
         ("2026-02-30T00:00:00Z", "bad_time"),
         ("2026-01-01T25:00:00Z", "bad_time"),
         ("2026-01-01T23:59:60Z", "bad_time"),
-        ("٢٠٢٦-01-01T00:00:00Z", "bad_time"),
+        ("٢٠٢٦-01-01T00:00:00Z", "bad_format"),
         ("2026-01-01T00:00:00", "bad_format"),
         ("2026-01-01 00:00:00Z", "bad_format"),
         ("2026-01-01T00:00:00Z\n", "bad_format"),
@@ -272,10 +272,6 @@ def with_headers(role: Role = Role.CALLS, *more: tuple[str, bytes]) -> Headers:
     return (*((f"ce_{name}", str(value).encode()) for name, value in attributes(role).items()), *more)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="core/cloudevents.py: ce_specversion alone says binary; content-type application/cloudevents must win",
-)
 @pytest.mark.parametrize("role", [Role.CALLS, Role.SNAPSHOTS, Role.CONTROL])
 @pytest.mark.parametrize(
     "content_type", [b"application/cloudevents+json", b"Application/CloudEvents+JSON; charset=UTF-8"]
@@ -287,9 +283,6 @@ def test_the_content_type_says_structured_mode(role: Role, content_type: bytes) 
     assert read_event(plain._replace(headers=headers)) == read_event(plain)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="core/cloudevents.py: of two equal ce_ headers the last silently wins; keys are refused"
-)
 @pytest.mark.parametrize("name", ["id", "source", "time", "type"])
 def test_an_attribute_given_twice_is_refused(name: str) -> None:
     """Two headers of one name are as ambiguous as two equal keys: whoever reads the first sees another event."""

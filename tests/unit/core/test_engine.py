@@ -107,10 +107,6 @@ def test_progress_names_the_next_offset() -> None:
     assert orjson.loads(output.value or b"") == {"position": 5}
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="core/bindings.py forget: the key of a tombstone is unpacked unchecked (ValueError, IndexError)",
-)
 @pytest.mark.parametrize(
     "key", [b"[]", b'["seen","server-0"]', b'["seen","server-0","o",1]', b'["catalogue","server-0"]', b'"seen"']
 )
@@ -125,10 +121,6 @@ def test_a_foreign_tombstone_stops_the_engine(key: bytes) -> None:
         engine.step(state, tombstone)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="core/binding.py _of_one, core/decision.py _binding_part: an answer is kept for any name",
-)
 def test_names_that_no_list_has_leave_nothing_behind() -> None:
     """A caller who makes up tool names does not fill the memory of the join."""
     state, written = engine.step(a_state(), LISTING)

@@ -168,10 +168,6 @@ def test_an_event_cannot_be_changed_once_read() -> None:
 ARABIC_THREE = "\u0663"
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason=r"core/observation.py: \d in Timestamp's pattern takes digits of every script; RFC 3339 has ASCII ones",
-)
 @pytest.mark.parametrize(
     ("changes", "attributes"),
     [

@@ -1,0 +1,328 @@
+"""Dialogues with the engine: what proxies publish, record by record, and what is written about it.
+
+Digests are those of the published vectors, never our own output.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import rfc8785
+from aiokafka.partitioner import murmur2
+
+from assay_stream.core.decision import Producer
+from assay_stream.core.record import Headers, Record, Role
+from assay_stream.forensics.replay import replay
+from tests.support.events import SERVER, TEN_O_CLOCK_MS, Outcome, a_call, a_snapshot, an_event, record_of
+
+VECTORS = Path(__file__).resolve().parents[1] / "data" / "vectors" / "assay_tool_definition_p56b.json"
+CASES = {case["id"]: case for case in json.loads(VECTORS.read_text(encoding="utf-8"))["cases"]}
+
+# Three editions of read_file, and another tool.
+FIRST, SECOND, THIRD, OTHER = (
+    json.loads(CASES[name]["input_raw"])
+    for name in ("simple", "both_spellings", "non_ascii_description", "description_missing")
+)
+DIGEST_OF_FIRST, DIGEST_OF_SECOND, DIGEST_OF_THIRD = (
+    CASES[name]["unscoped"]["tool_definition_digest"]
+    for name in ("simple", "both_spellings", "non_ascii_description")
+)
+
+
+class Dialogue:
+    """Records as proxies publish them, each at a second of its own choice."""
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+
+    def _add(self, role: Role, value: bytes, second: float, **place: Any) -> Dialogue:
+        offset = sum(record.role is role for record in self.records)
+        timestamp_ms = TEN_O_CLOCK_MS + int(second * 1_000)
+        self.records.append(record_of(role, value, offset=offset, timestamp_ms=timestamp_ms, **place))
+        return self
+
+    def lists(
+        self,
+        second: float,
+        *tools: Any,
+        key: bytes | None = SERVER.encode(),
+        partition: int = 0,
+        **fields: Any,
+    ) -> Dialogue:
+        """A proxy publishes what the server listed; without another name it is ``list-<number>``."""
+        number = len(self.records)
+        value = a_snapshot(*tools, number=number, second=second, **{"snapshot_id": f"list-{number}", **fields})
+        return self._add(Role.SNAPSHOTS, value, second, key=key, partition=partition)
+
+    def calls(self, second: float, **fields: Any) -> Dialogue:
+        """A proxy publishes a call."""
+        number = len(self.records)
+        return self._add(Role.CALLS, a_call(number=number, second=second, **fields), second)
+
+    def ends(self, *, snapshot_partitions: int | None = None) -> Outcome:
+        """What is written about it all."""
+        producer = Producer(version="0.1.0")
+        return Outcome(replay(self.records, producer=producer, snapshot_partitions=snapshot_partitions))
+
+
+def answer(outcome: Outcome) -> tuple[str, str | None, str | None]:
+    """Scope, digest and reason of the only call."""
+    (payload,) = outcome.evidence
+    return payload["binding"]["scope"], payload.get("tool_definition_digest"), payload.get("unbound_reason")
+
+
+def full_digest(tool: dict[str, Any]) -> str:
+    """The digest of a definition as received, worked out without our code."""
+    return "sha256:" + hashlib.sha256(rfc8785.dumps(tool)).hexdigest()
+
+
+def findings_of(outcome: Outcome) -> list[dict[str, Any]]:
+    """Every finding, whole."""
+    return [json.loads(output.value or b"") for output in outcome.of(Role.FINDINGS)]
+
+
+def alerts_of(outcome: Outcome) -> list[dict[str, Any]]:
+    """Every alert, whole."""
+    return [json.loads(output.value or b"") for output in outcome.of(Role.ALERTS)]
+
+
+# --- rule 1: exact ------------------------------------------------------------------------------------------
+
+
+def test_a_call_that_names_its_list_is_bound_to_it_and_not_to_a_newer_one() -> None:
+    """Exact beats newer: the named list is in force for the call, and evidence says where it stands."""
+    outcome = Dialogue().lists(0, FIRST).lists(1, SECOND).calls(2, snapshot_id="list-0").ends()
+    assert answer(outcome) == ("exact", DIGEST_OF_FIRST, None)
+    binding = outcome.evidence[0]["binding"]
+    assert binding["snapshot_id"] == "list-0"
+    assert binding["origin"] == {"topic": "mcp.tools.list", "partition": 0, "offset": 0}
+
+
+def test_a_call_that_names_its_list_is_bound_even_if_its_clock_is_behind() -> None:
+    """Exact needs no clock: a call dated before the list that it names is bound to it."""
+    outcome = Dialogue().lists(10, FIRST).calls(2, snapshot_id="list-0").ends()
+    assert answer(outcome) == ("exact", DIGEST_OF_FIRST, None)
+
+
+def test_a_call_that_names_an_unknown_list_falls_to_the_next_rule() -> None:
+    """A snapshot id that nobody observed binds nothing by itself."""
+    outcome = Dialogue().lists(0, FIRST).calls(1, snapshot_id="unheard of").ends()
+    assert answer(outcome) == ("observer", DIGEST_OF_FIRST, None)
+
+
+# --- rule 2: observer ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("second", "expected"),
+    [
+        (0.999999, ("none", None, "definition_not_observed")),
+        (1, ("observer", DIGEST_OF_FIRST, None)),
+        (1.999999, ("observer", DIGEST_OF_FIRST, None)),
+        (2, ("observer", DIGEST_OF_SECOND, None)),
+        (59, ("observer", DIGEST_OF_SECOND, None)),
+    ],
+)
+def test_the_latest_list_at_or_before_the_call_is_in_force(
+    second: float, expected: tuple[str, str | None, str | None]
+) -> None:
+    """As-of is inclusive to the microsecond, in the observer's own timeline."""
+    assert answer(Dialogue().lists(1, FIRST).lists(2, SECOND).calls(second).ends()) == expected
+
+
+@pytest.mark.parametrize(
+    ("tools", "digest"),
+    [((FIRST, SECOND), DIGEST_OF_SECOND), ((SECOND, FIRST), DIGEST_OF_FIRST)],
+    ids=["second later", "first later"],
+)
+def test_of_two_lists_at_one_moment_the_one_later_in_the_log_is_in_force(tools: Any, digest: str) -> None:
+    """A tie of event times is decided by the origin."""
+    outcome = Dialogue().lists(1, tools[0]).lists(1, tools[1]).calls(2).ends()
+    assert answer(outcome) == ("observer", digest, None)
+
+
+def test_what_the_callers_proxy_saw_beats_what_another_saw_later() -> None:
+    """The observer's own older list is in force, not another observer's newer one."""
+    outcome = Dialogue().lists(0, FIRST).lists(1, SECOND, observer_id="proxy-2").calls(2).ends()
+    assert answer(outcome) == ("observer", DIGEST_OF_FIRST, None)
+
+
+# --- rule 3: server -----------------------------------------------------------------------------------------
+
+
+def test_where_every_observer_agrees_a_proxy_without_a_list_is_served() -> None:
+    """Catalogues that differ in another tool still agree on this one."""
+    dialogue = Dialogue().lists(0, FIRST).lists(1, FIRST, OTHER, observer_id="proxy-2")
+    assert answer(dialogue.calls(2, observer_id="proxy-3").ends()) == ("server", DIGEST_OF_FIRST, None)
+
+
+def test_where_observers_disagree_no_digest_is_chosen() -> None:
+    """Two digests in force at once leave the call unbound: definition_ambiguous."""
+    dialogue = Dialogue().lists(0, FIRST).lists(1, SECOND, observer_id="proxy-2")
+    outcome = dialogue.calls(2, observer_id="proxy-3").ends()
+    assert answer(outcome) == ("server", None, "definition_ambiguous")
+
+
+def test_a_superseded_list_takes_no_part_in_the_agreement() -> None:
+    """What counts is what is in force at the time of the call, not what was once seen."""
+    dialogue = Dialogue().lists(0, FIRST).lists(1, SECOND).lists(2, SECOND, observer_id="proxy-2")
+    assert answer(dialogue.calls(3, observer_id="proxy-3").ends()) == ("server", DIGEST_OF_SECOND, None)
+
+
+def test_an_incomplete_list_that_lacks_the_tool_does_not_disturb_the_agreement() -> None:
+    """A partial list says nothing of what it does not hold."""
+    dialogue = Dialogue().lists(0, FIRST).lists(1, OTHER, observer_id="proxy-2", completeness="partial")
+    assert answer(dialogue.calls(2, observer_id="proxy-3").ends()) == ("server", DIGEST_OF_FIRST, None)
+
+
+# --- rule 4: unbound ----------------------------------------------------------------------------------------
+
+
+def test_a_call_to_a_tool_that_a_complete_list_lacks_is_unbound_and_alerted() -> None:
+    """tool_not_listed: evidence without a cluster, one call-time finding in the call's record, one alert."""
+    outcome = Dialogue().lists(0, OTHER).calls(1).ends()
+    assert answer(outcome) == ("observer", None, "tool_not_listed")
+    (finding,) = findings_of(outcome)
+    assert (finding["kind"], finding["tool_name"], finding["snapshot_id"]) == (
+        "call_to_unlisted_tool",
+        "read_file",
+        "list-0",
+    )
+    assert finding["origin"] == {"topic": "mcp.tools.call", "partition": 0, "offset": 0}
+    (alert,) = alerts_of(outcome)
+    assert (alert["class_uid"], alert["finding_info"]["uid"]) == (2004, finding["uid"])
+    assert alert["finding_info"]["types"] == ["call_to_unlisted_tool"]
+
+
+@pytest.mark.parametrize("completeness", ["partial", "unknown"])
+def test_an_incomplete_list_never_says_that_a_tool_is_gone(completeness: str) -> None:
+    """A partial list without the tool: no tool_removed, and its call is unbound, definition_not_observed."""
+    outcome = Dialogue().lists(0, FIRST, OTHER).lists(1, OTHER, completeness=completeness).calls(2).ends()
+    assert answer(outcome) == ("observer", None, "definition_not_observed")
+    assert outcome.findings == []
+    assert alerts_of(outcome) == []
+
+
+# --- drift --------------------------------------------------------------------------------------------------
+
+
+def test_the_first_complete_list_of_a_server_raises_nothing() -> None:
+    """There is nothing to compare it with: no tool_added, no alert."""
+    outcome = Dialogue().lists(0, FIRST, OTHER).ends()
+    assert outcome.findings == []
+    assert alerts_of(outcome) == []
+
+
+def test_a_second_observers_first_look_at_the_same_list_raises_nothing() -> None:
+    """What the fleet has seen already is not new to a proxy that has just started."""
+    outcome = Dialogue().lists(0, FIRST, OTHER).lists(1, FIRST, OTHER, observer_id="proxy-2").ends()
+    assert outcome.findings == []
+
+
+def test_a_second_observers_first_look_is_compared_with_what_the_fleet_saw() -> None:
+    """What differs from the fleet's last look is drift, with both definitions and the fields that differ."""
+    outcome = Dialogue().lists(0, FIRST, OTHER).lists(1, SECOND, observer_id="proxy-2").ends()
+    found = findings_of(outcome)
+    assert [(finding["kind"], finding["tool_name"]) for finding in found] == [
+        ("tool_changed", "read_file"),
+        ("tool_removed", "t"),
+    ]
+    changed = found[0]
+    assert (changed["before"], changed["after"]) == (full_digest(FIRST), full_digest(SECOND))
+    assert changed["changed_fields"] == ["description", "inputSchema", "input_schema"]
+    assert changed["observer_id"] == "proxy-2"
+    assert len(alerts_of(outcome)) == 2
+
+
+def test_a_change_that_a_second_observer_sees_too_is_counted_on_the_same_alert() -> None:
+    """One change of the fleet is one alert with one uid, and the second observer raises its count."""
+    both = Dialogue().lists(0, FIRST).lists(0, FIRST, observer_id="proxy-2")
+    outcome = both.lists(1, SECOND).lists(2, SECOND, observer_id="proxy-2").ends()
+    created, updated = alerts_of(outcome)
+    assert created["finding_info"]["uid"] == updated["finding_info"]["uid"]
+    assert [(alert["activity_name"], alert["count"]) for alert in (created, updated)] == [
+        ("Create", 1),
+        ("Update", 2),
+    ]
+
+
+def test_a_list_published_twice_changes_nothing() -> None:
+    """A producer's repeat adds no fact, no definition, no finding and no alert, and no answer changes."""
+    once = Dialogue().lists(0, FIRST).lists(1, SECOND).calls(2)
+    twice = Dialogue().lists(0, FIRST).lists(1, SECOND).calls(2)
+    for repeated in once.records[:2]:
+        place = repeated.origin._replace(offset=repeated.origin.offset + 2)
+        twice.records.append(repeated._replace(origin=place))
+    assert twice.ends().outputs == once.ends().outputs
+
+
+# --- keys and partitions ------------------------------------------------------------------------------------
+
+
+def test_a_list_without_a_key_is_refused_and_binds_nothing() -> None:
+    """key_missing: without its key a snapshot may stand in any partition, out of order with the others."""
+    outcome = Dialogue().lists(0, FIRST, key=None).calls(1).ends()
+    assert outcome.refusals == ["key_missing"]
+    assert answer(outcome) == ("none", None, "definition_not_observed")
+
+
+def test_a_list_under_another_servers_key_is_refused_and_ends_that_servers_list() -> None:
+    """key_mismatch: the key names the server, so it is that one whose calls are unbound from then on."""
+    dialogue = Dialogue().lists(0, FIRST).lists(1, SECOND, server_id="server-b")
+    outcome = dialogue.calls(2).ends()
+    assert outcome.refusals == ["key_mismatch"]
+    assert answer(outcome) == ("none", None, "snapshot_rejected")
+
+
+@pytest.mark.parametrize("partitions", [2, 3, 12])
+def test_a_server_outside_its_partition_is_found(partitions: int) -> None:
+    """In the partition of the Java client's murmur2 nothing is found, in any other one server_misrouted is."""
+    home = (murmur2(SERVER.encode()) & 0x7FFFFFFF) % partitions
+    for partition in range(partitions):
+        dialogue = Dialogue().lists(0, FIRST, partition=partition).calls(1)
+        outcome = dialogue.ends(snapshot_partitions=partitions)
+        expected = [] if partition == home else [("server_misrouted", None)]
+        assert outcome.findings == expected
+        assert len(alerts_of(outcome)) == len(expected)
+        assert answer(outcome) == ("observer", DIGEST_OF_FIRST, None)
+        assert dialogue.ends().findings == [], "where the number of partitions is not known, nothing is said"
+
+
+# --- content modes ------------------------------------------------------------------------------------------
+
+
+def in_binary_mode(record: Record) -> Record:
+    """The same event as the Kafka protocol binding of CloudEvents 1.0 has it, section 3.2."""
+    event = json.loads(record.value or b"")
+    data = json.dumps(event.pop("data")).encode()
+    headers: Headers = tuple((f"ce_{name}", text.encode()) for name, text in event.items())
+    return record._replace(value=data, headers=(*headers, ("content-type", b"application/json")))
+
+
+@pytest.mark.parametrize("roles", [{Role.CALLS}, {Role.SNAPSHOTS}, {Role.CALLS, Role.SNAPSHOTS}])
+def test_binary_mode_gives_the_same_as_structured_mode(roles: set[Role]) -> None:
+    """Evidence, findings, alerts and definitions are the same bytes in either content mode."""
+    structured = Dialogue().lists(0, FIRST).calls(1).lists(2, SECOND).calls(3).calls(4, tool_name="missing")
+    binary = Dialogue()
+    binary.records = [in_binary_mode(record) if record.role in roles else record for record in structured.records]
+    assert binary.ends().outputs == structured.ends().outputs
+    assert [payload.get("tool_definition_digest") for payload in binary.ends().evidence] == [
+        DIGEST_OF_FIRST,
+        DIGEST_OF_SECOND,
+        None,
+    ]
+
+
+def test_the_trace_of_a_call_goes_with_its_evidence_in_either_mode() -> None:
+    """A traceparent attribute is handed on unchanged."""
+    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    data = json.loads(a_call())["data"]
+    structured = record_of(Role.CALLS, an_event(Role.CALLS, 0, 0, data, traceparent=trace))
+    for record in (structured, in_binary_mode(structured)):
+        (output,) = Outcome(replay([record], producer=Producer(version="0.1.0"))).of(Role.EVIDENCE)
+        assert json.loads(output.value or b"")["traceparent"] == trace
+        assert ("traceparent", trace.encode()) in output.headers
