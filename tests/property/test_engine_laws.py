@@ -138,8 +138,9 @@ class Deployment:
 
     def restart(self) -> None:
         """Every worker dies; others restore themselves from the binding topic as compaction left it."""
-        last = {fact.key: index for index, fact in enumerate(self.bindings)}
-        kept = [fact for index, fact in enumerate(self.bindings) if last[fact.key] == index]
+        # Compaction knows keys within a partition only.
+        last = {(fact.origin.partition, fact.key): index for index, fact in enumerate(self.bindings)}
+        kept = [fact for index, fact in enumerate(self.bindings) if last[fact.origin.partition, fact.key] == index]
         self.join = a_state()
         self.registries = [a_state() for _ in range(PARTITIONS)]
         for fact in kept:
