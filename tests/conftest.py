@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
+from hypothesis import settings
 
 from deploy.local.kafka import Broker
 from tests.support.deployment import Deployment
+
+# A busy machine is no reason to fail; and a change is judged by the same examples every time.
+settings.register_profile("everywhere", deadline=None)
+settings.register_profile("ci", parent=settings.get_profile("everywhere"), derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") else "everywhere")
 
 _numbers = itertools.count(1)
 

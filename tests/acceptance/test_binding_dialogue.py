@@ -14,7 +14,9 @@ import pytest
 import rfc8785
 from aiokafka.partitioner import murmur2
 
+from assay_stream.core import engine
 from assay_stream.core.decision import Producer
+from assay_stream.core.engine import EngineState
 from assay_stream.core.record import Headers, Record, Role
 from assay_stream.forensics.replay import replay
 from tests.support.events import SERVER, TEN_O_CLOCK_MS, Outcome, a_call, a_snapshot, an_event, record_of
@@ -67,6 +69,18 @@ class Dialogue:
         """What is written about it all."""
         producer = Producer(version="0.1.0")
         return Outcome(replay(self.records, producer=producer, snapshot_partitions=snapshot_partitions))
+
+    def joined_late(self) -> Outcome:
+        """What is written if every call is joined when all lists are known, those after it too."""
+        state = EngineState(producer=Producer(version="0.1.0"))
+        outputs = []
+        for record in sorted(self.records, key=lambda record: record.role is Role.CALLS):
+            for output in engine.step(state, record)[1]:
+                outputs.append(output)
+                if output.role is Role.BINDINGS:
+                    fact = record_of(Role.BINDINGS, output.value, key=output.key)
+                    engine.step(state, fact)
+        return Outcome(outputs)
 
 
 def answer(outcome: Outcome) -> tuple[str, str | None, str | None]:
@@ -130,8 +144,10 @@ def test_a_call_that_names_an_unknown_list_falls_to_the_next_rule() -> None:
 def test_the_latest_list_at_or_before_the_call_is_in_force(
     second: float, expected: tuple[str, str | None, str | None]
 ) -> None:
-    """As-of is inclusive to the microsecond, in the observer's own timeline."""
-    assert answer(Dialogue().lists(1, FIRST).lists(2, SECOND).calls(second).ends()) == expected
+    """As-of is inclusive to the microsecond, whether or not later lists are known when the call is joined."""
+    dialogue = Dialogue().lists(1, FIRST).lists(2, SECOND).calls(second)
+    assert answer(dialogue.ends()) == expected
+    assert answer(dialogue.joined_late()) == expected
 
 
 @pytest.mark.parametrize(
