@@ -24,7 +24,7 @@ from pydantic_core import core_schema
 from assay_stream import __version__
 from assay_stream.core.binding import Scope, Unbound
 from assay_stream.core.control import PIN_REMOVE_TYPE, PIN_SET_TYPE, PinRemoveEvent, PinSetEvent, Scheme
-from assay_stream.core.decision import EVIDENCE_TYPE
+from assay_stream.core.evidence import EVIDENCE_TYPE
 from assay_stream.core.facts import Completeness
 from assay_stream.core.finding import Kind
 from assay_stream.core.limits import DEFAULT_LIMITS

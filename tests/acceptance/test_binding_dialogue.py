@@ -15,7 +15,7 @@ import rfc8785
 from aiokafka.partitioner import murmur2
 
 from assay_stream.core import engine
-from assay_stream.core.decision import Producer
+from assay_stream.core.evidence import Producer
 from assay_stream.core.engine import EngineState
 from assay_stream.core.record import Headers, Record, Role
 from assay_stream.forensics.replay import replay

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import pytest
 
 from assay_stream import __version__
-from assay_stream.core.decision import Producer
+from assay_stream.core.evidence import Producer
 from assay_stream.core.record import Record, Role
 from assay_stream.forensics.replay import replay
 from tests.support.deployment import Deployment

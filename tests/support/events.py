@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from assay_stream.core.decision import Producer
+from assay_stream.core.evidence import Producer
 from assay_stream.core.record import TOPIC_NAMES, Headers, Origin, Output, Record, Role
 from assay_stream.forensics.replay import replay
 

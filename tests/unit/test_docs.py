@@ -19,7 +19,7 @@ import pytest
 
 from assay_stream.config import Settings
 from assay_stream.core import binding, cloudevents, facts, finding, fingerprint, pins
-from assay_stream.core.decision import Producer
+from assay_stream.core.evidence import Producer
 from assay_stream.core.record import Origin, Record, Role
 from assay_stream.forensics.replay import replay
 from assay_stream.stream.meter import Meter

@@ -12,8 +12,8 @@ import typer
 
 from assay_stream import __version__
 from assay_stream.config import load_settings
-from assay_stream.core.decision import Producer
 from assay_stream.core.errors import InputError
+from assay_stream.core.evidence import Producer
 from assay_stream.core.record import Output, Role
 from assay_stream.forensics import replay as core
 from assay_stream.forensics.archive import read_file, rejected_line
@@ -22,6 +22,7 @@ _FILES = {
     Role.EVIDENCE: "evidence.ndjson",
     Role.ALERTS: "alerts.ndjson",
     Role.DEFINITIONS: "definitions.ndjson",
+    Role.CHANGES: "changes.ndjson",
     Role.REJECTED: "rejected.ndjson",
 }
 
@@ -35,7 +36,7 @@ def replay(
 ) -> None:
     """Replay recorded observations through the engine, into files.
 
-    Writes evidence.ndjson, alerts.ndjson, definitions.ndjson and rejected.ndjson. The same input gives the same
+    Writes evidence.ndjson, alerts.ndjson, definitions.ndjson, changes.ndjson and rejected.ndjson. The same input gives the same
     bytes. Prints a summary as one JSON object.
     """
     records = (record for path in inputs for record in read_file(path))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
+import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -19,9 +20,13 @@ from assay_stream.cli.options import (
     quiet_client_logs,
 )
 from assay_stream.config import load_settings
-from assay_stream.publish import FileSink, ObservationPublisher, Sink, Vantage, run_tap
+from assay_stream.core.record import Role
+from assay_stream.publish import FileSink, ObservationPublisher, Sink, Vantage, VerdictClient, run_tap
+from assay_stream.schemes.hangar import Action
 from assay_stream.stream.connection import connection_options
 from assay_stream.stream.topics import topic_names
+
+_VERDICTS_WAIT_S = 5.0
 
 
 def tap(
@@ -33,6 +38,13 @@ def tap(
     output: Annotated[
         Path | None, typer.Option(help="Write observations to this NDJSON file instead of Kafka.")
     ] = None,
+    enforce: Annotated[
+        bool, typer.Option("--enforce", help="Refuse calls that the digest policy blocks (the verdict topic).")
+    ] = False,
+    unavailable: Annotated[
+        Literal["allow", "block"],
+        typer.Option("--enforce-unavailable", help="What to do while no verdicts could be read yet."),
+    ] = "block",
     bootstrap_servers: Bootstrap = None,
 ) -> None:
     """Run an MCP server (stdio) behind the tap and publish what passes.
@@ -40,6 +52,9 @@ def tap(
     Client and server get each other's bytes unchanged. A snapshot is published for every tools/list result, a call
     record for every tools/call. Arguments and results are redacted, hashed and dropped. If Kafka is away the tap
     goes on: it queues, then drops and says how much. Exit code: the server's.
+
+    With --enforce it follows the verdicts of the stream and holds the definitions that it sees itself against the
+    pins. A blocked call never reaches the server; its caller gets a JSON-RPC error that says why.
 
     Example: assay-stream tap --server-id time -- uvx mcp-server-time
     """
@@ -51,10 +66,27 @@ def tap(
         server_scoped=not unscoped,
         auth_context=auth_context,
     )
-    raise typer.Exit(asyncio.run(_run(command, vantage, output, bootstrap_servers)))
+    client = _verdict_client(bootstrap_servers, Action(unavailable)) if enforce else None
+    raise typer.Exit(asyncio.run(_run(command, vantage, output, bootstrap_servers, client)))
 
 
-async def _run(command: list[str], vantage: Vantage, output: Path | None, bootstrap: str | None) -> int:
+def _verdict_client(bootstrap: str | None, unavailable: Action) -> VerdictClient:
+    settings = load_settings(bootstrap_servers=bootstrap)
+    client = VerdictClient(
+        connection_options(settings),
+        topic=topic_names(settings)[Role.VERDICTS],
+        unavailable=unavailable,
+        monotonic_s=time.monotonic,
+    )
+    client.start()
+    # The first calls of an agent come seconds after its start; asking it to try again is worse than this wait.
+    client.wait_ready(_VERDICTS_WAIT_S)
+    return client
+
+
+async def _run(
+    command: list[str], vantage: Vantage, output: Path | None, bootstrap: str | None, client: VerdictClient | None
+) -> int:
     sink: Sink
     if output is not None:
         sink = FileSink(output)
@@ -64,8 +96,10 @@ async def _run(command: list[str], vantage: Vantage, output: Path | None, bootst
         publisher.start()
         sink = publisher
     try:
-        return await run_tap(command, vantage=vantage, sink=sink)
+        return await run_tap(command, vantage=vantage, sink=sink, rule=None if client is None else client.rule)
     finally:
+        if client is not None:
+            await asyncio.to_thread(client.close)
         await sink.aclose()
         dropped = sum(sink.stats.dropped.values())
         if dropped:

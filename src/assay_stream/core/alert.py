@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from assay_stream.core.digest import canonicalize
-from assay_stream.core.finding import KINDS, Finding, Kind
+from assay_stream.core.finding import KINDS, Finding
 from assay_stream.core.limits import DEFAULT_LIMITS
 from assay_stream.core.record import Output, Role
 
@@ -26,8 +26,6 @@ _SEVERITY = {1: "Informational", 2: "Low", 3: "Medium", 4: "High", 5: "Critical"
 
 _FURTHER_OBSERVERS = ""
 """Under this name the observers beyond the limit are counted; no observer can have it."""
-
-_ALERTS_WHEN_KNOWN = frozenset({Kind.SNAPSHOT_REJECTED, Kind.PIN_MISMATCH, Kind.CALL_TO_UNLISTED_TOOL})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +83,7 @@ def apply_finding(state: AlertState | None, finding: Finding, *, version: str) -
         observer = _FURTHER_OBSERVERS
     observers[observer] = observers.get(observer, 0) + 1
     was_raised = state is not None and state.raised
-    raised = was_raised or not finding.known or finding.kind in _ALERTS_WHEN_KNOWN
+    raised = was_raised or not finding.known
     new = AlertState(
         applied=applied,
         count=(state.count if state else 0) + 1,
@@ -163,6 +161,11 @@ def _flat(state: AlertState, finding: Finding) -> dict[str, Any]:
         "mcp_digest_after": finding.after,
         "mcp_changed_fields": ",".join(finding.changed_fields) or None,
         "mcp_reason": finding.reason,
+        "mcp_pin_scheme": finding.scheme,
+        "mcp_pin_expected": finding.expected,
+        "mcp_pin_observed": finding.observed,
+        "mcp_pin_enforcement": finding.enforcement,
+        "mcp_pin_action": finding.action,
         "mcp_origin_topic": finding.origin.topic,
         "mcp_origin_partition": finding.origin.partition,
         "mcp_origin_offset": finding.origin.offset,

@@ -13,28 +13,19 @@ from __future__ import annotations
 from bisect import insort
 from typing import Any
 
+from assay_stream.core.control_facts import FactKey, origin_of_key
+from assay_stream.core.controls import Controls
 from assay_stream.core.errors import IntegrityError
-from assay_stream.core.facts import (
-    Catalogue,
-    Fact,
-    FactKey,
-    Horizon,
-    Pin,
-    Position,
-    Progress,
-    Rejection,
-    Seen,
-    ToolFact,
-    origin_of_key,
-)
+from assay_stream.core.facts import Catalogue, Fact, Horizon, Progress, Rejection, Seen, ToolFact
 from assay_stream.core.fingerprint import Fingerprint
+from assay_stream.core.record import Position
 from assay_stream.core.timeline import Timeline
 
 
 class ServerBindings:
     """Everything known of one server."""
 
-    __slots__ = ("catalogues", "memo", "observers", "pins", "rejections", "snapshots", "tools")
+    __slots__ = ("catalogues", "controls", "memo", "observers", "rejections", "snapshots", "tools")
 
     def __init__(self) -> None:
         self.memo: dict[tuple[Any, ...], Any] = {}
@@ -44,7 +35,7 @@ class ServerBindings:
         self.observers: dict[str, Timeline] = {}
         self.snapshots: dict[str, list[Seen]] = {}
         self.rejections: list[Rejection] = []
-        self.pins: dict[str, dict[str, list[Pin]]] = {}
+        self.controls = Controls()
 
     def catalogue_of(self, seen: Seen) -> Catalogue:
         """Return the catalogue that an observation saw.
@@ -85,22 +76,6 @@ class ServerBindings:
             time_us: event time, microseconds since the epoch.
         """
         return not any(rejection.ends(seen) for rejection in self.rejections if rejection.time_us <= time_us)
-
-    def pins_as_of(self, tool_name: str, time_us: int) -> dict[str, str]:
-        """Return the pins of a tool in force at a time: scheme to pinned value.
-
-        Args:
-            tool_name: the tool.
-            time_us: event time, microseconds since the epoch.
-        """
-        in_force: dict[str, str] = {}
-        for scheme, history in self.pins.get(tool_name, {}).items():
-            for pin in reversed(history):
-                if pin.time_us <= time_us:
-                    if pin.pinned is not None:
-                        in_force[scheme] = pin.pinned
-                    break
-        return in_force
 
 
 class Bindings:
@@ -155,14 +130,11 @@ class Bindings:
                 server = self.server(fact.server_id)
                 server.rejections = [kept for kept in server.rejections if kept.origin != fact.origin]
                 insort(server.rejections, fact, key=_position)
-            case Pin():
-                of_tool = self.server(fact.server_id).pins.setdefault(fact.tool_name, {})
-                history = of_tool.setdefault(fact.scheme, [])
-                if fact not in history:
-                    insort(history, fact, key=_position)
             case Horizon():
                 timelines = self.server(fact.server_id).observers
                 timelines.setdefault(fact.observer_id, Timeline()).horizon_us = fact.time_us
+            case _:
+                self.server(fact.server_id).controls.apply(fact)
 
     def forget(self, key: FactKey, *, partition: int = 0) -> None:
         """Take a fact back.
@@ -199,9 +171,11 @@ class Bindings:
         elif kind == "rejection":
             origin = origin_of_key(rest[1:])
             server.rejections = [kept for kept in server.rejections if kept.origin != origin]
+        else:
+            server.controls.forget(key)
 
 
-def _position(fact: Seen | Rejection | Pin) -> Position:
+def _position(fact: Seen | Rejection) -> Position:
     return fact.position
 
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from assay_stream.core.control import PIN_REMOVE_TYPE, PIN_SET_TYPE, PinRemoveEvent, PinSetEvent
+from assay_stream.core.control import CONTROL_MODELS
 from assay_stream.core.decode import decode_json
 from assay_stream.core.errors import InputError
 from assay_stream.core.limits import DEFAULT_LIMITS, Limits
@@ -29,13 +29,12 @@ from assay_stream.schemes import assay
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
-ControlEvent = PinSetEvent | PinRemoveEvent
 Event = TypeVar("Event", bound=Envelope)
 
 _MODELS: dict[Role, dict[str, type[Envelope]]] = {
     Role.SNAPSHOTS: {SNAPSHOT_TYPE: SnapshotEvent},
     Role.CALLS: {CALL_TYPE: CallEvent},
-    Role.CONTROL: {PIN_SET_TYPE: PinSetEvent, PIN_REMOVE_TYPE: PinRemoveEvent},
+    Role.CONTROL: CONTROL_MODELS,
 }
 
 _CODE_OF_PYDANTIC_TYPE = {

@@ -1,64 +1,192 @@
-"""The models of control records: what an operator sets, as records in the log rather than settings on a host.
+"""The models of control records: what an operator sets, and outside facts as somebody observed them.
 
-A pin takes effect from the control record's own event time, so that a replay agrees with the live run.
+They are records in the log rather than settings on a host, and take effect from their own event time, so that a
+replay agrees with the live run.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import StringConstraints, field_validator
+from pydantic import Field, StringConstraints, model_validator
 
+from assay_stream.core.errors import InputError
+from assay_stream.core.limits import DEFAULT_LIMITS
 from assay_stream.core.observation import Envelope, Identifier, Model, Text
+from assay_stream.schemes.pin_files import check_value
 
 PIN_SET_TYPE = "assay.control.pin.set"
+PIN_REJECT_TYPE = "assay.control.pin.reject"
 PIN_REMOVE_TYPE = "assay.control.pin.remove"
+POLICY_SET_TYPE = "assay.control.policy.set"
+KEY_ACCEPT_TYPE = "assay.control.key.accept"
+KEY_REVOKE_TYPE = "assay.control.key.revoke"
+DISCOVERY_TYPE = "assay.control.discovery.observed"
 
-Scheme = Literal["assay.v1", "assay.schema_hash", "assay.meta_hash", "assay.p60"]
+Scheme = Literal[
+    "assay.v1",
+    "assay.schema_hash",
+    "assay.meta_hash",
+    "assay.p60",
+    "schemapin.v1",
+    "hangar.v1_2",
+    "hangar.v2",
+    "mcptrust.description_hash",
+    "mcptrust.input_schema_hash",
+    "mcptrust.risk_level",
+]
+Enforcement = Literal["audit", "warn", "block"]
+Unknown = Literal["allow_degraded", "allow_unverified", "warn", "block"]
+KeyFingerprint = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
+Domain = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$")]
+PinValue = Annotated[str, StringConstraints(max_length=128)]
 
-_BARE_HEX_SCHEMES = frozenset({"assay.schema_hash", "assay.meta_hash"})
 
-
-class PinData(Model):
-    """Who pins which tool, and why."""
+class ControlData(Model):
+    """Who decides what about which server, and why."""
 
     server_id: Identifier
-    tool_name: Identifier
-    scheme: Scheme
     author: Text
     reason: Text
 
 
-class PinSetData(PinData):
-    """The value a tool must have under one scheme from now on."""
+class PinRemoveData(ControlData):
+    """A decision taken back: on one value, or, without one, the pin of the scheme."""
 
-    value: Annotated[str, StringConstraints(pattern=r"^(sha256:)?[0-9a-f]{64}$")]
+    tool_name: Identifier
+    scheme: Scheme
+    value: PinValue | None = None
 
-    @field_validator("value")
-    @classmethod
-    def _as_the_scheme_prints_it(cls, value: str) -> str:
-        return value.removeprefix("sha256:")
+    @model_validator(mode="after")
+    def _of_the_scheme(self) -> Self:
+        if self.value is not None:
+            object.__setattr__(self, "value", printed_value(self.scheme, self.value))
+        return self
+
+
+class PinData(PinRemoveData):
+    """A decision on one value of a tool under one scheme."""
+
+    value: PinValue
 
 
 class PinSetEvent(Envelope):
-    """``assay.control.pin.set``: the operator pins a tool."""
+    """``assay.control.pin.set``: from now on the tool must have this value."""
 
     type: Literal["assay.control.pin.set"]
-    data: PinSetData
-
-
-class PinRemoveEvent(Envelope):
-    """``assay.control.pin.remove``: the operator takes a pin back."""
-
-    type: Literal["assay.control.pin.remove"]
     data: PinData
 
 
-def pinned_value(scheme: str, bare_hex: str) -> str:
-    """Return a pin's value as its scheme prints digests.
+class PinRejectEvent(Envelope):
+    """``assay.control.pin.reject``: from now on the tool must not have this value."""
+
+    type: Literal["assay.control.pin.reject"]
+    data: PinData
+
+
+class PinRemoveEvent(Envelope):
+    """``assay.control.pin.remove``: the operator takes a decision back."""
+
+    type: Literal["assay.control.pin.remove"]
+    data: PinRemoveData
+
+
+class PolicySetData(ControlData):
+    """What is to happen where a definition differs from its pins, or has none: for a tool, or the whole server."""
+
+    tool_name: Identifier | None = None
+    enforcement: Enforcement
+    unknown: Unknown
+    allowlist: list[Identifier] = Field(default_factory=list, max_length=DEFAULT_LIMITS.tools_max)
+
+
+class PolicySetEvent(Envelope):
+    """``assay.control.policy.set``: the digest policy of a server or of one of its tools."""
+
+    type: Literal["assay.control.policy.set"]
+    data: PolicySetData
+
+
+class KeyAcceptData(ControlData):
+    """A SchemaPin key that an operator accepts for a domain, for one tool or for all of the server's."""
+
+    domain: Domain
+    tool_name: Identifier | None = None
+    fingerprint: KeyFingerprint
+
+
+class KeyAcceptEvent(Envelope):
+    """``assay.control.key.accept``: the only way by which another key replaces the first one used."""
+
+    type: Literal["assay.control.key.accept"]
+    data: KeyAcceptData
+
+
+class KeyRevokeData(ControlData):
+    """A SchemaPin key that an operator no longer takes for this server, whatever its domain says."""
+
+    fingerprint: KeyFingerprint
+
+
+class KeyRevokeEvent(Envelope):
+    """``assay.control.key.revoke``: signatures by this key count no more."""
+
+    type: Literal["assay.control.key.revoke"]
+    data: KeyRevokeData
+
+
+class DiscoveryData(Model):
+    """A domain's SchemaPin well-known document as somebody fetched it, for the server whose tools it signs."""
+
+    server_id: Identifier
+    domain: Domain
+    status: Literal["observed", "fetch_failed"]
+    document: dict[str, Any] | None = None
+    error_code: Literal["discovery_fetch_failed", "discovery_invalid"] | None = None
+    detail: Text | None = None
+    fetched_from: Text | None = None
+
+
+class DiscoveryEvent(Envelope):
+    """``assay.control.discovery.observed``: what was found at a domain. The stream itself never fetches."""
+
+    type: Literal["assay.control.discovery.observed"]
+    data: DiscoveryData
+
+
+PinEvent = PinSetEvent | PinRejectEvent | PinRemoveEvent
+ControlEvent = PinEvent | PolicySetEvent | KeyAcceptEvent | KeyRevokeEvent | DiscoveryEvent
+
+CONTROL_MODELS: dict[str, type[Envelope]] = {
+    PIN_SET_TYPE: PinSetEvent,
+    PIN_REJECT_TYPE: PinRejectEvent,
+    PIN_REMOVE_TYPE: PinRemoveEvent,
+    POLICY_SET_TYPE: PolicySetEvent,
+    KEY_ACCEPT_TYPE: KeyAcceptEvent,
+    KEY_REVOKE_TYPE: KeyRevokeEvent,
+    DISCOVERY_TYPE: DiscoveryEvent,
+}
+"""Every event type of the control topic."""
+
+_BARE_HEX_SCHEMES = frozenset({"assay.schema_hash", "assay.meta_hash", "schemapin.v1", "hangar.v1_2", "hangar.v2"})
+_HEX_DIGITS = 64
+
+
+def printed_value(scheme: str, value: str) -> str:
+    """Return a value as its scheme prints it; digests may be given with or without ``sha256:``.
 
     Args:
         scheme: a named scheme.
-        bare_hex: 64 lowercase hexadecimal digits.
+        value: what was given.
+
+    Raises:
+        ValueError: where the scheme has no such values.
     """
-    return bare_hex if scheme in _BARE_HEX_SCHEMES else f"sha256:{bare_hex}"
+    digits = value.removeprefix("sha256:")
+    if len(digits) == _HEX_DIGITS:
+        value = digits if scheme in _BARE_HEX_SCHEMES else f"sha256:{digits}"
+    try:
+        return check_value(scheme, value)
+    except InputError as error:
+        # pydantic takes a ValueError for a finding of its own, with the path of the field.
+        raise ValueError(error.message) from None

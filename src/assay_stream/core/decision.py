@@ -7,8 +7,6 @@ Arguments, results, definitions and messages never enter it: only digests, codes
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from hashlib import sha256
 from typing import Any
 
 import orjson
@@ -17,19 +15,16 @@ from assay_stream.core.binding import Binding, Scope, Unbound, bind
 from assay_stream.core.bindings import Bindings, ServerBindings
 from assay_stream.core.cloudevents import event_time_us
 from assay_stream.core.digest import canonicalize
+from assay_stream.core.evidence import STRUCTURED, Producer, envelope
 from assay_stream.core.finding import Finding, Kind
 from assay_stream.core.observation import CallData, CallEvent
-from assay_stream.core.pins import UNPINNED, check_pins
+from assay_stream.core.pins import UNPINNED
 from assay_stream.core.record import Headers, Output, Record, Role
 from assay_stream.core.redaction import redacted_digest
+from assay_stream.core.standing import Standing, pin_fields, standing_of
 from assay_stream.schemes import assay
+from assay_stream.schemes.hangar import Action
 
-EVIDENCE_TYPE = "assay.tool.decision"
-EVIDENCE_SOURCE = "urn:assay-stream"
-
-_COVERED_MIDDLE = b',"datacontenttype":"application/json","specversion":"1.0","subject":'
-_TYPE_AND_END = b',"type":"' + EVIDENCE_TYPE.encode() + b'"}'
-_STRUCTURED: Headers = (("content-type", b"application/cloudevents+json"),)
 _UNPINNED = orjson.Fragment(canonicalize(UNPINNED.as_json()))
 _LABELS: dict[Scope | Unbound | None, str] = {scope: f"bound:{scope.value}" for scope in Scope} | {
     reason: f"unbound:{reason.value}" for reason in Unbound
@@ -62,33 +57,6 @@ _COPIED = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Producer:
-    """Who writes the evidence, as the envelope names it.
-
-    Args:
-        version: version of this software.
-        git: commit it was built from, ``unknown`` where the build did not say.
-    """
-
-    version: str
-    git: str = "unknown"
-    name: str = "assay-stream"
-    fragment: bytes = field(init=False, repr=False, compare=False)
-    """Its part of every envelope, between the content hash and the data."""
-
-    def __post_init__(self) -> None:
-        constant = {
-            "assaygit": self.git,
-            "assaypii": False,
-            "assayproducer": self.name,
-            "assayproducerversion": self.version,
-            "assaysecrets": False,
-        }
-        fragment = b'",' + canonicalize(constant)[1:-1] + b',"data":'
-        object.__setattr__(self, "fragment", fragment)
-
-
 def join(bindings: Bindings, record: Record, event: CallEvent, producer: Producer) -> list[Output]:
     """Join one call with what was in force, and return its evidence (first) and call-time findings.
 
@@ -114,9 +82,12 @@ def join(bindings: Bindings, record: Record, event: CallEvent, producer: Produce
         )
     payload = _payload(record, data)
     payload.update(_binding_part(server, data, binding))
-    if server is not None and server.pins:
-        pins = server.pins_as_of(tool_name, time_us)
-        payload["pin"] = check_pins(pins, binding.fingerprint).as_json()
+    standing = None
+    if server is not None and server.controls:
+        standing = standing_of(server, binding.seen, binding.fingerprint, tool_name, time_us)
+        payload["pin"] = standing.pin_fragment
+        if standing.signature_fragment is not None:
+            payload["signature"] = standing.signature_fragment
     else:
         payload["pin"] = _UNPINNED
     value = envelope(payload, event, producer)
@@ -132,14 +103,16 @@ def join(bindings: Bindings, record: Record, event: CallEvent, producer: Produce
         )
     ]
     if binding.unbound is Unbound.NOT_LISTED:
-        outputs.append(_unlisted(record, data, binding, time_us).output())
+        outputs.append(_call_finding(Kind.CALL_TO_UNLISTED_TOOL, record, data, binding, time_us).output())
+    if standing is not None and standing.pin.action is Action.BLOCK and data["decision"] == "allow":
+        outputs.append(_call_finding(Kind.BLOCKED_TOOL_CALLED, record, data, binding, time_us, standing).output())
     return outputs
 
 
 def _headers(event: CallEvent) -> Headers:
     if event.traceparent is None:
-        return _STRUCTURED
-    return (*_STRUCTURED, ("traceparent", event.traceparent.encode()))
+        return STRUCTURED
+    return (*STRUCTURED, ("traceparent", event.traceparent.encode()))
 
 
 def names_known_snapshot(bindings: Bindings, event: CallEvent) -> bool:
@@ -228,50 +201,22 @@ def _describe(server: ServerBindings | None, server_id: str, tool_name: str, bin
     return part
 
 
-def envelope(payload: dict[str, Any], event: CallEvent, producer: Producer) -> bytes:
-    """Return the evidence record's bytes: JCS of the Assay envelope around a payload.
-
-    Run id and sequence are a bundle's notions and are assigned at export. The parts are canonicalised one by one
-    and set together in JCS order: ``assay...`` < ``data`` < ``datacontenttype`` < ... < ``type``.
-
-    Args:
-        payload: the ``data`` of the record, such that sorted orjson output is JCS: keys are ASCII, integers exact,
-            and a float stands there as a fragment already.
-        event: the call it is about.
-        producer: who writes it.
-    """
-    data = orjson.dumps(payload, option=orjson.OPT_SORT_KEYS)
-    subject = orjson.dumps(payload["tool"])
-    covered = b"".join((b'{"data":', data, _COVERED_MIDDLE, subject, _TYPE_AND_END))
-    identity = sha256(orjson.dumps([event.source, event.id])).hexdigest()
-    parts = [
-        b'{"assaycontenthash":"sha256:',
-        sha256(covered).hexdigest().encode(),
-        producer.fragment,
-        data,
-        b',"datacontenttype":"application/json","id":"',
-        identity.encode(),
-        b'","source":"',
-        EVIDENCE_SOURCE.encode(),
-        b'","specversion":"1.0","subject":',
-        subject,
-        b',"time":"',
-        event.time.encode(),
-        b'"',
-    ]
-    if event.traceparent is not None:
-        parts += (b',"traceparent":', orjson.dumps(event.traceparent))
-    parts.append(_TYPE_AND_END)
-    return b"".join(parts)
-
-
-def _unlisted(record: Record, data: CallData, binding: Binding, time_us: int) -> Finding:
+def _call_finding(
+    kind: Kind,
+    record: Record,
+    data: CallData,
+    binding: Binding,
+    time_us: int,
+    standing: Standing | None = None,
+) -> Finding:
     return Finding(
-        kind=Kind.CALL_TO_UNLISTED_TOOL,
+        kind=kind,
         server_id=data["server_id"],
         tool_name=data["tool_name"],
         observer_id=data["observer_id"],
         time_us=time_us,
         origin=record.origin,
         snapshot_id=binding.seen.snapshot_id if binding.seen else None,
+        after=binding.fingerprint.full if standing and binding.fingerprint else None,
+        **(pin_fields(standing.pin) if standing else {}),
     )

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from assay_stream.core.bindings import ServerBindings
-from assay_stream.core.facts import Catalogue, Position, Seen
+from assay_stream.core.facts import Catalogue, Seen
 from assay_stream.core.finding import Finding, Kind
 from assay_stream.core.fingerprint import Fingerprint, changed_fields
-from assay_stream.core.pins import PinStatus, check_pins
+from assay_stream.core.record import Position
 
 
 @dataclass(slots=True, kw_only=True)
@@ -127,9 +127,6 @@ def _compare_tool(
         old = before.tools[name]
         if old is not None and old.full != new.full:
             yield _finding(Kind.TOOL_CHANGED, seen, name, before=old, after=new, known=known)
-    pins = server.pins_as_of(name, seen.time_us)
-    if check_pins(pins, new).status is PinStatus.MISMATCH:
-        yield _finding(Kind.PIN_MISMATCH, seen, name, after=new, known=known)
 
 
 def _finding(

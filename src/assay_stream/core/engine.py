@@ -9,14 +9,16 @@ from __future__ import annotations
 from assay_stream.core.alert import AlertState, apply_finding
 from assay_stream.core.bindings import Bindings
 from assay_stream.core.cloudevents import read_event
-from assay_stream.core.decision import Producer, join, names_known_snapshot
+from assay_stream.core.decision import join, names_known_snapshot
 from assay_stream.core.errors import InputError
+from assay_stream.core.evidence import Producer
 from assay_stream.core.facts import Progress, decode_fact, decode_key, foreign_fact
 from assay_stream.core.finding import decode_finding
+from assay_stream.core.ledger import fact_output
 from assay_stream.core.limits import DEFAULT_LIMITS, Limits
 from assay_stream.core.observation import CallEvent
 from assay_stream.core.record import Output, Record, Role, rejected
-from assay_stream.core.registry import Registry, fact_output
+from assay_stream.core.registry import Registry
 
 
 class EngineState:
@@ -37,7 +39,7 @@ class EngineState:
     ) -> None:
         self.producer = producer
         self.limits = limits
-        self.registry = Registry(limits=limits, partitions=snapshot_partitions)
+        self.registry = Registry(producer=producer, limits=limits, partitions=snapshot_partitions)
         self.view = Bindings()
         self.alerts: dict[str, AlertState] = {}
 

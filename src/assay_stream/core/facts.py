@@ -7,23 +7,30 @@ restored registry and a join worker's view are the same thing read from the same
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import orjson
 
+from assay_stream.core.control_facts import (
+    AnyControlFact,
+    FactKey,
+    origin_of_key,
+    read_checked,
+    read_discovery,
+    read_first_use,
+    read_key_decision,
+    read_pin,
+    read_policy,
+    read_signatures,
+)
 from assay_stream.core.errors import IntegrityError
 from assay_stream.core.fingerprint import Fingerprint
-from assay_stream.core.record import Origin
+from assay_stream.core.record import Origin, Position
 
 Completeness = Literal["complete", "partial", "unknown"]
-Position = tuple[int, Origin]
-"""Order of observations: event time in microseconds, then origin (ties: the later origin wins)."""
-
 _KEY_PARTS_MIN = 3
-
-FactKey = tuple[str | int | bool, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +44,7 @@ class ToolFact:
     def key(self) -> FactKey:
         return ("tool", self.server_id, self.server_scoped, self.fingerprint.full)
 
-    def value(self) -> dict[str, Any]:
+    def value_json(self) -> dict[str, Any]:
         print_ = self.fingerprint
         return {
             "schemes": dict(print_.schemes),
@@ -65,7 +72,7 @@ class Catalogue:
     def key(self) -> FactKey:
         return ("catalogue", self.server_id, self.digest)
 
-    def value(self) -> dict[str, Any]:
+    def value_json(self) -> dict[str, Any]:
         return {"server_scoped": self.server_scoped, "tools": sorted(self.tools.items())}
 
 
@@ -80,6 +87,8 @@ class Seen:
     snapshot_id: str
     catalogue: str
     completeness: Completeness
+    signatures: str | None = None
+    """Digest of the signatures that came with it, ``None`` where none did."""
 
     @property
     def position(self) -> Position:
@@ -88,12 +97,13 @@ class Seen:
     def key(self) -> FactKey:
         return ("seen", self.server_id, self.observer_id, *self.origin)
 
-    def value(self) -> dict[str, Any]:
+    def value_json(self) -> dict[str, Any]:
         return {
             "time_us": self.time_us,
             "snapshot_id": self.snapshot_id,
             "catalogue": self.catalogue,
             "completeness": self.completeness,
+            "signatures": self.signatures,
         }
 
 
@@ -119,37 +129,8 @@ class Rejection:
     def key(self) -> FactKey:
         return ("rejection", self.server_id, *self.origin)
 
-    def value(self) -> dict[str, Any]:
+    def value_json(self) -> dict[str, Any]:
         return {"time_us": self.time_us, "code": self.code}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pin:
-    """An operator set a pin, or took it back (``value`` is ``None``)."""
-
-    server_id: str
-    tool_name: str
-    scheme: str
-    origin: Origin
-    time_us: int
-    pinned: str | None
-    author: str
-    reason: str
-
-    @property
-    def position(self) -> Position:
-        return (self.time_us, self.origin)
-
-    def key(self) -> FactKey:
-        return ("pin", self.server_id, self.tool_name, self.scheme, *self.origin)
-
-    def value(self) -> dict[str, Any]:
-        return {
-            "time_us": self.time_us,
-            "pinned": self.pinned,
-            "author": self.author,
-            "reason": self.reason,
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +144,7 @@ class Horizon:
     def key(self) -> FactKey:
         return ("horizon", self.server_id, self.observer_id)
 
-    def value(self) -> dict[str, Any]:
+    def value_json(self) -> dict[str, Any]:
         return {"time_us": self.time_us}
 
 
@@ -178,11 +159,11 @@ class Progress:
     def key(self) -> FactKey:
         return ("progress", self.topic, self.partition)
 
-    def value(self) -> dict[str, Any]:
+    def value_json(self) -> dict[str, Any]:
         return {"position": self.position}
 
 
-Fact = ToolFact | Catalogue | Seen | Rejection | Pin | Horizon | Progress
+Fact = ToolFact | Catalogue | Seen | Rejection | Horizon | Progress | AnyControlFact
 
 
 def encode_key(key: FactKey) -> bytes:
@@ -200,7 +181,7 @@ def encode_value(fact: Fact) -> bytes:
     Args:
         fact: a fact.
     """
-    return orjson.dumps(fact.value(), option=orjson.OPT_SORT_KEYS)
+    return orjson.dumps(fact.value_json(), option=orjson.OPT_SORT_KEYS)
 
 
 def decode_key(key: bytes | None) -> FactKey:
@@ -246,16 +227,6 @@ def decode_fact(key: FactKey, value: bytes) -> Fact:
         ) from None
 
 
-def origin_of_key(place: Sequence[str | int | bool]) -> Origin:
-    """Return the origin that the last three parts of a fact's key name.
-
-    Args:
-        place: topic, partition and offset.
-    """
-    topic, partition, offset = place
-    return Origin(topic=str(topic), partition=int(partition), offset=int(offset))
-
-
 def _read_tool(key: FactKey, value: dict[str, Any]) -> ToolFact:
     _, server_id, server_scoped, full = key
     print_ = Fingerprint(
@@ -284,6 +255,7 @@ def _read_seen(key: FactKey, value: dict[str, Any]) -> Seen:
         snapshot_id=value["snapshot_id"],
         catalogue=value["catalogue"],
         completeness=value["completeness"],
+        signatures=value["signatures"],
     )
 
 
@@ -294,20 +266,6 @@ def _read_rejection(key: FactKey, value: dict[str, Any]) -> Rejection:
         origin=origin_of_key(place),
         time_us=value["time_us"],
         code=value["code"],
-    )
-
-
-def _read_pin(key: FactKey, value: dict[str, Any]) -> Pin:
-    _, server_id, tool_name, scheme, *place = key
-    return Pin(
-        server_id=str(server_id),
-        tool_name=str(tool_name),
-        scheme=str(scheme),
-        origin=origin_of_key(place),
-        time_us=value["time_us"],
-        pinned=value["pinned"],
-        author=value["author"],
-        reason=value["reason"],
     )
 
 
@@ -326,7 +284,13 @@ _READERS: dict[str, Callable[[FactKey, dict[str, Any]], Fact]] = {
     "catalogue": _read_catalogue,
     "seen": _read_seen,
     "rejection": _read_rejection,
-    "pin": _read_pin,
+    "pin": read_pin,
+    "policy": read_policy,
+    "key": read_key_decision,
+    "discovery": read_discovery,
+    "signatures": read_signatures,
+    "checked": read_checked,
+    "first_use": read_first_use,
     "horizon": _read_horizon,
     "progress": _read_progress,
 }

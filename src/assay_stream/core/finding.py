@@ -24,6 +24,13 @@ class Kind(StrEnum):
     SERVER_MISROUTED = "server_misrouted"
     CALL_TO_UNLISTED_TOOL = "call_to_unlisted_tool"
     PIN_MISMATCH = "pin_mismatch"
+    UNPINNED_TOOL = "unpinned_tool"
+    BLOCKED_TOOL_CALLED = "blocked_tool_called"
+    SIGNATURE_INVALID = "signature_invalid"
+    SIGNATURE_MISSING = "signature_missing"
+    KEY_CHANGED = "key_changed"
+    KEY_REVOKED = "key_revoked"
+    CONTRACT_VIOLATION = "contract_violation"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +89,42 @@ KINDS: dict[Kind, KindInfo] = {
     Kind.PIN_MISMATCH: KindInfo(
         title="A tool's definition differs from its pin",
         severity_id=5,
-        explanation="The definition in force is not the one an operator pinned.",
+        explanation="The definition in force is not the one an operator pinned, or it is one that was rejected.",
+    ),
+    Kind.UNPINNED_TOOL: KindInfo(
+        title="A tool has no pin, and the policy asks for one",
+        severity_id=3,
+        explanation="Nobody has decided on this definition. Review it, then approve or reject it.",
+    ),
+    Kind.BLOCKED_TOOL_CALLED: KindInfo(
+        title="A call was allowed that the policy would have blocked",
+        severity_id=5,
+        explanation="The proxy let the call through. Have it enforce the verdict topic, or set its own policy.",
+    ),
+    Kind.SIGNATURE_INVALID: KindInfo(
+        title="A tool's signature does not hold",
+        severity_id=4,
+        explanation="The definition is not what the holder of the domain's key signed, or the key cannot be told.",
+    ),
+    Kind.SIGNATURE_MISSING: KindInfo(
+        title="A tool that came signed before comes without a signature",
+        severity_id=4,
+        explanation="Whoever changes a signed definition must drop its signature. Ask its developer.",
+    ),
+    Kind.KEY_CHANGED: KindInfo(
+        title="A tool is signed with another key than the one it is pinned to",
+        severity_id=5,
+        explanation="A new key counts only after an operator accepts it. Ask its developer by another way.",
+    ),
+    Kind.KEY_REVOKED: KindInfo(
+        title="A tool is signed with a revoked key",
+        severity_id=5,
+        explanation="Its developer or an operator took the key back. Do not rely on anything it signed.",
+    ),
+    Kind.CONTRACT_VIOLATION: KindInfo(
+        title="A tool changed what it may do without a new major version",
+        severity_id=4,
+        explanation="Side effects and required capabilities are a promise that only a major version may change.",
     ),
 }
 
@@ -103,7 +145,12 @@ class Finding:
         after: full digest of the definition after.
         changed_fields: top-level fields of the definition that differ.
         known: another observation of this server had shown the same before.
-        reason: the stable code behind it, for a rejected snapshot.
+        reason: the stable code behind it, where the kind alone does not say enough; for keys, the key.
+        scheme: of a pin, the scheme that it is under.
+        expected: of a pin, the value that was approved.
+        observed: of a pin, the value that was observed.
+        enforcement: of a policy, what it asks for.
+        action: of a policy, what it would have done.
     """
 
     kind: Kind
@@ -118,6 +165,11 @@ class Finding:
     changed_fields: tuple[str, ...] = ()
     known: bool = False
     reason: str | None = None
+    scheme: str | None = None
+    expected: str | None = None
+    observed: str | None = None
+    enforcement: str | None = None
+    action: str | None = None
 
     def uid(self) -> str:
         """Return the identity of what was found: the same on every observer, every time, live or replayed."""
@@ -140,6 +192,11 @@ class Finding:
             "changed_fields": list(self.changed_fields),
             "known": self.known,
             "reason": self.reason,
+            "scheme": self.scheme,
+            "expected": self.expected,
+            "observed": self.observed,
+            "enforcement": self.enforcement,
+            "action": self.action,
         }
         return canonicalize({name: value for name, value in fields.items() if value is not None})
 

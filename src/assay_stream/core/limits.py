@@ -49,6 +49,12 @@ class Limits:
     rejections_max: int = 64
     """Rejected snapshots remembered per server; beyond that the oldest two become one."""
 
+    signature_chars_max: int = 1_024
+    """Characters of one signature. A P-256 signature has 96 in base64."""
+
+    discoveries_max: int = 64
+    """Distinct key documents remembered per server and domain; real domains change theirs once in years."""
+
     timeline_entries_max: int = 512
     """Observations kept per server and observer. Older repeats are folded first, see ``core.timeline``."""
 

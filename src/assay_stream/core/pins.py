@@ -1,57 +1,114 @@
-"""Pins: what an operator expects a definition to be, held against what was observed."""
+"""Pins held against what was observed, and what the policy makes of the result.
+
+The result says how two values stand to each other. A match is no verdict on the tool.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from assay_stream.core.fingerprint import Fingerprint
+from assay_stream.core.pin_life import PinsInForce
+from assay_stream.schemes import assay
+from assay_stream.schemes.hangar import Action, DigestPolicy, DigestStanding
 
 
 class PinStatus(StrEnum):
-    """How a definition stands to its pins. A match says that two digests are equal, and nothing more."""
+    """How a definition stands to its pins."""
 
     UNPINNED = "unpinned"
     MATCH = "match"
     UNOBSERVED = "unobserved"
     MISMATCH = "mismatch"
+    REJECTED = "rejected"
+
+
+STANDINGS = {
+    PinStatus.UNPINNED: DigestStanding.UNKNOWN,
+    PinStatus.UNOBSERVED: DigestStanding.UNKNOWN,
+    PinStatus.MATCH: DigestStanding.MATCH,
+    PinStatus.MISMATCH: DigestStanding.MISMATCH,
+    PinStatus.REJECTED: DigestStanding.MISMATCH,
+}
+"""What each status is to a digest policy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PinResult:
-    """The pin result that evidence carries: of several pins, the one that says most."""
+    """The pin result that evidence carries: of several pins, the one that says most.
+
+    Args:
+        status: how the definition stands to its pins.
+        scheme: the scheme of the pin that says most.
+        expected: the approved value under that scheme, if there is one.
+        observed: the value that was observed.
+        enforcement: the policy's enforcement, where there is a policy.
+        action: what the policy would have done; the stream itself blocks nothing.
+    """
 
     status: PinStatus
     scheme: str | None = None
     expected: str | None = None
     observed: str | None = None
+    enforcement: str | None = None
+    action: Action | None = None
 
     def as_json(self) -> dict[str, str]:
         """Return the result as it stands in evidence, without what is absent."""
-        fields = {"scheme": self.scheme, "expected": self.expected, "observed": self.observed}
+        fields = {
+            "scheme": self.scheme,
+            "expected": self.expected,
+            "observed": self.observed,
+            "enforcement": self.enforcement,
+            "action": None if self.action is None else self.action.value,
+            "reason_code": self.reason_code(),
+        }
         return {"status": self.status.value} | {k: v for k, v in fields.items() if v is not None}
+
+    def reason_code(self) -> str | None:
+        """Return Assay's reason code, where one of its own pins does not match."""
+        differs = self.status in (PinStatus.MISMATCH, PinStatus.REJECTED)
+        return assay.TOOL_DRIFT if differs and self.scheme and self.scheme.startswith("assay.") else None
 
 
 UNPINNED = PinResult(status=PinStatus.UNPINNED)
-_WEIGHT = {PinStatus.MATCH: 0, PinStatus.UNOBSERVED: 1, PinStatus.MISMATCH: 2}
+_WEIGHT = {status: weight for weight, status in enumerate(PinStatus)}
 
 
-def check_pins(pins: Mapping[str, str], observed: Fingerprint | None) -> PinResult:
-    """Hold a definition against the pins in force.
+def check_pins(
+    pins: PinsInForce,
+    observed: Fingerprint | None,
+    *,
+    tool_name: str = "",
+    policy: DigestPolicy | None = None,
+) -> PinResult:
+    """Hold a definition against the pins in force, and the result against the policy in force.
 
     Args:
-        pins: scheme to pinned value.
+        pins: what operators decided about the tool.
         observed: the fingerprint in force, ``None`` where no definition was.
+        tool_name: the tool, for the policy's allowlist.
+        policy: the digest policy in force, ``None`` where nobody set one.
     """
-    if not pins:
-        return UNPINNED
-    results = []
-    for scheme, expected in sorted(pins.items()):
+    results = [UNPINNED]
+    for scheme, expected in sorted(pins.approved.items()):
         value = None if observed is None else observed.schemes.get(scheme)
         if value is None:
             status = PinStatus.UNOBSERVED
         else:
             status = PinStatus.MATCH if value == expected else PinStatus.MISMATCH
         results.append(PinResult(status=status, scheme=scheme, expected=expected, observed=value))
-    return max(results, key=lambda result: _WEIGHT[result.status])
+    for scheme, values in sorted(pins.rejected.items()):
+        value = None if observed is None else observed.schemes.get(scheme)
+        if value in values:
+            results.append(
+                PinResult(
+                    status=PinStatus.REJECTED, scheme=scheme, expected=pins.approved.get(scheme), observed=value
+                )
+            )
+    gravest = max(results, key=lambda result: _WEIGHT[result.status])
+    if policy is None:
+        return gravest
+    action = policy.action(STANDINGS[gravest.status], tool_name=tool_name)
+    return replace(gravest, enforcement=policy.enforcement.value, action=action)

@@ -24,6 +24,8 @@ class Role(StrEnum):
     FINDINGS = "findings"
     ALERTS = "alerts"
     EVIDENCE = "evidence"
+    CHANGES = "changes"
+    VERDICTS = "verdicts"
     REJECTED = "rejected"
 
 
@@ -36,6 +38,8 @@ TOPIC_NAMES: dict[Role, str] = {
     Role.FINDINGS: "assay.tool.finding",
     Role.ALERTS: "assay.tool.drift",
     Role.EVIDENCE: "assay.tool.decision",
+    Role.CHANGES: "assay.control.change",
+    Role.VERDICTS: "assay.tool.verdict",
     Role.REJECTED: "assay.rejected",
 }
 """Topic name of every role, before an operator's prefix."""
@@ -57,6 +61,10 @@ class Origin(NamedTuple):
     def as_json(self) -> dict[str, str | int]:
         """Return the origin as it stands in evidence and findings."""
         return {"topic": self.topic, "partition": self.partition, "offset": self.offset}
+
+
+Position = tuple[int, Origin]
+"""Order of what was observed or set: event time in microseconds, then origin (ties: the later origin wins)."""
 
 
 class Record(NamedTuple):

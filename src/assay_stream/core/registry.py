@@ -1,4 +1,4 @@
-"""The registry: snapshots and control records in; facts, definitions and findings out.
+"""The registry: snapshots and control records in; facts, definitions, findings, changes and verdicts out.
 
 Rules:
 
@@ -6,38 +6,41 @@ Rules:
 2. State changes only by applying the facts that are published: what a restart restores is what was there.
 3. A digest is computed once per distinct definition; equal bytes are never canonicalised twice.
 4. A snapshot that must be refused ends the force of what its server had offered before, if its key names one.
+5. What is found about pins and signatures follows from what stands in both logs, not from which was read first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
 from assay_stream.core import drift
-from assay_stream.core.bindings import Bindings, ServerBindings
+from assay_stream.core.bindings import ServerBindings
+from assay_stream.core.change import change_record
 from assay_stream.core.cloudevents import event_time_us, read_event
-from assay_stream.core.control import PinRemoveEvent, PinSetEvent, pinned_value
+from assay_stream.core.control import ControlEvent
+from assay_stream.core.control_facts import Discovery, Signatures
+from assay_stream.core.control_step import fact_of
 from assay_stream.core.digest import canonicalize
 from assay_stream.core.errors import InputError
+from assay_stream.core.evidence import Producer
 from assay_stream.core.facts import (
     Catalogue,
-    Fact,
-    FactKey,
-    Horizon,
-    Pin,
     Rejection,
     Seen,
     ToolFact,
-    encode_key,
-    encode_value,
 )
 from assay_stream.core.finding import Finding, Kind
+from assay_stream.core.ledger import Ledger, is_redundant
 from assay_stream.core.limits import DEFAULT_LIMITS, Limits
 from assay_stream.core.observation import SnapshotEvent
-from assay_stream.core.offer import Offers
+from assay_stream.core.offer import Offer, Offers
 from assay_stream.core.partition import murmur2_partition
-from assay_stream.core.record import Output, Record, Role, rejected
+from assay_stream.core.record import Output, Position, Record, Role, rejected
+from assay_stream.core.signed import check_against, signatures_of
+from assay_stream.core.signing import revised_first_uses
+from assay_stream.core.standing import standing_findings
+from assay_stream.core.verdict import Verdicts, changed_verdicts, standing_verdicts
 from assay_stream.schemes import assay
 
 
@@ -45,12 +48,19 @@ class Registry:
     """The state of one registry partition.
 
     Args:
+        producer: who writes the evidence of changes.
         limits: bounds on what is accepted and kept.
         partitions: how many partitions the snapshot topic has, ``None`` where there is no such topic.
     """
 
-    def __init__(self, *, limits: Limits = DEFAULT_LIMITS, partitions: int | None = None) -> None:
-        self.bindings = Bindings()
+    def __init__(
+        self, *, producer: Producer, limits: Limits = DEFAULT_LIMITS, partitions: int | None = None
+    ) -> None:
+        self._ledger = Ledger(limits)
+        self.bindings = self._ledger.bindings
+        self._producer = producer
+        self._verdicts: dict[str, Verdicts] = {}
+        """What the verdict topic holds of each server, as far as it was asked for; the bindings say it all."""
         self._limits = limits
         self._partitions = partitions
         self._offers = Offers(limits)
@@ -62,16 +72,16 @@ class Registry:
             record: a record of the snapshots or the control topic.
 
         Returns:
-            Facts, definitions and findings to publish, or the rejected copy.
+            Facts, definitions, findings, changes and verdicts to publish, or the rejected copy.
         """
         try:
             event = read_event(record, limits=self._limits)
             if isinstance(event, SnapshotEvent):
                 self._check_key(record, event.data.server_id)
                 return self._snapshot(record, event)
-            if isinstance(event, PinSetEvent | PinRemoveEvent):
+            if isinstance(event, ControlEvent):
                 self._check_key(record, event.data.server_id)
-                return self._pin(record, event)
+                return self._control(record, event)
             raise AssertionError(f"no handler for {type(event).__name__}")
         except InputError as error:
             return self._reject(record, error)
@@ -87,6 +97,7 @@ class Registry:
     def _snapshot(self, record: Record, event: SnapshotEvent) -> list[Output]:
         data = event.data
         offer = self._offers.of(data)
+        signatures = signatures_of(data, offer, self._limits)
         server = self.bindings.server(data.server_id)
         seen = Seen(
             server_id=data.server_id,
@@ -96,6 +107,7 @@ class Registry:
             snapshot_id=data.snapshot_id,
             catalogue=offer.digest,
             completeness=data.completeness,
+            signatures=None if signatures is None else signatures.digest,
         )
         if _is_repetition(server, seen):
             return []
@@ -110,19 +122,88 @@ class Registry:
             *self._misrouted(record, seen),
             *drift.compare(server, baseline, catalogue, seen, offer.fingerprints),
         ]
+        held = self._standing_verdicts(data.server_id, server)
+        # What others saw stands as it did, unless this is the first use of a key.
+        observer_id = None if server.controls.discoveries else data.observer_id
+        before = self._standing_findings(server, seen.position, observer_id)
+        outputs = self._publish_offer(record, server, catalogue, offer)
+        if signatures is not None and signatures.digest not in server.controls.signatures:
+            outputs.append(self._ledger.publish(record, signatures))
+            outputs.extend(self._check_signatures(record, server, [signatures]))
+        outputs.append(self._ledger.publish(record, seen))
+        outputs.extend(self._first_uses(record, server, seen.position))
+        after = self._standing_findings(server, seen.position, observer_id)
+        outputs.extend(self._ledger.fold(record, server, seen))
+        outputs.extend(finding.output() for finding in findings)
+        outputs.extend(_new(before, after))
+        outputs.extend(self._changed_verdicts(record, data.server_id, server, held))
+        return outputs
+
+    def _publish_offer(
+        self, record: Record, server: ServerBindings, catalogue: Catalogue, offer: Offer
+    ) -> list[Output]:
         outputs: list[Output] = []
         for full, print_ in offer.fingerprints.items():
-            if (data.server_scoped, full) not in server.tools:
-                fact = ToolFact(server_id=data.server_id, server_scoped=data.server_scoped, fingerprint=print_)
-                outputs.append(self._publish(record, fact))
+            if (catalogue.server_scoped, full) not in server.tools:
+                fact = ToolFact(
+                    server_id=catalogue.server_id, server_scoped=catalogue.server_scoped, fingerprint=print_
+                )
+                outputs.append(self._ledger.publish(record, fact))
                 outputs.append(_definition(record, full, offer.definitions[full]))
-        if offer.digest not in server.catalogues:
+        if catalogue.digest not in server.catalogues:
             outputs.extend(_definition(record, full, tool) for full, tool in offer.unbinding.items())
-            outputs.append(self._publish(record, catalogue))
-        outputs.append(self._publish(record, seen))
-        outputs.extend(self._fold(record, server, seen))
-        outputs.extend(finding.output() for finding in findings)
+            outputs.append(self._ledger.publish(record, catalogue))
         return outputs
+
+    def _control(self, record: Record, event: ControlEvent) -> list[Output]:
+        fact = fact_of(record, event)
+        server = self.bindings.server(fact.server_id)
+        if isinstance(fact, Discovery) and _says_nothing_new(server, fact):
+            return []
+        outputs = [change_record(record, event, fact, server.controls, self._producer)]
+        held = self._standing_verdicts(fact.server_id, server)
+        before = self._standing_findings(server, fact.position)
+        outputs.append(self._ledger.publish(record, fact))
+        if isinstance(fact, Discovery):
+            outputs.extend(self._check_signatures(record, server, server.controls.signatures.values()))
+            outputs.extend(self._ledger.drop_old_discoveries(record, server, fact.domain))
+        outputs.extend(self._first_uses(record, server, fact.position))
+        outputs.extend(_new(before, self._standing_findings(server, fact.position)))
+        outputs.extend(self._changed_verdicts(record, fact.server_id, server, held))
+        return outputs
+
+    def _standing_findings(
+        self, server: ServerBindings, since: Position, observer_id: str | None = None
+    ) -> dict[tuple[object, ...], Finding]:
+        return standing_findings(server, since, observer_id=observer_id) if server.controls else {}
+
+    def _standing_verdicts(self, server_id: str, server: ServerBindings) -> Verdicts:
+        held = self._verdicts.get(server_id)
+        if held is None:
+            held = self._verdicts[server_id] = standing_verdicts(server_id, server)
+        return held
+
+    def _changed_verdicts(
+        self, record: Record, server_id: str, server: ServerBindings, held: Verdicts
+    ) -> Iterable[Output]:
+        standing = self._verdicts[server_id] = standing_verdicts(server_id, server)
+        return changed_verdicts(record, server_id, held, standing)
+
+    def _check_signatures(
+        self, record: Record, server: ServerBindings, signed: Iterable[Signatures]
+    ) -> list[Output]:
+        """Hold sets of signatures against every key of the server that they were not held against yet."""
+        return [
+            self._ledger.publish(record, check_against(signatures, document))
+            for signatures in list(signed)
+            for key, document in sorted(server.controls.key_documents().items())
+            if (signatures.digest, key) not in server.controls.checked
+        ]
+
+    def _first_uses(self, record: Record, server: ServerBindings, since: Position) -> list[Output]:
+        if not server.controls.discoveries:
+            return []
+        return [self._ledger.publish(record, use) for use in list(revised_first_uses(server, since))]
 
     def _misrouted(self, record: Record, seen: Seen) -> Iterable[Finding]:
         if self._partitions is None:
@@ -137,54 +218,6 @@ class Registry:
                 snapshot_id=seen.snapshot_id,
             )
 
-    def _fold(self, record: Record, server: ServerBindings, seen: Seen) -> list[Output]:
-        timeline = server.observers[seen.observer_id]
-        outputs: list[Output] = []
-        while (surplus := timeline.one_too_many(self._limits.timeline_entries_max, server.rejections)) is not None:
-            folded, history_lost = surplus
-            outputs.append(self._retract(record, folded.key()))
-            if history_lost:
-                oldest_us = next(iter(timeline)).time_us
-                horizon = Horizon(
-                    server_id=seen.server_id,
-                    observer_id=seen.observer_id,
-                    time_us=max(oldest_us, timeline.horizon_us or 0),
-                )
-                outputs.append(self._publish(record, horizon))
-            outputs.extend(self._drop_unused(record, server, folded.catalogue))
-        return outputs
-
-    def _drop_unused(self, record: Record, server: ServerBindings, digest: str) -> list[Output]:
-        in_use = {seen.catalogue for timeline in server.observers.values() for seen in timeline}
-        if digest in in_use:
-            return []
-        catalogue = server.catalogues[digest]
-        outputs = [self._retract(record, catalogue.key())]
-        still_used = {
-            (other.server_scoped, full) for other in server.catalogues.values() for full in other.tools.values()
-        }
-        for full in sorted({full for full in catalogue.tools.values() if full is not None}):
-            place = (catalogue.server_scoped, full)
-            if place not in still_used and place in server.tools:
-                key: FactKey = ("tool", catalogue.server_id, catalogue.server_scoped, full)
-                outputs.append(self._retract(record, key))
-        return outputs
-
-    def _pin(self, record: Record, event: PinSetEvent | PinRemoveEvent) -> list[Output]:
-        data = event.data
-        pinned = pinned_value(data.scheme, event.data.value) if isinstance(event, PinSetEvent) else None
-        pin = Pin(
-            server_id=data.server_id,
-            tool_name=data.tool_name,
-            scheme=data.scheme,
-            origin=record.origin,
-            time_us=event_time_us(event),
-            pinned=pinned,
-            author=data.author,
-            reason=data.reason,
-        )
-        return [self._publish(record, pin)]
-
     def _reject(self, record: Record, error: InputError) -> list[Output]:
         outputs = [rejected(record, error)]
         server_id = _server_named_by_key(record, self._limits)
@@ -193,9 +226,11 @@ class Registry:
         time_us = record.timestamp_ms * 1_000
         rejection = Rejection(server_id=server_id, origin=record.origin, time_us=time_us, code=error.code)
         server = self.bindings.server(server_id)
-        if not _is_redundant(server, rejection):
-            outputs.append(self._publish(record, rejection))
-            outputs.extend(self._merge_rejections(record, server))
+        held = self._standing_verdicts(server_id, server)
+        if not is_redundant(server, rejection):
+            outputs.append(self._ledger.publish(record, rejection))
+            outputs.extend(self._ledger.merge_rejections(record, server))
+            outputs.extend(self._changed_verdicts(record, server_id, server, held))
         finding = Finding(
             kind=Kind.SNAPSHOT_REJECTED,
             server_id=server_id,
@@ -205,49 +240,6 @@ class Registry:
         )
         outputs.append(finding.output())
         return outputs
-
-    def _merge_rejections(self, record: Record, server: ServerBindings) -> list[Output]:
-        """Let the oldest two rejections be one that ends what either did: nothing comes into force again."""
-        outputs: list[Output] = []
-        while len(server.rejections) > self._limits.rejections_max:
-            oldest, second = server.rejections[:2]
-            outputs.append(self._retract(record, oldest.key()))
-            outputs.append(self._publish(record, replace(second, time_us=oldest.time_us)))
-        return outputs
-
-    def _publish(self, record: Record, fact: Fact) -> Output:
-        self.bindings.apply(fact, partition=record.origin.partition)
-        return fact_output(fact, partition=record.origin.partition, timestamp_ms=record.timestamp_ms)
-
-    def _retract(self, record: Record, key: FactKey) -> Output:
-        self.bindings.forget(key, partition=record.origin.partition)
-        return Output(
-            role=Role.BINDINGS,
-            key=encode_key(key),
-            value=None,
-            timestamp_ms=record.timestamp_ms,
-            partition=record.origin.partition,
-            label="fact:retracted",
-        )
-
-
-def fact_output(fact: Fact, *, partition: int, timestamp_ms: int = 0) -> Output:
-    """Return a fact as a record for the binding topic.
-
-    Args:
-        fact: what to publish.
-        partition: the registry's own partition, so that progress never overtakes the facts it covers.
-        timestamp_ms: timestamp for the log, milliseconds since the epoch.
-    """
-    key = fact.key()
-    return Output(
-        role=Role.BINDINGS,
-        key=encode_key(key),
-        value=encode_value(fact),
-        timestamp_ms=timestamp_ms,
-        partition=partition,
-        label=f"fact:{key[0]}",
-    )
 
 
 def _definition(record: Record, full: str, tool: dict[str, Any]) -> Output:
@@ -267,22 +259,28 @@ def _definition(record: Record, full: str, tool: dict[str, Any]) -> Output:
     )
 
 
+def _new(before: dict[tuple[object, ...], Finding], after: dict[tuple[object, ...], Finding]) -> list[Output]:
+    """Return what is found after a change and was not before it, in the order of event time."""
+    new = [finding for place, finding in after.items() if place not in before]
+    new.sort(key=lambda finding: (finding.time_us, finding.origin, finding.kind, finding.tool_name or ""))
+    return [finding.output() for finding in new]
+
+
+def _says_nothing_new(server: ServerBindings, fact: Discovery) -> bool:
+    """Tell whether a discovery repeats what was found last before it, with nothing known after it."""
+    history = server.controls.discoveries.get(fact.domain, [])
+    if not history or history[-1].position > fact.position:
+        return False
+    last = history[-1]
+    return (last.status, last.public_key_pem, last.revoked) == (fact.status, fact.public_key_pem, fact.revoked)
+
+
 def _is_repetition(server: ServerBindings, seen: Seen) -> bool:
     """Tell whether a snapshot was published before: same observer, id, time and content."""
     return any(
         (old.observer_id, old.time_us, old.catalogue, old.completeness)
         == (seen.observer_id, seen.time_us, seen.catalogue, seen.completeness)
         for old in server.snapshots.get(seen.snapshot_id, ())
-    )
-
-
-def _is_redundant(server: ServerBindings, rejection: Rejection) -> bool:
-    """Tell whether nothing was observed since the last rejection, so that another changes no answer."""
-    if not server.rejections:
-        return False
-    last = server.rejections[-1]
-    return last.time_us <= rejection.time_us and all(
-        last.ends(seen) for timeline in server.observers.values() for seen in timeline
     )
 
 

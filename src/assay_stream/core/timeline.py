@@ -15,8 +15,8 @@ from __future__ import annotations
 from bisect import bisect_right, insort
 from collections.abc import Iterator, Sequence
 
-from assay_stream.core.facts import Position, Rejection, Seen
-from assay_stream.core.record import Origin
+from assay_stream.core.facts import Rejection, Seen
+from assay_stream.core.record import Origin, Position
 
 
 class Timeline:
@@ -85,6 +85,18 @@ class Timeline:
         """
         return [seen for seen in self._entries if seen.position < position]
 
+    def in_force_since(self, position: Position) -> Iterator[tuple[Seen, Position | None]]:
+        """Yield what was in force at a position and after it, with the position at which its force ended.
+
+        Args:
+            position: where to begin.
+        """
+        entries = self._entries
+        first = max(0, bisect_right(entries, position, key=_position) - 1)
+        for index in range(first, len(entries)):
+            end = entries[index + 1].position if index + 1 < len(entries) else None
+            yield entries[index], end
+
     def one_too_many(self, entries_max: int, rejections: Sequence[Rejection] = ()) -> tuple[Seen, bool] | None:
         """Return the observation to fold away, and whether history is lost with it, or ``None``.
 
@@ -112,4 +124,8 @@ def _time(seen: Seen) -> int:
 
 
 def _same_sight(one: Seen, other: Seen) -> bool:
-    return one.catalogue == other.catalogue and one.completeness == other.completeness
+    return (one.catalogue, one.completeness, one.signatures) == (
+        other.catalogue,
+        other.completeness,
+        other.signatures,
+    )

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 import orjson
 
 from assay_stream.core import engine
-from assay_stream.core.decision import Producer
 from assay_stream.core.engine import EngineState
+from assay_stream.core.evidence import Producer
 from assay_stream.core.limits import DEFAULT_LIMITS, Limits
 from assay_stream.core.record import Origin, Output, Record, Role
 from assay_stream.forensics.archive import event_timestamp_ms

@@ -8,6 +8,7 @@ from assay_stream.publish.producer import PublisherLimits
 from assay_stream.publish.sinks import FileSink, MemorySink, Sink, SinkStats
 from assay_stream.publish.tap import run_tap
 from assay_stream.publish.vantage import Vantage
+from assay_stream.publish.verdicts import VerdictClient
 
 KafkaSink = ObservationPublisher
 
@@ -21,6 +22,7 @@ __all__ = [
     "Sink",
     "SinkStats",
     "Vantage",
+    "VerdictClient",
     "WireObserver",
     "WireStats",
     "call_event",

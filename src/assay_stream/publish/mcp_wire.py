@@ -142,6 +142,34 @@ class WireObserver:
                 observations += self._response(message, raw, line.exact, observed_at)
         return observations
 
+    @property
+    def tools(self) -> tuple[Any, ...]:
+        """The tools of the last list that can be relied on; the same object until there is another."""
+        return self._lists.tools
+
+    def refuse(self, raw: bytes, reason_code: str, observed_at: datetime) -> list[Observation]:
+        """Take a line from the client that is not passed on, and return the calls in it as denied.
+
+        Args:
+            raw: its bytes.
+            reason_code: why.
+            observed_at: when it was seen; must know its time zone.
+        """
+        self._lines += 1
+        line = read_line(raw.strip(b" \t\r\n"), self._line_limits)
+        return [
+            self._calls.refused(
+                request_key(message.get("id")),
+                params_of(message),
+                reason_code,
+                snapshot_id=self._lists.snapshot_id,
+                exact=line.exact,
+                at=observed_at,
+            )
+            for message in line.messages
+            if message.get("method") == "tools/call"
+        ]
+
     def missed(self, direction: Direction, observed_at: datetime) -> list[Observation]:
         """Note a line that could not be looked at, and return what that gives.
 

@@ -24,6 +24,7 @@ class Pump(threading.Thread):
         see: gets every chunk just *before* it is written: whatever the other side does in answer comes after.
         done: called at the end, in this thread.
         name: for debuggers.
+        write: takes every chunk in place of the target.
     """
 
     def __init__(
@@ -34,12 +35,14 @@ class Pump(threading.Thread):
         see: Callable[[bytes], None],
         done: Callable[[], None],
         name: str,
+        write: Callable[[bytes], None] | None = None,
     ) -> None:
         super().__init__(name=name, daemon=True)
         self._source = source
         self._target = target
         self._see = see
         self._done = done
+        self._write = write or self._to_target
         self._wake_reader, self._wake_writer = os.pipe()
         self._lock = threading.Lock()
         self._ended = False
@@ -79,12 +82,25 @@ class Pump(threading.Thread):
             if self._wake_reader in ready:
                 return b""
 
-    def _write(self, data: bytes) -> None:
-        view = memoryview(data)
-        while view:
-            try:
-                view = view[os.write(self._target, view) :]
-            except BlockingIOError:
-                poll = select.poll()
-                poll.register(self._target, select.POLLOUT)
-                poll.poll()
+    def _to_target(self, data: bytes) -> None:
+        write_all(self._target, data)
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write all of some bytes, whatever the descriptor's mode.
+
+    Args:
+        descriptor: where to write.
+        data: what to write.
+
+    Raises:
+        OSError: where the other side is gone.
+    """
+    view = memoryview(data)
+    while view:
+        try:
+            view = view[os.write(descriptor, view) :]
+        except BlockingIOError:
+            poll = select.poll()
+            poll.register(descriptor, select.POLLOUT)
+            poll.poll()

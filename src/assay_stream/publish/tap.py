@@ -21,7 +21,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 from assay_stream.core.errors import ConfigurationError
+from assay_stream.publish.enforcing import ClientOutput, Enforcer
 from assay_stream.publish.events import Observation
+from assay_stream.publish.gate import Gate, Rule
 from assay_stream.publish.mcp_wire import WireObserver
 from assay_stream.publish.pumps import Pump
 from assay_stream.publish.sinks import Sink
@@ -45,6 +47,7 @@ async def run_tap(
     environment: Mapping[str, str] | None = None,
     clock: Callable[[], datetime] | None = None,
     new_id: Callable[[], str] | None = None,
+    rule: Rule | None = None,
 ) -> int:
     """Run a server behind the tap until it ends, and return its exit code (128 + n after signal n).
 
@@ -57,6 +60,7 @@ async def run_tap(
         environment: the server's environment; default: ours.
         clock: gives the time; default: the system's.
         new_id: gives a new unique id at every call; default: random UUIDs.
+        rule: what to do with a call (``VerdictClient.rule``); without it everything passes.
 
     Raises:
         ConfigurationError: ``server_not_started`` where there is no such program.
@@ -69,10 +73,18 @@ async def run_tap(
         loop.call_soon_threadsafe(sink.publish, observation)
 
     observer = WireObserver(vantage, session_id=new_id(), new_id=new_id)
-    watch = Watch(observer, publish=publish, clock=clock)
-    watch.start()
     output_ended = asyncio.Event()
-    inward, outward = _pumps(process, watch, stdin, stdout, _setter(loop, output_ended))
+    ended = _setter(loop, output_ended)
+    eyes: Watch | Enforcer
+    if rule is None:
+        eyes = Watch(observer, publish=publish, clock=clock)
+        eyes.start()
+        inward, outward = _watching_pumps(process, eyes, stdin, stdout, ended)
+    else:
+        client = ClientOutput(stdout)
+        gate = Gate(vantage, observer, rule)
+        eyes = Enforcer(gate, server_input=_input_of(process), client=client, publish=publish, clock=clock)
+        inward, outward = _enforcing_pumps(process, eyes, client, stdin, stdout, ended)
     inward.start()
     outward.start()
     try:
@@ -87,9 +99,13 @@ async def run_tap(
             await asyncio.to_thread(_end, process)
             inward.stop()
             outward.stop()
-        watch.finish()
-        await asyncio.to_thread(watch.join, _WATCH_LIMIT_S)
-        _report(observer, watch)
+        if isinstance(eyes, Watch):
+            eyes.finish()
+            await asyncio.to_thread(eyes.join, _WATCH_LIMIT_S)
+        else:
+            for observation in observer.close(clock()):
+                sink.publish(observation)
+        _report(observer, eyes)
     code = process.returncode
     return code if code >= 0 else 128 - code
 
@@ -117,39 +133,87 @@ def _start(command: Sequence[str], environment: Mapping[str, str] | None) -> sub
         ) from None
 
 
-def _pumps(
+def _watching_pumps(
     process: subprocess.Popen[bytes], watch: Watch, stdin: int, stdout: int, ended: Callable[[], None]
 ) -> tuple[Pump, Pump]:
-    server_in, server_out = process.stdin, process.stdout
-    if server_in is None or server_out is None:
-        raise RuntimeError("the server was started with pipes")
-
-    def inward_done() -> None:
-        with contextlib.suppress(OSError):
-            server_in.close()
-        _let_go(stdin, os.O_RDONLY)
-
-    def outward_done() -> None:
-        with contextlib.suppress(OSError):
-            server_out.close()
-        _let_go(stdout, os.O_WRONLY)
-        ended()
-
     inward = Pump(
         stdin,
-        server_in.fileno(),
+        _input_of(process),
         see=functools.partial(watch.see, "client->server"),
-        done=inward_done,
+        done=functools.partial(_inward_done, process, stdin),
         name="assay-stream client->server",
     )
     outward = Pump(
-        server_out.fileno(),
+        _output_of(process),
         stdout,
         see=functools.partial(watch.see, "server->client"),
-        done=outward_done,
+        done=functools.partial(_outward_done, process, stdout, ended),
         name="assay-stream server->client",
     )
     return inward, outward
+
+
+def _enforcing_pumps(
+    process: subprocess.Popen[bytes],
+    enforcer: Enforcer,
+    client: ClientOutput,
+    stdin: int,
+    stdout: int,
+    ended: Callable[[], None],
+) -> tuple[Pump, Pump]:
+    def inward_done() -> None:
+        with contextlib.suppress(OSError):  # the server is gone: so is whoever would obey
+            enforcer.client_ended()
+        _inward_done(process, stdin)
+
+    inward = Pump(
+        stdin,
+        _input_of(process),
+        see=_nothing,
+        done=inward_done,
+        name="assay-stream client->server",
+        write=enforcer.from_client,
+    )
+    outward = Pump(
+        _output_of(process),
+        stdout,
+        see=enforcer.from_server,
+        done=functools.partial(_outward_done, process, stdout, ended),
+        name="assay-stream server->client",
+        write=client.pass_on,
+    )
+    return inward, outward
+
+
+def _input_of(process: subprocess.Popen[bytes]) -> int:
+    if process.stdin is None:
+        raise RuntimeError("the server was started with pipes")
+    return process.stdin.fileno()
+
+
+def _output_of(process: subprocess.Popen[bytes]) -> int:
+    if process.stdout is None:
+        raise RuntimeError("the server was started with pipes")
+    return process.stdout.fileno()
+
+
+def _nothing(data: bytes) -> None:
+    """See nothing: the line is looked at when it is written."""
+
+
+def _inward_done(process: subprocess.Popen[bytes], stdin: int) -> None:
+    if process.stdin is not None:
+        with contextlib.suppress(OSError):
+            process.stdin.close()
+    _let_go(stdin, os.O_RDONLY)
+
+
+def _outward_done(process: subprocess.Popen[bytes], stdout: int, ended: Callable[[], None]) -> None:
+    if process.stdout is not None:
+        with contextlib.suppress(OSError):
+            process.stdout.close()
+    _let_go(stdout, os.O_WRONLY)
+    ended()
 
 
 def _let_go(descriptor: int, mode: int) -> None:
@@ -218,10 +282,12 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def _report(observer: WireObserver, watch: Watch) -> None:
-    if watch.is_alive():
+def _report(observer: WireObserver, eyes: Watch | Enforcer) -> None:
+    if isinstance(eyes, Watch) and eyes.is_alive():
         _log.warning("gave up looking at what was still in the backlog")
     stats = observer.stats
-    if watch.failures or stats.missed_lines or stats.refused_snapshots or stats.evicted_requests:
+    if eyes.failures or stats.missed_lines or stats.refused_snapshots or stats.evicted_requests:
         counts = {name: count for name, count in stats.as_dict().items() if count}
-        _log.warning("not everything could be observed: %s", counts | {"failures": watch.failures})
+        _log.warning("not everything could be observed: %s", counts | {"failures": eyes.failures})
+    if isinstance(eyes, Enforcer) and eyes.blocked:
+        _log.warning("lines that were not passed on: %d", eyes.blocked)

@@ -15,7 +15,7 @@ from typing import Any
 from assay_stream.core.errors import InputError
 from assay_stream.core.limits import Limits
 from assay_stream.core.redaction import redacted_digest
-from assay_stream.publish.events import Observation, call_event, rfc3339
+from assay_stream.publish.events import Decision, Observation, call_event, rfc3339
 from assay_stream.publish.jsonrpc import RequestKey, meta_of, trace_of
 from assay_stream.publish.vantage import Vantage
 
@@ -29,6 +29,7 @@ class _Call:
     snapshot_id: str | None
     args_hash: str | None
     trace: tuple[str, str] | None
+    decision: Decision = "allow"
 
 
 class CallObserver:
@@ -80,18 +81,8 @@ class CallObserver:
             exact: whether its line is sound JSON.
             at: when it was seen.
         """
-        self.calls += 1
-        name = params.get("name")
-        call = _Call(
-            # A name over the limit is refused downstream by its length; one character over does.
-            tool_name=name[: self._limits.identifier_chars_max + 1] if isinstance(name, str) else "",
-            tool_call_id=self._tool_call_id(key),
-            reason_code="forwarded" if exact else "forwarded_inexact_json",
-            started_at=at,
-            snapshot_id=snapshot_id,
-            args_hash=_digest(params["arguments"]) if exact and "arguments" in params else None,
-            trace=trace_of(meta_of(params).get("traceparent")),
-        )
+        reason_code = "forwarded" if exact else "forwarded_inexact_json"
+        call = self._call(key, params, reason_code, "allow", snapshot_id=snapshot_id, exact=exact, at=at)
         if key is None:
             return [self._event(call, at, None, "no_response")]
         self._pending[key] = call
@@ -100,6 +91,54 @@ class CallObserver:
         self.evicted += 1
         _, oldest = self._pending.popitem(last=False)
         return [self._event(oldest, at, None, "no_response")]
+
+    def refused(
+        self,
+        key: RequestKey | None,
+        params: Mapping[str, Any],
+        reason_code: str,
+        *,
+        snapshot_id: str | None,
+        exact: bool,
+        at: datetime,
+    ) -> Observation:
+        """Return the event of a call that was not passed on.
+
+        Args:
+            key: its id.
+            params: its parameters.
+            reason_code: why.
+            snapshot_id: the snapshot it names.
+            exact: whether its line is sound JSON.
+            at: when it was seen.
+        """
+        call = self._call(key, params, reason_code, "deny", snapshot_id=snapshot_id, exact=exact, at=at)
+        return self._event(call, at, None, "not_passed_on")
+
+    def _call(
+        self,
+        key: RequestKey | None,
+        params: Mapping[str, Any],
+        reason_code: str,
+        decision: Decision,
+        *,
+        snapshot_id: str | None,
+        exact: bool,
+        at: datetime,
+    ) -> _Call:
+        self.calls += 1
+        name = params.get("name")
+        return _Call(
+            # A name over the limit is refused downstream by its length; one character over does.
+            tool_name=name[: self._limits.identifier_chars_max + 1] if isinstance(name, str) else "",
+            tool_call_id=self._tool_call_id(key),
+            reason_code=reason_code,
+            started_at=at,
+            snapshot_id=snapshot_id,
+            args_hash=_digest(params["arguments"]) if exact and "arguments" in params else None,
+            trace=trace_of(meta_of(params).get("traceparent")),
+            decision=decision,
+        )
 
     def response(
         self, key: RequestKey, message: Mapping[str, Any], exact: bool, at: datetime
@@ -165,7 +204,7 @@ class CallObserver:
             observed_at=call.started_at,
             tool_name=call.tool_name,
             tool_call_id=call.tool_call_id,
-            decision="allow",
+            decision=call.decision,
             reason_code=call.reason_code,
             traceparent=None if call.trace is None else call.trace[0],
             trace_id=None if call.trace is None else call.trace[1],

@@ -56,6 +56,12 @@ class ListObserver:
         self._pending: OrderedDict[RequestKey, _Request] = OrderedDict()
         self._protocol_version: str | None = None
 
+    @property
+    def tools(self) -> tuple[Any, ...]:
+        """The tools of the last list, as far as it can be relied on."""
+        latest = self._listers[_TOOLS].latest
+        return latest.items if latest is not None and latest.sound and not latest.too_large else ()
+
     def note_version(self, version: object) -> None:
         """Remember the MCP revision spoken.
 

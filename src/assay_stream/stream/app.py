@@ -19,9 +19,9 @@ from prometheus_client import CollectorRegistry
 
 from assay_stream import __version__
 from assay_stream.config import Settings
-from assay_stream.core.decision import Producer
 from assay_stream.core.engine import EngineState
 from assay_stream.core.errors import AssayStreamError
+from assay_stream.core.evidence import Producer
 from assay_stream.core.record import Role
 from assay_stream.stream.alerts import AlertStage
 from assay_stream.stream.connection import connection_options, start_admin
@@ -40,7 +40,16 @@ _GC_THRESHOLDS = (50_000, 50, 100)
 
 ROLES_OF_STAGE: dict[str, frozenset[Role]] = {
     "registry": frozenset(
-        {Role.SNAPSHOTS, Role.CONTROL, Role.BINDINGS, Role.DEFINITIONS, Role.FINDINGS, Role.REJECTED}
+        {
+            Role.SNAPSHOTS,
+            Role.CONTROL,
+            Role.BINDINGS,
+            Role.DEFINITIONS,
+            Role.FINDINGS,
+            Role.CHANGES,
+            Role.VERDICTS,
+            Role.REJECTED,
+        }
     ),
     "join": frozenset(
         {

@@ -8,8 +8,8 @@ from aiokafka import TopicPartition
 
 from assay_stream.config import Settings
 from assay_stream.core import engine
-from assay_stream.core.decision import Producer
 from assay_stream.core.engine import EngineState
+from assay_stream.core.evidence import Producer
 from assay_stream.core.record import Output, Record, Role
 from assay_stream.stream.transport import read_to_end
 

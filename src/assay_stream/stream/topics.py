@@ -73,6 +73,8 @@ def topic_table(settings: Settings) -> list[TopicSpec]:
         (Role.FINDINGS, few, kept_year, output_bytes),
         (Role.ALERTS, few, kept_year, _MARGIN_BYTES),
         (Role.EVIDENCE, many, kept_always, _MARGIN_BYTES),
+        (Role.CHANGES, few, kept_always, _MARGIN_BYTES),
+        (Role.VERDICTS, few, compacted, output_bytes),
         (Role.REJECTED, few, kept_year, output_bytes),
     ]
     specs = [
@@ -193,7 +195,10 @@ def check_topics(states: list[TopicState], needed: set[Role], *, alerts: bool = 
         raise ConfigurationError(
             "topic_missing", f"no such topic: {', '.join(missing)}. Create it: assay-stream topics apply"
         )
-    for group in ((Role.SNAPSHOTS, Role.CONTROL, Role.BINDINGS), (Role.CALLS, Role.EVIDENCE)):
+    for group in (
+        (Role.SNAPSHOTS, Role.CONTROL, Role.BINDINGS, Role.CHANGES, Role.VERDICTS),
+        (Role.CALLS, Role.EVIDENCE),
+    ):
         counts = {by_role[role].spec.name: by_role[role].partitions for role in group if role in needed}
         if len(set(counts.values())) > 1:
             listed = ", ".join(f"{name} has {count}" for name, count in counts.items())

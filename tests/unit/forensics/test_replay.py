@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from assay_stream.core.decision import Producer
+from assay_stream.core.evidence import Producer
 from assay_stream.core.record import Origin, Output, Record, Role
 from assay_stream.forensics.archive import event_timestamp_ms
 from assay_stream.forensics.replay import merge_by_event_time, replay

@@ -1,0 +1,148 @@
+"""What the commands by which an operator decides have in common: who decides, and how it gets to the log."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import uuid
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import orjson
+import typer
+
+from assay_stream.cli.options import quiet_client_logs, say
+from assay_stream.config import Settings, load_settings
+from assay_stream.core.bindings import Bindings
+from assay_stream.core.errors import InputError, OperatingError
+from assay_stream.publish import FileSink, Observation, ObservationPublisher, Sink
+from assay_stream.publish.control_events import control_event
+from assay_stream.stream.connection import connection_options, start_admin
+from assay_stream.stream.lookup import read_bindings
+from assay_stream.stream.topics import topic_names
+
+Author = Annotated[
+    str | None,
+    typer.Option(envvar="ASSAY_STREAM_AUTHOR", help="Who decides. Default: the name you are logged in with."),
+]
+Reason = Annotated[str, typer.Option(help="Why; it stands in the evidence of the change.")]
+ServerId = Annotated[str, typer.Option(help="Your name for the server.")]
+AnyServerId = Annotated[str | None, typer.Option(help="Only this server.")]
+AnyTool = Annotated[str | None, typer.Option("--tool", help="Only this tool.")]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object per line.")]
+EventFile = Annotated[
+    Path | None, typer.Option("--output", help="Write the decisions to this NDJSON file instead of Kafka.")
+]
+
+
+def author_or_login(author: str | None) -> str:
+    """Return who decides.
+
+    Args:
+        author: what the command line or the environment says.
+
+    Raises:
+        InputError: ``author_unknown`` where nobody is logged in.
+    """
+    if author is not None:
+        return author
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        raise InputError("author_unknown", "nobody is logged in here: say who decides with --author") from None
+
+
+def decide(
+    decisions: Iterable[tuple[str, Mapping[str, Any]]],
+    *,
+    author: str | None,
+    reason: str,
+    output: Path | None,
+    bootstrap: str | None,
+) -> int:
+    """Publish some decisions, all effective from now, and return how many.
+
+    Args:
+        decisions: event type and data of each; author and reason are added.
+        author: who decides, ``None`` for whoever is logged in.
+        reason: why.
+        output: file to write to instead of Kafka.
+        bootstrap: Kafka brokers, ``None`` for the settings'.
+
+    Raises:
+        InputError: where a decision is wrong; none is published then.
+        OperatingError: ``not_delivered`` or ``broker_unreachable``.
+    """
+    who, now = author_or_login(author), datetime.now(UTC)
+    observations = [
+        control_event(
+            kind, {**data, "author": who, "reason": reason}, author=who, event_id=str(uuid.uuid4()), decided_at=now
+        )
+        for kind, data in decisions
+    ]
+    asyncio.run(_publish(observations, output, bootstrap))
+    return len(observations)
+
+
+def known_bindings(bootstrap: str | None) -> tuple[Settings, Bindings]:
+    """Return the settings and everything that the registry has published.
+
+    Args:
+        bootstrap: Kafka brokers, ``None`` for the settings'.
+    """
+    quiet_client_logs()
+    settings = load_settings(bootstrap_servers=bootstrap)
+
+    async def read() -> Bindings:
+        admin = await start_admin(settings, waiting=say)
+        await admin.close()
+        return await read_bindings(settings)
+
+    return settings, asyncio.run(read())
+
+
+def print_rows(rows: Iterable[Mapping[str, Any]], columns: Iterable[str], *, as_json: bool) -> None:
+    """Print rows, for a person or for a program.
+
+    Args:
+        rows: what to print.
+        columns: what a person sees of a row, in order.
+        as_json: whether to print one JSON object per line instead.
+    """
+    listed = list(rows)
+    if as_json:
+        for row in listed:
+            typer.echo(orjson.dumps(row).decode())
+        return
+    names = list(columns)
+    table = [names, *([str(row.get(name, "-")) for name in names] for row in listed)]
+    widths = [max(len(cells[index]) for cells in table) for index in range(len(names))]
+    for cells in table:
+        typer.echo("  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip())
+    if not listed:
+        say("nothing to show")
+
+
+async def _publish(observations: list[Observation], output: Path | None, bootstrap: str | None) -> None:
+    sink: Sink
+    if output is not None:
+        sink = FileSink(output)
+    else:
+        quiet_client_logs()
+        settings = load_settings(bootstrap_servers=bootstrap)
+        admin = await start_admin(settings, waiting=say)
+        await admin.close()
+        publisher = ObservationPublisher(connection_options(settings), topics=topic_names(settings))
+        publisher.start()
+        sink = publisher
+    for observation in observations:
+        sink.publish(observation)
+    await sink.aclose(timeout_s=60.0)
+    if sink.stats.delivered != len(observations):
+        raise OperatingError(
+            "not_delivered",
+            f"{len(observations) - sink.stats.delivered} of {len(observations)} decisions were not delivered: "
+            "decide again; a decision that arrives twice changes nothing",
+        )

@@ -1,0 +1,275 @@
+"""``assay-stream pins``: what operators decided about definitions, and how to decide."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import json
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from assay_stream.cli.deciding import (
+    AnyServerId,
+    AnyTool,
+    AsJson,
+    Author,
+    EventFile,
+    Reason,
+    ServerId,
+    decide,
+    known_bindings,
+    print_rows,
+)
+from assay_stream.cli.options import Bootstrap, say
+from assay_stream.core.bindings import Bindings, ServerBindings
+from assay_stream.core.control import PIN_REJECT_TYPE, PIN_REMOVE_TYPE, PIN_SET_TYPE
+from assay_stream.core.errors import InputError
+from assay_stream.forensics.pin_report import (
+    approved_entries,
+    history_rows,
+    offered_now,
+    pin_rows,
+    server_of,
+    tools_offered_now,
+    values_to_decide,
+)
+from assay_stream.schemes.pin_files import read_pins, write_pins
+from assay_stream.stream.lookup import find_finding, read_definitions
+
+pins_app = typer.Typer(help="What operators decided about definitions, and how to decide.", no_args_is_help=True)
+
+
+class PinFormat(StrEnum):
+    """What a file of pins holds."""
+
+    NATIVE = "native"
+    ASSAY = "assay"
+    HANGAR = "hangar"
+    MCPTRUST = "mcptrust"
+
+
+Tool = Annotated[str | None, typer.Option("--tool", help="The tool.")]
+Alert = Annotated[str | None, typer.Option(help="Decide on what this alert is about: its finding_info.uid.")]
+Digest = Annotated[str | None, typer.Option(help="Full digest of the definition, where several are in force.")]
+Schemes = Annotated[
+    list[str] | None,
+    typer.Option("--scheme", help="Default: those the tool is pinned under, else assay.p60. May be repeated."),
+]
+_LIST_COLUMNS = ("server_id", "tool_name", "scheme", "state", "standing", "author", "since", "value")
+_HISTORY_COLUMNS = ("time", "change", "server_id", "tool_name", "scheme", "value", "author", "reason")
+
+
+@pins_app.command("list")
+def list_pins(
+    server_id: AnyServerId = None,
+    tool: AnyTool = None,
+    as_json: AsJson = False,
+    bootstrap_servers: Bootstrap = None,
+) -> None:
+    """Show the decisions in force, and how what is offered now stands to them.
+
+    A pinned tool that no list in force has is shown as unobserved. A match says that two values are equal.
+    """
+    _, bindings = known_bindings(bootstrap_servers)
+    print_rows(pin_rows(bindings, server_id=server_id, tool_name=tool), _LIST_COLUMNS, as_json=as_json)
+
+
+@pins_app.command()
+def history(
+    server_id: AnyServerId = None,
+    tool: AnyTool = None,
+    as_json: AsJson = False,
+    bootstrap_servers: Bootstrap = None,
+) -> None:
+    """Show every decision on pins, policies and keys, oldest first, superseded ones included."""
+    _, bindings = known_bindings(bootstrap_servers)
+    rows = history_rows(bindings, server_id=server_id, tool_name=tool)
+    print_rows(rows, _HISTORY_COLUMNS, as_json=as_json)
+
+
+@pins_app.command()
+def approve(
+    reason: Reason,
+    server_id: AnyServerId = None,
+    tool: Tool = None,
+    every: Annotated[bool, typer.Option("--all", help="Every tool that the server offers now.")] = False,
+    alert: Alert = None,
+    digest: Digest = None,
+    scheme: Schemes = None,
+    author: Author = None,
+    output: EventFile = None,
+    bootstrap_servers: Bootstrap = None,
+) -> None:
+    """Pin tools to the definitions that are in force, or to the one that an alert is about.
+
+    Another definition is a mismatch from now on, until somebody approves it.
+    """
+    _decide_on(
+        PIN_SET_TYPE, reason, server_id, tool, every, alert, digest, scheme, author, output, bootstrap_servers
+    )
+
+
+@pins_app.command()
+def reject(
+    reason: Reason,
+    server_id: AnyServerId = None,
+    tool: Tool = None,
+    alert: Alert = None,
+    digest: Digest = None,
+    scheme: Schemes = None,
+    author: Author = None,
+    output: EventFile = None,
+    bootstrap_servers: Bootstrap = None,
+) -> None:
+    """Say that a definition must not be: it is a mismatch from now on, whatever else is pinned."""
+    _decide_on(
+        PIN_REJECT_TYPE, reason, server_id, tool, False, alert, digest, scheme, author, output, bootstrap_servers
+    )
+
+
+@pins_app.command()
+def remove(
+    server_id: ServerId,
+    tool: Annotated[str, typer.Option("--tool", help="The tool.")],
+    reason: Reason,
+    scheme: Annotated[str, typer.Option(help="The scheme of the pin.")],
+    value: Annotated[
+        str | None, typer.Option(help="Take back the decision on this value only, a rejection too.")
+    ] = None,
+    author: Author = None,
+    output: EventFile = None,
+    bootstrap_servers: Bootstrap = None,
+) -> None:
+    """Take a decision back."""
+    data = {"server_id": server_id, "tool_name": tool, "scheme": scheme, "value": value}
+    decide([(PIN_REMOVE_TYPE, data)], author=author, reason=reason, output=output, bootstrap=bootstrap_servers)
+    say(f"removed: {tool} on {server_id}, {scheme}")
+
+
+@pins_app.command("import")
+def import_pins(
+    file: Annotated[Path, typer.Argument(help="A lockfile, a list of pins or a policy; `-` for standard input.")],
+    source: Annotated[PinFormat, typer.Option("--format", help="What the file holds.")],
+    reason: Reason,
+    server_id: AnyServerId = None,
+    author: Author = None,
+    output: EventFile = None,
+    bootstrap_servers: Bootstrap = None,
+) -> None:
+    """Set the pins that a file holds. Native files name their servers; others need --server-id."""
+    try:
+        raw = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+    except OSError as error:
+        raise InputError("unreadable_file", f"cannot read {file}: {error.strerror}") from None
+    entries = read_pins(raw, format=source.value, server_id=server_id)
+    for entry in entries:
+        if entry.server_id is None:
+            raise InputError("server_not_named", "the file names no server: give --server-id")
+    decisions = [(PIN_SET_TYPE, entry._asdict()) for entry in entries]
+    count = decide(decisions, author=author, reason=reason, output=output, bootstrap=bootstrap_servers)
+    say(f"set {count} pins")
+
+
+@pins_app.command("export")
+def export_pins(
+    target: Annotated[PinFormat, typer.Option("--format", help="What to write.")] = PinFormat.NATIVE,
+    server_id: AnyServerId = None,
+    bootstrap_servers: Bootstrap = None,
+) -> None:
+    """Write the approved values to standard output. What the format cannot hold is named, and exit code is 1."""
+    if target is not PinFormat.NATIVE and server_id is None:
+        raise InputError("server_not_named", f"a file of format {target} is about one server: give --server-id")
+    _, bindings = known_bindings(bootstrap_servers)
+    entries = approved_entries(bindings, server_id=server_id)
+    raw, left_out = write_pins(entries, format=target.value, server_id=server_id)
+    sys.stdout.buffer.write(raw)
+    sys.stdout.buffer.flush()
+    for entry in left_out:
+        say(f"{target} files cannot hold a pin under {entry.scheme}: {entry.tool_name} left out")
+    if left_out:
+        raise typer.Exit(1)
+
+
+@pins_app.command()
+def diff(
+    server_id: ServerId,
+    tool: Tool = None,
+    bootstrap_servers: Bootstrap = None,
+) -> None:
+    """Show how pinned tools differ from what is offered now. Exit code 1 if any does."""
+    settings, bindings = known_bindings(bootstrap_servers)
+    server = server_of(bindings, server_id)
+    pairs = list(_differing(bindings, server, server_id, tool))
+    digests = {digest for _, _, *both in pairs for digest in both if digest is not None}
+    bodies = asyncio.run(read_definitions(settings, digests)) if digests else {}
+    for name, scheme, pinned, offered in pairs:
+        typer.echo(f"{name}: differs from its pin under {scheme}")
+        for line in _body_diff(bodies, pinned, offered):
+            typer.echo(line)
+    if pairs:
+        raise typer.Exit(1)
+    say("nothing differs")
+
+
+def _decide_on(
+    kind: str,
+    reason: str,
+    server_id: str | None,
+    tool: str | None,
+    every: bool,
+    alert: str | None,
+    digest: str | None,
+    schemes: list[str] | None,
+    author: str | None,
+    output: Path | None,
+    bootstrap: str | None,
+) -> None:
+    settings, bindings = known_bindings(bootstrap)
+    if alert is not None:
+        finding = asyncio.run(find_finding(settings, alert))
+        if finding is None or finding.tool_name is None or finding.after is None:
+            raise InputError(
+                "no_definition_in_alert", "no finding with this uid names a definition: use --server-id and --tool"
+            )
+        server_id, tool, digest = finding.server_id, finding.tool_name, finding.after
+    if server_id is None or (tool is None) != every:
+        raise InputError("bad_option", "say what: --alert UID, or --server-id with --tool NAME or --all")
+    server = server_of(bindings, server_id)
+    decisions: list[tuple[str, dict[str, Any]]] = []
+    for name in tools_offered_now(server) if tool is None else [tool]:
+        for scheme, value in values_to_decide(server, name, full=digest, schemes=schemes or ()).items():
+            data = {"server_id": server_id, "tool_name": name, "scheme": scheme, "value": value}
+            decisions.append((kind, data))
+    decide(decisions, author=author, reason=reason, output=output, bootstrap=bootstrap)
+    for _, data in decisions:
+        say(f"{kind.rpartition('.')[2]}: {data['tool_name']} on {server_id}, {data['scheme']} {data['value']}")
+
+
+def _differing(bindings: Bindings, server: ServerBindings, server_id: str, tool: str | None) -> Any:
+    """Yield tool, scheme, full digest of the pinned definition if it is known, and of the one offered."""
+    for entry in approved_entries(bindings, server_id=server_id):
+        if tool not in (None, entry.tool_name):
+            continue
+        pinned = next(
+            (print_.full for print_ in server.tools.values() if print_.schemes.get(entry.scheme) == entry.value),
+            None,
+        )
+        for offered in offered_now(server, entry.tool_name):
+            if offered.fingerprint.schemes.get(entry.scheme) != entry.value:
+                yield entry.tool_name, entry.scheme, pinned, offered.fingerprint.full
+
+
+def _body_diff(bodies: dict[str, dict[str, Any]], pinned: str | None, offered: str) -> list[str]:
+    if pinned is None or pinned not in bodies or offered not in bodies:
+        return ["  the pinned definition was never observed here, so there is nothing to compare"]
+    before, after = (_lines(bodies[digest]) for digest in (pinned, offered))
+    return list(difflib.unified_diff(before, after, "pinned", "offered", lineterm=""))
+
+
+def _lines(definition: dict[str, Any]) -> list[str]:
+    # ASCII only, so that invisible and right-to-left characters are seen for what they are.
+    return json.dumps(definition, indent=2, sort_keys=True, ensure_ascii=True).splitlines()

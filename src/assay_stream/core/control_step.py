@@ -1,0 +1,102 @@
+"""Control records to facts: one fact per record, effective from the record's own event time."""
+
+from __future__ import annotations
+
+from assay_stream.core.change import ControlDecision
+from assay_stream.core.cloudevents import event_time_us
+from assay_stream.core.control import (
+    ControlEvent,
+    DiscoveryEvent,
+    KeyAcceptEvent,
+    KeyRevokeEvent,
+    PinRejectEvent,
+    PinRemoveEvent,
+    PinSetEvent,
+    PolicySetEvent,
+)
+from assay_stream.core.control_facts import Discovery, KeyDecision, Pin, PinAct, Policy
+from assay_stream.core.record import Record
+from assay_stream.core.signed import read_document
+
+
+def fact_of(record: Record, event: ControlEvent) -> ControlDecision:
+    """Return the fact that follows from a control record.
+
+    Args:
+        record: the record.
+        event: the event in it, checked.
+    """
+    time_us = event_time_us(event)
+    match event:
+        case PinSetEvent():
+            return _pin(record, event, "set", time_us)
+        case PinRejectEvent():
+            return _pin(record, event, "reject", time_us)
+        case PinRemoveEvent():
+            return _pin(record, event, "remove", time_us)
+        case PolicySetEvent():
+            return Policy(
+                server_id=event.data.server_id,
+                origin=record.origin,
+                time_us=time_us,
+                tool_name=event.data.tool_name,
+                enforcement=event.data.enforcement,
+                unknown=event.data.unknown,
+                allowlist=tuple(event.data.allowlist),
+                author=event.data.author,
+                reason=event.data.reason,
+            )
+        case KeyAcceptEvent() | KeyRevokeEvent():
+            return _key_decision(record, event, time_us)
+        case DiscoveryEvent():
+            return _discovery(record, event, time_us)
+
+
+def _pin(record: Record, event: PinSetEvent | PinRejectEvent | PinRemoveEvent, act: PinAct, time_us: int) -> Pin:
+    data = event.data
+    return Pin(
+        server_id=data.server_id,
+        origin=record.origin,
+        time_us=time_us,
+        tool_name=data.tool_name,
+        scheme=data.scheme,
+        act=act,
+        value=data.value,
+        author=data.author,
+        reason=data.reason,
+    )
+
+
+def _key_decision(record: Record, event: KeyAcceptEvent | KeyRevokeEvent, time_us: int) -> KeyDecision:
+    accepted = event.data if isinstance(event, KeyAcceptEvent) else None
+    return KeyDecision(
+        server_id=event.data.server_id,
+        origin=record.origin,
+        time_us=time_us,
+        act="revoke" if accepted is None else "accept",
+        fingerprint=event.data.fingerprint,
+        domain=None if accepted is None else accepted.domain,
+        tool_name=None if accepted is None else accepted.tool_name,
+        author=event.data.author,
+        reason=event.data.reason,
+    )
+
+
+def _discovery(record: Record, event: DiscoveryEvent, time_us: int) -> Discovery:
+    data = event.data
+    place = {"server_id": data.server_id, "domain": data.domain}
+    if data.status == "fetch_failed":
+        return Discovery(**place, origin=record.origin, time_us=time_us, status="fetch_failed")
+    found = read_document(data.document)
+    if found is None:
+        return Discovery(**place, origin=record.origin, time_us=time_us, status="invalid")
+    fingerprint, public_key_pem, revoked = found
+    return Discovery(
+        **place,
+        origin=record.origin,
+        time_us=time_us,
+        status="observed",
+        fingerprint=fingerprint,
+        public_key_pem=public_key_pem,
+        revoked=revoked,
+    )

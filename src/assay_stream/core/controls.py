@@ -1,0 +1,214 @@
+"""What operators set for one server and what was observed of its signing keys, as of any time.
+
+The as-of contract is the timelines' (``core.timeline``): what counts at a time is what was set at or before it,
+inclusive; of two at the same time the later origin wins. Arrival order never matters.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Sequence
+from typing import TypeVar
+
+from assay_stream.core.control_facts import (
+    AnyControlFact,
+    Checked,
+    ControlFact,
+    Discovery,
+    FactKey,
+    FirstUse,
+    KeyDecision,
+    Pin,
+    Policy,
+    Signatures,
+    origin_of_key,
+)
+from assay_stream.core.pin_life import NO_PINS, PinsInForce, pins_in_force
+from assay_stream.core.record import Origin, Position
+from assay_stream.schemes.hangar import DigestPolicy
+
+_Fact = TypeVar("_Fact", bound=ControlFact)
+
+
+class Controls:
+    """The control facts of one server."""
+
+    __slots__ = (
+        "_positions",
+        "checked",
+        "discoveries",
+        "first_uses",
+        "key_decisions",
+        "pins",
+        "policies",
+        "signatures",
+    )
+
+    def __init__(self) -> None:
+        self.pins: dict[str, list[Pin]] = {}
+        self.policies: list[Policy] = []
+        self.key_decisions: list[KeyDecision] = []
+        self.discoveries: dict[str, list[Discovery]] = {}
+        self.first_uses: dict[tuple[str, str], FirstUse] = {}
+        self.signatures: dict[str, Signatures] = {}
+        self.checked: dict[tuple[str, str], Checked] = {}
+        self._positions: list[Position] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._positions or self.signatures)
+
+    def apply(self, fact: AnyControlFact) -> None:
+        """Take a fact in; taking it in again changes nothing.
+
+        Args:
+            fact: a control fact of this server.
+        """
+        match fact:
+            case Pin():
+                self._add(self.pins.setdefault(fact.tool_name, []), fact)
+            case Policy():
+                self._add(self.policies, fact)
+            case KeyDecision():
+                self._add(self.key_decisions, fact)
+            case Discovery():
+                self._add(self.discoveries.setdefault(fact.domain, []), fact)
+            case Signatures():
+                self.signatures[fact.digest] = fact
+            case Checked():
+                self.checked[fact.signatures, fact.fingerprint] = fact
+            case FirstUse():
+                self.first_uses[fact.domain, fact.tool_name] = fact
+
+    def forget(self, key: FactKey) -> None:
+        """Take a fact back.
+
+        Args:
+            key: its key.
+        """
+        kind, _, *rest = key
+        if kind == "signatures":
+            self.signatures.pop(str(rest[0]), None)
+        elif kind == "checked":
+            self.checked.pop((str(rest[0]), str(rest[1])), None)
+        elif kind == "first_use":
+            self.first_uses.pop((str(rest[0]), str(rest[1])), None)
+        elif kind == "discovery":
+            self._remove_discovery(str(rest[0]), origin_of_key(rest[1:]))
+
+    def positions_between(self, first: Position, end: Position | None) -> Sequence[Position]:
+        """Return where control facts stand, from one position on and before another, in order.
+
+        Args:
+            first: the first position that counts.
+            end: the first that does not, ``None`` for no end.
+        """
+        start = bisect_left(self._positions, first)
+        stop = len(self._positions) if end is None else bisect_left(self._positions, end)
+        return self._positions[start:stop]
+
+    def epoch(self, time_us: int) -> int:
+        """Return how many control facts count at a time: between two of them no answer changes.
+
+        Args:
+            time_us: event time, microseconds since the epoch.
+        """
+        return bisect_right(self._positions, time_us, key=_time_of)
+
+    def pins_as_of(self, tool_name: str, time_us: int) -> PinsInForce:
+        """Return what operators decided about a tool, as it stands at a time.
+
+        Args:
+            tool_name: the tool.
+            time_us: event time, microseconds since the epoch.
+        """
+        acts = self.pins.get(tool_name)
+        return pins_in_force(_until(acts, time_us)) if acts else NO_PINS
+
+    def policy_as_of(self, tool_name: str, time_us: int) -> DigestPolicy | None:
+        """Return the digest policy of a tool in force at a time: its own, else its server's.
+
+        Args:
+            tool_name: the tool.
+            time_us: event time, microseconds since the epoch.
+        """
+        in_force = _until(self.policies, time_us)
+        for names in (tool_name, None):
+            for policy in reversed(in_force):
+                if policy.tool_name == names:
+                    return digest_policy(policy)
+        return None
+
+    def has_rules(self) -> bool:
+        """Tell whether an operator has set a pin or a policy at any time."""
+        return bool(self.pins or self.policies)
+
+    def key_acts_as_of(self, time_us: int) -> Sequence[KeyDecision]:
+        """Return the operators' decisions on keys at or before a time, oldest first.
+
+        Args:
+            time_us: event time, microseconds since the epoch.
+        """
+        return _until(self.key_decisions, time_us)
+
+    def discoveries_as_of(self, domain: str, time_us: int) -> Sequence[Discovery]:
+        """Return what was found at a domain at or before a time, oldest first.
+
+        Args:
+            domain: the domain.
+            time_us: event time, microseconds since the epoch.
+        """
+        return _until(self.discoveries.get(domain, ()), time_us)
+
+    def key_documents(self) -> dict[str, Discovery]:
+        """Return one discovery for each key that was ever observed: fingerprint to the discovery."""
+        return {
+            found.fingerprint: found
+            for of_domain in self.discoveries.values()
+            for found in of_domain
+            if found.fingerprint is not None
+        }
+
+    def _add(self, history: list[_Fact], fact: _Fact) -> None:
+        if any(known.origin == fact.origin for known in history):
+            return
+        insort(history, fact, key=_position_of)
+        insort(self._positions, fact.position)
+
+    def _remove_discovery(self, domain: str, origin: Origin) -> None:
+        history = self.discoveries.get(domain, [])
+        for found in history:
+            if found.origin == origin:
+                history.remove(found)
+                self._positions.remove(found.position)
+                break
+        if not history:
+            self.discoveries.pop(domain, None)
+
+
+def digest_policy(policy: Policy) -> DigestPolicy:
+    """Return a policy fact as the policy that MCP Hangar knows.
+
+    Args:
+        policy: a policy fact.
+    """
+    return DigestPolicy.parse(
+        {"enforcement": policy.enforcement, "unknown": policy.unknown, "allowlist": list(policy.allowlist)}
+    )
+
+
+def _until(history: Sequence[_Fact], time_us: int) -> Sequence[_Fact]:
+    if history and history[-1].time_us <= time_us:
+        return history
+    return history[: bisect_right(history, time_us, key=_fact_time)]
+
+
+def _position_of(fact: ControlFact) -> Position:
+    return fact.position
+
+
+def _fact_time(fact: ControlFact) -> int:
+    return fact.time_us
+
+
+def _time_of(position: Position) -> int:
+    return position[0]

@@ -1,0 +1,164 @@
+"""The ledger: what the registry publishes, applied to its own state in the same step, and kept within bounds.
+
+State changes by ``publish`` and ``retract`` alone, so that what a restart restores is what was there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from assay_stream.core.bindings import Bindings, ServerBindings
+from assay_stream.core.control_facts import FactKey
+from assay_stream.core.facts import Fact, Horizon, Rejection, Seen, encode_key, encode_value
+from assay_stream.core.limits import Limits
+from assay_stream.core.record import Output, Record, Role
+
+
+class Ledger:
+    """The bindings of one registry partition, and the records that brought them about.
+
+    Args:
+        limits: bounds on what is kept.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self.bindings = Bindings()
+        self._limits = limits
+
+    def publish(self, record: Record, fact: Fact) -> Output:
+        """Apply a fact and return its record.
+
+        Args:
+            record: the input record that it follows from.
+            fact: what to publish.
+        """
+        self.bindings.apply(fact, partition=record.origin.partition)
+        return fact_output(fact, partition=record.origin.partition, timestamp_ms=record.timestamp_ms)
+
+    def retract(self, record: Record, key: FactKey) -> Output:
+        """Take a fact back and return its tombstone.
+
+        Args:
+            record: the input record that it follows from.
+            key: the fact's key.
+        """
+        self.bindings.forget(key, partition=record.origin.partition)
+        return Output(
+            role=Role.BINDINGS,
+            key=encode_key(key),
+            value=None,
+            timestamp_ms=record.timestamp_ms,
+            partition=record.origin.partition,
+            label="fact:retracted",
+        )
+
+    def fold(self, record: Record, server: ServerBindings, seen: Seen) -> list[Output]:
+        """Fold away what an observer's timeline holds too much of, and what nothing names any more.
+
+        Args:
+            record: the input record that it follows from.
+            server: the server's state.
+            seen: the observation just added.
+        """
+        timeline = server.observers[seen.observer_id]
+        outputs: list[Output] = []
+        while (surplus := timeline.one_too_many(self._limits.timeline_entries_max, server.rejections)) is not None:
+            folded, history_lost = surplus
+            outputs.append(self.retract(record, folded.key()))
+            if history_lost:
+                oldest_us = next(iter(timeline)).time_us
+                horizon = Horizon(
+                    server_id=seen.server_id,
+                    observer_id=seen.observer_id,
+                    time_us=max(oldest_us, timeline.horizon_us or 0),
+                )
+                outputs.append(self.publish(record, horizon))
+            outputs.extend(self._drop_unused(record, server, folded.catalogue))
+            outputs.extend(self._drop_unused_signatures(record, server, folded.signatures))
+        return outputs
+
+    def _drop_unused_signatures(self, record: Record, server: ServerBindings, digest: str | None) -> list[Output]:
+        in_use = {seen.signatures for timeline in server.observers.values() for seen in timeline}
+        if digest is None or digest in in_use or digest not in server.controls.signatures:
+            return []
+        outputs = [self.retract(record, server.controls.signatures[digest].key())]
+        checked = [held.key() for held in server.controls.checked.values() if held.signatures == digest]
+        outputs.extend(self.retract(record, key) for key in checked)
+        return outputs
+
+    def merge_rejections(self, record: Record, server: ServerBindings) -> list[Output]:
+        """Let the oldest two rejections be one that ends what either did: nothing comes into force again.
+
+        Args:
+            record: the input record that it follows from.
+            server: the server's state.
+        """
+        outputs: list[Output] = []
+        while len(server.rejections) > self._limits.rejections_max:
+            oldest, second = server.rejections[:2]
+            outputs.append(self.retract(record, oldest.key()))
+            outputs.append(self.publish(record, replace(second, time_us=oldest.time_us)))
+        return outputs
+
+    def drop_old_discoveries(self, record: Record, server: ServerBindings, domain: str) -> list[Output]:
+        """Forget the oldest discoveries of a domain that are too many.
+
+        Args:
+            record: the input record that it follows from.
+            server: the server's state.
+            domain: the domain.
+        """
+        outputs: list[Output] = []
+        while len(history := server.controls.discoveries[domain]) > self._limits.discoveries_max:
+            outputs.append(self.retract(record, history[0].key()))
+        return outputs
+
+    def _drop_unused(self, record: Record, server: ServerBindings, digest: str) -> list[Output]:
+        in_use = {seen.catalogue for timeline in server.observers.values() for seen in timeline}
+        if digest in in_use:
+            return []
+        catalogue = server.catalogues[digest]
+        outputs = [self.retract(record, catalogue.key())]
+        still_used = {
+            (other.server_scoped, full) for other in server.catalogues.values() for full in other.tools.values()
+        }
+        for full in sorted({full for full in catalogue.tools.values() if full is not None}):
+            place = (catalogue.server_scoped, full)
+            if place not in still_used and place in server.tools:
+                key: FactKey = ("tool", catalogue.server_id, catalogue.server_scoped, full)
+                outputs.append(self.retract(record, key))
+        return outputs
+
+
+def fact_output(fact: Fact, *, partition: int, timestamp_ms: int = 0) -> Output:
+    """Return a fact as a record for the binding topic.
+
+    Args:
+        fact: what to publish.
+        partition: the registry's own partition, so that progress never overtakes the facts it covers.
+        timestamp_ms: timestamp for the log, milliseconds since the epoch.
+    """
+    key = fact.key()
+    return Output(
+        role=Role.BINDINGS,
+        key=encode_key(key),
+        value=encode_value(fact),
+        timestamp_ms=timestamp_ms,
+        partition=partition,
+        label=f"fact:{key[0]}",
+    )
+
+
+def is_redundant(server: ServerBindings, rejection: Rejection) -> bool:
+    """Tell whether nothing was observed since the last rejection, so that another changes no answer.
+
+    Args:
+        server: the server's state.
+        rejection: a rejection about to be published.
+    """
+    if not server.rejections:
+        return False
+    last = server.rejections[-1]
+    return last.time_us <= rejection.time_us and all(
+        last.ends(seen) for timeline in server.observers.values() for seen in timeline
+    )

@@ -1,0 +1,105 @@
+"""Signatures as they come with a snapshot, and their check against a key: facts, so that the join needs neither.
+
+A signature arrives in the snapshot's ``signatures`` member, by tool (the base64 text, or an object with
+``signature`` and ``domain``), or within the tool itself, where its server put it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from assay_stream.core.control_facts import Checked, Discovery, Signatures
+from assay_stream.core.digest import jcs_digest
+from assay_stream.core.errors import InputError
+from assay_stream.core.limits import Limits
+from assay_stream.core.observation import SnapshotData
+from assay_stream.core.offer import Offer
+from assay_stream.schemes import schemapin
+
+SCHEME = "schemapin.v1"
+
+_UNREADABLE = ""
+"""Stands for a signature of a wrong type or size: it is there, and matches nothing."""
+
+
+def signatures_of(data: SnapshotData, offer: Offer, limits: Limits) -> Signatures | None:
+    """Return the signatures that came with a snapshot, ``None`` where none did.
+
+    A name that stands twice with different definitions has no signature: which of them it is for is not known.
+
+    Args:
+        data: the snapshot.
+        offer: its content, fingerprinted.
+        limits: bounds on what is kept.
+    """
+    tools: dict[str, tuple[str | None, str, str | None]] = {}
+    for name, full in offer.tools.items():
+        if full is None:
+            continue
+        given: Any = (data.signatures or {}).get(name)
+        domain = None
+        if isinstance(given, dict):
+            domain = given.get("domain")
+            given = given.get("signature", _UNREADABLE)
+        if given is None:
+            given = schemapin.carried_signature(offer.definitions[full])
+        if given is not None:
+            digest = offer.fingerprints[full].schemes.get(SCHEME)
+            tools[name] = (_domain(domain, limits), _text(given, limits), digest)
+    if not tools:
+        return None
+    digest = jcs_digest(sorted([name, *entry] for name, entry in tools.items()))
+    return Signatures(server_id=data.server_id, digest=str(digest), tools=tools)
+
+
+def check_against(signatures: Signatures, document: Discovery) -> Checked:
+    """Hold a set of signatures against one key.
+
+    Args:
+        signatures: the set.
+        document: a discovery that brought a key.
+    """
+    key = schemapin.PublicKey.from_pem(str(document.public_key_pem))
+    modes: dict[str, str] = {}
+    for name, (_, signature, digest) in signatures.tools.items():
+        if digest is None:
+            continue
+        mode = schemapin.verify_digest(bytes.fromhex(digest.removeprefix("sha256:")), signature, key)
+        if mode is not None:
+            modes[name] = mode.value
+    return Checked(
+        server_id=signatures.server_id,
+        signatures=signatures.digest,
+        fingerprint=str(document.fingerprint),
+        modes=modes,
+    )
+
+
+def read_document(document: Mapping[str, Any] | None) -> tuple[str, str, tuple[str, ...]] | None:
+    """Return what the stream keeps of a key document: fingerprint, key and revoked keys; ``None`` if it is none.
+
+    Args:
+        document: the JSON object found at the domain.
+    """
+    if document is None:
+        return None
+    try:
+        found = schemapin.parse_well_known(dict(document))
+    except InputError:
+        return None
+    return found.key.fingerprint, found.public_key_pem, tuple(sorted(set(found.revoked_keys)))
+
+
+def _text(given: Any, limits: Limits) -> str:
+    if not isinstance(given, str) or len(given) > limits.signature_chars_max or not given.isascii():
+        return _UNREADABLE
+    return given
+
+
+def _domain(given: Any, limits: Limits) -> str | None:
+    if given is None:
+        return None
+    if not isinstance(given, str) or len(given) > limits.identifier_chars_max:
+        return _UNREADABLE
+    return given.lower()

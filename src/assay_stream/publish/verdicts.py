@@ -1,0 +1,153 @@
+"""The verdict client that a proxy embeds: follows the verdict topic, and rules on calls from memory.
+
+A thread of its own follows the topic and comes back by itself when the brokers were away. Until it has read the
+topic to its end once, nothing is known: ``rule`` then answers as ``unavailable`` says. After that the last known
+verdicts stand, however long the brokers are away, and ``age_s`` says how long that is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from assay_stream.core.errors import IntegrityError
+from assay_stream.core.fingerprint import Fingerprint
+from assay_stream.core.record import TOPIC_NAMES, Role
+from assay_stream.publish.ruling import Ruling, VerdictTable
+from assay_stream.schemes.hangar import Action
+
+_log = logging.getLogger(__name__)
+_POLL_MS = 200
+_STOP_LIMIT_S = 5.0
+_BACKOFF_MIN_S = 0.2
+_BACKOFF_MAX_S = 5.0
+
+
+class VerdictClient:
+    """Follows the verdict topic. May be used from any thread.
+
+    Args:
+        connection: aiokafka's connection arguments: ``bootstrap_servers`` and what security needs.
+        topic: name of the verdict topic.
+        unavailable: what to do with calls while no verdicts were read yet.
+        monotonic_s: a clock that only goes forward, seconds.
+    """
+
+    def __init__(
+        self,
+        connection: Mapping[str, Any],
+        *,
+        topic: str = TOPIC_NAMES[Role.VERDICTS],
+        unavailable: Action = Action.BLOCK,
+        monotonic_s: Callable[[], float],
+    ) -> None:
+        self._connection = dict(connection)
+        self._topic = topic
+        self._unavailable = unavailable
+        self._monotonic_s = monotonic_s
+        self._lock = threading.Lock()
+        self._table: VerdictTable | None = None
+        self._heard_s = monotonic_s()
+        self._ready = threading.Event()
+        self._closing = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin to follow the topic, in the background; does not wait for a broker."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._follow, name="assay-stream verdicts", daemon=True)
+            self._thread.start()
+
+    def wait_ready(self, timeout_s: float) -> bool:
+        """Wait until the topic was read to its end once, and return whether it was.
+
+        Args:
+            timeout_s: how long to wait at most, seconds.
+        """
+        return self._ready.wait(timeout_s)
+
+    @property
+    def age_s(self) -> float:
+        """Seconds since the brokers last said that nothing newer is there, or since the beginning."""
+        return self._monotonic_s() - self._heard_s
+
+    def rule(self, server_id: str, tool_name: str, definition: Fingerprint | None = None) -> Ruling:
+        """Return what to do with a call. Never waits.
+
+        Args:
+            server_id: the operator's name of the server.
+            tool_name: the tool.
+            definition: fingerprint of the definition that the caller was given (``core.fingerprint``), if known.
+        """
+        with self._lock:
+            if self._table is None:
+                return Ruling(action=self._unavailable, reason_code="verdicts_unavailable")
+            return self._table.rule(server_id, tool_name, definition)
+
+    def close(self) -> None:
+        """Stop following."""
+        self._closing.set()
+        if self._thread is not None:
+            self._thread.join(_STOP_LIMIT_S)
+            self._thread = None
+
+    # In the thread
+
+    def _follow(self) -> None:
+        pause_s = _BACKOFF_MIN_S
+        first = True
+        while not self._closing.is_set():
+            try:
+                asyncio.run(self._connect())
+                pause_s = _BACKOFF_MIN_S
+            except Exception as error:  # noqa: BLE001 - whatever fails, the last verdicts stand and we come back
+                if first or isinstance(error, IntegrityError):
+                    _log.warning("cannot follow the verdicts, still trying: %s", type(error).__name__)
+                first = False
+                self._closing.wait(pause_s)
+                pause_s = min(pause_s * 2, _BACKOFF_MAX_S)
+
+    async def _connect(self) -> None:
+        # Imported here: a tap that does not enforce starts faster without it.
+        from aiokafka import AIOKafkaConsumer, TopicPartition
+
+        consumer = AIOKafkaConsumer(
+            **self._connection,
+            enable_auto_commit=False,
+            isolation_level="read_committed",
+            auto_offset_reset="earliest",
+            fetch_max_wait_ms=_POLL_MS,
+        )
+        await consumer.start()
+        try:
+            await consumer.topics()
+            numbers = consumer.partitions_for_topic(self._topic)
+            if not numbers:
+                raise LookupError(self._topic)
+            partitions = [TopicPartition(self._topic, number) for number in sorted(numbers)]
+            consumer.assign(partitions)
+            await consumer.seek_to_beginning(*partitions)
+            ends = await consumer.end_offsets(partitions)
+            fresh = VerdictTable()
+            while any([await consumer.position(tp) < end for tp, end in ends.items()]):
+                await self._read(consumer, fresh)
+                if self._closing.is_set():
+                    return
+            with self._lock:
+                self._table = fresh
+            self._ready.set()
+            while not self._closing.is_set():
+                await self._read(consumer, fresh)
+        finally:
+            await consumer.stop()
+
+    async def _read(self, consumer: Any, table: VerdictTable) -> None:
+        fetched = await consumer.getmany(timeout_ms=_POLL_MS)
+        with self._lock:
+            for messages in fetched.values():
+                for message in messages:
+                    table.apply(message.key, message.value)
+        self._heard_s = self._monotonic_s()

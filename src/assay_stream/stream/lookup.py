@@ -1,0 +1,85 @@
+"""Looking things up in the topics, once and to their end, for an operator's commands. No consumer group is used."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection
+from typing import Any
+
+import orjson
+from aiokafka import TopicPartition
+
+from assay_stream.config import Settings
+from assay_stream.core.bindings import Bindings
+from assay_stream.core.engine import apply_fact
+from assay_stream.core.errors import ConfigurationError
+from assay_stream.core.finding import Finding, decode_finding
+from assay_stream.core.record import Record, Role
+from assay_stream.stream.connection import reading_consumer
+from assay_stream.stream.topics import topic_names
+from assay_stream.stream.transport import read_to_end
+
+
+async def read_bindings(settings: Settings) -> Bindings:
+    """Return everything that the registry has published.
+
+    Args:
+        settings: the operator's settings.
+
+    Raises:
+        ConfigurationError: ``topic_missing``.
+        IntegrityError: where the topic holds what is not ours.
+    """
+    bindings = Bindings()
+    async for record in _records(settings, Role.BINDINGS):
+        apply_fact(bindings, record)
+    return bindings
+
+
+async def find_finding(settings: Settings, uid: str) -> Finding | None:
+    """Return the latest finding that an alert counts, ``None`` where the topic holds none.
+
+    Args:
+        settings: the operator's settings.
+        uid: ``finding_info.uid`` of the alert.
+    """
+    found: Finding | None = None
+    async for record in _records(settings, Role.FINDINGS):
+        finding = decode_finding(record.value)
+        if finding.uid() == uid:
+            found = finding
+    return found
+
+
+async def read_definitions(settings: Settings, digests: Collection[str]) -> dict[str, dict[str, Any]]:
+    """Return the definitions with these full digests, as far as the topic holds them.
+
+    Args:
+        settings: the operator's settings.
+        digests: full digests.
+    """
+    wanted = {digest.encode() for digest in digests}
+    found: dict[str, dict[str, Any]] = {}
+    async for record in _records(settings, Role.DEFINITIONS):
+        if record.key in wanted and record.value is not None:
+            found[record.key.decode()] = orjson.loads(record.value)["definition"]
+    return found
+
+
+async def _records(settings: Settings, role: Role) -> AsyncIterator[Record]:
+    topic = topic_names(settings)[role]
+    consumer = reading_consumer(settings)
+    await consumer.start()
+    try:
+        numbers = await _partitions(consumer, topic)
+    finally:
+        await consumer.stop()
+    for number in sorted(numbers):
+        async for record in read_to_end(settings, role, TopicPartition(topic, number)):
+            yield record
+
+
+async def _partitions(consumer: Any, topic: str) -> set[int]:
+    if topic not in await consumer.topics():
+        raise ConfigurationError("topic_missing", f"no such topic: {topic}. Create it: assay-stream topics apply")
+    numbers: set[int] = consumer.partitions_for_topic(topic) or set()
+    return numbers
