@@ -13,7 +13,9 @@ from assay_stream.core.record import Origin, Position
 
 PinAct = Literal["set", "reject", "remove"]
 KeyAct = Literal["accept", "revoke"]
-DiscoveryStatus = Literal["observed", "invalid", "fetch_failed"]
+DiscoveryStatus = Literal["observed", "invalid", "no_key", "other_domain", "fetch_failed"]
+"""A sound document with its key; no document; one whose key is unusable; one for another domain; nothing."""
+
 FactKey = tuple[str | int | bool, ...]
 
 

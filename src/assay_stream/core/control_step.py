@@ -14,9 +14,10 @@ from assay_stream.core.control import (
     PinSetEvent,
     PolicySetEvent,
 )
-from assay_stream.core.control_facts import Discovery, KeyDecision, Pin, PinAct, Policy
+from assay_stream.core.control_facts import Discovery, DiscoveryStatus, KeyDecision, Pin, PinAct, Policy
 from assay_stream.core.record import Record
 from assay_stream.core.signed import read_document
+from assay_stream.schemes.schemapin import PublicKey
 
 
 def fact_of(record: Record, event: ControlEvent) -> ControlDecision:
@@ -84,19 +85,19 @@ def _key_decision(record: Record, event: KeyAcceptEvent | KeyRevokeEvent, time_u
 
 def _discovery(record: Record, event: DiscoveryEvent, time_us: int) -> Discovery:
     data = event.data
-    place = {"server_id": data.server_id, "domain": data.domain}
+    key: PublicKey | None = None
+    revoked: tuple[str, ...] = ()
     if data.status == "fetch_failed":
-        return Discovery(**place, origin=record.origin, time_us=time_us, status="fetch_failed")
-    found = read_document(data.document)
-    if found is None:
-        return Discovery(**place, origin=record.origin, time_us=time_us, status="invalid")
-    fingerprint, public_key_pem, revoked = found
+        status: DiscoveryStatus = "fetch_failed"
+    else:
+        status, key, revoked = read_document(data.document, data.domain)
     return Discovery(
-        **place,
+        server_id=data.server_id,
         origin=record.origin,
         time_us=time_us,
-        status="observed",
-        fingerprint=fingerprint,
-        public_key_pem=public_key_pem,
+        domain=data.domain,
+        status=status,
+        fingerprint=None if key is None else key.fingerprint,
+        public_key_pem=None if key is None else key.pem,
         revoked=revoked,
     )

@@ -55,6 +55,10 @@ class Limits:
     discoveries_max: int = 64
     """Distinct key documents remembered per server and domain; real domains change theirs once in years."""
 
+    discovery_bytes_max: int = 256 * 1024
+    """One SchemaPin discovery document. A key and a few fields take under a kilobyte; the rest is room for over
+    three thousand revoked keys."""
+
     timeline_entries_max: int = 512
     """Observations kept per server and observer. Older repeats are folded first, see ``core.timeline``."""
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from assay_stream.core.control_facts import Checked, Discovery, Signatures
+from assay_stream.core.control_facts import Checked, Discovery, DiscoveryStatus, Signatures
 from assay_stream.core.digest import jcs_digest
 from assay_stream.core.errors import InputError
 from assay_stream.core.limits import Limits
 from assay_stream.core.observation import SnapshotData
 from assay_stream.core.offer import Offer
 from assay_stream.schemes import schemapin
+from assay_stream.schemes.schemapin import PublicKey
 
 SCHEME = "schemapin.v1"
 
@@ -76,19 +77,26 @@ def check_against(signatures: Signatures, document: Discovery) -> Checked:
     )
 
 
-def read_document(document: Mapping[str, Any] | None) -> tuple[str, str, tuple[str, ...]] | None:
-    """Return what the stream keeps of a key document: fingerprint, key and revoked keys; ``None`` if it is none.
+def read_document(
+    document: Mapping[str, Any] | None, domain: str
+) -> tuple[DiscoveryStatus, PublicKey | None, tuple[str, ...]]:
+    """Return what the stream keeps of a key document: what it is worth, its key, and the keys that it revokes.
 
     Args:
-        document: the JSON object found at the domain.
+        document: the JSON object found at the domain, ``None`` where there was none.
+        domain: the domain.
     """
-    if document is None:
-        return None
     try:
-        found = schemapin.parse_well_known(dict(document))
+        found = schemapin.parse_well_known(document or {})
     except InputError:
-        return None
-    return found.key.fingerprint, found.public_key_pem, tuple(sorted(set(found.revoked_keys)))
+        return "invalid", None, ()
+    if found.domain is not None and found.domain.lower() != domain:
+        return "other_domain", None, ()
+    try:
+        key = schemapin.PublicKey.from_pem(found.public_key_pem)
+    except InputError:
+        return "no_key", None, ()
+    return "observed", key, tuple(sorted(found.revoked_keys))
 
 
 def _text(given: Any, limits: Limits) -> str:

@@ -199,9 +199,16 @@ def _document_as_of(controls: Controls, domain: str, time_us: int) -> tuple[Disc
     return None, failed
 
 
+_UNUSABLE = {
+    "invalid": ErrorCode.DISCOVERY_INVALID,
+    "no_key": ErrorCode.KEY_NOT_FOUND,
+    "other_domain": ErrorCode.DOMAIN_MISMATCH,
+}
+
+
 def _undiscovered(document: Discovery | None, failed: bool) -> ErrorCode:
     if document is not None:
-        return ErrorCode.DISCOVERY_INVALID
+        return _UNUSABLE[document.status]
     return ErrorCode.DISCOVERY_FETCH_FAILED if failed else ErrorCode.KEY_NOT_FOUND
 
 

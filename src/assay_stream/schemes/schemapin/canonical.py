@@ -1,0 +1,107 @@
+"""The canonical form ``schemapin-v1`` and the schema digest over it (SchemaPin specification, section 4).
+
+It is not RFC 8785. Keys are sorted by code point, and numbers are written as the reference Python SDK writes
+them: ``1.0`` keeps its fraction, ``1e20`` becomes ``1e+20``, integers of any size keep their digits. The
+specification leaves both open, and the SDKs in other languages differ there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from assay_stream.core.digest import Digest, sha256_of
+from assay_stream.core.errors import InputError
+
+SIGNATURE_FIELD = "x-schema-signature"
+"""The name under which a tool carries its signature: at its top level, or in ``_meta``."""
+
+_DEPTH_MAX = 254
+"""As in ``core.digest``. Input nests 127 at most."""
+
+
+def canonical(value: Any) -> bytes:
+    """Return the canonical form ``schemapin-v1`` of a JSON value.
+
+    Args:
+        value: dict, list, str, int, float, bool or None, nested.
+
+    Raises:
+        InputError: ``schema_canonicalization_failed`` for anything that is no JSON value.
+    """
+    _check(value, 0)
+    try:
+        text = json.dumps(
+            value, ensure_ascii=False, separators=(",", ":"), sort_keys=True, allow_nan=False, check_circular=False
+        )
+        return text.encode()
+    except UnicodeEncodeError:
+        raise InputError("schema_canonicalization_failed", "half a surrogate pair is no Unicode text") from None
+    except ValueError:
+        # Python writes no integers of over 4,300 digits, and was told to write no NaN.
+        raise InputError(
+            "schema_canonicalization_failed", "a number is not finite or has too many digits"
+        ) from None
+
+
+def schema_digest(tool: Mapping[str, Any]) -> Digest:
+    """Return the schema digest: SHA-256 over the canonical form of a tool without the signature it carries.
+
+    Args:
+        tool: one tool definition, decoded strictly.
+
+    Raises:
+        InputError: ``schema_canonicalization_failed``.
+    """
+    return sha256_of(canonical(_without_carriers(tool)))
+
+
+def carried_signature(tool: Mapping[str, Any]) -> str | None:
+    """Return the signature that a tool carries, or ``None``.
+
+    Args:
+        tool: one tool definition.
+    """
+    for holder in (tool, tool.get("_meta")):
+        if isinstance(holder, Mapping) and isinstance(signature := holder.get(SIGNATURE_FIELD), str):
+            return signature
+    return None
+
+
+def _without_carriers(tool: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what was signed: a signature cannot cover itself.
+
+    Only a field that holds the very signature that is checked is left out. Anything else of that name is
+    content, else it would be a place for text that no signature covers.
+    """
+    signature = carried_signature(tool)
+    if signature is None:
+        return dict(tool)
+    signed = {name: value for name, value in tool.items() if (name, value) != (SIGNATURE_FIELD, signature)}
+    meta = tool.get("_meta")
+    if isinstance(meta, Mapping) and meta.get(SIGNATURE_FIELD) == signature:
+        rest = {name: value for name, value in meta.items() if name != SIGNATURE_FIELD}
+        # A _meta that held nothing else was made for the signature, after the signing.
+        if rest:
+            signed["_meta"] = rest
+        else:
+            del signed["_meta"]
+    return signed
+
+
+def _check(value: Any, depth: int) -> None:
+    """Refuse what ``json.dumps`` would coerce: keys that are no text, tuples, odd subclasses."""
+    if depth > _DEPTH_MAX:
+        raise InputError("schema_canonicalization_failed", "the value is nested too deeply")
+    kind = type(value)
+    if kind is dict:
+        for name, item in value.items():
+            if type(name) is not str:
+                raise InputError("schema_canonicalization_failed", "object keys must be text")
+            _check(item, depth + 1)
+    elif kind is list:
+        for item in value:
+            _check(item, depth + 1)
+    elif value is not None and kind not in (str, bool, int, float):
+        raise InputError("schema_canonicalization_failed", "the value is not JSON")

@@ -1,0 +1,145 @@
+"""The document at ``/.well-known/schemapin.json``: who signs, with which key, what is revoked (section 6)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from assay_stream.core.decode import decode_json
+from assay_stream.core.errors import InputError
+from assay_stream.core.limits import DEFAULT_LIMITS, Limits
+from assay_stream.schemes.schemapin.canonical import canonical
+from assay_stream.schemes.schemapin.keys import PublicKey
+
+KNOWN_VERSIONS = ("1.0", "1.1", "1.2", "1.3", "1.4")
+"""Versions of the document, oldest first. What they add is optional (section 12)."""
+
+_VERSION = re.compile(r"[0-9]{1,4}(\.[0-9]{1,4}){1,2}")
+_PEM_MARK = "-----BEGIN PUBLIC KEY-----"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WellKnown:
+    """A discovery document, as far as SchemaPin 1.1 gives its fields a meaning.
+
+    Args:
+        schema_version: as it stands in the document.
+        read_as: the version it is read as: its own, or the newest known where that is unknown (section 12).
+        public_key_pem: the key, not yet parsed: a document may be sound though its key is not.
+        revoked_keys: fingerprints of revoked keys, in lower case.
+        developer_name: who signs, by their own word.
+        contact: where to write to, by their own word.
+        domain: the domain that the document says it is for; only documents out of bundles do (section 13.1).
+    """
+
+    schema_version: str
+    read_as: str
+    public_key_pem: str
+    revoked_keys: frozenset[str] = frozenset()
+    developer_name: str | None = None
+    contact: str | None = None
+    domain: str | None = None
+
+
+def parse_well_known(document: bytes | Mapping[str, Any], *, limits: Limits = DEFAULT_LIMITS) -> WellKnown:
+    """Return what a discovery document says.
+
+    Args:
+        document: its bytes as they were fetched, or the JSON object in them.
+        limits: ``discovery_bytes_max`` and ``identifier_chars_max`` are used.
+
+    Raises:
+        InputError: ``discovery_invalid``.
+    """
+    content = _content(document, limits)
+    version = _text(content, "schema_version", limits)
+    if version is None or not _VERSION.fullmatch(version):
+        raise InputError(
+            "discovery_invalid", 'the version is missing or no version: write "1.1"', path="$.schema_version"
+        )
+    pem = content.get("public_key_pem")
+    if not isinstance(pem, str) or _PEM_MARK not in pem:
+        raise InputError(
+            "discovery_invalid",
+            "the key is missing or no PEM PUBLIC KEY block: publish one",
+            path="$.public_key_pem",
+        )
+    return WellKnown(
+        schema_version=version,
+        read_as=version if version in KNOWN_VERSIONS else KNOWN_VERSIONS[-1],
+        public_key_pem=pem,
+        revoked_keys=_revoked_keys(content),
+        developer_name=_text(content, "developer_name", limits),
+        contact=_text(content, "contact", limits),
+        domain=_text(content, "domain", limits),
+    )
+
+
+def is_revoked(well_known: WellKnown, fingerprint: str) -> bool:
+    """Tell whether a document revokes a key.
+
+    Args:
+        well_known: a discovery document.
+        fingerprint: ``sha256:<hex>`` of any key, the document's own or another.
+    """
+    return fingerprint.lower() in well_known.revoked_keys
+
+
+def build_well_known(
+    key: PublicKey, *, developer_name: str, contact: str | None = None, revoked_keys: Iterable[str] = ()
+) -> dict[str, Any]:
+    """Return a discovery document of version 1.1.
+
+    Args:
+        key: the key that signs from now on.
+        developer_name: who signs.
+        contact: where to write to.
+        revoked_keys: fingerprints of keys that must not be accepted any more.
+    """
+    document: dict[str, Any] = {
+        "schema_version": "1.1",
+        "developer_name": developer_name,
+        "public_key_pem": key.pem,
+        "revoked_keys": list(revoked_keys),
+    }
+    return document if contact is None else document | {"contact": contact}
+
+
+def _content(document: bytes | Mapping[str, Any], limits: Limits) -> Mapping[str, Any]:
+    try:
+        raw = document if isinstance(document, bytes) else canonical(dict(document))
+        if len(raw) > limits.discovery_bytes_max:
+            raise InputError("too_large", f"{len(raw)} bytes, {limits.discovery_bytes_max} are allowed")
+        content = decode_json(raw, limits=limits)
+    except InputError as error:
+        raise InputError(
+            "discovery_invalid", f"the document is refused: {error.message}", path=error.path
+        ) from None
+    if not isinstance(content, dict):
+        raise InputError("discovery_invalid", "the document must be one JSON object", path="$")
+    return content
+
+
+def _revoked_keys(content: Mapping[str, Any]) -> frozenset[str]:
+    listed = content.get("revoked_keys")
+    if listed is None:
+        return frozenset()
+    if not isinstance(listed, list) or not all(isinstance(entry, str) for entry in listed):
+        raise InputError("discovery_invalid", "revoked keys must be a list of fingerprints", path="$.revoked_keys")
+    # Fingerprints are written in lower case; a revocation must not fail on one that is not.
+    return frozenset(entry.strip().lower() for entry in listed)
+
+
+def _text(content: Mapping[str, Any], name: str, limits: Limits) -> str | None:
+    text = content.get(name)
+    if text is None:
+        return None
+    if not isinstance(text, str) or len(text) > limits.identifier_chars_max:
+        raise InputError(
+            "discovery_invalid",
+            f"must be a text of {limits.identifier_chars_max} characters at most",
+            path=f"$.{name}",
+        )
+    return text

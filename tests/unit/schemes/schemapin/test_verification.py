@@ -1,0 +1,163 @@
+"""Verification, step by step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from assay_stream.schemes.schemapin import (
+    ErrorCode,
+    Mode,
+    PinDecision,
+    Verification,
+    decide_pin,
+    schema_digest,
+    sign_digest,
+    verify,
+)
+from tests.support.schemapin import KEY, OTHER_KEY, TOOL, public, well_known
+
+DIGEST = schema_digest(TOOL)
+SIGNATURE = sign_digest(bytes.fromhex(DIGEST.hex), KEY)
+FINGERPRINT = public().fingerprint
+OTHER = public(OTHER_KEY).fingerprint
+MOCK = "-----BEGIN PUBLIC KEY-----\nMOCK\n-----END PUBLIC KEY-----"
+
+
+def test_first_use() -> None:
+    """A signature that holds under a key that nobody pinned is valid, and the key is to be pinned."""
+    found = verify(DIGEST, SIGNATURE, well_known())
+    assert found == Verification(
+        valid=True, mode=Mode.DOUBLE_SHA256, fingerprint=FINGERPRINT, pin=PinDecision.FIRST_USE
+    )
+    assert found.pins_key
+
+
+def test_the_single_mode_is_named() -> None:
+    """A signature of the Go SDK is valid too, and says how it was made."""
+    signature = sign_digest(bytes.fromhex(DIGEST.hex), KEY, mode=Mode.SINGLE_SHA256)
+    assert verify(DIGEST, signature, well_known()).mode is Mode.SINGLE_SHA256
+
+
+def test_the_pinned_key() -> None:
+    """Under the pinned key the signature is valid, and there is nothing to pin."""
+    found = verify(DIGEST, SIGNATURE, well_known(), pinned_fingerprint=FINGERPRINT)
+    assert (found.valid, found.pin, found.pins_key) == (True, PinDecision.PINNED, False)
+
+
+def test_a_changed_key_is_refused_though_its_signature_holds() -> None:
+    """Another key than the pinned one is never accepted by itself (section 9)."""
+    found = verify(DIGEST, SIGNATURE, well_known(), pinned_fingerprint=OTHER)
+    assert (found.valid, found.error_code) == (False, ErrorCode.KEY_PIN_MISMATCH)
+    assert (found.fingerprint, found.pins_key) == (FINGERPRINT, False)
+
+
+def test_a_bad_first_contact_pins_nothing() -> None:
+    """A key whose signature did not hold is not to be pinned: the reference SDK would have pinned it."""
+    found = verify(schema_digest(TOOL | {"description": "Else."}), SIGNATURE, well_known())
+    assert (found.valid, found.error_code, found.mode) == (False, ErrorCode.SIGNATURE_INVALID, None)
+    assert (found.pin, found.pins_key) == (PinDecision.FIRST_USE, False)
+
+
+@pytest.mark.parametrize(
+    "revocation",
+    [
+        {"well_known": well_known(revoked_keys=[FINGERPRINT])},
+        {"operator_revoked": frozenset({FINGERPRINT})},
+    ],
+)
+def test_a_revoked_key(revocation: dict[str, Any]) -> None:
+    """A key that the document or the operator revokes is refused at once, pinned or not."""
+    document = revocation.pop("well_known", well_known())
+    for pinned in (None, FINGERPRINT):
+        found = verify(DIGEST, SIGNATURE, document, pinned_fingerprint=pinned, **revocation)
+        assert found == Verification(valid=False, fingerprint=FINGERPRINT, error_code=ErrorCode.KEY_REVOKED)
+
+
+def test_the_revocation_of_another_key_changes_nothing() -> None:
+    """Old keys may be listed beside the new one."""
+    assert verify(DIGEST, SIGNATURE, well_known(revoked_keys=[OTHER]), operator_revoked={OTHER}).valid
+
+
+def test_no_document() -> None:
+    """Without a document there is no key to verify with."""
+    found = verify(DIGEST, SIGNATURE, None)
+    assert found == Verification(valid=False, error_code=ErrorCode.DISCOVERY_FETCH_FAILED)
+
+
+def test_a_key_that_does_not_parse() -> None:
+    """A sound document may hold a key that is none."""
+    found = verify(DIGEST, SIGNATURE, well_known(public_key_pem=MOCK))
+    assert found == Verification(valid=False, error_code=ErrorCode.KEY_NOT_FOUND)
+
+
+@pytest.mark.parametrize(
+    ("names", "matches"),
+    [
+        ({"domain": "example.com", "served_by": "example.com"}, True),
+        ({"domain": "Example.COM.", "served_by": "example.com"}, True),
+        ({"domain": "example.com"}, True),
+        ({"served_by": "example.com"}, True),
+        ({"domain": "example.com", "served_by": "example.org"}, False),
+        ({"domain": "example.com", "served_by": "api.example.com"}, False),
+    ],
+)
+def test_the_domain_of_the_document(names: dict[str, str], matches: bool) -> None:
+    """A document of another domain is refused; case and a final dot do not count."""
+    found = verify(DIGEST, SIGNATURE, well_known(), **names)  # type: ignore[arg-type]
+    assert (found.error_code is ErrorCode.DOMAIN_MISMATCH) is not matches
+    assert found.valid is matches
+
+
+def test_the_domain_that_a_document_names_itself() -> None:
+    """A document out of a bundle names its domain, which must be the tool's (section 13.1)."""
+    document = well_known(domain="example.org")
+    assert verify(DIGEST, SIGNATURE, document, domain="example.org").valid
+    found = verify(DIGEST, SIGNATURE, document, domain="example.com")
+    assert found.error_code is ErrorCode.DOMAIN_MISMATCH
+
+
+def test_a_tool_without_a_canonical_form() -> None:
+    """It is refused by name, whatever the signature."""
+    found = verify(None, SIGNATURE, well_known())
+    assert found.error_code is ErrorCode.SCHEMA_CANONICALIZATION_FAILED
+
+
+def test_the_order_of_the_steps() -> None:
+    """Of several reasons the first in the order of the steps is given; each step mended shows the next."""
+    bad: dict[str, Any] = {"public_key_pem": MOCK, "domain": "example.org"}
+    call: dict[str, Any] = {"domain": "example.com", "pinned_fingerprint": OTHER}
+    steps: list[ErrorCode | None] = [verify(None, "x", None, **call).error_code]
+    steps.append(verify(None, "x", well_known(**bad), **call).error_code)
+    del bad["domain"]
+    steps.append(verify(None, "x", well_known(**bad), **call).error_code)
+    bad = {"revoked_keys": [FINGERPRINT]}
+    steps.append(verify(None, "x", well_known(**bad), **call).error_code)
+    steps.append(verify(None, "x", well_known(), **call).error_code)
+    del call["pinned_fingerprint"]
+    steps.append(verify(None, "x", well_known(), **call).error_code)
+    steps.append(verify(DIGEST, "x", well_known(), **call).error_code)
+    steps.append(verify(DIGEST, SIGNATURE, well_known(), **call).error_code)
+    assert steps == [
+        ErrorCode.DISCOVERY_FETCH_FAILED,
+        ErrorCode.DOMAIN_MISMATCH,
+        ErrorCode.KEY_NOT_FOUND,
+        ErrorCode.KEY_REVOKED,
+        ErrorCode.KEY_PIN_MISMATCH,
+        ErrorCode.SCHEMA_CANONICALIZATION_FAILED,
+        ErrorCode.SIGNATURE_INVALID,
+        None,
+    ]
+
+
+def test_how_a_key_stands_to_the_pinned_one() -> None:
+    """None pinned, the same, another."""
+    assert decide_pin(None, FINGERPRINT) is PinDecision.FIRST_USE
+    assert decide_pin(FINGERPRINT, FINGERPRINT) is PinDecision.PINNED
+    assert decide_pin(OTHER, FINGERPRINT) is PinDecision.KEY_PIN_MISMATCH
+
+
+def test_a_pin_that_is_no_fingerprint_matches_nothing() -> None:
+    """An empty pin is a pin: absence is None alone."""
+    assert verify(DIGEST, SIGNATURE, well_known(), pinned_fingerprint="").error_code is ErrorCode.KEY_PIN_MISMATCH
