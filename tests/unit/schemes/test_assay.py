@@ -99,40 +99,6 @@ class TestDefinition:
         assert caught.value.code == "lone_surrogate"
 
 
-class TestManifest:
-    """The digest of a whole list."""
-
-    def test_duplicate_names(self) -> None:
-        """A list with one name twice is ambiguous: no digest, even where both are equal."""
-        with pytest.raises(InputError) as caught:
-            assay.manifest_digest([{"name": "t"}, {"name": "t"}])
-        assert caught.value.code == "ambiguous_tool_name"
-
-    def test_a_tool_without_a_name(self) -> None:
-        """A list with a tool that has no name has no digest."""
-        with pytest.raises(InputError) as caught:
-            assay.manifest_digest([{"name": "t"}, {}])
-        assert caught.value.code == "tool_name_missing"
-
-    def test_names_are_sorted_as_utf_8(self) -> None:
-        """Tools are ordered by the bytes of their names, not by UTF-16 code units."""
-        tools = [{"name": "\U0001f600"}, {"name": "\uff3a"}]
-        listed = [
-            {"name": tool["name"], "tool_digest": str(assay.manifest_tool_digest(tool))} for tool in tools[::-1]
-        ]
-        wanted = jcs_digest({"projection": assay.MANIFEST_PROJECTION, "tools": listed})
-        assert assay.manifest_digest(tools) == assay.manifest_digest(iter(tools)) == wanted
-
-    def test_absent_is_null(self) -> None:
-        """An absent field and a null field have one digest."""
-        nulls = dict.fromkeys(("description", "inputSchema", "outputSchema", "annotations"))
-        assert assay.manifest_tool_digest({"name": "t"}) == assay.manifest_tool_digest({"name": "t", **nulls})
-
-    def test_field_digests_differ_by_field(self) -> None:
-        """Two fields with one value have two digests."""
-        assert len(set(assay.manifest_field_digests({"name": "t"}).values())) == len(assay.MANIFEST_FIELDS)
-
-
 class TestContentHash:
     """The content hash of an envelope."""
 
