@@ -1,7 +1,8 @@
-"""Assay (Rul1an/assay): tool definition digest v1, tool identity and its pins, clusters, envelope hash."""
+"""Assay (Rul1an/assay): tool definition digest v1, the hashes of the tool identity, clusters, envelope hash."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
@@ -25,6 +26,15 @@ POLICY_CLUSTER_CONSTANTS = {
     "policy_snapshot_schema": "assay.mcp.policy.snapshot.v1",
 }
 """The closed values of the policy snapshot cluster (P56a)."""
+
+CLUSTER_DIGEST = r"sha256:(?:[0-9a-f]{64}|(?![0-9A-Fa-f]{64}$)[0-9A-Za-z._-]+)"
+"""How a digest in a cluster is written: Assay's own contract test has ``sha256:policy123`` beside real ones.
+
+So a label is let through, of characters that no body is made of; 64 hexadecimal digits are a digest, in lowercase
+only.
+"""
+
+_CLUSTER_DIGEST = re.compile(CLUSTER_DIGEST)
 
 # Unicode White_Space, which is what Rust's str::trim takes. Python's str.strip() also takes U+001C..U+001F.
 _WHITE_SPACE = (
@@ -139,9 +149,11 @@ def _check_cluster(
         if payload[field] != wanted:
             raise InputError(f"bad_{name}_cluster", f"{field} must be {wanted}", path=f"$.{field}")
     digest = payload[digest_field]
-    if not isinstance(digest, str) or not digest.removeprefix("sha256:") or not digest.startswith("sha256:"):
+    if not isinstance(digest, str) or not _CLUSTER_DIGEST.fullmatch(digest):
         raise InputError(
-            f"bad_{name}_cluster", f"{digest_field} must start with sha256:", path=f"$.{digest_field}"
+            f"bad_{name}_cluster",
+            f"{digest_field} is written sha256:<64 lowercase hexadecimal digits>",
+            path=f"$.{digest_field}",
         )
     return digest
 

@@ -158,16 +158,21 @@ class TestClusters:
                     check(cluster | {field: value})
                 assert (caught.value.code, caught.value.path) == (f"bad_{NAMES[check]}_cluster", f"$.{field}")
 
-    @pytest.mark.parametrize("digest", ["", "sha256:", "0" * 64, "sha512:00", "SHA256:00", 5, {}, ["sha256:00"]])
+    @pytest.mark.parametrize(
+        "digest",
+        ["", "sha256:", "0" * 64, "sha512:00", "SHA256:00", 5, {}, ["sha256:00"], f" {DIGEST}", f"{DIGEST}\n",
+         "sha256: ", "sha256:two words", "sha256:{}", "sha256:caf\u00e9", f"sha256:{'A' * 64}",
+         f"sha256:{'aB' * 32}", f"{DIGEST},{DIGEST}"],
+    )  # fmt: skip
     def test_digest(self, check: Check, cluster: dict[str, Any], digest: Any) -> None:
-        """A digest that does not say sha256 and something is refused."""
+        """A digest that is not sha256: and one lowercase digest or one label is refused."""
         fields = [field for field in cluster if field.endswith("digest")]
         with pytest.raises(InputError) as caught:
             check(cluster | dict.fromkeys(fields, digest))
         assert caught.value.code == f"bad_{NAMES[check]}_cluster"
 
     def test_digest_of_another_length(self, check: Check, cluster: dict[str, Any]) -> None:
-        """What follows sha256: is not judged: Assay's own contract test has sha256:policy123."""
+        """A label may stand after sha256: Assay's own contract test has sha256:policy123."""
         fields = [field for field in cluster if field.endswith("digest")]
         assert check(cluster | dict.fromkeys(fields, "sha256:policy123")) == "sha256:policy123"
 
