@@ -491,7 +491,7 @@ def _clusters() -> list[dict[str, Any]]:
 
 def _whole_or_absent(digest_field: str, constants: dict[str, str]) -> dict[str, Any]:
     absent = {field: {"type": "null"} for field in (digest_field, *constants)}
-    whole: dict[str, Any] = {digest_field: {"type": "string", "pattern": "^sha256:."}}
+    whole: dict[str, Any] = {digest_field: {"type": "string", "pattern": rf"^{assay.CLUSTER_DIGEST}$(?!\n)"}}
     whole |= {field: {"const": value} for field, value in constants.items()}
     return {"anyOf": [{"properties": absent}, {"properties": whole, "required": list(whole)}]}
 

@@ -23,7 +23,6 @@ def _load(name: str) -> Any:
 
 DEFINITION = _load("assay_tool_definition_p56b.json")
 EQUALITIES = _load("assay_identity_equalities.json")
-MANIFEST = _load("assay_manifest_drift_p60.json")["files"]
 ENVELOPE = _load("assay_evidence_envelope.json")
 DECISION = _load("assay_tool_decision_payload.json")
 
@@ -40,8 +39,6 @@ UNBOUND_CODES = {
     ),
     "name missing/not a string/blank -> no observation": "tool_name_missing",
 }
-CLEAN_VERDICTS = {"no_finding", "no_finding_with_coverage_warning"}
-BASELINES = ("declared_per_tool_baseline.json", "declared_per_tool_baseline_readonly_annotation.json")
 BUNDLES = {bundle["bundle"]: bundle for bundle in ENVELOPE["bundles"]}
 
 
@@ -51,15 +48,6 @@ def _tool(case: dict[str, Any]) -> Any:
 
 def _id(case: dict[str, Any]) -> str:
     return str(case["id"])
-
-
-def _baseline_tools(name: str) -> list[dict[str, Any]]:
-    """The tools a baseline was built from: the example's, annotated where the baseline's note says so."""
-    tools: list[dict[str, Any]] = MANIFEST["canonicalization_example.json"]["manifest"]["tools"]
-    if "readonly" not in name:
-        return tools
-    annotated = {"annotations": {"readOnlyHint": True}}
-    return [tool | annotated if tool["name"] == "github.add_deploy_key" else tool for tool in tools]
 
 
 class TestDefinition:
@@ -166,66 +154,6 @@ class TestIdentityEqualities:
         with pytest.raises(InputError) as caught:
             decode_json(b"[" * (deepest + 1) + b"]" * (deepest + 1))
         assert caught.value.code == "too_deep"
-
-
-class TestManifest:
-    """Manifest drift (P60): digests of a tool, of its fields, and of the whole list."""
-
-    def test_tool_projection(self) -> None:
-        """The projection of a tool is the published one, absent fields null."""
-        wanted = MANIFEST["canonicalization_example.json"]["per_tool"]["projection"]
-        present = {name: value for name, value in wanted.items() if value is not None}
-        assert assay.manifest_projection(present) == wanted
-
-    def test_tool_digest(self) -> None:
-        """The digest of a tool is the published one, with camelCase names as with snake_case."""
-        case = MANIFEST["canonicalization_example.json"]["per_tool"]
-        snake = case["projection"]
-        camel = {"name": snake["name"], "description": snake["description"], "inputSchema": snake["input_schema"]}
-        assert str(assay.manifest_tool_digest(snake)) == case["expected_tool_digest"]
-        assert str(assay.manifest_tool_digest(camel)) == case["expected_tool_digest"]
-
-    def test_field_digests(self) -> None:
-        """The field digests, recomputed from the definition, are the published ones."""
-        case = MANIFEST["canonicalization_example.json"]["per_tool"]
-        digests = assay.manifest_field_digests(case["projection"])
-        assert {name: str(digest) for name, digest in digests.items()} == case["expected_field_digests"]
-
-    def test_manifest_digest(self) -> None:
-        """The digest of a list is the published one, whatever the list's order."""
-        case = MANIFEST["canonicalization_example.json"]["manifest"]
-        assert case["projection_id"] == assay.MANIFEST_PROJECTION
-        for tools in (case["tools"], case["tools"][::-1]):
-            assert str(assay.manifest_digest(tools)) == case["expected_manifest_digest"]
-
-    @pytest.mark.parametrize("name", BASELINES)
-    def test_baselines(self, name: str) -> None:
-        """A baseline's manifest, tool and field digests are recomputed from its tools."""
-        baseline = MANIFEST[name]
-        tools = _baseline_tools(name)
-        assert str(assay.manifest_digest(tools)) == baseline["manifest_digest"]
-        for tool, wanted in zip(tools, baseline["tools"], strict=True):
-            assert str(assay.manifest_tool_digest(tool)) == wanted["tool_digest"]
-            digests = assay.manifest_field_digests(tool)
-            assert {field: str(digest) for field, digest in digests.items()} == wanted["field_digests"]
-
-    @pytest.mark.parametrize("case", MANIFEST["verdict_corpus.json"]["cases"], ids=_id)
-    def test_verdict_corpus(self, case: dict[str, Any]) -> None:
-        """Whether an observed list matches its baseline's digest agrees with the published verdict."""
-        tools = case["observed"]["tools"]
-        names = [tool["name"] for tool in tools]
-        if len(set(names)) < len(names):
-            with pytest.raises(InputError) as caught:
-                assay.manifest_digest(tools)
-            assert caught.value.code == "ambiguous_tool_name"
-            return
-        same = str(assay.manifest_digest(tools)) == case["baseline_manifest_digest"]
-        if case["expected_verdict"] in CLEAN_VERDICTS:
-            assert same
-        elif case["expected_verdict"] == "pending_tool_manifest_review":
-            assert not same
-        else:
-            assert case["id"] in {"not_observed", "partial_pagination"}, "inconclusive, whatever the digest"
 
 
 class TestEnvelope:

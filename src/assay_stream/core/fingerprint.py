@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from assay_stream.core.digest import canonicalize, jcs_digest, sha256_of
 from assay_stream.core.errors import InputError
-from assay_stream.schemes import assay, schemapin
+from assay_stream.schemes import assay, assay_manifest, schemapin
 
 Tool = Mapping[str, Any]
 _SchemeFunction = Callable[[Tool, str | None], str]
@@ -22,7 +22,7 @@ SCHEMES: dict[str, _SchemeFunction] = {
     "assay.v1": lambda tool, server_id: str(assay.definition_digest(tool, server_id=server_id)),
     "assay.schema_hash": lambda tool, _: assay.schema_hash(tool),
     "assay.meta_hash": lambda tool, _: assay.meta_hash(tool),
-    "assay.p60": lambda tool, _: str(assay.manifest_tool_digest(tool)),
+    "assay.p60": lambda tool, _: str(assay_manifest.manifest_tool_digest(tool)),
     "schemapin.v1": lambda tool, _: schemapin.schema_digest(tool).hex,
 }
 """Every named scheme: how to compute it from a tool and the server it is scoped to, if any."""

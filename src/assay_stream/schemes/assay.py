@@ -1,8 +1,9 @@
-"""Assay (Rul1an/assay): tool definition digest v1, tool identity, manifest digests, clusters, envelope hash."""
+"""Assay (Rul1an/assay): tool definition digest v1, the hashes of the tool identity, clusters, envelope hash."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
@@ -26,13 +27,14 @@ POLICY_CLUSTER_CONSTANTS = {
 }
 """The closed values of the policy snapshot cluster (P56a)."""
 
-MANIFEST_PROJECTION = "assay.mcp_manifest_projection.v0"
-"""The id of the projection that manifest drift compares (P60); the manifest digest covers it."""
+CLUSTER_DIGEST = r"sha256:(?:[0-9a-f]{64}|(?![0-9A-Fa-f]{64}$)[0-9A-Za-z._-]+)"
+"""How a digest in a cluster is written: Assay's own contract test has ``sha256:policy123`` beside real ones.
 
-FIELD_PROJECTION = "assay.mcp_tool_field.v0"
-"""The id of the projection of one field in manifest drift; the field's digest covers it."""
+So a label is let through, of characters that no body is made of; 64 hexadecimal digits are a digest, in lowercase
+only.
+"""
 
-MANIFEST_FIELDS = ("description", "input_schema", "output_schema", "annotations")
+_CLUSTER_DIGEST = re.compile(CLUSTER_DIGEST)
 
 # Unicode White_Space, which is what Rust's str::trim takes. Python's str.strip() also takes U+001C..U+001F.
 _WHITE_SPACE = (
@@ -60,11 +62,11 @@ def definition_projection(tool: Tool, *, server_id: str | None) -> dict[str, Any
     Raises:
         InputError: ``tool_name_missing`` or ``input_schema_not_object``: no digest is made then.
     """
-    projection: dict[str, Any] = {"name": _name(tool)}
+    projection: dict[str, Any] = {"name": name_of(tool)}
     description = tool.get("description")
     if isinstance(description, str) and (trimmed := trim(description)):
         projection["description"] = trimmed
-    present, schema = _first(tool, "inputSchema", "input_schema")
+    present, schema = first_present(tool, "inputSchema", "input_schema")
     if present:
         if not isinstance(schema, dict):
             raise InputError(
@@ -147,9 +149,11 @@ def _check_cluster(
         if payload[field] != wanted:
             raise InputError(f"bad_{name}_cluster", f"{field} must be {wanted}", path=f"$.{field}")
     digest = payload[digest_field]
-    if not isinstance(digest, str) or not digest.removeprefix("sha256:") or not digest.startswith("sha256:"):
+    if not isinstance(digest, str) or not _CLUSTER_DIGEST.fullmatch(digest):
         raise InputError(
-            f"bad_{name}_cluster", f"{digest_field} must start with sha256:", path=f"$.{digest_field}"
+            f"bad_{name}_cluster",
+            f"{digest_field} is written sha256:<64 lowercase hexadecimal digits>",
+            path=f"$.{digest_field}",
         )
     return digest
 
@@ -163,8 +167,8 @@ def schema_hash(tool: Tool) -> str:
     Raises:
         InputError: ``tool_name_missing``.
     """
-    _name(tool)
-    _, schema = _first(tool, "inputSchema", "input_schema")
+    name_of(tool)
+    _, schema = first_present(tool, "inputSchema", "input_schema")
     return jcs_digest(schema).hex
 
 
@@ -177,7 +181,7 @@ def meta_hash(tool: Tool) -> str:
     Raises:
         InputError: ``tool_name_missing`` or ``lone_surrogate``.
     """
-    _name(tool)
+    name_of(tool)
     description = tool.get("description")
     text = description if isinstance(description, str) else ""
     try:
@@ -186,62 +190,6 @@ def meta_hash(tool: Tool) -> str:
         raise InputError(
             "lone_surrogate", "half a surrogate pair is no Unicode text", path="$.description"
         ) from None
-
-
-def manifest_projection(tool: Tool) -> dict[str, Any]:
-    """Return the projection of a tool that manifest drift compares (P60): absent fields are null.
-
-    Args:
-        tool: one observed tool.
-    """
-    return {
-        "name": tool.get("name"),
-        "description": tool.get("description"),
-        "input_schema": _first(tool, "inputSchema", "input_schema")[1],
-        "output_schema": _first(tool, "outputSchema", "output_schema")[1],
-        "annotations": tool.get("annotations"),
-    }
-
-
-def manifest_tool_digest(tool: Tool) -> Digest:
-    """Return the digest of a tool in a manifest (scheme ``assay.p60``).
-
-    Args:
-        tool: one observed tool.
-    """
-    _name(tool)
-    return jcs_digest(manifest_projection(tool))
-
-
-def manifest_field_digests(tool: Tool) -> dict[str, Digest]:
-    """Return the digest of each field that manifest drift names; the field's name is part of what is hashed.
-
-    Args:
-        tool: one observed tool.
-    """
-    projection = manifest_projection(tool)
-    return {
-        name: jcs_digest({"projection": FIELD_PROJECTION, "field": name, "value": projection[name]})
-        for name in MANIFEST_FIELDS
-    }
-
-
-def manifest_digest(tools: Iterable[Tool]) -> Digest:
-    """Return the digest of a whole manifest, whatever its order.
-
-    Args:
-        tools: all tools of a complete list.
-
-    Raises:
-        InputError: ``tool_name_missing``, or ``ambiguous_tool_name``: Assay gives no digest then.
-    """
-    # Code point order is UTF-8 byte order, which is how Rust sorts strings.
-    digests = [(_name(tool), str(manifest_tool_digest(tool))) for tool in tools]
-    if len(dict(digests)) != len(digests):
-        raise InputError("ambiguous_tool_name", "two tools of the manifest have the same name")
-    # Code point order is UTF-8 byte order, which is how Rust sorts text.
-    listed = [{"name": name, "tool_digest": digest} for name, digest in sorted(digests)]
-    return jcs_digest({"projection": MANIFEST_PROJECTION, "tools": listed})
 
 
 def content_hash(event: Mapping[str, Any]) -> Digest:
@@ -260,14 +208,28 @@ def content_hash(event: Mapping[str, Any]) -> Digest:
     return jcs_digest({name: event[name] for name in (*required, "subject") if name in event})
 
 
-def _name(tool: Tool) -> str:
+def name_of(tool: Tool) -> str:
+    """Return a tool's name, untrimmed.
+
+    Args:
+        tool: one observed tool.
+
+    Raises:
+        InputError: ``tool_name_missing``: it is absent, blank or no text.
+    """
     name = tool.get("name")
     if not isinstance(name, str) or not trim(name):
         raise InputError("tool_name_missing", "a tool needs a name that is not blank", path="$.name")
     return name
 
 
-def _first(tool: Tool, *spellings: str) -> tuple[bool, Any]:
+def first_present(tool: Tool, *spellings: str) -> tuple[bool, Any]:
+    """Return whether a field is there under any of its spellings, and its value (``None`` where it is not).
+
+    Args:
+        tool: one observed tool.
+        spellings: names of the field; the first that is there counts.
+    """
     for spelling in spellings:
         if spelling in tool:
             return True, tool[spelling]

@@ -1,0 +1,93 @@
+"""Laws of manifest drift: no drift from oneself, order says nothing, a missing page removes nothing."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay_stream.schemes.assay_manifest import Completeness, declare_manifest, observe_manifest
+from assay_stream.schemes.assay_manifest_drift import compare_manifests, manifest_verdict
+from assay_stream.schemes.assay_manifest_records import read_declared, read_observed
+
+NAMES = st.sampled_from(["search", "x.search", "github.add_deploy_key", "slack.invite", "\U0001f600", "\uff3a"])
+FIELDS = st.fixed_dictionaries(
+    {},
+    optional={
+        "description": st.sampled_from(["a", "b", ""]),
+        "inputSchema": st.sampled_from([{}, {"type": "object"}]),
+        "outputSchema": st.sampled_from([{}, {"type": "object"}]),
+        "annotations": st.sampled_from([{}, {"readOnlyHint": True}]),
+        "title": st.sampled_from(["T", "U"]),
+    },
+)
+LISTS = st.dictionaries(NAMES, FIELDS, max_size=6).map(
+    lambda tools: [{"name": name, **fields} for name, fields in tools.items()]
+)
+COMPLETENESS: st.SearchStrategy[Completeness] = st.sampled_from(["complete", "partial", "unknown"])
+Tools = list[dict[str, Any]]
+
+
+@given(LISTS, COMPLETENESS, st.randoms(use_true_random=False))
+def test_a_list_compared_with_itself_finds_nothing(
+    tools: Tools, completeness: Completeness, choose: random.Random
+) -> None:
+    """Whatever its order and completeness, a list has no drift from the baseline declared from it."""
+    declared = declare_manifest(observe_manifest("s", tools, "complete"))
+    mixed = choose.sample(tools, len(tools))
+    drift = compare_manifests(declared, observe_manifest("s", mixed, completeness))
+    assert (drift.findings, drift.inconclusive) == ((), ())
+
+
+@given(LISTS, LISTS, COMPLETENESS, st.randoms(use_true_random=False))
+def test_order_changes_nothing(
+    before: Tools, after: Tools, completeness: Completeness, choose: random.Random
+) -> None:
+    """The order of tools, in the baseline and in the list, changes no finding and no digest."""
+    declared = [
+        declare_manifest(observe_manifest("s", tools, "complete"))
+        for tools in (before, choose.sample(before, len(before)))
+    ]
+    observed = [observe_manifest("s", tools, completeness) for tools in (after, choose.sample(after, len(after)))]
+    assert declared[0].digest == declared[1].digest
+    assert observed[0].digest() == observed[1].digest()
+    assert compare_manifests(declared[0], observed[0]) == compare_manifests(declared[1], observed[1])
+
+
+@given(LISTS, LISTS, COMPLETENESS)
+def test_findings_are_the_difference_of_two_lists(before: Tools, after: Tools, completeness: Completeness) -> None:
+    """Names on one side alone are added or removed; removed ones only where the list was complete."""
+    drift = compare_manifests(
+        declare_manifest(observe_manifest("s", before, "complete")), observe_manifest("s", after, completeness)
+    )
+    was, now = {tool["name"] for tool in before}, {tool["name"] for tool in after}
+    by_change: dict[str, set[str]] = {}
+    for finding in drift.findings:
+        by_change.setdefault(finding.change, set()).add(finding.tool_name)
+    complete = completeness == "complete"
+    assert by_change.get("tool_added", set()) == now - was
+    assert by_change.get("tool_removed", set()) == (was - now if complete else set())
+    assert bool(drift.inconclusive) == (not complete and bool(was - now))
+    changed = by_change.get("tool_changed", set())
+    for change, names in by_change.items():
+        assert change in ("tool_added", "tool_removed") or names <= changed <= was & now
+
+
+@given(LISTS, LISTS)
+def test_the_verdict_agrees_with_the_findings(before: Tools, after: Tools) -> None:
+    """A complete list has findings exactly where its manifest digest is not the baseline's."""
+    declared = declare_manifest(observe_manifest("s", before, "complete"))
+    observed = observe_manifest("s", after, "complete")
+    review = manifest_verdict(declared.digest, observed) == "pending_tool_manifest_review"
+    assert review == bool(compare_manifests(declared, observed).findings)
+
+
+@given(LISTS, COMPLETENESS)
+def test_records_come_back(tools: Tools, completeness: Completeness) -> None:
+    """Writing and reading a record changes nothing."""
+    observed = observe_manifest("s", tools, completeness)
+    assert read_observed(observed.as_json()) == observed
+    declared = declare_manifest(observe_manifest("s", tools, "complete"))
+    assert read_declared(declared.as_json()) == declared
