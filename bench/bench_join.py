@@ -23,8 +23,8 @@ from prometheus_client import CollectorRegistry
 
 from assay_stream import __version__
 from assay_stream.config import Settings, load_settings
-from assay_stream.core.evidence import Producer
 from assay_stream.core.engine import EngineState
+from assay_stream.core.evidence import Producer
 from assay_stream.core.record import Output, Record, Role
 from assay_stream.stream.connection import start_admin
 from assay_stream.stream.join import JoinStage

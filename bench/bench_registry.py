@@ -11,8 +11,8 @@ import time
 import orjson
 
 from assay_stream.core import engine
-from assay_stream.core.evidence import Producer
 from assay_stream.core.engine import EngineState
+from assay_stream.core.evidence import Producer
 from assay_stream.core.record import Origin, Record, Role
 
 

@@ -23,7 +23,9 @@ from pydantic_core import core_schema
 
 from assay_stream import __version__
 from assay_stream.core.binding import Scope, Unbound
-from assay_stream.core.control import PIN_REMOVE_TYPE, PIN_SET_TYPE, PinRemoveEvent, PinSetEvent, Scheme
+from assay_stream.core.change import CHANGE_TYPE
+from assay_stream.core.control import CONTROL_MODELS, Enforcement, KeyFingerprint, PinValue, Scheme
+from assay_stream.core.control_facts import DiscoveryStatus, KeyAct, PinAct
 from assay_stream.core.evidence import EVIDENCE_TYPE
 from assay_stream.core.facts import Completeness
 from assay_stream.core.finding import Kind
@@ -42,6 +44,7 @@ from assay_stream.core.observation import (
 from assay_stream.core.pins import PinStatus
 from assay_stream.core.record import Role
 from assay_stream.schemes import assay
+from assay_stream.schemes.schemapin import Mode
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 ID_PREFIX = "urn:assay-stream:schema:"
@@ -50,7 +53,9 @@ ASYNCAPI_FILE = "asyncapi.json"
 
 DigestText = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
 BareHex = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
-SchemeValue = Annotated[str, StringConstraints(pattern=r"^(sha256:)?[0-9a-f]{64}$")]
+SchemeValue = PinValue
+ActionText = Literal["allow", "warn", "block"]
+UnknownText = Literal["allow_degraded", "warn", "block"]
 Digits = Annotated[str, StringConstraints(pattern=r"^[0-9]+$")]
 Base64 = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9+/]*={0,2}$")]
 Natural = Annotated[int, Field(ge=0)]
@@ -88,6 +93,28 @@ class PinField(Closed):
     scheme: Scheme | None = None
     expected: SchemeValue | None = None
     observed: SchemeValue | None = None
+    enforcement: Enforcement | None = None
+    action: ActionText | None = None
+    reason_code: Literal["P_TOOL_DRIFT"] | None = None
+
+
+class DiscoveryField(Closed):
+    """Where the key document was observed; ``last_observed`` where the domain could not be read since."""
+
+    origin: OriginField
+    status: Literal["observed", "last_observed"]
+
+
+class SignatureField(Closed):
+    """A tool's SchemaPin signature held against the key in force. ``valid`` says nothing about the tool."""
+
+    scheme: Literal["schemapin.v1"]
+    valid: bool
+    error_code: str | None = None
+    mode: Mode | None = None
+    key_fingerprint: KeyFingerprint | None = None
+    domain: str | None = None
+    discovery: DiscoveryField | None = None
 
 
 class BindingField(Closed):
@@ -159,6 +186,7 @@ class DecisionPayload(Closed):
     tool_definition_source: HashText | None = None
     tool_identity: ToolIdentityField | None = None
     pin: PinField
+    signature: SignatureField | None = None
     binding: BindingField
     unbound_reason: Unbound | None = None
 
@@ -183,6 +211,63 @@ class Evidence(Closed):
     data: DecisionPayload
 
 
+class PolicyField(Closed):
+    """A digest policy: what is to happen on a mismatch, and where there is no pin."""
+
+    enforcement: Enforcement
+    unknown: UnknownText
+
+
+class ChangePayload(Closed):
+    """What an operator set, or which key was observed, and what that replaced."""
+
+    change: str
+    server_id: Identifier
+    origin: OriginField
+    superseded: bool
+    tool_name: Identifier | None = None
+    scheme: Scheme | None = None
+    value: SchemeValue | None = None
+    author: Text | None = None
+    reason: Text | None = None
+    enforcement: Enforcement | None = None
+    unknown: UnknownText | None = None
+    domain: str | None = None
+    key_fingerprint: KeyFingerprint | None = None
+    status: DiscoveryStatus | None = None
+    revoked_keys: list[str] | None = None
+    replaces: str | PolicyField | None = None
+
+
+class Change(Closed):
+    """``assay.control.change``: evidence of one control record, in the Assay envelope."""
+
+    specversion: Literal["1.0"]
+    type: Literal["assay.control.change"]
+    source: Literal["urn:assay-stream"]
+    id: BareHex
+    time: Timestamp
+    datacontenttype: Literal["application/json"]
+    subject: Identifier
+    assayproducer: Literal["assay-stream"]
+    assayproducerversion: str
+    assaygit: str
+    assaypii: Literal[False]
+    assaysecrets: Literal[False]
+    assaycontenthash: DigestText
+    data: ChangePayload
+
+
+class VerdictRecord(PinField):
+    """``assay.tool.verdict``: what the digest policy makes of a tool now. The key is the array [server, tool]."""
+
+    server_id: Identifier
+    tool_name: Identifier | None = None
+    pins: dict[str, SchemeValue] | None = None
+    rejected: dict[str, list[SchemeValue]] | None = None
+    policy: PolicyField | None = None
+
+
 class FindingRecord(Closed):
     """One thing found in one record of an input log."""
 
@@ -199,6 +284,11 @@ class FindingRecord(Closed):
     changed_fields: list[str]
     known: bool
     reason: str | None = None
+    scheme: Scheme | None = None
+    expected: SchemeValue | None = None
+    observed: SchemeValue | None = None
+    enforcement: Enforcement | None = None
+    action: ActionText | None = None
 
 
 class AlertProduct(Closed):
@@ -240,6 +330,11 @@ class AlertFlat(Closed):
     mcp_digest_after: DigestText | None = None
     mcp_changed_fields: str | None = None
     mcp_reason: str | None = None
+    mcp_pin_scheme: Scheme | None = None
+    mcp_pin_expected: SchemeValue | None = None
+    mcp_pin_observed: SchemeValue | None = None
+    mcp_pin_enforcement: Enforcement | None = None
+    mcp_pin_action: ActionText | None = None
     mcp_origin_topic: str
     mcp_origin_partition: Natural
     mcp_origin_offset: Natural
@@ -318,6 +413,7 @@ class SeenFactValue(Closed):
     snapshot_id: Identifier
     catalogue: DigestText
     completeness: Completeness
+    signatures: DigestText | None
 
 
 class RejectionFactValue(Closed):
@@ -328,12 +424,66 @@ class RejectionFactValue(Closed):
 
 
 class PinFactValue(Closed):
-    """An operator set a pin, or took it back (``pinned`` is null)."""
+    """An operator decided on a value of a tool; ``value`` is null only where a pin is removed."""
 
     time_us: Micros
-    pinned: SchemeValue | None
+    act: PinAct
+    value: SchemeValue | None
     author: Text
     reason: Text
+
+
+class PolicyFactValue(Closed):
+    """An operator set a digest policy; ``tool_name`` is null where it is for the whole server."""
+
+    time_us: Micros
+    tool_name: Identifier | None
+    enforcement: Enforcement
+    unknown: UnknownText
+    author: Text
+    reason: Text
+
+
+class KeyFactValue(Closed):
+    """An operator accepted or revoked a SchemaPin key."""
+
+    time_us: Micros
+    act: KeyAct
+    fingerprint: KeyFingerprint
+    domain: str | None
+    tool_name: Identifier | None
+    author: Text
+    reason: Text
+
+
+class DiscoveryFactValue(Closed):
+    """What was found at a domain, with its key where there is a usable one."""
+
+    time_us: Micros
+    status: DiscoveryStatus
+    fingerprint: KeyFingerprint | None
+    public_key_pem: str | None
+    revoked: list[str]
+
+
+class SignaturesFactValue(Closed):
+    """Signatures that came with a catalogue: tool, domain, signature, and the SchemaPin digest it is for."""
+
+    tools: list[tuple[str, str | None, str, BareHex | None]]
+
+
+class CheckedFactValue(Closed):
+    """Signatures held against one key: tool and hashing mode of those that match."""
+
+    modes: list[tuple[str, Mode]]
+
+
+class FirstUseFactValue(Closed):
+    """The key of the first matching signature of a tool: trust on first use."""
+
+    time_us: Micros
+    origin: tuple[str, Natural, Natural]
+    fingerprint: KeyFingerprint
 
 
 class HorizonFactValue(Closed):
@@ -354,6 +504,12 @@ FactKeyModel = (
     | tuple[Literal["seen"], Identifier, Identifier, str, Natural, Natural]
     | tuple[Literal["rejection"], Identifier, str, Natural, Natural]
     | tuple[Literal["pin"], Identifier, Identifier, Scheme, str, Natural, Natural]
+    | tuple[Literal["policy"], Identifier, str, Natural, Natural]
+    | tuple[Literal["key_decision"], Identifier, str, Natural, Natural]
+    | tuple[Literal["discovery"], Identifier, str, str, Natural, Natural]
+    | tuple[Literal["signatures"], Identifier, DigestText]
+    | tuple[Literal["checked"], Identifier, DigestText, KeyFingerprint]
+    | tuple[Literal["first_use"], Identifier, str, Identifier]
     | tuple[Literal["horizon"], Identifier, Identifier]
     | tuple[Literal["progress"], str, Natural]
 )
@@ -405,11 +561,12 @@ _FACT_KEY = "assay.tool.binding.key"
 _INPUTS: dict[str, type[BaseModel]] = {
     SNAPSHOT_TYPE: SnapshotEvent,
     CALL_TYPE: CallEvent,
-    PIN_SET_TYPE: PinSetEvent,
-    PIN_REMOVE_TYPE: PinRemoveEvent,
+    **CONTROL_MODELS,
 }
 _OUTPUTS: dict[str, Any] = {
     EVIDENCE_TYPE: Evidence,
+    CHANGE_TYPE: Change,
+    "assay.tool.verdict": VerdictRecord,
     "assay.tool.finding": FindingRecord,
     "assay.tool.drift": Alert,
     "assay.tool.drift.headers": AlertHeaders,
@@ -420,6 +577,12 @@ _OUTPUTS: dict[str, Any] = {
     "assay.tool.binding.seen": SeenFactValue,
     "assay.tool.binding.rejection": RejectionFactValue,
     "assay.tool.binding.pin": PinFactValue,
+    "assay.tool.binding.policy": PolicyFactValue,
+    "assay.tool.binding.key_decision": KeyFactValue,
+    "assay.tool.binding.discovery": DiscoveryFactValue,
+    "assay.tool.binding.signatures": SignaturesFactValue,
+    "assay.tool.binding.checked": CheckedFactValue,
+    "assay.tool.binding.first_use": FirstUseFactValue,
     "assay.tool.binding.horizon": HorizonFactValue,
     "assay.tool.binding.progress": ProgressFactValue,
     "assay.rejected.headers": RejectedHeaders,
@@ -506,7 +669,7 @@ _CHANNELS: dict[Role, tuple[str, str, tuple[str, ...], str | None]] = {
     Role.CONTROL: (
         "assay.control",
         "What an operator sets. Key: server_id.",
-        (PIN_SET_TYPE, PIN_REMOVE_TYPE),
+        tuple(CONTROL_MODELS),
         None,
     ),
     Role.CALLS: ("mcp.tools.call", "Calls: what an agent did. Any key.", (CALL_TYPE,), None),
@@ -533,6 +696,18 @@ _CHANNELS: dict[Role, tuple[str, str, tuple[str, ...], str | None]] = {
         "assay.tool.decision",
         "Evidence: one record per call. Key: server_id; partition number: the call's.",
         (EVIDENCE_TYPE,),
+        None,
+    ),
+    Role.CHANGES: (
+        "assay.control.change",
+        "Changes: evidence of every control record. Key: server_id; partition number: the control record's.",
+        (CHANGE_TYPE,),
+        None,
+    ),
+    Role.VERDICTS: (
+        "assay.tool.verdict",
+        "Verdicts: what the digest policy makes of each tool now. Compacted. Key: JSON array of server and tool.",
+        ("assay.tool.verdict",),
         None,
     ),
     Role.REJECTED: (
@@ -578,7 +753,7 @@ def asyncapi() -> dict[str, Any]:
 
 def _message(name: str, *, has_payload: bool, headers: str | None, is_event: bool) -> dict[str, Any]:
     message: dict[str, Any] = {"name": name}
-    if is_event or name == EVIDENCE_TYPE:
+    if is_event or name in (EVIDENCE_TYPE, CHANGE_TYPE):
         message["contentType"] = "application/cloudevents+json"
     if headers is not None:
         message["headers"] = _reference(headers)

@@ -15,8 +15,8 @@ import rfc8785
 from aiokafka.partitioner import murmur2
 
 from assay_stream.core import engine
-from assay_stream.core.evidence import Producer
 from assay_stream.core.engine import EngineState
+from assay_stream.core.evidence import Producer
 from assay_stream.core.record import Headers, Record, Role
 from assay_stream.forensics.replay import replay
 from tests.support.events import SERVER, TEN_O_CLOCK_MS, Outcome, a_call, a_snapshot, an_event, record_of

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from assay_stream.core import engine
-from assay_stream.core.evidence import Producer
 from assay_stream.core.engine import EngineState
+from assay_stream.core.evidence import Producer
 from assay_stream.core.limits import Limits
 from assay_stream.core.record import Origin, Record, Role
 from assay_stream.schemes import assay

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay_stream.core import engine
-from assay_stream.core.evidence import Producer
 from assay_stream.core.engine import EngineState
+from assay_stream.core.evidence import Producer
 from assay_stream.core.record import Output, Record, Role
 from assay_stream.forensics.replay import replay
 from assay_stream.schemes import assay

@@ -15,9 +15,9 @@ from jsonschema import Draft202012Validator
 from assay_stream import schemas
 from assay_stream.core import decision, engine
 from assay_stream.core.cloudevents import read_event
-from assay_stream.core.evidence import Producer
 from assay_stream.core.engine import EngineState
 from assay_stream.core.errors import InputError
+from assay_stream.core.evidence import Producer
 from assay_stream.core.limits import Limits
 from assay_stream.core.observation import CallData
 from assay_stream.core.record import Origin, Output, Record, Role

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from assay_stream.core import engine
 from assay_stream.core.binding import Binding, Scope, Unbound, bind
 from assay_stream.core.bindings import Bindings
-from assay_stream.core.evidence import Producer
 from assay_stream.core.engine import EngineState
+from assay_stream.core.evidence import Producer
 from assay_stream.core.limits import Limits
 from assay_stream.core.record import Origin, Output, Record, Role
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay_stream.core import engine
-from assay_stream.core.evidence import Producer
 from assay_stream.core.engine import EngineState
+from assay_stream.core.evidence import Producer
 from assay_stream.core.partition import murmur2_partition
 from assay_stream.core.record import Origin, Output, Record, Role
 from assay_stream.forensics.archive import event_timestamp_ms

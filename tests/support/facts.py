@@ -3,6 +3,17 @@
 from __future__ import annotations
 
 from assay_stream.core.bindings import Bindings
+from assay_stream.core.control_facts import (
+    Checked,
+    Discovery,
+    DiscoveryStatus,
+    KeyAct,
+    KeyDecision,
+    Pin,
+    PinAct,
+    Policy,
+    Signatures,
+)
 from assay_stream.core.facts import Catalogue, Completeness, Rejection, Seen, ToolFact
 from assay_stream.core.fingerprint import Fingerprint
 from assay_stream.core.record import Origin
@@ -43,6 +54,7 @@ def seen(
     snapshot_id: str | None = None,
     completeness: Completeness = "complete",
     partition: int = 0,
+    signatures: str | None = None,
 ) -> Seen:
     """An observation."""
     return Seen(
@@ -53,6 +65,7 @@ def seen(
         snapshot_id=snapshot_id or f"snapshot-{offset}",
         catalogue=catalogue,
         completeness=completeness,
+        signatures=signatures,
     )
 
 
@@ -63,6 +76,100 @@ def rejection(time_us: int, *, offset: int) -> Rejection:
         origin=Origin(topic="mcp.tools.list", partition=0, offset=offset),
         time_us=time_us,
         code="not_json",
+    )
+
+
+def a_pin(
+    value: str | None,
+    *,
+    time_us: int,
+    offset: int,
+    scheme: str = "assay.v1",
+    act: PinAct | None = None,
+    tool_name: str = "t",
+) -> Pin:
+    """A decision on a pin: set, or removed where there is no value."""
+    return Pin(
+        server_id=SERVER,
+        tool_name=tool_name,
+        scheme=scheme,
+        origin=Origin(topic="assay.control", partition=0, offset=offset),
+        time_us=time_us,
+        act=act or ("remove" if value is None else "set"),
+        value=value,
+        author="ann",
+        reason="review",
+    )
+
+
+def a_policy(
+    enforcement: str = "block",
+    unknown: str = "allow_degraded",
+    *,
+    time_us: int,
+    offset: int,
+    tool_name: str | None = None,
+) -> Policy:
+    """A digest policy."""
+    return Policy(
+        server_id=SERVER,
+        tool_name=tool_name,
+        origin=Origin(topic="assay.control", partition=0, offset=offset),
+        time_us=time_us,
+        enforcement=enforcement,
+        unknown=unknown,
+        author="ann",
+        reason="review",
+    )
+
+
+def a_key_decision(
+    act: KeyAct, fingerprint: str, *, time_us: int, offset: int, tool_name: str | None = None
+) -> KeyDecision:
+    """An operator's decision on a key of example.com."""
+    return KeyDecision(
+        server_id=SERVER,
+        origin=Origin(topic="assay.control", partition=0, offset=offset),
+        time_us=time_us,
+        act=act,
+        fingerprint=fingerprint,
+        domain="example.com" if act == "accept" else None,
+        tool_name=tool_name,
+        author="ann",
+        reason="review",
+    )
+
+
+def a_discovery(
+    key: str | None,
+    *,
+    time_us: int,
+    offset: int,
+    status: DiscoveryStatus = "observed",
+    domain: str = "example.com",
+    revoked: tuple[str, ...] = (),
+) -> Discovery:
+    """What was found at a domain: a key with this fingerprint."""
+    return Discovery(
+        server_id=SERVER,
+        origin=Origin(topic="assay.control", partition=0, offset=offset),
+        time_us=time_us,
+        domain=domain,
+        status=status,
+        fingerprint=key,
+        public_key_pem=None if key is None else f"pem:{key}",
+        revoked=revoked,
+    )
+
+
+def signed_by(
+    key: str, *tools: str, digest: str = "set", mode: str = "double_sha256"
+) -> tuple[Signatures, Checked]:
+    """Signatures of example.com over some tools, and their check against the key that made them."""
+    entries = dict.fromkeys(tools, ("example.com", "c2lnbmF0dXJl", "0" * 64))
+    return (
+        Signatures(server_id=SERVER, digest=digest, tools=entries),
+        Checked(server_id=SERVER, signatures=digest, fingerprint=key, modes=dict.fromkeys(tools, mode)),
     )
 
 

@@ -36,8 +36,8 @@ def replay(
 ) -> None:
     """Replay recorded observations through the engine, into files.
 
-    Writes evidence.ndjson, alerts.ndjson, definitions.ndjson, changes.ndjson and rejected.ndjson. The same input gives the same
-    bytes. Prints a summary as one JSON object.
+    Writes evidence.ndjson, alerts.ndjson, definitions.ndjson, changes.ndjson and rejected.ndjson. The same input
+    gives the same bytes. Prints a summary as one JSON object.
     """
     records = (record for path in inputs for record in read_file(path))
     producer = Producer(version=__version__, git=load_settings().git_commit)

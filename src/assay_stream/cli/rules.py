@@ -39,9 +39,6 @@ def set_policy(
         typer.Option(help="Where a tool has no pin, or no definition was observed."),
     ] = "allow_degraded",
     tool: Annotated[str | None, typer.Option("--tool", help="For this tool only.")] = None,
-    allow: Annotated[
-        list[str] | None, typer.Option("--allow", help="A tool that is let pass. May be repeated.")
-    ] = None,
     author: Author = None,
     output: EventFile = None,
     bootstrap_servers: Bootstrap = None,
@@ -56,7 +53,6 @@ def set_policy(
         "tool_name": tool,
         "enforcement": enforcement,
         "unknown": unknown,
-        "allowlist": allow or [],
     }
     decide([(POLICY_SET_TYPE, data)], author=author, reason=reason, output=output, bootstrap=bootstrap_servers)
     say(f"policy set for {tool or 'every tool'} on {server_id}: {enforcement}, unknown {unknown}")

@@ -90,7 +90,6 @@ def _what(fact: ControlDecision) -> dict[str, Any]:
                 "tool_name": fact.tool_name,
                 "enforcement": fact.enforcement,
                 "unknown": fact.unknown,
-                "allowlist": list(fact.allowlist),
                 "author": fact.author,
                 "reason": fact.reason,
             }
@@ -118,7 +117,9 @@ def _replaced(fact: ControlDecision, before: Controls) -> Any:
             return before.pins_as_of(fact.tool_name, fact.time_us).approved.get(fact.scheme)
         case Policy():
             policy = before.policy_as_of(fact.tool_name or "", fact.time_us)
-            return None if policy is None else policy.as_json()
+            if policy is None:
+                return None
+            return {"enforcement": policy.enforcement.value, "unknown": policy.unknown.value}
         case KeyDecision():
             if fact.act == "accept" and fact.domain and fact.tool_name:
                 return pinned_key(before, fact.domain, fact.tool_name, fact.time_us)

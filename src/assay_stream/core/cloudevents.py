@@ -46,12 +46,14 @@ _CODE_OF_PYDANTIC_TYPE = {
     "greater_than_equal": "out_of_range",
     "less_than_equal": "out_of_range",
     "finite_number": "out_of_range",
+    "value_error": "bad_format",
+    "too_long": "too_long",
 }
 
 _MEND_OF_CODE = {
     "missing_field": "the field is required: add it",
     "unknown_value": "the value is not one of the allowed ones",
-    "too_long": "the text is longer than the limit allows: shorten it",
+    "too_long": "the text or list is longer than the limit allows: shorten it",
     "empty_value": "the text must not be empty",
     "bad_format": "the text does not have the required form",
     "out_of_range": "the number is out of range",
@@ -154,6 +156,8 @@ def _first_error(error: ValidationError) -> InputError:
     mend = _MEND_OF_CODE[code]
     if code == "unknown_value":
         mend = f"{mend}: {first['ctx']['expected']}"
+    elif first["type"] == "value_error":
+        mend = str(first["ctx"]["error"])
     elif code == "wrong_type":
         mend = f"{mend}: {first['msg']}"
     return InputError(code, mend, path=path)

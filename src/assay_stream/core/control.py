@@ -6,12 +6,11 @@ replay agrees with the live run.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import StringConstraints, ValidationInfo, field_validator
 
 from assay_stream.core.errors import InputError
-from assay_stream.core.limits import DEFAULT_LIMITS
 from assay_stream.core.observation import Envelope, Identifier, Model, Text
 from assay_stream.schemes.pin_files import check_value
 
@@ -57,11 +56,11 @@ class PinRemoveData(ControlData):
     scheme: Scheme
     value: PinValue | None = None
 
-    @model_validator(mode="after")
-    def _of_the_scheme(self) -> Self:
-        if self.value is not None:
-            object.__setattr__(self, "value", printed_value(self.scheme, self.value))
-        return self
+    @field_validator("value")
+    @classmethod
+    def _as_the_scheme_prints_it(cls, value: str | None, info: ValidationInfo) -> str | None:
+        scheme = info.data.get("scheme")
+        return value if value is None or scheme is None else printed_value(scheme, value)
 
 
 class PinData(PinRemoveData):
@@ -97,7 +96,6 @@ class PolicySetData(ControlData):
     tool_name: Identifier | None = None
     enforcement: Enforcement
     unknown: Unknown
-    allowlist: list[Identifier] = Field(default_factory=list, max_length=DEFAULT_LIMITS.tools_max)
 
 
 class PolicySetEvent(Envelope):

@@ -69,7 +69,6 @@ class Policy(ControlFact):
     tool_name: str | None
     enforcement: str
     unknown: str
-    allowlist: tuple[str, ...]
     author: str
     reason: str
 
@@ -82,7 +81,6 @@ class Policy(ControlFact):
             "tool_name": self.tool_name,
             "enforcement": self.enforcement,
             "unknown": self.unknown,
-            "allowlist": list(self.allowlist),
             "author": self.author,
             "reason": self.reason,
         }
@@ -100,7 +98,7 @@ class KeyDecision(ControlFact):
     reason: str
 
     def key(self) -> FactKey:
-        return ("key", self.server_id, *self.origin)
+        return ("key_decision", self.server_id, *self.origin)
 
     def value_json(self) -> dict[str, Any]:
         return {
@@ -218,7 +216,6 @@ def read_pin(key: FactKey, value: dict[str, Any]) -> Pin:
 def read_policy(key: FactKey, value: dict[str, Any]) -> Policy:
     """Return the policy that a key and a value hold."""
     _, server_id, *place = key
-    value["allowlist"] = tuple(value["allowlist"])
     return Policy(server_id=str(server_id), origin=origin_of_key(place), **value)
 
 

@@ -17,6 +17,7 @@ from assay_stream.core.control import (
 from assay_stream.core.control_facts import Discovery, DiscoveryStatus, KeyDecision, Pin, PinAct, Policy
 from assay_stream.core.record import Record
 from assay_stream.core.signed import read_document
+from assay_stream.schemes.hangar import UnknownPolicy
 from assay_stream.schemes.schemapin import PublicKey
 
 
@@ -42,8 +43,7 @@ def fact_of(record: Record, event: ControlEvent) -> ControlDecision:
                 time_us=time_us,
                 tool_name=event.data.tool_name,
                 enforcement=event.data.enforcement,
-                unknown=event.data.unknown,
-                allowlist=tuple(event.data.allowlist),
+                unknown=UnknownPolicy.parse(event.data.unknown).value,
                 author=event.data.author,
                 reason=event.data.reason,
             )

@@ -25,7 +25,7 @@ from assay_stream.core.control_facts import (
 )
 from assay_stream.core.pin_life import NO_PINS, PinsInForce, pins_in_force
 from assay_stream.core.record import Origin, Position
-from assay_stream.schemes.hangar import DigestPolicy
+from assay_stream.schemes.hangar import DigestPolicy, Enforcement, UnknownPolicy
 
 _Fact = TypeVar("_Fact", bound=ControlFact)
 
@@ -186,14 +186,12 @@ class Controls:
 
 
 def digest_policy(policy: Policy) -> DigestPolicy:
-    """Return a policy fact as the policy that MCP Hangar knows.
+    """Return a policy fact as the policy that MCP Hangar knows. Its allowlist are our pins, records of their own.
 
     Args:
         policy: a policy fact.
     """
-    return DigestPolicy.parse(
-        {"enforcement": policy.enforcement, "unknown": policy.unknown, "allowlist": list(policy.allowlist)}
-    )
+    return DigestPolicy(enforcement=Enforcement(policy.enforcement), unknown=UnknownPolicy.parse(policy.unknown))
 
 
 def _until(history: Sequence[_Fact], time_us: int) -> Sequence[_Fact]:

@@ -286,7 +286,7 @@ _READERS: dict[str, Callable[[FactKey, dict[str, Any]], Fact]] = {
     "rejection": _read_rejection,
     "pin": read_pin,
     "policy": read_policy,
-    "key": read_key_decision,
+    "key_decision": read_key_decision,
     "discovery": read_discovery,
     "signatures": read_signatures,
     "checked": read_checked,

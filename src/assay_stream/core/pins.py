@@ -10,8 +10,8 @@ from enum import StrEnum
 
 from assay_stream.core.fingerprint import Fingerprint
 from assay_stream.core.pin_life import PinsInForce
-from assay_stream.schemes import assay
-from assay_stream.schemes.hangar import Action, DigestPolicy, DigestStanding
+from assay_stream.schemes import assay_pins
+from assay_stream.schemes.hangar import Action, DigestPolicy, Status
 
 
 class PinStatus(StrEnum):
@@ -24,14 +24,13 @@ class PinStatus(StrEnum):
     REJECTED = "rejected"
 
 
-STANDINGS = {
-    PinStatus.UNPINNED: DigestStanding.UNKNOWN,
-    PinStatus.UNOBSERVED: DigestStanding.UNKNOWN,
-    PinStatus.MATCH: DigestStanding.MATCH,
-    PinStatus.MISMATCH: DigestStanding.MISMATCH,
-    PinStatus.REJECTED: DigestStanding.MISMATCH,
+_TO_POLICY = {
+    PinStatus.UNPINNED: Status.UNKNOWN,
+    PinStatus.UNOBSERVED: Status.UNKNOWN,
+    PinStatus.MATCH: Status.MATCH,
+    PinStatus.MISMATCH: Status.MISMATCH,
+    PinStatus.REJECTED: Status.MISMATCH,
 }
-"""What each status is to a digest policy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +68,7 @@ class PinResult:
     def reason_code(self) -> str | None:
         """Return Assay's reason code, where one of its own pins does not match."""
         differs = self.status in (PinStatus.MISMATCH, PinStatus.REJECTED)
-        return assay.TOOL_DRIFT if differs and self.scheme and self.scheme.startswith("assay.") else None
+        return assay_pins.TOOL_DRIFT if differs and self.scheme and self.scheme.startswith("assay.") else None
 
 
 UNPINNED = PinResult(status=PinStatus.UNPINNED)
@@ -80,7 +79,6 @@ def check_pins(
     pins: PinsInForce,
     observed: Fingerprint | None,
     *,
-    tool_name: str = "",
     policy: DigestPolicy | None = None,
 ) -> PinResult:
     """Hold a definition against the pins in force, and the result against the policy in force.
@@ -88,7 +86,6 @@ def check_pins(
     Args:
         pins: what operators decided about the tool.
         observed: the fingerprint in force, ``None`` where no definition was.
-        tool_name: the tool, for the policy's allowlist.
         policy: the digest policy in force, ``None`` where nobody set one.
     """
     results = [UNPINNED]
@@ -110,5 +107,5 @@ def check_pins(
     gravest = max(results, key=lambda result: _WEIGHT[result.status])
     if policy is None:
         return gravest
-    action = policy.action(STANDINGS[gravest.status], tool_name=tool_name)
+    action = policy.action(_TO_POLICY[gravest.status])
     return replace(gravest, enforcement=policy.enforcement.value, action=action)

@@ -50,8 +50,8 @@ def signatures_of(data: SnapshotData, offer: Offer, limits: Limits) -> Signature
             tools[name] = (_domain(domain, limits), _text(given, limits), digest)
     if not tools:
         return None
-    digest = jcs_digest(sorted([name, *entry] for name, entry in tools.items()))
-    return Signatures(server_id=data.server_id, digest=str(digest), tools=tools)
+    covered = jcs_digest(sorted([name, *entry] for name, entry in tools.items()))
+    return Signatures(server_id=data.server_id, digest=str(covered), tools=tools)
 
 
 def check_against(signatures: Signatures, document: Discovery) -> Checked:

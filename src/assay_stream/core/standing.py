@@ -86,7 +86,6 @@ def _work_out(
     pin = check_pins(
         controls.pins_as_of(tool_name, time_us),
         found,
-        tool_name=tool_name,
         policy=controls.policy_as_of(tool_name, time_us),
     )
     signature = None
@@ -124,7 +123,7 @@ def standing_findings(
             wrong = dict(_wrong(standing))
             if by_control:
                 for kind, reason in _wrong(_before(server, seen, found, name, position)):
-                    if wrong.get(kind) == reason:
+                    if kind in wrong and wrong[kind] == reason:
                         del wrong[kind]
             for kind, reason in wrong.items():
                 findings[kind, name, full, reason, position] = Finding(

@@ -50,7 +50,7 @@ def standing_verdicts(server_id: str, server: ServerBindings) -> Verdicts:
         if not pins and policy is None:
             continue
         found = in_force.get(name, {}).values() or (None,)
-        results = [check_pins(pins, print_, tool_name=name, policy=policy) for print_ in found]
+        results = [check_pins(pins, print_, policy=policy) for print_ in found]
         worst = max(results, key=_gravity)
         verdicts[name] = _value(server_id, name, worst, pins, policy)
     if general is not None:
@@ -123,5 +123,5 @@ def _value(
         content["pins"] = dict(pins.approved)
         content["rejected"] = {scheme: list(values) for scheme, values in pins.rejected.items()}
     if policy is not None:
-        content["policy"] = policy.as_json()
+        content["policy"] = {"enforcement": policy.enforcement.value, "unknown": policy.unknown.value}
     return canonicalize(content)

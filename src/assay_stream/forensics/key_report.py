@@ -27,7 +27,6 @@ def policy_rows(bindings: Bindings, *, server_id: str | None) -> Iterator[dict[s
                 "tool_name": tool or "*",
                 "enforcement": policy.enforcement,
                 "unknown": policy.unknown,
-                "allowlist": list(policy.allowlist),
                 "author": policy.author,
                 "reason": policy.reason,
                 "since": time_text(policy.time_us),

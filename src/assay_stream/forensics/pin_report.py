@@ -184,21 +184,21 @@ def _definition(server: ServerBindings, tool_name: str, full: str | None) -> Fin
     if not offered:
         raise InputError(
             "tool_not_observed",
-            "no list in force has this tool: pin it by value with `pins import`, or wait for it",
+            "no list in force has this tool: wait for one, or set it with `pins import`",
         )
     if len(offered) > 1:
         digests = "; ".join(f"{found.fingerprint.full} seen by {len(found.observers)}" for found in offered)
         raise InputError(
             "definition_ambiguous",
-            f"the tool has several definitions in force: choose one with --digest: {digests}",
+            f"the tool has several definitions in force, choose with --digest: {digests}",
         )
     return offered[0].fingerprint
 
 
 def _standing(server: ServerBindings, tool_name: str) -> str:
     pins = server.controls.pins_as_of(tool_name, AFTER_ALL_US)
-    found = [offered.fingerprint for offered in offered_now(server, tool_name)] or [None]
-    return ",".join(sorted({check_pins(pins, print_).status.value for print_ in found}))
+    found = tuple(offered.fingerprint for offered in offered_now(server, tool_name))
+    return ",".join(sorted({check_pins(pins, print_).status.value for print_ in found or (None,)}))
 
 
 def _latest(server: ServerBindings) -> Iterator[tuple[str, Seen]]:

@@ -125,9 +125,7 @@ class Enforcer:
     def _rule(self, line: bytes | None, end: bytes) -> None:
         if line is None:
             self.blocked += 1
-            self._client.answer(
-                _failure("assay-stream: the line is too long to be looked at; it was not passed on")
-            )
+            self._client.answer(_failure("assay-stream: the line is too long to look at; it was not passed on"))
             return
         try:
             with self._lock:

@@ -2,8 +2,8 @@
 
 Rules:
 
-1. A ``tools/call`` that is ruled ``block`` never reaches the server. Its caller gets a JSON-RPC error that says why,
-   and the call is published as denied.
+1. A ``tools/call`` that is ruled ``block`` never reaches the server. Its caller gets a JSON-RPC error that says
+   why, and the call is published as denied.
 2. The definition that counts is the one this client was given by the last list that passed here.
 3. A line from the client that strict decoding refuses does not pass: a server that reads it otherwise than we do
    could be made to obey a call that was not ruled on.
@@ -154,9 +154,7 @@ class Gate:
         if ruling.result is not None:
             detail |= ruling.result.as_json()
         if ruling.reason_code == "verdicts_unavailable":
-            text = (
-                "the verdicts of the digest policy are not known yet; try again, or see that Kafka can be reached"
-            )
+            text = "the verdicts of the digest policy are not known yet; try again, or see why Kafka is away"
         else:
             text = (
                 "the digest policy blocks this call. An operator can look at the change (assay-stream pins diff) "

@@ -12,11 +12,11 @@ from typing import Any
 
 import orjson
 
-from assay_stream.core.errors import IntegrityError
+from assay_stream.core.errors import InputError, IntegrityError
 from assay_stream.core.fingerprint import Fingerprint
 from assay_stream.core.pin_life import PinsInForce
 from assay_stream.core.pins import PinResult, PinStatus, check_pins
-from assay_stream.schemes.hangar import Action, DigestPolicy
+from assay_stream.schemes.hangar import Action, DigestPolicy, Enforcement, UnknownPolicy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,7 @@ class VerdictTable:
                 self._verdicts.pop((server_id, tool_name), None)
             else:
                 self._verdicts[server_id, tool_name] = _read(orjson.loads(value))
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, InputError):
             raise IntegrityError(
                 "foreign_verdict", "the verdict topic holds a record that is not ours: find who writes to it"
             ) from None
@@ -100,7 +100,7 @@ class VerdictTable:
             return NO_VERDICT
         if definition is None and own is not None:
             return _ruling(verdict.action, verdict.result)
-        result = check_pins(verdict.pins, definition, tool_name=tool_name, policy=verdict.policy)
+        result = check_pins(verdict.pins, definition, policy=verdict.policy)
         return _ruling(result.action or Action.ALLOW, result)
 
 
@@ -124,5 +124,9 @@ def _read(content: Mapping[str, Any]) -> Verdict:
             approved=dict(content.get("pins", {})),
             rejected={scheme: tuple(values) for scheme, values in content.get("rejected", {}).items()},
         ),
-        policy=None if policy is None else DigestPolicy.parse(policy),
+        policy=None
+        if policy is None
+        else DigestPolicy(
+            enforcement=Enforcement(policy["enforcement"]), unknown=UnknownPolicy.parse(policy["unknown"])
+        ),
     )

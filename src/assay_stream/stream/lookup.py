@@ -1,4 +1,4 @@
-"""Looking things up in the topics, once and to their end, for an operator's commands. No consumer group is used."""
+"""Looking things up in the topics, once and to their end, for an operator's commands, in no consumer group."""
 
 from __future__ import annotations
 

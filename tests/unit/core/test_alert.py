@@ -135,13 +135,6 @@ def test_a_known_finding_is_counted_and_raises_nothing() -> None:
     ]
 
 
-@pytest.mark.parametrize("kind", [Kind.SNAPSHOT_REJECTED, Kind.PIN_MISMATCH, Kind.CALL_TO_UNLISTED_TOOL])
-def test_some_kinds_alert_although_known(kind: Kind) -> None:
-    """What is dangerous each time alerts each time."""
-    _, alerts = applied(a_finding(kind=kind, known=True))
-    assert len(alerts) == 1
-
-
 def test_observers_are_counted() -> None:
     """The record says how many observers have seen it; one without a name is an observer too."""
     _, alerts = applied(a_finding(0), a_finding(1, observer_id="bob"), a_finding(2, observer_id=None))

@@ -6,25 +6,10 @@ import pytest
 
 from assay_stream.core.bindings import Bindings
 from assay_stream.core.errors import IntegrityError
-from assay_stream.core.facts import Horizon, Pin, Progress
-from assay_stream.core.record import Origin
-from tests.support.facts import SERVER, a_catalogue, bindings_with, rejection, seen
+from assay_stream.core.facts import Horizon, Progress
+from tests.support.facts import SERVER, a_catalogue, a_pin, bindings_with, rejection, seen
 
 ONE = a_catalogue("one", {"t": "a"})
-
-
-def a_pin(pinned: str | None, *, time_us: int, offset: int, scheme: str = "assay.v1") -> Pin:
-    """A pin of the tool ``t``."""
-    return Pin(
-        server_id=SERVER,
-        tool_name="t",
-        scheme=scheme,
-        origin=Origin(topic="assay.control", partition=0, offset=offset),
-        time_us=time_us,
-        pinned=pinned,
-        author="ann",
-        reason="review",
-    )
 
 
 def test_a_lost_catalogue_is_never_guessed() -> None:
@@ -60,7 +45,7 @@ def test_facts_are_idempotent() -> None:
     assert len(server.observers["alice"]) == 1
     assert len(server.snapshots["snapshot-0"]) == 1
     assert len(server.rejections) == 1
-    assert len(server.pins["t"]["assay.v1"]) == 1
+    assert len(server.controls.pins["t"]) == 1
 
 
 def test_forgetting_undoes_an_observation() -> None:
@@ -111,28 +96,6 @@ def test_progress_is_kept_per_input_partition() -> None:
         bindings.apply(Progress(topic="t", partition=0, position=position))
     bindings.apply(Progress(topic="t", partition=1, position=1))
     assert bindings.progress == {("t", 0): 7, ("t", 1): 1}
-
-
-def test_a_pin_is_in_force_from_its_own_time() -> None:
-    """Pins take effect at their event time; a removal ends them; the later record wins a tie."""
-    bindings = Bindings()
-    pins = [
-        a_pin("x", time_us=5, offset=0),
-        a_pin(None, time_us=9, offset=1),
-        a_pin("y", time_us=9, offset=2),
-        a_pin("z", time_us=7, offset=3, scheme="assay.p60"),
-    ]
-    for pin in reversed(pins):
-        bindings.apply(pin)
-    server = bindings.server(SERVER)
-    in_force = [server.pins_as_of("t", time) for time in (4, 5, 8, 9)]
-    assert in_force == [
-        {},
-        {"assay.v1": "x"},
-        {"assay.v1": "x", "assay.p60": "z"},
-        {"assay.v1": "y", "assay.p60": "z"},
-    ]
-    assert server.pins_as_of("other", 9) == {}
 
 
 def test_a_rejection_ends_what_stood_before_it_in_the_log() -> None:

@@ -254,7 +254,7 @@ def test_a_pin_may_be_written_as_any_scheme_prints_it() -> None:
     for value in ("0" * 64, "sha256:" + "0" * 64):
         event = read_event(structured(Role.CONTROL, data=PIN | {"value": value}))
         assert isinstance(event, PinSetEvent)
-        assert event.data.value == "0" * 64
+        assert event.data.value == "sha256:" + "0" * 64
     for value in ("0" * 63, "md5:" + "0" * 64, "A" * 64):
         assert code_of(structured(Role.CONTROL, data=PIN | {"value": value})) == "bad_format"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from assay_stream.core.control import pinned_value
+from assay_stream.core.control import printed_value
 from assay_stream.core.record import Role
 from assay_stream.schemes import assay, assay_manifest
 from tests.support.events import TOOL, Story, an_event
@@ -52,13 +52,13 @@ def pin_of_next_call(*controls: bytes) -> dict[str, str]:
 @pytest.mark.parametrize("scheme", ["assay.v1", "assay.p60"])
 def test_digests_with_a_prefix_are_pinned_with_it(scheme: str) -> None:
     """Schemes that print sha256:<hex> have their pins in that form."""
-    assert pinned_value(scheme, BARE) == f"sha256:{BARE}"
+    assert printed_value(scheme, BARE) == f"sha256:{BARE}"
 
 
 @pytest.mark.parametrize("scheme", ["assay.schema_hash", "assay.meta_hash"])
 def test_bare_digests_are_pinned_bare(scheme: str) -> None:
     """The hashes of ToolIdentity are bare hexadecimal, and so are their pins."""
-    assert pinned_value(scheme, BARE) == BARE
+    assert printed_value(scheme, BARE) == BARE
 
 
 @pytest.mark.parametrize("scheme", sorted(DIGESTS))
@@ -81,6 +81,7 @@ def test_a_pin_of_another_value_is_a_mismatch() -> None:
         "scheme": "assay.v1",
         "expected": f"sha256:{BARE}",
         "observed": DIGESTS["assay.v1"],
+        "reason_code": "P_TOOL_DRIFT",
     }
 
 

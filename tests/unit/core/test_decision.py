@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay_stream.core import engine
-from assay_stream.core.evidence import Producer
 from assay_stream.core.digest import jcs_digest
 from assay_stream.core.engine import EngineState
+from assay_stream.core.evidence import Producer
 from assay_stream.core.record import Origin, Output, Record, Role
 from assay_stream.schemes import assay
 
@@ -353,6 +353,7 @@ def test_a_pin_is_held_against_what_was_observed() -> None:
         "scheme": "assay.v1",
         "expected": "sha256:" + "0" * 64,
         "observed": str(assay.definition_digest(TOOL, server_id="server")),
+        "reason_code": "P_TOOL_DRIFT",
     }
 
 

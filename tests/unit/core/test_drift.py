@@ -7,11 +7,13 @@ from typing import Any
 import orjson
 import pytest
 
+from assay_stream.core.evidence import Producer
 from assay_stream.core.finding import Finding, Kind, decode_finding
 from assay_stream.core.limits import Limits
 from assay_stream.core.record import Origin, Record, Role
 from assay_stream.core.registry import Registry
 
+PRODUCER = Producer(version="0.1.0")
 T1 = {"name": "t", "description": "one", "inputSchema": {"type": "object"}}
 T2 = {"name": "t", "description": "two", "inputSchema": {"type": "object"}}
 U = {"name": "u"}
@@ -21,7 +23,7 @@ class Fleet:
     """A registry that is shown lists, one a second, and tells what it finds in each."""
 
     def __init__(self) -> None:
-        self.registry = Registry(limits=Limits())
+        self.registry = Registry(producer=PRODUCER, limits=Limits())
         self.count = 0
 
     def show(
@@ -187,4 +189,4 @@ def test_a_definition_that_differs_from_its_pin_is_found_each_time(fleet: Fleet)
     """A pin mismatch is found on every list that shows it, change or not."""
     fleet.pin("0" * 64)
     assert told(fleet.show(T1)) == [(Kind.PIN_MISMATCH, "t", False)]
-    assert told(fleet.show(T1)) == [(Kind.PIN_MISMATCH, "t", True)]
+    assert told(fleet.show(T1)) == [(Kind.PIN_MISMATCH, "t", False)]

@@ -8,9 +8,9 @@ import orjson
 import pytest
 
 from assay_stream.core import engine
-from assay_stream.core.evidence import Producer
 from assay_stream.core.engine import EngineState
 from assay_stream.core.errors import IntegrityError
+from assay_stream.core.evidence import Producer
 from assay_stream.core.record import Origin, Output, Record, Role
 from tests.support.fleet import START, Published, a_call_by, a_listing
 

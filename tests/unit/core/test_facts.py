@@ -6,12 +6,12 @@ import orjson
 import pytest
 
 from assay_stream.core.bindings import Bindings
+from assay_stream.core.control_facts import FirstUse
 from assay_stream.core.engine import apply_fact, progress
 from assay_stream.core.errors import IntegrityError
 from assay_stream.core.facts import (
     Fact,
     Horizon,
-    Pin,
     Progress,
     ToolFact,
     decode_fact,
@@ -20,7 +20,18 @@ from assay_stream.core.facts import (
     encode_value,
 )
 from assay_stream.core.record import Origin, Record, Role
-from tests.support.facts import SERVER, a_catalogue, a_fingerprint, rejection, seen
+from tests.support.facts import (
+    SERVER,
+    a_catalogue,
+    a_discovery,
+    a_fingerprint,
+    a_key_decision,
+    a_pin,
+    a_policy,
+    rejection,
+    seen,
+    signed_by,
+)
 
 FACTS: list[Fact] = [
     ToolFact(server_id=SERVER, server_scoped=True, fingerprint=a_fingerprint("a")),
@@ -28,15 +39,23 @@ FACTS: list[Fact] = [
     a_catalogue("one", {"b": "a", "a": "b"}),
     seen('observer:with/odd "signs" é', 7, "one", offset=3, completeness="partial", partition=2),
     rejection(2, offset=1),
-    Pin(
+    seen("alice", 8, "one", offset=4, signatures="set"),
+    a_pin(None, time_us=1, offset=1),
+    a_pin("x", time_us=1, offset=2, act="reject"),
+    a_policy(time_us=1, offset=3),
+    a_policy(time_us=1, offset=4, tool_name="t"),
+    a_key_decision("accept", "key-1", time_us=1, offset=5),
+    a_key_decision("revoke", "key-1", time_us=1, offset=6),
+    a_discovery("key-1", time_us=1, offset=7, revoked=("key-0",)),
+    a_discovery(None, time_us=1, offset=8, status="fetch_failed"),
+    *signed_by("key-1", "t", "u"),
+    FirstUse(
         server_id=SERVER,
+        domain="example.com",
         tool_name="t",
-        scheme="assay.v1",
-        origin=Origin(topic="assay.control", partition=0, offset=1),
+        fingerprint="key-1",
+        origin=Origin(topic="assay.control", partition=0, offset=7),
         time_us=1,
-        pinned=None,
-        author="ann",
-        reason="review",
     ),
     Horizon(server_id=SERVER, observer_id="alice", time_us=2**60),
     Progress(topic="mcp.tools.list", partition=1, position=12),

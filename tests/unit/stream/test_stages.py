@@ -11,8 +11,8 @@ from aiokafka import TopicPartition
 
 from assay_stream.config import Settings
 from assay_stream.core import engine
-from assay_stream.core.evidence import Producer
 from assay_stream.core.engine import EngineState
+from assay_stream.core.evidence import Producer
 from assay_stream.core.facts import Progress
 from assay_stream.core.record import Origin, Record, Role
 from assay_stream.stream.join import JoinStage

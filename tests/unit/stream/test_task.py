@@ -10,9 +10,9 @@ from aiokafka.errors import KafkaError
 from prometheus_client import CollectorRegistry
 
 from assay_stream.config import Settings
-from assay_stream.core.evidence import Producer
 from assay_stream.core.engine import EngineState
 from assay_stream.core.errors import OperatingError
+from assay_stream.core.evidence import Producer
 from assay_stream.core.record import Role
 from assay_stream.stream import task as module
 from assay_stream.stream.join import JoinStage
