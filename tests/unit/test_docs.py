@@ -146,10 +146,11 @@ def _record(role: Role, kind: str, id_: str, time: str, data: dict[str, Any]) ->
 
 
 @pytest.mark.parametrize(
-    "notion", ["ToolIdentity", "tool_definition_digest", "x-assay-sig", "DSSE", "transparency logs"]
+    "notion",
+    ["ToolIdentity", "tool_definition_digest", "SchemaPin", "x-assay-sig", "DSSE", "transparency logs"],
 )
 def test_the_neighbouring_notions_have_a_heading_each(notion: str) -> None:
-    """The page tells ToolIdentity, tool_definition_digest, x-assay-sig, DSSE and transparency logs apart."""
+    """The page tells the six notions that stand close together apart."""
     assert f"\n## {notion}\n" in text_of("digests-and-signatures.md")
 
 

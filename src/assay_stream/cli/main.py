@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from assay_stream import __version__
-from assay_stream.cli import fingerprint, operating, pins, publishing, replay, rules, tap
+from assay_stream.cli import fingerprint, operating, pins, publishing, replay, rules, schemapin, tap
 from assay_stream.core.errors import AssayStreamError, IntegrityError, OperatingError
 
 app = typer.Typer(
@@ -23,6 +23,7 @@ app.command()(fingerprint.fingerprint)
 app.command()(publishing.publish)
 app.command()(replay.replay)
 app.command(context_settings={"allow_interspersed_args": False})(tap.tap)
+app.add_typer(schemapin.schemapin_app, name="schemapin")
 app.add_typer(operating.topics_app, name="topics")
 app.add_typer(pins.pins_app, name="pins")
 app.add_typer(rules.policy_app, name="policy")

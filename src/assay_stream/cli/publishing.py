@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, BinaryIO
 
 import typer
 
@@ -78,7 +78,7 @@ def publish(
         raise ConfigurationError("bad_option", f"--from {source} needs --server-id")
     errors: list[tuple[str, InputError]] = []
     observations = _read(files, source, server_id, observer_or_host(observer_id), unscoped, auth_context, errors)
-    delivered = asyncio.run(_publish(observations, output, bootstrap_servers))
+    delivered = asyncio.run(deliver(observations, output, bootstrap_servers))
     for name, error in errors:
         print(f"assay-stream: {name}: {error}", file=sys.stderr)
     typer.echo(f"published {delivered}, refused {len(errors)}", err=True)
@@ -128,7 +128,19 @@ def _lines(path: Path) -> Iterator[bytes]:
         raise InputError("unreadable_file", f"cannot read {path}: {error.strerror}") from None
 
 
-async def _publish(observations: Iterator[Observation], output: Path | None, bootstrap: str | None) -> int:
+async def deliver(
+    observations: Iterator[Observation], output: Path | BinaryIO | None, bootstrap: str | None
+) -> int:
+    """Publish observations and return how many were delivered.
+
+    Args:
+        observations: what to publish.
+        output: a file to write them to instead of Kafka.
+        bootstrap: brokers, as the command line gave them.
+
+    Raises:
+        OperatingError: ``not_delivered`` or ``broker_unreachable``.
+    """
     if output is not None:
         return await _drain(observations, FileSink(output))
     settings = load_settings(bootstrap_servers=bootstrap)

@@ -15,7 +15,7 @@ from assay_stream.core.errors import InputError
 from assay_stream.core.lenient import member_bytes, read_leniently
 from assay_stream.core.observation import CALL_TYPE, SNAPSHOT_TYPE
 from assay_stream.publish.assay_log import from_assay_log
-from assay_stream.publish.events import Kind, Observation, observation_headers, timestamp_ms
+from assay_stream.publish.events import DISCOVERY_TYPE, Kind, Observation, observation_headers, timestamp_ms
 from assay_stream.publish.jsonrpc import Direction, trace_of
 from assay_stream.publish.mcp_wire import WireObserver
 from assay_stream.publish.recorded import OnError, StableIds, numbered, parse_rfc3339, report
@@ -32,6 +32,7 @@ _KINDS: dict[str, Kind] = {
     CALL_TYPE: "call",
     PIN_SET_TYPE: "control",
     PIN_REMOVE_TYPE: "control",
+    DISCOVERY_TYPE: "control",
 }
 
 

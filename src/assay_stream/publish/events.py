@@ -23,6 +23,9 @@ Kind = Literal["list", "call", "control"]
 Completeness = Literal["complete", "partial", "unknown"]
 Decision = Literal["allow", "deny", "requires_approval", "error"]
 
+DISCOVERY_TYPE = "assay.control.discovery.observed"
+"""What came of an attempt to fetch a SchemaPin discovery document."""
+
 EVENT_BYTES_MAX = DEFAULT_LIMITS.record_bytes_max - 16 * 1_024
 """One event. What is missing to a whole record is room for its key, headers and Kafka's own framing."""
 
@@ -187,6 +190,23 @@ def call_event(
     event = _envelope(vantage, CALL_TYPE, event_id, observed_at, traceparent)
     event["data"] = data | {name: value for name, value in fields.items() if value is not None}
     return _observation("call", vantage, _dumps(event), observed_at, traceparent)
+
+
+def control_event(
+    vantage: Vantage, kind: str, *, event_id: str, observed_at: datetime, data: Mapping[str, Any]
+) -> Observation:
+    """Return an event of the control topic.
+
+    Args:
+        vantage: who publishes it, and which server it is about.
+        kind: type of the event.
+        event_id: unique among the events of this observer.
+        observed_at: when it takes effect; must know its time zone.
+        data: what the event says; absent values stand in it as null.
+    """
+    event = _envelope(vantage, kind, event_id, observed_at, None)
+    event["data"] = dict(data)
+    return _observation("control", vantage, _dumps(event), observed_at, None)
 
 
 def rfc3339(moment: datetime) -> str:

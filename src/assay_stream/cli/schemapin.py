@@ -1,0 +1,238 @@
+"""``assay-stream schemapin``: sign and verify tool schemas, and observe discovery documents."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import uuid
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import orjson
+import typer
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from assay_stream.cli.options import Bootstrap, ObserverId, observer_or_host, quiet_client_logs, say
+from assay_stream.cli.publishing import deliver
+from assay_stream.core.decode import decode_json
+from assay_stream.core.digest import Digest
+from assay_stream.core.errors import ConfigurationError, InputError
+from assay_stream.publish import Vantage
+from assay_stream.schemes.schemapin import (
+    ErrorCode,
+    Mode,
+    PublicKey,
+    Verification,
+    WellKnown,
+    build_well_known,
+    carried_signature,
+    load_private_key,
+    parse_well_known,
+    schema_digest,
+    sign_digest,
+)
+from assay_stream.schemes.schemapin import verify as verify_signature
+
+schemapin_app = typer.Typer(
+    help="Sign and verify tool schemas (SchemaPin 1.1), and observe discovery documents.", no_args_is_help=True
+)
+
+_NO_CANONICAL_FORM = frozenset({"lone_surrogate", "non_finite_number", "number_overflow", "too_deep"})
+"""What strict decoding refuses in a text that is JSON to laxer readers: such a tool has no canonical form."""
+
+Schema = Annotated[Path, typer.Option(help="One Tool object, as JSON.")]
+PublicPem = Annotated[Path, typer.Option(help="PEM file with the public key.")]
+
+
+@schemapin_app.command()
+def keygen(
+    private_key: Annotated[Path, typer.Option(help="File to write the private key to; must not exist.")],
+    public_key: Annotated[Path, typer.Option(help="File to write the public key to; must not exist.")],
+) -> None:
+    """Make a P-256 key pair. Prints the fingerprint.
+
+    The private key is not encrypted: its file can be read by its owner only.
+    """
+    key = ec.generate_private_key(ec.SECP256R1())
+    private_pem = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    public = PublicKey.of(key.public_key())
+    _write_new(private_key, private_pem, 0o600)
+    try:
+        _write_new(public_key, public.pem.encode(), 0o644)
+    except ConfigurationError:
+        private_key.unlink(missing_ok=True)
+        raise
+    typer.echo(public.fingerprint)
+
+
+@schemapin_app.command()
+def sign(
+    schema: Schema,
+    key: Annotated[Path, typer.Option(help="PEM file with the private key.")],
+    mode: Annotated[
+        Mode, typer.Option(help="single_sha256 is what the Go SDK makes and checks.")
+    ] = Mode.DOUBLE_SHA256,
+) -> None:
+    """Print the signature of a tool, base64 of DER. A signature that the tool carries already is not covered."""
+    digest = schema_digest(_object(schema))
+    typer.echo(sign_digest(bytes.fromhex(digest.hex), load_private_key(_read(key)), mode=mode))
+
+
+@schemapin_app.command()
+def fingerprint(
+    file: Annotated[Path, typer.Argument(help="PEM file with a public key, or a discovery document.")],
+) -> None:
+    """Print the fingerprint of a public key."""
+    raw = _read(file)
+    pem = parse_well_known(raw).public_key_pem if raw.lstrip().startswith(b"{") else raw.decode("latin-1")
+    typer.echo(PublicKey.from_pem(pem).fingerprint)
+
+
+@schemapin_app.command("well-known")
+def well_known(
+    developer_name: Annotated[str, typer.Option(help="Who signs.")],
+    key: PublicPem,
+    contact: Annotated[str | None, typer.Option(help="Where to write to.")] = None,
+    revoked: Annotated[
+        list[str] | None, typer.Option(help="Fingerprint of a revoked key. May be given several times.")
+    ] = None,
+) -> None:
+    """Print a discovery document, to be served at https://DOMAIN/.well-known/schemapin.json."""
+    public = PublicKey.from_pem(_read(key).decode("latin-1"))
+    fingerprints = [str(Digest.parse(text)) for text in revoked or []]
+    if public.fingerprint in fingerprints:
+        raise ConfigurationError("bad_option", "--revoked names the key of --key: publish a new key")
+    document = build_well_known(public, developer_name=developer_name, contact=contact, revoked_keys=fingerprints)
+    parse_well_known(document)
+    typer.echo(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode())
+
+
+@schemapin_app.command()
+def verify(
+    schema: Schema,
+    well_known: Annotated[Path, typer.Option(help="The discovery document, as it was served.")],
+    signature: Annotated[
+        str | None, typer.Option(help="Base64 of DER. Default: the signature that the tool carries.")
+    ] = None,
+    pinned_fingerprint: Annotated[str | None, typer.Option(help="Fingerprint of the key that is pinned.")] = None,
+    revoked: Annotated[
+        list[str] | None, typer.Option(help="Fingerprint of a key you revoke. May be given several times.")
+    ] = None,
+) -> None:
+    """Verify the signature of a tool. Prints one line of JSON; exit code 0 if it is valid, 1 if not.
+
+    A valid signature says who signed, and nothing about what the tool does.
+    """
+    pinned = None if pinned_fingerprint is None else str(Digest.parse(pinned_fingerprint))
+    operator_revoked = frozenset(str(Digest.parse(text)) for text in revoked or [])
+    digest, carried = _digest_and_signature(schema)
+    if signature is None:
+        signature = carried
+    if signature is None:
+        raise ConfigurationError("bad_option", "the tool carries no signature: give --signature")
+    found = _verify(digest, signature, _read(well_known), pinned, operator_revoked)
+    line = {
+        "valid": found.valid,
+        "mode": found.mode,
+        "fingerprint": found.fingerprint,
+        "error_code": found.error_code,
+    }
+    typer.echo(json.dumps(line))
+    raise typer.Exit(0 if found.valid else 1)
+
+
+@schemapin_app.command()
+def fetch(
+    domain: Annotated[str, typer.Option(help="Whose document: example.com, or example.com:8443.")],
+    server_id: Annotated[str, typer.Option(help="Your name for the server whose tools it signs.")],
+    observer_id: ObserverId = None,
+    ca_file: Annotated[
+        Path | None,
+        typer.Option(help="PEM file with the only CA certificates to accept. Default: the usual ones."),
+    ] = None,
+    timeout_s: Annotated[float, typer.Option(help="Seconds for the whole fetch.", min=0.1, max=300.0)] = 10.0,
+    output: Annotated[
+        Path | None,
+        typer.Option(help="Write the observation to this NDJSON file instead of Kafka; `-` for standard output."),
+    ] = None,
+    bootstrap_servers: Bootstrap = None,
+) -> None:
+    """Fetch a domain's discovery document over HTTPS and publish it as an observation.
+
+    A failure is published too: the stream then goes on with the document it saw last. Redirects are followed
+    within the same host and port only. Exit code 1 if the fetch failed or the document is refused.
+    """
+    # It takes a quarter of a second to import, which no other command needs.
+    from assay_stream.publish.discovery import discovery_event, fetch_well_known
+
+    quiet_client_logs()
+    vantage = Vantage(server_id=server_id, observer_id=observer_or_host(observer_id))
+    fetched = asyncio.run(fetch_well_known(domain, timeout_s=timeout_s, ca_file=ca_file))
+    event = discovery_event(vantage, fetched, event_id=str(uuid.uuid4()), observed_at=datetime.now(UTC))
+    target = sys.stdout.buffer if output == Path("-") else output
+    asyncio.run(deliver(iter([event]), target, bootstrap_servers))
+    if fetched.error_code is not None:
+        say(f"{fetched.error_code}: {fetched.url}: {fetched.detail}; published as such")
+        raise typer.Exit(1)
+    say(f"published the document of {fetched.url}")
+
+
+def _verify(
+    digest: Digest | None, signature: str, raw: bytes, pinned: str | None, operator_revoked: frozenset[str]
+) -> Verification:
+    document: WellKnown
+    try:
+        document = parse_well_known(raw)
+    except InputError as error:
+        say(str(error))
+        return Verification(valid=False, error_code=ErrorCode.DISCOVERY_INVALID)
+    return verify_signature(
+        digest, signature, document, pinned_fingerprint=pinned, operator_revoked=operator_revoked
+    )
+
+
+def _digest_and_signature(schema: Path) -> tuple[Digest | None, str | None]:
+    try:
+        tool = _object(schema)
+        return schema_digest(tool), carried_signature(tool)
+    except InputError as error:
+        if error.code not in _NO_CANONICAL_FORM:
+            raise
+        say(str(error))
+        return None, None
+
+
+def _object(path: Path) -> dict[str, Any]:
+    raw = _read(path)
+    try:
+        content = decode_json(raw)
+    except InputError as error:
+        raise InputError(error.code, f"{path}: {error.message}", path=error.path) from None
+    if not isinstance(content, dict):
+        raise InputError("not_a_tool", f"{path}: give one Tool object", path="$")
+    return content
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError("unreadable_file", f"cannot read {path}: {error.strerror}") from None
+
+
+def _write_new(path: Path, content: bytes, file_mode: int) -> None:
+    """Write a file that does not exist, with its final permissions from its first byte on."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, file_mode)
+    except FileExistsError:
+        raise ConfigurationError("file_exists", f"{path} exists: keys are never overwritten") from None
+    except OSError as error:
+        raise ConfigurationError("unwritable_file", f"cannot write {path}: {error.strerror}") from None
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
