@@ -22,6 +22,7 @@ from assay_stream.core.decision import Producer
 from assay_stream.core.engine import EngineState
 from assay_stream.core.limits import DEFAULT_LIMITS, Limits
 from assay_stream.core.record import Origin, Output, Record, Role
+from assay_stream.core.redaction import DEFAULT_REDACTION, Redaction
 from assay_stream.forensics.archive import event_timestamp_ms
 
 _RANK = {Role.CONTROL: 0, Role.SNAPSHOTS: 1, Role.CALLS: 2}
@@ -42,6 +43,7 @@ def replay(
     producer: Producer,
     limits: Limits = DEFAULT_LIMITS,
     snapshot_partitions: int | None = None,
+    redaction: Redaction = DEFAULT_REDACTION,
 ) -> Iterator[Output]:
     """Yield everything the stages write for these records: evidence, alerts, definitions, rejected records.
 
@@ -50,8 +52,9 @@ def replay(
         producer: who writes the evidence.
         limits: bounds on what is accepted and kept.
         snapshot_partitions: how many partitions the snapshot topic had, ``None`` where that is not known.
+        redaction: what leaves arguments and results before they are hashed.
     """
-    state = EngineState(producer=producer, limits=limits)
+    state = EngineState(producer=producer, limits=limits, redaction=redaction)
     registries: dict[int, EngineState] = {}
     findings = 0
     for record in merge_by_event_time(records):

@@ -1,7 +1,7 @@
 """Assay tool pins: the identity of a tool as an operator pinned it, held against what was observed.
 
-Source: Rul1an/assay, ``ToolIdentity`` and ``tool_pins``. Two gaps of it are closed here: a pin names its server, and
-a pinned tool that was never observed is an outcome of its own.
+Source: Rul1an/assay, ``ToolIdentity`` and ``tool_pins``. Two gaps of it are closed here: a pin names its server,
+and a pinned tool that was never observed is an outcome of its own.
 """
 
 from __future__ import annotations
