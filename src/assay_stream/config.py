@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from assay_stream.core.errors import ConfigurationError
+from assay_stream.core.redaction import Redaction, redaction_with
 
 _TOPIC_PREFIX = r"^[a-zA-Z0-9._-]{0,100}$"
 
@@ -75,6 +76,15 @@ class Settings(BaseSettings):
         description="How long a graceful stop may take before the process ends anyway; nothing is lost by it.",
     )
 
+    redaction_enable: str = Field(
+        "",
+        description="Redaction rules to turn on, comma separated, for arguments and results that are hashed here.",
+    )
+    redaction_disable: str = Field("", description="Redaction rules to turn off, comma separated.")
+    redaction_names: str = Field(
+        "", description="Further key names whose value is redacted whole, comma separated; only letters count."
+    )
+
     web_host: str = Field("127.0.0.1", description="Where /healthz, /readyz and /metrics are served.")
     web_port: Annotated[int, Field(ge=0, le=65_535)] = Field(6_066, description="Its port.")
     state_dir: Path = Field(Path(".run/state"), description="Folder for Faust's own state.")
@@ -90,6 +100,30 @@ class Settings(BaseSettings):
             if not host or not port.isdigit():
                 raise ValueError("must be host:port, comma separated")
         return value
+
+    @field_validator("redaction_enable", "redaction_disable", "redaction_names")
+    @classmethod
+    def _is_a_redaction(cls, value: str, info: ValidationInfo) -> str:
+        given = {"redaction_enable": info.data.get("redaction_enable", "")} | {str(info.field_name): value}
+        try:
+            _redaction_of(**given)
+        except ConfigurationError as error:
+            raise ValueError(error.message) from None
+        return value
+
+    def redaction(self) -> Redaction:
+        """Return what leaves arguments and results before they are hashed."""
+        return _redaction_of(self.redaction_enable, self.redaction_disable, self.redaction_names)
+
+
+def _redaction_of(redaction_enable: str = "", redaction_disable: str = "", redaction_names: str = "") -> Redaction:
+    return redaction_with(
+        enable=_listed(redaction_enable), disable=_listed(redaction_disable), names=_listed(redaction_names)
+    )
+
+
+def _listed(text: str) -> list[str]:
+    return [item.strip() for item in text.split(",") if item.strip()]
 
 
 def load_settings(**overrides: object) -> Settings:

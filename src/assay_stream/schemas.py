@@ -179,6 +179,7 @@ class DecisionPayload(Closed):
     actor: ActorField | None = None
     args_hash: HashText | None = None
     result_hash: HashText | None = None
+    redaction: DigestText | None = None
     tool_definition_digest: DigestText | None = None
     tool_definition_digest_alg: HashText | None = None
     tool_definition_canonicalization: HashText | None = None

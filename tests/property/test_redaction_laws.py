@@ -9,7 +9,8 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from assay_stream.core.redaction import KEY_NAME, RULES, SENSITIVE_NAMES, redact, redacted_digest
+from assay_stream.core.redaction import KEY_NAME, Redaction, redact, redacted_digest
+from assay_stream.core.redaction_rules import RULES, SENSITIVE_NAMES
 
 # Pieces of every rule, so that matches begin, end and touch each other in every way.
 FRAGMENTS = [
@@ -18,6 +19,8 @@ FRAGMENTS = [
     "://", "/", "u", ":p@", "@", "x.com", ".", "a@b.co", "+", "+31 6 12345678", "(415) 555-2671", "415-555-2671",
     "AKIAIOSFODNN7EXAMPLE", "ghp_" + "a" * 36, "xoxb-1234567890", "xapp-1234567890", "AIza" + "b" * 35,
     "sk-" + "c" * 20, "sk_live_0123456789", "eyJhbGciOiJI.eyJzdWI.sig", "eyJ",
+    "glpat-" + "d" * 20, "npm_" + "e" * 36, "hf_" + "f" * 34, "SG." + "g" * 22 + "." + "h" * 43, "SG.", "npm_",
+    "AGE-SECRET-KEY-1" + "J" * 58, "dop_v1_" + "a" * 64, "pypi-AgE" + "k" * 60, "$HOME", "%PATH%", "/etc/x",
     "-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----", "-----BEGIN ", "abc", "7", "é", "\ud800",
     "[REDACTED:", "secret:secret_aws]", KEY_NAME, *(rule.replacement() for rule in RULES),
 ]  # fmt: skip
@@ -36,6 +39,11 @@ SECRETS = st.one_of(
     st.text(WORD, min_size=20, max_size=60).map("sk-{}".format),
     st.text(WORD, min_size=12, max_size=40).map("xoxb-{}".format),
     st.text(WORD, min_size=12, max_size=40).map("xapp-{}".format),
+    st.text(WORD + "-_", min_size=20, max_size=20).map("glpat-{}".format),
+    st.text(WORD, min_size=36, max_size=36).map("npm_{}".format),
+    st.text(WORD, min_size=30, max_size=40).map("hf_{}".format),
+    st.text("0123456789abcdef", min_size=64, max_size=64).map("dop_v1_{}".format),
+    st.text("QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L", min_size=58, max_size=58).map("AGE-SECRET-KEY-1{}".format),
     st.text(WORD + "+/=\n", min_size=64, max_size=200).map(
         "-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----".format
     ),
@@ -44,6 +52,20 @@ NAMED = st.sampled_from(
     ["password={}", "PASSWD: {}", '"pwd": "{}"', "--password {}", "client_secret={}", "Authorization: Bearer {}",
      "token: {}", "db://user:{}@host/x", "Cookie: id={}", "api_key={}", "aws_secret_access_key={}"]
 )  # fmt: skip
+
+
+REDACTIONS = st.builds(
+    Redaction,
+    rules=st.frozensets(st.sampled_from([rule.id for rule in RULES])),
+    names=st.frozensets(st.sampled_from(["id", "customer", "note"])),
+)
+
+
+@given(VALUES, REDACTIONS)
+def test_redaction_is_idempotent_under_every_configuration(value: Any, redaction: Redaction) -> None:
+    """Whichever rules are on, redacting a redacted value changes nothing."""
+    once = redact(value, redaction)
+    assert repr(redact(once, redaction)) == repr(once)
 
 
 @given(VALUES)

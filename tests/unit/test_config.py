@@ -6,6 +6,7 @@ import pytest
 
 from assay_stream.config import Settings, load_settings
 from assay_stream.core.errors import ConfigurationError
+from assay_stream.core.redaction import redaction_with
 
 
 @pytest.fixture(autouse=True)
@@ -60,6 +61,9 @@ def test_the_command_line_wins(monkeypatch: pytest.MonkeyPatch) -> None:
         ("LOG_LEVEL", "LOUD"),
         ("LOG_FORMAT", "xml"),
         ("SASL_MECHANISM", "GSSAPI"),
+        ("REDACTION_ENABLE", "path_absolute,novelty"),
+        ("REDACTION_DISABLE", "novelty"),
+        ("REDACTION_NAMES", "123"),
     ],
 )
 def test_a_wrong_setting_is_named_as_the_operator_writes_it(
@@ -92,3 +96,31 @@ def test_several_brokers_may_be_named() -> None:
     """A list of brokers, with spaces and IPv6 addresses, is taken."""
     text = "a:1, b:2,[::1]:9092"
     assert load_settings(bootstrap_servers=text).bootstrap_servers == text
+
+
+def test_redaction_is_the_default_until_it_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without variables nothing differs; with them rules and names are as they say."""
+    assert load_settings().redaction().is_default
+    monkeypatch.setenv("ASSAY_STREAM_REDACTION_ENABLE", " path_absolute, env_var ,")
+    monkeypatch.setenv("ASSAY_STREAM_REDACTION_DISABLE", "pii_phone")
+    monkeypatch.setenv("ASSAY_STREAM_REDACTION_NAMES", "customer_id,note")
+    wanted = redaction_with(
+        enable=["path_absolute", "env_var"], disable=["pii_phone"], names=["customer_id", "note"]
+    )
+    assert load_settings().redaction() == wanted
+
+
+def test_an_unknown_redaction_rule_is_answered_with_the_known_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The operator sees which rules there are."""
+    monkeypatch.setenv("ASSAY_STREAM_REDACTION_DISABLE", "pii_novelty")
+    with pytest.raises(ConfigurationError, match="pii_email") as caught:
+        load_settings()
+    assert "pii_novelty" not in str(caught.value)
+
+
+def test_a_redaction_rule_cannot_be_on_and_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A contradiction stops the process at start."""
+    monkeypatch.setenv("ASSAY_STREAM_REDACTION_ENABLE", "env_var")
+    monkeypatch.setenv("ASSAY_STREAM_REDACTION_DISABLE", "env_var")
+    with pytest.raises(ConfigurationError, match="ASSAY_STREAM_REDACTION_DISABLE"):
+        load_settings()

@@ -22,6 +22,19 @@ AuthContext = Annotated[
     str | None, typer.Option(help="A name (no secret) for the rights under which the server is asked.")
 ]
 
+RedactionEnable = Annotated[
+    str | None,
+    typer.Option(help="Redaction rules to turn on, comma separated. Default: ASSAY_STREAM_REDACTION_ENABLE."),
+]
+RedactionDisable = Annotated[
+    str | None,
+    typer.Option(help="Redaction rules to turn off, comma separated. Default: ASSAY_STREAM_REDACTION_DISABLE."),
+]
+RedactionNames = Annotated[
+    str | None,
+    typer.Option(help="Further sensitive key names, comma separated. Default: ASSAY_STREAM_REDACTION_NAMES."),
+]
+
 
 def quiet_client_logs() -> None:
     """Keep the Kafka client from logging every attempt to connect: the command itself says what failed."""

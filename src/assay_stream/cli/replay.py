@@ -11,6 +11,7 @@ import orjson
 import typer
 
 from assay_stream import __version__
+from assay_stream.cli.options import RedactionDisable, RedactionEnable, RedactionNames
 from assay_stream.config import load_settings
 from assay_stream.core.errors import InputError
 from assay_stream.core.evidence import Producer
@@ -33,6 +34,9 @@ def replay(
         typer.Option("--input", help="Recorded observations (NDJSON). May be given several times."),
     ],
     output: Annotated[Path, typer.Option(help="Folder for the results; made if missing.")],
+    redaction_enable: RedactionEnable = None,
+    redaction_disable: RedactionDisable = None,
+    redaction_names: RedactionNames = None,
 ) -> None:
     """Replay recorded observations through the engine, into files.
 
@@ -40,7 +44,10 @@ def replay(
     gives the same bytes. Prints a summary as one JSON object.
     """
     records = (record for path in inputs for record in read_file(path))
-    producer = Producer(version=__version__, git=load_settings().git_commit)
+    settings = load_settings(
+        redaction_enable=redaction_enable, redaction_disable=redaction_disable, redaction_names=redaction_names
+    )
+    producer = Producer(version=__version__, git=settings.git_commit)
     counts: Counter[str] = Counter({role.value: 0 for role in _FILES})
     labels: Counter[str] = Counter()
     seen_definitions: set[bytes | None] = set()
@@ -48,7 +55,7 @@ def replay(
         output.mkdir(parents=True, exist_ok=True)
         with ExitStack() as stack:
             files = {role: stack.enter_context((output / name).open("wb")) for role, name in _FILES.items()}
-            for written in core.replay(records, producer=producer):
+            for written in core.replay(records, producer=producer, redaction=settings.redaction()):
                 if written.role is Role.DEFINITIONS:
                     # The definition topic is compacted: the same definition stands there once.
                     if written.key in seen_definitions:

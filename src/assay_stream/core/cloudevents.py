@@ -118,7 +118,7 @@ def _time_us(text: str) -> int:
 def _attributes_and_data(record: Record, limits: Limits) -> dict[str, Any]:
     if record.value is None:
         raise InputError("tombstone", "a record without a value says nothing: publish the event as the value")
-    if not (record.headers and _is_binary(record.headers)):
+    if not (record.headers and is_binary(record.headers)):
         event = decode_json(record.value, limits=limits)
         if not isinstance(event, dict):
             raise InputError("not_an_event", "the value must be one CloudEvents JSON object", path="$")
@@ -140,8 +140,12 @@ def _attributes_and_data(record: Record, limits: Limits) -> dict[str, Any]:
     return attributes
 
 
-def _is_binary(headers: Headers) -> bool:
-    """Tell binary from structured mode: the content type decides (Kafka protocol binding 1.0, section 3)."""
+def is_binary(headers: Headers) -> bool:
+    """Tell binary from structured mode: the content type decides (Kafka protocol binding 1.0, section 3).
+
+    Args:
+        headers: a record's headers.
+    """
     for name, value in headers:
         if name == "content-type" and value.lower().startswith(b"application/cloudevents"):
             return False

@@ -20,7 +20,7 @@ from assay_stream.core.finding import Finding, Kind
 from assay_stream.core.observation import CallData, CallEvent
 from assay_stream.core.pins import UNPINNED
 from assay_stream.core.record import Headers, Output, Record, Role
-from assay_stream.core.redaction import redacted_digest
+from assay_stream.core.redaction import DEFAULT_REDACTION, Redaction, redacted_digest
 from assay_stream.core.standing import Standing, pin_fields, standing_of
 from assay_stream.schemes import assay
 from assay_stream.schemes.hangar import Action
@@ -57,7 +57,13 @@ _COPIED = frozenset(
 )
 
 
-def join(bindings: Bindings, record: Record, event: CallEvent, producer: Producer) -> list[Output]:
+def join(
+    bindings: Bindings,
+    record: Record,
+    event: CallEvent,
+    producer: Producer,
+    redaction: Redaction = DEFAULT_REDACTION,
+) -> list[Output]:
     """Join one call with what was in force, and return its evidence (first) and call-time findings.
 
     Args:
@@ -65,6 +71,7 @@ def join(bindings: Bindings, record: Record, event: CallEvent, producer: Produce
         record: the call's record.
         event: the call, decoded and checked.
         producer: who writes the evidence.
+        redaction: what leaves arguments and results before they are hashed.
     """
     data = event.data
     time_us = event_time_us(event)
@@ -80,7 +87,7 @@ def join(bindings: Bindings, record: Record, event: CallEvent, producer: Produce
             snapshot_id=data.get("snapshot_id"),
             time_us=time_us,
         )
-    payload = _payload(record, data)
+    payload = _payload(record, data, redaction)
     payload.update(_binding_part(server, data, binding))
     standing = None
     if server is not None and server.controls:
@@ -126,7 +133,7 @@ def names_known_snapshot(bindings: Bindings, event: CallEvent) -> bool:
     return server is not None and event.data.get("snapshot_id") in server.snapshots
 
 
-def _payload(record: Record, data: CallData) -> dict[str, Any]:
+def _payload(record: Record, data: CallData, redaction: Redaction) -> dict[str, Any]:
     payload: dict[str, Any] = {
         name: value for name, value in data.items() if name in _COPIED and value is not None
     }
@@ -148,9 +155,11 @@ def _payload(record: Record, data: CallData) -> dict[str, Any]:
         payload["actor"] = _present(actor)
     # What is given inline is hashed here, and wins over a hash that somebody else computed.
     if "args" in data:
-        payload["args_hash"] = str(redacted_digest(data["args"]))
+        payload["args_hash"] = str(redacted_digest(data["args"], redaction))
     if "result" in data:
-        payload["result_hash"] = str(redacted_digest(data["result"]))
+        payload["result_hash"] = str(redacted_digest(data["result"], redaction))
+    if not redaction.is_default and ("args" in data or "result" in data):
+        payload["redaction"] = redaction.id
     return payload
 
 

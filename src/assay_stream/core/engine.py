@@ -18,6 +18,7 @@ from assay_stream.core.ledger import fact_output
 from assay_stream.core.limits import DEFAULT_LIMITS, Limits
 from assay_stream.core.observation import CallEvent
 from assay_stream.core.record import Output, Record, Role, rejected
+from assay_stream.core.redaction import DEFAULT_REDACTION, Redaction
 from assay_stream.core.registry import Registry
 
 
@@ -28,6 +29,7 @@ class EngineState:
         producer: who writes the evidence.
         limits: bounds on what is accepted and kept.
         snapshot_partitions: how many partitions the snapshot topic has, ``None`` where there is no such topic.
+        redaction: what leaves arguments and results before they are hashed.
     """
 
     def __init__(
@@ -36,9 +38,11 @@ class EngineState:
         producer: Producer,
         limits: Limits = DEFAULT_LIMITS,
         snapshot_partitions: int | None = None,
+        redaction: Redaction = DEFAULT_REDACTION,
     ) -> None:
         self.producer = producer
         self.limits = limits
+        self.redaction = redaction
         self.registry = Registry(producer=producer, limits=limits, partitions=snapshot_partitions)
         self.view = Bindings()
         self.alerts: dict[str, AlertState] = {}
@@ -120,7 +124,7 @@ def _call(state: EngineState, record: Record) -> list[Output]:
         return [rejected(record, error)]
     if not isinstance(event, CallEvent):
         raise AssertionError(f"the calls topic gave a {type(event).__name__}")
-    return join(state.view, record, event, state.producer)
+    return join(state.view, record, event, state.producer, state.redaction)
 
 
 def _finding(state: EngineState, record: Record) -> list[Output]:

@@ -111,6 +111,10 @@ class Output(NamedTuple):
     label: str = ""
 
 
+ERROR_HEADERS = ("error.code", "error.message", "error.topic", "error.partition", "error.offset")
+"""What ``rejected`` puts behind a record's own headers, in this order."""
+
+
 def rejected(record: Record, error: AssayStreamError) -> Output:
     """Return the rejected-topic copy of a record: original bytes, key and headers, and why it was refused.
 
@@ -121,18 +125,15 @@ def rejected(record: Record, error: AssayStreamError) -> Output:
         error: why it was refused.
     """
     origin = record.origin
-    why = (
-        ("error.code", error.code.encode()),
-        ("error.message", str(error).encode("utf-8", "backslashreplace")),
-        ("error.topic", origin.topic.encode("utf-8", "backslashreplace")),
-        ("error.partition", str(origin.partition).encode()),
-        ("error.offset", str(origin.offset).encode()),
+    why = (error.code, str(error), origin.topic, str(origin.partition), str(origin.offset))
+    ours = tuple(
+        (name, text.encode("utf-8", "backslashreplace")) for name, text in zip(ERROR_HEADERS, why, strict=True)
     )
     return Output(
         role=Role.REJECTED,
         key=record.key,
         value=record.value,
-        headers=record.headers + why,
+        headers=record.headers + ours,
         timestamp_ms=record.timestamp_ms,
         label=f"rejected:{error.code}",
     )

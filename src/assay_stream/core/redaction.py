@@ -4,7 +4,10 @@ A digest over a short secret can be guessed back, so what looks like one is repl
 what stood there: ``[REDACTED:<category>:<pattern id>]``. Two rules:
 
 1. The whole value under a sensitive key name (``password``, ``clientSecret``) is replaced.
-2. In every other text, each match of an enabled rule in ``RULES`` is replaced, in one pass from the left.
+2. In every other text, each match of an enabled rule is replaced, in one pass from the left.
+
+Which rules are enabled, and which further key names are sensitive, is a ``Redaction``. It decides digests:
+evidence whose hashes were made under another than the default one names it.
 
 Keys are never changed, nor are numbers outside rule 1. Redaction is a guess: it lowers the harm of a careless
 caller and proves nothing about what is left.
@@ -13,239 +16,129 @@ caller and proves nothing about what is left.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
 from assay_stream.core.digest import Digest, jcs_digest
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
-    """One pattern of what is not to be hashed.
-
-    Args:
-        id: stable name, part of the replacement.
-        category: ``secret`` or ``pii``.
-        hints: lowercase texts, one of which stands in every match; they spare most texts the search.
-        regex: what to replace. See ``RULES`` for what keeps the search linear and repeatable.
-        reason: why this is taken for what it is.
-        costly: whether the search tries this rule at nearly every character, and is made without it where no
-            hint of it stands.
-        enabled: whether the rule is applied.
-    """
-
-    id: str
-    category: str
-    hints: tuple[str, ...]
-    regex: str
-    reason: str
-    costly: bool = False
-    enabled: bool = True
-
-    def replacement(self) -> str:
-        """Return the text that stands where a match stood."""
-        return f"[REDACTED:{self.category}:{self.id}]"
-
+from assay_stream.core.errors import ConfigurationError
+from assay_stream.core.redaction_rules import RULES, SENSITIVE_NAMES, Rule
 
 KEY_NAME = "[REDACTED:secret:key_name]"
 """What stands where the value under a sensitive key name stood."""
 
-# A word's edge, and the rest of a word: a token that stops in the middle of one was not understood.
-_EDGE = r"(?<![A-Za-z0-9_-])"
-_REST = r"[A-Za-z0-9_-]*+"
-# What is assigned to a name: up to the closing quote, else up to white space or a separator.
-_VALUE = r"""(?:\\{0,3}"(?:[^"\\\r\n]|\\[^\r\n])++"?|\\{0,3}'(?:[^'\\\r\n]|\\[^\r\n])++'?|[^\s"',;&]++)"""
-_ASSIGNED = rf"""\\{{0,3}}["']?\s*+(?::=|=>|[:=])\s*+{_VALUE}"""
-_PASSWORD = r"(?i:password|passwd|passphrase|pwd)"  # noqa: S105 -- a pattern, no password
-_TOKEN = r"(?i:token|secret|credentials?)"  # noqa: S105 -- a pattern, no token
-
-# Three habits keep these linear in the text: a run is either possessive or bounded, a run that must be followed
-# by something starts only at an edge or has a bound, and no two neighbouring runs share characters. Three make
-# redaction repeatable: no rule asks what follows its match, none starts with white space or a quote, and one whose
-# match may end in a word takes the whole word, so that no edge appears where a replacement now stands.
-RULES: tuple[Rule, ...] = (
-    Rule(
-        id="secret_private_key",
-        category="secret",
-        hints=("private key",),
-        regex=(
-            r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?:[^-]|-(?!----END ))*+"
-            rf"(?:-----END [A-Z0-9 ]{{0,60}}-----)?{_REST}"
-        ),
-        reason="PEM (RFC 7468) and OpenPGP armour; a key that was cut off is still a key",
-    ),
-    Rule(
-        id="secret_db_url",
-        category="secret",
-        hints=("://",),
-        regex=r"""://[^\s/?#@:"'\[]{0,256}:(?:[^\s/?#"'\[]|\[(?!REDACTED:)){1,512}@""",
-        reason="user and password in a URL (RFC 3986 section 3.2.1), as databases and proxies take them",
-    ),
-    Rule(
-        id="secret_github_pat",
-        category="secret",
-        hints=("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"),
-        regex=rf"(?:gh[pousr]_[A-Za-z0-9]{{36}}|github_pat_[A-Za-z0-9_]{{22}}){_REST}",
-        reason="the prefixes GitHub documents for its tokens",
-    ),
-    Rule(
-        id="secret_slack_app_token",
-        category="secret",
-        hints=("xapp-",),
-        regex=rf"xapp-[A-Za-z0-9-]{{10}}{_REST}",
-        reason="the prefix Slack documents for app-level tokens",
-    ),
-    Rule(
-        id="secret_slack_token",
-        category="secret",
-        hints=("xox",),
-        regex=rf"xox[abeoprs](?:\.xox[a-z])?-[A-Za-z0-9-]{{10}}{_REST}",
-        reason="the prefixes Slack documents for bot, user and other tokens",
-    ),
-    Rule(
-        id="secret_google_api_key",
-        category="secret",
-        hints=("aiza",),
-        regex=rf"AIza[A-Za-z0-9_-]{{35}}{_REST}",
-        reason="the form of Google API keys: AIza and 35 characters",
-    ),
-    Rule(
-        id="secret_aws",
-        category="secret",
-        hints=("akia", "asia", "access_key", "accesskey", "access-key"),
-        regex=rf"(?:(?:AKIA|ASIA)[A-Z0-9]{{16}}{_REST}|(?i:access[_-]?key(?:[_-]?id)?){_ASSIGNED})",
-        reason="the prefixes AWS documents for access key ids, and what is assigned to a key's name",
-    ),
-    Rule(
-        id="secret_api_key",
-        category="secret",
-        costly=True,
-        hints=("sk-", "sk_", "rk_", "pk_", "api_key", "apikey", "api-key", "private_key", "privatekey"),
-        regex=(
-            rf"(?:{_EDGE}sk-[A-Za-z0-9_-]{{20}}{_REST}|{_EDGE}[srp]k_(?:live|test)_[A-Za-z0-9]{{10}}{_REST}"
-            rf"|(?i:api[_-]?key|private[_-]?key){_ASSIGNED})"
-        ),
-        reason="the sk- and sk_live_ forms of model and payment providers, and what is assigned to a key's name",
-    ),
-    Rule(
-        id="secret_password",
-        category="secret",
-        costly=True,
-        hints=("password", "passwd", "passphrase", "pwd"),
-        regex=rf"(?:{_PASSWORD}{_ASSIGNED}|(?<=-){_PASSWORD}\s++{_VALUE})",
-        reason="what is assigned to a password's name, in settings, JSON inside text and command lines",
-    ),
-    Rule(
-        id="secret_token",
-        category="secret",
-        costly=True,
-        hints=("token", "secret", "credential", "bearer", "authorization", "cookie", "eyj"),
-        regex=(
-            rf"(?:{_EDGE}eyJ[A-Za-z0-9_-]{{10,}}+\.[A-Za-z0-9_-]{{4,}}+(?:\.[A-Za-z0-9_-]++){{0,3}}"
-            r"|(?i:authorization|cookie)\\{0,3}[\"']?\s*+[:=]\s*+\\{0,3}[\"']?[^\r\n\"']++"
-            rf"|(?i:bearer)\s++[A-Za-z0-9._~+/=-]{{16}}[A-Za-z0-9._~+/=-]*+"
-            rf"|{_TOKEN}{_ASSIGNED}|(?<=-){_TOKEN}\s++{_VALUE})"
-        ),
-        reason="JWT (RFC 7519), bearer tokens (RFC 6750), HTTP credentials and cookies, and what is assigned to "
-        "a token's name",
-    ),
-    Rule(
-        id="pii_email",
-        category="pii",
-        costly=True,
-        hints=("@",),
-        regex=rf"[A-Za-z0-9._%+-]{{1,64}}+@(?:[A-Za-z0-9-]{{1,63}}\.){{1,10}}[A-Za-z]{{2}}{_REST}",
-        reason="mail addresses as they are written in practice (RFC 5321 bounds the local part to 64)",
-    ),
-    Rule(
-        id="pii_phone",
-        category="pii",
-        costly=True,
-        hints=("+", "(", "-"),
-        regex=(
-            rf"(?:\+[1-9](?:[ ().-]{{0,2}}[0-9]){{6,14}}|\([2-9][0-9]{{2}}\) ?[0-9]{{3}}[ .-][0-9]{{4}}"
-            rf"|{_EDGE}[2-9][0-9]{{2}}-[0-9]{{3}}-[0-9]{{4}}){_REST}"
-        ),
-        reason="E.164 numbers with their plus sign, and the North American forms; bare digits are mostly ids",
-    ),
-    # Off: which file was read, and which variable, is what an auditor asks of a call. Without them two calls on
-    # different files would have one digest, and the evidence would say less than the call.
-    Rule(
-        id="path_absolute",
-        category="pii",
-        hints=("/", "\\"),
-        regex=r"""(?:(?<![^\s"'=(])/[^\s"':;,/]++(?:/[^\s"':;,/]++)*+|(?i:[a-z]):\\[^\s"':;,]++)""",
-        reason="a path can name a person's home; it is also what the call was about",
-        enabled=False,
-    ),
-    Rule(
-        id="env_var",
-        category="secret",
-        hints=("$", "%"),
-        regex=rf"(?:\$\{{[A-Za-z_][A-Za-z0-9_]{{0,100}}\}}|\$[A-Za-z_]{_REST}|%[A-Za-z_][A-Za-z0-9_]{{0,100}}%)",
-        reason="a variable can name a secret; the name alone gives nothing away",
-        enabled=False,
-    ),
-)
-
-SENSITIVE_NAMES = (
-    "password",
-    "passwords",
-    "passwd",
-    "passphrase",
-    "pwd",
-    "secret",
-    "secrets",
-    "token",
-    "apikey",
-    "apikeys",
-    "authorization",
-    "cookie",
-    "cookies",
-    "privatekey",
-    "accesskey",
-    "secretkey",
-    "signingkey",
-    "encryptionkey",
-    "credential",
-    "credentials",
-)
-"""Key names whose value is replaced whole: as the whole name or its end, case and separators aside."""
-
-_ENABLED = tuple(rule for rule in RULES if rule.enabled)
+_BY_DEFAULT = frozenset(rule.id for rule in RULES if rule.enabled)
 _REPLACEMENTS = {rule.id: rule.replacement() for rule in RULES}
+_CONFIGURATION_SCHEMA = "assay-stream.redaction.v1"
 _NAME_TAIL_CHARS = 64
 _NOT_IN_NAMES = re.compile(r"[^a-z]+")
 
 
-def redacted_digest(value: Any) -> Digest:
+@dataclass(frozen=True, slots=True)
+class Redaction:
+    """One configuration of redaction. Make it with ``redaction_with``.
+
+    Args:
+        rules: ids of the enabled rules.
+        names: further sensitive key names, in lowercase letters alone.
+    """
+
+    rules: frozenset[str] = _BY_DEFAULT
+    names: frozenset[str] = frozenset()
+    is_default: bool = field(init=False, repr=False, compare=False)
+    """Whether it is the default: then evidence does not name it."""
+    id: str = field(init=False, repr=False, compare=False)
+    """What evidence names it by: the digest of its canonical form, ``sha256:<hex>``."""
+    suffixes: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    """Every sensitive ending of a key name."""
+    hints: tuple[tuple[str, str], ...] = field(init=False, repr=False, compare=False)
+    """Each hint of an enabled rule, and the rule's id where it is costly, else ``""``."""
+
+    def __post_init__(self) -> None:
+        configuration = {
+            "schema": _CONFIGURATION_SCHEMA,
+            "rules": sorted(self.rules),
+            "names": sorted(self.names),
+        }
+        hints = tuple(
+            (hint, rule.id if rule.costly else "")
+            for rule in RULES
+            if rule.id in self.rules
+            for hint in dict.fromkeys(rule.hints)
+        )
+        object.__setattr__(self, "is_default", self.rules == _BY_DEFAULT and not self.names)
+        object.__setattr__(self, "id", str(jcs_digest(configuration)))
+        object.__setattr__(self, "suffixes", (*SENSITIVE_NAMES, *sorted(self.names)))
+        object.__setattr__(self, "hints", hints)
+
+
+DEFAULT_REDACTION = Redaction()
+
+
+def redaction_with(
+    *, enable: Iterable[str] = (), disable: Iterable[str] = (), names: Iterable[str] = ()
+) -> Redaction:
+    """Return the default configuration with some rules turned on or off, and further sensitive key names.
+
+    Args:
+        enable: ids of rules to turn on.
+        disable: ids of rules to turn off.
+        names: key names; case and everything but the letters a to z aside, as with the built-in ones.
+
+    Raises:
+        ConfigurationError: ``bad_redaction``: an id that no rule has or that stands on both sides, or a name
+            without letters or too long to be found.
+    """
+    on, off = frozenset(enable), frozenset(disable)
+    if not on | off <= _REPLACEMENTS.keys():
+        raise ConfigurationError("bad_redaction", f"no such rule; the rules are: {', '.join(_REPLACEMENTS)}")
+    if on & off:
+        raise ConfigurationError("bad_redaction", "a rule is turned on and off: name it on one side only")
+    letters = []
+    for name in names:
+        plain = _NOT_IN_NAMES.sub("", name.lower())
+        if not plain or len(name) > _NAME_TAIL_CHARS:
+            raise ConfigurationError(
+                "bad_redaction",
+                f"a key name has a letter from a to z, and {_NAME_TAIL_CHARS} characters at most",
+            )
+        letters.append(plain)
+    return Redaction(rules=(_BY_DEFAULT | on) - off, names=frozenset(letters).difference(SENSITIVE_NAMES))
+
+
+def redacted_digest(value: Any, redaction: Redaction = DEFAULT_REDACTION) -> Digest:
     """Return the digest of a value's canonical form after redaction.
 
     Args:
         value: a JSON value.
+        redaction: which rules and key names count.
 
     Raises:
         InputError: as ``canonicalize``.
     """
-    return jcs_digest(redact(value))
+    return jcs_digest(redact(value, redaction))
 
 
-def redact(value: Any) -> Any:
+def redact(value: Any, redaction: Redaction = DEFAULT_REDACTION) -> Any:
     """Return a copy of a JSON value without what looks like a secret. Redacting it again changes nothing.
 
     Args:
         value: a JSON value of any depth; it is not changed.
+        redaction: which rules and key names count.
     """
+    suffixes = redaction.suffixes
     result: list[Any] = [None]
     pending: list[tuple[Any, Any, Any]] = [(result, 0, value)]
     while pending:
         target, place, item = pending.pop()
         if isinstance(item, str):
-            target[place] = _redact_text(item)
+            target[place] = _redact_text(item, redaction)
         elif isinstance(item, dict):
             target[place] = members = dict.fromkeys(item, KEY_NAME)
-            pending.extend((members, name, child) for name, child in item.items() if not _is_sensitive(name))
+            pending.extend(
+                (members, name, child) for name, child in item.items() if not _is_sensitive(name, suffixes)
+            )
         elif isinstance(item, list | tuple):
             target[place] = items = [None] * len(item)
             pending.extend((items, index, child) for index, child in enumerate(item))
@@ -254,28 +147,33 @@ def redact(value: Any) -> Any:
     return result[0]
 
 
-def _redact_text(text: str) -> str:
+def _redact_text(text: str, redaction: Redaction) -> str:
     lowered = text.lower()
-    hinted = [rule for rule in _ENABLED if any(hint in lowered for hint in rule.hints)]
+    hinted = {costly for hint, costly in redaction.hints if hint in lowered}
     if not hinted:
         return text
-    return _search(frozenset(rule.id for rule in hinted if rule.costly)).sub(_replacement, text)
+    hinted.discard("")
+    return _search(redaction.rules, frozenset(hinted)).sub(_replacement, text)
 
 
-@lru_cache(maxsize=64)  # more than the sets of costly rules there are
-def _search(costly: frozenset[str]) -> re.Pattern[str]:
-    """Return the search for every cheap rule and these costly ones, in the order of ``RULES``."""
+@lru_cache(maxsize=256)  # some configurations, each with more than the sets of costly rules there are
+def _search(enabled: frozenset[str], costly: frozenset[str]) -> re.Pattern[str]:
+    """Return the search for every enabled cheap rule and these costly ones, in the order of ``RULES``."""
     # The first alternatives keep what was replaced before as it is.
     replaced = map(re.escape, (KEY_NAME, *_REPLACEMENTS.values()))
-    rules = (f"(?P<{rule.id}>{rule.regex})" for rule in _ENABLED if not rule.costly or rule.id in costly)
+    rules = (f"(?P<{rule.id}>{rule.regex})" for rule in RULES if _is_searched(rule, enabled, costly))
     return re.compile("|".join((*replaced, *rules)))
+
+
+def _is_searched(rule: Rule, enabled: frozenset[str], costly: frozenset[str]) -> bool:
+    return rule.id in enabled and (not rule.costly or rule.id in costly)
 
 
 def _replacement(match: re.Match[str]) -> str:
     return _REPLACEMENTS[match.lastgroup] if match.lastgroup else match[0]
 
 
-def _is_sensitive(name: Any) -> bool:
+def _is_sensitive(name: Any, suffixes: tuple[str, ...]) -> bool:
     if not isinstance(name, str):
         return False
-    return _NOT_IN_NAMES.sub("", name[-_NAME_TAIL_CHARS:].lower()).endswith(SENSITIVE_NAMES)
+    return _NOT_IN_NAMES.sub("", name[-_NAME_TAIL_CHARS:].lower()).endswith(suffixes)

@@ -24,10 +24,12 @@ from assay_stream.core.errors import InputError
 from assay_stream.core.lenient import read_leniently
 from assay_stream.core.limits import DEFAULT_LIMITS
 from assay_stream.core.observation import CALL_TYPE, SNAPSHOT_TYPE
-from assay_stream.core.record import Headers, Origin, Output, Record, Role
+from assay_stream.core.record import ERROR_HEADERS, Headers, Origin, Output, Record, Role
 
 _ROLE_OF_TYPE = {SNAPSHOT_TYPE: Role.SNAPSHOTS, CALL_TYPE: Role.CALLS}
 _CONTROL_PREFIX = "assay.control."
+_READ = (Role.SNAPSHOTS, Role.CONTROL, Role.CALLS)
+_INT64_MAX = 2**63 - 1
 
 
 def read_file(path: Path) -> Iterator[Record]:
@@ -107,19 +109,19 @@ def event_timestamp_ms(text: object) -> int | None:
 def _record_line(content: dict[str, Any], place: Origin) -> Record:
     try:
         headers: Headers = tuple(
-            [(str(name), str(value).encode()) for name, value in content.get("headers", [])]
-            + [
-                (str(name), base64.b64decode(value, validate=True))
-                for name, value in content.get("headers_base64", [])
-            ]
+            [(_header_name(name), _text_bytes(value)) for name, value in content.get("headers", [])]
+            + [(_header_name(name), _base64_bytes(value)) for name, value in content.get("headers_base64", [])]
         )
+        role = Role(content["role"])
+        if role not in _READ:
+            raise ValueError("no role that is read")
         return Record(
-            role=Role(content["role"]),
-            origin=Origin(**content["origin"]),
+            role=role,
+            origin=_origin(**content["origin"]),
             key=_bytes(content, "key"),
             value=_bytes(content, "value"),
             headers=headers,
-            timestamp_ms=int(content["timestamp_ms"]),
+            timestamp_ms=_whole_number(content["timestamp_ms"], -1),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(
@@ -129,11 +131,40 @@ def _record_line(content: dict[str, Any], place: Origin) -> Record:
         ) from None
 
 
+def _origin(*, topic: object, partition: object, offset: object) -> Origin:
+    _text_bytes(topic)
+    return Origin(topic=str(topic), partition=_whole_number(partition, 0), offset=_whole_number(offset, 0))
+
+
+def _whole_number(value: object, least: int) -> int:
+    # bool is an int to Python, and a record of partition true is none of ours.
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError("no whole number")
+    if not least <= value <= _INT64_MAX:
+        raise ValueError("out of range")
+    return value
+
+
+def _header_name(name: object) -> str:
+    _text_bytes(name)
+    return str(name)
+
+
+def _text_bytes(text: object) -> bytes:
+    if not isinstance(text, str):
+        raise TypeError("no text")
+    return text.encode()
+
+
+def _base64_bytes(text: object) -> bytes:
+    return base64.b64decode(_text_bytes(text), validate=True)
+
+
 def _bytes(content: dict[str, Any], name: str) -> bytes | None:
     if f"{name}_base64" in content:
-        return base64.b64decode(content[f"{name}_base64"], validate=True)
+        return _base64_bytes(content[f"{name}_base64"])
     text = content.get(name)
-    return None if text is None else str(text).encode()
+    return None if text is None else _text_bytes(text)
 
 
 def rejected_line(output: Output) -> bytes:
@@ -142,13 +173,13 @@ def rejected_line(output: Output) -> bytes:
     Args:
         output: an output of the rejected role.
     """
-    errors = {name: value.decode() for name, value in output.headers if name.startswith("error.")}
-    headers = [(name, value) for name, value in output.headers if not name.startswith("error.")]
-    line: dict[str, Any] = {"error": {name.removeprefix("error."): text for name, text in errors.items()}}
+    # By place, not by name: a record that was rejected before has headers of these names of its own.
+    own, ours = output.headers[: -len(ERROR_HEADERS)], output.headers[-len(ERROR_HEADERS) :]
+    line: dict[str, Any] = {"error": {name.removeprefix("error."): value.decode() for name, value in ours}}
     _put_bytes(line, "key", output.key)
     _put_bytes(line, "value", output.value)
-    line["headers"] = [[name, _text(value)] for name, value in headers if _text(value) is not None]
-    other = [[name, base64.b64encode(value).decode()] for name, value in headers if _text(value) is None]
+    line["headers"] = [[name, _text(value)] for name, value in own if _text(value) is not None]
+    other = [[name, base64.b64encode(value).decode()] for name, value in own if _text(value) is None]
     if other:
         line["headers_base64"] = other
     return orjson.dumps(line, option=orjson.OPT_SORT_KEYS)

@@ -2,10 +2,13 @@
 
 Order, stated:
 
-1. Records of one partition are never reordered: the registry's and the evidence's order are the log's.
+1. Records of one partition are in the order of their offsets: the order of the registry and of the evidence is the
+   log's. One that was given twice counts once.
 2. A snapshot or control record is applied before every call whose event time is not earlier than its own.
-3. A call that names a snapshot is joined after it, whatever the clocks said.
-4. Ties: control before snapshots before calls, then topic, partition and offset.
+3. A call that names a snapshot is joined after it, whatever the clocks said; where the name was used again, after
+   the first one, as a live join does.
+4. A call that is refused has no say in when others are joined: its time may be what is wrong with it.
+5. Ties: control before snapshots before calls, then topic, partition and offset.
 
 What a live worker did not know in time a replay may know: that is what a comparison calls a late snapshot.
 """
@@ -15,25 +18,31 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-import orjson
-
 from assay_stream.core import engine
+from assay_stream.core.cloudevents import event_time_us, is_binary, read_event
 from assay_stream.core.engine import EngineState
+from assay_stream.core.errors import InputError
 from assay_stream.core.evidence import Producer
+from assay_stream.core.lenient import read_leniently
 from assay_stream.core.limits import DEFAULT_LIMITS, Limits
-from assay_stream.core.record import Origin, Output, Record, Role
+from assay_stream.core.observation import CallEvent, SnapshotEvent
+from assay_stream.core.record import Headers, Origin, Output, Record, Role
+from assay_stream.core.redaction import DEFAULT_REDACTION, Redaction
 from assay_stream.forensics.archive import event_timestamp_ms
 
 _RANK = {Role.CONTROL: 0, Role.SNAPSHOTS: 1, Role.CALLS: 2}
 _FINDING_TOPIC = "replay"
+_Place = tuple[Role, str, int]
+_Key = tuple[int, int, str, int, int, Record]
 
 
 @dataclass(frozen=True, slots=True)
 class _Dated:
     record: Record
     time_ms: int
-    names: tuple[str, str] | None
+    names: tuple[str, str] | None = None
     """For a snapshot: its server and snapshot id. For a call: the server and the snapshot it names."""
+    refused: bool = False
 
 
 def replay(
@@ -42,19 +51,21 @@ def replay(
     producer: Producer,
     limits: Limits = DEFAULT_LIMITS,
     snapshot_partitions: int | None = None,
+    redaction: Redaction = DEFAULT_REDACTION,
 ) -> Iterator[Output]:
     """Yield everything the stages write for these records: evidence, alerts, definitions, rejected records.
 
     Args:
-        records: records of the snapshots, control and calls topics, each partition in its own order.
+        records: records of the snapshots, control and calls topics, in any order.
         producer: who writes the evidence.
         limits: bounds on what is accepted and kept.
         snapshot_partitions: how many partitions the snapshot topic had, ``None`` where that is not known.
+        redaction: what leaves arguments and results before they are hashed.
     """
-    state = EngineState(producer=producer, limits=limits)
+    state = EngineState(producer=producer, limits=limits, redaction=redaction)
     registries: dict[int, EngineState] = {}
     findings = 0
-    for record in merge_by_event_time(records):
+    for record in merge_by_event_time(records, limits=limits):
         if record.role is Role.CALLS:
             _, outputs = engine.step(state, record)
         else:
@@ -75,43 +86,67 @@ def replay(
                 yield output
 
 
-def merge_by_event_time(records: Iterable[Record]) -> list[Record]:
+def merge_by_event_time(records: Iterable[Record], *, limits: Limits = DEFAULT_LIMITS) -> list[Record]:
     """Return records in the order stated at the top of this module.
 
     Args:
-        records: each partition in its own order.
+        records: records of any partitions, in any order.
+        limits: bounds on what is accepted.
+
+    Raises:
+        InputError: ``conflicting_records``: two different records claim one place in one log.
     """
-    partitions: dict[tuple[Role, str, int], list[_Dated]] = {}
+    partitions: dict[_Place, dict[int, Record]] = {}
     for record in records:
-        place = (record.role, record.origin.topic, record.origin.partition)
-        partitions.setdefault(place, []).append(_date(record))
-    keyed: list[tuple[int, int, str, int, int, Record]] = []
+        partition = partitions.setdefault((record.role, record.origin.topic, record.origin.partition), {})
+        if partition.setdefault(record.origin.offset, record) != record:
+            raise InputError(
+                "conflicting_records",
+                f"two different records claim offset (or line) {record.origin.offset} of partition "
+                f"{record.origin.partition} of {record.origin.topic}: give each file a name of its own",
+            )
+    dated = {
+        place: [_date(partition[offset], limits) for offset in sorted(partition)]
+        for place, partition in partitions.items()
+    }
+    keyed: list[_Key] = []
     applied_ms: dict[tuple[str, str], int] = {}
-    for (role, _, _), dated in partitions.items():
-        if role is Role.CALLS:
-            continue
-        earliest_ms = dated[-1].time_ms
-        keys = []
-        for entry in reversed(dated):
-            earliest_ms = min(earliest_ms, entry.time_ms)
-            keys.append(earliest_ms)
-            if entry.names is not None:
-                # Of a snapshot that stands in several places, a call that names it waits for the last.
-                applied_ms[entry.names] = max(earliest_ms, applied_ms.get(entry.names, 0))
-        keyed.extend(_key(entry, key_ms) for entry, key_ms in zip(reversed(dated), keys, strict=True))
-    for (role, _, _), dated in partitions.items():
+    for (role, _, _), entries in dated.items():
         if role is not Role.CALLS:
-            continue
-        latest_ms = 0
-        for entry in dated:
-            named_ms = applied_ms.get(entry.names, 0) if entry.names else 0
-            latest_ms = max(latest_ms, entry.time_ms, named_ms)
-            keyed.append(_key(entry, latest_ms))
+            keyed.extend(_applied(entries, applied_ms))
+    for (role, _, _), entries in dated.items():
+        if role is Role.CALLS:
+            keyed.extend(_joined(entries, applied_ms))
     keyed.sort(key=lambda key: key[:-1])
     return [key[-1] for key in keyed]
 
 
-def _key(entry: _Dated, time_ms: int) -> tuple[int, int, str, int, int, Record]:
+def _applied(entries: list[_Dated], applied_ms: dict[tuple[str, str], int]) -> Iterator[_Key]:
+    """Yield when each record of a registry's partition is applied, and note it for the snapshots among them."""
+    earliest_ms = entries[-1].time_ms
+    for entry in reversed(entries):
+        earliest_ms = min(earliest_ms, entry.time_ms)
+        if entry.names is not None:
+            applied_ms[entry.names] = min(earliest_ms, applied_ms.get(entry.names, earliest_ms))
+        yield _key(entry, earliest_ms)
+
+
+def _joined(entries: list[_Dated], applied_ms: dict[tuple[str, str], int]) -> Iterator[_Key]:
+    """Yield when each call of a partition is joined."""
+    latest_ms = 0
+    at_ms = []
+    for entry in entries:
+        if not entry.refused:
+            named_ms = applied_ms.get(entry.names, 0) if entry.names else 0
+            latest_ms = max(latest_ms, entry.time_ms, named_ms)
+        at_ms.append(max(latest_ms, entry.time_ms))
+    following_ms = at_ms[-1]
+    for entry, own_ms in zip(reversed(entries), reversed(at_ms), strict=True):
+        following_ms = min(own_ms, following_ms)
+        yield _key(entry, following_ms)
+
+
+def _key(entry: _Dated, time_ms: int) -> _Key:
     origin = entry.record.origin
     return (
         time_ms,
@@ -123,32 +158,42 @@ def _key(entry: _Dated, time_ms: int) -> tuple[int, int, str, int, int, Record]:
     )
 
 
-def _date(record: Record) -> _Dated:
+def _date(record: Record, limits: Limits) -> _Dated:
     try:
-        content = orjson.loads(record.value or b"")
-    except ValueError:
-        content = None
-    event = content if isinstance(content, dict) else {}
-    data = event.get("data", event)
-    time_ms = event_timestamp_ms(event.get("time"))
-    if time_ms is None:
-        time_ms = _header_time_ms(record)
-    if record.role is not Role.CALLS and record.timestamp_ms > 0:
-        # One that is refused takes effect at the log's time; one that is not may be applied before its own.
+        event = read_event(record, limits=limits)
+    except InputError:
+        return _Dated(record=record, time_ms=_time_of_refused_ms(record, limits), refused=True)
+    time_ms = event_time_us(event) // 1_000
+    if isinstance(event, CallEvent):
+        snapshot_id = event.data.get("snapshot_id")
+        names = None if snapshot_id is None else (event.data["server_id"], snapshot_id)
+        return _Dated(record=record, time_ms=time_ms, names=names)
+    if record.timestamp_ms > 0:
+        # One that the registry refuses takes effect at the log's time; one that it does not may be applied early.
         time_ms = min(time_ms, record.timestamp_ms)
-    names = None
-    if isinstance(data, dict) and "server_id" in data and "snapshot_id" in data:
-        names = (str(data["server_id"]), str(data["snapshot_id"]))
-    return _Dated(record=record, time_ms=time_ms, names=names)
+    if isinstance(event, SnapshotEvent):
+        return _Dated(record=record, time_ms=time_ms, names=(event.data.server_id, event.data.snapshot_id))
+    return _Dated(record=record, time_ms=time_ms)
 
 
-def _header_time_ms(record: Record) -> int:
-    for name, value in record.headers:
-        if name == "ce_time":
-            time_ms = event_timestamp_ms(value.decode("ascii", "replace"))
-            if time_ms is not None:
-                return time_ms
-    return record.timestamp_ms
+def _time_of_refused_ms(record: Record, limits: Limits) -> int:
+    """Return the log's time, which is when a rejection takes effect; of a call without one, the time it claims."""
+    if record.timestamp_ms > 0 or record.role is not Role.CALLS:
+        return max(record.timestamp_ms, 0)
+    claimed_ms = None
+    if is_binary(record.headers) or not record.value:
+        claimed_ms = _header_time_ms(record.headers)
+    else:
+        content = read_leniently(record.value)
+        if isinstance(content, dict):
+            claimed_ms = event_timestamp_ms(content.get("time"))
+        claimed_ms = _header_time_ms(record.headers) if claimed_ms is None else claimed_ms
+    return claimed_ms if claimed_ms is not None and 0 <= claimed_ms <= limits.time_max_s * 1_000 else 0
+
+
+def _header_time_ms(headers: Headers) -> int | None:
+    times = (event_timestamp_ms(value.decode("ascii", "replace")) for name, value in headers if name == "ce_time")
+    return next((time_ms for time_ms in times if time_ms is not None), None)
 
 
 def _fed_back(output: Output, offset: int) -> Record:

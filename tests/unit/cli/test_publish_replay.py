@@ -211,3 +211,52 @@ def test_a_broken_archive_stops_the_replay(tmp_path: Path) -> None:
     done = run("replay", "--input", str(path), "--output", str(tmp_path / "out"))
     assert done.returncode == 2
     assert b"bad_record_line" in done.stderr
+
+
+def redacted_call(folder: Path) -> Path:
+    """One call whose argument is a path."""
+    data = {
+        "server_id": "s",
+        "observer_id": "o",
+        "tool_name": "t",
+        "tool_call_id": "c",
+        "decision": "allow",
+        "reason_code": "P_OK",
+        "args": {"path": "/home/jane"},
+    }
+    event = {"specversion": "1.0", "type": "mcp.tools.call.observed", "source": "urn:p", "id": "1"}
+    path = folder / "call.ndjson"
+    path.write_text(json.dumps(event | {"time": "2026-03-01T00:00:00Z", "data": data}) + "\n")
+    return path
+
+
+def test_a_replay_redacts_as_it_is_told(tmp_path: Path) -> None:
+    """Variables and options choose the same configuration, and its evidence names it."""
+    path = redacted_call(tmp_path)
+    told = {}
+    for name, options, env in (
+        ("default", (), {}),
+        ("option", ("--redaction-enable", "path_absolute"), {}),
+        ("variable", (), {"ASSAY_STREAM_REDACTION_ENABLE": "path_absolute"}),
+        ("off", ("--redaction-enable", ""), {"ASSAY_STREAM_REDACTION_ENABLE": "path_absolute"}),
+        ("names", ("--redaction-names", "path", "--redaction-disable", "env_var"), {}),
+    ):
+        done = run("replay", "--input", str(path), "--output", str(tmp_path / name), *options, **env)
+        assert done.returncode == 0, done.stderr
+        data = json.loads((tmp_path / name / "evidence.ndjson").read_bytes())["data"]
+        told[name] = (data["args_hash"], data.get("redaction"))
+    assert told["option"] == told["variable"]
+    assert told["default"] == told["off"]
+    assert told["default"][1] is None
+    assert len({args_hash for args_hash, _ in told.values()}) == 3
+    assert len({redaction for _, redaction in told.values()}) == 3
+
+
+def test_a_replay_refuses_an_unknown_redaction_rule(tmp_path: Path) -> None:
+    """The error names the setting and the rules there are, and nothing is written."""
+    path = redacted_call(tmp_path)
+    done = run("replay", "--input", str(path), "--output", str(tmp_path / "x"), "--redaction-disable", "novelty")
+    assert done.returncode == 2
+    assert b"ASSAY_STREAM_REDACTION_DISABLE" in done.stderr
+    assert b"pii_email" in done.stderr
+    assert not (tmp_path / "x").exists()

@@ -16,6 +16,7 @@ from assay_stream.core.digest import jcs_digest
 from assay_stream.core.engine import EngineState
 from assay_stream.core.evidence import Producer
 from assay_stream.core.record import Origin, Output, Record, Role
+from assay_stream.core.redaction import redaction_with
 from assay_stream.schemes import assay
 
 PRODUCER = Producer(version="1.2.3", git="abc")
@@ -362,3 +363,20 @@ def test_the_producer_s_fragment_is_canonical() -> None:
     state = EngineState(producer=Producer(version='1"\n', git="é"))
     value = engine.step(state, a_call())[1][0].value
     assert value == rfc8785.dumps(json.loads(value or b""))
+
+
+def test_a_redaction_of_one_s_own_is_named_where_it_was_used() -> None:
+    """Hashes made here under another configuration say which one; the default and hashes made elsewhere do not."""
+    chosen = redaction_with(enable=["path_absolute"])
+    state = EngineState(producer=PRODUCER, redaction=chosen)
+
+    def told(**data: Any) -> dict[str, Any]:
+        parsed: dict[str, Any] = json.loads(engine.step(state, a_call(**data))[1][0].value or b"")["data"]
+        return parsed
+
+    for name in ("args", "result"):
+        evidence = told(**{name: {"path": "/home/jane"}})
+        assert evidence["redaction"] == chosen.id
+        assert evidence[f"{name}_hash"] == str(jcs_digest({"path": "[REDACTED:pii:path_absolute]"}))
+    assert "redaction" not in told(args_hash="elsewhere")
+    assert "redaction" not in data_of(a_call(args={"path": "/home/jane"}))

@@ -212,10 +212,6 @@ def test_a_rejected_line_keeps_bytes_that_are_no_text() -> None:
     )
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="forensics/archive.py _record_line: other types, and roles that are never read, pass",
-)
 @pytest.mark.parametrize(
     "change",
     [
@@ -252,10 +248,6 @@ def test_a_rejected_line_can_be_read_by_its_own_record(value: bytes) -> None:
     assert [(name, base64.b64decode(raw)) for name, raw in line["headers_base64"]] == [("raw", b"\xfe")]
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="forensics/archive.py rejected_line: every header called error.* is taken for one of ours",
-)
 @pytest.mark.parametrize(
     "own", [("error.code", b"an older refusal"), ("error.note", b"mine"), ("error.code", b"\xff"), ("error.", b"")]
 )

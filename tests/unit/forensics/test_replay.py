@@ -162,10 +162,6 @@ def test_both_content_modes_are_replayed_alike() -> None:
         assert [output.value for output in outputs_of(*mixed, role=Role.EVIDENCE)] == expected
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="forensics/replay.py _date: in binary mode the value is the data, but is read as the event",
-)
 @pytest.mark.parametrize("member", [{"time": "2020-01-01T00:00:00Z"}, {"time": "2027-01-01T00:00:00Z"}])
 def test_a_member_of_the_data_called_time_is_not_the_event_s_time(member: dict[str, Any]) -> None:
     """An unknown field in the data of a binary event moves nothing: its time is in ce_time."""
@@ -173,20 +169,12 @@ def test_a_member_of_the_data_called_time_is_not_the_event_s_time(member: dict[s
     assert places(history) == [("snapshots", 0), ("calls", 0), ("snapshots", 1), ("calls", 1)]
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="forensics/replay.py _date: in binary mode a member called data hides the names beside it",
-)
 def test_a_member_of_the_data_called_data_hides_nothing() -> None:
     """An unknown field called data in a binary snapshot does not keep calls from waiting for it."""
     named = binary_form(listing(0, 5, number=7), data={"data": {}})
     assert places([call(0, 1, "snapshot-7"), named]) == [("snapshots", 0), ("calls", 0)]
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="forensics/replay.py _date: a snapshot_id of null becomes the name 'None'",
-)
 def test_a_call_that_names_null_names_nothing() -> None:
     """A call whose snapshot_id is null waits for no snapshot, not for one called None either."""
     silent = call(0, 1)
@@ -202,10 +190,6 @@ def test_a_call_that_names_null_names_nothing() -> None:
     assert places(records) == [("calls", 0), ("snapshots", 0)]
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="forensics/replay.py _date: the time of a call that is refused holds back every later one behind it",
-)
 @pytest.mark.parametrize("time", ["2099-01-01T00:00:00Z", "9999-12-31T23:59:59Z"])
 def test_a_refused_call_does_not_move_those_behind_it(time: str) -> None:
     """A call dated in a future that is refused leaves the later calls of its partition at their own times."""
