@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
+
+import orjson
 
 from assay_stream.core.digest import Digest, sha256_of
 from assay_stream.core.errors import InputError
@@ -17,6 +20,8 @@ from assay_stream.core.errors import InputError
 SIGNATURE_FIELD = "x-schema-signature"
 """The name under which a tool carries its signature: at its top level, or in ``_meta``."""
 
+_TEXT_ONLY = frozenset({str})
+_PLAIN_MAX = 2**63 - 1
 _DEPTH_MAX = 254
 """As in ``core.digest``. Input nests 127 at most."""
 
@@ -30,6 +35,11 @@ def canonical(value: Any) -> bytes:
     Raises:
         InputError: ``schema_canonicalization_failed`` for anything that is no JSON value.
     """
+    # Without fractions the two writers agree, and one is several times faster. What it refuses (half a surrogate
+    # pair, too deep) takes the other path, to be refused by name.
+    with suppress(orjson.JSONEncodeError, RecursionError):
+        if _is_plain(value):
+            return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
     _check(value, 0)
     try:
         text = json.dumps(
@@ -88,6 +98,18 @@ def _without_carriers(tool: Mapping[str, Any]) -> dict[str, Any]:
         else:
             del signed["_meta"]
     return signed
+
+
+def _is_plain(value: Any) -> bool:
+    """Tell whether sorted orjson output is the canonical form: it sorts by UTF-8, which is code point order."""
+    kind = type(value)
+    if kind is str or kind is bool or value is None:
+        return True
+    if kind is dict:
+        return _TEXT_ONLY.issuperset(map(type, value)) and all(map(_is_plain, value.values()))
+    if kind is list:
+        return all(map(_is_plain, value))
+    return kind is int and -_PLAIN_MAX <= value <= _PLAIN_MAX
 
 
 def _check(value: Any, depth: int) -> None:
