@@ -51,6 +51,8 @@ ASYNCAPI_FILE = "asyncapi.json"
 DigestText = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
 BareHex = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 SchemeValue = Annotated[str, StringConstraints(pattern=r"^(sha256:)?[0-9a-f]{64}$")]
+# A scheme can print a word (a risk level) or nothing (the hash of a schema that is not there).
+PrintedValue = Annotated[str, StringConstraints(pattern=r"^((sha256:)?[0-9a-f]{64}|LOW|MEDIUM|HIGH)?$")]
 Digits = Annotated[str, StringConstraints(pattern=r"^[0-9]+$")]
 Base64 = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9+/]*={0,2}$")]
 Natural = Annotated[int, Field(ge=0)]
@@ -299,7 +301,7 @@ class Definition(Closed):
 class ToolFactValue(Closed):
     """A definition seen on a server: its digest under every scheme, and of every top-level field."""
 
-    schemes: dict[str, SchemeValue]
+    schemes: dict[str, PrintedValue]
     errors: dict[str, str]
     fields: list[tuple[str, DigestText]]
 

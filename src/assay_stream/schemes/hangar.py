@@ -1,0 +1,233 @@
+"""MCP Hangar (mcp-hangar/mcp-hangar): both tool digests, the digest policy, and the mismatch event's fields."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from hashlib import sha256
+from typing import Any
+
+from assay_stream.core.digest import Digest, jcs_digest
+from assay_stream.core.errors import InputError
+
+Tool = Mapping[str, Any]
+
+_COVERED = ("description", "inputSchema", "outputSchema")
+"""What a digest covers beside the name. Only these spellings count."""
+
+
+def digest_v1_2(tool: Tool) -> str:
+    """Return the tool digest as Hangar computed it up to 1.2.0 (scheme ``hangar.v1_2``), bare hexadecimal.
+
+    Sorted JSON with everything but ASCII escaped; only ``null`` is absent. Numbers stand as Python prints
+    them, so ``1`` and ``1.0`` differ.
+
+    Args:
+        tool: one observed tool.
+
+    Raises:
+        InputError: ``tool_name_missing``, ``not_canonicalizable`` or ``too_deep``.
+    """
+    if not tool.get("name"):
+        raise _nameless()
+    covered = {"name": tool["name"]} | {name: tool[name] for name in _COVERED if tool.get(name) is not None}
+    try:
+        text = json.dumps(covered, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    except RecursionError:
+        raise InputError("too_deep", "the value is nested too deeply") from None
+    except (TypeError, ValueError):
+        raise InputError("not_canonicalizable", "the value is not JSON, or a number is not finite") from None
+    return sha256(text.encode("ascii")).hexdigest()
+
+
+def digest_v2(tool: Tool) -> str:
+    """Return the tool digest as Hangar computes it since 1.2.1 (scheme ``hangar.v2``), bare hexadecimal.
+
+    Canonical JSON (RFC 8785); ``null``, ``""``, ``{}`` and ``[]`` are all absent.
+
+    Args:
+        tool: one observed tool.
+
+    Raises:
+        InputError: ``tool_name_missing``, or as ``canonicalize``.
+    """
+    name = tool.get("name")
+    if not isinstance(name, str) or not name:
+        raise _nameless()
+    covered = {"name": name} | {name: tool[name] for name in _COVERED if not _is_absent(tool.get(name))}
+    return jcs_digest(covered).hex
+
+
+def _is_absent(value: Any) -> bool:
+    return value is None or (isinstance(value, str | dict | list) and not value)
+
+
+def _nameless() -> InputError:
+    return InputError("tool_name_missing", "a tool without a name has no digest", path="$.name")
+
+
+class Enforcement(StrEnum):
+    """What a mismatch leads to."""
+
+    AUDIT = "audit"
+    WARN = "warn"
+    BLOCK = "block"
+
+
+class UnknownPolicy(StrEnum):
+    """What a tool leads to that could not be held against a pin."""
+
+    ALLOW_DEGRADED = "allow_degraded"
+    WARN = "warn"
+    BLOCK = "block"
+
+    @classmethod
+    def parse(cls, text: str) -> UnknownPolicy:
+        """Return the policy of this name; ``allow_unverified`` is Hangar's later name of ``allow_degraded``.
+
+        Args:
+            text: a name in lower case.
+
+        Raises:
+            InputError: ``unknown_value``.
+        """
+        try:
+            return cls.ALLOW_DEGRADED if text == "allow_unverified" else cls(text)
+        except ValueError:
+            raise InputError(
+                "unknown_value", "must be allow_degraded (or allow_unverified), warn or block", path="$.unknown"
+            ) from None
+
+
+class Status(StrEnum):
+    """How an observed tool stands to the allowlist."""
+
+    MATCH = "match"
+    MISMATCH = "mismatch"
+    UNKNOWN = "unknown"
+
+
+class Action(StrEnum):
+    """What to do with a call of the tool."""
+
+    ALLOW = "allow"
+    WARN = "warn"
+    BLOCK = "block"
+
+
+_ACTIONS: dict[str, Action] = {
+    Enforcement.AUDIT: Action.ALLOW,
+    Enforcement.WARN: Action.WARN,
+    Enforcement.BLOCK: Action.BLOCK,
+    UnknownPolicy.ALLOW_DEGRADED: Action.ALLOW,
+}
+"""The action of each setting; ``warn`` and ``block`` are spelt alike on both sides and mean the same."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ToolDigest:
+    """One approved digest of an allowlist.
+
+    Args:
+        tool_name: the tool, by its whole name.
+        sha256: 64 lowercase hexadecimal digits.
+    """
+
+    tool_name: str
+    sha256: str
+
+    def __post_init__(self) -> None:
+        if not self.tool_name:
+            raise _nameless()
+        Digest(self.sha256)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DigestPolicy:
+    """How strictly observed digests are held against approved ones.
+
+    The defaults are those of Hangar's own gate: a mismatch blocks, and a tool without a pin is let through.
+
+    Args:
+        enforcement: what a mismatch leads to.
+        unknown: what a tool leads to that has no pin, or has one and was not observed.
+        allowlist: approved digests, at most one of each tool name.
+
+    Raises:
+        InputError: ``duplicate_pin``.
+    """
+
+    enforcement: Enforcement = Enforcement.BLOCK
+    unknown: UnknownPolicy = UnknownPolicy.ALLOW_DEGRADED
+    allowlist: frozenset[ToolDigest] = field(default_factory=frozenset)
+
+    def __post_init__(self) -> None:
+        if len({approved.tool_name for approved in self.allowlist}) != len(self.allowlist):
+            raise InputError("duplicate_pin", "one tool has two digests in the allowlist: keep one")
+
+    def expected(self, tool_name: str) -> str | None:
+        """Return the approved digest of a tool, ``None`` where it has none.
+
+        Args:
+            tool_name: the tool, by its whole name.
+        """
+        return next((each.sha256 for each in self.allowlist if each.tool_name == tool_name), None)
+
+    def status(self, tool_name: str, observed_digest: str | None) -> Status:
+        """Tell how an observed tool stands to the allowlist.
+
+        Args:
+            tool_name: the tool, by its whole name.
+            observed_digest: bare hexadecimal, ``None`` where nothing was observed.
+        """
+        expected = self.expected(tool_name)
+        if expected is None or observed_digest is None:
+            return Status.UNKNOWN
+        return Status.MATCH if observed_digest == expected else Status.MISMATCH
+
+    def action(self, status: Status) -> Action:
+        """Return what to do with a call of a tool.
+
+        Args:
+            status: how the tool stands to the allowlist.
+        """
+        if status is Status.MATCH:
+            return Action.ALLOW
+        return _ACTIONS[self.enforcement if status is Status.MISMATCH else self.unknown]
+
+
+def mismatch_event(
+    *,
+    event_id: str,
+    occurred_at: float,
+    mcp_server_id: str,
+    tool_name: str,
+    expected_digest: str | None,
+    observed_digest: str | None,
+    enforcement: Enforcement | UnknownPolicy,
+    correlation_id: str,
+) -> dict[str, str | float | None]:
+    """Return the fields of Hangar's ``DigestMismatchEvent``.
+
+    Args:
+        event_id: unique id of the event.
+        occurred_at: seconds since the epoch.
+        mcp_server_id: the server that offered the tool.
+        tool_name: the tool.
+        expected_digest: bare hexadecimal, ``None`` where the tool has no pin.
+        observed_digest: bare hexadecimal, ``None`` where nothing was observed.
+        enforcement: the setting that was applied.
+        correlation_id: what ties the event to its request.
+    """
+    return {
+        "event_id": event_id,
+        "occurred_at": occurred_at,
+        "mcp_server_id": mcp_server_id,
+        "tool_name": tool_name,
+        "expected_digest": expected_digest,
+        "observed_digest": observed_digest,
+        "enforcement": enforcement.value,
+        "correlation_id": correlation_id,
+    }
