@@ -24,7 +24,7 @@ from pydantic_core import core_schema
 from assay_stream import __version__
 from assay_stream.core.binding import Scope, Unbound
 from assay_stream.core.change import CHANGE_TYPE
-from assay_stream.core.control import CONTROL_MODELS, Enforcement, KeyFingerprint, PinValue, Scheme
+from assay_stream.core.control import CONTROL_MODELS, Enforcement, KeyFingerprint, Scheme
 from assay_stream.core.control_facts import DiscoveryStatus, KeyAct, PinAct
 from assay_stream.core.evidence import EVIDENCE_TYPE
 from assay_stream.core.facts import Completeness
@@ -53,7 +53,8 @@ ASYNCAPI_FILE = "asyncapi.json"
 
 DigestText = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
 BareHex = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
-SchemeValue = PinValue
+# A scheme can print a word (a risk level) or nothing (the hash of a schema that is not there).
+SchemeValue = Annotated[str, StringConstraints(pattern=r"^((sha256:)?[0-9a-f]{64}|LOW|MEDIUM|HIGH)?$")]
 ActionText = Literal["allow", "warn", "block"]
 UnknownText = Literal["allow_degraded", "warn", "block"]
 Digits = Annotated[str, StringConstraints(pattern=r"^[0-9]+$")]
