@@ -14,13 +14,14 @@ from typing import Any
 
 import orjson
 
-from assay_stream.core.digest import Digest, sha256_of
+from assay_stream.core.digest import Canonicalized, Digest, sha256_of
 from assay_stream.core.errors import InputError
 
 SIGNATURE_FIELD = "x-schema-signature"
 """The name under which a tool carries its signature: at its top level, or in ``_meta``."""
 
 _TEXT_ONLY = frozenset({str})
+_OBJECTS = (dict, Canonicalized)
 _PLAIN_MAX = 2**63 - 1
 _DEPTH_MAX = 254
 """As in ``core.digest``. Input nests 127 at most."""
@@ -105,7 +106,7 @@ def _is_plain(value: Any) -> bool:
     kind = type(value)
     if kind is str or kind is bool or value is None:
         return True
-    if kind is dict:
+    if kind in _OBJECTS:
         return _TEXT_ONLY.issuperset(map(type, value)) and all(map(_is_plain, value.values()))
     if kind is list:
         return all(map(_is_plain, value))
@@ -117,7 +118,7 @@ def _check(value: Any, depth: int) -> None:
     if depth > _DEPTH_MAX:
         raise InputError("schema_canonicalization_failed", "the value is nested too deeply")
     kind = type(value)
-    if kind is dict:
+    if kind in _OBJECTS:
         for name, item in value.items():
             if type(name) is not str:
                 raise InputError("schema_canonicalization_failed", "object keys must be text")
