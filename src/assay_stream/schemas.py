@@ -399,6 +399,7 @@ class ToolFactValue(Closed):
     schemes: dict[str, SchemeValue]
     errors: dict[str, str]
     fields: list[tuple[str, DigestText]]
+    packed: Base64
 
 
 class CatalogueFactValue(Closed):

@@ -22,7 +22,7 @@ class Ledger:
     """
 
     def __init__(self, limits: Limits) -> None:
-        self.bindings = Bindings()
+        self.bindings = Bindings(keep_definitions=True)
         self._limits = limits
 
     def publish(self, record: Record, fact: Fact) -> Output:

@@ -21,6 +21,7 @@ from assay_stream.core.cloudevents import event_time_us, read_event
 from assay_stream.core.control import ControlEvent
 from assay_stream.core.control_facts import Discovery, Signatures
 from assay_stream.core.control_step import fact_of
+from assay_stream.core.definitions import pack
 from assay_stream.core.digest import canonicalize
 from assay_stream.core.errors import InputError
 from assay_stream.core.evidence import Producer
@@ -120,7 +121,7 @@ class Registry:
         baseline = drift.baseline_for(server, data.observer_id, seen.position)
         findings = [
             *self._misrouted(record, seen),
-            *drift.compare(server, baseline, catalogue, seen, offer.fingerprints),
+            *drift.compare(server, baseline, catalogue, seen, offer),
         ]
         held = self._standing_verdicts(data.server_id, server)
         # What others saw stands as it did, unless this is the first use of a key.
@@ -146,7 +147,10 @@ class Registry:
         for full, print_ in offer.fingerprints.items():
             if (catalogue.server_scoped, full) not in server.tools:
                 fact = ToolFact(
-                    server_id=catalogue.server_id, server_scoped=catalogue.server_scoped, fingerprint=print_
+                    server_id=catalogue.server_id,
+                    server_scoped=catalogue.server_scoped,
+                    fingerprint=print_,
+                    packed=pack(offer.definitions[full]),
                 )
                 outputs.append(self._ledger.publish(record, fact))
                 outputs.append(_definition(record, full, offer.definitions[full]))
