@@ -80,3 +80,6 @@ class Limits:
 
 
 DEFAULT_LIMITS = Limits()
+
+PIN_FILE_LIMITS = Limits(record_bytes_max=10 * 1024 * 1024)
+"""One file of pins, or one lockfile: twenty thousand pins of the longest kind."""

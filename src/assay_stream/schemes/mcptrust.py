@@ -24,6 +24,9 @@ RISK_WORDS = (
 )  # fmt: skip
 """The words that make a risk level, wherever they stand: ``rm`` is found in ``format`` too."""
 
+RISK_LEVELS = ("LOW", "MEDIUM", "HIGH")
+"""By how many of the words are found: none, one, or more."""
+
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _HTML = {
     b"<": rb"\u003c",
@@ -77,7 +80,7 @@ def risk_level(tool: Tool) -> str:
     # Go lowers each character to one other; Python lowers U+0130 to two.
     text = f"{name} {description}".replace("\u0130", "i").lower()
     found = sum(word in text for word in RISK_WORDS)
-    return ("LOW", "MEDIUM", "HIGH")[min(found, 2)]
+    return RISK_LEVELS[min(found, 2)]
 
 
 def normalized_hash(text: str) -> str:
