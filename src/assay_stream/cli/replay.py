@@ -14,6 +14,7 @@ from assay_stream import __version__
 from assay_stream.config import load_settings
 from assay_stream.core.decision import Producer
 from assay_stream.core.errors import InputError
+from assay_stream.core.observation import CallProfile
 from assay_stream.core.record import Output, Role
 from assay_stream.forensics import replay as core
 from assay_stream.forensics.archive import read_file, rejected_line
@@ -32,6 +33,10 @@ def replay(
         typer.Option("--input", help="Recorded observations (NDJSON). May be given several times."),
     ],
     output: Annotated[Path, typer.Option(help="Folder for the results; made if missing.")],
+    call_profile: Annotated[
+        CallProfile | None,
+        typer.Option(help="What every call must satisfy. Default: ASSAY_STREAM_CALL_PROFILE, else assay."),
+    ] = None,
 ) -> None:
     """Replay recorded observations through the engine, into files.
 
@@ -39,7 +44,8 @@ def replay(
     bytes. Prints a summary as one JSON object.
     """
     records = (record for path in inputs for record in read_file(path))
-    producer = Producer(version=__version__, git=load_settings().git_commit)
+    settings = load_settings(call_profile=call_profile)
+    producer = Producer(version=__version__, git=settings.git_commit)
     counts: Counter[str] = Counter({role.value: 0 for role in _FILES})
     labels: Counter[str] = Counter()
     seen_definitions: set[bytes | None] = set()
@@ -47,7 +53,7 @@ def replay(
         output.mkdir(parents=True, exist_ok=True)
         with ExitStack() as stack:
             files = {role: stack.enter_context((output / name).open("wb")) for role, name in _FILES.items()}
-            for written in core.replay(records, producer=producer):
+            for written in core.replay(records, producer=producer, call_profile=settings.call_profile):
                 if written.role is Role.DEFINITIONS:
                     # The definition topic is compacted: the same definition stands there once.
                     if written.key in seen_definitions:

@@ -14,7 +14,7 @@ from assay_stream.core.errors import InputError
 from assay_stream.core.facts import Progress, decode_fact, decode_key, foreign_fact
 from assay_stream.core.finding import decode_finding
 from assay_stream.core.limits import DEFAULT_LIMITS, Limits
-from assay_stream.core.observation import CallEvent
+from assay_stream.core.observation import CallEvent, CallProfile
 from assay_stream.core.record import Output, Record, Role, rejected
 from assay_stream.core.registry import Registry, fact_output
 
@@ -26,6 +26,7 @@ class EngineState:
         producer: who writes the evidence.
         limits: bounds on what is accepted and kept.
         snapshot_partitions: how many partitions the snapshot topic has, ``None`` where there is no such topic.
+        call_profile: what every call must satisfy, whatever profile it names itself.
     """
 
     def __init__(
@@ -34,9 +35,11 @@ class EngineState:
         producer: Producer,
         limits: Limits = DEFAULT_LIMITS,
         snapshot_partitions: int | None = None,
+        call_profile: CallProfile = "assay",
     ) -> None:
         self.producer = producer
         self.limits = limits
+        self.call_profile: CallProfile = call_profile
         self.registry = Registry(limits=limits, partitions=snapshot_partitions)
         self.view = Bindings()
         self.alerts: dict[str, AlertState] = {}
@@ -77,7 +80,7 @@ def ready_early(state: EngineState, record: Record) -> bool:
         record: a record of the calls topic.
     """
     try:
-        event = read_event(record, limits=state.limits)
+        event = read_event(record, limits=state.limits, call_profile=state.call_profile)
     except InputError:
         return True
     return isinstance(event, CallEvent) and names_known_snapshot(state.view, event)
@@ -113,7 +116,7 @@ def progress(*, topic: str, partition: int, position: int) -> Output:
 
 def _call(state: EngineState, record: Record) -> list[Output]:
     try:
-        event = read_event(record, limits=state.limits)
+        event = read_event(record, limits=state.limits, call_profile=state.call_profile)
     except InputError as error:
         return [rejected(record, error)]
     if not isinstance(event, CallEvent):

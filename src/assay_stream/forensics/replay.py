@@ -21,6 +21,7 @@ from assay_stream.core import engine
 from assay_stream.core.decision import Producer
 from assay_stream.core.engine import EngineState
 from assay_stream.core.limits import DEFAULT_LIMITS, Limits
+from assay_stream.core.observation import CallProfile
 from assay_stream.core.record import Origin, Output, Record, Role
 from assay_stream.forensics.archive import event_timestamp_ms
 
@@ -42,6 +43,7 @@ def replay(
     producer: Producer,
     limits: Limits = DEFAULT_LIMITS,
     snapshot_partitions: int | None = None,
+    call_profile: CallProfile = "assay",
 ) -> Iterator[Output]:
     """Yield everything the stages write for these records: evidence, alerts, definitions, rejected records.
 
@@ -50,8 +52,9 @@ def replay(
         producer: who writes the evidence.
         limits: bounds on what is accepted and kept.
         snapshot_partitions: how many partitions the snapshot topic had, ``None`` where that is not known.
+        call_profile: what every call must satisfy, whatever profile it names itself.
     """
-    state = EngineState(producer=producer, limits=limits)
+    state = EngineState(producer=producer, limits=limits, call_profile=call_profile)
     registries: dict[int, EngineState] = {}
     findings = 0
     for record in merge_by_event_time(records):

@@ -171,7 +171,7 @@ class WorkerBuilder:
         return self._task(stage)
 
     def _join(self) -> tuple[BindingView, BatchTask]:
-        state = EngineState(producer=self._producer)
+        state = EngineState(producer=self._producer, call_profile=self._settings.call_profile)
         inputs = [
             TopicPartition(self._topics[role], number)
             for role in (Role.SNAPSHOTS, Role.CONTROL)
