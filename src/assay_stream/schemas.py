@@ -34,22 +34,26 @@ from assay_stream.core.observation import (
     CALL_TYPE,
     SNAPSHOT_TYPE,
     CallEvent,
+    CallProfile,
     Count,
     HashText,
     Identifier,
+    Reference,
     SnapshotEvent,
     Text,
     Timestamp,
+    Token,
 )
 from assay_stream.core.pins import PinStatus
 from assay_stream.core.record import Role
-from assay_stream.schemes import assay
+from assay_stream.schemes import assay, handshake, htc_schema
 from assay_stream.schemes.schemapin import Mode
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 ID_PREFIX = "urn:assay-stream:schema:"
 SUFFIX = ".schema.json"
 ASYNCAPI_FILE = "asyncapi.json"
+HTC_FILE = "htc_v1.json"
 
 DigestText = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
 BareHex = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
@@ -159,6 +163,7 @@ class DecisionPayload(Closed):
     observer_id: Identifier
     server_id: Identifier
     tool_call_id: Identifier
+    profile: CallProfile | None = None
     trace_id: Text | None = None
     decision: Literal["allow", "deny", "requires_approval", "error"]
     reason_code: Text
@@ -171,6 +176,8 @@ class DecisionPayload(Closed):
     ok: bool | None = None
     side_effect: Literal["READ", "WRITE", "EXECUTE"] | None = None
     idempotency: Literal["IDEMPOTENT", "IDEMPOTENT_WITH_KEY", "NON_IDEMPOTENT"] | None = None
+    idempotency_key: Token | None = None
+    transport: Token | None = None
     tool_id: Text | None = None
     tool_version: Text | None = None
     delegated_from: Text | None = None
@@ -179,8 +186,10 @@ class DecisionPayload(Closed):
     timing: TimingField | None = None
     actor: ActorField | None = None
     args_hash: HashText | None = None
+    args_ref: Reference | None = None
     result_hash: HashText | None = None
     redaction: DigestText | None = None
+    result_ref: Reference | None = None
     tool_definition_digest: DigestText | None = None
     tool_definition_digest_alg: HashText | None = None
     tool_definition_canonicalization: HashText | None = None
@@ -615,7 +624,7 @@ def all_schemas() -> dict[str, dict[str, Any]]:
     files[SNAPSHOT_TYPE + SUFFIX]["$defs"]["SnapshotData"]["properties"]["tools"]["maxItems"] = (
         DEFAULT_LIMITS.tools_max
     )
-    files[CALL_TYPE + SUFFIX]["$defs"]["CallData"]["allOf"] = _clusters()
+    files[CALL_TYPE + SUFFIX]["$defs"]["CallData"]["allOf"] = [*_clusters(), _handshake_profile()]
     payload = files[EVIDENCE_TYPE + SUFFIX]["$defs"]["DecisionPayload"]
     payload["allOf"] = _clusters()
     # Bound with a whole cluster, or unbound with the reason: nothing in between.
@@ -653,6 +662,26 @@ def _clusters() -> list[dict[str, Any]]:
     whole["required"].append("policy_digest")
     whole["properties"]["policy_digest"] = {"type": "string"}
     return [definition, policy]
+
+
+def _handshake_profile() -> dict[str, Any]:
+    """Return the condition on a call of the handshake profile (FR-EVT-007), as far as a schema can say it."""
+    required = [name for name in handshake.RECORDED.required if name != "type"]
+    properties: dict[str, Any] = {name: {"not": {"type": "null"}} for name in required}
+    properties |= {
+        name: {"type": "string", "pattern": f"^{handshake.UUID}$"} for name in ("trace_id", "tool_call_id")
+    }
+    properties |= {
+        "tool_id": {"type": "string", "pattern": f"^{handshake.TOOL_ID}$"},
+        "transport": {"enum": list(handshake.TRANSPORTS)},
+        "timing": {"type": "object", "required": ["started_at", "ended_at", "duration_ms"]},
+        "args": False,
+        "result": False,
+    }
+    return {
+        "if": {"properties": {"profile": {"const": "handshake"}}, "required": ["profile"]},
+        "then": {"properties": properties, "required": required},
+    }
 
 
 def _whole_or_absent(digest_field: str, constants: dict[str, str]) -> dict[str, Any]:
@@ -776,7 +805,7 @@ def _reference(name: str) -> dict[str, Any]:
 
 def all_files() -> dict[str, str]:
     """Return every generated file of the schema folder: file name to text."""
-    documents = {**all_schemas(), ASYNCAPI_FILE: asyncapi()}
+    documents = {**all_schemas(), ASYNCAPI_FILE: asyncapi(), HTC_FILE: htc_schema.SCHEMA}
     return {name: json.dumps(content, indent=2, ensure_ascii=False) + "\n" for name, content in documents.items()}
 
 

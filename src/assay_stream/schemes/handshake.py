@@ -31,7 +31,7 @@ UUID = r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}"
 TIME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2})"
 
 _NIL_UUID = "00000000-0000-0000-0000-000000000000"
-_TOKEN = r"[A-Za-z0-9_:./-]+"
+_WORD = r"[A-Za-z0-9_:./-]+"
 _ID = r"[A-Za-z0-9_-]+"
 _SHA256 = r"[0-9a-fA-F]{64}"
 _STORED = rf"artifact:{UUID}:data/flight_recorder/tool_payloads/[A-Za-z0-9_:./-]*"
@@ -229,14 +229,14 @@ def _list_of(check_item: _Check) -> _Check:
     return check
 
 
-_TOKEN_MEND = "may hold ASCII letters, digits and -_:./ only"  # noqa: S105 -- an alphabet, no secret
-_short_token = _named(_TOKEN, 64, _TOKEN_MEND)
-_token = _named(_TOKEN, 256, _TOKEN_MEND)
-_long_token = _named(_TOKEN, 2_048, _TOKEN_MEND)
+_WORD_MEND = "may hold ASCII letters, digits and -_:./ only"
+_short_word = _named(_WORD, 64, _WORD_MEND)
+_word = _named(_WORD, 256, _WORD_MEND)
+_long_word = _named(_WORD, 2_048, _WORD_MEND)
 _id = _named(_ID, 256, "may hold ASCII letters, digits, - and _ only")
 _hash = _shaped(_SHA256, "must be SHA-256 as 64 hexadecimal digits, without an algorithm before them")
 _reference = _named(
-    rf"artifact://{_TOKEN}|{_STORED}", 2_048, "must be artifact://<handle>, or artifact:<uuid>:<path of a payload>"
+    rf"artifact://{_WORD}|{_STORED}", 2_048, "must be artifact://<handle>, or artifact:<uuid>:<path of a payload>"
 )
 
 FIELDS: dict[str, _Check] = {
@@ -249,7 +249,7 @@ FIELDS: dict[str, _Check] = {
     "side_effect": _one_of(*SIDE_EFFECTS),
     "idempotency": _one_of(*IDEMPOTENCIES),
     # That a tool IDEMPOTENT_WITH_KEY needs one is a rule for tools: events may leave it out.
-    "idempotency_key": _or_null(_token),
+    "idempotency_key": _or_null(_word),
     "actor": _object(
         {"kind": _one_of(*ACTOR_KINDS), "agent_id": _or_null(_id), "model_id": _or_null(_id)}, "kind"
     ),
@@ -261,8 +261,8 @@ FIELDS: dict[str, _Check] = {
     "error": _or_null(
         _object(
             {
-                "code": _short_token,
-                "kind": _short_token,
+                "code": _short_word,
+                "kind": _short_word,
                 "message": _or_null(_any_text),
                 "retryable": _or_null(_boolean),
             },
@@ -274,14 +274,14 @@ FIELDS: dict[str, _Check] = {
         {"started_at": _time, "ended_at": _time, "duration_ms": _number}, "started_at", "ended_at", "duration_ms"
     ),
     "resources_touched": _or_null(
-        _object(dict.fromkeys(("workspace_ids", "artifacts", "files", "urls"), _list_of(_long_token)))
+        _object(dict.fromkeys(("workspace_ids", "artifacts", "files", "urls"), _list_of(_long_word)))
     ),
-    "capability_ids": _or_null(_list_of(_token)),
-    "parent_span_id": _or_null(_token),
+    "capability_ids": _or_null(_list_of(_word)),
+    "parent_span_id": _or_null(_word),
 }
 """Every field of the event, and its check, in the order in which they are checked."""
 
-_FROM_CALL = tuple(name for name in FIELDS if name != "type") + ("args", "result")
+_FROM_CALL = (*(name for name in FIELDS if name != "type"), "args", "result")
 
 
 def check_observed_call(data: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Handshake (Nuntissura/Handshake): what a tool declares of itself under ``_meta.handshake``, and how it may change.
+"""Handshake (Nuntissura/Handshake): what a tool declares under ``_meta.handshake``, and how it may change.
 
 The contract stands in a definition that a server wrote: it says what the server claims, no more. Rules of change:
 the side effect and the required capabilities stay the same while MAJOR does, and versions do not go back.
@@ -134,7 +134,7 @@ def contract_drift(before: Contract | None, after: Contract | None) -> list[str]
 
 
 def is_denied_by_default(declared: Contract | None) -> bool:
-    """Tell whether a tool must be denied until an operator says otherwise: its contract does not say what it needs.
+    """Tell whether a tool must be denied by default: its contract does not say what it does or needs.
 
     Args:
         declared: the tool's contract, if it has one.

@@ -1,7 +1,8 @@
 """Handshake (Nuntissura/Handshake): the digest of arguments and results, after redaction.
 
-The canonical form is no JCS: keys in UTF-8 order, everything beyond ASCII as uppercase ``\\uXXXX`` (a surrogate pair
-where it must be), no white space, and one line feed at the end, which is hashed too. The digest is bare hexadecimal.
+The canonical form is no JCS: keys in UTF-8 order, everything beyond ASCII as uppercase ``\\uXXXX`` (a surrogate
+pair where it must be), no white space, and one line feed at the end, which is hashed too. The digest is bare
+hexadecimal.
 
 Redaction is by text values only: no key is changed, and no value is replaced for its key's name. Its patterns are
 this project's own, under Handshake's ids and categories. So the digest equals Handshake's wherever both find
@@ -18,7 +19,7 @@ from typing import Any
 import orjson
 
 from assay_stream.core.errors import InputError
-from assay_stream.core.redaction import RULES
+from assay_stream.core.redaction_rules import RULES
 
 _DEPTH_MAX = 254
 _SIGNED_MIN, _UNSIGNED_MAX = -(2**63), 2**64 - 1

@@ -9,9 +9,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from jsonschema import Draft202012Validator, FormatChecker, ValidationError
+from jsonschema.validators import extend
 from referencing import Registry
 from referencing.jsonschema import DRAFT202012
 
@@ -30,12 +32,21 @@ _formats.checks("uuid")(lambda value: not isinstance(value, str) or re.fullmatch
 _formats.checks("date-time")(lambda value: not isinstance(value, str) or is_time(value))
 
 # A registry of its own, which retrieves nothing: no schema is ever fetched.
-_REGISTRY = Registry().with_resource(SCHEMA["$id"], DRAFT202012.create_resource(SCHEMA))  # type: ignore[var-annotated]
+_REGISTRY = Registry().with_resource(SCHEMA["$id"], DRAFT202012.create_resource(SCHEMA))
 
 
-def _validator(part: str) -> Draft202012Validator:
+def _pattern(_: Any, pattern: str, instance: Any, __: Any) -> Iterator[ValidationError]:
+    # Every pattern of the schema spans the whole text. Python's `$` would let a line feed stand behind it.
+    if isinstance(instance, str) and not re.fullmatch(pattern, instance):
+        yield ValidationError("does not match")
+
+
+_Validator = extend(Draft202012Validator, {"pattern": _pattern})
+
+
+def _validator(part: str) -> Any:
     reference = {"$ref": f"{SCHEMA['$id']}#/$defs/{part}"}
-    return Draft202012Validator(reference, registry=_REGISTRY, format_checker=_formats)
+    return _Validator(reference, registry=_REGISTRY, format_checker=_formats)
 
 
 _REQUEST, _RESPONSE = _validator("request"), _validator("response")

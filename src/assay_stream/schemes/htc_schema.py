@@ -1,7 +1,8 @@
 """HTC-1.0: the one JSON Schema of request, response and error envelopes (draft 2020-12).
 
-Written from the published requirements of Handshake's tool contract. It is the single source: ``schemas/htc_v1.json``
-is generated from it, and ``schemes.htc`` checks against it. That a payload is 32 KiB at most is no matter of schema.
+Written from the published requirements of Handshake's tool contract. It is the single source:
+``schemas/htc_v1.json`` is generated from it, and ``schemes.htc`` checks against it. No schema can say that a
+payload is 32 KiB at most: that is checked beside it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ VERSION = "htc-1.0"
 ERROR_KINDS = ("validation", "auth", "capability", "timeout", "tool", "transport", "canceled", "policy")
 
 _NULLABLE_NAME = {"type": ["string", "null"], "minLength": 1, "maxLength": 256}
-_NULLABLE_REFERENCE = {"type": ["string", "null"], "maxLength": 2048, "pattern": "^artifact:."}
+_NULLABLE_REFERENCE = {"type": ["string", "null"], "maxLength": 2048, "pattern": r"^artifact:\S+$"}
 _TIME = {"type": "string", "format": "date-time"}
 _UUID = {"type": "string", "format": "uuid"}
 _TEXTS = {"type": "array", "items": {"type": "string", "minLength": 1, "maxLength": 2048}}
