@@ -12,7 +12,7 @@ import pytest
 
 CAPTURES = Path(__file__).resolve().parents[2] / "data" / "captures" / "wire"
 WIRE = CAPTURES / "mcp-server-time@2026.10.19.jsonl"
-RESULTS = ("alerts.ndjson", "definitions.ndjson", "evidence.ndjson", "rejected.ndjson")
+RESULTS = ("alerts.ndjson", "changes.ndjson", "definitions.ndjson", "evidence.ndjson", "rejected.ndjson")
 
 
 def run(*arguments: str, stdin: bytes = b"", **env: str) -> subprocess.CompletedProcess[bytes]:
