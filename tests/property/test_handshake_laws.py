@@ -45,8 +45,9 @@ ANYTHING = st.recursive(
 # Pieces of every rule, so that matches begin, end and touch each other in every way.
 FRAGMENTS = [
     "password", "token", "bearer ", "api_key", "--", "-", "=", ":", ": ", '"', "'", "\\", " ", "\n", ",", ";",
-    "[", "]", "://", "/", "u:p@", "@", "x.com", "a@b.co", "+31 6 12345678", "AKIAIOSFODNN7EXAMPLE", "ghp_" + "a" * 36,
-    "sk-" + "c" * 20, "eyJhbGciOiJI.eyJzdWI.sig", "-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----",
+    "[", "]", "://", "/", "u:p@", "@", "x.com", "a@b.co", "+31 6 12345678", "AKIAIOSFODNN7EXAMPLE",
+    "ghp_" + "a" * 36, "sk-" + "c" * 20, "eyJhbGciOiJI.eyJzdWI.sig",
+    "-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----",
     "/home/ann", "/home", "/var/", "/Users", "C:\\x", "c:/y", "\\\\host\\share", "$HOME", "%PATH%", "${X}",
     "[REDACTED:", "path:path_absolute]", "[REDACTED:path:path_absolute]", "[REDACTED:token:secret_token]",
 ]  # fmt: skip
