@@ -174,19 +174,12 @@ def _or_null(check: _Check) -> _Check:
     return check_or_null
 
 
-def _boolean(value: Any, at: str, _: Profile) -> None:
-    if not isinstance(value, bool):
-        raise InputError("wrong_type", "must be true or false", path=at)
+def _of_type(called: str, *kinds: type) -> _Check:
+    def check(value: Any, at: str, _: Profile) -> None:
+        if type(value) not in kinds:
+            raise InputError("wrong_type", f"must be {called}", path=at)
 
-
-def _number(value: Any, at: str, _: Profile) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InputError("wrong_type", "must be a number", path=at)
-
-
-def _any_text(value: Any, at: str, _: Profile) -> None:
-    if not isinstance(value, str):
-        raise InputError("wrong_type", "must be a text", path=at)
+    return check
 
 
 def _time(value: Any, at: str, _: Profile) -> None:
@@ -233,6 +226,7 @@ _WORD_MEND = "may hold ASCII letters, digits and -_:./ only"
 _short_word = _named(_WORD, 64, _WORD_MEND)
 _word = _named(_WORD, 256, _WORD_MEND)
 _long_word = _named(_WORD, 2_048, _WORD_MEND)
+_boolean = _of_type("true or false", bool)
 _id = _named(_ID, 256, "may hold ASCII letters, digits, - and _ only")
 _hash = _shaped(_SHA256, "must be SHA-256 as 64 hexadecimal digits, without an algorithm before them")
 _reference = _named(
@@ -263,7 +257,7 @@ FIELDS: dict[str, _Check] = {
             {
                 "code": _short_word,
                 "kind": _short_word,
-                "message": _or_null(_any_text),
+                "message": _or_null(_of_type("a text", str)),
                 "retryable": _or_null(_boolean),
             },
             "code",
@@ -271,7 +265,10 @@ FIELDS: dict[str, _Check] = {
         )
     ),
     "timing": _object(
-        {"started_at": _time, "ended_at": _time, "duration_ms": _number}, "started_at", "ended_at", "duration_ms"
+        {"started_at": _time, "ended_at": _time, "duration_ms": _of_type("a number", int, float)},
+        "started_at",
+        "ended_at",
+        "duration_ms",
     ),
     "resources_touched": _or_null(
         _object(dict.fromkeys(("workspace_ids", "artifacts", "files", "urls"), _list_of(_long_word)))
