@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from assay_stream.core.errors import InputError
-from assay_stream.schemes import mcptrust, mcptrust_drift
+from assay_stream.schemes import mcptrust, mcptrust_drift, mcptrust_lock, mcptrust_lockfile, mcptrust_signature
 
 VECTORS = Path(__file__).resolve().parents[1] / "data" / "vectors"
 
@@ -98,3 +98,83 @@ def test_the_result_of_a_v3_check(case: dict[str, Any]) -> None:
     assert found == expected | {
         "drift": [{k: v for k, v in item.items() if k != "message"} for item in expected["drift"]]
     }
+
+
+@pytest.mark.parametrize("case", HASHES["cases"], ids=_id)
+def test_the_canonical_form_v2(case: dict[str, Any]) -> None:
+    """The second form agrees byte for byte; what no Unicode text holds is refused before it is signed."""
+    tool = json.loads(case["input_raw"])
+    if case["id"] == "lone_surrogate":
+        with pytest.raises(InputError):
+            mcptrust_signature.canonical_v2(tool)
+        return
+    written = mcptrust_signature.canonical_v2(tool)
+    assert written.decode() == case["canon_v2"]
+    assert sha256(written).hexdigest() == case["canon_v2_sha256"]
+
+
+@pytest.mark.parametrize("case", DRIFT["cases"], ids=_id)
+def test_lockfiles_are_made_read_and_written(case: dict[str, Any]) -> None:
+    """Both versions of each case's lockfile are what the lists give, and survive reading and writing."""
+    locked = mcptrust_lock.lock(case["before"])
+    meta = case["lockfile_v3"]["meta"]
+    made = {
+        "lockfile_v2": mcptrust_lockfile.new_lockfile(locked, server="srv"),
+        "lockfile_v3": mcptrust_lockfile.new_lockfile_v3(
+            locked, server="srv", generator=meta["generator"], updated_at=meta["updatedAt"]
+        ),
+    }
+    for version, lockfile in made.items():
+        assert json.loads(mcptrust_lockfile.write_lockfile(lockfile)) == case[version]
+        read = mcptrust_lockfile.read_lockfile(json.dumps(case[version]).encode())
+        assert read.lock == lockfile.lock
+        assert json.loads(mcptrust_lockfile.write_lockfile(read)) == case[version]
+
+
+@pytest.mark.parametrize("case", DRIFT["cases"], ids=_id)
+def test_drift_from_a_lockfile_that_was_read(case: dict[str, Any]) -> None:
+    """A lockfile read back shows the same drift as the lists it was made of."""
+    read = mcptrust_lockfile.read_lockfile(json.dumps(case["lockfile_v3"]).encode())
+    found = mcptrust_drift.drift(read.lock, case["after"])
+    assert found == mcptrust_drift.drift_between(case["before"], case["after"])
+
+
+def test_the_golden_lockfile() -> None:
+    """MCPTrust's own golden file is what its own lists give, and is written back without a change."""
+    files = DRIFT["fixtures"]
+    golden = files["testdata/golden/mcp-lock.v3.json"]
+    read = mcptrust_lockfile.read_lockfile(json.dumps(golden).encode())
+    assert mcptrust_lockfile.write_lockfile(read).decode() == json.dumps(golden, indent=2) + "\n"
+    manifest = (
+        files["testdata/mcp/prompts_list.json"]["result"]
+        | files["testdata/mcp/resources_templates_list.json"]["result"]
+    )
+    assert read.lock == mcptrust_lock.lock(manifest)
+
+
+def test_the_canonical_forms_of_a_lockfile() -> None:
+    """Both forms are those of MCPTrust's fixture.
+
+    The digests beside the fixture (``canon_sha256_v1`` and ``_v2``) are of other bytes: the canonical files that
+    MCPTrust keeps, which stand below, do not have them either. Its code does not check them.
+    """
+    document = DRIFT["fixtures"]["testdata/canon_vectors/input.json"]
+    canonical = (
+        b'{"server_command":"test-server","tools":{"alpha_tool":{"description_hash":"sha256:123",'
+        b'"input_schema_hash":"sha256:456","risk_level":"HIGH"},"zeta_tool":{"description_hash":"sha256:abc",'
+        b'"input_schema_hash":"sha256:def","risk_level":"LOW"}},"version":"1.0"}'
+    )
+    assert mcptrust.go_canonical(document) == canonical
+    assert mcptrust_signature.canonical_v2(document) == canonical
+
+
+@pytest.mark.parametrize("form", ["v1", "v2"])
+def test_the_signature_of_a_lockfile(form: str) -> None:
+    """MCPTrust's own signatures hold for its lockfile, and for no other."""
+    signed = DRIFT["lockfile_signature"]
+    signature, key = signed[f"sig_{form}"].encode(), signed["public_key"].encode()
+    raw = json.dumps(signed["lockfile"]).encode()
+    assert mcptrust_signature.verify_lockfile_signature(raw, signature, key) == form
+    with pytest.raises(InputError) as caught:
+        mcptrust_signature.verify_lockfile_signature(raw.replace(b"LOW", b"HIGH"), signature, key)
+    assert caught.value.code == "signature_invalid"

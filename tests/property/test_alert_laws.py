@@ -17,7 +17,6 @@ from assay_stream.core.record import Origin, Output
 
 VERSION = "1.2.3"
 DIGESTS = st.sampled_from([None, "sha256:" + "a" * 64, "sha256:" + "b" * 64])
-ALERTING = {Kind.SNAPSHOT_REJECTED, Kind.PIN_MISMATCH, Kind.CALL_TO_UNLISTED_TOOL}
 
 
 def detection_finding() -> jsonschema.Draft202012Validator:

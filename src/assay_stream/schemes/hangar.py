@@ -220,7 +220,9 @@ def mismatch_event(
     enforcement: Enforcement | UnknownPolicy,
     correlation_id: str,
 ) -> dict[str, str | float | None]:
-    """Return the fields of Hangar's ``DigestMismatchEvent``.
+    """Return the fields of Hangar's ``DigestMismatchEvent`` that all of its releases have.
+
+    Later ones add ``tenant_id``, ``schema_version`` and ``produced_by``, with defaults of their own.
 
     Args:
         event_id: unique id of the event.

@@ -27,6 +27,9 @@ _EXACT_INTEGER_MAX = 2**53 - 1
 _PLAIN_EXPONENT_MIN, _PLAIN_EXPONENT_END = -4, 6
 """Between these exponents Go's format ``g`` writes a double without one."""
 
+_KEY_BYTES_MAX = 1_024
+"""A key file has 107 bytes; the rest is room for white space. What is cut off at this bound is no PEM block."""
+
 _PEM = re.compile(
     r"\s*-----BEGIN ED25519 PUBLIC KEY-----\s+([A-Za-z0-9+/=\s]+?)\s+-----END ED25519 PUBLIC KEY-----\s*"
 )
@@ -119,7 +122,7 @@ def _read_signature(raw: bytes) -> tuple[Form, bytes]:
 
 
 def _read_key(pem: bytes) -> Ed25519PublicKey:
-    match = _PEM.fullmatch(pem.decode("ascii", "replace"))
+    match = _PEM.fullmatch(pem[: _KEY_BYTES_MAX + 1].decode("ascii", "replace"))
     try:
         return Ed25519PublicKey.from_public_bytes(
             b64decode("".join(match[1].split()), validate=True) if match else b""

@@ -245,8 +245,9 @@ def _whole(pins: list[PinEntry], schemes: tuple[str, ...]) -> dict[tuple[str | N
 
 
 def _yaml(document: dict[str, Any]) -> bytes:
-    text: str = yaml.safe_dump(document, default_flow_style=False, sort_keys=True, allow_unicode=True)
-    return text.encode()
+    # All but ASCII is escaped: PyYAML folds U+0085 away where it writes it as it is.
+    text: str = yaml.safe_dump(document, default_flow_style=False, sort_keys=True, allow_unicode=False)
+    return text.encode("ascii")
 
 
 def _mapping(value: Any, path: str) -> dict[str, Any]:

@@ -107,6 +107,15 @@ def test_null_reads_as_an_empty_text() -> None:
         ("perform", "a file's transform", "MEDIUM"),
         ("lifsafe", "", "MEDIUM"),
         ("filesystem", "", "MEDIUM"),
+        ("format_date", "", "MEDIUM"),
+        ("confirm", "", "MEDIUM"),
+        ("retrieval", "", "MEDIUM"),
+        ("evaluate", "", "MEDIUM"),
+        ("skills", "", "MEDIUM"),
+        ("overrun", "", "MEDIUM"),
+        ("trunk", "", "MEDIUM"),
+        ("execute", "", "HIGH"),
+        ("drop_database", "", "LOW"),
     ],
 )
 def test_risk_words_are_found_anywhere(name: str, description: str, level: str) -> None:

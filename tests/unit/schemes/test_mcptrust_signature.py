@@ -99,6 +99,9 @@ def test_a_signature_file_of_another_kind_is_refused(signature: bytes) -> None:
         PEM.replace(b"ED25519 PUBLIC", b"PUBLIC"),
         PEM.replace(b"ED25519 PUBLIC", b"ED25519 PRIVATE"),
         b"-----BEGIN ED25519 PUBLIC KEY-----\nAAAA\n-----END ED25519 PUBLIC KEY-----\n",
+        PEM.rstrip().removesuffix(b"-----END ED25519 PUBLIC KEY-----")
+        + b" " * 1_000_000
+        + b"-----END ED25519 PUBLIC KEY-----",
         b"-----BEGIN ED25519 PUBLIC KEY-----\nA\n-----END ED25519 PUBLIC KEY-----\n",
     ],
 )

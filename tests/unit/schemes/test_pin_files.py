@@ -93,6 +93,16 @@ class TestHangar:
         assert raw.decode() == f"mcp_servers:\n  s:\n    tool_projection:\n      pins:\n        t: {A}\n"
         assert left_out == [HANGAR._replace(server_id=None)]
 
+    @pytest.mark.parametrize(
+        "name", ["0\x85", "\x85", "a\u2028b", "zażółć", "\U0001f600", "a\nb", "x" * 300, "<<", "~"]
+    )
+    def test_any_name_is_read_back(self, name: str) -> None:
+        """Line ends of all kinds, words that mean something to YAML, and long names."""
+        pin = HANGAR._replace(tool_name=f"t{name}t" if not name.strip() else name)
+        raw, left_out = write_pins([pin], format="hangar", server_id=None)
+        assert left_out == []
+        assert read_pins(raw, format="hangar", server_id=None) == [pin]
+
     @pytest.mark.parametrize("digits", ["1" * 64, "0" * 64, "7" * 63 + "e"])
     def test_a_digest_that_looks_like_a_number_stays_one(self, digits: str) -> None:
         """Unquoted, as Hangar writes it."""
