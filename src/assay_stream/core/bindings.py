@@ -13,7 +13,7 @@ from __future__ import annotations
 from bisect import insort
 from typing import Any
 
-from assay_stream.core.control_facts import FactKey, origin_of_key
+from assay_stream.core.control_facts import FactKey, Signatures, origin_of_key
 from assay_stream.core.controls import Controls
 from assay_stream.core.definitions import unpack
 from assay_stream.core.errors import IntegrityError
@@ -109,7 +109,7 @@ class Bindings:
         self.servers: dict[str, ServerBindings] = {}
         self.progress: dict[tuple[str, int], int] = {}
         self._holders: dict[FactKey, set[int]] = {}
-        """Definitions and catalogues by the partitions whose registry holds them: a server that stands in two
+        """Definitions, catalogues and signatures by the partitions whose registry holds them: a server that stands in two
         partitions has two registries, and what one of them drops the other may still name."""
 
     def server(self, server_id: str) -> ServerBindings:
@@ -130,7 +130,7 @@ class Bindings:
             fact: a fact of the binding topic, or one about to be published to it.
             partition: the partition of the binding topic that it stands in.
         """
-        if isinstance(fact, ToolFact | Catalogue):
+        if isinstance(fact, ToolFact | Catalogue | Signatures):
             self._holders.setdefault(fact.key(), set()).add(partition)
         if isinstance(fact, Progress):
             self.progress[fact.topic, fact.partition] = fact.position
