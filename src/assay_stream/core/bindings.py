@@ -109,8 +109,8 @@ class Bindings:
         self.servers: dict[str, ServerBindings] = {}
         self.progress: dict[tuple[str, int], int] = {}
         self._holders: dict[FactKey, set[int]] = {}
-        """Definitions, catalogues and signatures by the partitions whose registry holds them: a server that stands in two
-        partitions has two registries, and what one of them drops the other may still name."""
+        """Definitions, catalogues and signatures by the partitions whose registry holds them: a server that stands
+        in two partitions has two registries, and what one of them drops the other may still name."""
 
     def server(self, server_id: str) -> ServerBindings:
         """Return the state of a server, made empty if it is new.
