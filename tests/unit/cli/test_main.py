@@ -32,7 +32,18 @@ def test_the_version_is_printed() -> None:
 
 
 @pytest.mark.parametrize(
-    "command", [(), ("fingerprint",), ("publish",), ("replay",), ("tap",), ("topics",), ("worker",)]
+    "command",
+    [
+        (),
+        ("fingerprint",),
+        ("publish",),
+        ("replay",),
+        ("validate",),
+        ("conformance",),
+        ("tap",),
+        ("topics",),
+        ("worker",),
+    ],
 )
 def test_every_command_explains_itself(command: tuple[str, ...]) -> None:
     """--help exits 0 and says how the command is used."""
