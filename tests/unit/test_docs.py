@@ -341,6 +341,8 @@ def test_what_is_said_of_a_standard_is_shown_by_a_test(shown_by: str) -> None:
 
 def test_every_row_about_a_standard_names_its_test() -> None:
     """No claim stands there without one."""
-    claims = [line for line in text_of("standards.md").splitlines() if line.startswith("| ") and "feature" not in line]
+    claims = [
+        line for line in text_of("standards.md").splitlines() if line.startswith("| ") and "feature" not in line
+    ]
     assert len(claims) > 30
     assert all("`tests/" in line for line in claims)

@@ -262,3 +262,22 @@ def test_a_replay_refuses_an_unknown_redaction_rule(tmp_path: Path) -> None:
     assert b"ASSAY_STREAM_REDACTION_DISABLE" in done.stderr
     assert b"pii_email" in done.stderr
     assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "env", "written"),
+    [
+        ((), {}, 2),
+        (("--call-profile", "handshake"), {}, 0),
+        ((), {"ASSAY_STREAM_CALL_PROFILE": "handshake"}, 0),
+        (("--call-profile", "assay"), {"ASSAY_STREAM_CALL_PROFILE": "handshake"}, 2),
+    ],
+)
+def test_calls_can_be_held_to_the_handshake_profile(
+    tmp_path: Path, options: tuple[str, ...], env: dict[str, str], written: int
+) -> None:
+    """Captured calls lack what it asks for: under it they are rejected. The option beats the variable."""
+    path = observed(tmp_path, called(tmp_path))
+    done = run("replay", "--input", str(path), "--output", str(tmp_path / "out"), *options, **env)
+    counts = json.loads(done.stdout)["written"]
+    assert (counts["evidence"], counts["rejected"]) == (written, 2 - written)
