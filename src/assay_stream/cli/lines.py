@@ -10,6 +10,7 @@ from typing import BinaryIO
 from assay_stream.core.errors import InputError
 from assay_stream.core.limits import DEFAULT_LIMITS
 
+_STANDARD_INPUT = Path("-")
 _LINE_BYTES_MAX = DEFAULT_LIMITS.record_bytes_max
 
 
@@ -17,12 +18,12 @@ def read_input(path: Path | None) -> bytes:
     """Return everything in a file.
 
     Args:
-        path: the file, ``None`` for standard input.
+        path: the file, ``None`` or ``-`` for standard input.
 
     Raises:
         InputError: ``unreadable_file``.
     """
-    if path is None:
+    if path is None or path == _STANDARD_INPUT:
         return sys.stdin.buffer.read()
     try:
         return path.read_bytes()
@@ -36,12 +37,12 @@ def input_lines(path: Path | None) -> Iterator[tuple[int, bytes]]:
     A line over the size limit is cut behind it, so that whoever decodes it refuses it.
 
     Args:
-        path: the file, ``None`` for standard input.
+        path: the file, ``None`` or ``-`` for standard input.
 
     Raises:
         InputError: ``unreadable_file``.
     """
-    if path is None:
+    if path is None or path == _STANDARD_INPUT:
         yield from _bounded(sys.stdin.buffer)
         return
     try:

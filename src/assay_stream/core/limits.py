@@ -75,6 +75,10 @@ class Limits:
     """One HTC-1.0 envelope as received: its payload at four times the cap, for escapes and white space, or with
     details of an error and lists of resources beside it."""
 
+    schema_bytes_max: int = 64 * 1_024
+    """One schema in canonical form, where it is held against its dialect: that can cost time in the square of its
+    length. The largest of the captures has 1,137 bytes."""
+
     timeline_entries_max: int = 512
     """Observations kept per server and observer. Older repeats are folded first, see ``core.timeline``."""
 

@@ -162,6 +162,14 @@ def _schema(tool: Tool, field: str, *, is_required: bool) -> Answer:
         return Answer(Status.NOT_APPLICABLE, "missing_field", f"{field} is recommended; the tool has none")
     if not isinstance(schema, Mapping) or schema.get("type") != "object":
         return _fail("wrong_type", f"{field} must be a schema of type object")
+    try:
+        size_bytes = len(canonicalize(schema))
+    except InputError as error:
+        return _fail(error.code, f"{field} cannot be written in canonical form")
+    if size_bytes > DEFAULT_LIMITS.schema_bytes_max:
+        return _fail(
+            "too_large", f"{field} is larger than {DEFAULT_LIMITS.schema_bytes_max} bytes: it is not checked"
+        )
     validator = _VALIDATORS.get(_dialect(schema))
     if validator is None:
         return _fail("unknown_dialect", f"{field} names a dialect in $schema that is not known here")

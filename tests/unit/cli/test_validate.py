@@ -55,6 +55,11 @@ def test_all_valid_exits_0(tmp_path: Path) -> None:
     assert verdicts(done) == [(2, True, None, None), (3, True, None, None)]
 
 
+def test_a_hyphen_is_standard_input() -> None:
+    """As with the other commands that read files."""
+    assert run("--profile", "handshake", "-", stdin=lines_of(HANDSHAKE["valid_event"])).returncode == 0
+
+
 def test_one_invalid_line_exits_1() -> None:
     """Bad lines of every kind have their verdict, and those behind them too."""
     bad = [case["event"] for case in HANDSHAKE["invalid_events"]]

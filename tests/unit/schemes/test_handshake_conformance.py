@@ -146,12 +146,20 @@ def test_another_draft_than_2020_12_is_named() -> None:
     assert answer("schema_draft", inputSchema=named) == ("pass", "")
 
 
-def test_a_schema_of_great_depth_is_an_answer_too() -> None:
-    """Nesting that the check cannot follow fails, and nothing is raised."""
+@pytest.mark.parametrize("levels", [120, 400])
+def test_a_schema_of_great_depth_is_an_answer_too(levels: int) -> None:
+    """Nesting that the check cannot follow, or that cannot be written, fails, and nothing is raised."""
     schema: dict[str, Any] = {"type": "object"}
-    for _ in range(400):
+    for _ in range(levels):
         schema = {"type": "object", "properties": {"a": schema}}
     assert answer("input_schema", inputSchema=schema) == ("fail", "too_deep")
+
+
+def test_a_schema_of_great_length_is_not_checked() -> None:
+    """The cost of a check is bounded by the schema's size; at the bound it is checked."""
+    room = DEFAULT_LIMITS.schema_bytes_max - len('{"description":"","type":"object"}')
+    for chars, expected in ((room, ("pass", "")), (room + 1, ("fail", "too_large"))):
+        assert answer("input_schema", inputSchema={"type": "object", "description": "x" * chars}) == expected
 
 
 def test_the_contract_is_asked_for_its_parts() -> None:
