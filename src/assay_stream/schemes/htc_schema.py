@@ -75,7 +75,10 @@ SCHEMA: dict[str, Any] = {
             ),
             "if": {"properties": {"ok": {"const": True}}},
             "then": {"properties": {"error": {"type": "null"}}},
-            "else": {"properties": {"error": {"$ref": "#/$defs/error"}}},
+            "else": {
+                "if": {"properties": {"ok": {"const": False}}},
+                "then": {"properties": {"error": {"$ref": "#/$defs/error"}}},
+            },
         },
         "error": {
             "description": "Why a call failed. Further fields are left to the tool.",

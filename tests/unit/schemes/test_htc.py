@@ -93,7 +93,7 @@ def test_what_is_valid(envelope: dict[str, Any]) -> None:
             "$.timing.started_at",
         ),
         (RESPONSE | {"resources": {"urls": ["no url"]}}, "bad_format", "$.resources.urls[0]"),
-        (RESPONSE | {"ok": "yes"}, "wrong_type", "$.error"),
+        (RESPONSE | {"ok": "yes"}, "wrong_type", "$.ok"),
     ],
 )
 def test_what_is_not_valid_has_a_reason_and_a_place(envelope: Any, reason: str, path: str) -> None:
