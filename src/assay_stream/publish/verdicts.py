@@ -113,6 +113,7 @@ class VerdictClient:
         # Imported here: a tap that does not enforce starts faster without it.
         from aiokafka import AIOKafkaConsumer, TopicPartition
 
+        partitions = [TopicPartition(self._topic, number) for number in range(await self._partition_count())]
         consumer = AIOKafkaConsumer(
             **self._connection,
             enable_auto_commit=False,
@@ -120,14 +121,9 @@ class VerdictClient:
             auto_offset_reset="earliest",
             fetch_max_wait_ms=_POLL_MS,
         )
-        await consumer.start()
+        consumer.assign(partitions)
         try:
-            await consumer.topics()
-            numbers = consumer.partitions_for_topic(self._topic)
-            if not numbers:
-                raise LookupError(self._topic)
-            partitions = [TopicPartition(self._topic, number) for number in sorted(numbers)]
-            consumer.assign(partitions)
+            await consumer.start()
             await consumer.seek_to_beginning(*partitions)
             ends = await consumer.end_offsets(partitions)
             fresh = VerdictTable()
@@ -143,6 +139,20 @@ class VerdictClient:
             await self._stay(consumer, partitions, fresh)
         finally:
             await consumer.stop()
+
+    async def _partition_count(self) -> int:
+        from aiokafka.admin import AIOKafkaAdminClient
+
+        # A consumer knows the partitions only of topics that it reads, and asking for one may create it.
+        admin = AIOKafkaAdminClient(**self._connection)
+        try:
+            await admin.start()
+            if self._topic not in await admin.list_topics():
+                raise LookupError(self._topic)
+            [topic] = await admin.describe_topics([self._topic])
+            return len(topic["partitions"])
+        finally:
+            await admin.close()
 
     async def _stay(self, consumer: Any, partitions: list[Any], table: VerdictTable) -> None:
         answered: dict[Any, int | None] = {}
