@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import orjson
 import typer
 
-from assay_stream.cli.options import quiet_client_logs, say
+from assay_stream.cli.options import printable, quiet_client_logs, say
 from assay_stream.config import Settings, load_settings
 from assay_stream.core.bindings import Bindings
 from assay_stream.core.errors import InputError, OperatingError
@@ -117,7 +117,7 @@ def print_rows(rows: Iterable[Mapping[str, Any]], columns: Iterable[str], *, as_
             typer.echo(orjson.dumps(row).decode())
         return
     names = list(columns)
-    table = [names, *([str(row.get(name, "-")) for name in names] for row in listed)]
+    table = [names, *([printable(str(row.get(name, "-"))) for name in names] for row in listed)]
     widths = [max(len(cells[index]) for cells in table) for index in range(len(names))]
     for cells in table:
         typer.echo("  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip())

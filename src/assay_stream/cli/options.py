@@ -47,7 +47,18 @@ def say(text: str) -> None:
     Args:
         text: one sentence.
     """
-    typer.echo(f"assay-stream: {text}", err=True)
+    typer.echo(f"assay-stream: {printable(text)}", err=True)
+
+
+def printable(text: str) -> str:
+    """Return a text for a terminal: what is invisible, or would steer the terminal, stands as an escape.
+
+    Args:
+        text: any text, a server's too.
+    """
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode() for character in text
+    )
 
 
 def observer_or_host(observer_id: str | None) -> str:

@@ -24,7 +24,7 @@ from assay_stream.cli.deciding import (
     known_bindings,
     print_rows,
 )
-from assay_stream.cli.options import Bootstrap, say
+from assay_stream.cli.options import Bootstrap, printable, say
 from assay_stream.core.bindings import Bindings, ServerBindings
 from assay_stream.core.control import PIN_REJECT_TYPE, PIN_REMOVE_TYPE, PIN_SET_TYPE
 from assay_stream.core.errors import InputError
@@ -207,7 +207,7 @@ def diff(
     digests = {digest for _, _, *both in pairs for digest in both if digest is not None}
     bodies = asyncio.run(read_definitions(settings, digests)) if digests else {}
     for name, scheme, pinned, offered in pairs:
-        typer.echo(f"{name}: differs from its pin under {scheme}")
+        typer.echo(f"{printable(name)}: differs from its pin under {scheme}")
         for line in _body_diff(bodies, pinned, offered):
             typer.echo(line)
     if pairs:
@@ -228,6 +228,11 @@ def _decide_on(
     output: Path | None,
     bootstrap: str | None,
 ) -> None:
+    chosen = (server_id is not None, tool is not None, every, digest is not None)
+    if any(chosen) if alert is not None else not chosen[0] or chosen[1] == every or (every and chosen[3]):
+        raise InputError(
+            "bad_option", "say what: --alert UID, or --server-id with --tool NAME (and --digest) or --all"
+        )
     settings, bindings = known_bindings(bootstrap)
     if alert is not None:
         finding = asyncio.run(find_finding(settings, alert))
@@ -236,14 +241,14 @@ def _decide_on(
                 "no_definition_in_alert", "no finding with this uid names a definition: use --server-id and --tool"
             )
         server_id, tool, digest = finding.server_id, finding.tool_name, finding.after
-    if server_id is None or (tool is None) != every:
-        raise InputError("bad_option", "say what: --alert UID, or --server-id with --tool NAME or --all")
-    server = server_of(bindings, server_id)
+    server = server_of(bindings, server_id or "")
     decisions: list[tuple[str, dict[str, Any]]] = []
     for name in tools_offered_now(server) if tool is None else [tool]:
         for scheme, value in values_to_decide(server, name, full=digest, schemes=schemes or ()).items():
             data = {"server_id": server_id, "tool_name": name, "scheme": scheme, "value": value}
             decisions.append((kind, data))
+    if not decisions:
+        raise InputError("tool_not_observed", "no list in force on this server has any tool: wait for one")
     decide(decisions, author=author, reason=reason, output=output, bootstrap=bootstrap)
     for _, data in decisions:
         say(f"{kind.rpartition('.')[2]}: {data['tool_name']} on {server_id}, {data['scheme']} {data['value']}")

@@ -11,7 +11,7 @@ from assay_stream.core.control_facts import ControlFact, KeyDecision, Pin, Polic
 from assay_stream.core.errors import InputError
 from assay_stream.core.facts import Seen
 from assay_stream.core.fingerprint import Fingerprint
-from assay_stream.core.pin_life import pin_states
+from assay_stream.core.pin_life import PinState, pin_states
 from assay_stream.core.pins import check_pins
 from assay_stream.schemes.pin_files import PinEntry
 
@@ -70,9 +70,9 @@ def pin_rows(bindings: Bindings, *, server_id: str | None, tool_name: str | None
                 continue
             acts = server.controls.pins[tool]
             for (scheme, value), state in sorted(pin_states(acts).items()):
-                last = [act for act in acts if act.scheme == scheme and act.value in (value, None)][-1]
-                if state not in ("approved", "rejected"):
+                if state not in (PinState.APPROVED, PinState.REJECTED):
                     continue
+                last = [act for act in acts if act.scheme == scheme and act.value == value][-1]
                 yield {
                     "server_id": name,
                     "tool_name": tool,
@@ -143,7 +143,9 @@ def values_to_decide(
     for scheme in schemes or pinned or (DEFAULT_SCHEME,):
         if scheme not in print_.schemes:
             raise InputError(
-                "scheme_not_available", f"the definition has no value under {scheme}: choose another with --scheme"
+                "scheme_not_available",
+                f"the definition has no value under {scheme}: choose another with --scheme",
+                path=tool_name,
             )
         values[scheme] = print_.schemes[scheme]
     return values
@@ -185,12 +187,14 @@ def _definition(server: ServerBindings, tool_name: str, full: str | None) -> Fin
         raise InputError(
             "tool_not_observed",
             "no list in force has this tool: wait for one, or set it with `pins import`",
+            path=tool_name,
         )
     if len(offered) > 1:
         digests = "; ".join(f"{found.fingerprint.full} seen by {len(found.observers)}" for found in offered)
         raise InputError(
             "definition_ambiguous",
             f"the tool has several definitions in force, choose with --digest: {digests}",
+            path=tool_name,
         )
     return offered[0].fingerprint
 
@@ -222,9 +226,19 @@ def _history_row(fact: ControlFact) -> dict[str, Any]:
             row |= {"value": fact.value, "author": fact.author, "reason": fact.reason}
         case Policy():
             row |= {"change": "policy.set", "tool_name": fact.tool_name, "enforcement": fact.enforcement}
-            row |= {"unknown": fact.unknown, "author": fact.author, "reason": fact.reason}
+            row |= {
+                "unknown": fact.unknown,
+                "value": f"{fact.enforcement}, unknown {fact.unknown}",
+                "author": fact.author,
+                "reason": fact.reason,
+            }
         case KeyDecision():
             row |= {"change": f"key.{fact.act}", "tool_name": fact.tool_name, "domain": fact.domain}
-            row |= {"fingerprint": fact.fingerprint, "author": fact.author, "reason": fact.reason}
+            row |= {
+                "fingerprint": fact.fingerprint,
+                "value": fact.fingerprint,
+                "author": fact.author,
+                "reason": fact.reason,
+            }
     row["origin"] = fact.origin.as_json()
     return {name: value for name, value in row.items() if value is not None}

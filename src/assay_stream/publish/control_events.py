@@ -13,6 +13,7 @@ from urllib.parse import quote
 import orjson
 
 from assay_stream.core.cloudevents import read_event
+from assay_stream.core.errors import InputError
 from assay_stream.core.record import Origin, Record, Role
 from assay_stream.publish.events import Observation, observation_headers, rfc3339, timestamp_ms
 
@@ -32,6 +33,9 @@ def control_event(
     Raises:
         InputError: where the stream would refuse it, with the path of what is wrong.
     """
+    for name, value in {**data, "author": author}.items():
+        if isinstance(value, str) and not _is_unicode(value):
+            raise InputError("lone_surrogate", "half a surrogate pair is no Unicode text", path=f"$.data.{name}")
     event = {
         "specversion": "1.0",
         "type": kind,
@@ -59,3 +63,12 @@ def control_event(
         )
     )
     return observation
+
+
+def _is_unicode(text: str) -> bool:
+    # What a shell passes on as bytes that are no UTF-8 arrives as surrogates.
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

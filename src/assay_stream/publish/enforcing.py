@@ -13,7 +13,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from assay_stream.publish.events import Observation
-from assay_stream.publish.gate import BLOCKED_CODE, Gate
+from assay_stream.publish.gate import BLOCKED_CODE, NOT_RULED_ON, Gate, Passage
 from assay_stream.publish.lines import LineSplitter
 from assay_stream.publish.mcp_wire import LINE_BYTES_MAX
 from assay_stream.publish.pumps import write_all
@@ -41,7 +41,7 @@ class ClientOutput:
             data: the bytes, wherever its lines end.
         """
         with self._lock:
-            head, line_feed, rest = data.rpartition(b"\\n")
+            head, line_feed, rest = data.rpartition(b"\n")
             if line_feed and self._waiting:
                 write_all(self._descriptor, head + line_feed + b"".join(self._waiting) + rest)
                 self._waiting.clear()
@@ -90,6 +90,7 @@ class Enforcer:
         self._publish = publish
         self._clock = clock
         self._lock = threading.Lock()
+        self._ended = False
         self._inward = LineSplitter(LINE_BYTES_MAX)
         self._outward = LineSplitter(LINE_BYTES_MAX)
 
@@ -100,7 +101,7 @@ class Enforcer:
             data: the bytes.
         """
         for line in self._inward.feed(data):
-            self._rule(line, b"\\n")
+            self._rule(line, b"\n")
 
     def client_ended(self) -> None:
         """Take the client's last line, if it has no line feed."""
@@ -114,26 +115,44 @@ class Enforcer:
             data: the bytes.
         """
         for line in self._outward.feed(data):
+            self._look(line)
+
+    def server_ended(self) -> None:
+        """Look at the server's last line, if it has no line feed."""
+        for line in self._outward.end():
+            self._look(line)
+
+    def end(self, close: Callable[[datetime], list[Observation]]) -> None:
+        """Pass nothing on from now, and publish what was not answered.
+
+        Args:
+            close: gives the calls without an answer.
+        """
+        with self._lock:
+            self._ended = True
+            observations = close(self._clock())
+        self._hand_on(observations)
+
+    def _look(self, line: bytes | None) -> None:
+        observations: list[Observation] = []
+        with self._lock:
             try:
-                with self._lock:
-                    at = self._clock()
-                    observations = self._gate.missed(at) if line is None else self._gate.outward(line, at)
-                self._hand_on(observations)
+                at = self._clock()
+                observations = self._gate.missed(at) if line is None else self._gate.outward(line, at)
             except Exception:  # noqa: BLE001 - what the server says must reach its client all the same
                 self._note_failure()
+                self._gate.doubt()
+        self._hand_on(observations)
 
     def _rule(self, line: bytes | None, end: bytes) -> None:
         if line is None:
             self.blocked += 1
             self._client.answer(_failure("assay-stream: the line is too long to look at; it was not passed on"))
             return
-        try:
-            with self._lock:
-                passage = self._gate.inward(line, self._clock())
-        except Exception:  # noqa: BLE001 - a call that could not be ruled on does not pass
-            self._note_failure()
-            self._client.answer(_failure("assay-stream: the line could not be ruled on; it was not passed on"))
-            return
+        with self._lock:
+            if self._ended:
+                return
+            passage = self._ruled(line)
         self._hand_on(passage.observations)
         for name in passage.warnings:
             _log.warning("a call passed that the digest policy warns of: %r", name)
@@ -144,9 +163,22 @@ class Enforcer:
             if passage.reply:
                 self._client.answer(passage.reply)
 
+    def _ruled(self, line: bytes) -> Passage:
+        try:
+            return self._gate.inward(line, self._clock())
+        except Exception:  # noqa: BLE001 - a call that could not be ruled on does not pass
+            self._note_failure()
+        try:
+            return self._gate.not_ruled_on(line, self._clock())
+        except Exception:  # noqa: BLE001 - nor one that cannot even be answered by its id
+            return Passage(forward=False, reply=_failure(f"assay-stream: {NOT_RULED_ON}"))
+
     def _hand_on(self, observations: list[Observation]) -> None:
         for observation in observations:
-            self._publish(observation)
+            try:
+                self._publish(observation)
+            except Exception:  # noqa: BLE001 - as without enforcing: no failure to publish is felt
+                self._note_failure()
 
     def _note_failure(self) -> None:
         self.failures += 1
@@ -156,4 +188,4 @@ class Enforcer:
 
 def _failure(text: str) -> bytes:
     error = {"code": BLOCKED_CODE, "message": text, "data": {"code": "not_ruled_on"}}
-    return json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode() + b"\\n"
+    return json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode() + b"\n"

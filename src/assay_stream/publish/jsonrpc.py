@@ -16,6 +16,13 @@ Direction = Literal["client->server", "server->client"]
 RequestKey = tuple[bool, int | float | str]
 """A request's id and whether it is text: ``1`` and ``"1"`` are two ids."""
 
+BLANKS = b" \t\r\n"
+"""What may stand around a message on its line."""
+
+_MEMBERS = frozenset(
+    ("id", "method", "params", "result", "error", "name", "arguments", "cursor", "tools", "nextCursor")
+)
+_FOLDED_MEMBERS = frozenset(name.casefold() for name in _MEMBERS)
 _TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
 
@@ -26,10 +33,14 @@ class Line:
     Args:
         messages: its messages; none if no parser could make anything of it.
         exact: whether the strict decoder accepts it, so that what it says may be hashed.
+        batch: whether it is an array.
+        whole: whether everything in it is a message.
     """
 
     messages: tuple[dict[str, Any], ...]
     exact: bool
+    batch: bool = False
+    whole: bool = True
 
 
 def read_line(raw: bytes, limits: Limits) -> Line:
@@ -45,8 +56,30 @@ def read_line(raw: bytes, limits: Limits) -> Line:
     except InputError:
         exact = False
         content = read_leniently(raw)
-    messages = content if isinstance(content, list) else [content]
-    return Line(tuple(message for message in messages if isinstance(message, dict)), exact)
+    batch = isinstance(content, list)
+    parts = content if batch else [content]
+    messages = tuple(part for part in parts if isinstance(part, dict))
+    return Line(messages, exact, batch=batch, whole=len(messages) == len(parts))
+
+
+def read_in_two_ways(line: Line, raw: bytes) -> bool:
+    """Tell whether programs differ in what they make of a line, although it is sound JSON.
+
+    Some take a carriage return for the end of a line, and find a message inside a message. Some do not tell
+    ``Method`` from ``method``, and find one where others find none.
+
+    Args:
+        line: the line as it was read.
+        raw: its bytes.
+    """
+    return b"\r" in raw.strip(BLANKS) or any(_misspelt(message) for message in line.messages)
+
+
+def _misspelt(message: Mapping[str, Any]) -> bool:
+    inner = [part for part in (message.get("params"), message.get("result")) if isinstance(part, dict)]
+    return any(
+        key not in _MEMBERS and key.casefold() in _FOLDED_MEMBERS for part in (message, *inner) for key in part
+    )
 
 
 def request_key(value: object) -> RequestKey | None:

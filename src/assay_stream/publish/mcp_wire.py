@@ -22,7 +22,9 @@ from typing import Any
 from assay_stream.core.limits import DEFAULT_LIMITS, Limits
 from assay_stream.publish.events import Observation
 from assay_stream.publish.jsonrpc import (
+    BLANKS,
     Direction,
+    Line,
     RequestKey,
     answer_keys,
     meta_of,
@@ -30,6 +32,7 @@ from assay_stream.publish.jsonrpc import (
     read_line,
     request_key,
 )
+from assay_stream.publish.offered import Offered
 from assay_stream.publish.vantage import Vantage
 from assay_stream.publish.wire_calls import CallObserver
 from assay_stream.publish.wire_lists import METHODS, ListObserver
@@ -126,11 +129,27 @@ class WireObserver:
             raw: its bytes, with or without the line feed.
             observed_at: when it was seen; must know its time zone.
         """
-        raw = raw.strip(b" \t\r\n")
-        if not raw:
-            return []
+        return self.take(direction, self.read(raw), raw, observed_at) if raw.strip(BLANKS) else []
+
+    def read(self, raw: bytes) -> Line:
+        """Return a line as ``take`` and ``refuse`` want it.
+
+        Args:
+            raw: its bytes, with or without the line feed.
+        """
+        return read_line(raw.strip(BLANKS), self._line_limits)
+
+    def take(self, direction: Direction, line: Line, raw: bytes, observed_at: datetime) -> list[Observation]:
+        """Take one line that was read already, as ``feed`` does.
+
+        Args:
+            direction: which way it went.
+            line: the line.
+            raw: its bytes.
+            observed_at: when it was seen; must know its time zone.
+        """
+        raw = raw.strip(BLANKS)
         self._lines += 1
-        line = read_line(raw, self._line_limits)
         self._malformed += not line.messages
         self._inexact += bool(line.messages) and not line.exact
         observations: list[Observation] = []
@@ -143,25 +162,33 @@ class WireObserver:
         return observations
 
     @property
-    def tools(self) -> tuple[Any, ...]:
-        """The tools of the last list that can be relied on; the same object until there is another."""
-        return self._lists.tools
+    def offered(self) -> Offered:
+        """What the client was told about tools."""
+        return self._lists.offered
 
-    def refuse(self, raw: bytes, reason_code: str, observed_at: datetime) -> list[Observation]:
+    @property
+    def awaits_list(self) -> bool:
+        """Whether the client asked for a list of tools that was not answered yet."""
+        return self._lists.awaited
+
+    def refuse(
+        self, line: Line, reason_code: Callable[[Mapping[str, Any]], str], observed_at: datetime
+    ) -> list[Observation]:
         """Take a line from the client that is not passed on, and return the calls in it as denied.
 
         Args:
-            raw: its bytes.
-            reason_code: why.
+            line: the line.
+            reason_code: why, for each call in it.
             observed_at: when it was seen; must know its time zone.
         """
         self._lines += 1
-        line = read_line(raw.strip(b" \t\r\n"), self._line_limits)
+        self._malformed += not line.messages
+        self._inexact += bool(line.messages) and not line.exact
         return [
             self._calls.refused(
                 request_key(message.get("id")),
                 params_of(message),
-                reason_code,
+                reason_code(message),
                 snapshot_id=self._lists.snapshot_id,
                 exact=line.exact,
                 at=observed_at,
@@ -209,6 +236,7 @@ class WireObserver:
         return observations
 
     def _response(self, message: Mapping[str, Any], raw: bytes, exact: bool, at: datetime) -> list[Observation]:
+        same_id = request_key(message.get("id"))
         for key in answer_keys(message.get("id")):
             if key == self._initializing:
                 self._initializing = None
@@ -217,7 +245,7 @@ class WireObserver:
                 return []
             observations = self._calls.response(key, message, exact, at)
             if observations is None:
-                observations = self._lists.response(key, message, raw, exact, at)
+                observations = self._lists.response(key, message, raw, exact, at, same_id=key == same_id)
             if observations is not None:
                 return observations
         self._unmatched += 1

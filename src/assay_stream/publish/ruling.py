@@ -1,22 +1,22 @@
 """Rulings: what a proxy is to do with a call, from the verdicts of the stream and the definition it saw itself.
 
 Pure. The stream's verdict speaks for the whole fleet and comes a moment after a change; the definition that the
-proxy itself handed to its client is held against the same pins at once.
+proxy itself handed to its client is held against the same pins at once, and counts first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
 
 from assay_stream.core.errors import InputError, IntegrityError
-from assay_stream.core.fingerprint import Fingerprint
+from assay_stream.core.fingerprint import SCHEMES, Fingerprint
 from assay_stream.core.pin_life import PinsInForce
 from assay_stream.core.pins import PinResult, PinStatus, check_pins
-from assay_stream.schemes.hangar import Action, DigestPolicy, Enforcement, UnknownPolicy
+from assay_stream.schemes.hangar import Action, DigestPolicy, Enforcement, Status, UnknownPolicy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +51,9 @@ class Ruling:
     result: PinResult | None = None
 
 
+UNREADABLE = Fingerprint(full="", schemes={}, errors=dict.fromkeys(SCHEMES, "unreadable"), fields={})
+"""Stands for a definition that a client was given and that has no value under any scheme."""
+
 NO_VERDICT = Ruling(action=Action.ALLOW, reason_code="no_verdict")
 
 
@@ -74,7 +77,10 @@ class VerdictTable:
             IntegrityError: ``foreign_verdict`` where somebody else has written to the topic.
         """
         try:
-            server_id, tool_name = orjson.loads(key or b"")
+            place = orjson.loads(key or b"")
+            if not isinstance(place, list):
+                raise TypeError
+            server_id, tool_name = place
             if not isinstance(server_id, str) or not (tool_name is None or isinstance(tool_name, str)):
                 raise TypeError
             if value is None:
@@ -89,9 +95,12 @@ class VerdictTable:
     def rule(self, server_id: str, tool_name: str, definition: Fingerprint | None) -> Ruling:
         """Return what to do with a call.
 
+        The definition that the client was given counts before what the fleet sees. One that has no value under
+        the scheme of a pin is taken for a mismatch: what was approved had one.
+
         Args:
             server_id: the server.
-            tool_name: the tool.
+            tool_name: the tool, by its very characters.
             definition: fingerprint of the definition that this proxy's client was given, ``None`` if not known.
         """
         own = self._verdicts.get((server_id, tool_name))
@@ -101,7 +110,26 @@ class VerdictTable:
         if definition is None and own is not None:
             return _ruling(verdict.action, verdict.result)
         result = check_pins(verdict.pins, definition, policy=verdict.policy)
+        refused = definition is not None and not definition.errors.keys().isdisjoint(verdict.pins.approved)
+        if refused and result.status is PinStatus.UNOBSERVED and verdict.policy is not None:
+            actions = (verdict.policy.action(Status.MISMATCH), result.action or Action.ALLOW)
+            result = replace(result, action=max(actions, key=gravity))
+            return Ruling(
+                action=result.action or Action.ALLOW, reason_code="definition_not_digestible", result=result
+            )
         return _ruling(result.action or Action.ALLOW, result)
+
+
+def gravity(action: Action) -> int:
+    """Return how much an action holds back, to choose the gravest of several.
+
+    Args:
+        action: the action.
+    """
+    return _ORDER.index(action)
+
+
+_ORDER = (Action.ALLOW, Action.WARN, Action.BLOCK)
 
 
 def _ruling(action: Action, result: PinResult) -> Ruling:

@@ -1,6 +1,7 @@
 """The tap: a transparent proxy around an MCP server that speaks over standard input and output.
 
-Client and server get each other's bytes unchanged. The server inherits standard error. What passes is looked
+Client and server get each other's bytes unchanged; with a rule, but for the client's lines that do not pass
+(``publish.enforcing``). The server inherits standard error. What passes is looked
 at by another thread (``publish.watch``), and whatever goes wrong there is counted and logged, never felt.
 
 An end on one side is an end on the other, as if nothing stood between them: when the client closes our input,
@@ -32,6 +33,7 @@ from assay_stream.publish.watch import Watch
 
 _STOP_LIMIT_S = 5.0
 _WATCH_LIMIT_S = 30.0
+_INWARD_LIMIT_S = 1.0
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 _log = logging.getLogger(__name__)
@@ -103,8 +105,9 @@ async def run_tap(
             eyes.finish()
             await asyncio.to_thread(eyes.join, _WATCH_LIMIT_S)
         else:
-            for observation in observer.close(clock()):
-                sink.publish(observation)
+            eyes.end(observer.close)
+            # Also lets the loop take in what the pumps' threads have handed to it.
+            await asyncio.to_thread(inward.join, _INWARD_LIMIT_S)
         _report(observer, eyes)
     code = process.returncode
     return code if code >= 0 else 128 - code
@@ -166,6 +169,10 @@ def _enforcing_pumps(
             enforcer.client_ended()
         _inward_done(process, stdin)
 
+    def outward_done() -> None:
+        enforcer.server_ended()
+        _outward_done(process, stdout, ended)
+
     inward = Pump(
         stdin,
         _input_of(process),
@@ -178,7 +185,7 @@ def _enforcing_pumps(
         _output_of(process),
         stdout,
         see=enforcer.from_server,
-        done=functools.partial(_outward_done, process, stdout, ended),
+        done=outward_done,
         name="assay-stream server->client",
         write=client.pass_on,
     )

@@ -51,6 +51,8 @@ class VerdictClient:
         self._lock = threading.Lock()
         self._table: VerdictTable | None = None
         self._heard_s = monotonic_s()
+        self._pause_s = _BACKOFF_MIN_S
+        self._complained = False
         self._ready = threading.Event()
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
@@ -71,7 +73,7 @@ class VerdictClient:
 
     @property
     def age_s(self) -> float:
-        """Seconds since the brokers last said that nothing newer is there, or since the beginning."""
+        """Seconds since the brokers last answered for every partition of the topic, or since the beginning."""
         return self._monotonic_s() - self._heard_s
 
     def rule(self, server_id: str, tool_name: str, definition: Fingerprint | None = None) -> Ruling:
@@ -97,23 +99,21 @@ class VerdictClient:
     # In the thread
 
     def _follow(self) -> None:
-        pause_s = _BACKOFF_MIN_S
-        first = True
         while not self._closing.is_set():
             try:
                 asyncio.run(self._connect())
-                pause_s = _BACKOFF_MIN_S
             except Exception as error:  # noqa: BLE001 - whatever fails, the last verdicts stand and we come back
-                if first or isinstance(error, IntegrityError):
+                if not self._complained or isinstance(error, IntegrityError):
                     _log.warning("cannot follow the verdicts, still trying: %s", type(error).__name__)
-                first = False
-                self._closing.wait(pause_s)
-                pause_s = min(pause_s * 2, _BACKOFF_MAX_S)
+                self._complained = True
+                self._closing.wait(self._pause_s)
+                self._pause_s = min(self._pause_s * 2, _BACKOFF_MAX_S)
 
     async def _connect(self) -> None:
         # Imported here: a tap that does not enforce starts faster without it.
         from aiokafka import AIOKafkaConsumer, TopicPartition
 
+        partitions = [TopicPartition(self._topic, number) for number in range(await self._partition_count())]
         consumer = AIOKafkaConsumer(
             **self._connection,
             enable_auto_commit=False,
@@ -121,28 +121,48 @@ class VerdictClient:
             auto_offset_reset="earliest",
             fetch_max_wait_ms=_POLL_MS,
         )
-        await consumer.start()
+        consumer.assign(partitions)
         try:
-            await consumer.topics()
-            numbers = consumer.partitions_for_topic(self._topic)
-            if not numbers:
-                raise LookupError(self._topic)
-            partitions = [TopicPartition(self._topic, number) for number in sorted(numbers)]
-            consumer.assign(partitions)
+            await consumer.start()
             await consumer.seek_to_beginning(*partitions)
             ends = await consumer.end_offsets(partitions)
             fresh = VerdictTable()
             while any([await consumer.position(tp) < end for tp, end in ends.items()]):
-                await self._read(consumer, fresh)
                 if self._closing.is_set():
                     return
+                await self._read(consumer, fresh)
             with self._lock:
                 self._table = fresh
+            self._heard_s = self._monotonic_s()
             self._ready.set()
-            while not self._closing.is_set():
-                await self._read(consumer, fresh)
+            self._pause_s, self._complained = _BACKOFF_MIN_S, False
+            await self._stay(consumer, partitions, fresh)
         finally:
             await consumer.stop()
+
+    async def _partition_count(self) -> int:
+        from aiokafka.admin import AIOKafkaAdminClient
+
+        # A consumer knows the partitions only of topics that it reads, and asking for one may create it.
+        admin = AIOKafkaAdminClient(**self._connection)
+        try:
+            await admin.start()
+            if self._topic not in await admin.list_topics():
+                raise LookupError(self._topic)
+            [topic] = await admin.describe_topics([self._topic])
+            return len(topic["partitions"])
+        finally:
+            await admin.close()
+
+    async def _stay(self, consumer: Any, partitions: list[Any], table: VerdictTable) -> None:
+        answered: dict[Any, int | None] = {}
+        while not self._closing.is_set():
+            await self._read(consumer, table)
+            # An empty read means nothing: it looks the same while the brokers are away.
+            answers = {tp: consumer.last_poll_timestamp(tp) for tp in partitions}
+            if all(answer is not None and answer != answered.get(tp) for tp, answer in answers.items()):
+                self._heard_s = self._monotonic_s()
+                answered = answers
 
     async def _read(self, consumer: Any, table: VerdictTable) -> None:
         fetched = await consumer.getmany(timeout_ms=_POLL_MS)
@@ -150,4 +170,3 @@ class VerdictClient:
             for messages in fetched.values():
                 for message in messages:
                     table.apply(message.key, message.value)
-        self._heard_s = self._monotonic_s()

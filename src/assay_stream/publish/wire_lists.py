@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from assay_stream.core.limits import Limits
 from assay_stream.publish.events import EVENT_BYTES_MAX, Observation, RawMessage, snapshot_event
 from assay_stream.publish.jsonrpc import RequestKey, meta_of, trace_of
+from assay_stream.publish.offered import Offered
 from assay_stream.publish.paging import Assembly, Lister
 from assay_stream.publish.vantage import Vantage
 
@@ -32,6 +33,10 @@ class _Request:
     method: str
     base: Assembly
     traceparent: str | None
+    doubts: int
+    """How many there were when the list was begun."""
+    answered: bool = False
+    """Whether an answer came that only some clients take for one."""
 
 
 class ListObserver:
@@ -49,6 +54,10 @@ class ListObserver:
         """The last snapshot, whatever became of it."""
         self.snapshots = 0
         self.refused = 0
+        self.offered = Offered()
+        """What the client was told."""
+        self._limits = limits
+        self._latest_doubts = 0
         self._vantage = vantage
         self._new_id = new_id
         self._pending_max = pending_max
@@ -57,10 +66,9 @@ class ListObserver:
         self._protocol_version: str | None = None
 
     @property
-    def tools(self) -> tuple[Any, ...]:
-        """The tools of the last list, as far as it can be relied on."""
-        latest = self._listers[_TOOLS].latest
-        return latest.items if latest is not None and latest.sound and not latest.too_large else ()
+    def awaited(self) -> bool:
+        """Whether a list of tools was asked for that some client may still wait for."""
+        return any(request.method == _TOOLS for request in self._pending.values())
 
     def note_version(self, version: object) -> None:
         """Remember the MCP revision spoken.
@@ -81,7 +89,9 @@ class ListObserver:
         """
         trace = trace_of(meta_of(params).get("traceparent"))
         base = self._listers[method].request(params)
-        self._pending[key] = _Request(method, base, None if trace is None else trace[0])
+        # A list is as doubtful as its beginning: what came before the client asked for it may count no more.
+        doubts = self._latest_doubts if params.get("cursor") is not None else self.offered.doubts
+        self._pending[key] = _Request(method, base, None if trace is None else trace[0], doubts)
         if len(self._pending) <= self._pending_max:
             return 0
         self._pending.popitem(last=False)
@@ -96,20 +106,33 @@ class ListObserver:
         self._pending.pop(key, None)
 
     def response(
-        self, key: RequestKey, message: Mapping[str, Any], raw: bytes, exact: bool, at: datetime
+        self,
+        key: RequestKey,
+        message: Mapping[str, Any],
+        raw: bytes,
+        exact: bool,
+        at: datetime,
+        *,
+        same_id: bool = True,
     ) -> list[Observation] | None:
         """Return what a response gives, ``None`` if it answers no list request.
 
         Args:
-            key: its id.
+            key: the id of the request.
             message: the response.
             raw: the line it came in.
             exact: whether the line is sound JSON.
             at: when it was seen.
+            same_id: whether its id is the request's. Where it is a text that only reads like it, not every client
+                takes the answer, and the one that does not waits for another.
         """
         request = self._pending.pop(key, None)
         if request is None:
             return None
+        if request.method == _TOOLS and request.answered:
+            self.offered.doubt()
+        if not same_id:
+            self._pending[key] = replace(request, answered=True)
         if "result" not in message:
             return []
         result = message["result"]
@@ -118,6 +141,8 @@ class ListObserver:
         assembly = lister.result(request.base, result, size_bytes=len(raw)) if sound else lister.unreadable(result)
         if request.method != _TOOLS:
             return []
+        readable = sound and isinstance(result.get(_MEMBERS[_TOOLS]), list)
+        self._note_offered(assembly, readable=readable, doubts=request.doubts)
         self.snapshots += 1
         if not exact:
             return [self._refused(RawMessage(raw), request.traceparent, at)]
@@ -136,11 +161,23 @@ class ListObserver:
             at: when the line was missed.
         """
         asked = [request for request in self._pending.values() if request.method == _TOOLS]
+        if asked:
+            self.offered.doubt()
+        asked = [request for request in asked if not request.answered]
         if not asked:
             return []
         self.snapshots += 1
         self._listers[_TOOLS].unreadable(None)
         return [self._refused(_MISSED, asked[-1].traceparent, at)]
+
+    def _note_offered(self, assembly: Assembly, *, readable: bool, doubts: int) -> None:
+        self._latest_doubts = doubts
+        readable = readable and not assembly.too_large and len(assembly.items) <= self._limits.tools_max
+        if not readable:
+            self.offered.doubt()
+        self.offered.take(assembly.items)
+        if readable and assembly.completeness == "complete":
+            self.offered.settle(doubts)
 
     def _snapshot(self, assembly: Assembly, traceparent: str | None, at: datetime) -> Observation:
         if not assembly.too_large:

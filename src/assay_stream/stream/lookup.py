@@ -14,7 +14,7 @@ from assay_stream.core.engine import apply_fact
 from assay_stream.core.errors import ConfigurationError
 from assay_stream.core.finding import Finding, decode_finding
 from assay_stream.core.record import Record, Role
-from assay_stream.stream.connection import reading_consumer
+from assay_stream.stream.connection import start_admin
 from assay_stream.stream.topics import topic_names
 from assay_stream.stream.transport import read_to_end
 
@@ -67,19 +67,19 @@ async def read_definitions(settings: Settings, digests: Collection[str]) -> dict
 
 async def _records(settings: Settings, role: Role) -> AsyncIterator[Record]:
     topic = topic_names(settings)[role]
-    consumer = reading_consumer(settings)
-    await consumer.start()
-    try:
-        numbers = await _partitions(consumer, topic)
-    finally:
-        await consumer.stop()
-    for number in sorted(numbers):
+    for number in range(await _partition_count(settings, topic)):
         async for record in read_to_end(settings, role, TopicPartition(topic, number)):
             yield record
 
 
-async def _partitions(consumer: Any, topic: str) -> set[int]:
-    if topic not in await consumer.topics():
-        raise ConfigurationError("topic_missing", f"no such topic: {topic}. Create it: assay-stream topics apply")
-    numbers: set[int] = consumer.partitions_for_topic(topic) or set()
-    return numbers
+async def _partition_count(settings: Settings, topic: str) -> int:
+    admin = await start_admin(settings)
+    try:
+        if topic not in await admin.list_topics():
+            raise ConfigurationError(
+                "topic_missing", f"no such topic: {topic}. Create it: assay-stream topics apply"
+            )
+        [described] = await admin.describe_topics([topic])
+        return len(described["partitions"])
+    finally:
+        await admin.close()

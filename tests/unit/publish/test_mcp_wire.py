@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -74,3 +76,47 @@ def test_what_cannot_be_read_is_counted() -> None:
     talk.client({"jsonrpc": "2.0", "method": "notifications/initialized"})
     assert talk.observer.stats == WireStats(lines=3, malformed_lines=1, inexact_lines=1, unmatched_responses=1)
     assert talk.observer.stats.as_dict()["lines"] == 3
+
+
+def test_calls_of_a_refused_line_are_denied_and_nothing_waits_for_their_answers() -> None:
+    """Each with its own reason; other requests of the line leave nothing behind."""
+    talk = Dialogue()
+    batch = [
+        {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "a", "arguments": {"x": 1}}},
+        {"jsonrpc": "2.0", "id": 2, "method": "tools/list"},
+        {"jsonrpc": "2.0", "method": "tools/call", "params": {"name": "b"}},
+    ]
+    raw = json.dumps(batch).encode()
+    line = talk.observer.read(raw)
+    found = talk.observer.refuse(line, lambda call: f"because_{call['params']['name']}", talk.now)
+    events = [json.loads(each.value)["data"] for each in found]
+    assert [(each["tool_name"], each["decision"], each["reason_code"]) for each in events] == [
+        ("a", "deny", "because_a"),
+        ("b", "deny", "because_b"),
+    ]
+    assert events[0]["error"] == {"code": "not_passed_on"}
+    assert events[0]["args_hash"].startswith("sha256:")
+    assert "ok" not in events[0]
+    assert "result_hash" not in events[0]
+    assert talk.result(1, {}) == talk.result(2, {"tools": []}) == talk.close() == []
+    assert talk.observer.stats.calls == 2
+
+
+def test_a_refused_call_names_the_snapshot_before_it() -> None:
+    """As one that passes does."""
+    talk = Dialogue()
+    talk.request("tools/list", 1)
+    [snapshot] = talk.result(1, {"tools": [tool("a")]})
+    line = talk.observer.read(b'{"id":2,"method":"tools/call","params":{"name":"a"}}')
+    [denied] = talk.observer.refuse(line, lambda _: "r", talk.now)
+    assert json.loads(denied.value)["data"]["snapshot_id"] == snapshot["data"]["snapshot_id"]
+
+
+def test_what_was_offered_is_known_by_name() -> None:
+    """From the lists that the client asked for."""
+    talk = Dialogue()
+    talk.request("tools/list", 1)
+    assert talk.observer.awaits_list
+    talk.result(1, {"tools": [tool("a")]})
+    assert not talk.observer.awaits_list
+    assert talk.observer.offered.of("a") == (tool("a"),)

@@ -17,6 +17,9 @@ import pytest
 
 from assay_stream.core.errors import ConfigurationError
 from assay_stream.publish import MemorySink, Observation, run_tap
+from assay_stream.publish.gate import Rule
+from assay_stream.publish.ruling import Ruling
+from assay_stream.schemes.hangar import Action
 from tests.support.mcp_dialogue import THE_VANTAGE
 
 TAP = Path(__file__).parents[2] / "support" / "mcp_tap.py"
@@ -39,7 +42,9 @@ class Pipes:
             os.close(descriptor)
 
 
-async def through(command: list[str], sent: list[bytes]) -> tuple[int, bytes, MemorySink]:
+async def through(
+    command: list[str], sent: list[bytes], rule: Rule | None = None
+) -> tuple[int, bytes, MemorySink]:
     """Send bytes through a tap: its exit code, the bytes that came back, and what it observed."""
     pipes, sink = Pipes(), MemorySink()
     received: list[bytes] = []
@@ -56,7 +61,9 @@ async def through(command: list[str], sent: list[bytes]) -> tuple[int, bytes, Me
     threads = [threading.Thread(target=write, daemon=True), threading.Thread(target=read, daemon=True)]
     for thread in threads:
         thread.start()
-    code = await run_tap(command, vantage=THE_VANTAGE, sink=sink, stdin=pipes.stdin, stdout=pipes.stdout)
+    code = await run_tap(
+        command, vantage=THE_VANTAGE, sink=sink, stdin=pipes.stdin, stdout=pipes.stdout, rule=rule
+    )
     for thread in threads:
         await asyncio.to_thread(thread.join, 10)
     pipes.close()
@@ -254,3 +261,73 @@ def test_publishing_needs_no_faust() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
     blocked = "import sys; sys.modules['faust'] = sys.modules['mode'] = None; import assay_stream.publish"
     subprocess.run([sys.executable, "-c", blocked], check=True, timeout=60)
+
+
+def a_rule(action: Action) -> Rule:
+    """A rule that says one thing of every call."""
+
+    def rule(server_id: str, tool_name: str, definition: object) -> Ruling:
+        assert (server_id, tool_name, definition) == (THE_VANTAGE.server_id, "a", None)
+        return Ruling(action=action, reason_code="because")
+
+    return rule
+
+
+@pytest.mark.parametrize("seed", range(2))
+async def test_an_enforcing_tap_passes_on_what_may_pass_unchanged(seed: int) -> None:
+    """Messages with odd spacing, CRLF, empty lines, a last line without its end."""
+    chance = random.Random(seed)
+    lines = [
+        b"",
+        b"\r",
+        CALL.rstrip(),
+        b' { "id" : 1.0 , "method":"ping" }\r',
+        b'[{"id":2,"method":"p"}]',
+        b'{"a":1}',
+    ]
+    sent = b"\n".join(chance.choice(lines) for _ in range(500)) + b"\n" + CALL.rstrip()
+    cut = sorted(chance.randrange(len(sent)) for _ in range(100))
+    pieces = [sent[start:end] for start, end in zip([0, *cut], [*cut, len(sent)], strict=True)]
+    code, received, sink = await through(ECHO, pieces, a_rule(Action.ALLOW))
+    assert (code, received) == (0, sent)
+    assert {observation.kind for observation in sink.observations} == {"call"}
+
+
+async def test_an_enforcing_tap_answers_for_the_server_what_is_blocked() -> None:
+    """The server never sees it; it is published as denied."""
+    ping = b'{"id":2,"method":"ping"}\n'
+    code, received, sink = await through(ECHO, [ping + CALL + ping], a_rule(Action.BLOCK))
+    answers = [json.loads(line) for line in received.splitlines()]
+    assert code == 0
+    assert sorted(answer["id"] for answer in answers) == [1, 2, 2]
+    assert received.count(ping) == 2
+    [denied] = [json.loads(observation.value)["data"] for observation in sink.observations]
+    assert (denied["decision"], denied["reason_code"]) == ("deny", "because")
+
+
+async def test_an_enforcing_tap_publishes_open_calls_of_a_server_that_died() -> None:
+    """Its exit code is the tap's."""
+    command = [sys.executable, "-c", "import os; os.read(0, 1000); os._exit(9)"]
+    code, _, sink = await through(command, [CALL], a_rule(Action.ALLOW))
+    assert code == 9
+    [call] = [json.loads(observation.value)["data"] for observation in sink.observations]
+    assert call["error"] == {"code": "no_response"}
+
+
+async def test_an_enforcing_tap_in_front_of_a_client_that_went_away() -> None:
+    """As without it: the server's next write fails, and the tap ends."""
+    pipes = Pipes()
+    pipes.close(pipes.from_tap)
+    os.write(pipes.to_tap, CALL)
+    command = ["sh", "-c", "while echo line; do sleep 0.01; done 2>/dev/null; exit 9"]
+    async with asyncio.timeout(10):
+        code = await run_tap(
+            command,
+            vantage=THE_VANTAGE,
+            sink=MemorySink(),
+            stdin=pipes.stdin,
+            stdout=pipes.stdout,
+            rule=a_rule(Action.BLOCK),
+        )
+    assert code in (9, 128 + signal.SIGPIPE)
+    pipes.close()

@@ -1,0 +1,318 @@
+"""An operator pins, a server is swapped, the tap refuses: on real Kafka, with a real worker, server and client."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaProducer
+from mcp.client.client import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.shared.exceptions import MCPError
+
+from assay_stream.core.control import PIN_REJECT_TYPE, PIN_SET_TYPE
+from assay_stream.core.record import Record, Role
+from assay_stream.publish import VerdictClient
+from assay_stream.publish.control_events import control_event
+from assay_stream.publish.gate import BLOCKED_CODE
+from assay_stream.schemes.hangar import Action
+from assay_stream.stream.connection import connection_options
+from deploy.local.kafka import Broker
+from deploy.local.servers import python_server
+from tests.support.deployment import Deployment, free_port, payload
+
+pytestmark = [pytest.mark.kafka, pytest.mark.servers]
+
+TOOL = "get_current_time"
+ENFORCED_WITHIN_S = 1.0
+
+
+def time_server(version: str) -> list[str]:
+    """The command of a released server."""
+    return [*python_server("mcp-server-time", version), "--local-timezone", "UTC"]
+
+
+@asynccontextmanager
+async def enforced(deployment: Deployment, command: list[str], *options: str) -> AsyncIterator[Client]:
+    """A client of a server behind ``assay-stream tap --enforce``."""
+    arguments = ["-m", "assay_stream", "tap", "--server-id", "time", "--observer-id", "proxy-1", "--enforce"]
+    through_tap = StdioServerParameters(
+        command=sys.executable,
+        args=[*arguments, *options, "--", *command],
+        env={**os.environ, **deployment.env},
+    )
+    async with Client(stdio_client(through_tap), mode="legacy") as client:
+        yield client
+
+
+async def run(deployment: Deployment, *arguments: str) -> tuple[int, str, str]:
+    """An operator's command: exit code, output and complaints."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "assay_stream",
+        *arguments,
+        env=os.environ | deployment.env,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    output, complaints = await asyncio.wait_for(process.communicate(), 60)
+    return process.returncode or 0, output.decode(), complaints.decode()
+
+
+async def ordered(deployment: Deployment, *arguments: str) -> str:
+    """A command that must succeed: its output."""
+    code, output, complaints = await run(deployment, *arguments)
+    assert code == 0, complaints
+    return output
+
+
+async def call(client: Client, name: str = TOOL) -> dict[str, Any] | None:
+    """Call the tool: nothing, or the error of our own that its caller got instead."""
+    try:
+        result = await client.call_tool(name, {"timezone": "UTC"})
+    except MCPError as error:
+        refusal = error.error
+    else:
+        assert not result.is_error
+        return None
+    assert refusal.code == BLOCKED_CODE
+    assert refusal.message.startswith("assay-stream: ")
+    assert isinstance(refusal.data, dict)
+    return refusal.data
+
+
+def findings(records: list[Record], kind: str) -> list[dict[str, Any]]:
+    """The findings of a kind."""
+    return [each for each in (json.loads(record.value or b"") for record in records) if each["kind"] == kind]
+
+
+async def until_ruled(client: Client, wanted: Callable[[dict[str, Any] | None], bool]) -> float:
+    """Call until what comes of it is as wanted; the clock's time then."""
+    deadline = time.monotonic() + 20
+    while not wanted(await call(client)):
+        assert time.monotonic() < deadline
+    return time.monotonic()
+
+
+def is_refused(error: dict[str, Any] | None) -> bool:
+    """The call was refused."""
+    return error is not None
+
+
+def passed(error: dict[str, Any] | None) -> bool:
+    """The call passed."""
+    return error is None
+
+
+async def wait_for_row(deployment: Deployment, *arguments: str, **wanted: str) -> list[dict[str, Any]]:
+    """The rows of a listing command once one of them is as wanted."""
+    deadline = time.monotonic() + 30
+    while True:
+        rows = [json.loads(line) for line in (await ordered(deployment, *arguments, "--json")).splitlines()]
+        if any(wanted.items() <= row.items() for row in rows):
+            return rows
+        assert time.monotonic() < deadline, rows
+        await asyncio.sleep(0.2)
+
+
+async def test_a_pinned_tool_of_a_swapped_server_is_refused_until_it_is_approved(deployment: Deployment) -> None:
+    """Policy, pin, call; another version, a refusal that says why, an alert; approval from the alert, call."""
+    worker = deployment.start_worker()
+    await worker.wait_ready()
+    reason = ("--reason", "as reviewed")
+    await ordered(deployment, "policy", "set", "--server-id", "time", "--enforcement", "block", *reason)
+    async with enforced(deployment, time_server("0.6.2")) as client:
+        await client.list_tools()
+        assert await call(client) is None, "a tool without a pin passes"
+        await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) == 1)
+        await ordered(deployment, "pins", "approve", "--server-id", "time", "--all", *reason)
+        await wait_for_row(deployment, "pins", "list", tool_name=TOOL, state="approved", standing="match")
+        assert await call(client) is None, "an approved one passes"
+    pinned = {row["tool_name"]: row["value"] for row in await wait_for_row(deployment, "pins", "list")}
+
+    async with enforced(deployment, time_server("2026.10.19")) as client:
+        await client.list_tools()
+        error = await call(client)
+        assert error is not None
+        assert (error["code"], error["reason_code"]) == ("call_blocked", "definition_mismatch")
+        assert (error["server_id"], error["tool_name"], error["expected"]) == ("time", TOOL, pinned[TOOL])
+        assert error["observed"] not in (None, pinned[TOOL])
+
+        evidence = [
+            payload(each) for each in await deployment.wait_for(Role.EVIDENCE, lambda all_: len(all_) == 3)
+        ]
+        [refused] = [each for each in evidence if each["decision"] == "deny"]
+        assert (refused["reason_code"], refused["error"]) == ("definition_mismatch", {"code": "not_passed_on"})
+        pin = refused["pin"]
+        assert isinstance(pin, dict)
+        assert (pin["status"], pin["action"], pin["observed"]) == ("mismatch", "block", error["observed"])
+        raised = await deployment.wait_for(
+            Role.ALERTS,
+            lambda all_: any(b'"pin_mismatch"' in (each.value or b"") for each in all_),
+        )
+        alerts = [json.loads(each.value or b"") for each in raised if b'"pin_mismatch"' in (each.value or b"")]
+        found = findings(await deployment.read(Role.FINDINGS), "pin_mismatch")
+        [uid] = {each["uid"] for each in found if each["tool_name"] == TOOL}
+        assert uid in {alert["finding_info"]["uid"] for alert in alerts}
+
+        code, output, _ = await run(deployment, "pins", "diff", "--server-id", "time", "--tool", TOOL)
+        assert code == 1
+        assert f"{TOOL}: differs from its pin under assay.p60" in output
+        assert "--- pinned" in output
+        assert "+++ offered" in output
+        await ordered(deployment, "pins", "approve", "--alert", uid, *reason, "--author", "ann")
+        await until_ruled(client, passed)
+    rows = await wait_for_row(deployment, "pins", "list", tool_name=TOOL, standing="match")
+    assert {(row["state"], row["author"]) for row in rows if row["tool_name"] == TOOL} == {("approved", "ann")}
+    await the_listings_say(deployment, pinned[TOOL], error["observed"])
+
+
+async def the_listings_say(deployment: Deployment, first: str, second: str) -> None:
+    """What an operator sees after a policy, and two values that a tool was pinned to in turn."""
+    history = await wait_for_row(deployment, "pins", "history", "--tool", TOOL)
+    assert [row["change"] for row in history] == ["policy.set", "pin.set", "pin.set"]
+    assert [row.get("value") for row in history[1:]] == [first, second]
+    assert "nothing differs" in (await run(deployment, "pins", "diff", "--server-id", "time", "--tool", TOOL))[2]
+    [policy] = await wait_for_row(deployment, "policy", "list")
+    assert (policy["tool_name"], policy["enforcement"]) == ("*", "block")
+    accepted = ("--server-id", "time", "--domain", "example.com", "--fingerprint", "sha256:" + "a" * 64)
+    await ordered(deployment, "keys", "accept", *accepted, "--reason", "as reviewed")
+    [key] = await wait_for_row(deployment, "keys", "list", what="accepted")
+    assert (key["domain"], key["fingerprint"]) == ("example.com", "sha256:" + "a" * 64)
+    assert "sha256:" in await ordered(deployment, "keys", "list"), "the same as a table"
+
+
+@asynccontextmanager
+async def operator(deployment: Deployment) -> AsyncIterator[Callable[[str, Mapping[str, Any]], Any]]:
+    """Decisions on a connection that is open already; gives the clock's time just before each was sent."""
+    producer = AIOKafkaProducer(bootstrap_servers=deployment.bootstrap)
+    await producer.start()
+
+    async def decide(kind: str, data: Mapping[str, Any]) -> float:
+        content = {"server_id": "time", "author": "ann", "reason": "test", **data}
+        event = control_event(
+            kind, content, author="ann", event_id=str(uuid.uuid4()), decided_at=datetime.now(UTC)
+        )
+        before_s = time.monotonic()
+        await producer.send_and_wait(
+            deployment.topics[Role.CONTROL], key=event.key, value=event.value, headers=list(event.headers)
+        )
+        return before_s
+
+    try:
+        yield decide
+    finally:
+        await producer.stop()
+
+
+async def test_a_decision_reaches_a_running_tap_within_a_second(
+    deployment: Deployment, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both ways, several times: from before it is published until a call is ruled on by it."""
+    worker = deployment.start_worker()
+    await worker.wait_ready()
+    await ordered(
+        deployment, "policy", "set", "--server-id", "time", "--enforcement", "block", "--reason", "as reviewed"
+    )
+    async with enforced(deployment, time_server("2026.10.19")) as client, operator(deployment) as decide:
+        await client.list_tools()
+        await deployment.wait_for(Role.DEFINITIONS, lambda records: len(records) >= 2)
+        await ordered(deployment, "pins", "approve", "--server-id", "time", "--all", "--reason", "as reviewed")
+        rows = await wait_for_row(deployment, "pins", "list", tool_name=TOOL, standing="match")
+        value = next(row["value"] for row in rows if row["tool_name"] == TOOL)
+        assert await call(client) is None
+        decision = {"tool_name": TOOL, "scheme": "assay.p60", "value": value}
+        took_s: dict[str, list[float]] = {"refused": [], "passed": []}
+        for _ in range(3):
+            sent_s = await decide(PIN_REJECT_TYPE, decision)
+            took_s["refused"].append(await until_ruled(client, is_refused) - sent_s)
+            sent_s = await decide(PIN_SET_TYPE, decision)
+            took_s["passed"].append(await until_ruled(client, passed) - sent_s)
+    with capsys.disabled():
+        print({name: [round(each, 3) for each in times] for name, times in took_s.items()})
+    assert max(*took_s["refused"], *took_s["passed"]) < ENFORCED_WITHIN_S
+
+
+@pytest.mark.parametrize(("option", "passes"), [((), False), (("--enforce-unavailable", "allow"), True)])
+async def test_before_the_first_verdicts_were_read_the_operators_choice_holds(
+    option: tuple[str, ...], passes: bool, tmp_path: Path
+) -> None:
+    """No broker is there; refusing is the default."""
+    deployment = Deployment(f"127.0.0.1:{free_port()}", name="nobody")
+    output = tmp_path / "observations.ndjson"
+    async with enforced(deployment, time_server("2026.10.19"), *option, "--output", str(output)) as client:
+        await client.list_tools()
+        error = await call(client)
+    if passes:
+        assert error is None
+    else:
+        assert error is not None
+        assert error["reason_code"] == "verdicts_unavailable"
+    events = [json.loads(line)["data"] for line in output.read_bytes().splitlines()]
+    [made] = [event for event in events if "decision" in event]
+    assert made["decision"] == ("allow" if passes else "deny")
+
+
+async def test_the_last_verdicts_stand_while_the_brokers_are_away(tmp_path: Path) -> None:
+    """Neither forgotten nor fresh: their age grows. When the brokers are back, what is decided counts again."""
+    with Broker() as broker:
+        deployment = Deployment(broker.bootstrap, name="away")
+        await deployment.apply_topics()
+        key, verdict = b'["time","t"]', b'{"action":"%s","status":"unpinned"}'
+        await deployment.send(Role.VERDICTS, [(key, verdict % b"block")])
+        client = VerdictClient(
+            connection_options(deployment.settings),
+            topic=deployment.topics[Role.VERDICTS],
+            monotonic_s=time.monotonic,
+        )
+        assert client.rule("time", "t").reason_code == "verdicts_unavailable"
+        client.start()
+        try:
+            assert await asyncio.to_thread(client.wait_ready, 20.0)
+            assert client.rule("time", "t").action is Action.BLOCK
+            await asyncio.sleep(1.5)
+            assert client.age_s < 1.5
+            broker.kill()
+            await asyncio.sleep(4)
+            assert client.rule("time", "t").action is Action.BLOCK
+            assert client.age_s > 2.5
+            await asyncio.to_thread(broker.start)
+            await deployment.send(Role.VERDICTS, [(key, verdict % b"warn")])
+            async with asyncio.timeout(30):
+                while client.rule("time", "t").action is not Action.WARN or client.age_s > 1:
+                    await asyncio.sleep(0.05)
+        finally:
+            await asyncio.to_thread(client.close)
+
+
+async def test_a_topic_that_is_not_there_yet_is_waited_for(broker: Broker) -> None:
+    """And closing ends in time while it is not."""
+    deployment = Deployment(broker.bootstrap, name="later")
+    client = VerdictClient(
+        connection_options(deployment.settings),
+        topic=deployment.topics[Role.VERDICTS],
+        unavailable=Action.ALLOW,
+        monotonic_s=time.monotonic,
+    )
+    client.start()
+    try:
+        assert not await asyncio.to_thread(client.wait_ready, 2.0)
+        assert client.rule("s", "t").action is Action.ALLOW
+        await deployment.apply_topics()
+        assert await asyncio.to_thread(client.wait_ready, 20.0)
+        assert client.rule("s", "t").reason_code == "no_verdict"
+    finally:
+        started_s = time.monotonic()
+        await asyncio.to_thread(client.close)
+    assert time.monotonic() - started_s < 5

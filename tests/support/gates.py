@@ -1,0 +1,139 @@
+"""A gate under test: a connection with pins and a policy, line by line."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import Any
+
+import orjson
+import pytest
+
+from assay_stream.core.fingerprint import Fingerprint, fingerprint
+from assay_stream.core.pin_life import PinsInForce
+from assay_stream.core.pins import check_pins
+from assay_stream.core.verdict import verdict_key
+from assay_stream.publish import WireObserver
+from assay_stream.publish.gate import Gate, Passage
+from assay_stream.publish.ruling import Ruling, VerdictTable
+from assay_stream.schemes.hangar import Action, DigestPolicy, Enforcement, UnknownPolicy
+from tests.support.mcp_dialogue import START, THE_VANTAGE
+
+SERVER = THE_VANTAGE.server_id
+
+
+def a_tool(name: str = "read", description: str = "Reads.", **fields: Any) -> dict[str, Any]:
+    """A tool."""
+    return {"name": name, "description": description, "inputSchema": {"type": "object"}, **fields}
+
+
+def value_of(tool: dict[str, Any], scheme: str = "assay.p60") -> str:
+    """The value of a tool under a scheme, for this server."""
+    return fingerprint(tool, server_id=SERVER).schemes[scheme]
+
+
+def a_verdict(
+    *,
+    approved: dict[str, str] | None = None,
+    rejected: dict[str, list[str]] | None = None,
+    enforcement: str | None = "block",
+    unknown: str = "allow_degraded",
+    fleet: dict[str, Any] | None = None,
+    general: bool = False,
+) -> bytes:
+    """A verdict as the stream writes it: pins, policy, and what the fleet sees (a definition, or nothing)."""
+    policy = None
+    if enforcement is not None:
+        policy = DigestPolicy(enforcement=Enforcement(enforcement), unknown=UnknownPolicy(unknown))
+    pins = PinsInForce(
+        approved=approved or {}, rejected={name: tuple(values) for name, values in (rejected or {}).items()}
+    )
+    seen = None if fleet is None else fingerprint(fleet, server_id=SERVER)
+    content: dict[str, Any] = {"server_id": SERVER, **check_pins(pins, seen, policy=policy).as_json()}
+    content.setdefault("action", "allow")
+    if not general:
+        content |= {"tool_name": "t", "pins": approved or {}, "rejected": rejected or {}}
+    if policy is not None:
+        content["policy"] = {"enforcement": enforcement, "unknown": unknown}
+    return orjson.dumps(content)
+
+
+def a_table(**verdicts: bytes) -> VerdictTable:
+    """A verdict table by tool; the name ``everything`` stands for the server's other tools."""
+    table = VerdictTable()
+    for name, value in verdicts.items():
+        table.apply(verdict_key(SERVER, None if name == "everything" else name), value)
+    return table
+
+
+def pinned(tool: dict[str, Any], **options: Any) -> VerdictTable:
+    """A table with one tool pinned to a definition, blocked where it differs; the fleet sees that definition."""
+    verdict = a_verdict(approved={"assay.p60": value_of(tool)}, fleet=tool, **options)
+    return a_table(**{tool["name"]: verdict})
+
+
+class Connection:
+    """A client and a server with a gate between them."""
+
+    def __init__(self, table: VerdictTable | None = None) -> None:
+        self.table = table or VerdictTable()
+        ids = itertools.count(1)
+        self.observer = WireObserver(THE_VANTAGE, session_id="session", new_id=lambda: f"id-{next(ids)}")
+        self.gate = Gate(THE_VANTAGE, self.observer, self.rule)
+        self.asked: list[tuple[str, Fingerprint | None]] = []
+
+    def rule(self, server_id: str, tool_name: str, definition: Fingerprint | None) -> Ruling:
+        """What the table says; the question is kept."""
+        self.asked.append((tool_name, definition))
+        return self.table.rule(server_id, tool_name, definition)
+
+    def client(self, message: object) -> Passage:
+        """The client says something: an object, or bytes as they are."""
+        return self.gate.inward(message if isinstance(message, bytes) else json.dumps(message).encode(), START)
+
+    def server(self, message: object) -> list[dict[str, Any]]:
+        """The server says something; the data of what is observed."""
+        line = message if isinstance(message, bytes) else json.dumps(message).encode()
+        return [json.loads(each.value)["data"] for each in self.gate.outward(line, START)]
+
+    def asks_list(self, number: object = 1, **params: Any) -> None:
+        """The client asks for a list."""
+        assert self.client({"jsonrpc": "2.0", "id": number, "method": "tools/list", "params": params}).forward
+
+    def lists(self, *tools: Any, number: object = 1, cursor: str | None = None, more: str | None = None) -> None:
+        """The client asks for a list and gets it."""
+        self.asks_list(number, **({} if cursor is None else {"cursor": cursor}))
+        self.answers(*tools, number=number, more=more)
+
+    def answers(self, *tools: Any, number: object = 1, more: str | None = None) -> None:
+        """The server answers with a list."""
+        result = {"tools": list(tools)} | ({} if more is None else {"nextCursor": more})
+        self.server({"jsonrpc": "2.0", "id": number, "result": result})
+
+    def calls(self, name: object = "read", number: object = 7) -> Passage:
+        """The client calls a tool."""
+        return self.client(a_call(name, number))
+
+
+def a_call(name: object = "read", number: object = 7) -> dict[str, Any]:
+    """A call."""
+    return {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": {"name": name, "arguments": {}}}
+
+
+def answer(passage: Passage) -> Any:
+    """What the client got instead: one line."""
+    assert not passage.forward
+    assert passage.reply.endswith(b"\n")
+    assert passage.reply.count(b"\n") == 1
+    return json.loads(passage.reply, parse_constant=pytest.fail)
+
+
+def denied(passage: Passage) -> list[tuple[str, str]]:
+    """Tool and reason of the calls that are published as denied; all of them must be."""
+    events = [json.loads(each.value)["data"] for each in passage.observations]
+    assert {event["decision"] for event in events} <= {"deny"}
+    return [(event["tool_name"], event["reason_code"]) for event in events]
+
+
+BLOCK = Ruling(action=Action.BLOCK, reason_code="definition_mismatch")
+ALLOW = Ruling(action=Action.ALLOW, reason_code="definition_match")

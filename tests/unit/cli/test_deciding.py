@@ -1,0 +1,149 @@
+"""Who decides, and how it gets to the log."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay_stream.cli import deciding
+from assay_stream.cli.deciding import author_or_login, decide, known_bindings, print_rows
+from assay_stream.cli.options import printable
+from assay_stream.core.bindings import Bindings
+from assay_stream.core.control import POLICY_SET_TYPE
+from assay_stream.core.errors import InputError, OperatingError
+from assay_stream.publish import Observation, SinkStats
+
+POLICY = {"server_id": "s", "enforcement": "warn", "unknown": "warn"}
+
+
+def test_who_decides_is_named_or_logged_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In this order."""
+    monkeypatch.setattr(deciding.getpass, "getuser", lambda: "login")
+    assert author_or_login("ann") == "ann"
+    assert author_or_login(None) == "login"
+
+
+@pytest.mark.parametrize("error", [OSError, KeyError])
+def test_a_container_without_users_asks_for_an_author(
+    monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    """A decision of nobody is none."""
+
+    def fail() -> str:
+        raise error
+
+    monkeypatch.setattr(deciding.getpass, "getuser", fail)
+    with pytest.raises(InputError, match=r"author_unknown.*--author"):
+        author_or_login(None)
+
+
+def test_decisions_of_one_command_count_from_one_moment(tmp_path: Path) -> None:
+    """Each with an id of its own."""
+    count = decide(
+        [(POLICY_SET_TYPE, POLICY), (POLICY_SET_TYPE, POLICY | {"tool_name": "t"})],
+        author="ann",
+        reason="r",
+        output=tmp_path / "o",
+        bootstrap=None,
+    )
+    events = [json.loads(line) for line in (tmp_path / "o").read_bytes().splitlines()]
+    assert count == len(events) == 2
+    assert len({event["time"] for event in events}) == 1
+    assert len({event["id"] for event in events}) == 2
+
+
+def test_one_wrong_decision_stops_all(tmp_path: Path) -> None:
+    """Nothing is written then."""
+    with pytest.raises(InputError):
+        decide(
+            [(POLICY_SET_TYPE, POLICY), (POLICY_SET_TYPE, POLICY | {"enforcement": "x"})],
+            author="ann",
+            reason="r",
+            output=tmp_path / "o",
+            bootstrap=None,
+        )
+    assert not (tmp_path / "o").exists()
+
+
+def test_a_decision_that_was_not_delivered_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With how many, and that deciding again does no harm."""
+
+    class Admin:
+        async def close(self) -> None:
+            """Do nothing."""
+
+    class Publisher:
+        stats = SinkStats(accepted=1)
+
+        def __init__(self, *_: Any, **__: Any) -> None:
+            """Take anything."""
+
+        def start(self) -> None:
+            """Do nothing."""
+
+        def publish(self, observation: Observation) -> bool:
+            return bool(observation)
+
+        async def aclose(self, timeout_s: float) -> None:
+            await asyncio.sleep(0 * timeout_s)
+
+    async def start_admin(*_: Any, **__: Any) -> Admin:
+        return Admin()
+
+    monkeypatch.setattr(deciding, "start_admin", start_admin)
+    monkeypatch.setattr(deciding, "ObservationPublisher", Publisher)
+    with pytest.raises(OperatingError, match="not_delivered: 1 of 1"):
+        decide([(POLICY_SET_TYPE, POLICY)], author="a", reason="r", output=None, bootstrap=None)
+
+
+def test_the_state_is_read_from_the_brokers_that_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rather than from the settings'."""
+
+    class Admin:
+        async def close(self) -> None:
+            """Do nothing."""
+
+    async def start_admin(*_: Any, **__: Any) -> Admin:
+        return Admin()
+
+    state = Bindings()
+
+    async def read(settings: object) -> Bindings:
+        assert settings
+        return state
+
+    monkeypatch.setattr(deciding, "start_admin", start_admin)
+    monkeypatch.setattr(deciding, "read_bindings", read)
+    settings, found = known_bindings("broker-9:9092")
+    assert (settings.bootstrap_servers, found) == ("broker-9:9092", state)
+
+
+def test_rows_are_aligned_for_a_person(capsys: pytest.CaptureFixture[str]) -> None:
+    """What a row lacks is a dash; no blanks at the ends."""
+    print_rows([{"a": "long one", "b": 1}, {"a": "x", "c": 2}], ("a", "b", "c"), as_json=False)
+    assert capsys.readouterr().out.splitlines() == ["a         b  c", "long one  1  -", "x         -  2"]
+
+
+def test_rows_are_whole_objects_for_a_program(capsys: pytest.CaptureFixture[str]) -> None:
+    """Columns that a person does not see included."""
+    print_rows([{"a": "\x1b", "hidden": [1]}], ("a",), as_json=True)
+    assert json.loads(capsys.readouterr().out) == {"a": "\x1b", "hidden": [1]}
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain é 漢", "plain é 漢"),
+        ("a\nb\tc", "a\\nb\\tc"),
+        ("\x1b[31m", "\\x1b[31m"),
+        ("\u202e\u200b\ufeff", "\\u202e\\u200b\\ufeff"),
+        ("\U000e0041", "\\U000e0041"),
+    ],
+)
+def test_what_is_invisible_stands_as_an_escape(text: str, shown: str) -> None:
+    """Line breaks, colours, directions, tags."""
+    assert printable(text) == shown

@@ -1,0 +1,232 @@
+"""``assay-stream pins`` over a given state."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from assay_stream.cli import deciding, pins
+from assay_stream.cli.main import app
+from assay_stream.config import load_settings
+from assay_stream.core.bindings import Bindings
+from assay_stream.core.errors import AssayStreamError
+from assay_stream.core.finding import Finding, Kind
+from assay_stream.core.record import Origin
+from tests.support import facts
+from tests.support.operators import OTHER, US, a_state
+
+WHY = ("--reason", "reviewed", "--author", "ann")
+HERE = ("--server-id", facts.SERVER)
+
+
+@pytest.fixture
+def state(monkeypatch: pytest.MonkeyPatch) -> Bindings:
+    """What the commands read instead of Kafka; there is one alert, ``uid-1``, about ``full:two``."""
+    bindings = a_state()
+    monkeypatch.setattr(pins, "known_bindings", lambda _: (load_settings(), bindings))
+
+    async def find(settings: object, uid: str) -> Finding | None:
+        after = {"uid-1": "full:two", "uid-gone": None}.get(uid, "missing")
+        return None if after == "missing" else a_finding(after)
+
+    async def definitions(settings: object, digests: set[str]) -> dict[str, dict[str, Any]]:
+        return {digest: {"name": "t", "description": f"{digest}\u202e"} for digest in digests}
+
+    monkeypatch.setattr(pins, "find_finding", find)
+    monkeypatch.setattr(pins, "read_definitions", definitions)
+    return bindings
+
+
+def a_finding(after: str | None) -> Finding:
+    """A finding about ``t``."""
+    return Finding(
+        kind=Kind.PIN_MISMATCH if after else Kind.TOOL_REMOVED,
+        server_id=facts.SERVER,
+        tool_name="t",
+        observer_id="proxy-2",
+        origin=Origin(topic="mcp.tools.list", partition=0, offset=1),
+        time_us=2 * US,
+        before=None,
+        after=after,
+    )
+
+
+def run(*arguments: object) -> Result:
+    """The command."""
+    return CliRunner().invoke(app, ["pins", *(str(argument) for argument in arguments)])
+
+
+def failed(result: Result) -> str:
+    """The code of the error it ended with."""
+    assert isinstance(result.exception, AssayStreamError), result.output
+    return result.exception.code
+
+
+def decided(path: Path) -> list[tuple[str, dict[str, Any]]]:
+    """The decisions in a file."""
+    events = [json.loads(line) for line in path.read_bytes().splitlines()]
+    return [(event["type"].rpartition("control.")[2], event["data"]) for event in events]
+
+
+def test_list_shows_a_table_or_objects(state: Bindings) -> None:
+    """For a person or a program."""
+    table = run("list").stdout.splitlines()
+    assert table[0].split() == [*pins._LIST_COLUMNS]
+    assert len(table) == 4
+    rows = [json.loads(line) for line in run("list", "--json", "--tool", "gone").stdout.splitlines()]
+    assert [row["value"] for row in rows] == ["v1:gone"]
+
+
+def test_a_name_of_a_server_cannot_steer_the_terminal(state: Bindings) -> None:
+    """It stands as an escape."""
+    state.apply(facts.a_pin("v1:x", time_us=1, offset=90, tool_name="\x1b[2J\u202ename"))
+    shown = run("list").stdout
+    assert "\\x1b[2J\\u202ename" in shown
+    assert "\x1b" not in shown
+
+
+def test_nothing_to_show_is_said(state: Bindings) -> None:
+    """Not an error."""
+    result = run("list", "--server-id", "other")
+    assert result.exit_code == 0
+    assert "nothing to show" in result.stderr
+
+
+def test_history_shows_decisions_that_were_superseded_too(state: Bindings) -> None:
+    """Oldest first."""
+    assert [line.split()[1] for line in run("history", "--tool", "t").stdout.splitlines()[1:]] == [
+        *("policy.set", "policy.set", "policy.set", "pin.set", "pin.set", "pin.reject", "key.accept", "key.revoke")
+    ]
+
+
+def test_an_alert_is_approved_by_its_uid(state: Bindings, tmp_path: Path) -> None:
+    """Server, tool and definition are the finding's; the schemes are those of the pins there are."""
+    result = run("approve", "--alert", "uid-1", *WHY, "--output", tmp_path / "o")
+    assert result.exit_code == 0, result.output
+    [(kind, data)] = decided(tmp_path / "o")
+    assert kind == "pin.set"
+    assert data == {
+        "server_id": facts.SERVER,
+        "tool_name": "t",
+        "scheme": "assay.v1",
+        "value": OTHER,
+        "author": "ann",
+        "reason": "reviewed",
+    }
+    assert f"set: t on {facts.SERVER}, assay.v1 {OTHER}" in result.stderr
+
+
+def test_a_definition_is_rejected_by_its_digest(state: Bindings, tmp_path: Path) -> None:
+    """Where several are in force."""
+    run("reject", *HERE, "--tool", "t", "--digest", "full:two", *WHY, "--output", tmp_path / "o")
+    assert [(kind, data["value"]) for kind, data in decided(tmp_path / "o")] == [("pin.reject", OTHER)]
+
+
+def test_every_tool_is_approved_by_all(state: Bindings, tmp_path: Path) -> None:
+    """Under the schemes given."""
+    state.apply(facts.seen("proxy-2", 90 * US, "c1", offset=30))
+    run("approve", *HERE, "--all", "--scheme", "assay.v1", *WHY, "--output", tmp_path / "o")
+    values = [(data["tool_name"], data["value"]) for _, data in decided(tmp_path / "o")]
+    assert values == [("same", "v1:same"), ("t", "v1:one")]
+
+
+def test_one_tool_that_cannot_be_decided_stops_all_and_is_named(state: Bindings, tmp_path: Path) -> None:
+    """Half of an approval is published by no one."""
+    result = run("approve", *HERE, "--all", "--scheme", "assay.v1", *WHY, "--output", tmp_path / "o")
+    assert failed(result) == "definition_ambiguous"
+    assert "at t:" in str(result.exception)
+    assert not (tmp_path / "o").exists()
+
+
+def test_all_of_nothing_is_an_error(state: Bindings) -> None:
+    """It must not look as if something had been approved."""
+    state.apply(facts.rejection(90 * US, offset=30))
+    assert failed(run("approve", *HERE, "--all", *WHY)) == "tool_not_observed"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        (),
+        HERE,
+        ("--tool", "t"),
+        ("--all",),
+        (*HERE, "--tool", "t", "--all"),
+        (*HERE, "--all", "--digest", "full:one"),
+        ("--alert", "uid-1", "--all"),
+        ("--alert", "uid-1", *HERE),
+        ("--alert", "uid-1", "--tool", "t"),
+        ("--alert", "uid-1", "--digest", "full:one"),
+    ],
+)
+def test_what_is_decided_on_must_be_said_in_one_way(state: Bindings, options: tuple[str, ...]) -> None:
+    """An option that would be passed over is an error."""
+    assert failed(run("approve", *options, *WHY)) == "bad_option"
+
+
+@pytest.mark.parametrize("uid", ["uid-unknown", "uid-gone"])
+def test_an_alert_without_a_definition_cannot_be_approved(state: Bindings, uid: str) -> None:
+    """A removed tool has none."""
+    assert failed(run("approve", "--alert", uid, *WHY)) == "no_definition_in_alert"
+
+
+def test_a_server_that_is_not_known_is_an_error(state: Bindings) -> None:
+    """Misspelt, most likely."""
+    assert failed(run("approve", "--server-id", "x", "--tool", "t", *WHY)) == "server_not_known"
+    assert failed(run("diff", "--server-id", "x")) == "server_not_known"
+
+
+def test_a_decision_is_taken_back(tmp_path: Path) -> None:
+    """Of a scheme, or on one value; that needs no state."""
+    arguments = ("remove", *HERE, "--tool", "t", "--scheme", "assay.p60", *WHY, "--output", tmp_path / "o")
+    run(*arguments)
+    assert [(kind, "value" in data) for kind, data in decided(tmp_path / "o")] == [("pin.remove", False)]
+    run(*arguments, "--value", "sha256:" + "a" * 64)
+    assert decided(tmp_path / "o")[0][1]["value"] == "sha256:" + "a" * 64
+
+
+def test_diff_shows_both_definitions_and_ends_with_1(state: Bindings) -> None:
+    """In ASCII, so that what is invisible is seen."""
+    result = run("diff", *HERE, "--tool", "t")
+    assert result.exit_code == 1
+    assert result.stdout.splitlines()[:3] == [
+        "t: differs from its pin under assay.v1",
+        "--- pinned",
+        "+++ offered",
+    ]
+    assert '-  "description": "full:one\\u202e",' in result.stdout
+    assert '+  "description": "full:two\\u202e",' in result.stdout
+
+
+def test_diff_of_a_pin_that_was_never_observed_says_so(state: Bindings) -> None:
+    """There is nothing to compare."""
+    state.apply(facts.a_pin("v1:never", time_us=91 * US, offset=40))
+    assert "never observed here" in run("diff", *HERE, "--tool", "t").stdout
+
+
+def test_diff_of_what_does_not_differ(state: Bindings) -> None:
+    """Exit code 0."""
+    result = run("diff", *HERE, "--tool", "gone")
+    assert result.exit_code == 0
+    assert "nothing differs" in result.stderr
+
+
+def test_import_and_export_need_a_server_and_a_file(state: Bindings, tmp_path: Path) -> None:
+    """Files of other programs name none."""
+    assert failed(run("export", "--format", "hangar")) == "server_not_named"
+    assert failed(run("import", tmp_path / "none", "--format", "native", *WHY)) == "unreadable_file"
+
+
+def test_the_author_is_who_is_logged_in(state: Bindings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless the command line or the environment says otherwise."""
+    monkeypatch.setattr(deciding.getpass, "getuser", lambda: "login")
+    arguments = ("reject", "--alert", "uid-1", "--reason", "r", "--output", tmp_path / "o")
+    run(*arguments)
+    assert decided(tmp_path / "o")[0][1]["author"] == "login"
+    monkeypatch.setenv("ASSAY_STREAM_AUTHOR", "env")
+    run(*arguments)
+    assert decided(tmp_path / "o")[0][1]["author"] == "env"

@@ -1,0 +1,88 @@
+"""``assay-stream policy`` and ``assay-stream keys`` over a given state."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from assay_stream.cli import rules
+from assay_stream.cli.main import app
+from assay_stream.config import load_settings
+from assay_stream.core.errors import InputError
+from tests.support import facts
+from tests.support.operators import a_state
+
+WHY = ("--reason", "reviewed", "--author", "ann")
+HERE = ("--server-id", facts.SERVER)
+KEY = "sha256:" + "a" * 64
+
+
+@pytest.fixture
+def state(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the commands read instead of Kafka."""
+    monkeypatch.setattr(rules, "known_bindings", lambda _: (load_settings(), a_state()))
+
+
+def run(*arguments: object) -> Result:
+    """The command."""
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def decided(path: Path, *arguments: object) -> tuple[str, dict[str, Any]]:
+    """Type and data of the decision that a command makes."""
+    result = run(*arguments, *HERE, *WHY, "--output", path)
+    assert result.exit_code == 0, result.output
+    event = json.loads(path.read_bytes())
+    assert event["data"] | {"server_id": facts.SERVER, "author": "ann", "reason": "reviewed"} == event["data"]
+    return event["type"].removeprefix("assay.control."), event["data"]
+
+
+def test_a_policy_is_set_for_a_server_or_a_tool(tmp_path: Path) -> None:
+    """Without --unknown, what has no pin is let through."""
+    kind, data = decided(tmp_path / "o", "policy", "set", "--enforcement", "block")
+    assert (kind, data["enforcement"], data["unknown"]) == ("policy.set", "block", "allow_degraded")
+    assert "tool_name" not in data
+    _, data = decided(
+        tmp_path / "o", "policy", "set", "--enforcement", "warn", "--unknown", "block", "--tool", "t"
+    )
+    assert (data["tool_name"], data["unknown"]) == ("t", "block")
+
+
+def test_a_policy_that_does_not_exist_is_refused_by_the_command_line(tmp_path: Path) -> None:
+    """Exit code 2, and nothing is written."""
+    result = run("policy", "set", "--enforcement", "shout", *HERE, *WHY, "--output", tmp_path / "o")
+    assert result.exit_code == 2
+    assert not (tmp_path / "o").exists()
+
+
+def test_a_key_is_accepted_and_revoked(tmp_path: Path) -> None:
+    """For a domain; for the server."""
+    kind, data = decided(tmp_path / "o", "keys", "accept", "--domain", "example.com", "--fingerprint", KEY)
+    assert (kind, data["domain"], data["fingerprint"]) == ("key.accept", "example.com", KEY)
+    kind, data = decided(tmp_path / "o", "keys", "revoke", "--fingerprint", KEY)
+    assert (kind, data["fingerprint"]) == ("key.revoke", KEY)
+
+
+@pytest.mark.parametrize(("domain", "key"), [("example.com", "abc"), ("Not A Domain", KEY)])
+def test_what_is_no_key_or_no_domain_is_refused(tmp_path: Path, domain: str, key: str) -> None:
+    """Before anything is published."""
+    result = run(
+        "keys", "accept", "--domain", domain, "--fingerprint", key, *HERE, *WHY, "--output", tmp_path / "o"
+    )
+    assert isinstance(result.exception, InputError)
+    assert result.exception.code == "bad_format"
+    assert not (tmp_path / "o").exists()
+
+
+@pytest.mark.parametrize("what", ["policy", "keys"])
+def test_lists_are_tables_or_objects(state: None, what: str) -> None:
+    """One row each."""
+    table = run(what, "list").stdout.splitlines()
+    rows = [json.loads(line) for line in run(what, "list", "--json").stdout.splitlines()]
+    assert len(table) == len(rows) + 1 > 2
+    assert all(row["server_id"] == facts.SERVER for row in rows)
+    assert run(what, "list", "--server-id", "other").stdout.count("\n") == 1

@@ -1,0 +1,117 @@
+"""Looking things up in the topics, over given records."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import orjson
+import pytest
+from aiokafka import TopicPartition
+
+from assay_stream.config import Settings, load_settings
+from assay_stream.core.errors import ConfigurationError, IntegrityError
+from assay_stream.core.facts import encode_key, encode_value
+from assay_stream.core.finding import Finding, Kind
+from assay_stream.core.record import TOPIC_NAMES, Origin, Record, Role
+from assay_stream.stream import lookup
+from tests.support import facts
+
+FINDING = Finding(
+    kind=Kind.TOOL_CHANGED,
+    server_id="s",
+    tool_name="t",
+    time_us=1,
+    origin=Origin(topic="mcp.tools.list", partition=0, offset=0),
+    after="full:1",
+)
+
+
+class Cluster:
+    """Topics with records, as far as looking up needs one."""
+
+    def __init__(self, topics: dict[str, list[list[Record]]]) -> None:
+        self.topics = topics
+        self.closed = 0
+
+    async def list_topics(self) -> list[str]:
+        """Names."""
+        return list(self.topics)
+
+    async def describe_topics(self, names: list[str]) -> list[dict[str, Any]]:
+        """Partitions."""
+        return [{"topic": name, "partitions": [{}] * len(self.topics[name])} for name in names]
+
+    async def close(self) -> None:
+        """Count it."""
+        self.closed += 1
+
+    async def read(self, settings: Settings, role: Role, partition: TopicPartition) -> AsyncIterator[Record]:
+        """The records of a partition."""
+        assert settings
+        for record in self.topics[partition.topic][partition.partition]:
+            assert record.role is role
+            yield record
+
+
+def use(monkeypatch: pytest.MonkeyPatch, role: Role, *partitions: list[Record]) -> Cluster:
+    """A cluster that holds one topic."""
+    cluster = Cluster({TOPIC_NAMES[role]: list(partitions)})
+
+    async def start_admin(*_: Any, **__: Any) -> Cluster:
+        return cluster
+
+    monkeypatch.setattr(lookup, "start_admin", start_admin)
+    monkeypatch.setattr(lookup, "read_to_end", cluster.read)
+    return cluster
+
+
+def a_record(role: Role, value: bytes | None, key: bytes | None = None) -> Record:
+    """A record of a topic."""
+    return Record(role=role, origin=Origin(TOPIC_NAMES[role], 0, 0), key=key, value=value)
+
+
+async def test_bindings_are_read_from_every_partition(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the registry wrote them."""
+    written = [facts.a_pin("v1:x", time_us=1, offset=0), facts.a_policy(time_us=2, offset=1)]
+    records = [a_record(Role.BINDINGS, encode_value(fact), encode_key(fact.key())) for fact in written]
+    cluster = use(monkeypatch, Role.BINDINGS, records[:1], records[1:])
+    bindings = await lookup.read_bindings(load_settings())
+    assert bindings.servers[facts.SERVER].controls.has_rules()
+    assert len(bindings.servers[facts.SERVER].controls.policies) == 1
+    assert cluster.closed == 1
+
+
+async def test_a_foreign_record_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rather than a state that lacks something."""
+    use(monkeypatch, Role.BINDINGS, [a_record(Role.BINDINGS, b"{}", b"what")])
+    with pytest.raises(IntegrityError):
+        await lookup.read_bindings(load_settings())
+
+
+async def test_a_finding_is_found_by_the_uid_of_its_alert(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In whatever partition; of several the latest."""
+    later = Finding(**{name: getattr(FINDING, name) for name in FINDING.__slots__} | {"time_us": 2})
+    other = Finding(**{name: getattr(FINDING, name) for name in FINDING.__slots__} | {"after": "full:2"})
+    records = [a_record(Role.FINDINGS, finding.encode()) for finding in (other, FINDING, later)]
+    use(monkeypatch, Role.FINDINGS, [], records)
+    assert await lookup.find_finding(load_settings(), FINDING.uid()) == later
+    assert await lookup.find_finding(load_settings(), "nothing") is None
+
+
+async def test_definitions_are_read_by_digest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the topic does not hold is absent."""
+    records = [
+        a_record(Role.DEFINITIONS, orjson.dumps({"definition": {"name": name}}), name.encode()) for name in "abc"
+    ]
+    use(monkeypatch, Role.DEFINITIONS, records[:1], records[1:])
+    found = await lookup.read_definitions(load_settings(), ["c", "a", "z"])
+    assert found == {"a": {"name": "a"}, "c": {"name": "c"}}
+
+
+async def test_a_topic_that_is_not_there_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not an empty one."""
+    cluster = use(monkeypatch, Role.FINDINGS)
+    with pytest.raises(ConfigurationError, match=r"topic_missing.*topics apply"):
+        await lookup.read_bindings(load_settings())
+    assert cluster.closed == 1
