@@ -1,6 +1,6 @@
 """HTC-1.0: the one JSON Schema of request, response and error envelopes (draft 2020-12).
 
-Written from the published requirements of Handshake's tool contract. It is the single source:
+Our own, from the requirements and bounds of Handshake's tool contract. It is the single source:
 ``schemas/htc_v1.json`` is generated from it, and ``schemes.htc`` checks against it. No schema can say that a
 payload is 32 KiB at most: that is checked beside it.
 """
