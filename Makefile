@@ -14,6 +14,8 @@ $(VENV)/.ready: requirements.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@# The reference SDK, for tests against it. It asks for one old version of cryptography exactly: not ours to follow.
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps schemapin==1.3.0
 	@touch $@
 
 demo: $(VENV)/.ready ## Set everything up, run the main job on real servers, show the result, end.

@@ -37,7 +37,7 @@ from assay_stream.stream.view import BindingView
 from deploy.local.kafka import Broker
 from tests.support.fleet import Fleet
 
-ROLES = {Role.SNAPSHOTS, Role.CONTROL, Role.CALLS, Role.EVIDENCE, Role.BINDINGS, Role.FINDINGS, Role.REJECTED}
+ROLES = set(Role) - {Role.ALERTS}
 
 
 class PassThrough:

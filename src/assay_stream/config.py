@@ -9,6 +9,7 @@ from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_va
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from assay_stream.core.errors import ConfigurationError
+from assay_stream.core.observation import CallProfile
 from assay_stream.core.redaction import Redaction, redaction_with
 
 _TOPIC_PREFIX = r"^[a-zA-Z0-9._-]{0,100}$"
@@ -60,6 +61,10 @@ class Settings(BaseSettings):
         0,
         description="How long a call may wait for the registry before it is written as "
         "definition_unavailable. 0: it waits for ever (back-pressure).",
+    )
+    call_profile: CallProfile = Field(
+        "assay",
+        description="What every call must satisfy, whatever profile it names: `assay` or `handshake`.",
     )
     transaction_timeout_ms: Annotated[int, Field(ge=1_000, le=900_000)] = Field(
         60_000, description="After this the broker ends the transaction of a worker that fell silent."

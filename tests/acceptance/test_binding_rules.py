@@ -244,6 +244,25 @@ def test_forgetting_a_rejection_puts_nothing_in_force_again() -> None:
     assert told in ("snapshot_rejected", "history_folded")
 
 
+def test_rejections_kept_as_one_take_a_digest_and_give_none() -> None:
+    """A good list between two rejections that are kept as one is no longer told apart from what they ended."""
+    story = Dialogue()
+    story.lists(ONE).raw(Role.SNAPSHOTS, b"{")
+    story.lists(TWO).raw(Role.SNAPSHOTS, b"{")
+    story.lists(THREE)
+    story.calls_at(0.5).calls_at(2.5).calls_at(4)
+    assert answers(story.live()) == [
+        ("observer", DIGEST["one"]),
+        ("observer", DIGEST["two"]),
+        ("observer", DIGEST["three"]),
+    ]
+    assert answers(story.live(rejections_max=1)) == [
+        ("observer", DIGEST["one"]),
+        ("none", "snapshot_rejected"),
+        ("observer", DIGEST["three"]),
+    ]
+
+
 def test_a_refused_list_ends_force_for_every_observer() -> None:
     """A malformed list of a server leaves nobody's earlier list in force, whoever published it."""
     story = Story().lists(ONE).lists(ONE, observer_id="proxy-2").raw(Role.SNAPSHOTS, b"{")

@@ -23,8 +23,9 @@ from assay_stream.core.observation import CallData
 from assay_stream.core.record import Origin, Output, Record, Role
 from assay_stream.forensics.archive import rejected_line
 from assay_stream.forensics.replay import replay
-from assay_stream.schemes import assay
+from assay_stream.schemes import assay, htc_schema
 from assay_stream.stream.topics import TOPIC_NAMES
+from tests.support.events import handshake_call_data
 
 FOLDER = Path(__file__).resolve().parents[2] / "schemas"
 PRODUCER = Producer(version="0.1.0")
@@ -51,6 +52,11 @@ EVERY_CALL_FIELD: dict[str, Any] = {
     "actor": {"kind": "agent", "agent_id": "a", "model_id": "m"},
     "side_effect": "READ",
     "idempotency": "IDEMPOTENT",
+    "profile": "assay",
+    "transport": "mcp",
+    "idempotency_key": "key-1",
+    "args_ref": "artifact://args/1",
+    "result_ref": "artifact://result/1",
     "tool_id": "files.read",
     "tool_version": "1.2.3",
     "delegated_from": "boss",
@@ -139,6 +145,7 @@ def a_day() -> list[Record]:
     log.call(3, "read", snapshot_id="s1", observer_id="proxy-2", args_hash=DIGEST, result={"text": "secret"})
     log.call(3, "write", observer_id="proxy-2", error={"code": "E2"}, timing={"duration_ms": 7})
     log.call(3, "odd", actor={"kind": "human"})
+    log.call(3, "read", **handshake_call_data())
     log.call(3, "nobody_lists_it", decision="deny")
     log.snapshot(4, READ_MORE, WRITE | {"inputSchema": {}}, {"name": "new"}, completeness="complete")
     log.snapshot(5, READ, READ_MORE, observer_id="proxy-2", completeness="partial", server_scoped=False)
@@ -341,6 +348,11 @@ def _with_data(**fields: Any) -> dict[str, Any]:
         _with_data(tool_name=" "),
         _with_data(delegation_depth=-1),
         _with_data(ok="yes"),
+        _with_data(profile="handshake"),
+        _with_data(**handshake_call_data(timing=None)),
+        _with_data(**handshake_call_data(tool_id="read")),
+        _with_data(**handshake_call_data(args={})),
+        _with_data(args_ref="https://user:password@host/"),
         _with_data(tool_definition_digest=DIGEST),
         _with_data(**{name: value for name, value in POLICY.items() if name != "policy_digest"}),
         _with_data(**(POLICY | {"policy_snapshot_schema": "assay.mcp.policy.snapshot.v2"})),
@@ -354,6 +366,11 @@ def _with_data(**fields: Any) -> dict[str, Any]:
         "blank name",
         "negative depth",
         "wrong type",
+        "handshake call without its fields",
+        "handshake call without timing",
+        "handshake call without tool id",
+        "handshake call with arguments",
+        "reference with a password",
         "half definition cluster",
         "half policy cluster",
         "foreign policy schema",
@@ -422,3 +439,8 @@ def test_the_command_checks_and_writes(tmp_path: Path, capsys: pytest.CaptureFix
     said = capsys.readouterr().err
     for name in ("assay.tool.drift.schema.json", "assay.tool.finding.schema.json", "foreign.json"):
         assert name in said
+
+
+def test_the_envelope_schema_is_written_out_as_it_is() -> None:
+    """schemas/htc_v1.json is the schema that envelopes are held against."""
+    assert json.loads((FOLDER / "htc_v1.json").read_text()) == htc_schema.SCHEMA

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
+from datetime import timedelta
 
 import orjson
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from assay_stream.core import engine
 from assay_stream.core.engine import EngineState
 from assay_stream.core.evidence import Producer
+from assay_stream.core.limits import DEFAULT_LIMITS, Limits
 from assay_stream.core.partition import murmur2_partition
 from assay_stream.core.record import Origin, Output, Record, Role
 from assay_stream.forensics.archive import event_timestamp_ms
@@ -49,11 +51,11 @@ def dated(record: Record) -> Record:
     return record._replace(timestamp_ms=event_timestamp_ms(orjson.loads(record.value or b"")["time"]) or 0)
 
 
-def live(records: list[Record], *, snapshot_partitions: int) -> list[Output]:
+def live(records: list[Record], *, snapshot_partitions: int, limits: Limits = DEFAULT_LIMITS) -> list[Output]:
     """A live run: a registry per partition, facts to a join that has applied what was published before."""
-    join = EngineState(producer=PRODUCER)
+    join = EngineState(producer=PRODUCER, limits=limits)
     registries = {
-        number: EngineState(producer=PRODUCER, snapshot_partitions=snapshot_partitions)
+        number: EngineState(producer=PRODUCER, limits=limits, snapshot_partitions=snapshot_partitions)
         for number in range(snapshot_partitions)
     }
     outputs: list[Output] = []
@@ -68,9 +70,9 @@ def live(records: list[Record], *, snapshot_partitions: int) -> list[Output]:
     return outputs
 
 
-def replayed(records: list[Record], *, snapshot_partitions: int) -> list[Output]:
+def replayed(records: list[Record], *, snapshot_partitions: int, limits: Limits = DEFAULT_LIMITS) -> list[Output]:
     """The replay of some records."""
-    return list(replay(records, producer=PRODUCER, snapshot_partitions=snapshot_partitions))
+    return list(replay(records, producer=PRODUCER, limits=limits, snapshot_partitions=snapshot_partitions))
 
 
 def by_partition(outputs: list[Output]) -> dict[int | None, list[Output]]:
@@ -316,4 +318,66 @@ def test_a_replay_gives_any_live_run_in_which_nothing_was_late(drawn: list[Drawn
     records = drawn_log(drawn)
     was = live(in_time(records, choose), snapshot_partitions=2)
     again = replayed(handed_in(records, choose), snapshot_partitions=2)
+    assert told(again) == told(was)
+
+
+# --- a live run in the order of publishing, that forgets early and reuses names --------------------------------
+
+FORGETFUL = Limits(timeline_entries_max=2, rejections_max=1)
+SKEWS = st.integers(-200, 200)
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["list", "list", "call", "call", "bad list", "bad call"]),
+        *(st.just(0), OBSERVERS, st.integers(0, 3), st.sampled_from([None, None, 0, 1]), SKEWS, st.booleans()),
+    ),
+    max_size=30,
+)
+Step = tuple[str, int, int, int, int | None, int, bool]
+
+
+def published(steps: list[Step]) -> list[Record]:
+    """What proxies published, one record a second; only a record that is refused claims another time."""
+    offsets: Counter[tuple[Role, int]] = Counter()
+    records = []
+    for number, (kind, server, observer, version, name, skew_s, second) in enumerate(steps):
+        moment = START.replace(hour=1) + timedelta(seconds=number)
+        claimed = moment + timedelta(seconds=skew_s) if kind.startswith("bad") else moment
+        if kind.endswith("list"):
+            role, key, value = a_listing(server, observer, version, name or 0, claimed)
+            value = value if kind == "list" else value.replace(b'"complete"', b'"novelty"')
+        else:
+            names = None if name is None else f"snapshot-{name}"
+            role, key, value = a_call_by(server, observer, number * 3, claimed, names)
+            value = value if kind == "call" else value.replace(b'"allow"', b'"novelty"')
+        partition = int(second)
+        place = Origin(topic=role.value, partition=partition, offset=offsets[role, partition])
+        offsets[role, partition] += 1
+        records.append(Record(role, place, key, value, (), int(moment.timestamp() * 1_000)))
+    return records
+
+
+def names_of_the_future(records: list[Record]) -> bool:
+    """Whether a call names a snapshot that is published after it and not before: that one was late."""
+    known: set[tuple[bytes | None, str]] = set()
+    missed: set[tuple[bytes | None, str]] = set()
+    for record in records:
+        name = (record.key, orjson.loads(record.value or b"")["data"].get("snapshot_id"))
+        if record.role is Role.SNAPSHOTS:
+            if b'"novelty"' in (record.value or b""):
+                continue  # what is refused never becomes known
+            if name in missed:
+                return True
+            known.add(name)
+        elif name not in known:
+            missed.add(name)
+    return False
+
+
+@given(STEPS, st.randoms(use_true_random=False))
+def test_a_replay_forgets_what_the_live_run_forgot(steps: list[Step], choose: random.Random) -> None:
+    """What is refused moves nothing else, and what was folded away or named again is so at the same calls."""
+    records = published(steps)
+    assume(not names_of_the_future(records))
+    was = live(records, snapshot_partitions=2, limits=FORGETFUL)
+    again = replayed(handed_in(records, choose), snapshot_partitions=2, limits=FORGETFUL)
     assert told(again) == told(was)

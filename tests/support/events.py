@@ -61,6 +61,34 @@ def call_data(**fields: Any) -> dict[str, Any]:
     }
 
 
+def handshake_call_data(**fields: Any) -> dict[str, Any]:
+    """The data of a call that has everything FR-EVT-007 asks for; a change to ``None`` counts as absent."""
+    return call_data(
+        **{
+            "profile": "handshake",
+            "tool_call_id": "22222222-2222-4222-8222-222222222222",
+            "trace_id": "11111111-1111-4111-8111-111111111111",
+            "tool_id": "mcp.fs.read_file",
+            "tool_version": "1.0.0",
+            "transport": "mcp",
+            "side_effect": "READ",
+            "idempotency": "IDEMPOTENT_WITH_KEY",
+            "idempotency_key": "key-1",
+            "actor": {"kind": "agent", "agent_id": None},
+            "ok": True,
+            "args_ref": "artifact://tool/args/1",
+            "args_hash": "0" * 64,
+            "result_ref": "artifact://tool/result/1",
+            "timing": {
+                "started_at": "2026-01-01T00:00:00Z",
+                "ended_at": "2026-01-01T00:00:01Z",
+                "duration_ms": 1000,
+            },
+        }
+        | fields
+    )
+
+
 def a_snapshot(*tools: Any, number: int = 0, second: float = 0, **fields: Any) -> bytes:
     """The bytes of a snapshot, observed a number of seconds after ten o'clock."""
     return an_event(Role.SNAPSHOTS, number, second, snapshot_data(*tools, **fields))

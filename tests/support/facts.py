@@ -14,11 +14,13 @@ from assay_stream.core.control_facts import (
     Policy,
     Signatures,
 )
+from assay_stream.core.definitions import pack
 from assay_stream.core.facts import Catalogue, Completeness, Rejection, Seen, ToolFact
 from assay_stream.core.fingerprint import Fingerprint
 from assay_stream.core.record import Origin
 
 SERVER = "server"
+PACKED = pack({"name": "t"})
 
 
 def a_fingerprint(name: str) -> Fingerprint:
@@ -184,6 +186,7 @@ def bindings_with(*catalogues: Catalogue) -> Bindings:
                         server_id=SERVER,
                         server_scoped=True,
                         fingerprint=a_fingerprint(full.removeprefix("full:")),
+                        packed=PACKED,
                     )
                 )
         bindings.apply(catalogue)

@@ -22,6 +22,7 @@ def test_the_defaults_are_those_of_one_local_broker() -> None:
     assert settings.bootstrap_servers == "127.0.0.1:9092"
     assert settings.security_protocol == "PLAINTEXT"
     assert settings.hold_limit_ms == 0
+    assert settings.call_profile == "assay"
 
 
 def test_the_environment_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,6 +58,7 @@ def test_the_command_line_wins(monkeypatch: pytest.MonkeyPatch) -> None:
         ("HOLD_LIMIT_MS", "-1"),
         ("SESSION_TIMEOUT_MS", "999"),
         ("CONNECT_LIMIT_S", "0"),
+        ("CALL_PROFILE", "strict"),
         ("WEB_PORT", "65536"),
         ("LOG_LEVEL", "LOUD"),
         ("LOG_FORMAT", "xml"),

@@ -378,3 +378,23 @@ def test_the_licence_is_the_pristine_text() -> None:
     """The Apache License 2.0 as its authors publish it, to the byte."""
     pristine = "cfc7749b96f63bd31c3c42b5c471bf756814053e847c10f3eb003417bc523d30"
     assert hashlib.sha256((ROOT / "LICENSE").read_bytes()).hexdigest() == pristine
+
+
+# --- standards.md -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shown_by", sorted(set(re.findall(r"`(tests/[^`]+)`", text_of("standards.md")))))
+def test_what_is_said_of_a_standard_is_shown_by_a_test(shown_by: str) -> None:
+    """Every row of the page names a test, or a file of tests, that exists."""
+    name, _, test = shown_by.partition("::")
+    source = (ROOT / name).read_text(encoding="utf-8")
+    assert re.search(rf"def {test}\(" if test else r"def test_", source)
+
+
+def test_every_row_about_a_standard_names_its_test() -> None:
+    """No claim stands there without one."""
+    claims = [
+        line for line in text_of("standards.md").splitlines() if line.startswith("| ") and "feature" not in line
+    ]
+    assert len(claims) > 30
+    assert all("`tests/" in line for line in claims)

@@ -61,6 +61,7 @@ def test_the_walk_without_a_broker_gives_bound_evidence(tmp_path: Path, shell: d
     assert all('"exact","sha256:' in row for row in rows)
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
         "alerts.ndjson",
+        "changes.ndjson",
         "definitions.ndjson",
         "evidence.ndjson",
         "rejected.ndjson",

@@ -8,7 +8,18 @@ from typing import Annotated
 import typer
 
 from assay_stream import __version__
-from assay_stream.cli import fingerprint, operating, pins, publishing, replay, rules, schemapin, tap
+from assay_stream.cli import (
+    conformance,
+    fingerprint,
+    operating,
+    pins,
+    publishing,
+    replay,
+    rules,
+    schemapin,
+    tap,
+    validate,
+)
 from assay_stream.core.errors import AssayStreamError, IntegrityError, OperatingError
 
 app = typer.Typer(
@@ -22,6 +33,8 @@ app = typer.Typer(
 app.command()(fingerprint.fingerprint)
 app.command()(publishing.publish)
 app.command()(replay.replay)
+app.command()(validate.validate)
+app.command()(conformance.conformance)
 app.command(context_settings={"allow_interspersed_args": False})(tap.tap)
 app.add_typer(schemapin.schemapin_app, name="schemapin")
 app.add_typer(operating.topics_app, name="topics")

@@ -15,6 +15,7 @@ from assay_stream.cli.options import RedactionDisable, RedactionEnable, Redactio
 from assay_stream.config import load_settings
 from assay_stream.core.errors import InputError
 from assay_stream.core.evidence import Producer
+from assay_stream.core.observation import CallProfile
 from assay_stream.core.record import Output, Role
 from assay_stream.forensics import replay as core
 from assay_stream.forensics.archive import read_file, rejected_line
@@ -37,6 +38,10 @@ def replay(
     redaction_enable: RedactionEnable = None,
     redaction_disable: RedactionDisable = None,
     redaction_names: RedactionNames = None,
+    call_profile: Annotated[
+        CallProfile | None,
+        typer.Option(help="What every call must satisfy. Default: ASSAY_STREAM_CALL_PROFILE, else assay."),
+    ] = None,
 ) -> None:
     """Replay recorded observations through the engine, into files.
 
@@ -45,7 +50,10 @@ def replay(
     """
     records = (record for path in inputs for record in read_file(path))
     settings = load_settings(
-        redaction_enable=redaction_enable, redaction_disable=redaction_disable, redaction_names=redaction_names
+        redaction_enable=redaction_enable,
+        redaction_disable=redaction_disable,
+        redaction_names=redaction_names,
+        call_profile=call_profile,
     )
     producer = Producer(version=__version__, git=settings.git_commit)
     counts: Counter[str] = Counter({role.value: 0 for role in _FILES})
@@ -55,7 +63,13 @@ def replay(
         output.mkdir(parents=True, exist_ok=True)
         with ExitStack() as stack:
             files = {role: stack.enter_context((output / name).open("wb")) for role, name in _FILES.items()}
-            for written in core.replay(records, producer=producer, redaction=settings.redaction()):
+            outputs = core.replay(
+                records,
+                producer=producer,
+                redaction=settings.redaction(),
+                call_profile=settings.call_profile,
+            )
+            for written in outputs:
                 if written.role is Role.DEFINITIONS:
                     # The definition topic is compacted: the same definition stands there once.
                     if written.key in seen_definitions:

@@ -7,7 +7,9 @@
 4. Otherwise the call is unbound, and the record says why.
 
 A rejected snapshot ends the force of every catalogue that stands before it in the log of its server, under rules
-2 and 3.
+2 and 3. Of very many rejections the oldest are kept as one, from the first one's time on: a call of the time
+between them is unbound with ``snapshot_rejected`` although a good list may have stood there. It loses a digest and
+gains none.
 """
 
 from __future__ import annotations

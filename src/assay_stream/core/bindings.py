@@ -13,8 +13,9 @@ from __future__ import annotations
 from bisect import insort
 from typing import Any
 
-from assay_stream.core.control_facts import FactKey, origin_of_key
+from assay_stream.core.control_facts import FactKey, Signatures, origin_of_key
 from assay_stream.core.controls import Controls
+from assay_stream.core.definitions import unpack
 from assay_stream.core.errors import IntegrityError
 from assay_stream.core.facts import Catalogue, Fact, Horizon, Progress, Rejection, Seen, ToolFact
 from assay_stream.core.fingerprint import Fingerprint
@@ -25,12 +26,14 @@ from assay_stream.core.timeline import Timeline
 class ServerBindings:
     """Everything known of one server."""
 
-    __slots__ = ("catalogues", "controls", "memo", "observers", "rejections", "snapshots", "tools")
+    __slots__ = ("catalogues", "controls", "memo", "observers", "packed", "rejections", "snapshots", "tools")
 
     def __init__(self) -> None:
         self.memo: dict[tuple[Any, ...], Any] = {}
         """Answers worked out since the last change of this server; whoever asks often keeps them here."""
         self.tools: dict[tuple[bool, str], Fingerprint] = {}
+        self.packed: dict[tuple[bool, str], str] = {}
+        """The definitions themselves, where they are kept: the registry compares them, the join never does."""
         self.catalogues: dict[str, Catalogue] = {}
         self.observers: dict[str, Timeline] = {}
         self.snapshots: dict[str, list[Seen]] = {}
@@ -66,6 +69,20 @@ class ServerBindings:
             raise _lost("tool", full)
         return found
 
+    def definition_of(self, full: str) -> dict[str, Any]:
+        """Return a definition of this server.
+
+        Args:
+            full: its full digest.
+
+        Raises:
+            IntegrityError: where the binding topic has lost it.
+        """
+        packed = self.packed.get((True, full)) or self.packed.get((False, full))
+        if packed is None:
+            raise _lost("definition", full)
+        return unpack(packed)
+
     def in_force(self, seen: Seen, time_us: int) -> bool:
         """Tell whether no rejected snapshot had ended the force of an observation by some time.
 
@@ -79,16 +96,21 @@ class ServerBindings:
 
 
 class Bindings:
-    """All servers, and how far the registry has come in each of its input partitions."""
+    """All servers, and how far the registry has come in each of its input partitions.
 
-    __slots__ = ("_holders", "progress", "servers")
+    Args:
+        keep_definitions: whether definitions are kept beside their fingerprints.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_holders", "_keep_definitions", "progress", "servers")
+
+    def __init__(self, *, keep_definitions: bool = False) -> None:
+        self._keep_definitions = keep_definitions
         self.servers: dict[str, ServerBindings] = {}
         self.progress: dict[tuple[str, int], int] = {}
         self._holders: dict[FactKey, set[int]] = {}
-        """Definitions and catalogues by the partitions whose registry holds them: a server that stands in two
-        partitions has two registries, and what one of them drops the other may still name."""
+        """Definitions, catalogues and signatures by the partitions whose registry holds them: a server that stands
+        in two partitions has two registries, and what one of them drops the other may still name."""
 
     def server(self, server_id: str) -> ServerBindings:
         """Return the state of a server, made empty if it is new.
@@ -108,7 +130,7 @@ class Bindings:
             fact: a fact of the binding topic, or one about to be published to it.
             partition: the partition of the binding topic that it stands in.
         """
-        if isinstance(fact, ToolFact | Catalogue):
+        if isinstance(fact, ToolFact | Catalogue | Signatures):
             self._holders.setdefault(fact.key(), set()).add(partition)
         if isinstance(fact, Progress):
             self.progress[fact.topic, fact.partition] = fact.position
@@ -116,8 +138,10 @@ class Bindings:
         self.server(fact.server_id).memo.clear()
         match fact:
             case ToolFact():
-                tools = self.server(fact.server_id).tools
-                tools[fact.server_scoped, fact.fingerprint.full] = fact.fingerprint
+                server, place = self.server(fact.server_id), (fact.server_scoped, fact.fingerprint.full)
+                server.tools[place] = fact.fingerprint
+                if self._keep_definitions:
+                    server.packed[place] = fact.packed
             case Catalogue():
                 self.server(fact.server_id).catalogues[fact.digest] = fact
             case Seen():
@@ -168,6 +192,7 @@ class Bindings:
             server.catalogues.pop(str(rest[1]), None)
         elif kind == "tool":
             server.tools.pop((bool(rest[1]), str(rest[2])), None)
+            server.packed.pop((bool(rest[1]), str(rest[2])), None)
         elif kind == "rejection":
             origin = origin_of_key(rest[1:])
             server.rejections = [kept for kept in server.rejections if kept.origin != origin]

@@ -6,16 +6,18 @@ replaced, and whether a later one by event time stood there already.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from hashlib import sha256
 from typing import Any
 
 import orjson
 
+from assay_stream.core.control import ControlEvent
 from assay_stream.core.control_facts import ControlFact, Discovery, KeyDecision, Pin, Policy
-from assay_stream.core.controls import Controls
+from assay_stream.core.controls import Controls, digest_policy
 from assay_stream.core.digest import canonicalize
 from assay_stream.core.evidence import EVIDENCE_SOURCE, STRUCTURED, Producer
-from assay_stream.core.observation import Envelope
+from assay_stream.core.pin_life import pins_in_force
 from assay_stream.core.record import Output, Record, Role
 from assay_stream.core.signing import pinned_key
 from assay_stream.schemes import assay
@@ -26,7 +28,7 @@ ControlDecision = Pin | Policy | KeyDecision | Discovery
 
 
 def change_record(
-    record: Record, event: Envelope, fact: ControlDecision, before: Controls, producer: Producer
+    record: Record, event: ControlEvent, fact: ControlDecision, before: Controls, producer: Producer
 ) -> Output:
     """Return the evidence of one change.
 
@@ -38,7 +40,7 @@ def change_record(
         producer: who writes the evidence.
     """
     payload = {
-        "change": event.type.removeprefix("assay.control.") if hasattr(event, "type") else "",
+        "change": event.type.removeprefix("assay.control."),
         "server_id": fact.server_id,
         "origin": record.origin.as_json(),
         **_what(fact),
@@ -110,27 +112,58 @@ def _what(fact: ControlDecision) -> dict[str, Any]:
             }
 
 
+def says_nothing_new(fact: ControlDecision, before: Controls) -> bool:
+    """Tell whether a fact is a discovery that repeats what was found last before it: no change, and no evidence.
+
+    Args:
+        fact: what follows from a control record.
+        before: the control facts of the server before it.
+    """
+    if not isinstance(fact, Discovery):
+        return False
+    history = before.discoveries_as_of(fact.domain, fact.position)
+    return bool(history) and history[-1].says_the_same(fact)
+
+
 def _replaced(fact: ControlDecision, before: Controls) -> Any:
     """Return what was in force at the time of the change and is not any more."""
     match fact:
         case Pin():
-            return before.pins_as_of(fact.tool_name, fact.time_us).approved.get(fact.scheme)
+            return _replaced_pin(fact, before)
         case Policy():
-            policy = before.policy_as_of(fact.tool_name or "", fact.time_us)
-            if policy is None:
+            policy = before.policy_as_of(fact.tool_name or "", fact.position)
+            if policy is None or policy == digest_policy(fact):
                 return None
             return {"enforcement": policy.enforcement.value, "unknown": policy.unknown.value}
         case KeyDecision():
-            if fact.act == "accept" and fact.domain and fact.tool_name:
-                return pinned_key(before, fact.domain, fact.tool_name, fact.time_us)
-            return None
+            return _replaced_key(fact, before)
         case Discovery():
-            earlier = [
-                found
-                for found in before.discoveries_as_of(fact.domain, fact.time_us)
-                if found.status == "observed"
-            ]
-            return earlier[-1].fingerprint if earlier else None
+            return _replaced_document(fact, before)
+
+
+def _replaced_pin(fact: Pin, before: Controls) -> str | None:
+    acts = [act for act in before.pins.get(fact.tool_name, ()) if act.position < fact.position]
+    was = pins_in_force(acts).approved.get(fact.scheme)
+    return None if was == pins_in_force([*acts, fact]).approved.get(fact.scheme) else was
+
+
+def _replaced_key(fact: KeyDecision, before: Controls) -> str | None:
+    if fact.act != "accept" or fact.domain is None:
+        return None
+    # An acceptance for all tools replaces one for all tools; which key each of them used first stands with it.
+    was = pinned_key(before, fact.domain, fact.tool_name or "", fact.position)
+    return None if was == fact.fingerprint else was
+
+
+def _replaced_document(fact: Discovery, before: Controls) -> str | None:
+    if fact.status == "fetch_failed":
+        # What was observed last stays in force.
+        return None
+    documents = [
+        found for found in before.discoveries_as_of(fact.domain, fact.position) if found.status != "fetch_failed"
+    ]
+    was = documents[-1].fingerprint if documents else None
+    return None if was == fact.fingerprint else was
 
 
 def _is_superseded(fact: ControlDecision, before: Controls) -> bool:
@@ -138,13 +171,31 @@ def _is_superseded(fact: ControlDecision, before: Controls) -> bool:
     return any(known.position > fact.position for known in _of_same_thing(fact, before))
 
 
-def _of_same_thing(fact: ControlDecision, before: Controls) -> list[ControlFact]:
+def _of_same_thing(fact: ControlDecision, before: Controls) -> Iterable[ControlFact]:
     match fact:
         case Pin():
-            return [known for known in before.pins.get(fact.tool_name, ()) if known.scheme == fact.scheme]
+            return [known for known in before.pins.get(fact.tool_name, ()) if _is_about_same_pin(fact, known)]
         case Policy():
             return [known for known in before.policies if known.tool_name == fact.tool_name]
         case KeyDecision():
-            return [known for known in before.key_decisions if known.fingerprint == fact.fingerprint]
+            return [known for known in before.key_decisions if _is_about_same_key(fact, known)]
         case Discovery():
-            return list(before.discoveries.get(fact.domain, ()))
+            return before.discoveries.get(fact.domain, ())
+
+
+def _is_about_same_pin(fact: Pin, known: Pin) -> bool:
+    """Both decide on one value, or both on which value is the scheme's pin."""
+    if fact.scheme != known.scheme:
+        return False
+    return fact.value == known.value or (_decides_on_pin(fact) and _decides_on_pin(known))
+
+
+def _decides_on_pin(pin: Pin) -> bool:
+    return pin.act == "set" or pin.value is None
+
+
+def _is_about_same_key(fact: KeyDecision, known: KeyDecision) -> bool:
+    """Both decide on one key, or both on which key is accepted for the same tools."""
+    accepted = fact.act == known.act == "accept"
+    same_place = (fact.domain, fact.tool_name) == (known.domain, known.tool_name)
+    return fact.fingerprint == known.fingerprint or (accepted and same_place)

@@ -20,11 +20,12 @@ from assay_stream.core.observation import (
     CALL_TYPE,
     SNAPSHOT_TYPE,
     CallEvent,
+    CallProfile,
     Envelope,
     SnapshotEvent,
 )
 from assay_stream.core.record import Headers, Record, Role
-from assay_stream.schemes import assay
+from assay_stream.schemes import assay, handshake
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -61,12 +62,15 @@ _MEND_OF_CODE = {
 }
 
 
-def read_event(record: Record, *, limits: Limits = DEFAULT_LIMITS) -> Envelope:
+def read_event(
+    record: Record, *, limits: Limits = DEFAULT_LIMITS, call_profile: CallProfile = "assay"
+) -> Envelope:
     """Decode and validate one observation or control record.
 
     Args:
         record: a record of the snapshots, calls or control topic.
         limits: bounds on what is accepted.
+        call_profile: what every call must satisfy, whatever profile it names itself.
 
     Returns:
         The model of the event's type.
@@ -87,6 +91,8 @@ def read_event(record: Record, *, limits: Limits = DEFAULT_LIMITS) -> Envelope:
     _check_time(event_time_us(validated), record, limits)
     if isinstance(validated, CallEvent):
         _check_clusters(validated)
+        if call_profile == "handshake" or validated.data.get("profile") == "handshake":
+            handshake.check_observed_call(validated.data)
     elif isinstance(validated, SnapshotEvent) and len(validated.data.tools) > limits.tools_max:
         raise InputError(
             "too_many_tools", f"a snapshot may list {limits.tools_max} tools at most", path="$.data.tools"

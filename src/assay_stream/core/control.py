@@ -37,7 +37,9 @@ Scheme = Literal[
 Enforcement = Literal["audit", "warn", "block"]
 Unknown = Literal["allow_degraded", "allow_unverified", "warn", "block"]
 KeyFingerprint = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
-Domain = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$")]
+DOMAIN_PATTERN = r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?(:[0-9]{1,5})?$"
+"""A host in lower case, with a port where it is not that of HTTPS."""
+Domain = Annotated[str, StringConstraints(pattern=DOMAIN_PATTERN)]
 PinValue = Annotated[str, StringConstraints(max_length=128)]
 
 

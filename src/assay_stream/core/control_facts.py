@@ -97,6 +97,10 @@ class KeyDecision(ControlFact):
     author: str
     reason: str
 
+    def covers(self, domain: str, tool_name: str) -> bool:
+        """Tell whether an acceptance speaks of a tool of a domain."""
+        return self.domain == domain and self.tool_name in (None, tool_name)
+
     def key(self) -> FactKey:
         return ("key_decision", self.server_id, *self.origin)
 
@@ -121,6 +125,14 @@ class Discovery(ControlFact):
     fingerprint: str | None = None
     public_key_pem: str | None = None
     revoked: tuple[str, ...] = ()
+
+    def says_the_same(self, other: Discovery) -> bool:
+        """Tell whether another discovery found the same."""
+        return (self.status, self.public_key_pem, self.revoked) == (
+            other.status,
+            other.public_key_pem,
+            other.revoked,
+        )
 
     def key(self) -> FactKey:
         return ("discovery", self.server_id, self.domain, *self.origin)

@@ -1,7 +1,9 @@
 """What operators set for one server and what was observed of its signing keys, as of any time.
 
 The as-of contract is the timelines' (``core.timeline``): what counts at a time is what was set at or before it,
-inclusive; of two at the same time the later origin wins. Arrival order never matters.
+inclusive; of two at the same time the later origin wins. Arrival order never matters. Where a control record
+itself is asked about, what counts is what stands up to its own position: of many that were given one time, each
+is answerable for what it alone changed.
 """
 
 from __future__ import annotations
@@ -29,11 +31,18 @@ from assay_stream.schemes.hangar import DigestPolicy, Enforcement, UnknownPolicy
 
 _Fact = TypeVar("_Fact", bound=ControlFact)
 
+When = int | Position
+"""A time, microseconds since the epoch, with everything set at it; or a position, with what stands up to it."""
+
+_LAST_ORIGIN = Origin(topic="\U0010ffff", partition=2**63, offset=2**63)
+"""Later than the origin of any record."""
+
 
 class Controls:
     """The control facts of one server."""
 
     __slots__ = (
+        "_first_use_positions",
         "_positions",
         "checked",
         "discoveries",
@@ -53,6 +62,7 @@ class Controls:
         self.signatures: dict[str, Signatures] = {}
         self.checked: dict[tuple[str, str], Checked] = {}
         self._positions: list[Position] = []
+        self._first_use_positions: list[Position] = []
 
     def __bool__(self) -> bool:
         return bool(self._positions or self.signatures)
@@ -77,7 +87,9 @@ class Controls:
             case Checked():
                 self.checked[fact.signatures, fact.fingerprint] = fact
             case FirstUse():
+                self._remove_first_use(fact.domain, fact.tool_name)
                 self.first_uses[fact.domain, fact.tool_name] = fact
+                insort(self._first_use_positions, fact.position)
 
     def forget(self, key: FactKey) -> None:
         """Take a fact back.
@@ -91,7 +103,7 @@ class Controls:
         elif kind == "checked":
             self.checked.pop((str(rest[0]), str(rest[1])), None)
         elif kind == "first_use":
-            self.first_uses.pop((str(rest[0]), str(rest[1])), None)
+            self._remove_first_use(str(rest[0]), str(rest[1]))
         elif kind == "discovery":
             self._remove_discovery(str(rest[0]), origin_of_key(rest[1:]))
 
@@ -106,32 +118,33 @@ class Controls:
         stop = len(self._positions) if end is None else bisect_left(self._positions, end)
         return self._positions[start:stop]
 
-    def epoch(self, time_us: int) -> int:
-        """Return how many control facts count at a time: between two of them no answer changes.
+    def epoch(self, when: When) -> int:
+        """Return how many control facts and first uses count: between two of them no answer changes.
 
         Args:
-            time_us: event time, microseconds since the epoch.
+            when: a time or a position.
         """
-        return bisect_right(self._positions, time_us, key=_time_of)
+        last = position_of(when)
+        return bisect_right(self._positions, last) + bisect_right(self._first_use_positions, last)
 
-    def pins_as_of(self, tool_name: str, time_us: int) -> PinsInForce:
-        """Return what operators decided about a tool, as it stands at a time.
+    def pins_as_of(self, tool_name: str, when: When) -> PinsInForce:
+        """Return what operators decided about a tool, as it stands then.
 
         Args:
             tool_name: the tool.
-            time_us: event time, microseconds since the epoch.
+            when: a time or a position.
         """
         acts = self.pins.get(tool_name)
-        return pins_in_force(_until(acts, time_us)) if acts else NO_PINS
+        return pins_in_force(_until(acts, when)) if acts else NO_PINS
 
-    def policy_as_of(self, tool_name: str, time_us: int) -> DigestPolicy | None:
-        """Return the digest policy of a tool in force at a time: its own, else its server's.
+    def policy_as_of(self, tool_name: str, when: When) -> DigestPolicy | None:
+        """Return the digest policy of a tool that is in force then: its own, else its server's.
 
         Args:
             tool_name: the tool.
-            time_us: event time, microseconds since the epoch.
+            when: a time or a position.
         """
-        in_force = _until(self.policies, time_us)
+        in_force = _until(self.policies, when)
         for names in (tool_name, None):
             for policy in reversed(in_force):
                 if policy.tool_name == names:
@@ -142,22 +155,33 @@ class Controls:
         """Tell whether an operator has set a pin or a policy at any time."""
         return bool(self.pins or self.policies)
 
-    def key_acts_as_of(self, time_us: int) -> Sequence[KeyDecision]:
-        """Return the operators' decisions on keys at or before a time, oldest first.
+    def key_acts_as_of(self, when: When) -> Sequence[KeyDecision]:
+        """Return the operators' decisions on keys up to then, oldest first.
 
         Args:
-            time_us: event time, microseconds since the epoch.
+            when: a time or a position.
         """
-        return _until(self.key_decisions, time_us)
+        return _until(self.key_decisions, when)
 
-    def discoveries_as_of(self, domain: str, time_us: int) -> Sequence[Discovery]:
-        """Return what was found at a domain at or before a time, oldest first.
+    def discoveries_as_of(self, domain: str, when: When) -> Sequence[Discovery]:
+        """Return what was found at a domain up to then, oldest first.
 
         Args:
             domain: the domain.
-            time_us: event time, microseconds since the epoch.
+            when: a time or a position.
         """
-        return _until(self.discoveries.get(domain, ()), time_us)
+        return _until(self.discoveries.get(domain, ()), when)
+
+    def first_use_as_of(self, domain: str, tool_name: str, when: When) -> FirstUse | None:
+        """Return the first use of a key for a tool of a domain, if it was made by then.
+
+        Args:
+            domain: the domain.
+            tool_name: the tool.
+            when: a time or a position.
+        """
+        first = self.first_uses.get((domain, tool_name))
+        return first if first is not None and first.position <= position_of(when) else None
 
     def key_documents(self) -> dict[str, Discovery]:
         """Return one discovery for each key that was ever observed: fingerprint to the discovery."""
@@ -173,6 +197,11 @@ class Controls:
             return
         insort(history, fact, key=_position_of)
         insort(self._positions, fact.position)
+
+    def _remove_first_use(self, domain: str, tool_name: str) -> None:
+        known = self.first_uses.pop((domain, tool_name), None)
+        if known is not None:
+            self._first_use_positions.remove(known.position)
 
     def _remove_discovery(self, domain: str, origin: Origin) -> None:
         history = self.discoveries.get(domain, [])
@@ -194,19 +223,21 @@ def digest_policy(policy: Policy) -> DigestPolicy:
     return DigestPolicy(enforcement=Enforcement(policy.enforcement), unknown=UnknownPolicy.parse(policy.unknown))
 
 
-def _until(history: Sequence[_Fact], time_us: int) -> Sequence[_Fact]:
-    if history and history[-1].time_us <= time_us:
+def position_of(when: When) -> Position:
+    """Return the last position that counts.
+
+    Args:
+        when: a time or a position.
+    """
+    return (when, _LAST_ORIGIN) if isinstance(when, int) else when
+
+
+def _until(history: Sequence[_Fact], when: When) -> Sequence[_Fact]:
+    last = position_of(when)
+    if history and history[-1].position <= last:
         return history
-    return history[: bisect_right(history, time_us, key=_fact_time)]
+    return history[: bisect_right(history, last, key=_position_of)]
 
 
 def _position_of(fact: ControlFact) -> Position:
     return fact.position
-
-
-def _fact_time(fact: ControlFact) -> int:
-    return fact.time_us
-
-
-def _time_of(position: Position) -> int:
-    return position[0]

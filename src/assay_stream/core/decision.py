@@ -35,6 +35,7 @@ _COPIED = frozenset(
         "observer_id",
         "server_id",
         "tool_call_id",
+        "profile",
         "trace_id",
         "decision",
         "reason_code",
@@ -47,12 +48,16 @@ _COPIED = frozenset(
         "ok",
         "side_effect",
         "idempotency",
+        "idempotency_key",
+        "transport",
         "tool_id",
         "tool_version",
         "delegated_from",
         "delegation_depth",
         "args_hash",
+        "args_ref",
         "result_hash",
+        "result_ref",
     )
 )
 

@@ -16,6 +16,7 @@ _EXACT_INTEGER_MAX = 2**53 - 1
 _DEPTH_MAX = 254
 """Nested containers that can be written: orjson's bound, kept on the other path too. Input nests 127 at most."""
 _HEX = re.compile(r"[0-9a-f]{64}")
+_SORTED = orjson.OPT_SORT_KEYS | orjson.OPT_PASSTHROUGH_SUBCLASS
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -72,6 +73,29 @@ def jcs_digest(value: Any) -> Digest:
     return sha256_of(canonicalize(value))
 
 
+class Canonicalized(dict[str, Any]):
+    """An object that keeps its canonical form, for one that stands in several values which are hashed.
+
+    Args:
+        members: a JSON object; it must not change from now on.
+
+    Attributes:
+        form: its canonical form (RFC 8785).
+        is_plain: whether every serialiser that sorts keys writes it alike, but for the escapes in its texts.
+
+    Raises:
+        InputError: as ``canonicalize``.
+    """
+
+    __slots__ = ("form", "is_plain")
+
+    def __init__(self, members: dict[str, Any]) -> None:
+        form = plain_form(members)
+        self.is_plain = form is not None
+        self.form = canonicalize(members) if form is None else form
+        super().__init__(members)
+
+
 def canonicalize(value: Any) -> bytes:
     """Return the canonical form of a JSON value (RFC 8785).
 
@@ -83,20 +107,49 @@ def canonicalize(value: Any) -> bytes:
     Raises:
         InputError: ``not_canonicalizable``, ``lone_surrogate`` or ``too_deep``.
     """
+    if type(value) is Canonicalized:
+        return value.form
+    form = plain_form(value)
+    if form is not None:
+        return form
     try:
-        if _is_plain(value):
-            return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
         return rfc8785.dumps(_as_doubles(value, 0))
-    except (UnicodeEncodeError, orjson.JSONEncodeError) as error:
-        if isinstance(error, UnicodeEncodeError) or "surrogates" in str(error):
-            raise InputError("lone_surrogate", "half a surrogate pair is no Unicode text") from None
-        raise InputError("too_deep", "the value is nested too deeply") from None
+    except UnicodeEncodeError:
+        raise InputError("lone_surrogate", "half a surrogate pair is no Unicode text") from None
     except RecursionError:
         raise InputError("too_deep", "the value is nested too deeply") from None
     except rfc8785.CanonicalizationError as error:
         if isinstance(error.__cause__, UnicodeEncodeError):
             raise InputError("lone_surrogate", "half a surrogate pair is no Unicode text") from None
         raise InputError("not_canonicalizable", "the value is not JSON, or a number is not finite") from None
+
+
+def plain_form(value: Any) -> bytes | None:
+    """Return the canonical form of a value that every serialiser which sorts keys writes alike.
+
+    They differ in the escapes within texts. Of a value with other keys than ASCII, with fractions, or with
+    integers that no double holds there is no such form.
+
+    Args:
+        value: as in ``canonicalize``.
+
+    Raises:
+        InputError: as ``canonicalize``.
+    """
+    if type(value) is Canonicalized:
+        return value.form if value.is_plain else None
+    try:
+        return orjson.dumps(value, default=_form_of, option=_SORTED) if _is_plain(value) else None
+    except orjson.JSONEncodeError as error:
+        if "surrogates" in str(error):
+            raise InputError("lone_surrogate", "half a surrogate pair is no Unicode text") from None
+        raise InputError("too_deep", "the value is nested too deeply") from None
+    except RecursionError:
+        raise InputError("too_deep", "the value is nested too deeply") from None
+
+
+def _form_of(value: Canonicalized) -> orjson.Fragment:
+    return orjson.Fragment(value.form)
 
 
 def _is_plain(value: Any) -> bool:
@@ -114,6 +167,8 @@ def _is_plain(value: Any) -> bool:
         return True
     if kind is list:
         return all(map(_is_plain, value))
+    if kind is Canonicalized:
+        return bool(value.is_plain)
     return kind is int and -_EXACT_INTEGER_MAX <= value <= _EXACT_INTEGER_MAX
 
 

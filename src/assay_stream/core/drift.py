@@ -7,14 +7,17 @@ added where no complete list came before.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from assay_stream.core.bindings import ServerBindings
 from assay_stream.core.facts import Catalogue, Seen
 from assay_stream.core.finding import Finding, Kind
 from assay_stream.core.fingerprint import Fingerprint, changed_fields
+from assay_stream.core.offer import Offer
 from assay_stream.core.record import Position
+from assay_stream.schemes.handshake_contract import contract, contract_drift
 
 
 @dataclass(slots=True, kw_only=True)
@@ -83,7 +86,7 @@ def compare(
     baseline: Baseline | None,
     catalogue: Catalogue,
     seen: Seen,
-    fingerprints: Mapping[str, Fingerprint],
+    offer: Offer,
 ) -> Iterator[Finding]:
     """Yield what a snapshot shows that its baseline did not, in the order of tool names.
 
@@ -92,7 +95,7 @@ def compare(
         baseline: what to compare with.
         catalogue: what the snapshot offers.
         seen: the observation itself.
-        fingerprints: full digest to fingerprint, for the catalogue's tools.
+        offer: its content.
     """
     before = baseline or Baseline()
     names = set(catalogue.tools)
@@ -107,8 +110,7 @@ def compare(
         if full is None:
             yield _finding(Kind.DEFINITION_AMBIGUOUS, seen, name)
             continue
-        new = fingerprints[full]
-        yield from _compare_tool(server, before, seen, name, new, catalogue.server_scoped)
+        yield from _compare_tool(server, before, seen, name, offer.fingerprints[full], offer.definitions[full])
 
 
 def _compare_tool(
@@ -117,9 +119,9 @@ def _compare_tool(
     seen: Seen,
     name: str,
     new: Fingerprint,
-    server_scoped: bool,
+    definition: dict[str, Any],
 ) -> Iterator[Finding]:
-    known = (server_scoped, new.full) in server.tools
+    known = (True, new.full) in server.tools or (False, new.full) in server.tools
     if name not in before.tools:
         if before.complete:
             yield _finding(Kind.TOOL_ADDED, seen, name, after=new, known=known)
@@ -127,6 +129,12 @@ def _compare_tool(
         old = before.tools[name]
         if old is not None and old.full != new.full:
             yield _finding(Kind.TOOL_CHANGED, seen, name, before=old, after=new, known=known)
+            if "_meta" in changed_fields(old, new):
+                broken = contract_drift(contract(server.definition_of(old.full)), contract(definition))
+                for reason in broken:
+                    yield _finding(
+                        Kind.CONTRACT_VIOLATION, seen, name, before=old, after=new, known=known, reason=reason
+                    )
 
 
 def _finding(
@@ -137,6 +145,7 @@ def _finding(
     before: Fingerprint | None = None,
     after: Fingerprint | None = None,
     known: bool = False,
+    reason: str | None = None,
 ) -> Finding:
     return Finding(
         kind=kind,
@@ -150,4 +159,5 @@ def _finding(
         after=after.full if after else None,
         changed_fields=changed_fields(before, after) if before and after else (),
         known=known,
+        reason=reason,
     )

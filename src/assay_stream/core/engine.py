@@ -16,7 +16,7 @@ from assay_stream.core.facts import Progress, decode_fact, decode_key, foreign_f
 from assay_stream.core.finding import decode_finding
 from assay_stream.core.ledger import fact_output
 from assay_stream.core.limits import DEFAULT_LIMITS, Limits
-from assay_stream.core.observation import CallEvent
+from assay_stream.core.observation import CallEvent, CallProfile
 from assay_stream.core.record import Output, Record, Role, rejected
 from assay_stream.core.redaction import DEFAULT_REDACTION, Redaction
 from assay_stream.core.registry import Registry
@@ -30,6 +30,7 @@ class EngineState:
         limits: bounds on what is accepted and kept.
         snapshot_partitions: how many partitions the snapshot topic has, ``None`` where there is no such topic.
         redaction: what leaves arguments and results before they are hashed.
+        call_profile: what every call must satisfy, whatever profile it names itself.
     """
 
     def __init__(
@@ -39,10 +40,12 @@ class EngineState:
         limits: Limits = DEFAULT_LIMITS,
         snapshot_partitions: int | None = None,
         redaction: Redaction = DEFAULT_REDACTION,
+        call_profile: CallProfile = "assay",
     ) -> None:
         self.producer = producer
         self.limits = limits
         self.redaction = redaction
+        self.call_profile: CallProfile = call_profile
         self.registry = Registry(producer=producer, limits=limits, partitions=snapshot_partitions)
         self.view = Bindings()
         self.alerts: dict[str, AlertState] = {}
@@ -83,7 +86,7 @@ def ready_early(state: EngineState, record: Record) -> bool:
         record: a record of the calls topic.
     """
     try:
-        event = read_event(record, limits=state.limits)
+        event = read_event(record, limits=state.limits, call_profile=state.call_profile)
     except InputError:
         return True
     return isinstance(event, CallEvent) and names_known_snapshot(state.view, event)
@@ -119,7 +122,7 @@ def progress(*, topic: str, partition: int, position: int) -> Output:
 
 def _call(state: EngineState, record: Record) -> list[Output]:
     try:
-        event = read_event(record, limits=state.limits)
+        event = read_event(record, limits=state.limits, call_profile=state.call_profile)
     except InputError as error:
         return [rejected(record, error)]
     if not isinstance(event, CallEvent):

@@ -35,11 +35,12 @@ _KEY_PARTS_MIN = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolFact:
-    """One distinct definition seen on a server, by its full digest."""
+    """One distinct definition seen on a server, by its full digest; ``packed`` is the definition itself."""
 
     server_id: str
     server_scoped: bool
     fingerprint: Fingerprint
+    packed: str
 
     def key(self) -> FactKey:
         return ("tool", self.server_id, self.server_scoped, self.fingerprint.full)
@@ -50,6 +51,7 @@ class ToolFact:
             "schemes": dict(print_.schemes),
             "errors": dict(print_.errors),
             "fields": sorted(print_.fields.items()),
+            "packed": self.packed,
         }
 
 
@@ -232,7 +234,9 @@ def _read_tool(key: FactKey, value: dict[str, Any]) -> ToolFact:
     print_ = Fingerprint(
         full=str(full), schemes=value["schemes"], errors=value["errors"], fields=dict(value["fields"])
     )
-    return ToolFact(server_id=str(server_id), server_scoped=bool(server_scoped), fingerprint=print_)
+    return ToolFact(
+        server_id=str(server_id), server_scoped=bool(server_scoped), fingerprint=print_, packed=value["packed"]
+    )
 
 
 def _read_catalogue(key: FactKey, value: dict[str, Any]) -> Catalogue:

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from assay_stream.core.digest import canonicalize, jcs_digest, sha256_of
+from assay_stream.core.digest import Canonicalized, canonicalize, jcs_digest, sha256_of
 from assay_stream.core.errors import InputError
-from assay_stream.schemes import assay, assay_manifest, schemapin
+from assay_stream.schemes import assay, assay_manifest, hangar, mcptrust, schemapin
 
 Tool = Mapping[str, Any]
 _SchemeFunction = Callable[[Tool, str | None], str]
@@ -24,6 +24,11 @@ SCHEMES: dict[str, _SchemeFunction] = {
     "assay.meta_hash": lambda tool, _: assay.meta_hash(tool),
     "assay.p60": lambda tool, _: str(assay_manifest.manifest_tool_digest(tool)),
     "schemapin.v1": lambda tool, _: schemapin.schema_digest(tool).hex,
+    "hangar.v1_2": lambda tool, _: hangar.digest_v1_2(tool),
+    "hangar.v2": lambda tool, _: hangar.digest_v2(tool),
+    "mcptrust.description_hash": lambda tool, _: mcptrust.description_hash(tool),
+    "mcptrust.input_schema_hash": lambda tool, _: mcptrust.input_schema_hash(tool),
+    "mcptrust.risk_level": lambda tool, _: mcptrust.risk_level(tool),
 }
 """Every named scheme: how to compute it from a tool and the server it is scoped to, if any."""
 
@@ -62,6 +67,8 @@ def fingerprint(tool: Tool, *, server_id: str | None) -> Fingerprint:
     Raises:
         InputError: where not even the whole definition can be canonicalised.
     """
+    # Most schemes cover the same parts: each is written once.
+    tool = {name: Canonicalized(value) if type(value) is dict else value for name, value in tool.items()}
     schemes: dict[str, str] = {}
     errors: dict[str, str] = {}
     for name, compute in SCHEMES.items():
@@ -69,7 +76,7 @@ def fingerprint(tool: Tool, *, server_id: str | None) -> Fingerprint:
             schemes[name] = compute(tool, server_id)
         except InputError as error:
             errors[name] = error.code
-    canonical = canonicalize(dict(tool))
+    canonical = canonicalize(tool)
     return Fingerprint(
         full=str(sha256_of(canonical)),
         schemes=schemes,

@@ -5,10 +5,11 @@ State changes by ``publish`` and ``retract`` alone, so that what a restart resto
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from assay_stream.core.bindings import Bindings, ServerBindings
-from assay_stream.core.control_facts import FactKey
+from assay_stream.core.control_facts import Discovery, FactKey
 from assay_stream.core.facts import Fact, Horizon, Rejection, Seen, encode_key, encode_value
 from assay_stream.core.limits import Limits
 from assay_stream.core.record import Output, Record, Role
@@ -22,7 +23,7 @@ class Ledger:
     """
 
     def __init__(self, limits: Limits) -> None:
-        self.bindings = Bindings()
+        self.bindings = Bindings(keep_definitions=True)
         self._limits = limits
 
     def publish(self, record: Record, fact: Fact) -> Output:
@@ -83,7 +84,7 @@ class Ledger:
             return []
         outputs = [self.retract(record, server.controls.signatures[digest].key())]
         checked = [held.key() for held in server.controls.checked.values() if held.signatures == digest]
-        outputs.extend(self.retract(record, key) for key in checked)
+        outputs.extend(self.retract(record, key) for key in sorted(checked))
         return outputs
 
     def merge_rejections(self, record: Record, server: ServerBindings) -> list[Output]:
@@ -100,8 +101,11 @@ class Ledger:
             outputs.append(self.publish(record, replace(second, time_us=oldest.time_us)))
         return outputs
 
-    def drop_old_discoveries(self, record: Record, server: ServerBindings, domain: str) -> list[Output]:
-        """Forget the oldest discoveries of a domain that are too many.
+    def fold_discoveries(self, record: Record, server: ServerBindings, domain: str) -> list[Output]:
+        """Fold away the discoveries of a domain that are too many, and what was held against no key any more.
+
+        First the oldest that stands between two that found the same, which changes no answer; where there is none,
+        the oldest.
 
         Args:
             record: the input record that it follows from.
@@ -109,8 +113,13 @@ class Ledger:
             domain: the domain.
         """
         outputs: list[Output] = []
-        while len(history := server.controls.discoveries[domain]) > self._limits.discoveries_max:
-            outputs.append(self.retract(record, history[0].key()))
+        controls = server.controls
+        while len(history := controls.discoveries[domain]) > self._limits.discoveries_max:
+            outputs.append(self.retract(record, _least_telling(history).key()))
+        if outputs:
+            known = controls.key_documents()
+            checked = [held.key() for held in controls.checked.values() if held.fingerprint not in known]
+            outputs.extend(self.retract(record, key) for key in sorted(checked))
         return outputs
 
     def _drop_unused(self, record: Record, server: ServerBindings, digest: str) -> list[Output]:
@@ -128,6 +137,13 @@ class Ledger:
                 key: FactKey = ("tool", catalogue.server_id, catalogue.server_scoped, full)
                 outputs.append(self.retract(record, key))
         return outputs
+
+
+def _least_telling(history: Sequence[Discovery]) -> Discovery:
+    for older, found, newer in zip(history, history[1:], history[2:], strict=False):
+        if older.says_the_same(found) and found.says_the_same(newer):
+            return found
+    return history[0]
 
 
 def fact_output(fact: Fact, *, partition: int, timestamp_ms: int = 0) -> Output:

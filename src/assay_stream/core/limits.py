@@ -58,9 +58,32 @@ class Limits:
     discovery_bytes_max: int = 256 * 1024
     """One SchemaPin discovery document. A key and a few fields take under a kilobyte; the rest is room for over
     three thousand revoked keys."""
+    version_chars_max: int = 64
+    """Characters of a semantic version. Handshake's recorder takes as many; real versions have ten."""
+
+    contract_text_chars_max: int = 256
+    """Characters of one text in a tool's ``_meta.handshake``: what Handshake takes for tool ids and capabilities.
+    A server writes it, so it is bounded before it is shown."""
+
+    capabilities_max: int = 64
+    """Required capabilities of one tool. Each stands in reports; a tool that needs more asks for everything."""
+
+    htc_payload_bytes_max: int = 32 * 1_024
+    """Arguments, and results, of one HTC-1.0 envelope in canonical form: the cap of that contract."""
+
+    htc_envelope_bytes_max: int = 128 * 1_024
+    """One HTC-1.0 envelope as received: its payload at four times the cap, for escapes and white space, or with
+    details of an error and lists of resources beside it."""
+
+    schema_bytes_max: int = 64 * 1_024
+    """One schema in canonical form, where it is held against its dialect: that can cost time in the square of its
+    length. The largest of the captures has 1,137 bytes."""
 
     timeline_entries_max: int = 512
     """Observations kept per server and observer. Older repeats are folded first, see ``core.timeline``."""
 
 
 DEFAULT_LIMITS = Limits()
+
+PIN_FILE_LIMITS = Limits(record_bytes_max=10 * 1024 * 1024)
+"""One file of pins, or one lockfile: twenty thousand pins of the longest kind."""

@@ -1,4 +1,8 @@
-"""The moments at which the standing of what a server offers can change: an observation, or a control record."""
+"""The moments at which the standing of what a server offers can change: an observation, or a control record.
+
+An observation is judged by everything that was set at its time or before, and so is in force for all of that
+microsecond; a control record by what stands up to it.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,18 @@ from collections.abc import Iterator
 
 from assay_stream.core.bindings import ServerBindings
 from assay_stream.core.facts import Seen
-from assay_stream.core.record import Position
+from assay_stream.core.record import Origin, Position
+
+_FIRST_ORIGIN = Origin(topic="", partition=-1, offset=-1)
+
+
+def start_of(time_us: int) -> Position:
+    """Return a position before that of every record of a time.
+
+    Args:
+        time_us: event time, microseconds since the epoch.
+    """
+    return (time_us, _FIRST_ORIGIN)
 
 
 def moments(
@@ -30,6 +45,7 @@ def moments(
                 continue
             if seen.position >= since:
                 yield seen, seen.position, False
-            for position in server.controls.positions_between(max(seen.position, since), end):
-                if position[0] > seen.time_us and server.in_force(seen, position[0]):
+            first = max(start_of(seen.time_us + 1), since)
+            for position in server.controls.positions_between(first, None if end is None else start_of(end[0])):
+                if server.in_force(seen, position[0]):
                     yield seen, position, True

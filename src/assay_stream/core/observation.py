@@ -20,6 +20,14 @@ Identifier = Annotated[
 Text = Annotated[str, StringConstraints(min_length=1, max_length=DEFAULT_LIMITS.identifier_chars_max)]
 HashText = Annotated[str, StringConstraints(min_length=1, max_length=128)]
 Count = Annotated[int, Field(ge=0, le=2**53)]
+# An alphabet without queries and users: what is copied into evidence must not carry credentials there.
+Token = Annotated[
+    str,
+    StringConstraints(
+        min_length=1, max_length=DEFAULT_LIMITS.identifier_chars_max, pattern=r"^[A-Za-z0-9_:./-]+$"
+    ),
+]
+Reference = Annotated[str, StringConstraints(min_length=1, max_length=2_048, pattern=r"^[A-Za-z0-9_:./-]+$")]
 UriReference = Annotated[str, StringConstraints(min_length=1, max_length=2_048)]
 Timestamp = Annotated[
     str,
@@ -31,6 +39,9 @@ Timestamp = Annotated[
 
 SNAPSHOT_TYPE = "mcp.tools.list.observed"
 CALL_TYPE = "mcp.tools.call.observed"
+
+CallProfile = Literal["assay", "handshake"]
+"""What a call must hold: the fields below as they are, or everything that Handshake's FR-EVT-007 asks for."""
 
 
 _LIKE_A_MODEL = ConfigDict(strict=True, extra="ignore")
@@ -119,6 +130,7 @@ class CallData(TypedDict, total=False):
     tool_call_id: Required[Identifier]
     decision: Required[Literal["allow", "deny", "requires_approval", "error"]]
     reason_code: Required[Text]
+    profile: CallProfile | None
     trace_id: Text | None
     snapshot_id: Identifier | None
     args_schema_hash: HashText | None
@@ -134,14 +146,18 @@ class CallData(TypedDict, total=False):
     tool_definition_source: HashText | None
     args: Any
     args_hash: HashText | None
+    args_ref: Reference | None
     result: Any
     result_hash: HashText | None
+    result_ref: Reference | None
     ok: bool | None
     error: CallError | None
     timing: Timing | None
     actor: Actor | None
     side_effect: Literal["READ", "WRITE", "EXECUTE"] | None
     idempotency: Literal["IDEMPOTENT", "IDEMPOTENT_WITH_KEY", "NON_IDEMPOTENT"] | None
+    idempotency_key: Token | None
+    transport: Token | None
     tool_id: Text | None
     tool_version: Text | None
     delegated_from: Text | None

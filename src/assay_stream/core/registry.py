@@ -16,11 +16,12 @@ from typing import Any
 
 from assay_stream.core import drift
 from assay_stream.core.bindings import ServerBindings
-from assay_stream.core.change import change_record
+from assay_stream.core.change import change_record, says_nothing_new
 from assay_stream.core.cloudevents import event_time_us, read_event
 from assay_stream.core.control import ControlEvent
-from assay_stream.core.control_facts import Discovery, Signatures
+from assay_stream.core.control_facts import Discovery, Pin, Policy, Signatures
 from assay_stream.core.control_step import fact_of
+from assay_stream.core.definitions import pack
 from assay_stream.core.digest import canonicalize
 from assay_stream.core.errors import InputError
 from assay_stream.core.evidence import Producer
@@ -33,14 +34,15 @@ from assay_stream.core.facts import (
 from assay_stream.core.finding import Finding, Kind
 from assay_stream.core.ledger import Ledger, is_redundant
 from assay_stream.core.limits import DEFAULT_LIMITS, Limits
+from assay_stream.core.moments import start_of
 from assay_stream.core.observation import SnapshotEvent
 from assay_stream.core.offer import Offer, Offers
 from assay_stream.core.partition import murmur2_partition
 from assay_stream.core.record import Output, Position, Record, Role, rejected
 from assay_stream.core.signed import check_against, signatures_of
 from assay_stream.core.signing import revised_first_uses
-from assay_stream.core.standing import standing_findings
-from assay_stream.core.verdict import Verdicts, changed_verdicts, standing_verdicts
+from assay_stream.core.standing import new_findings, standing_findings
+from assay_stream.core.verdict import Verdicts, catalogues_in_force, changed_verdicts, standing_verdicts
 from assay_stream.schemes import assay
 
 
@@ -120,23 +122,25 @@ class Registry:
         baseline = drift.baseline_for(server, data.observer_id, seen.position)
         findings = [
             *self._misrouted(record, seen),
-            *drift.compare(server, baseline, catalogue, seen, offer.fingerprints),
+            *drift.compare(server, baseline, catalogue, seen, offer),
         ]
         held = self._standing_verdicts(data.server_id, server)
-        # What others saw stands as it did, unless this is the first use of a key.
-        observer_id = None if server.controls.discoveries else data.observer_id
-        before = self._standing_findings(server, seen.position, observer_id)
+        offered = catalogues_in_force(server).keys()
+        since = start_of(seen.time_us)
+        observer_id = None if _concerns_others(server, since) else data.observer_id
+        before = standing_findings(server, since, observer_id=observer_id)
         outputs = self._publish_offer(record, server, catalogue, offer)
         if signatures is not None and signatures.digest not in server.controls.signatures:
             outputs.append(self._ledger.publish(record, signatures))
             outputs.extend(self._check_signatures(record, server, [signatures]))
         outputs.append(self._ledger.publish(record, seen))
-        outputs.extend(self._first_uses(record, server, seen.position))
-        after = self._standing_findings(server, seen.position, observer_id)
+        outputs.extend(self._first_uses(record, server, since))
+        after = standing_findings(server, since, observer_id=observer_id)
         outputs.extend(self._ledger.fold(record, server, seen))
         outputs.extend(finding.output() for finding in findings)
-        outputs.extend(_new(before, after))
-        outputs.extend(self._changed_verdicts(record, data.server_id, server, held))
+        outputs.extend(new_findings(before, after))
+        if catalogues_in_force(server).keys() != offered:
+            outputs.extend(self._changed_verdicts(record, data.server_id, server, held))
         return outputs
 
     def _publish_offer(
@@ -146,7 +150,10 @@ class Registry:
         for full, print_ in offer.fingerprints.items():
             if (catalogue.server_scoped, full) not in server.tools:
                 fact = ToolFact(
-                    server_id=catalogue.server_id, server_scoped=catalogue.server_scoped, fingerprint=print_
+                    server_id=catalogue.server_id,
+                    server_scoped=catalogue.server_scoped,
+                    fingerprint=print_,
+                    packed=pack(offer.definitions[full]),
                 )
                 outputs.append(self._ledger.publish(record, fact))
                 outputs.append(_definition(record, full, offer.definitions[full]))
@@ -158,24 +165,23 @@ class Registry:
     def _control(self, record: Record, event: ControlEvent) -> list[Output]:
         fact = fact_of(record, event)
         server = self.bindings.server(fact.server_id)
-        if isinstance(fact, Discovery) and _says_nothing_new(server, fact):
-            return []
-        outputs = [change_record(record, event, fact, server.controls, self._producer)]
+        since = start_of(fact.time_us)
+        outputs: list[Output] = []
+        if not says_nothing_new(fact, server.controls):
+            outputs.append(change_record(record, event, fact, server.controls, self._producer))
         held = self._standing_verdicts(fact.server_id, server)
-        before = self._standing_findings(server, fact.position)
+        # A decision on one tool says nothing of the others.
+        tool_name = fact.tool_name if isinstance(fact, Pin | Policy) else None
+        before = standing_findings(server, since, tool_name=tool_name)
         outputs.append(self._ledger.publish(record, fact))
         if isinstance(fact, Discovery):
-            outputs.extend(self._check_signatures(record, server, server.controls.signatures.values()))
-            outputs.extend(self._ledger.drop_old_discoveries(record, server, fact.domain))
-        outputs.extend(self._first_uses(record, server, fact.position))
-        outputs.extend(_new(before, self._standing_findings(server, fact.position)))
+            signed = sorted(server.controls.signatures.items())
+            outputs.extend(self._check_signatures(record, server, (signatures for _, signatures in signed)))
+            outputs.extend(self._ledger.fold_discoveries(record, server, fact.domain))
+        outputs.extend(self._first_uses(record, server, since))
+        outputs.extend(new_findings(before, standing_findings(server, since, tool_name=tool_name)))
         outputs.extend(self._changed_verdicts(record, fact.server_id, server, held))
         return outputs
-
-    def _standing_findings(
-        self, server: ServerBindings, since: Position, observer_id: str | None = None
-    ) -> dict[tuple[object, ...], Finding]:
-        return standing_findings(server, since, observer_id=observer_id) if server.controls else {}
 
     def _standing_verdicts(self, server_id: str, server: ServerBindings) -> Verdicts:
         held = self._verdicts.get(server_id)
@@ -203,7 +209,9 @@ class Registry:
     def _first_uses(self, record: Record, server: ServerBindings, since: Position) -> list[Output]:
         if not server.controls.discoveries:
             return []
-        return [self._ledger.publish(record, use) for use in list(revised_first_uses(server, since))]
+        undone, revised = revised_first_uses(server, since)
+        outputs = [self._ledger.retract(record, key) for key in undone]
+        return outputs + [self._ledger.publish(record, use) for use in revised]
 
     def _misrouted(self, record: Record, seen: Seen) -> Iterable[Finding]:
         if self._partitions is None:
@@ -228,8 +236,12 @@ class Registry:
         server = self.bindings.server(server_id)
         held = self._standing_verdicts(server_id, server)
         if not is_redundant(server, rejection):
+            since = start_of(time_us)
+            before = standing_findings(server, since)
             outputs.append(self._ledger.publish(record, rejection))
             outputs.extend(self._ledger.merge_rejections(record, server))
+            outputs.extend(self._first_uses(record, server, since))
+            outputs.extend(new_findings(before, standing_findings(server, since)))
             outputs.extend(self._changed_verdicts(record, server_id, server, held))
         finding = Finding(
             kind=Kind.SNAPSHOT_REJECTED,
@@ -259,27 +271,16 @@ def _definition(record: Record, full: str, tool: dict[str, Any]) -> Output:
     )
 
 
-def _new(before: dict[tuple[object, ...], Finding], after: dict[tuple[object, ...], Finding]) -> list[Output]:
-    """Return what is found after a change and was not before it, in the order of event time."""
-    new = [finding for place, finding in after.items() if place not in before]
-    new.sort(key=lambda finding: (finding.time_us, finding.origin, finding.kind, finding.tool_name or ""))
-    return [finding.output() for finding in new]
-
-
-def _says_nothing_new(server: ServerBindings, fact: Discovery) -> bool:
-    """Tell whether a discovery repeats what was found last before it, with nothing known after it."""
-    history = server.controls.discoveries.get(fact.domain, [])
-    if not history or history[-1].position > fact.position:
-        return False
-    last = history[-1]
-    return (last.status, last.public_key_pem, last.revoked) == (fact.status, fact.public_key_pem, fact.revoked)
+def _concerns_others(server: ServerBindings, since: Position) -> bool:
+    """Tell whether an observation can change what is found elsewhere: by a first use, or by its being late."""
+    return bool(server.controls.discoveries or server.controls.positions_between(since, None))
 
 
 def _is_repetition(server: ServerBindings, seen: Seen) -> bool:
     """Tell whether a snapshot was published before: same observer, id, time and content."""
     return any(
-        (old.observer_id, old.time_us, old.catalogue, old.completeness)
-        == (seen.observer_id, seen.time_us, seen.catalogue, seen.completeness)
+        (old.observer_id, old.time_us, old.catalogue, old.completeness, old.signatures)
+        == (seen.observer_id, seen.time_us, seen.catalogue, seen.completeness, seen.signatures)
         for old in server.snapshots.get(seen.snapshot_id, ())
     )
 

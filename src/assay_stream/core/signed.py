@@ -6,9 +6,11 @@ A signature arrives in the snapshot's ``signatures`` member, by tool (the base64
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
+from assay_stream.core.control import DOMAIN_PATTERN
 from assay_stream.core.control_facts import Checked, Discovery, DiscoveryStatus, Signatures
 from assay_stream.core.digest import jcs_digest
 from assay_stream.core.errors import InputError
@@ -20,8 +22,11 @@ from assay_stream.schemes.schemapin import PublicKey
 
 SCHEME = "schemapin.v1"
 
+_FINGERPRINT = re.compile(r"sha256:[0-9a-f]{64}")
+_DOMAIN = re.compile(DOMAIN_PATTERN)
+
 _UNREADABLE = ""
-"""Stands for a signature of a wrong type or size: it is there, and matches nothing."""
+"""Stands for a signature or a domain that is none: it is there, and matches nothing."""
 
 
 def signatures_of(data: SnapshotData, offer: Offer, limits: Limits) -> Signatures | None:
@@ -47,7 +52,7 @@ def signatures_of(data: SnapshotData, offer: Offer, limits: Limits) -> Signature
             given = schemapin.carried_signature(offer.definitions[full])
         if given is not None:
             digest = offer.fingerprints[full].schemes.get(SCHEME)
-            tools[name] = (_domain(domain, limits), _text(given, limits), digest)
+            tools[name] = (_domain(domain), _text(given, limits), digest)
     if not tools:
         return None
     covered = jcs_digest(sorted([name, *entry] for name, entry in tools.items()))
@@ -90,13 +95,14 @@ def read_document(
         found = schemapin.parse_well_known(document or {})
     except InputError:
         return "invalid", None, ()
-    if found.domain is not None and found.domain.lower() != domain:
+    if found.domain is not None and _plain_domain(found.domain) != domain:
         return "other_domain", None, ()
     try:
         key = schemapin.PublicKey.from_pem(found.public_key_pem)
     except InputError:
         return "no_key", None, ()
-    return "observed", key, tuple(sorted(found.revoked_keys))
+    # Whatever else stands there is the domain's own text, names no key, and is not ours to publish.
+    return "observed", key, tuple(sorted(filter(_FINGERPRINT.fullmatch, found.revoked_keys)))
 
 
 def _text(given: Any, limits: Limits) -> str:
@@ -105,9 +111,12 @@ def _text(given: Any, limits: Limits) -> str:
     return given
 
 
-def _domain(given: Any, limits: Limits) -> str | None:
+def _domain(given: Any) -> str | None:
     if given is None:
         return None
-    if not isinstance(given, str) or len(given) > limits.identifier_chars_max:
-        return _UNREADABLE
-    return given.lower()
+    name = _plain_domain(given) if isinstance(given, str) else _UNREADABLE
+    return name if _DOMAIN.fullmatch(name) else _UNREADABLE
+
+
+def _plain_domain(name: str) -> str:
+    return name.strip().removesuffix(".").lower()

@@ -3,28 +3,29 @@
 What was signed and what it was held against are facts, so that the answer for a call needs no cryptography. In
 order, and the first that applies is the answer:
 
-1. The tool came without a signature: ``signature_missing`` where its domain's key or an earlier signed use is
-   known, else there is nothing to say.
+1. The tool came without a signature: ``signature_missing`` where an operator accepted a key for it or a signed use
+   came before, else there is nothing to say.
 2. The domain: the one that came with the signature, else the only one discovered for the server. A domain that is
    not the server's is ``domain_mismatch``.
 3. The key document in force: what was last observed at the domain. None: ``key_not_found``, or
    ``discovery_fetch_failed`` where only failures were observed; not a document: ``discovery_invalid``. After a
-   failure the one observed last stays in force, and the answer says so.
-4. A key revoked by its document or by an operator: ``key_revoked``.
+   failure the one observed last stays in force, and the answer says so. Of equal ones in a row the first is named.
+4. A key revoked by its document or by an operator: ``key_revoked``. An operator's later acceptance takes back an
+   operator's revocation, for what it covers; never that of the document.
 5. The key differs from the one the operator accepted for the tool, or else from the one first used:
    ``key_pin_mismatch``.
 6. The signature matches in one of the two hashing modes, or it is ``signature_invalid``. A tool that has no
-   canonical form is ``schema_canonicalization_failed``.
+   canonical form is ``schema_canonicalization_failed``. What was not held against the key, since it came by
+   another partition than its server's keys, is ``signature_unchecked``: nothing is known of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from assay_stream.core.bindings import ServerBindings
-from assay_stream.core.control_facts import Discovery, FirstUse
-from assay_stream.core.controls import Controls
+from assay_stream.core.control_facts import Discovery, FactKey, FirstUse
+from assay_stream.core.controls import Controls, When
 from assay_stream.core.facts import Seen
 from assay_stream.core.moments import moments
 from assay_stream.core.record import Position
@@ -32,6 +33,9 @@ from assay_stream.schemes.schemapin import ErrorCode
 
 MISSING = "signature_missing"
 """Our own code: the tool is expected to be signed and is not."""
+
+UNCHECKED = "signature_unchecked"
+"""Our own code: the registry that read the signature never saw the key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +79,7 @@ class SignatureResult:
 
 
 def check_signature(
-    controls: Controls, seen: Seen, tool_name: str, time_us: int, *, pinned: bool = True
+    controls: Controls, seen: Seen, tool_name: str, when: When, *, pinned: bool = True
 ) -> SignatureResult | None:
     """Return what is to be said of a tool's signature at a time, ``None`` where there is nothing.
 
@@ -83,33 +87,36 @@ def check_signature(
         controls: the control facts of the server.
         seen: the observation that the tool came with.
         tool_name: the tool.
-        time_us: event time, microseconds since the epoch.
+        when: a time or a position.
         pinned: whether the key must be the one used first or accepted; not where that is being found out.
     """
     signatures = controls.signatures.get(seen.signatures) if seen.signatures else None
     entry = signatures.tools.get(tool_name) if signatures else None
     if signatures is None or entry is None:
-        return _missing(controls, tool_name, time_us)
+        return _missing(controls, tool_name, when)
     domain, _, schema_digest = entry
-    known = sorted(name for name in controls.discoveries if controls.discoveries_as_of(name, time_us))
+    known = sorted(name for name in controls.discoveries if controls.discoveries_as_of(name, when))
     if domain is None:
         if len(known) != 1:
             return SignatureResult(valid=False, error_code=ErrorCode.KEY_NOT_FOUND)
         domain = known[0]
     if known and domain not in known:
         return SignatureResult(valid=False, error_code=ErrorCode.DOMAIN_MISMATCH, domain=domain)
-    document, last_observed = _document_as_of(controls, domain, time_us)
+    document, last_observed = _document_as_of(controls, domain, when)
     if document is None or document.status != "observed":
         return SignatureResult(valid=False, error_code=_undiscovered(document, last_observed), domain=domain)
     key = str(document.fingerprint)
-    mode = _mode(controls, seen, key, tool_name)
+    checked = controls.checked.get((signatures.digest, key))
+    mode = checked.modes.get(tool_name) if checked else None
     error: str | None = None
-    if key in document.revoked or _is_revoked(controls, key, time_us):
+    if key in document.revoked or _is_revoked(controls, key, domain, tool_name, when):
         error = ErrorCode.KEY_REVOKED
-    elif pinned and (wanted := pinned_key(controls, domain, tool_name, time_us)) is not None and wanted != key:
+    elif pinned and pinned_key(controls, domain, tool_name, when) not in (None, key):
         error = ErrorCode.KEY_PIN_MISMATCH
     elif schema_digest is None:
         error = ErrorCode.SCHEMA_CANONICALIZATION_FAILED
+    elif checked is None:
+        error = UNCHECKED
     elif mode is None:
         error = ErrorCode.SIGNATURE_INVALID
     return SignatureResult(
@@ -123,21 +130,20 @@ def check_signature(
     )
 
 
-def pinned_key(controls: Controls, domain: str, tool_name: str, time_us: int) -> str | None:
+def pinned_key(controls: Controls, domain: str, tool_name: str, when: When) -> str | None:
     """Return the key that a tool of a domain is pinned to at a time: the accepted one, else the first one used.
 
     Args:
         controls: the control facts of the server.
         domain: the domain.
         tool_name: the tool.
-        time_us: event time, microseconds since the epoch.
+        when: a time or a position.
     """
-    for decision in reversed(controls.key_acts_as_of(time_us)):
-        is_ours = decision.domain == domain and decision.tool_name in (None, tool_name)
-        if decision.act == "accept" and is_ours:
+    for decision in reversed(controls.key_acts_as_of(when)):
+        if decision.act == "accept" and decision.covers(domain, tool_name):
             return decision.fingerprint
-    first = controls.first_uses.get((domain, tool_name))
-    return first.fingerprint if first is not None and first.time_us <= time_us else None
+    first = controls.first_use_as_of(domain, tool_name, when)
+    return None if first is None else first.fingerprint
 
 
 def first_uses_since(server: ServerBindings, since: Position) -> dict[tuple[str, str], FirstUse]:
@@ -148,10 +154,11 @@ def first_uses_since(server: ServerBindings, since: Position) -> dict[tuple[str,
         since: uses before it stand already.
     """
     found: dict[tuple[str, str], FirstUse] = {}
-    for seen, position, _ in moments(server, since):
+    for seen, position, by_control in moments(server, since):
         signatures = server.controls.signatures.get(seen.signatures) if seen.signatures else None
+        when: When = position if by_control else position[0]
         for tool_name in signatures.tools if signatures else ():
-            result = check_signature(server.controls, seen, tool_name, position[0], pinned=False)
+            result = check_signature(server.controls, seen, tool_name, when, pinned=False)
             if result is None or not result.valid:
                 continue
             domain, key = str(result.domain), str(result.key_fingerprint)
@@ -168,35 +175,61 @@ def first_uses_since(server: ServerBindings, since: Position) -> dict[tuple[str,
     return found
 
 
-def revised_first_uses(server: ServerBindings, since: Position) -> Iterator[FirstUse]:
-    """Yield the first uses that a change at a position makes new or other than they stood, in a fixed order.
+def revised_first_uses(server: ServerBindings, since: Position) -> tuple[list[FactKey], list[FirstUse]]:
+    """Return the first uses that a change at a position makes undone, and those it makes new or other.
+
+    A use whose list or key document was folded away stands: it cannot be asked about again.
 
     Args:
         server: everything known of the server, the change included.
         since: where the change stands.
     """
-    standing = server.controls.first_uses
-    for place, use in sorted(first_uses_since(server, since).items()):
-        known = standing.get(place)
-        if known is None or (known.position >= since and known != use):
-            yield use
+    found = first_uses_since(server, since)
+    undone: list[FactKey] = []
+    for place, known in sorted(server.controls.first_uses.items()):
+        if known.position < since:
+            found.pop(place, None)
+            continue
+        use = found.get(place)
+        if (use is None or use.position > known.position) and _is_folded(server, known):
+            found.pop(place, None)
+        elif use is None:
+            undone.append(known.key())
+        elif use == known:
+            del found[place]
+    return undone, [use for _, use in sorted(found.items())]
 
 
-def _missing(controls: Controls, tool_name: str, time_us: int) -> SignatureResult | None:
-    for domain in sorted(controls.discoveries):
-        if pinned_key(controls, domain, tool_name, time_us) is not None:
+def _is_folded(server: ServerBindings, use: FirstUse) -> bool:
+    documents = server.controls.discoveries.get(use.domain)
+    if not documents or documents[0].time_us > use.time_us:
+        return True
+    return any(timeline.is_folded_at(use.time_us) for timeline in server.observers.values())
+
+
+def _missing(controls: Controls, tool_name: str, when: When) -> SignatureResult | None:
+    accepted = {str(decision.domain) for decision in controls.key_decisions if decision.act == "accept"}
+    for domain in sorted(accepted | controls.discoveries.keys()):
+        if pinned_key(controls, domain, tool_name, when) is not None:
             return SignatureResult(valid=False, error_code=MISSING, domain=domain)
     return None
 
 
-def _document_as_of(controls: Controls, domain: str, time_us: int) -> tuple[Discovery | None, bool]:
+def _document_as_of(controls: Controls, domain: str, when: When) -> tuple[Discovery | None, bool]:
     """Return the document in force at a domain, and whether there was a failure to read it since."""
     failed = False
-    for found in reversed(controls.discoveries_as_of(domain, time_us)):
-        if found.status != "fetch_failed":
-            return found, failed
-        failed = True
-    return None, failed
+    document: Discovery | None = None
+    for found in reversed(controls.discoveries_as_of(domain, when)):
+        if document is None:
+            if found.status == "fetch_failed":
+                failed = True
+            else:
+                document = found
+        elif found.says_the_same(document):
+            document = found
+        else:
+            break
+    return document, failed
 
 
 _UNUSABLE = {
@@ -212,13 +245,8 @@ def _undiscovered(document: Discovery | None, failed: bool) -> ErrorCode:
     return ErrorCode.DISCOVERY_FETCH_FAILED if failed else ErrorCode.KEY_NOT_FOUND
 
 
-def _is_revoked(controls: Controls, key: str, time_us: int) -> bool:
-    for decision in reversed(controls.key_acts_as_of(time_us)):
-        if decision.fingerprint == key:
+def _is_revoked(controls: Controls, key: str, domain: str, tool_name: str, when: When) -> bool:
+    for decision in reversed(controls.key_acts_as_of(when)):
+        if decision.fingerprint == key and (decision.act == "revoke" or decision.covers(domain, tool_name)):
             return decision.act == "revoke"
     return False
-
-
-def _mode(controls: Controls, seen: Seen, key: str, tool_name: str) -> str | None:
-    checked = controls.checked.get((str(seen.signatures), key))
-    return checked.modes.get(tool_name) if checked else None

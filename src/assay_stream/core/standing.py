@@ -12,13 +12,14 @@ from typing import NamedTuple, TypedDict
 import orjson
 
 from assay_stream.core.bindings import ServerBindings
+from assay_stream.core.controls import When
 from assay_stream.core.digest import canonicalize
 from assay_stream.core.facts import Seen
 from assay_stream.core.finding import Finding, Kind
 from assay_stream.core.fingerprint import Fingerprint
 from assay_stream.core.moments import moments
 from assay_stream.core.pins import PinResult, PinStatus, check_pins
-from assay_stream.core.record import Position
+from assay_stream.core.record import Output, Position
 from assay_stream.core.signing import MISSING, SignatureResult, check_signature
 from assay_stream.schemes.hangar import Action
 from assay_stream.schemes.schemapin import ErrorCode
@@ -58,7 +59,7 @@ class Standing(NamedTuple):
 
 
 def standing_of(
-    server: ServerBindings, seen: Seen | None, found: Fingerprint | None, tool_name: str, time_us: int
+    server: ServerBindings, seen: Seen | None, found: Fingerprint | None, tool_name: str, when: When
 ) -> Standing:
     """Return how a tool stood at a time.
 
@@ -67,30 +68,22 @@ def standing_of(
         seen: the observation in force, ``None`` where none was.
         found: the tool's fingerprint in it, ``None`` where it has none.
         tool_name: the tool.
-        time_us: event time, microseconds since the epoch.
+        when: a time or a position.
     """
     if seen is None or found is None:
         # Not kept: whoever makes names up must not fill the memory with what they are not.
-        return _work_out(server, seen, found, tool_name, time_us)
-    question = ("standing", seen.origin, tool_name, found.full, server.controls.epoch(time_us))
+        return _work_out(server, seen, found, tool_name, when)
+    question = ("standing", seen.origin, tool_name, found.full, server.controls.epoch(when))
     answer: Standing | None = server.memo.get(question)
     if answer is None:
-        answer = server.memo[question] = _work_out(server, seen, found, tool_name, time_us)
+        answer = server.memo[question] = _work_out(server, seen, found, tool_name, when)
     return answer
 
 
 def _work_out(
-    server: ServerBindings, seen: Seen | None, found: Fingerprint | None, tool_name: str, time_us: int
+    server: ServerBindings, seen: Seen | None, found: Fingerprint | None, tool_name: str, when: When
 ) -> Standing:
-    controls = server.controls
-    pin = check_pins(
-        controls.pins_as_of(tool_name, time_us),
-        found,
-        policy=controls.policy_as_of(tool_name, time_us),
-    )
-    signature = None
-    if seen is not None and found is not None:
-        signature = check_signature(controls, seen, tool_name, time_us)
+    pin, signature = _answers(server, seen, found, tool_name, when)
     return Standing(
         pin=pin,
         signature=signature,
@@ -99,10 +92,24 @@ def _work_out(
     )
 
 
+def _answers(
+    server: ServerBindings, seen: Seen | None, found: Fingerprint | None, tool_name: str, when: When
+) -> tuple[PinResult, SignatureResult | None]:
+    controls = server.controls
+    pin = check_pins(
+        controls.pins_as_of(tool_name, when),
+        found,
+        policy=controls.policy_as_of(tool_name, when),
+    )
+    if seen is None or found is None:
+        return pin, None
+    return pin, check_signature(controls, seen, tool_name, when)
+
+
 def standing_findings(
-    server: ServerBindings, since: Position, *, observer_id: str | None = None
-) -> dict[tuple[object, ...], Finding]:
-    """Return what stands wrong at each moment from a position on, by what it is and where it was found.
+    server: ServerBindings, since: Position, *, observer_id: str | None = None, tool_name: str | None = None
+) -> set[Finding]:
+    """Return what stands wrong at each moment from a position on.
 
     An observation repeats what is still wrong. A control record names only what it made wrong, once for the whole
     fleet.
@@ -111,34 +118,52 @@ def standing_findings(
         server: everything known of the server.
         since: the first position that counts.
         observer_id: only what this observer saw, ``None`` for everybody.
+        tool_name: only this tool, ``None`` for all.
     """
-    findings: dict[tuple[object, ...], Finding] = {}
+    findings: set[Finding] = set()
+    if not server.controls:
+        return findings
     for seen, position, by_control in moments(server, since, observer_id=observer_id):
         catalogue = server.catalogue_of(seen)
-        for name, full in sorted(catalogue.tools.items()):
+        names = catalogue.tools if tool_name is None else catalogue.tools.keys() & {tool_name}
+        for name in names:
+            full = catalogue.tools[name]
             if full is None:
                 continue
             found = server.fingerprint_of(catalogue, full)
-            standing = standing_of(server, seen, found, name, position[0])
-            wrong = dict(_wrong(standing))
-            if by_control:
-                for kind, reason in _wrong(_before(server, seen, found, name, position)):
+            pin, signature = _answers(server, seen, found, name, position if by_control else position[0])
+            wrong = dict(_wrong(pin, signature))
+            if wrong and by_control:
+                for kind, reason in _wrong(*_answers(server, seen, found, name, _just_before(position))):
                     if kind in wrong and wrong[kind] == reason:
                         del wrong[kind]
             for kind, reason in wrong.items():
-                findings[kind, name, full, reason, position] = Finding(
-                    kind=kind,
-                    server_id=seen.server_id,
-                    tool_name=name,
-                    observer_id=None if by_control else seen.observer_id,
-                    time_us=position[0],
-                    origin=position[1],
-                    snapshot_id=None if by_control else seen.snapshot_id,
-                    after=full,
-                    reason=reason,
-                    **(pin_fields(standing.pin) if kind in _OF_PIN else {}),
+                findings.add(
+                    Finding(
+                        kind=kind,
+                        server_id=seen.server_id,
+                        tool_name=name,
+                        observer_id=None if by_control else seen.observer_id,
+                        time_us=position[0],
+                        origin=position[1],
+                        snapshot_id=None if by_control else seen.snapshot_id,
+                        after=full,
+                        reason=reason,
+                        **(pin_fields(pin) if kind in _OF_PIN else {}),
+                    )
                 )
     return findings
+
+
+def new_findings(before: set[Finding], after: set[Finding]) -> list[Output]:
+    """Return the records of what is found after a change and was not before it, in the order of event time.
+
+    Args:
+        before: what stood wrong before the change.
+        after: what stands wrong after it.
+    """
+    told = [(finding.time_us, finding.origin, finding.encode(), finding) for finding in after - before]
+    return [finding.output() for *_, finding in sorted(told, key=lambda place: place[:3])]
 
 
 def pin_fields(pin: PinResult) -> PinFields:
@@ -156,13 +181,12 @@ def pin_fields(pin: PinResult) -> PinFields:
     }
 
 
-def _before(server: ServerBindings, seen: Seen, found: Fingerprint, name: str, position: Position) -> Standing:
-    """Return how a tool stood just before a control record: event times are whole microseconds."""
-    return standing_of(server, seen, found, name, position[0] - 1)
+def _just_before(position: Position) -> Position:
+    time_us, origin = position
+    return (time_us, origin._replace(offset=origin.offset - 1))
 
 
-def _wrong(standing: Standing) -> Iterator[tuple[Kind, str | None]]:
-    pin, signature = standing.pin, standing.signature
+def _wrong(pin: PinResult, signature: SignatureResult | None) -> Iterator[tuple[Kind, str | None]]:
     if pin.status is PinStatus.MISMATCH:
         yield Kind.PIN_MISMATCH, None
     elif pin.status is PinStatus.REJECTED:

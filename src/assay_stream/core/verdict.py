@@ -13,16 +13,18 @@ import orjson
 
 from assay_stream.core.bindings import ServerBindings
 from assay_stream.core.digest import canonicalize
+from assay_stream.core.facts import Seen
 from assay_stream.core.fingerprint import Fingerprint
 from assay_stream.core.pin_life import PinsInForce
-from assay_stream.core.pins import PinResult, check_pins
+from assay_stream.core.pins import PinResult, PinStatus, check_pins
 from assay_stream.core.record import Output, Record, Role
 from assay_stream.schemes.hangar import Action, DigestPolicy
 
 _LAST_US = 2**63 - 1
 """After everything: what stands now is what stands after all that was observed and set."""
 
-_WEIGHT = {action: weight for weight, action in enumerate(Action)}
+_ACTION_WEIGHT = {action: weight for weight, action in enumerate(Action)}
+_STATUS_WEIGHT = {status: weight for weight, status in enumerate(PinStatus)}
 
 Verdicts = dict[str | None, bytes]
 """Value bytes by tool; ``None`` stands for the server's tools that have no verdict of their own."""
@@ -49,7 +51,7 @@ def standing_verdicts(server_id: str, server: ServerBindings) -> Verdicts:
         policy = controls.policy_as_of(name, _LAST_US)
         if not pins and policy is None:
             continue
-        found = in_force.get(name, {}).values() or (None,)
+        found = in_force.get(name, [None])
         results = [check_pins(pins, print_, policy=policy) for print_ in found]
         worst = max(results, key=_gravity)
         verdicts[name] = _value(server_id, name, worst, pins, policy)
@@ -91,25 +93,34 @@ def verdict_key(server_id: str, tool_name: str | None) -> bytes:
     return orjson.dumps([server_id, tool_name])
 
 
-def _definitions_in_force(server: ServerBindings) -> dict[str, dict[str, Fingerprint]]:
-    catalogues = {
-        timeline_last.catalogue: timeline_last
+def catalogues_in_force(server: ServerBindings) -> dict[str, Seen]:
+    """Return what the server offers now, to any observer: digest of a catalogue to an observation of it.
+
+    Args:
+        server: everything known of it.
+    """
+    return {
+        latest.catalogue: latest
         for timeline in server.observers.values()
-        if (timeline_last := timeline.as_of(_LAST_US)) is not None and server.in_force(timeline_last, _LAST_US)
+        if (latest := timeline.as_of(_LAST_US)) is not None and server.in_force(latest, _LAST_US)
     }
-    found: dict[str, dict[str, Fingerprint]] = {}
-    for _, seen in sorted(catalogues.items()):
+
+
+def _definitions_in_force(server: ServerBindings) -> dict[str, list[Fingerprint | None]]:
+    """Return what each tool is now, to any observer: ``None`` where a list names it twice."""
+    found: dict[str, list[Fingerprint | None]] = {}
+    for _, seen in sorted(catalogues_in_force(server).items()):
         catalogue = server.catalogue_of(seen)
         for name, full in catalogue.tools.items():
-            if full is not None:
-                found.setdefault(name, {})[full] = server.fingerprint_of(catalogue, full)
-    return {name: dict(sorted(prints.items())) for name, prints in found.items()}
+            print_ = None if full is None else server.fingerprint_of(catalogue, full)
+            found.setdefault(name, []).append(print_)
+    return found
 
 
-def _gravity(result: PinResult) -> tuple[int, str, str, str]:
+def _gravity(result: PinResult) -> tuple[int, int, str, str]:
     """Order results by action, then in a way that does not depend on the order they came in."""
-    weight = _WEIGHT[result.action] if result.action is not None else -1
-    return (weight, result.status.value, result.scheme or "", result.observed or "")
+    action = -1 if result.action is None else _ACTION_WEIGHT[result.action]
+    return (action, _STATUS_WEIGHT[result.status], result.scheme or "", result.observed or "")
 
 
 def _value(

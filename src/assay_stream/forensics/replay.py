@@ -25,7 +25,7 @@ from assay_stream.core.errors import InputError
 from assay_stream.core.evidence import Producer
 from assay_stream.core.lenient import read_leniently
 from assay_stream.core.limits import DEFAULT_LIMITS, Limits
-from assay_stream.core.observation import CallEvent, SnapshotEvent
+from assay_stream.core.observation import CallEvent, CallProfile, SnapshotEvent
 from assay_stream.core.record import Headers, Origin, Output, Record, Role
 from assay_stream.core.redaction import DEFAULT_REDACTION, Redaction
 from assay_stream.forensics.archive import event_timestamp_ms
@@ -52,6 +52,7 @@ def replay(
     limits: Limits = DEFAULT_LIMITS,
     snapshot_partitions: int | None = None,
     redaction: Redaction = DEFAULT_REDACTION,
+    call_profile: CallProfile = "assay",
 ) -> Iterator[Output]:
     """Yield everything the stages write for these records: evidence, alerts, definitions, rejected records.
 
@@ -61,11 +62,12 @@ def replay(
         limits: bounds on what is accepted and kept.
         snapshot_partitions: how many partitions the snapshot topic had, ``None`` where that is not known.
         redaction: what leaves arguments and results before they are hashed.
+        call_profile: what every call must satisfy, whatever profile it names itself.
     """
-    state = EngineState(producer=producer, limits=limits, redaction=redaction)
+    state = EngineState(producer=producer, limits=limits, redaction=redaction, call_profile=call_profile)
     registries: dict[int, EngineState] = {}
     findings = 0
-    for record in merge_by_event_time(records, limits=limits):
+    for record in merge_by_event_time(records, limits=limits, call_profile=call_profile):
         if record.role is Role.CALLS:
             _, outputs = engine.step(state, record)
         else:
@@ -86,12 +88,15 @@ def replay(
                 yield output
 
 
-def merge_by_event_time(records: Iterable[Record], *, limits: Limits = DEFAULT_LIMITS) -> list[Record]:
+def merge_by_event_time(
+    records: Iterable[Record], *, limits: Limits = DEFAULT_LIMITS, call_profile: CallProfile = "assay"
+) -> list[Record]:
     """Return records in the order stated at the top of this module.
 
     Args:
         records: records of any partitions, in any order.
         limits: bounds on what is accepted.
+        call_profile: what every call must satisfy.
 
     Raises:
         InputError: ``conflicting_records``: two different records claim one place in one log.
@@ -106,7 +111,7 @@ def merge_by_event_time(records: Iterable[Record], *, limits: Limits = DEFAULT_L
                 f"{record.origin.partition} of {record.origin.topic}: give each file a name of its own",
             )
     dated = {
-        place: [_date(partition[offset], limits) for offset in sorted(partition)]
+        place: [_date(partition[offset], limits, call_profile) for offset in sorted(partition)]
         for place, partition in partitions.items()
     }
     keyed: list[_Key] = []
@@ -158,9 +163,9 @@ def _key(entry: _Dated, time_ms: int) -> _Key:
     )
 
 
-def _date(record: Record, limits: Limits) -> _Dated:
+def _date(record: Record, limits: Limits, call_profile: CallProfile) -> _Dated:
     try:
-        event = read_event(record, limits=limits)
+        event = read_event(record, limits=limits, call_profile=call_profile)
     except InputError:
         return _Dated(record=record, time_ms=_time_of_refused_ms(record, limits), refused=True)
     time_ms = event_time_us(event) // 1_000

@@ -80,6 +80,7 @@ class RawMessage:
 class CallFields(TypedDict, total=False):
     """What may be known of a call beside its name and the decision; ``None`` counts as absent."""
 
+    profile: str | None
     trace_id: str | None
     snapshot_id: str | None
     args_schema_hash: str | None
@@ -89,13 +90,17 @@ class CallFields(TypedDict, total=False):
     policy_snapshot_canonicalization: str | None
     policy_snapshot_schema: str | None
     args_hash: str | None
+    args_ref: str | None
     result_hash: str | None
+    result_ref: str | None
     ok: bool | None
     error: Mapping[str, str] | None
     timing: Mapping[str, Any] | None
     actor: Mapping[str, str] | None
     side_effect: str | None
     idempotency: str | None
+    idempotency_key: str | None
+    transport: str | None
     tool_id: str | None
     tool_version: str | None
     delegated_from: str | None

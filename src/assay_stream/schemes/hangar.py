@@ -9,7 +9,7 @@ from enum import StrEnum
 from hashlib import sha256
 from typing import Any
 
-from assay_stream.core.digest import Digest, jcs_digest
+from assay_stream.core.digest import Digest, jcs_digest, plain_form
 from assay_stream.core.errors import InputError
 
 Tool = Mapping[str, Any]
@@ -33,13 +33,7 @@ def digest_v1_2(tool: Tool) -> str:
     if not tool.get("name"):
         raise _nameless()
     covered = {"name": tool["name"]} | {name: tool[name] for name in _COVERED if tool.get(name) is not None}
-    try:
-        text = json.dumps(covered, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    except RecursionError:
-        raise InputError("too_deep", "the value is nested too deeply") from None
-    except (TypeError, ValueError):
-        raise InputError("not_canonicalizable", "the value is not JSON, or a number is not finite") from None
-    return sha256(text.encode("ascii")).hexdigest()
+    return sha256(_ascii_form(covered)).hexdigest()
 
 
 def digest_v2(tool: Tool) -> str:
@@ -58,6 +52,23 @@ def digest_v2(tool: Tool) -> str:
         raise _nameless()
     covered = {"name": name} | {name: tool[name] for name in _COVERED if not _is_absent(tool.get(name))}
     return jcs_digest(covered).hex
+
+
+def _ascii_form(covered: dict[str, Any]) -> bytes:
+    try:
+        form = plain_form(covered)
+    except InputError:
+        form = None
+    # ASCII alone is written alike; it is most often all there is, and its form is known already.
+    if form is not None and form.isascii():
+        return form
+    try:
+        text = json.dumps(covered, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    except RecursionError:
+        raise InputError("too_deep", "the value is nested too deeply") from None
+    except (TypeError, ValueError):
+        raise InputError("not_canonicalizable", "the value is not JSON, or a number is not finite") from None
+    return text.encode("ascii")
 
 
 def _is_absent(value: Any) -> bool:
@@ -209,7 +220,9 @@ def mismatch_event(
     enforcement: Enforcement | UnknownPolicy,
     correlation_id: str,
 ) -> dict[str, str | float | None]:
-    """Return the fields of Hangar's ``DigestMismatchEvent``.
+    """Return the fields of Hangar's ``DigestMismatchEvent`` that all of its releases have.
+
+    Later ones add ``tenant_id``, ``schema_version`` and ``produced_by``, with defaults of their own.
 
     Args:
         event_id: unique id of the event.

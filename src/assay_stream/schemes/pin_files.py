@@ -1,22 +1,286 @@
-"""stub until merge"""
+"""Files of pins that an operator has already: MCPTrust lockfiles, Hangar and Assay configuration, and our own.
 
-from typing import NamedTuple
+Our own form, ``native``, has one JSON object a line: ``server_id`` (a text or null), ``tool_name``, ``scheme``
+and ``value``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Literal
+
+import yaml
+
+from assay_stream.core.decode import decode_json
+from assay_stream.core.digest import canonicalize
+from assay_stream.core.errors import InputError
+from assay_stream.core.limits import PIN_FILE_LIMITS
+from assay_stream.schemes.mcptrust_lock import Lock, ToolLock
+from assay_stream.schemes.mcptrust_lockfile import new_lockfile, read_lockfile, write_lockfile
+from assay_stream.schemes.pin_values import SCHEME_NAMES, PinEntry, check_value
+from assay_stream.schemes.yaml_text import decode_json_or_yaml
+
+__all__ = ["SCHEME_NAMES", "HangarScheme", "PinEntry", "PinFormat", "check_value", "read_pins", "write_pins"]
+
+PinFormat = Literal["mcptrust", "hangar", "assay", "native"]
+HangarScheme = Literal["hangar.v1_2", "hangar.v2"]
+
+_LOCKED = ("mcptrust.description_hash", "mcptrust.input_schema_hash", "mcptrust.risk_level")
+_IDENTITY = ("assay.schema_hash", "assay.meta_hash")
+_NATIVE_FIELDS = ("server_id", "tool_name", "scheme", "value")
+_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 
 
-class PinEntry(NamedTuple):
-    server_id: str | None
-    tool_name: str
-    scheme: str
-    value: str
+def read_pins(
+    raw: bytes,
+    *,
+    format: PinFormat,  # noqa: A002
+    server_id: str | None,
+    hangar_scheme: HangarScheme = "hangar.v2",
+) -> list[PinEntry]:
+    """Read the pins of a file, sorted.
+
+    Args:
+        raw: the file's bytes.
+        format: what kind of file it is.
+        server_id: the server of pins for which the file names none; of a file that names servers only this
+            one's pins are read. ``None`` reads all.
+        hangar_scheme: how a Hangar file's digests were made; the file does not say.
+
+    Raises:
+        InputError: ``bad_pin_value``, ``duplicate_pin``, ``tenant_pins``, ``pin_name_differs``,
+            ``bad_identifier``, ``missing_field``, ``unknown_field``, ``unknown_value``,
+            ``wrong_type``, or as ``decode_json``, ``decode_yaml`` and ``read_lockfile``.
+    """
+    readers: dict[str, Callable[[], Iterable[PinEntry]]] = {
+        "mcptrust": lambda: _read_mcptrust(raw, server_id),
+        "hangar": lambda: _read_hangar(raw, hangar_scheme),
+        "assay": lambda: _read_assay(raw),
+        "native": lambda: _read_native(raw, server_id),
+    }
+    entries = [entry for entry in readers[format]() if server_id is None or entry.server_id == server_id]
+    return _checked(entries)
 
 
-def check_value(scheme: str, value: str) -> str:
-    return value
+def write_pins(
+    entries: Iterable[PinEntry],
+    *,
+    format: PinFormat,  # noqa: A002
+    server_id: str | None,
+    hangar_scheme: HangarScheme = "hangar.v2",
+) -> tuple[bytes, list[PinEntry]]:
+    """Write pins, and return with the bytes those that the file does not hold.
+
+    A lockfile (version 2.0) needs all three values of a tool, and is of one server; Hangar holds one kind of
+    digest; Assay needs both hashes, and has one tool of a name. Equal pins give equal bytes.
+
+    Args:
+        entries: the pins, in any order.
+        format: what kind of file to write.
+        server_id: the server to write; the pins of others are left out. ``None`` writes all, but into a lockfile
+            only those without a server.
+        hangar_scheme: which digests a Hangar file is to hold.
+
+    Returns:
+        The file's bytes, and the pins that it does not hold, sorted.
+
+    Raises:
+        InputError: ``bad_pin_value``, ``duplicate_pin``, ``unknown_value`` or ``bad_identifier``.
+    """
+    pins = _checked(entries)
+    writers: dict[str, Callable[[list[PinEntry]], tuple[bytes, set[PinEntry]]]] = {
+        "mcptrust": lambda chosen: _write_mcptrust(chosen, server_id),
+        "hangar": lambda chosen: _write_hangar(chosen, hangar_scheme),
+        "assay": _write_assay,
+        "native": _write_native,
+    }
+    raw, held = writers[format]([pin for pin in pins if server_id is None or pin.server_id == server_id])
+    return raw, [pin for pin in pins if pin not in held]
 
 
-def read_pins(raw: bytes, *, format: str, server_id: str | None) -> list[PinEntry]:
-    return []
+def _checked(entries: Iterable[PinEntry]) -> list[PinEntry]:
+    found: dict[tuple[str | None, str, str], PinEntry] = {}
+    for entry in entries:
+        for name, what in (("server_id", entry.server_id), ("tool_name", entry.tool_name)):
+            if what is not None and not (what.strip() and _is_unicode(what)):
+                raise InputError("bad_identifier", f"the {name} of a pin must be Unicode text, and not blank")
+        check_value(entry.scheme, entry.value)
+        if entry[:3] in found:
+            raise InputError("duplicate_pin", "one tool has two values under one scheme: keep one")
+        found[entry[:3]] = entry
+    order = {name: index for index, name in enumerate(SCHEME_NAMES)}
+    return sorted(found.values(), key=lambda pin: (pin.server_id or "", pin.tool_name, order[pin.scheme]))
 
 
-def write_pins(entries: list[PinEntry], *, format: str, server_id: str | None) -> tuple[bytes, list[PinEntry]]:
-    return b"", []
+def _read_mcptrust(raw: bytes, server_id: str | None) -> Iterator[PinEntry]:
+    for name, tool in read_lockfile(raw).lock.tools.items():
+        values = (tool.description_hash, tool.input_schema_hash, tool.risk_level)
+        yield from (
+            PinEntry(server_id, name, scheme, value) for scheme, value in zip(_LOCKED, values, strict=True)
+        )
+
+
+def _write_mcptrust(pins: list[PinEntry], server_id: str | None) -> tuple[bytes, set[PinEntry]]:
+    own = [pin for pin in pins if pin.server_id == server_id]
+    tools: dict[str, ToolLock] = {}
+    held: set[PinEntry] = set()
+    for (_, name), values in _whole(own, _LOCKED).items():
+        tools[name] = ToolLock(
+            description_hash=values[0].value, input_schema_hash=values[1].value, risk_level=values[2].value
+        )
+        held.update(values)
+    return write_lockfile(new_lockfile(Lock(tools=tools), server=server_id or "")), held
+
+
+def _read_hangar(raw: bytes, scheme: str) -> Iterator[PinEntry]:
+    document = _mapping(decode_json_or_yaml(raw, limits=PIN_FILE_LIMITS), "$")
+    for server_id, pins, path in _hangar_pins(document):
+        for name, value in _mapping(pins, path).items():
+            yield PinEntry(server_id, name, scheme, _value(scheme, value, f"{path}{_step(name)}"))
+
+
+def _hangar_pins(document: dict[str, Any]) -> Iterator[tuple[str, Any, str]]:
+    """Find the pins in a configuration, and in both outputs of ``mcp-hangar pin``."""
+    if "mcp_servers" not in document:
+        printed = document.get("digests") if document.keys() == {"digests", "unreachable"} else document
+        root = "$" if printed is document else "$.digests"
+        yield from (
+            (server_id, pins, root + _step(server_id)) for server_id, pins in _mapping(printed, root).items()
+        )
+        return
+    for server_id, spec in _mapping(document["mcp_servers"], "$.mcp_servers").items():
+        path = f"$.mcp_servers{_step(server_id)}.tool_projection"
+        projection = _mapping(_mapping(spec, path.removesuffix(".tool_projection")).get("tool_projection"), path)
+        overrides = _mapping(projection.get("tenant_overrides"), f"{path}.tenant_overrides")
+        if any(isinstance(tenant, dict) and tenant.get("pins") for tenant in overrides.values()):
+            raise InputError(
+                "tenant_pins",
+                "pins of single tenants cannot be read: here a pin holds for every caller; read a copy without",
+                path=f"{path}.tenant_overrides",
+            )
+        yield server_id, projection.get("pins"), f"{path}.pins"
+
+
+def _write_hangar(pins: list[PinEntry], scheme: str) -> tuple[bytes, set[PinEntry]]:
+    servers: dict[str, Any] = {}
+    held: set[PinEntry] = set()
+    for pin in pins:
+        if pin.scheme == scheme and pin.server_id is not None:
+            server = servers.setdefault(pin.server_id, {"tool_projection": {"pins": {}}})
+            server["tool_projection"]["pins"][pin.tool_name] = pin.value
+            held.add(pin)
+    return _yaml({"mcp_servers": servers}), held
+
+
+def _read_assay(raw: bytes) -> Iterator[PinEntry]:
+    policy = _mapping(decode_json_or_yaml(raw, limits=PIN_FILE_LIMITS), "$")
+    for key, pin in _mapping(policy.get("tool_pins"), "$.tool_pins").items():
+        path = f"$.tool_pins{_step(key)}"
+        members = _mapping(pin, path)
+        server_id, tool_name = (_text(members, name, path) for name in ("server_id", "tool_name"))
+        if tool_name != key:
+            # Assay looks a pin up by its key and then compares the name: such a pin refuses every call.
+            raise InputError("pin_name_differs", "a pin must stand under its own tool_name", path=path)
+        for scheme in _IDENTITY:
+            field = scheme.removeprefix("assay.")
+            value = _value(scheme, _text(members, field, path), f"{path}.{field}")
+            yield PinEntry(server_id, tool_name, scheme, value)
+
+
+def _write_assay(pins: list[PinEntry]) -> tuple[bytes, set[PinEntry]]:
+    whole = _whole([pin for pin in pins if pin.server_id is not None], _IDENTITY)
+    servers = Counter(name for _, name in whole)
+    tool_pins: dict[str, Any] = {}
+    held: set[PinEntry] = set()
+    for (server_id, name), (schema, meta) in whole.items():
+        if servers[name] == 1:
+            tool_pins[name] = {
+                "server_id": server_id,
+                "tool_name": name,
+                "schema_hash": schema.value,
+                "meta_hash": meta.value,
+            }
+            held |= {schema, meta}
+    return _yaml({"tool_pins": tool_pins}), held
+
+
+def _read_native(raw: bytes, server_id: str | None) -> Iterator[PinEntry]:
+    if len(raw) > PIN_FILE_LIMITS.record_bytes_max:
+        raise InputError("too_large", f"{len(raw)} bytes, {PIN_FILE_LIMITS.record_bytes_max} are allowed")
+    for number, line in enumerate(raw.splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            yield _native_entry(_mapping(decode_json(line), "$"), server_id)
+        except InputError as error:
+            raise InputError(error.code, f"line {number}: {error.message}", path=error.path) from None
+
+
+def _native_entry(members: dict[str, Any], server_id: str | None) -> PinEntry:
+    if not members.keys() <= set(_NATIVE_FIELDS):
+        raise InputError("unknown_field", f"a pin has {', '.join(_NATIVE_FIELDS)} and nothing else", path="$")
+    own = members.get("server_id")
+    if own is not None and not isinstance(own, str):
+        raise InputError("wrong_type", "must be a text or null", path="$.server_id")
+    tool_name, scheme, value = (_text(members, name, "$") for name in _NATIVE_FIELDS[1:])
+    return PinEntry(server_id if own is None else own, tool_name, scheme, check_value(scheme, value))
+
+
+def _write_native(pins: list[PinEntry]) -> tuple[bytes, set[PinEntry]]:
+    return b"".join(canonicalize(pin._asdict()) + b"\n" for pin in pins), set(pins)
+
+
+def _whole(pins: list[PinEntry], schemes: tuple[str, ...]) -> dict[tuple[str | None, str], tuple[PinEntry, ...]]:
+    """Return the pins of each tool that has one under every scheme asked for, in the order of the schemes."""
+    by_tool: dict[tuple[str | None, str], dict[str, PinEntry]] = {}
+    for pin in pins:
+        by_tool.setdefault((pin.server_id, pin.tool_name), {})[pin.scheme] = pin
+    return {
+        tool: tuple(found[scheme] for scheme in schemes)
+        for tool, found in by_tool.items()
+        if found.keys() >= set(schemes)
+    }
+
+
+def _yaml(document: dict[str, Any]) -> bytes:
+    # All but ASCII is escaped: PyYAML folds U+0085 away where it writes it as it is.
+    text: str = yaml.safe_dump(document, default_flow_style=False, sort_keys=True, allow_unicode=False)
+    return text.encode("ascii")
+
+
+def _mapping(value: Any, path: str) -> dict[str, Any]:
+    if value is not None and not isinstance(value, dict):
+        raise InputError("wrong_type", "must be a mapping", path=path)
+    return value or {}
+
+
+def _text(members: dict[str, Any], name: str, path: str) -> str:
+    if name not in members:
+        raise InputError("missing_field", "is required", path=f"{path}.{name}")
+    if not isinstance(members[name], str):
+        raise InputError("wrong_type", "must be a text", path=f"{path}.{name}")
+    return str(members[name])
+
+
+def _value(scheme: str, value: Any, path: str) -> str:
+    if not isinstance(value, str):
+        raise InputError("wrong_type", "must be a text", path=path)
+    try:
+        return check_value(scheme, value)
+    except InputError as error:
+        raise InputError(error.code, error.message, path=path) from None
+
+
+def _step(name: str) -> str:
+    """Return a step of a JSON path; a name that is not plain is the sender's text and stays out of messages."""
+    return f".{name}" if _PLAIN_NAME.fullmatch(name) else "[*]"
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -180,7 +180,11 @@ class WorkerBuilder:
         return self._task(stage)
 
     def _join(self) -> tuple[BindingView, BatchTask]:
-        state = EngineState(producer=self._producer, redaction=self._settings.redaction())
+        state = EngineState(
+            producer=self._producer,
+            redaction=self._settings.redaction(),
+            call_profile=self._settings.call_profile,
+        )
         inputs = [
             TopicPartition(self._topics[role], number)
             for role in (Role.SNAPSHOTS, Role.CONTROL)

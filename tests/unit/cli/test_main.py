@@ -33,7 +33,21 @@ def test_the_version_is_printed() -> None:
 
 @pytest.mark.parametrize(
     "command",
-    [(), ("fingerprint",), ("publish",), ("replay",), ("schemapin",), ("tap",), ("topics",), ("worker",)],
+    [
+        (),
+        ("conformance",),
+        ("fingerprint",),
+        ("keys",),
+        ("pins",),
+        ("policy",),
+        ("publish",),
+        ("replay",),
+        ("schemapin",),
+        ("tap",),
+        ("topics",),
+        ("validate",),
+        ("worker",),
+    ],
 )
 def test_every_command_explains_itself(command: tuple[str, ...]) -> None:
     """--help exits 0 and says how the command is used."""

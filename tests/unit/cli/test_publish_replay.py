@@ -12,7 +12,7 @@ import pytest
 
 CAPTURES = Path(__file__).resolve().parents[2] / "data" / "captures" / "wire"
 WIRE = CAPTURES / "mcp-server-time@2026.10.19.jsonl"
-RESULTS = ("alerts.ndjson", "definitions.ndjson", "evidence.ndjson", "rejected.ndjson")
+RESULTS = ("alerts.ndjson", "changes.ndjson", "definitions.ndjson", "evidence.ndjson", "rejected.ndjson")
 
 
 def run(*arguments: str, stdin: bytes = b"", **env: str) -> subprocess.CompletedProcess[bytes]:
@@ -89,7 +89,9 @@ def test_the_summary_counts_what_was_written(tmp_path: Path) -> None:
     done = run("replay", "--input", str(path), "--output", str(tmp_path / "out"))
     summary = json.loads(done.stdout)
     lines = {name.removesuffix(".ndjson"): raw.count(b"\n") for name, raw in results(tmp_path / "out").items()}
-    assert summary["written"] == lines == {"alerts": 1, "definitions": 1, "evidence": 2, "rejected": 0}
+    assert (
+        summary["written"] == lines == {"alerts": 1, "changes": 0, "definitions": 1, "evidence": 2, "rejected": 0}
+    )
     assert summary["what"]["unbound:tool_not_listed"] == 1
     assert summary["what"]["finding:call_to_unlisted_tool"] == 1
 
@@ -260,3 +262,22 @@ def test_a_replay_refuses_an_unknown_redaction_rule(tmp_path: Path) -> None:
     assert b"ASSAY_STREAM_REDACTION_DISABLE" in done.stderr
     assert b"pii_email" in done.stderr
     assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "env", "written"),
+    [
+        ((), {}, 2),
+        (("--call-profile", "handshake"), {}, 0),
+        ((), {"ASSAY_STREAM_CALL_PROFILE": "handshake"}, 0),
+        (("--call-profile", "assay"), {"ASSAY_STREAM_CALL_PROFILE": "handshake"}, 2),
+    ],
+)
+def test_calls_can_be_held_to_the_handshake_profile(
+    tmp_path: Path, options: tuple[str, ...], env: dict[str, str], written: int
+) -> None:
+    """Captured calls lack what it asks for: under it they are rejected. The option beats the variable."""
+    path = observed(tmp_path, called(tmp_path))
+    done = run("replay", "--input", str(path), "--output", str(tmp_path / "out"), *options, **env)
+    counts = json.loads(done.stdout)["written"]
+    assert (counts["evidence"], counts["rejected"]) == (written, 2 - written)

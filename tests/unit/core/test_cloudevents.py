@@ -13,6 +13,7 @@ from assay_stream.core.errors import InputError
 from assay_stream.core.limits import Limits
 from assay_stream.core.observation import CallEvent, SnapshotEvent
 from assay_stream.core.record import Headers, Origin, Record, Role
+from tests.support.events import handshake_call_data
 
 CALL = {
     "server_id": "server",
@@ -289,3 +290,62 @@ def test_an_attribute_given_twice_is_refused(name: str) -> None:
     headers = with_headers(Role.CALLS, (f"ce_{name}", str(attributes()[name]).encode()))
     record = structured()._replace(value=orjson.dumps(CALL), headers=headers)
     assert code_of(record) == "duplicate_key"
+
+
+def test_a_call_of_the_handshake_profile_is_taken() -> None:
+    """A call that has everything FR-EVT-007 asks for is taken under both settings."""
+    record = structured(data=handshake_call_data())
+    assert read_event(record) == read_event(record, call_profile="handshake")
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "path"),
+    [
+        ({"trace_id": None}, "missing_field", "$.data.trace_id"),
+        ({"timing": None}, "missing_field", "$.data.timing"),
+        ({"timing": {"duration_ms": 1}}, "missing_field", "$.data.timing.started_at"),
+        ({"tool_call_id": "call-1"}, "bad_format", "$.data.tool_call_id"),
+        ({"tool_id": "read_file"}, "bad_format", "$.data.tool_id"),
+        ({"tool_version": "1"}, "bad_format", "$.data.tool_version"),
+        ({"transport": "kafka"}, "unknown_value", "$.data.transport"),
+        ({"args_hash": "sha256:" + "0" * 64}, "bad_format", "$.data.args_hash"),
+        ({"args": {"path": "a"}}, "inline_payload", "$.data.args"),
+        ({"result": None}, "inline_payload", "$.data.result"),
+        ({"error": {"code": "E"}}, "missing_field", "$.data.error.kind"),
+    ],
+)
+def test_a_call_that_claims_the_handshake_profile_is_held_to_it(
+    change: dict[str, Any], code: str, path: str
+) -> None:
+    """What FR-EVT-007 does not allow is refused with its own codes; the same call without the claim is taken."""
+    data = handshake_call_data(**change)
+    with pytest.raises(InputError) as caught:
+        read_event(structured(data=data))
+    assert (caught.value.code, caught.value.path) == (code, path)
+    assert read_event(structured(data=data | {"profile": "assay"}))
+
+
+def test_the_operator_may_hold_every_call_to_the_handshake_profile() -> None:
+    """Under the setting a call's own claim does not count; snapshots are not concerned."""
+    for claim in ({}, {"profile": "assay"}, {"profile": None}):
+        with pytest.raises(InputError, match="missing_field"):
+            read_event(structured(data=CALL | claim), call_profile="handshake")
+        assert read_event(structured(data=CALL | claim))
+    assert read_event(structured(Role.SNAPSHOTS), call_profile="handshake")
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"profile": "strict"}, "unknown_value"),
+        ({"transport": "my transport"}, "bad_format"),
+        ({"idempotency_key": ""}, "empty_value"),
+        ({"idempotency_key": "k" * 1_025}, "too_long"),
+        ({"args_ref": "https://user:secret@host/x"}, "bad_format"),
+        ({"result_ref": "https://host/x?token=secret"}, "bad_format"),
+        ({"args_ref": "r" * 2_049}, "too_long"),
+    ],
+)
+def test_what_is_copied_into_evidence_has_a_narrow_form(change: dict[str, Any], code: str) -> None:
+    """References and keys are names: they have no room for users, passwords and queries."""
+    assert code_of(structured(data=CALL | change)) == code

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from assay_stream.core.digest import Digest, canonicalize, jcs_digest, sha256_of
+from assay_stream.core.digest import Canonicalized, Digest, canonicalize, jcs_digest, plain_form, sha256_of
 from assay_stream.core.errors import InputError
 
 # FIPS 180-4 examples.
@@ -136,3 +136,45 @@ class TestCanonicalize:
         with pytest.raises(InputError) as caught:
             canonicalize(value)
         assert caught.value.code == "too_deep"
+
+
+class TestCanonicalized:
+    """Objects that keep their canonical form."""
+
+    @pytest.mark.parametrize(
+        ("members", "is_plain"),
+        [
+            ({}, True),
+            ({"b": [1, "\U0001f600", None, True], "a": {"c": -1}}, True),
+            ({"a": 1.5}, False),
+            ({"a": [{"\uff3a": 1, "\U0001f600": 2}]}, False),
+            ({"a": 2**53}, False),
+        ],
+    )
+    def test_wherever_it_stands_the_bytes_are_those_of_a_bare_object(
+        self, members: dict[str, Any], is_plain: bool
+    ) -> None:
+        """On its own, within an object, within a list, and within another that keeps its form."""
+        known = Canonicalized(members)
+        assert known == members
+        assert (known.form, known.is_plain) == (canonicalize(members), is_plain)
+        assert canonicalize(known) == canonicalize(members)
+        assert canonicalize([{"x": known, "w": 1}]) == canonicalize([{"x": members, "w": 1}])
+        assert Canonicalized({"x": known}).form == canonicalize({"x": members})
+        assert Canonicalized({"x": known}).is_plain == is_plain
+
+    def test_one_that_is_not_plain_makes_no_plain_form(self) -> None:
+        """Neither on its own nor within a value that is plain otherwise."""
+        known = Canonicalized({"a": -0.0})
+        assert plain_form(known) is None
+        assert plain_form({"x": known, "y": 1}) is None
+        assert plain_form({"x": Canonicalized({"b": 1, "a": 2})}) == b'{"x":{"a":2,"b":1}}'
+
+    @pytest.mark.parametrize(
+        ("members", "code"), [({"a": "\ud800"}, "lone_surrogate"), ({"a": float("nan")}, "not_canonicalizable")]
+    )
+    def test_what_has_no_canonical_form_cannot_be_made(self, members: dict[str, Any], code: str) -> None:
+        """It is refused as ``canonicalize`` refuses it."""
+        with pytest.raises(InputError) as caught:
+            Canonicalized(members)
+        assert caught.value.code == code

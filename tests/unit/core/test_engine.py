@@ -11,7 +11,9 @@ from assay_stream.core import engine
 from assay_stream.core.engine import EngineState
 from assay_stream.core.errors import IntegrityError
 from assay_stream.core.evidence import Producer
+from assay_stream.core.observation import CallProfile
 from assay_stream.core.record import Origin, Output, Record, Role
+from tests.support.events import a_call, an_event, handshake_call_data, record_of
 from tests.support.fleet import START, Published, a_call_by, a_listing
 
 
@@ -147,3 +149,25 @@ def test_a_listed_tool_is_worked_out_once() -> None:
         engine.step(state, CALL)
         sizes.add(len(state.view.server("server-0").memo))
     assert len(sizes) == 1
+
+
+@pytest.mark.parametrize("profile", ["assay", "handshake"])
+def test_the_profile_of_the_state_holds_for_every_call(profile: CallProfile) -> None:
+    """Under the handshake profile a plain call is kept as rejected; one that has all of it gives evidence."""
+    state = EngineState(producer=Producer(version="1"), call_profile=profile)
+    plain = record_of(Role.CALLS, a_call())
+    whole = record_of(Role.CALLS, an_event(Role.CALLS, 1, 1, handshake_call_data()))
+    labels = [engine.step(state, record)[1][0].label for record in (plain, whole)]
+    bound = "unbound:definition_not_observed"
+    assert labels == ["rejected:missing_field" if profile == "handshake" else bound, bound]
+    assert engine.ready_early(state, plain) is (profile == "handshake")
+
+
+def test_evidence_of_a_handshake_call_names_its_profile() -> None:
+    """Profile, transport, key and references stand in evidence as they were given."""
+    call = handshake_call_data()
+    record = record_of(Role.CALLS, an_event(Role.CALLS, 1, 1, call))
+    (output,) = engine.step(a_state(), record)[1]
+    data = json.loads(output.value or b"")["data"]
+    for name in ("profile", "transport", "idempotency_key", "args_ref", "result_ref", "args_hash"):
+        assert data[name] == call[name]

@@ -21,6 +21,7 @@ from assay_stream.core.facts import (
 )
 from assay_stream.core.record import Origin, Record, Role
 from tests.support.facts import (
+    PACKED,
     SERVER,
     a_catalogue,
     a_discovery,
@@ -34,8 +35,8 @@ from tests.support.facts import (
 )
 
 FACTS: list[Fact] = [
-    ToolFact(server_id=SERVER, server_scoped=True, fingerprint=a_fingerprint("a")),
-    ToolFact(server_id=SERVER, server_scoped=False, fingerprint=a_fingerprint("a")),
+    ToolFact(server_id=SERVER, server_scoped=True, fingerprint=a_fingerprint("a"), packed=PACKED),
+    ToolFact(server_id=SERVER, server_scoped=False, fingerprint=a_fingerprint("a"), packed=PACKED),
     a_catalogue("one", {"b": "a", "a": "b"}),
     seen('observer:with/odd "signs" é', 7, "one", offset=3, completeness="partial", partition=2),
     rejection(2, offset=1),

@@ -11,9 +11,9 @@ from assay_stream.core.errors import InputError
 from assay_stream.core.fingerprint import SCHEMES, ContentCache, changed_fields, fingerprint
 from assay_stream.schemes import assay
 
+NEED_A_NAME = ("assay.v1", "assay.schema_hash", "assay.meta_hash", "assay.p60", "hangar.v1_2", "hangar.v2")
+MCPTRUST = ("mcptrust.description_hash", "mcptrust.input_schema_hash", "mcptrust.risk_level")
 TOOL: dict[str, Any] = {"name": "t", "description": "Does.", "inputSchema": {"type": "object"}}
-NEED_A_NAME = SCHEMES.keys() - {"schemapin.v1"}
-"""SchemaPin hashes any object; the others start from a name."""
 
 
 def test_a_fingerprint_has_every_scheme() -> None:
@@ -36,10 +36,17 @@ def test_the_scope_enters_the_definition_digest_alone() -> None:
 @pytest.mark.parametrize(
     ("tool", "errors"),
     [
-        ({"name": "t", "inputSchema": []}, {"assay.v1": "input_schema_not_object"}),
+        (
+            {"name": "t", "inputSchema": []},
+            dict.fromkeys(("assay.v1", *MCPTRUST), "input_schema_not_object"),
+        ),
         ({"inputSchema": {}}, dict.fromkeys(NEED_A_NAME, "tool_name_missing")),
-        ({"name": " "}, dict.fromkeys(NEED_A_NAME, "tool_name_missing")),
-        ({"name": 7}, dict.fromkeys(NEED_A_NAME, "tool_name_missing")),
+        ({"name": " "}, dict.fromkeys(NEED_A_NAME[:4], "tool_name_missing")),
+        (
+            {"name": 7},
+            dict.fromkeys([*NEED_A_NAME[:4], "hangar.v2"], "tool_name_missing")
+            | dict.fromkeys(MCPTRUST, "wrong_type"),
+        ),
     ],
 )
 def test_a_scheme_that_refuses_says_why(tool: dict[str, Any], errors: dict[str, str]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
+from assay_stream.core.errors import InputError
 from assay_stream.core.evidence import Producer
 from assay_stream.core.record import Origin, Output, Record, Role
 from assay_stream.forensics.archive import event_timestamp_ms
@@ -197,3 +198,42 @@ def test_a_refused_call_does_not_move_those_behind_it(time: str) -> None:
     poison = call(0, 1)._replace(value=orjson.dumps(event | {"time": time}))
     history = [listing(0, 0), poison, call(1, 2), listing(1, 5, version=1)]
     assert places(history) == [("snapshots", 0), ("calls", 0), ("calls", 1), ("snapshots", 1)]
+
+
+def test_a_call_waits_for_the_first_snapshot_of_a_name() -> None:
+    """Where an observer uses a name again, a call made in between is bound to what had that name by then."""
+    records = [listing(0, 0, number=7), call(0, 1, "snapshot-7"), listing(1, 5, version=1, number=7)]
+    assert places(records) == [("snapshots", 0), ("calls", 0), ("snapshots", 1)]
+    assert evidence(*records)[0]["binding"]["scope"] == "exact"
+    assert "tool_definition_digest" in evidence(*records)[0]
+
+
+def test_a_call_does_not_wait_for_a_snapshot_that_is_refused() -> None:
+    """A refused snapshot never becomes known, so a call that names it is at its own time."""
+    refused = listing(0, 5, number=7)
+    refused = refused._replace(value=(refused.value or b"").replace(b'"complete"', b'"novelty"'))
+    assert places([call(0, 1, "snapshot-7"), refused]) == [("calls", 0), ("snapshots", 0)]
+
+
+def test_a_refused_snapshot_takes_effect_at_the_log_s_time() -> None:
+    """The earlier time that a refused snapshot claims pulls neither it nor those before it forward."""
+    refused = listing(1, 0)
+    refused = refused._replace(
+        value=(refused.value or b"").replace(b'"complete"', b'"novelty"'), timestamp_ms=listing(1, 9).timestamp_ms
+    )
+    records = [listing(0, 5), refused, call(0, 1), call(1, 9)]
+    assert places(records) == [("calls", 0), ("snapshots", 0), ("snapshots", 1), ("calls", 1)]
+
+
+def test_a_record_given_twice_counts_once() -> None:
+    """Archives that overlap are one log, whichever is read first."""
+    history = [listing(0, 0), call(0, 1), call(1, 2)]
+    assert places([*history[1:], *history]) == [("snapshots", 0), ("calls", 0), ("calls", 1)]
+    assert places(history[::-1]) == places(history)
+
+
+def test_two_records_at_one_place_are_an_error() -> None:
+    """Two files of one name, or two logs in one archive, would give evidence that names the wrong record."""
+    with pytest.raises(InputError, match="calls") as caught:
+        merge_by_event_time([call(0, 1), call(0, 2)])
+    assert caught.value.code == "conflicting_records"

@@ -13,7 +13,8 @@ from assay_stream.core.errors import InputError
 from assay_stream.core.observation import CallEvent, SnapshotEvent
 from assay_stream.core.record import Origin, Record, Role
 from assay_stream.publish import Observation, call_event, snapshot_event
-from assay_stream.publish.events import RawMessage, rfc3339, timestamp_ms
+from assay_stream.publish.events import CallFields, RawMessage, rfc3339, timestamp_ms
+from tests.support.events import handshake_call_data
 from tests.support.mcp_dialogue import THE_VANTAGE
 
 AT = datetime(2026, 11, 21, 2, 6, 7, 386_123, tzinfo=UTC)
@@ -138,3 +139,22 @@ def test_times_are_utc_with_microseconds() -> None:
     assert timestamp_ms(datetime(1960, 1, 1, tzinfo=UTC)) == 0
     with pytest.raises(ValueError, match="time zone"):
         rfc3339(datetime(2026, 1, 1))  # noqa: DTZ001 - the naive time is the point
+
+
+def test_a_call_of_the_handshake_profile_can_be_published() -> None:
+    """The publishing side has a place for everything that the profile asks for."""
+    given = handshake_call_data()
+    known = set(CallFields.__annotations__)
+    observation = call_event(
+        THE_VANTAGE,
+        event_id="e",
+        observed_at=AT,
+        tool_name="read_file",
+        tool_call_id=given["tool_call_id"],
+        decision="allow",
+        reason_code="forwarded",
+        **{name: value for name, value in given.items() if name in known},
+    )
+    event = read_event(as_record(observation), call_profile="handshake")
+    assert isinstance(event, CallEvent)
+    assert event.data["args_ref"] == given["args_ref"]

@@ -1,0 +1,108 @@
+"""``assay-stream conformance``: a captured list of tools held against Handshake's requirements."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import orjson
+import typer
+
+from assay_stream.cli.lines import read_input
+from assay_stream.core.decode import decode_json
+from assay_stream.core.errors import InputError
+
+if TYPE_CHECKING:
+    from assay_stream.schemes.handshake_conformance import ToolReport
+
+_NAME_CHARS_MAX = 60
+
+
+def conformance(
+    server_id: Annotated[str, typer.Option(help="Your name for the server: it may begin its tools' ids.")],
+    capture: Annotated[
+        Path | None, typer.Argument(help="A tools/list result, the response around it, or a snapshot event.")
+    ] = None,
+    output_format: Annotated[
+        Literal["table", "json"], typer.Option("--format", help="For people, or one JSON object.")
+    ] = "table",
+) -> None:
+    """Check a captured list of tools against Handshake's tool conformance requirements.
+
+    Each check of each tool says pass, fail or not_applicable, with a reason. Passing means that the definition has
+    the required form; it says nothing about what the tool does. Exit code 0 if nothing fails, 1 if anything does
+    or there are no tools, 2 if the capture cannot be read.
+    """
+    from assay_stream.schemes.handshake_conformance import Status, check_tools
+
+    raw = read_input(capture)
+    try:
+        reports = check_tools(_tools(decode_json(raw)), server_id=server_id)
+    except InputError as error:
+        raise InputError(error.code, f"{capture or 'standard input'}: {error.message}", path=error.path) from None
+    counts: Counter[str] = Counter({status.value: 0 for status in Status})
+    counts.update(answer.status.value for report in reports for answer in report.answers.values())
+    if output_format == "json":
+        content = {"server_id": server_id, "counts": counts, "tools": [_as_json(report) for report in reports]}
+        sys.stdout.buffer.write(orjson.dumps(content) + b"\n")
+    else:
+        for line in _table(reports):
+            typer.echo(line)
+        typer.echo(", ".join(f"{number} {name}" for name, number in counts.items()))
+        typer.echo("These checks are about form. They do not say what a tool does.")
+    if not reports or counts[Status.FAIL.value]:
+        raise typer.Exit(1)
+
+
+def _tools(content: Any) -> list[dict[str, Any]]:
+    if isinstance(content, dict):
+        for part in (content, content.get("result"), content.get("data")):
+            tools = part.get("tools") if isinstance(part, dict) else None
+            if isinstance(tools, list):
+                break
+        else:
+            tools = None
+        if isinstance(tools, list):
+            for index, tool in enumerate(tools):
+                if not isinstance(tool, dict):
+                    raise InputError("not_a_tool", "a tool must be a JSON object", path=f"$.tools[{index}]")
+            return tools
+    raise InputError("not_a_list", "give a tools/list result, the response around it, or a snapshot event")
+
+
+def _as_json(report: ToolReport) -> dict[str, Any]:
+    return {
+        "tool": report.name,
+        "tool_id": report.tool_id,
+        "denied_by_default": report.denied_by_default,
+        "checks": [
+            {
+                "check": check,
+                "status": answer.status.value,
+                "code": answer.code or None,
+                "reason": answer.reason or None,
+            }
+            for check, answer in report.answers.items()
+        ],
+    }
+
+
+def _table(reports: list[ToolReport]) -> list[str]:
+    lines = []
+    for report in reports:
+        lines.append(f"{_shown(report.name)}  tool_id: {report.tool_id or 'none'}")
+        lines.extend(
+            f"  {check:<15} {answer.status.value:<15} {answer.reason}".rstrip()
+            for check, answer in report.answers.items()
+        )
+    return lines
+
+
+def _shown(name: str | None) -> str:
+    """Return a server's name for a tool as it may stand on a terminal: short, and without control characters."""
+    if name is None:
+        return "(no name)"
+    plain = "".join(character if character.isprintable() else "?" for character in name)
+    return plain if len(plain) <= _NAME_CHARS_MAX else f"{plain[:_NAME_CHARS_MAX]}..."

@@ -1,0 +1,102 @@
+"""``assay-stream validate``: records held against a profile, one verdict a line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import orjson
+import typer
+
+from assay_stream.cli.lines import input_lines
+from assay_stream.cli.options import say
+from assay_stream.core.cloudevents import read_event
+from assay_stream.core.decode import decode_json
+from assay_stream.core.errors import InputError
+from assay_stream.core.observation import CALL_TYPE
+from assay_stream.core.record import Origin, Record, Role
+from assay_stream.schemes import assay_payload, handshake
+
+ProfileName = Literal["assay", "handshake", "handshake-published", "htc"]
+_Check = Callable[[bytes], None]
+
+
+def validate(
+    profile: Annotated[ProfileName, typer.Option(help="What each line must be; see below.")],
+    file: Annotated[
+        Path | None, typer.Argument(help="NDJSON, one value a line; standard input by default.")
+    ] = None,
+) -> None:
+    """Hold records against a profile: one JSON verdict for each line that is not blank.
+
+    assay: a decision payload, the evidence record around one, or an observed call. handshake: a tool call event
+    (FR-EVT-007) as Handshake's recorder takes it; handshake-published: as its text demands. htc: an HTC-1.0
+    request or response.
+
+    A verdict has line, valid, code, path and message. Exit code 0 if every line is valid, 1 if any is not or there
+    is none, 2 if the file cannot be read. Valid means that the form is met: it says nothing about what a tool
+    does.
+    """
+    check = _check_of(profile)
+    lines = invalid = 0
+    for number, raw in input_lines(file):
+        lines += 1
+        verdict = _verdict(number, raw, check)
+        invalid += not verdict["valid"]
+        sys.stdout.buffer.write(orjson.dumps(verdict) + b"\n")
+    sys.stdout.buffer.flush()
+    if not lines:
+        say(f"{file or 'standard input'} is empty: nothing was checked")
+    if invalid or not lines:
+        raise typer.Exit(1)
+
+
+def _verdict(number: int, raw: bytes, check: _Check) -> dict[str, Any]:
+    try:
+        check(raw)
+    except InputError as error:
+        return {
+            "line": number,
+            "valid": False,
+            "code": error.code,
+            "path": error.path,
+            "message": error.message,
+        }
+    return {"line": number, "valid": True, "code": None, "path": None, "message": None}
+
+
+def _check_of(profile: ProfileName) -> _Check:
+    if profile == "assay":
+        return _check_assay
+    if profile == "htc":
+        # jsonschema takes longer to load than the other profiles to run.
+        from assay_stream.schemes.htc import check_envelope
+
+        return check_envelope
+    return _check_handshake(handshake.PROFILES[profile])
+
+
+def _check_handshake(profile: handshake.Profile) -> _Check:
+    def check(raw: bytes) -> None:
+        handshake.check_tool_call(_object(raw), profile=profile)
+
+    return check
+
+
+def _check_assay(raw: bytes) -> None:
+    content = _object(raw)
+    if content.get("type") == CALL_TYPE:
+        read_event(Record(role=Role.CALLS, origin=Origin("", 0, 0), key=None, value=raw))
+    elif "specversion" in content:
+        assay_payload.check_envelope(content)
+    else:
+        assay_payload.check_payload(content)
+
+
+def _object(raw: bytes) -> dict[str, Any]:
+    content = decode_json(raw)
+    if not isinstance(content, dict):
+        raise InputError("wrong_type", "a line must be one JSON object", path="$")
+    return content

@@ -1,0 +1,181 @@
+"""MCPTrust (mcptrust/mcptrust): the hashes of a tool, its canonical form, and the risk level.
+
+The tool as a Go program reads it: ``null`` is absent, half a surrogate pair becomes U+FFFD, and a field of
+another type is refused with the whole tool.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from hashlib import sha256
+from typing import Any
+
+import orjson
+
+from assay_stream.core.digest import canonicalize, plain_form
+from assay_stream.core.errors import InputError
+
+Tool = Mapping[str, Any]
+
+RISK_WORDS = (
+    "exec", "shell", "write", "delete", "fs", "run", "execute", "bash", "command", "sudo", "rm", "remove", "kill",
+    "spawn", "eval", "system", "popen", "subprocess", "terminal",
+)  # fmt: skip
+"""The words that make a risk level, wherever they stand: ``rm`` is found in ``format`` too."""
+
+RISK_LEVELS = ("LOW", "MEDIUM", "HIGH")
+"""By how many of the words are found: none, one, or more."""
+
+_SURROGATES = re.compile("[\ud800-\udfff]")
+_HTML = {
+    b"<": rb"\u003c",
+    b">": rb"\u003e",
+    b"&": rb"\u0026",
+    b"\xe2\x80\xa8": rb"\u2028",
+    b"\xe2\x80\xa9": rb"\u2029",
+}
+_DEPTH_MAX = 254
+"""Nested containers that can be written, as in ``core.digest``."""
+
+
+def description_hash(tool: Tool) -> str:
+    """Return the hash of the raw description (scheme ``mcptrust.description_hash``).
+
+    Args:
+        tool: one observed tool.
+
+    Raises:
+        InputError: ``wrong_type`` or ``input_schema_not_object``.
+    """
+    return text_hash(_read_tool(tool)[1])
+
+
+def input_schema_hash(tool: Tool) -> str:
+    """Return the hash of the input schema (scheme ``mcptrust.input_schema_hash``).
+
+    Args:
+        tool: one observed tool.
+
+    Returns:
+        ``sha256:<hex>``, or an empty text where there is no schema or an empty one.
+
+    Raises:
+        InputError: ``wrong_type``, ``input_schema_not_object``, or as ``go_canonical``.
+    """
+    schema = _read_tool(tool)[2]
+    return f"sha256:{sha256(go_canonical(schema)).hexdigest()}" if schema else ""
+
+
+def risk_level(tool: Tool) -> str:
+    """Return ``LOW``, ``MEDIUM`` or ``HIGH``: none, one, or more of the risk words in name and description.
+
+    Args:
+        tool: one observed tool.
+
+    Raises:
+        InputError: ``wrong_type`` or ``input_schema_not_object``.
+    """
+    name, description, _ = _read_tool(tool)
+    # Go lowers each character to one other; Python lowers U+0130 to two.
+    text = f"{name} {description}".replace("\u0130", "i").lower()
+    found = sum(word in text for word in RISK_WORDS)
+    return RISK_LEVELS[min(found, 2)]
+
+
+def normalized_hash(text: str) -> str:
+    """Return the hash of a text whose line ends are ``\\n`` and have no blanks or tabs before them.
+
+    Args:
+        text: a description or a name of a prompt or template.
+    """
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    return text_hash("\n".join(line.rstrip(" \t") for line in lines))
+
+
+def go_canonical(value: Any) -> bytes:
+    """Return JSON with sorted keys as Go's ``encoding/json`` writes it (MCPTrust's canonical form v1).
+
+    Every number is a double; ``<``, ``>``, ``&``, U+2028 and U+2029 are escaped; keys stand in code point order.
+
+    Args:
+        value: a JSON value.
+
+    Raises:
+        InputError: ``not_canonicalizable`` or ``too_deep``.
+    """
+    try:
+        text = plain_form(value)
+    except InputError:
+        text = None
+    if text is None:
+        text = b"".join(_go_parts(value, 0))
+    for character, escape in _HTML.items():
+        text = text.replace(character, escape)
+    return text
+
+
+def _go_parts(value: Any, depth: int) -> Iterable[bytes]:
+    if depth > _DEPTH_MAX:
+        raise InputError("too_deep", "the value is nested too deeply")
+    if isinstance(value, dict):
+        if not all(isinstance(key, str) for key in value):
+            raise InputError("not_canonicalizable", "object keys must be text")
+        # Keys are repaired before they are sorted, as the reader does it; of two that become one the last stays.
+        members = {_repaired(key): item for key, item in value.items()}
+        opening = b"{"
+        for key in sorted(members):
+            yield opening + orjson.dumps(key) + b":"
+            yield from _go_parts(members[key], depth + 1)
+            opening = b","
+        yield b"}" if members else b"{}"
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            yield b"," if index else b"["
+            yield from _go_parts(item, depth + 1)
+        yield b"]" if value else b"[]"
+    elif isinstance(value, str):
+        yield orjson.dumps(_repaired(value))
+    elif isinstance(value, float) and value == 0:
+        yield b"-0" if str(value).startswith("-") else b"0"
+    else:
+        # ECMAScript and Go print all other doubles alike.
+        yield canonicalize(value)
+
+
+def _read_tool(tool: Tool) -> tuple[str, str, Mapping[str, Any]]:
+    schema = tool.get("inputSchema")
+    if schema is not None and not isinstance(schema, dict):
+        raise InputError("input_schema_not_object", "the input schema must be a JSON object", path="$.inputSchema")
+    return read_text(tool, "name"), read_text(tool, "description"), schema or {}
+
+
+def read_text(item: Mapping[str, Any], name: str) -> str:
+    """Return a text as Go reads it: empty where it is absent or ``null``.
+
+    Args:
+        item: a tool, prompt, argument or template.
+        name: of the member.
+
+    Raises:
+        InputError: ``wrong_type``.
+    """
+    value = item.get(name)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise InputError("wrong_type", "must be a text", path=f"$.{name}")
+    return _repaired(value)
+
+
+def _repaired(text: str) -> str:
+    return text if text.isascii() else _SURROGATES.sub("\ufffd", text)
+
+
+def text_hash(text: str) -> str:
+    """Return the hash of a text's UTF-8 bytes, ``sha256:<hex>``.
+
+    Args:
+        text: any Unicode text.
+    """
+    return f"sha256:{sha256(text.encode()).hexdigest()}"

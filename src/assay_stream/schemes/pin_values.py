@@ -1,0 +1,66 @@
+"""One pin, the schemes that can be pinned, and what their values look like."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from assay_stream.core.errors import InputError
+
+_PREFIXED = re.compile(r"sha256:[0-9a-f]{64}")
+_BARE = re.compile(r"[0-9a-f]{64}")
+_VALUES = {
+    "assay.v1": _PREFIXED,
+    "assay.schema_hash": _BARE,
+    "assay.meta_hash": _BARE,
+    "assay.p60": _PREFIXED,
+    "schemapin.v1": _BARE,
+    "hangar.v1_2": _BARE,
+    "hangar.v2": _BARE,
+    "mcptrust.description_hash": _PREFIXED,
+    "mcptrust.input_schema_hash": re.compile(rf"({_PREFIXED.pattern})?"),
+    "mcptrust.risk_level": re.compile("LOW|MEDIUM|HIGH"),
+}
+SCHEME_NAMES = tuple(_VALUES)
+"""Every scheme that can be pinned."""
+
+
+class PinEntry(NamedTuple):
+    """One pin: what a tool's definition must give under one scheme.
+
+    Args:
+        server_id: the server; ``None`` where the file names none.
+        tool_name: the tool.
+        scheme: one of ``SCHEME_NAMES``.
+        value: as the scheme prints it.
+    """
+
+    server_id: str | None
+    tool_name: str
+    scheme: str
+    value: str
+
+
+def check_value(scheme: str, value: str) -> str:
+    """Return a value if its scheme can print it.
+
+    Args:
+        scheme: a named scheme.
+        value: 64 hexadecimal digits, the same behind ``sha256:``, or a risk level; empty for no input schema.
+
+    Raises:
+        InputError: ``unknown_value`` for a scheme of no such name, ``bad_pin_value``.
+    """
+    form = _VALUES.get(scheme)
+    if form is None:
+        raise InputError("unknown_value", f"the scheme must be one of {', '.join(SCHEME_NAMES)}", path="$.scheme")
+    if not form.fullmatch(value):
+        wanted = {
+            _PREFIXED: "sha256: and 64 lowercase hexadecimal digits",
+            _BARE: "64 lowercase hexadecimal digits",
+        }
+        described = wanted.get(form, "LOW, MEDIUM or HIGH")
+        if scheme == "mcptrust.input_schema_hash":
+            described = f"{wanted[_PREFIXED]}, or empty for a tool without input schema"
+        raise InputError("bad_pin_value", f"a value of {scheme} is {described}", path="$.value")
+    return value

@@ -1,0 +1,132 @@
+"""Handshake: events, digests and envelopes, held against the published vectors."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay_stream.core.errors import InputError
+from assay_stream.core.limits import DEFAULT_LIMITS
+from assay_stream.core.redaction import RULES
+from assay_stream.schemes import handshake, handshake_digest, htc_schema
+from assay_stream.schemes.handshake import check_tool_call
+from assay_stream.schemes.handshake_digest import args_digest, canonical_form
+
+VECTORS = json.loads(
+    (Path(__file__).resolve().parents[1] / "data/vectors/handshake_tool_call.json").read_text(encoding="utf-8")
+)
+INVALID = {case["why"]: case["event"] for case in VECTORS["invalid_events"]}
+
+# What each case names, as a code and the place of it.
+REFUSALS = {
+    "missing type": ("missing_field", "$.type"),
+    "missing tool_call_id": ("missing_field", "$.tool_call_id"),
+    "missing tool_id": ("missing_field", "$.tool_id"),
+    "missing transport": ("missing_field", "$.transport"),
+    "missing idempotency": ("missing_field", "$.idempotency"),
+    "missing actor": ("missing_field", "$.actor"),
+    "missing timing": ("missing_field", "$.timing"),
+    "tool_id='read_file'": ("bad_format", "$.tool_id"),
+    "tool_id='MCP.read'": ("bad_format", "$.tool_id"),
+    "transport='kafka'": ("unknown_value", "$.transport"),
+    "idempotency='MAYBE'": ("unknown_value", "$.idempotency"),
+    f"args_hash='sha256:{'0' * 64}'": ("bad_format", "$.args_hash"),
+    "actor={'kind': 'robot'}": ("unknown_value", "$.actor.kind"),
+    "idempotency_key='has space'": ("bad_format", "$.idempotency_key"),
+    "extra_field=1": ("unknown_field", "$"),
+}
+PUBLISHED_TAKES = {
+    "missing type",
+    "missing transport",
+    "missing idempotency",
+    "missing actor",
+    "missing timing",
+    "idempotency_key='has space'",
+    "extra_field=1",
+}
+"""Cases that only the recorder refuses: the published text requires four fields and closes nothing."""
+
+
+def refusal(event: dict[str, Any], **options: Any) -> tuple[str, str] | None:
+    """Code and path with which an event is refused, ``None`` where it is taken."""
+    try:
+        check_tool_call(event, **options)
+    except InputError as error:
+        return error.code, error.path
+    return None
+
+
+@pytest.mark.parametrize("profile", handshake.PROFILES.values(), ids=lambda profile: profile.name)
+def test_the_valid_event_is_taken(profile: handshake.Profile) -> None:
+    """The published example satisfies both sets of requirements."""
+    assert refusal(VECTORS["valid_event"], profile=profile) is None
+
+
+def test_every_invalid_event_has_its_refusal() -> None:
+    """The table above covers the vectors, no more and no less."""
+    assert INVALID.keys() == REFUSALS.keys()
+
+
+@pytest.mark.parametrize("why", INVALID)
+def test_the_recorder_refuses_every_invalid_event(why: str) -> None:
+    """Each invalid event is refused for what the case names, at its place."""
+    assert refusal(INVALID[why]) == REFUSALS[why]
+
+
+@pytest.mark.parametrize("why", INVALID)
+def test_the_published_text_refuses_its_own_part_of_them(why: str) -> None:
+    """Under the published requirements the same cases are refused with the same codes, or taken."""
+    expected = None if why in PUBLISHED_TAKES else REFUSALS[why]
+    assert refusal(INVALID[why], profile=handshake.PUBLISHED) == expected
+
+
+def test_the_published_text_requires_four_fields() -> None:
+    """An event of trace, call, tool and version is enough for the text, and none of the four may be missing."""
+    event = {
+        name: VECTORS["valid_event"][name] for name in ("trace_id", "tool_call_id", "tool_id", "tool_version")
+    }
+    assert refusal(event, profile=handshake.PUBLISHED) is None
+    for name in event:
+        less = {key: value for key, value in event.items() if key != name}
+        assert refusal(less, profile=handshake.PUBLISHED) == ("missing_field", f"$.{name}")
+
+
+@pytest.mark.parametrize("case", VECTORS["args_hash_vectors"], ids=lambda case: json.dumps(case["args"]))
+def test_the_digest_of_arguments(case: dict[str, Any]) -> None:
+    """Canonical form with its line feed, and the bare digest over it; it is not the JCS digest."""
+    assert canonical_form(case["args"]).decode() == case["canonical_with_trailing_newline"]
+    assert args_digest(case["args"]) == case["sha256_hex"] != case["jcs_sha256_hex"]
+
+
+def test_the_patterns_of_redaction_have_handshake_s_ids() -> None:
+    """Each pattern id of Handshake has a rule and a replacement of the published shape, and no other has."""
+    ids = set(VECTORS["redaction"]["pattern_ids"])
+    assert {rule.id for rule in RULES} == handshake_digest._REPLACEMENTS.keys() == ids
+    shape = VECTORS["redaction"]["replacement"]
+    for id_, replacement in handshake_digest._REPLACEMENTS.items():
+        category = handshake_digest._CATEGORIES[id_]
+        assert replacement == shape.replace("<category>", category).replace("<pattern id>", id_)
+
+
+def test_redaction_looks_at_values_only() -> None:
+    """A value under a key called password stays, and so does a key that looks like a secret."""
+    value = {"password": "correct horse", "AKIAIOSFODNN7EXAMPLE": 1}
+    assert canonical_form(value) == b'{"AKIAIOSFODNN7EXAMPLE":1,"password":"correct horse"}\n'
+
+
+@pytest.mark.parametrize(
+    ("part", "required"),
+    [("request", VECTORS["htc_request_required"]), ("response", VECTORS["htc_response_required"])],
+)
+def test_the_envelopes_require_what_is_published(part: str, required: list[str]) -> None:
+    """The lists of required fields are the published ones."""
+    assert sorted(htc_schema.SCHEMA["$defs"][part]["required"]) == sorted(required)
+
+
+def test_the_kinds_of_error_and_the_cap_are_the_published_ones() -> None:
+    """Eight kinds of error, and 32 KiB for arguments and results."""
+    assert list(htc_schema.ERROR_KINDS) == VECTORS["error_kinds"]
+    assert DEFAULT_LIMITS.htc_payload_bytes_max == VECTORS["max_payload_bytes"]

@@ -1,0 +1,60 @@
+"""MCP Hangar's digests, made by running its own releases: every case, in both variants."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay_stream.core.errors import InputError
+from assay_stream.schemes import hangar
+
+VECTORS = Path(__file__).resolve().parents[1] / "data" / "vectors"
+CASES: list[dict[str, Any]] = json.loads((VECTORS / "mcp_hangar_digests.json").read_text("utf-8"))["cases"]
+ROWS: list[dict[str, Any]] = json.loads((VECTORS / "peers_digest_matrix.json").read_text("utf-8"))["rows"]
+VARIANTS: dict[str, Callable[[dict[str, Any]], str]] = {
+    "v1.2.0": hangar.digest_v1_2,
+    "v2.21.2": hangar.digest_v2,
+}
+COLUMNS = {"hangar_1.2.0": hangar.digest_v1_2, "hangar_2.21.2": hangar.digest_v2}
+CODES = {"ValueError": "tool_name_missing", "UnicodeEncodeError": "lone_surrogate"}
+"""Our code for what Hangar raises."""
+
+
+def _id(case: dict[str, Any]) -> str:
+    return str(case["id"])
+
+
+def _check(compute: Callable[[dict[str, Any]], str], tool: dict[str, Any], sha256: str, error: str) -> None:
+    if not error:
+        assert compute(tool) == sha256
+        return
+    with pytest.raises(InputError) as caught:
+        compute(tool)
+    assert caught.value.code == CODES[error.partition(":")[0]]
+
+
+def test_the_vectors_are_all_there() -> None:
+    """Neither file has lost a case."""
+    assert (len(CASES), len(ROWS)) == (38, 38)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("case", CASES, ids=_id)
+def test_each_case_in_each_variant(case: dict[str, Any], variant: str) -> None:
+    """Where Hangar gives a digest ours is equal; where it raises, ours is refused with its code."""
+    # Not decoded strictly: the vectors hold half a surrogate pair.
+    tool = json.loads(case["input_raw"])
+    _check(VARIANTS[variant], tool, case[variant].get("sha256", ""), case[variant].get("error", ""))
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+@pytest.mark.parametrize("row", ROWS, ids=_id)
+def test_each_row_of_the_matrix(row: dict[str, Any], column: str) -> None:
+    """The columns of Hangar in the matrix of peers agree too."""
+    found = row[column]
+    failed = found if "Error" in found else ""
+    _check(COLUMNS[column], json.loads(row["input_raw"]), found, failed)

@@ -1,0 +1,180 @@
+"""MCPTrust's hashes, risk levels and drift, made by running its own code: every case."""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay_stream.core.errors import InputError
+from assay_stream.schemes import mcptrust, mcptrust_drift, mcptrust_lock, mcptrust_lockfile, mcptrust_signature
+
+VECTORS = Path(__file__).resolve().parents[1] / "data" / "vectors"
+
+
+def _load(name: str) -> Any:
+    return json.loads((VECTORS / name).read_text(encoding="utf-8"))
+
+
+HASHES = _load("mcptrust_hashes.json")
+DRIFT = _load("mcptrust_drift.json")
+ROWS = _load("peers_digest_matrix.json")["rows"]
+SCHEMES = {
+    "description_hash": mcptrust.description_hash,
+    "input_schema_hash": mcptrust.input_schema_hash,
+    "risk_level": mcptrust.risk_level,
+}
+
+
+def _id(case: dict[str, Any]) -> str:
+    return str(case["id"])
+
+
+def _refused(tool: dict[str, Any]) -> None:
+    for compute in SCHEMES.values():
+        with pytest.raises(InputError) as caught:
+            compute(tool)
+        assert caught.value.code == "wrong_type"
+
+
+def test_the_vectors_are_all_there() -> None:
+    """No file has lost a case, and the words are MCPTrust's."""
+    assert (len(HASHES["cases"]), len(DRIFT["cases"]), len(ROWS)) == (38, 13, 38)
+    assert list(mcptrust.RISK_WORDS) == HASHES["keywords"]
+
+
+@pytest.mark.parametrize("case", HASHES["cases"], ids=_id)
+def test_the_canonical_form(case: dict[str, Any]) -> None:
+    """A whole tool is written byte for byte as Go writes it."""
+    written = mcptrust.go_canonical(json.loads(case["input_raw"]))
+    assert written.decode() == case["canon_v1"]
+    assert sha256(written).hexdigest() == case["canon_v1_sha256"]
+
+
+@pytest.mark.parametrize("case", HASHES["cases"], ids=_id)
+def test_hashes_and_risk_level(case: dict[str, Any]) -> None:
+    """Both hashes and the risk level agree; what MCPTrust cannot read is refused."""
+    # Not decoded strictly: the vectors hold half a surrogate pair.
+    tool = json.loads(case["input_raw"])
+    if "tool_parse_error" in case:
+        _refused(tool)
+    else:
+        assert {name: compute(tool) for name, compute in SCHEMES.items()} == {name: case[name] for name in SCHEMES}
+
+
+@pytest.mark.parametrize("row", ROWS, ids=_id)
+def test_each_row_of_the_matrix(row: dict[str, Any]) -> None:
+    """The columns of MCPTrust in the matrix of peers agree too."""
+    tool = json.loads(row["input_raw"])
+    if row["mcptrust_risk"] is None:
+        _refused(tool)
+    else:
+        assert mcptrust.description_hash(tool) == row["mcptrust_description_hash"]
+        assert mcptrust.input_schema_hash(tool) == row["mcptrust_input_schema_hash"]
+        assert mcptrust.risk_level(tool) == row["mcptrust_risk"]
+
+
+@pytest.mark.parametrize("case", DRIFT["cases"], ids=_id)
+def test_drift_under_a_v2_lockfile(case: dict[str, Any]) -> None:
+    """The same tools drift in the same way, with the same old and new values."""
+    items = mcptrust_drift.drift_between(case["before"], case["after"])
+    assert (mcptrust_drift.drift_v2(items) or None) == case["drift_v2"]
+
+
+@pytest.mark.parametrize("case", DRIFT["cases"], ids=_id)
+def test_the_result_of_a_v3_check(case: dict[str, Any]) -> None:
+    """Type, severity, identifier, hashes, summary and outcome agree; the messages are our own."""
+    expected = case["check_result_v3"]
+    found = mcptrust_drift.check_result(
+        mcptrust_drift.drift_between(case["before"], case["after"]),
+        server=expected["server"],
+        lockfile=expected["lockfile"],
+        severities=mcptrust_drift.CODE,
+    )
+    assert all(item.pop("message") for item in found["drift"])
+    assert found == expected | {
+        "drift": [{k: v for k, v in item.items() if k != "message"} for item in expected["drift"]]
+    }
+
+
+@pytest.mark.parametrize("case", HASHES["cases"], ids=_id)
+def test_the_canonical_form_v2(case: dict[str, Any]) -> None:
+    """The second form agrees byte for byte; what no Unicode text holds is refused before it is signed."""
+    tool = json.loads(case["input_raw"])
+    if case["id"] == "lone_surrogate":
+        with pytest.raises(InputError):
+            mcptrust_signature.canonical_v2(tool)
+        return
+    written = mcptrust_signature.canonical_v2(tool)
+    assert written.decode() == case["canon_v2"]
+    assert sha256(written).hexdigest() == case["canon_v2_sha256"]
+
+
+@pytest.mark.parametrize("case", DRIFT["cases"], ids=_id)
+def test_lockfiles_are_made_read_and_written(case: dict[str, Any]) -> None:
+    """Both versions of each case's lockfile are what the lists give, and survive reading and writing."""
+    locked = mcptrust_lock.lock(case["before"])
+    meta = case["lockfile_v3"]["meta"]
+    made = {
+        "lockfile_v2": mcptrust_lockfile.new_lockfile(locked, server="srv"),
+        "lockfile_v3": mcptrust_lockfile.new_lockfile_v3(
+            locked, server="srv", generator=meta["generator"], updated_at=meta["updatedAt"]
+        ),
+    }
+    for version, lockfile in made.items():
+        assert json.loads(mcptrust_lockfile.write_lockfile(lockfile)) == case[version]
+        read = mcptrust_lockfile.read_lockfile(json.dumps(case[version]).encode())
+        assert read.lock == lockfile.lock
+        assert json.loads(mcptrust_lockfile.write_lockfile(read)) == case[version]
+
+
+@pytest.mark.parametrize("case", DRIFT["cases"], ids=_id)
+def test_drift_from_a_lockfile_that_was_read(case: dict[str, Any]) -> None:
+    """A lockfile read back shows the same drift as the lists it was made of."""
+    read = mcptrust_lockfile.read_lockfile(json.dumps(case["lockfile_v3"]).encode())
+    found = mcptrust_drift.drift(read.lock, case["after"])
+    assert found == mcptrust_drift.drift_between(case["before"], case["after"])
+
+
+def test_the_golden_lockfile() -> None:
+    """MCPTrust's own golden file is what its own lists give, and is written back without a change."""
+    files = DRIFT["fixtures"]
+    golden = files["testdata/golden/mcp-lock.v3.json"]
+    read = mcptrust_lockfile.read_lockfile(json.dumps(golden).encode())
+    assert mcptrust_lockfile.write_lockfile(read).decode() == json.dumps(golden, indent=2) + "\n"
+    manifest = (
+        files["testdata/mcp/prompts_list.json"]["result"]
+        | files["testdata/mcp/resources_templates_list.json"]["result"]
+    )
+    assert read.lock == mcptrust_lock.lock(manifest)
+
+
+def test_the_canonical_forms_of_a_lockfile() -> None:
+    """Both forms are those of MCPTrust's fixture.
+
+    The digests beside the fixture (``canon_sha256_v1`` and ``_v2``) are of other bytes: the canonical files that
+    MCPTrust keeps, which stand below, do not have them either. Its code does not check them.
+    """
+    document = DRIFT["fixtures"]["testdata/canon_vectors/input.json"]
+    canonical = (
+        b'{"server_command":"test-server","tools":{"alpha_tool":{"description_hash":"sha256:123",'
+        b'"input_schema_hash":"sha256:456","risk_level":"HIGH"},"zeta_tool":{"description_hash":"sha256:abc",'
+        b'"input_schema_hash":"sha256:def","risk_level":"LOW"}},"version":"1.0"}'
+    )
+    assert mcptrust.go_canonical(document) == canonical
+    assert mcptrust_signature.canonical_v2(document) == canonical
+
+
+@pytest.mark.parametrize("form", ["v1", "v2"])
+def test_the_signature_of_a_lockfile(form: str) -> None:
+    """MCPTrust's own signatures hold for its lockfile, and for no other."""
+    signed = DRIFT["lockfile_signature"]
+    signature, key = signed[f"sig_{form}"].encode(), signed["public_key"].encode()
+    raw = json.dumps(signed["lockfile"]).encode()
+    assert mcptrust_signature.verify_lockfile_signature(raw, signature, key) == form
+    with pytest.raises(InputError) as caught:
+        mcptrust_signature.verify_lockfile_signature(raw.replace(b"LOW", b"HIGH"), signature, key)
+    assert caught.value.code == "signature_invalid"

@@ -1,0 +1,243 @@
+"""Laws of Handshake's schemes, over arbitrary values and bytes."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from functools import cmp_to_key
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from assay_stream.core.errors import InputError
+from assay_stream.schemes.handshake import FIELDS, PROFILES, check_tool_call
+from assay_stream.schemes.handshake_conformance import check_tools
+from assay_stream.schemes.handshake_contract import Contract, contract, contract_drift
+from assay_stream.schemes.handshake_digest import args_digest, canonical_form, redact_text
+from assay_stream.schemes.htc import validate_envelope
+from assay_stream.schemes.htc_schema import SCHEMA
+from assay_stream.schemes.semver import parse_version
+
+VALID = json.loads((Path(__file__).resolve().parents[1] / "data/vectors/handshake_tool_call.json").read_text())[
+    "valid_event"
+]
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=["Cs"]), max_size=12),
+    lambda inner: st.lists(inner, max_size=4)
+    | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"]), max_size=6), inner, max_size=4),
+    max_leaves=12,
+)  # fmt: skip
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary() | st.dates(),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.tuples(inner)
+        | st.dictionaries(st.text(max_size=4) | st.integers(), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+# Pieces of every rule, so that matches begin, end and touch each other in every way.
+FRAGMENTS = [
+    "password", "token", "bearer ", "api_key", "--", "-", "=", ":", ": ", '"', "'", "\\", " ", "\n", ",", ";",
+    "[", "]", "://", "/", "u:p@", "@", "x.com", "a@b.co", "+31 6 12345678", "AKIAIOSFODNN7EXAMPLE",
+    "ghp_" + "a" * 36, "sk-" + "c" * 20, "eyJhbGciOiJI.eyJzdWI.sig",
+    "-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----",
+    "/home/ann", "/home", "/var/", "/Users", "C:\\x", "c:/y", "\\\\host\\share", "$HOME", "%PATH%", "${X}",
+    "[REDACTED:", "path:path_absolute]", "[REDACTED:path:path_absolute]", "[REDACTED:token:secret_token]",
+]  # fmt: skip
+TEXTS = st.lists(st.sampled_from(FRAGMENTS), max_size=8).map("".join) | st.text(max_size=20)
+REQUEST = {
+    "schema_version": "htc-1.0",
+    "tool_call_id": VALID["tool_call_id"],
+    "trace_id": VALID["trace_id"],
+    "actor": {"kind": "agent"},
+    "tool_id": "mcp.fs.read_file",
+    "tool_version": "1.0.0",
+    "args": {"path": "a.txt"},
+    "dry_run": False,
+}
+RESPONSE = {
+    "schema_version": "htc-1.0",
+    "tool_call_id": VALID["tool_call_id"],
+    "trace_id": VALID["trace_id"],
+    "ok": True,
+    "result": {"text": "x"},
+    "error": None,
+    "timing": VALID["timing"],
+}
+DECLARED = {
+    "tool_version": "1.2.3",
+    "side_effect": "READ",
+    "idempotency": "IDEMPOTENT",
+    "determinism": "DETERMINISTIC",
+    "availability": "OFFLINE_OK",
+    "required_capabilities": ["fs.read"],
+}
+NUMBERS = st.integers(0, 20)
+LABELS = st.lists(st.from_regex(r"\A(0|[1-9][0-9]{0,2}|[a-z-][a-z0-9-]{0,3})\Z"), max_size=3)
+
+
+def refusal(action: Callable[[], object]) -> InputError | None:
+    """The error of ours that an action raises, if any; whatever else is raised fails the test."""
+    try:
+        action()
+    except InputError as error:
+        return error
+    return None
+
+
+def shuffled(value: Any, draw: st.DataObject) -> Any:
+    """The same value with the members of every object in another order."""
+    if isinstance(value, dict):
+        names = draw.draw(st.permutations(list(value)))
+        return {name: shuffled(value[name], draw) for name in names}
+    if isinstance(value, list):
+        return [shuffled(item, draw) for item in value]
+    return value
+
+
+@given(JSON, st.data())
+def test_the_order_of_keys_does_not_change_the_digest(value: Any, data: st.DataObject) -> None:
+    """Two spellings of one value have one digest."""
+    assert args_digest(shuffled(value, data)) == args_digest(value)
+
+
+@given(JSON)
+def test_the_canonical_form_is_json_of_the_same_value(value: Any) -> None:
+    """Read back it is the value with its texts redacted; it is ASCII, and one line."""
+    form = canonical_form(value)
+
+    def redacted(part: Any) -> Any:
+        if isinstance(part, str):
+            return redact_text(part)
+        if isinstance(part, dict):
+            return {name: redacted(item) for name, item in part.items()}
+        return [redacted(item) for item in part] if isinstance(part, list) else part
+
+    assert json.loads(form) == redacted(value)
+    assert form.isascii()
+    assert form.count(b"\n") == 1
+
+
+@given(ANYTHING)
+def test_the_digest_raises_nothing_but_input_errors(value: Any) -> None:
+    """Whatever is given, there is a digest of 64 digits or an error of ours."""
+    error = refusal(lambda: args_digest(value))
+    assert error is None or error.code in {"not_canonicalizable", "lone_surrogate", "too_deep"}
+
+
+@given(TEXTS)
+def test_redacting_twice_changes_nothing(text: str) -> None:
+    """What stands in place of a secret is no secret."""
+    assert redact_text(redact_text(text)) == redact_text(text)
+
+
+def is_error_object(verdict: dict[str, Any]) -> bool:
+    """Whether the error of a verdict satisfies the contract's own schema of errors."""
+    return Draft202012Validator({"$ref": "#/$defs/error", "$defs": SCHEMA["$defs"]}).is_valid(verdict["error"])
+
+
+@given(st.binary() | JSON.map(lambda value: json.dumps(value).encode()))
+def test_no_bytes_are_beyond_a_verdict(raw: bytes) -> None:
+    """Any bytes that are no envelope give a verdict in the contract's words, and nothing is raised."""
+    verdict = validate_envelope(raw)
+    assert verdict is not None
+    assert verdict["ok"] is False
+    assert (verdict["error"]["kind"], verdict["error"]["code"]) == ("validation", "VAL-HTC-001")
+    assert is_error_object(verdict)
+
+
+@given(st.sampled_from([REQUEST, RESPONSE]), st.sampled_from([*REQUEST, *RESPONSE, "new"]), JSON)
+def test_the_verdict_agrees_with_the_whole_schema(envelope: dict[str, Any], name: str, value: Any) -> None:
+    """Where no format is concerned, an envelope is valid exactly if the published schema says so."""
+    assume(name not in {"tool_call_id", "trace_id", "timing"})
+    altered = envelope | {name: value}
+    expected = Draft202012Validator(SCHEMA).is_valid(altered)
+    assert (validate_envelope(json.dumps(altered).encode()) is None) == expected
+
+
+@pytest.mark.parametrize("profile", PROFILES.values(), ids=lambda profile: profile.name)
+@given(st.sampled_from([*FIELDS, "new"]), JSON)
+def test_an_altered_event_is_taken_or_refused_by_name(profile: Any, name: str, value: Any) -> None:
+    """One field replaced by anything gives an event that is taken, or an error whose path is that field's."""
+    error = refusal(lambda: check_tool_call(VALID | {name: value}, profile=profile))
+    if error is not None:
+        assert error.path.startswith("$" if name == "new" else f"$.{name}")
+
+
+@given(JSON)
+def test_a_contract_never_raises(value: Any) -> None:
+    """Whatever stands under _meta.handshake, there is a contract that says what is wrong with it."""
+    declared = contract({"name": "t", "_meta": {"handshake": value}})
+    assert declared is not None
+    assert declared.problems
+
+
+@given(st.sampled_from([*DECLARED, "deprecated_since", "sunset_on", "replaced_by"]), JSON)
+def test_the_checks_of_a_tool_never_raise(name: str, value: Any) -> None:
+    """Whatever a server declares or sends as schemas, each check of each tool has an answer."""
+    tool = {
+        "name": "fs.read",
+        "inputSchema": value,
+        "outputSchema": value,
+        "examples": value,
+        "annotations": value,
+    }
+    (report,) = check_tools([tool | {"_meta": {"handshake": DECLARED | {name: value}}}], server_id="s")
+    assert len(report.answers) == 11
+
+
+CONTRACTS = st.none() | st.fixed_dictionaries(
+    {},
+    optional={
+        "tool_version": st.sampled_from(["1.0.0", "1.1.0", "2.0.0", "bad"]),
+        "side_effect": st.sampled_from(["READ", "WRITE", "bad"]),
+        "required_capabilities": st.lists(st.sampled_from(["a", "b"]), max_size=3),
+    },
+).map(lambda declared: contract({"_meta": {"handshake": declared}}))
+
+
+@given(CONTRACTS)
+def test_what_does_not_change_does_not_drift(declared: Contract | None) -> None:
+    """A contract held against itself gives nothing but a version that is missing."""
+    assert contract_drift(declared, copy.deepcopy(declared)) in ([], ["tool_version_missing"])
+
+
+def with_version(version: str) -> st.SearchStrategy[Contract]:
+    """Contracts of this version, whatever else they declare."""
+    return st.builds(
+        lambda effect, needs: Contract(
+            tool_version=parse_version(version), side_effect=effect, required_capabilities=needs
+        ),
+        st.sampled_from([None, "READ", "WRITE"]),
+        st.sampled_from([None, (), ("a",), ("a", "b")]),
+    )
+
+
+@given(with_version("1.9.0"), with_version("2.0.0"))
+def test_another_major_is_another_contract(older: Contract, newer: Contract) -> None:
+    """Between two MAJORs no change of side effect or capabilities is drift; a way back is named."""
+    assert contract_drift(older, newer) == []
+    assert contract_drift(newer, older) == ["tool_version_regressed"]
+
+
+VERSIONS = st.tuples(NUMBERS, NUMBERS, NUMBERS, LABELS).map(
+    lambda parts: "{}.{}.{}".format(*parts[:3]) + (f"-{'.'.join(parts[3])}" if parts[3] else "")
+)
+
+
+@given(st.lists(VERSIONS, max_size=6))
+def test_versions_are_in_one_order(texts: list[str]) -> None:
+    """Of two versions one precedes the other or they are equal, and sorting them settles all pairs."""
+    versions = [parse_version(text) for text in texts]
+    ordered = sorted(versions, key=cmp_to_key(lambda a, b: b.precedes(a) - a.precedes(b)))
+    for index, one in enumerate(ordered):
+        for other in ordered[index:]:
+            assert not other.precedes(one)
+            assert one.precedes(other) or one == other

@@ -1,0 +1,62 @@
+"""Builders of control events, keys and signatures for dialogues and laws."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from assay_stream.schemes.schemapin import Mode, PublicKey, schema_digest, sign_digest
+from tests.support.events import SERVER
+from tests.support.schemapin import KEY, OTHER_KEY
+
+DOMAIN = "example.com"
+KEYS = {"ours": KEY, "other": OTHER_KEY}
+
+
+def fingerprint_of(key: ec.EllipticCurvePrivateKey = KEY) -> str:
+    """The name of a key."""
+    return PublicKey.of(key.public_key()).fingerprint
+
+
+def a_document(key: ec.EllipticCurvePrivateKey = KEY, *, revoked: tuple[str, ...] = ()) -> dict[str, Any]:
+    """A discovery document of a key."""
+    return {
+        "schema_version": "1.1",
+        "developer_name": "Dev",
+        "public_key_pem": PublicKey.of(key.public_key()).pem,
+        "revoked_keys": list(revoked),
+    }
+
+
+def signature_of(
+    tool: dict[str, Any], key: ec.EllipticCurvePrivateKey = KEY, *, mode: Mode = Mode.DOUBLE_SHA256
+) -> str:
+    """A signature over a tool: the same text each time within one run, as ECDSA itself is not."""
+    name = next(name for name, known in KEYS.items() if known is key)
+    return _signature(json.dumps(tool), name, mode)
+
+
+@cache
+def _signature(tool: str, name: str, mode: Mode) -> str:
+    return sign_digest(bytes.fromhex(schema_digest(json.loads(tool)).hex), KEYS[name], mode=mode)
+
+
+def a_control(kind: str, *, number: int = 0, second: float = 0, **data: Any) -> bytes:
+    """The bytes of a control event, given a number of seconds after ten o'clock; ``None`` leaves a field out."""
+    required = {"server_id": SERVER}
+    if not kind.startswith("discovery"):
+        required |= {"author": "ann", "reason": "review"}
+    content = {name: value for name, value in (required | data).items() if value is not None}
+    return json.dumps(
+        {
+            "specversion": "1.0",
+            "type": f"assay.control.{kind}",
+            "source": "urn:assay-stream:control:test",
+            "id": f"control-{number}",
+            "time": f"2026-03-01T10:00:{second:09.6f}Z",
+            "data": content,
+        }
+    ).encode()

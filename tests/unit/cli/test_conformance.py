@@ -1,0 +1,129 @@
+"""``assay-stream conformance``."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.events import a_snapshot
+from tests.unit.schemes.test_handshake_conformance import CHECKS, TOOL
+
+CAPTURES = Path(__file__).resolve().parents[2] / "data/captures"
+LIST = CAPTURES / "mcp-server-time@2026.10.19.tools_list.json"
+
+
+def run(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    """The command, run as a process."""
+    return subprocess.run(
+        [sys.executable, "-m", "assay_stream", "conformance", "--server-id", "time", *arguments],
+        input=stdin,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def report(done: subprocess.CompletedProcess[bytes]) -> dict[str, Any]:
+    """What the command printed as JSON."""
+    assert done.stderr == b""
+    parsed: dict[str, Any] = json.loads(done.stdout)
+    return parsed
+
+
+def statuses(tool: dict[str, Any]) -> dict[str, str]:
+    """Status of each check of one tool."""
+    return {check["check"]: check["status"] for check in tool["checks"]}
+
+
+def test_a_list_that_meets_the_requirements_exits_0() -> None:
+    """Every check passes or is not applicable, and the counts say so."""
+    done = run("--format", "json", stdin=json.dumps({"tools": [TOOL]}).encode())
+    assert done.returncode == 0
+    found = report(done)
+    assert found["counts"] == {"pass": 9, "fail": 0, "not_applicable": 2}
+    assert found["server_id"] == "time"
+    (tool,) = found["tools"]
+    assert (tool["tool"], tool["tool_id"], tool["denied_by_default"]) == ("fs.read", "fs.read", False)
+    assert statuses(tool).keys() == CHECKS
+
+
+def test_a_real_server_declares_nothing_and_is_denied() -> None:
+    """A capture has sound schemas and ids, no contract, and is to be denied by default."""
+    done = run(str(LIST), "--format", "json")
+    assert done.returncode == 1
+    for tool in report(done)["tools"]:
+        assert tool["tool_id"] == f"time.{tool['tool']}"
+        assert tool["denied_by_default"]
+        found = statuses(tool)
+        assert found["input_schema"] == found["identity"] == "pass"
+        assert {check for check, status in found.items() if status == "fail"} == {
+            "metadata", "tool_version", "side_effect", "capabilities",
+        }  # fmt: skip
+
+
+def test_result_response_and_event_are_one() -> None:
+    """The list alone, in its response, and as an observed snapshot give the same report."""
+    forms = ({"tools": [TOOL]}, {"jsonrpc": "2.0", "id": 1, "result": {"tools": [TOOL]}})
+    inputs = [*(json.dumps(form).encode() for form in forms), a_snapshot(TOOL)]
+    assert len({run("--format", "json", stdin=raw).stdout for raw in inputs}) == 1
+
+
+@pytest.mark.parametrize("capture", sorted(CAPTURES.glob("*tools_list*.json")), ids=lambda path: path.name)
+def test_the_table_says_every_check_and_claims_nothing(capture: Path) -> None:
+    """Each tool has its checks with status and reason; no word says that a tool can be relied on."""
+    done = run(str(capture))
+    text = done.stdout.decode()
+    names = [tool["name"] for tool in json.loads(capture.read_bytes())["result"]["tools"]]
+    assert len(re.findall(r"^  \w+ +(?:pass|fail|not_applicable)\b", text, re.MULTILINE)) == len(names) * len(
+        CHECKS
+    )
+    assert [line.split("  ")[0] for line in text.splitlines() if "  tool_id: " in line] == names
+    assert "must be treated as denied" in text
+    assert not re.search(r"\b(safe|trusted|trustworthy|verified)\b", text, re.IGNORECASE)
+
+
+def test_a_hostile_name_does_not_reach_the_terminal() -> None:
+    """Control characters and long names are not printed as they are."""
+    name = "\x1b]0;owned\x07\u202e" + "n" * 500
+    text = run(stdin=json.dumps({"tools": [TOOL | {"name": name}]}).encode()).stdout.decode()
+    assert not set("\x1b\x07\u202e") & set(text)
+    assert max(map(len, text.splitlines())) < 200
+
+
+def test_an_empty_list_is_no_pass() -> None:
+    """Where there is nothing to check the answer is no."""
+    done = run(stdin=b'{"tools":[]}')
+    assert done.returncode == 1
+    assert b"0 pass, 0 fail, 0 not_applicable" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("raw", "code"),
+    [
+        (b"", b"not_json"),
+        (b"{}", b"not_a_list"),
+        (b"[]", b"not_a_list"),
+        (b'{"result":7}', b"not_a_list"),
+        (b'{"tools":[7]}', b"not_a_tool"),
+        (b'{"tools":[],"tools":[]}', b"duplicate_key"),
+    ],
+)
+def test_what_is_no_list_exits_2(raw: bytes, code: bytes) -> None:
+    """It is refused by code, with the name of the source, and nothing is reported."""
+    done = run(stdin=raw)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr.startswith(b"assay-stream: " + code)
+    assert b"standard input" in done.stderr
+
+
+def test_an_unreadable_capture_exits_2(tmp_path: Path) -> None:
+    """The file is named."""
+    done = run(str(tmp_path / "missing"))
+    assert done.returncode == 2
+    assert b"unreadable_file" in done.stderr

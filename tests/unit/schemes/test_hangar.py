@@ -1,0 +1,157 @@
+"""MCP Hangar beyond its vectors: what is refused, the policy, and the event."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from assay_stream.core.errors import InputError
+from assay_stream.schemes import hangar
+from assay_stream.schemes.hangar import Action, DigestPolicy, Enforcement, Status, ToolDigest, UnknownPolicy
+
+A, B = "a" * 64, "b" * 64
+
+
+def _deep(levels: int) -> dict[str, Any]:
+    value: dict[str, Any] = {}
+    for _ in range(levels):
+        value = {"a": value}
+    return value
+
+
+class TestDigests:
+    """What the two variants make of odd input."""
+
+    @pytest.mark.parametrize("empty", [None, "", {}, []])
+    def test_since_1_2_1_the_empty_is_absent(self, empty: Any) -> None:
+        """An empty field does not enter the newer digest; of the older one only null is kept out."""
+        bare = {"name": "t"}
+        for field in ("description", "inputSchema", "outputSchema"):
+            assert hangar.digest_v2(bare | {field: empty}) == hangar.digest_v2(bare)
+            same = hangar.digest_v1_2(bare | {field: empty}) == hangar.digest_v1_2(bare)
+            assert same == (empty is None)
+
+    @pytest.mark.parametrize("present", [0, False])
+    def test_zero_and_false_are_present(self, present: Any) -> None:
+        """Only the empty is absent, not what is false."""
+        assert hangar.digest_v2({"name": "t", "description": present}) != hangar.digest_v2({"name": "t"})
+
+    @pytest.mark.parametrize("field", ["annotations", "input_schema", "title"])
+    def test_nothing_else_enters(self, field: str) -> None:
+        """Annotations, titles and the other spelling change neither digest."""
+        for compute in (hangar.digest_v1_2, hangar.digest_v2):
+            assert compute({"name": "t", field: {"x": 1}}) == compute({"name": "t"})
+
+    def test_a_name_that_is_no_text(self) -> None:
+        """The older variant takes it, the newer one refuses it."""
+        assert len(hangar.digest_v1_2({"name": 7})) == 64
+        with pytest.raises(InputError) as caught:
+            hangar.digest_v2({"name": 7})
+        assert (caught.value.code, caught.value.path) == ("tool_name_missing", "$.name")
+
+    @pytest.mark.parametrize(
+        ("schema", "code"),
+        [
+            ({"a": float("nan")}, "not_canonicalizable"),
+            ({"a": 10**5000}, "not_canonicalizable"),
+            ({"a": object()}, "not_canonicalizable"),
+            (_deep(100_000), "too_deep"),
+        ],
+    )
+    def test_what_is_no_json(self, schema: Any, code: str) -> None:
+        """Both variants refuse what JSON cannot hold."""
+        for compute in (hangar.digest_v1_2, hangar.digest_v2):
+            with pytest.raises(InputError) as caught:
+                compute({"name": "t", "inputSchema": schema})
+            assert caught.value.code == code
+
+
+class TestPolicy:
+    """What a status leads to."""
+
+    @pytest.mark.parametrize(
+        ("enforcement", "action"), [("audit", Action.ALLOW), ("warn", Action.WARN), ("block", Action.BLOCK)]
+    )
+    def test_a_mismatch_goes_by_enforcement(self, enforcement: str, action: Action) -> None:
+        """Audit lets through, warn warns, block blocks."""
+        policy = DigestPolicy(enforcement=Enforcement(enforcement), unknown=UnknownPolicy.ALLOW_DEGRADED)
+        assert policy.action(Status.MISMATCH) is action
+
+    @pytest.mark.parametrize(
+        ("unknown", "action"),
+        [
+            ("allow_degraded", Action.ALLOW),
+            ("allow_unverified", Action.ALLOW),
+            ("warn", Action.WARN),
+            ("block", Action.BLOCK),
+        ],
+    )
+    def test_the_unknown_goes_by_its_own_setting(self, unknown: str, action: Action) -> None:
+        """Under either name of the lenient setting; enforcement has no say."""
+        policy = DigestPolicy(enforcement=Enforcement.BLOCK, unknown=UnknownPolicy.parse(unknown))
+        assert policy.action(Status.UNKNOWN) is action
+
+    def test_a_match_is_let_through(self) -> None:
+        """Whatever the settings."""
+        policy = DigestPolicy(enforcement=Enforcement.BLOCK, unknown=UnknownPolicy.BLOCK)
+        assert policy.action(Status.MATCH) is Action.ALLOW
+
+    def test_the_defaults_are_those_of_the_gate(self) -> None:
+        """A mismatch blocks; a tool without a pin is let through."""
+        assert DigestPolicy().action(Status.MISMATCH) is Action.BLOCK
+        assert DigestPolicy().action(Status.UNKNOWN) is Action.ALLOW
+
+    def test_status(self) -> None:
+        """Unpinned and unobserved are both unknown."""
+        policy = DigestPolicy(allowlist=frozenset({ToolDigest("t", A)}))
+        assert policy.status("t", A) is Status.MATCH
+        assert policy.status("t", B) is Status.MISMATCH
+        assert policy.status("t", None) is Status.UNKNOWN
+        assert policy.status("other", A) is Status.UNKNOWN
+
+    def test_an_unknown_setting_is_refused(self) -> None:
+        """A word that is no setting gives an error that lists the settings."""
+        with pytest.raises(InputError) as caught:
+            UnknownPolicy.parse("allow")
+        assert caught.value.code == "unknown_value"
+        assert "allow_unverified" in caught.value.message
+
+    @pytest.mark.parametrize(
+        ("name", "digest", "code"), [("", A, "tool_name_missing"), ("t", "A" * 64, "bad_digest")]
+    )
+    def test_an_approved_digest_is_checked(self, name: str, digest: str, code: str) -> None:
+        """It has a name, and 64 lowercase digits."""
+        with pytest.raises(InputError) as caught:
+            ToolDigest(name, digest)
+        assert caught.value.code == code
+
+    def test_one_tool_has_one_approved_digest(self) -> None:
+        """With two nobody could say which counts."""
+        with pytest.raises(InputError) as caught:
+            DigestPolicy(allowlist=frozenset({ToolDigest("t", A), ToolDigest("t", B)}))
+        assert caught.value.code == "duplicate_pin"
+
+
+def test_the_fields_of_the_event() -> None:
+    """They are Hangar's, in its order; what is not known is null."""
+    event = hangar.mismatch_event(
+        event_id="e",
+        occurred_at=1.5,
+        mcp_server_id="s",
+        tool_name="t",
+        expected_digest=None,
+        observed_digest=A,
+        enforcement=Enforcement.WARN,
+        correlation_id="c",
+    )
+    assert event == {
+        "event_id": "e",
+        "occurred_at": 1.5,
+        "mcp_server_id": "s",
+        "tool_name": "t",
+        "expected_digest": None,
+        "observed_digest": A,
+        "enforcement": "warn",
+        "correlation_id": "c",
+    }

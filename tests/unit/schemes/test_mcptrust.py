@@ -1,0 +1,130 @@
+"""MCPTrust beyond its vectors: Go's way of writing JSON, and the risk words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from assay_stream.core.digest import Canonicalized
+from assay_stream.core.errors import InputError
+from assay_stream.schemes import mcptrust
+
+
+def _deep(levels: int) -> list[Any]:
+    value: list[Any] = [0.5]
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        ("<a href='x'>&</a>", rb'''"\u003ca href='x'\u003e\u0026\u003c/a\u003e"'''),
+        ("\u2028\u2029", rb'"\u2028\u2029"'),
+        ("\x00\x1f\n\t\r\b\f\x7f", b'"\\u0000\\u001f\\n\\t\\r\\b\\f\x7f"'),
+        ('\\b"\\', rb'"\\b\"\\"'),
+        ({"<": 1}, rb'{"\u003c":1}'),
+        ({"\U0001f600": 1, "\uff3a": 2}, '{"\uff3a":2,"\U0001f600":1}'.encode()),
+        ([1.0, -0.0, 0.0, 1e21, 1e20, 1e-7, 1e-6], b"[1,-0,0,1e+21,100000000000000000000,1e-7,0.000001]"),
+        ([2**53 + 1, -(2**64)], b"[9007199254740992,-18446744073709552000]"),
+        ([[], {}, None, True, False], b"[[],{},null,true,false]"),
+        ("\ud800x\udc00", '"\ufffdx\ufffd"'.encode()),
+    ],
+)
+def test_json_as_go_writes_it(value: Any, written: bytes) -> None:
+    """Escapes, key order and numbers are those of encoding/json since Go 1.22."""
+    assert mcptrust.go_canonical(value) == written
+
+
+@pytest.mark.parametrize("members", [{"a": {"x": -0.0}}, {"a": {"\U0001f600": 1, "\uff3a": 2}}, {"a": {"<": "&"}}])
+def test_a_form_that_is_known_already_changes_nothing(members: dict[str, Any]) -> None:
+    """What RFC 8785 writes otherwise than Go is not taken from the canonical form, however deep it stands."""
+    expected = mcptrust.go_canonical(members)
+    assert mcptrust.go_canonical(Canonicalized(members)) == expected
+    assert mcptrust.go_canonical({"a": Canonicalized(members["a"])}) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "code"),
+    [
+        ({1: 2}, "not_canonicalizable"),
+        (float("inf"), "not_canonicalizable"),
+        (object(), "not_canonicalizable"),
+        (_deep(100_000), "too_deep"),
+        (_deep(255), "too_deep"),
+    ],
+)
+def test_what_is_no_json_is_refused(value: Any, code: str) -> None:
+    """Whatever Go could not write has no canonical form."""
+    with pytest.raises(InputError) as caught:
+        mcptrust.go_canonical(value)
+    assert caught.value.code == code
+
+
+@pytest.mark.parametrize("tool", [{"name": 1}, {"description": []}, {"description": False}])
+def test_a_field_of_another_type_refuses_the_tool(tool: dict[str, Any]) -> None:
+    """Go refuses the whole tool, so every hash and the risk level are refused."""
+    for compute in (mcptrust.description_hash, mcptrust.input_schema_hash, mcptrust.risk_level):
+        with pytest.raises(InputError) as caught:
+            compute(tool)
+        assert caught.value.code == "wrong_type"
+        assert caught.value.path == f"$.{next(iter(tool))}"
+
+
+@pytest.mark.parametrize("schema", [[], "object", 0, True])
+def test_a_schema_that_is_no_object_refuses_the_tool(schema: Any) -> None:
+    """Likewise for the input schema."""
+    for compute in (mcptrust.description_hash, mcptrust.input_schema_hash, mcptrust.risk_level):
+        with pytest.raises(InputError) as caught:
+            compute({"name": "t", "inputSchema": schema})
+        assert caught.value.code == "input_schema_not_object"
+
+
+@pytest.mark.parametrize("tool", [{}, {"inputSchema": None}, {"inputSchema": {}}])
+def test_no_schema_has_no_hash(tool: dict[str, Any]) -> None:
+    """Absent, null and empty are one: an empty text."""
+    assert mcptrust.input_schema_hash(tool) == ""
+
+
+def test_null_reads_as_an_empty_text() -> None:
+    """A null description is an empty one."""
+    assert mcptrust.description_hash({"description": None}) == mcptrust.description_hash({"description": ""})
+
+
+@pytest.mark.parametrize(
+    ("name", "description", "level"),
+    [
+        ("list", "Lists files.", "LOW"),
+        ("RM", "", "MEDIUM"),
+        ("list", "Kills.", "MEDIUM"),
+        ("run", "kill", "HIGH"),
+        ("r", "m", "LOW"),
+        ("kİll", "", "MEDIUM"),
+        ("\u212aill", "", "MEDIUM"),
+        ("information", "", "MEDIUM"),
+        ("perform", "a file's transform", "MEDIUM"),
+        ("lifsafe", "", "MEDIUM"),
+        ("filesystem", "", "MEDIUM"),
+        ("format_date", "", "MEDIUM"),
+        ("confirm", "", "MEDIUM"),
+        ("retrieval", "", "MEDIUM"),
+        ("evaluate", "", "MEDIUM"),
+        ("skills", "", "MEDIUM"),
+        ("overrun", "", "MEDIUM"),
+        ("trunk", "", "MEDIUM"),
+        ("execute", "", "HIGH"),
+        ("drop_database", "", "LOW"),
+    ],
+)
+def test_risk_words_are_found_anywhere(name: str, description: str, level: str) -> None:
+    """Within words too, in any case as Go lowers it; one word counts once however often it stands there."""
+    assert mcptrust.risk_level({"name": name, "description": description}) == level
+
+
+@pytest.mark.parametrize("text", ["a\nb\n", "a\r\nb\r\n", "a \rb\t \n"])
+def test_normalised_texts_have_one_hash(text: str) -> None:
+    """Line ends and blanks before them do not count for prompts and templates; blanks elsewhere do."""
+    assert mcptrust.normalized_hash(text) == mcptrust.text_hash("a\nb\n")
+    assert mcptrust.normalized_hash(f" {text}") != mcptrust.text_hash("a\nb\n")

@@ -1,0 +1,287 @@
+"""Files of pins: each format's real shapes, what a format cannot hold, and bad input."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from assay_stream.core.errors import InputError
+from assay_stream.core.limits import PIN_FILE_LIMITS
+from assay_stream.schemes.pin_files import PinEntry, PinFormat, read_pins, write_pins
+
+A, B = "a" * 64, "b" * 64
+LOCKED = [
+    PinEntry("s", "t", "mcptrust.description_hash", f"sha256:{A}"),
+    PinEntry("s", "t", "mcptrust.input_schema_hash", ""),
+    PinEntry("s", "t", "mcptrust.risk_level", "HIGH"),
+]
+IDENTITY = [PinEntry("s", "t", "assay.schema_hash", A), PinEntry("s", "t", "assay.meta_hash", B)]
+HANGAR = PinEntry("s", "t", "hangar.v2", A)
+FORMATS: tuple[PinFormat, ...] = ("mcptrust", "hangar", "assay", "native")
+
+
+def _refused(raw: bytes, kind: PinFormat) -> tuple[str, str]:
+    with pytest.raises(InputError) as caught:
+        read_pins(raw, format=kind, server_id=None)
+    return caught.value.code, caught.value.path
+
+
+def _line(**members: Any) -> bytes:
+    return json.dumps({"server_id": "s", "tool_name": "t", "scheme": "hangar.v2", "value": A} | members).encode()
+
+
+class TestMcptrust:
+    """Lockfiles."""
+
+    @pytest.mark.parametrize(
+        "head",
+        [
+            {"version": "2.0", "server_command": "npx s"},
+            {"lockFileVersion": "3.0", "server": {"name": "n"}},
+        ],
+    )
+    def test_each_tool_gives_three_pins(self, head: dict[str, Any]) -> None:
+        """Of the server that the reader was told: the file's own name for it is the server's word."""
+        tool = {"description_hash": f"sha256:{A}", "input_schema_hash": "", "risk_level": "HIGH"}
+        raw = json.dumps(head | {"tools": {"t": tool}}).encode()
+        assert read_pins(raw, format="mcptrust", server_id="s") == LOCKED
+        assert {pin.server_id for pin in read_pins(raw, format="mcptrust", server_id=None)} == {None}
+
+    def test_a_tool_needs_all_three(self) -> None:
+        """A lockfile with half a tool would report drift that is none."""
+        raw, left_out = write_pins([*LOCKED[:2], HANGAR], format="mcptrust", server_id="s")
+        assert json.loads(raw) == {"version": "2.0", "server_command": "s", "tools": {}}
+        assert left_out == [HANGAR, *LOCKED[:2]]
+
+    def test_it_is_of_one_server(self) -> None:
+        """The pins of others are named as left out."""
+        others = [pin._replace(server_id="other") for pin in LOCKED]
+        raw, left_out = write_pins([*LOCKED, *others], format="mcptrust", server_id="s")
+        assert list(json.loads(raw)["tools"]) == ["t"]
+        assert left_out == others
+        assert write_pins(LOCKED, format="mcptrust", server_id=None)[1] == LOCKED
+
+
+class TestHangar:
+    """Hangar's configuration, and what its pin command prints."""
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            f"mcp_servers:\n  s:\n    tool_projection:\n      pins:\n        t: {A}\n  bare: {{}}\n",
+            f"s:\n  t: {A}\n",
+            json.dumps({"digests": {"s": {"t": A}}, "unreachable": {"x": "timeout"}}),
+            json.dumps({"mcp_servers": {"s": {"tool_projection": {"pins": {"t": A}}}, "x": None}}),
+        ],
+    )
+    def test_its_shapes(self, text: str) -> None:
+        """The configuration file, and both outputs of its pin command."""
+        assert read_pins(text.encode(), format="hangar", server_id=None) == [HANGAR]
+
+    def test_the_older_digest_is_asked_for(self) -> None:
+        """The file does not say how its digests were made."""
+        pin = HANGAR._replace(scheme="hangar.v1_2")
+        raw, left_out = write_pins([pin, HANGAR], format="hangar", server_id=None, hangar_scheme="hangar.v1_2")
+        assert left_out == [HANGAR]
+        assert read_pins(raw, format="hangar", server_id=None, hangar_scheme="hangar.v1_2") == [pin]
+
+    def test_it_is_written_as_configuration(self) -> None:
+        """To be merged into the operator's own."""
+        raw, left_out = write_pins([HANGAR, HANGAR._replace(server_id=None)], format="hangar", server_id=None)
+        assert raw.decode() == f"mcp_servers:\n  s:\n    tool_projection:\n      pins:\n        t: {A}\n"
+        assert left_out == [HANGAR._replace(server_id=None)]
+
+    @pytest.mark.parametrize(
+        "name", ["0\x85", "\x85", "a\u2028b", "zażółć", "\U0001f600", "a\nb", "x" * 300, "<<", "~"]
+    )
+    def test_any_name_is_read_back(self, name: str) -> None:
+        """Line ends of all kinds, words that mean something to YAML, and long names."""
+        pin = HANGAR._replace(tool_name=f"t{name}t" if not name.strip() else name)
+        raw, left_out = write_pins([pin], format="hangar", server_id=None)
+        assert left_out == []
+        assert read_pins(raw, format="hangar", server_id=None) == [pin]
+
+    @pytest.mark.parametrize("digits", ["1" * 64, "0" * 64, "7" * 63 + "e"])
+    def test_a_digest_that_looks_like_a_number_stays_one(self, digits: str) -> None:
+        """Unquoted, as Hangar writes it."""
+        assert read_pins(f"s: {{t: {digits}}}".encode(), format="hangar", server_id=None)[0].value == digits
+
+    def test_pins_of_tenants_are_not_dropped_silently(self) -> None:
+        """A pin here holds for every caller, so the file is refused."""
+        overrides = {"acme": {"pins": {"t": A}}}
+        document = {"mcp_servers": {"s": {"tool_projection": {"pins": {"t": A}, "tenant_overrides": overrides}}}}
+        found = _refused(json.dumps(document).encode(), "hangar")
+        assert found == ("tenant_pins", "$.mcp_servers.s.tool_projection.tenant_overrides")
+
+    @pytest.mark.parametrize(
+        ("text", "code", "path"),
+        [
+            (f"s: {{t: {A}, u: x}}", "bad_pin_value", "$.s.u"),
+            (f"s: {{t: {A.upper()}}}", "bad_pin_value", "$.s.t"),
+            ("s: {t: }", "wrong_type", "$.s.t"),
+            ("s: text", "wrong_type", "$.s"),
+            ("[]", "wrong_type", "$"),
+            ("mcp_servers: {'a b': {tool_projection: []}}", "wrong_type", "$.mcp_servers[*].tool_projection"),
+            (f"s: {{t: {A}, t: {B}}}", "duplicate_key", ""),
+            (f"s: {{' ': {A}}}", "bad_identifier", ""),
+        ],
+    )
+    def test_bad_files(self, text: str, code: str, path: str) -> None:
+        """The error says what is wrong and where; names that are not plain stay out of it."""
+        assert _refused(text.encode(), "hangar") == (code, path)
+
+
+class TestAssay:
+    """Assay's policies."""
+
+    def test_the_pins_of_a_policy(self) -> None:
+        """YAML, with other members beside them."""
+        text = (
+            "version: '2.0'\ntools:\n  allow: ['*']\ntool_pins:\n  t:\n"
+            f'    server_id: s\n    tool_name: t\n    schema_hash: {A}\n    meta_hash: "{B}"\n'
+        )
+        assert read_pins(text.encode(), format="assay", server_id=None) == IDENTITY
+        assert read_pins(b"version: '2.0'", format="assay", server_id=None) == []
+
+    def test_a_policy_in_json(self) -> None:
+        """JSON is read strictly as such."""
+        pin = {"server_id": "s", "tool_name": "t", "schema_hash": A, "meta_hash": B}
+        assert (
+            read_pins(json.dumps({"tool_pins": {"t": pin}}).encode(), format="assay", server_id=None) == IDENTITY
+        )
+
+    def test_a_pin_needs_both_hashes_and_a_server(self) -> None:
+        """What cannot be written is named."""
+        pins = [
+            IDENTITY[0],
+            IDENTITY[1]._replace(tool_name="u"),
+            *(pin._replace(server_id=None) for pin in IDENTITY),
+        ]
+        raw, left_out = write_pins(pins, format="assay", server_id=None)
+        assert raw == b"tool_pins: {}\n"
+        assert sorted(left_out, key=str) == sorted(pins, key=str)
+
+    def test_one_name_on_two_servers_cannot_be_written(self) -> None:
+        """Assay keys pins by the tool's name: neither is preferred, unless a server is asked for."""
+        others = [pin._replace(server_id="other") for pin in IDENTITY]
+        assert write_pins([*IDENTITY, *others], format="assay", server_id=None)[1] == [*others, *IDENTITY]
+        raw, left_out = write_pins([*IDENTITY, *others], format="assay", server_id="s")
+        assert left_out == others
+        assert read_pins(raw, format="assay", server_id=None) == IDENTITY
+
+    @pytest.mark.parametrize(
+        ("pin", "code", "path"),
+        [
+            ({"tool_name": "u"}, "pin_name_differs", "$.tool_pins.t"),
+            ({"schema_hash": f"sha256:{A}"}, "bad_pin_value", "$.tool_pins.t.schema_hash"),
+            ({"meta_hash": 1}, "wrong_type", "$.tool_pins.t.meta_hash"),
+            ({"server_id": None}, "wrong_type", "$.tool_pins.t.server_id"),
+        ],
+    )
+    def test_bad_pins(self, pin: dict[str, Any], code: str, path: str) -> None:
+        """The error says what is wrong and where."""
+        whole = {"server_id": "s", "tool_name": "t", "schema_hash": A, "meta_hash": B} | pin
+        assert _refused(json.dumps({"tool_pins": {"t": whole}}).encode(), "assay") == (code, path)
+
+    def test_a_missing_member(self) -> None:
+        """All four are required."""
+        raw = json.dumps({"tool_pins": {"t": {"server_id": "s", "tool_name": "t", "schema_hash": A}}}).encode()
+        assert _refused(raw, "assay") == ("missing_field", "$.tool_pins.t.meta_hash")
+
+
+class TestNative:
+    """Our own lines."""
+
+    def test_a_line(self) -> None:
+        """One object a line, canonical, sorted by server, tool and scheme; blank lines are skipped."""
+        other = PinEntry(None, "t", "mcptrust.risk_level", "LOW")
+        raw, left_out = write_pins([HANGAR, other], format="native", server_id=None)
+        assert left_out == []
+        assert raw.decode() == (
+            '{"scheme":"mcptrust.risk_level","server_id":null,"tool_name":"t","value":"LOW"}\n'
+            f'{{"scheme":"hangar.v2","server_id":"s","tool_name":"t","value":"{A}"}}\n'
+        )
+        assert read_pins(b"\n" + raw.replace(b"\n", b"\r\n\r\n"), format="native", server_id=None) == [
+            other,
+            HANGAR,
+        ]
+
+    def test_the_server_of_pins_that_name_none(self) -> None:
+        """The reader's; pins of other servers are not read then."""
+        raw = _line(server_id=None) + b"\n" + _line(server_id="other")
+        assert read_pins(raw, format="native", server_id="s") == [HANGAR]
+
+    @pytest.mark.parametrize(
+        ("members", "code", "path"),
+        [
+            ({"value": B[1:]}, "bad_pin_value", "$.value"),
+            ({"scheme": "x"}, "unknown_value", "$.scheme"),
+            ({"server_id": 1}, "wrong_type", "$.server_id"),
+            ({"tool_name": None}, "wrong_type", "$.tool_name"),
+            ({"comment": "x"}, "unknown_field", "$"),
+            ({"server_id": " "}, "bad_identifier", ""),
+        ],
+    )
+    def test_bad_lines(self, members: dict[str, Any], code: str, path: str) -> None:
+        """The error says what is wrong and where."""
+        assert _refused(_line(**members), "native") == (code, path)
+
+    def test_an_error_names_its_line(self) -> None:
+        """Lines are counted from one."""
+        with pytest.raises(InputError) as caught:
+            read_pins(_line() + b"\n{", format="native", server_id=None)
+        assert caught.value.code == "not_json"
+        assert caught.value.message.startswith("line 2: ")
+
+    def test_a_line_without_a_member(self) -> None:
+        """Everything but the server is required."""
+        assert _refused(b'{"tool_name":"t","scheme":"hangar.v2"}', "native") == ("missing_field", "$.value")
+
+
+@pytest.mark.parametrize("second", [A, B])
+def test_two_values_of_one_tool_are_refused(second: str) -> None:
+    """Reading and writing; equal values too, for one of the two lines is not what its writer thinks."""
+    assert _refused(_line() + b"\n" + _line(value=second), "native")[0] == "duplicate_pin"
+    with pytest.raises(InputError) as caught:
+        write_pins([HANGAR, HANGAR._replace(value=second)], format="native", server_id=None)
+    assert caught.value.code == "duplicate_pin"
+
+
+@pytest.mark.parametrize("name", ["", " ", "\ud800"])
+def test_a_name_that_nobody_could_read_back_is_refused(name: str) -> None:
+    """Blank names, and half a surrogate pair."""
+    for pin in (HANGAR._replace(tool_name=name), HANGAR._replace(server_id=name)):
+        with pytest.raises(InputError) as caught:
+            write_pins([pin], format="native", server_id=None)
+        assert caught.value.code == "bad_identifier"
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_bad_value_is_never_written(kind: PinFormat) -> None:
+    """Whatever the format."""
+    with pytest.raises(InputError) as caught:
+        write_pins([HANGAR._replace(value="x")], format=kind, server_id=None)
+    assert caught.value.code == "bad_pin_value"
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_file_has_a_size(kind: PinFormat) -> None:
+    """One byte over ten megabytes is refused before anything is read."""
+    assert _refused(b" " * (PIN_FILE_LIMITS.record_bytes_max + 1), kind)[0] == "too_large"
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_no_error_quotes_the_file(kind: PinFormat) -> None:
+    """Messages name what, where and how to mend it, never the value."""
+    secret = "hunter2 is no digest"
+    texts = {
+        "mcptrust": {"version": "2.0", "server_command": "s", "tools": {"t": {"risk_level": secret}}},
+        "hangar": {"s": {"t": secret}},
+        "assay": {"tool_pins": {"t": {"server_id": "s", "tool_name": "t", "schema_hash": secret, "meta_hash": A}}},
+        "native": {"server_id": "s", "tool_name": "t", "scheme": "hangar.v2", "value": secret},
+    }
+    with pytest.raises(InputError) as caught:
+        read_pins(json.dumps(texts[kind]).encode(), format=kind, server_id=None)
+    assert "hunter2" not in str(caught.value)
