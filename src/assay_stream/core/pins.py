@@ -79,20 +79,26 @@ def check_pins(
     pins: PinsInForce,
     observed: Fingerprint | None,
     *,
+    listed: bool = False,
     policy: DigestPolicy | None = None,
 ) -> PinResult:
     """Hold a definition against the pins in force, and the result against the policy in force.
 
+    A pinned tool that is offered in a form which has no value under its pin is a mismatch: to be unreadable must
+    not be a way around a pin.
+
     Args:
         pins: what operators decided about the tool.
         observed: the fingerprint in force, ``None`` where no definition was.
+        listed: whether the tool is offered, although its definition cannot be told.
         policy: the digest policy in force, ``None`` where nobody set one.
     """
     results = [UNPINNED]
     for scheme, expected in sorted(pins.approved.items()):
         value = None if observed is None else observed.schemes.get(scheme)
         if value is None:
-            status = PinStatus.UNOBSERVED
+            unreadable = listed if observed is None else scheme in observed.errors
+            status = PinStatus.MISMATCH if unreadable else PinStatus.UNOBSERVED
         else:
             status = PinStatus.MATCH if value == expected else PinStatus.MISMATCH
         results.append(PinResult(status=status, scheme=scheme, expected=expected, observed=value))
@@ -104,8 +110,11 @@ def check_pins(
                     status=PinStatus.REJECTED, scheme=scheme, expected=pins.approved.get(scheme), observed=value
                 )
             )
-    gravest = max(results, key=lambda result: _WEIGHT[result.status])
+    gravest = max(results, key=lambda result: (_WEIGHT[result.status], result.observed is not None))
     if policy is None:
         return gravest
     action = policy.action(_TO_POLICY[gravest.status])
+    if gravest.status is PinStatus.MISMATCH and gravest.observed is None:
+        # Neither a match nor told apart from one: the graver of the policy's two answers.
+        action = max(action, policy.action(Status.UNKNOWN), key=list(Action).index)
     return replace(gravest, enforcement=policy.enforcement.value, action=action)

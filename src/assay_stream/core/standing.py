@@ -99,6 +99,7 @@ def _answers(
     pin = check_pins(
         controls.pins_as_of(tool_name, when),
         found,
+        listed=seen is not None and tool_name in server.catalogue_of(seen).tools,
         policy=controls.policy_as_of(tool_name, when),
     )
     if seen is None or found is None:
@@ -128,9 +129,7 @@ def standing_findings(
         names = catalogue.tools if tool_name is None else catalogue.tools.keys() & {tool_name}
         for name in names:
             full = catalogue.tools[name]
-            if full is None:
-                continue
-            found = server.fingerprint_of(catalogue, full)
+            found = None if full is None else server.fingerprint_of(catalogue, full)
             pin, signature = _answers(server, seen, found, name, position if by_control else position[0])
             wrong = dict(_wrong(pin, signature))
             if wrong and by_control:

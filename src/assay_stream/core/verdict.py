@@ -52,7 +52,7 @@ def standing_verdicts(server_id: str, server: ServerBindings) -> Verdicts:
         if not pins and policy is None:
             continue
         found = in_force.get(name, [None])
-        results = [check_pins(pins, print_, policy=policy) for print_ in found]
+        results = [check_pins(pins, print_, listed=name in in_force, policy=policy) for print_ in found]
         worst = max(results, key=_gravity)
         verdicts[name] = _value(server_id, name, worst, pins, policy)
     if general is not None:

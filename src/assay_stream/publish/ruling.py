@@ -7,7 +7,7 @@ proxy itself handed to its client is held against the same pins at once, and cou
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -16,7 +16,7 @@ from assay_stream.core.errors import InputError, IntegrityError
 from assay_stream.core.fingerprint import SCHEMES, Fingerprint
 from assay_stream.core.pin_life import PinsInForce
 from assay_stream.core.pins import PinResult, PinStatus, check_pins
-from assay_stream.schemes.hangar import Action, DigestPolicy, Enforcement, Status, UnknownPolicy
+from assay_stream.schemes.hangar import Action, DigestPolicy, Enforcement, UnknownPolicy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,14 +110,10 @@ class VerdictTable:
         if definition is None and own is not None:
             return _ruling(verdict.action, verdict.result)
         result = check_pins(verdict.pins, definition, policy=verdict.policy)
-        refused = definition is not None and not definition.errors.keys().isdisjoint(verdict.pins.approved)
-        if refused and result.status is PinStatus.UNOBSERVED and verdict.policy is not None:
-            actions = (verdict.policy.action(Status.MISMATCH), result.action or Action.ALLOW)
-            result = replace(result, action=max(actions, key=gravity))
-            return Ruling(
-                action=result.action or Action.ALLOW, reason_code="definition_not_digestible", result=result
-            )
-        return _ruling(result.action or Action.ALLOW, result)
+        action = result.action or Action.ALLOW
+        if result.status is PinStatus.MISMATCH and result.observed is None:
+            return Ruling(action=action, reason_code="definition_not_digestible", result=result)
+        return _ruling(action, result)
 
 
 def gravity(action: Action) -> int:

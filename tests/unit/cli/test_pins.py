@@ -17,7 +17,7 @@ from assay_stream.core.errors import AssayStreamError
 from assay_stream.core.finding import Finding, Kind
 from assay_stream.core.record import Origin
 from tests.support import facts
-from tests.support.operators import OTHER, US, a_state
+from tests.support.operators import OTHER, US, a_state, v1
 
 WHY = ("--reason", "reviewed", "--author", "ann")
 HERE = ("--server-id", facts.SERVER)
@@ -78,12 +78,12 @@ def test_list_shows_a_table_or_objects(state: Bindings) -> None:
     assert table[0].split() == [*pins._LIST_COLUMNS]
     assert len(table) == 4
     rows = [json.loads(line) for line in run("list", "--json", "--tool", "gone").stdout.splitlines()]
-    assert [row["value"] for row in rows] == ["v1:gone"]
+    assert [row["value"] for row in rows] == [v1("gone")]
 
 
 def test_a_name_of_a_server_cannot_steer_the_terminal(state: Bindings) -> None:
     """It stands as an escape."""
-    state.apply(facts.a_pin("v1:x", time_us=1, offset=90, tool_name="\x1b[2J\u202ename"))
+    state.apply(facts.a_pin(v1("x"), time_us=1, offset=90, tool_name="\x1b[2J\u202ename"))
     shown = run("list").stdout
     assert "\\x1b[2J\\u202ename" in shown
     assert "\x1b" not in shown
@@ -131,7 +131,7 @@ def test_every_tool_is_approved_by_all(state: Bindings, tmp_path: Path) -> None:
     state.apply(facts.seen("proxy-2", 90 * US, "c1", offset=30))
     run("approve", *HERE, "--all", "--scheme", "assay.v1", *WHY, "--output", tmp_path / "o")
     values = [(data["tool_name"], data["value"]) for _, data in decided(tmp_path / "o")]
-    assert values == [("same", "v1:same"), ("t", "v1:one")]
+    assert values == [("same", v1("same")), ("t", v1("one"))]
 
 
 def test_one_tool_that_cannot_be_decided_stops_all_and_is_named(state: Bindings, tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ def test_diff_shows_both_definitions_and_ends_with_1(state: Bindings) -> None:
 
 def test_diff_of_a_pin_that_was_never_observed_says_so(state: Bindings) -> None:
     """There is nothing to compare."""
-    state.apply(facts.a_pin("v1:never", time_us=91 * US, offset=40))
+    state.apply(facts.a_pin(v1("never"), time_us=91 * US, offset=40))
     assert "never observed here" in run("diff", *HERE, "--tool", "t").stdout
 
 

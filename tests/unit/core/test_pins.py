@@ -44,11 +44,21 @@ def test_a_difference_is_a_mismatch_with_assay_s_reason() -> None:
 
 
 def test_what_was_not_observed_neither_matches_nor_differs() -> None:
-    """Without a definition, or without a digest under the scheme, the pin is unobserved."""
-    for observed, scheme in ((None, "assay.v1"), (SEEN, "assay.p60")):
-        result = check_pins(PinsInForce(approved={scheme: "x"}, rejected={}), observed)
-        assert result.status is PinStatus.UNOBSERVED
+    """Without a definition the pin is unobserved."""
+    result = check_pins(PinsInForce(approved={"assay.v1": "x"}, rejected={}), None)
+    assert result.status is PinStatus.UNOBSERVED
+    assert "observed" not in result.as_json()
+
+
+def test_to_be_unreadable_is_no_way_around_a_pin() -> None:
+    """A definition without a value under the scheme, or a name that stands twice, is a mismatch."""
+    pins = PinsInForce(approved={"assay.p60": "x"}, rejected={})
+    refused = a_fingerprint("a")
+    object.__setattr__(refused, "errors", {"assay.p60": "too_deep"})
+    for result in (check_pins(pins, refused), check_pins(pins, None, listed=True)):
+        assert result.status is PinStatus.MISMATCH
         assert "observed" not in result.as_json()
+    assert check_pins(pins, SEEN).status is PinStatus.UNOBSERVED
 
 
 def test_of_several_pins_the_gravest_is_told() -> None:

@@ -18,7 +18,7 @@ from assay_stream.forensics.pin_report import (
     values_to_decide,
 )
 from tests.support import facts
-from tests.support.operators import APPROVED, OTHER, UNSEEN, US, a_state
+from tests.support.operators import APPROVED, OTHER, UNSEEN, US, a_state, v1
 
 
 @pytest.fixture
@@ -50,8 +50,8 @@ def test_decisions_in_force_with_their_standing(bindings: Bindings) -> None:
     """Superseded ones are left out; of several definitions every standing is named."""
     rows = list(pin_rows(bindings, server_id=None, tool_name=None))
     assert [(row["tool_name"], row["value"], row["state"], row["standing"]) for row in rows] == [
-        ("gone", "v1:gone", "approved", "unobserved"),
-        ("t", "v1:bad", "rejected", "match,mismatch"),
+        ("gone", v1("gone"), "approved", "unobserved"),
+        ("t", v1("bad"), "rejected", "match,mismatch"),
         ("t", APPROVED, "approved", "match,mismatch"),
     ]
     assert rows[2] == {
@@ -105,7 +105,7 @@ def test_the_history_of_a_tool_has_what_is_about_its_server_too(bindings: Bindin
 def test_approved_entries_are_the_pins_in_force(bindings: Bindings) -> None:
     """Neither rejected nor superseded values."""
     assert [tuple(entry) for entry in approved_entries(bindings, server_id=None)] == [
-        (facts.SERVER, "gone", "assay.v1", "v1:gone"),
+        (facts.SERVER, "gone", "assay.v1", v1("gone")),
         (facts.SERVER, "t", "assay.v1", APPROVED),
     ]
 
