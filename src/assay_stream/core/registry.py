@@ -31,7 +31,8 @@ from assay_stream.core.facts import (
     Seen,
     ToolFact,
 )
-from assay_stream.core.finding import Finding, Kind
+from assay_stream.core.finding import Finding
+from assay_stream.core.kinds import Kind
 from assay_stream.core.ledger import Ledger, is_redundant
 from assay_stream.core.limits import DEFAULT_LIMITS, Limits
 from assay_stream.core.moments import start_of

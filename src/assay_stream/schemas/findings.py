@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, StringConstraints
 
 from assay_stream.core.control import Enforcement, Scheme
-from assay_stream.core.finding import Kind
+from assay_stream.core.kinds import Kind
 from assay_stream.core.observation import (
     Identifier,
 )
