@@ -44,10 +44,11 @@ unit: $(VENV)/.ready ## Tests that need no broker and no server.
 integration: $(VENV)/.ready ## Tests on a real Kafka broker and real MCP servers.
 	$(BIN)/python -m pytest -q -m "kafka or servers"
 
-bench: $(VENV)/.ready ## Measure: digests, registry, join (ratios within one run).
+bench: $(VENV)/.ready ## Measure: digests, registry, join, gate (ratios within one run).
 	$(BIN)/python -m bench.bench_core
 	$(BIN)/python -m bench.bench_registry
 	$(BIN)/python -m bench.bench_join
+	$(BIN)/python -m bench.bench_gate
 
 schemas: $(VENV)/.ready ## Write schemas/ anew from the models.
 	$(BIN)/python -m assay_stream.schemas --write schemas

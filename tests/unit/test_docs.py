@@ -24,6 +24,7 @@ from assay_stream.core.record import Origin, Record, Role
 from assay_stream.forensics.replay import replay
 from assay_stream.stream.meter import Meter
 from assay_stream.stream.topics import TOPIC_NAMES
+from tests.support import gates
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -253,6 +254,57 @@ def test_the_endpoints_are_described(endpoint: str) -> None:
 def test_the_exit_codes_are_described(code: str) -> None:
     """Every exit code of the command line has a row."""
     assert code in {row[0] for row in rows("operations.md", "Exit codes")}
+
+
+# --- enforce.md ---------------------------------------------------------------------------------------------
+
+
+def test_the_example_of_embedding_the_verdict_client_runs() -> None:
+    """As it stands, but for the broker: without one the call is refused, and the reason says so."""
+    [example] = [code for language, code in blocks("enforce.md") if language == "python"]
+    code = example.replace("broker-1:9092", "127.0.0.1:1").replace("wait_ready(5.0)", "wait_ready(0.2)")
+    assert code.count("127.0.0.1:1") == code.count("wait_ready(0.2)") == 1
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+        env=os.environ | {"PYTHONPATH": str(SOURCES.parent)},
+    )
+    assert done.stdout == "refused: verdicts_unavailable\n"
+
+
+def test_the_refusal_on_that_page_is_what_the_gate_says() -> None:
+    """Code, message and fields, but for the digests."""
+    [shown] = [json.loads(code) for language, code in blocks("enforce.md") if language == "json"]
+    tool, other = gates.a_tool("get_current_time"), gates.a_tool("get_current_time", "Other.")
+    talk = gates.Connection(gates.pinned(tool))
+    talk.lists(other)
+    said = gates.answer(talk.calls("get_current_time"))
+    for answer in (said, shown):
+        assert answer["error"]["data"].pop("expected").startswith("sha256:")
+        assert answer["error"]["data"].pop("observed").startswith("sha256:")
+        del answer["error"]["data"]["server_id"]
+    assert said["error"]["data"] == shown["error"]["data"]
+    assert said["error"]["message"] == shown["error"]["message"]
+    assert (said["id"], said["error"]["code"]) == (shown["id"], shown["error"]["code"])
+
+
+def test_the_commands_on_that_page_are_there() -> None:
+    """Every `assay-stream ...` is a command with these options."""
+    for group, name, *options in re.findall(
+        r"assay-stream (pins|policy) (\w+)((?: --[a-z-]+)?)", text_of("enforce.md")
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", "assay_stream", group, name, "--help"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+            env=os.environ | {"PYTHONPATH": str(SOURCES.parent), "COLUMNS": "200"},
+        )
+        assert all(option.strip() in done.stdout for option in options)
 
 
 # --- architecture.md, glossary.md, adr/ ---------------------------------------------------------------------

@@ -176,7 +176,7 @@ def _enforcing_pumps(
     inward = Pump(
         stdin,
         _input_of(process),
-        see=_nothing,
+        see=lambda _: None,  # a line is looked at when it is written
         done=inward_done,
         name="assay-stream client->server",
         write=enforcer.from_client,
@@ -202,10 +202,6 @@ def _output_of(process: subprocess.Popen[bytes]) -> int:
     if process.stdout is None:
         raise RuntimeError("the server was started with pipes")
     return process.stdout.fileno()
-
-
-def _nothing(data: bytes) -> None:
-    """See nothing: the line is looked at when it is written."""
 
 
 def _inward_done(process: subprocess.Popen[bytes], stdin: int) -> None:

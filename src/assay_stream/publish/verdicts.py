@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from assay_stream.core.errors import IntegrityError
+from assay_stream.core.errors import AssayStreamError, ConfigurationError, IntegrityError
 from assay_stream.core.fingerprint import Fingerprint
 from assay_stream.core.record import TOPIC_NAMES, Role
 from assay_stream.publish.ruling import Ruling, VerdictTable
@@ -104,7 +104,9 @@ class VerdictClient:
                 asyncio.run(self._connect())
             except Exception as error:  # noqa: BLE001 - whatever fails, the last verdicts stand and we come back
                 if not self._complained or isinstance(error, IntegrityError):
-                    _log.warning("cannot follow the verdicts, still trying: %s", type(error).__name__)
+                    # Our own errors quote nothing; others may name hosts and users.
+                    what = str(error) if isinstance(error, AssayStreamError) else type(error).__name__
+                    _log.warning("cannot follow the verdicts, still trying: %s", what)
                 self._complained = True
                 self._closing.wait(self._pause_s)
                 self._pause_s = min(self._pause_s * 2, _BACKOFF_MAX_S)
@@ -148,7 +150,9 @@ class VerdictClient:
         try:
             await admin.start()
             if self._topic not in await admin.list_topics():
-                raise LookupError(self._topic)
+                raise ConfigurationError(
+                    "topic_missing", f"no such topic: {self._topic}. Create it: assay-stream topics apply"
+                )
             [topic] = await admin.describe_topics([self._topic])
             return len(topic["partitions"])
         finally:

@@ -112,8 +112,8 @@ def test_the_last_verdicts_stand_whatever_fails(
     assert client.done.wait(5)
     assert client.rule(SERVER, "t").action is Action.BLOCK
     client.close()
-    assert [record.getMessage().rpartition(" ")[2] for record in caplog.records] == [
+    assert [record.getMessage().split(": ", 1)[1] for record in caplog.records] == [
         "OSError",
-        "IntegrityError",
-        "IntegrityError",
+        "foreign_verdict: not ours",
+        "foreign_verdict: not ours",
     ]
