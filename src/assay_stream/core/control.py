@@ -176,7 +176,7 @@ class SuppressionSetData(SuppressionRemoveData):
     @classmethod
     def _as_a_kind(cls, value: object) -> object:
         # Strict models take no text for a member of an enumeration, and this one comes from JSON.
-        return Kind(value) if value in set(Kind) else value
+        return Kind(value) if isinstance(value, str) and value in set(Kind) else value
 
     @field_validator("tool")
     @classmethod

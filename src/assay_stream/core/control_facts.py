@@ -149,7 +149,7 @@ class Discovery(ControlFact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuppressionDecision(ControlFact):
-    """An operator set a suppression rule, or took it back. It goes to the alert stage, not to the binding topic."""
+    """An operator set a suppression rule, or took it back. It is for the alert stage: no fact is made of it."""
 
     is_set: bool
     id: str

@@ -16,7 +16,15 @@ from assay_stream.core.control import (
     SuppressionRemoveEvent,
     SuppressionSetEvent,
 )
-from assay_stream.core.control_facts import Discovery, DiscoveryStatus, KeyDecision, Pin, PinAct, Policy, SuppressionDecision
+from assay_stream.core.control_facts import (
+    Discovery,
+    DiscoveryStatus,
+    KeyDecision,
+    Pin,
+    PinAct,
+    Policy,
+    SuppressionDecision,
+)
 from assay_stream.core.record import Record
 from assay_stream.core.signed import read_document
 from assay_stream.schemes.hangar import UnknownPolicy

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from assay_stream.core.attention import Reason, Resolution
-from assay_stream.core.binding import ServerBindings
+from assay_stream.core.bindings import ServerBindings
 from assay_stream.core.control_facts import KeyDecision, Pin
 from assay_stream.core.drift import Baseline
 from assay_stream.core.facts import Catalogue, Seen
@@ -31,19 +31,29 @@ _OF_DEFINITION: dict[Kind, tuple[str | None, ...]] = {
 }
 """Kinds that are about one definition, and the reasons they come with."""
 
+AFTER_ALL_US = 2**63 - 1
+"""An event time after everything."""
+
 _DECIDED = frozenset(_OF_DEFINITION) - {Kind.SIGNATURE_MISSING, Kind.SIGNATURE_INVALID}
 """Kinds that a pin puts an end to: somebody has looked at the definition and decided."""
 
 
-def resolved_by_snapshot(server: ServerBindings, before: Baseline, catalogue: Catalogue, seen: Seen) -> list[Resolution]:
-    """Return what a snapshot puts an end to, for the observer who took it.
+def resolved_by_snapshot(
+    server: ServerBindings, baseline: Baseline | None, catalogue: Catalogue, seen: Seen
+) -> list[Resolution]:
+    """Return what a snapshot puts an end to, for the observer who took it. One that is late ends nothing.
 
     Args:
         server: the state before the snapshot.
-        before: what the same observer saw last.
+        baseline: what it was compared with.
         catalogue: what the snapshot offers.
         seen: the observation itself.
     """
+    own = server.observers.get(seen.observer_id)
+    latest = None if own is None else own.as_of(AFTER_ALL_US)
+    if latest is not None and latest.position > seen.position:
+        return []
+    before = baseline if baseline is not None and latest is not None else Baseline()
     keys = sorted(server.controls.key_documents())
     gone: list[str] = []
     for name, old in sorted(before.tools.items()):
