@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from assay_stream.core.alert import Pacing
 from assay_stream.core.errors import ConfigurationError
 from assay_stream.core.observation import CallProfile
 from assay_stream.core.redaction import Redaction, redaction_with
@@ -76,6 +77,16 @@ class Settings(BaseSettings):
         60, description="How long to try to reach the brokers at start before giving up."
     )
 
+    alert_update_s: Annotated[int, Field(ge=1, le=7 * 86_400)] = Field(
+        3_600, description="Between two updates of one alert that nothing but its count calls for, seconds."
+    )
+    alert_settle_s: Annotated[int, Field(ge=0, le=7 * 86_400)] = Field(
+        600, description="How long nobody must see it before an alert is closed, seconds."
+    )
+    alert_repeat_s: Annotated[int, Field(ge=60, le=365 * 86_400)] = Field(
+        86_400, description="After this an alert that lasts is written again, seconds."
+    )
+
     stop_limit_s: Annotated[int, Field(ge=1, le=3_600)] = Field(
         30,
         description="How long a graceful stop may take before the process ends anyway; nothing is lost by it.",
@@ -115,6 +126,14 @@ class Settings(BaseSettings):
         except ConfigurationError as error:
             raise ValueError(error.message) from None
         return value
+
+    def pacing(self) -> Pacing:
+        """Return how often an alert may be written."""
+        return Pacing(
+            update_interval_us=self.alert_update_s * 1_000_000,
+            settle_us=self.alert_settle_s * 1_000_000,
+            repeat_interval_us=self.alert_repeat_s * 1_000_000,
+        )
 
     def redaction(self) -> Redaction:
         """Return what leaves arguments and results before they are hashed."""

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from ocsf_json_schema import OcsfJsonSchemaEmbedded, get_ocsf_schema
 
 from assay_stream.core.alert import OCSF_VERSION, AlertState, apply_finding
-from assay_stream.core.finding import KINDS, Finding, Kind
+from assay_stream.core.finding import Finding
+from assay_stream.core.kinds import KINDS, Kind
 from assay_stream.core.record import Origin, Output
 
 VERSION = "1.2.3"

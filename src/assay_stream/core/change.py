@@ -13,7 +13,14 @@ from typing import Any
 import orjson
 
 from assay_stream.core.control import ControlEvent
-from assay_stream.core.control_facts import ControlFact, Discovery, KeyDecision, Pin, Policy
+from assay_stream.core.control_facts import (
+    ControlFact,
+    Discovery,
+    KeyDecision,
+    Pin,
+    Policy,
+    SuppressionDecision,
+)
 from assay_stream.core.controls import Controls, digest_policy
 from assay_stream.core.digest import canonicalize
 from assay_stream.core.evidence import EVIDENCE_SOURCE, STRUCTURED, Producer
@@ -24,7 +31,7 @@ from assay_stream.schemes import assay
 
 CHANGE_TYPE = "assay.control.change"
 
-ControlDecision = Pin | Policy | KeyDecision | Discovery
+ControlDecision = Pin | Policy | KeyDecision | Discovery | SuppressionDecision
 
 
 def change_record(
@@ -110,6 +117,16 @@ def _what(fact: ControlDecision) -> dict[str, Any]:
                 "key_fingerprint": fact.fingerprint,
                 "revoked_keys": list(fact.revoked),
             }
+        case SuppressionDecision():
+            return {
+                "rule_id": fact.id,
+                "tool": fact.tool,
+                "kind": fact.kind,
+                "field": fact.field,
+                "until_us": fact.until_us,
+                "author": fact.author,
+                "reason": fact.reason,
+            }
 
 
 def says_nothing_new(fact: ControlDecision, before: Controls) -> bool:
@@ -139,6 +156,8 @@ def _replaced(fact: ControlDecision, before: Controls) -> Any:
             return _replaced_key(fact, before)
         case Discovery():
             return _replaced_document(fact, before)
+        case SuppressionDecision():
+            return None
 
 
 def _replaced_pin(fact: Pin, before: Controls) -> str | None:
@@ -181,6 +200,9 @@ def _of_same_thing(fact: ControlDecision, before: Controls) -> Iterable[ControlF
             return [known for known in before.key_decisions if _is_about_same_key(fact, known)]
         case Discovery():
             return before.discoveries.get(fact.domain, ())
+        case SuppressionDecision():
+            # The rules are the alert stage's; the one read last counts there.
+            return ()
 
 
 def _is_about_same_pin(fact: Pin, known: Pin) -> bool:

@@ -109,11 +109,19 @@ def event_time_us(event: Envelope) -> int:
     Raises:
         InputError: ``bad_time`` for a date that does not exist.
     """
-    return _time_us(event.time)
+    return time_us_of(event.time)
 
 
 @lru_cache(maxsize=1_024)
-def _time_us(text: str) -> int:
+def time_us_of(text: str) -> int:
+    """Return a time in microseconds since the epoch.
+
+    Args:
+        text: RFC 3339.
+
+    Raises:
+        InputError: ``bad_time`` for a date that does not exist.
+    """
     try:
         # Lower-case letters are legal in RFC 3339, but not to fromisoformat.
         return (datetime.fromisoformat(text.upper()) - _EPOCH) // _MICROSECOND

@@ -11,7 +11,9 @@ from typing import Annotated, Any, Literal
 from pydantic import StringConstraints, ValidationInfo, field_validator
 
 from assay_stream.core.errors import InputError
-from assay_stream.core.observation import Envelope, Identifier, Model, Text
+from assay_stream.core.glob import compile_glob
+from assay_stream.core.kinds import Kind
+from assay_stream.core.observation import Envelope, Identifier, Model, Text, Timestamp
 from assay_stream.schemes.pin_files import check_value
 
 PIN_SET_TYPE = "assay.control.pin.set"
@@ -21,6 +23,8 @@ POLICY_SET_TYPE = "assay.control.policy.set"
 KEY_ACCEPT_TYPE = "assay.control.key.accept"
 KEY_REVOKE_TYPE = "assay.control.key.revoke"
 DISCOVERY_TYPE = "assay.control.discovery.observed"
+SUPPRESSION_SET_TYPE = "assay.control.suppression.set"
+SUPPRESSION_REMOVE_TYPE = "assay.control.suppression.remove"
 
 Scheme = Literal[
     "assay.v1",
@@ -154,8 +158,54 @@ class DiscoveryEvent(Envelope):
     data: DiscoveryData
 
 
+class SuppressionRemoveData(ControlData):
+    """A suppression rule taken back. ``server_id`` of ``*`` names a rule for every server."""
+
+    id: Identifier
+
+
+class SuppressionSetData(SuppressionRemoveData):
+    """What an operator does not want to be alerted of. What is left out applies to all."""
+
+    tool: Text | None = None
+    kind: Kind | None = None
+    field: Text | None = None
+    until: Timestamp | None = None
+
+    @field_validator("kind", mode="before")
+    @classmethod
+    def _as_a_kind(cls, value: object) -> object:
+        # Strict models take no text for a member of an enumeration, and this one comes from JSON.
+        return Kind(value) if isinstance(value, str) and value in set(Kind) else value
+
+    @field_validator("tool")
+    @classmethod
+    def _is_a_pattern(cls, value: str | None) -> str | None:
+        if value is not None:
+            try:
+                compile_glob(value)
+            except InputError as error:
+                raise ValueError(error.message) from None
+        return value
+
+
+class SuppressionSetEvent(Envelope):
+    """``assay.control.suppression.set``: alerts that the rule covers are written as suppressed."""
+
+    type: Literal["assay.control.suppression.set"]
+    data: SuppressionSetData
+
+
+class SuppressionRemoveEvent(Envelope):
+    """``assay.control.suppression.remove``: the rule is taken back."""
+
+    type: Literal["assay.control.suppression.remove"]
+    data: SuppressionRemoveData
+
+
 PinEvent = PinSetEvent | PinRejectEvent | PinRemoveEvent
-ControlEvent = PinEvent | PolicySetEvent | KeyAcceptEvent | KeyRevokeEvent | DiscoveryEvent
+SuppressionEvent = SuppressionSetEvent | SuppressionRemoveEvent
+ControlEvent = PinEvent | PolicySetEvent | KeyAcceptEvent | KeyRevokeEvent | DiscoveryEvent | SuppressionEvent
 
 CONTROL_MODELS: dict[str, type[Envelope]] = {
     PIN_SET_TYPE: PinSetEvent,
@@ -165,6 +215,8 @@ CONTROL_MODELS: dict[str, type[Envelope]] = {
     KEY_ACCEPT_TYPE: KeyAcceptEvent,
     KEY_REVOKE_TYPE: KeyRevokeEvent,
     DISCOVERY_TYPE: DiscoveryEvent,
+    SUPPRESSION_SET_TYPE: SuppressionSetEvent,
+    SUPPRESSION_REMOVE_TYPE: SuppressionRemoveEvent,
 }
 """Every event type of the control topic."""
 

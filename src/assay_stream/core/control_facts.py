@@ -148,6 +148,20 @@ class Discovery(ControlFact):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SuppressionDecision(ControlFact):
+    """An operator set a suppression rule, or took it back. It is for the alert stage: no fact is made of it."""
+
+    is_set: bool
+    id: str
+    tool: str | None
+    kind: str | None
+    field: str | None
+    until_us: int | None
+    author: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Signatures:
     """The signatures that came with one catalogue.
 

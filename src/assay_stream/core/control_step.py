@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from assay_stream.core.change import ControlDecision
-from assay_stream.core.cloudevents import event_time_us
+from assay_stream.core.cloudevents import event_time_us, time_us_of
 from assay_stream.core.control import (
     ControlEvent,
     DiscoveryEvent,
@@ -13,8 +13,18 @@ from assay_stream.core.control import (
     PinRemoveEvent,
     PinSetEvent,
     PolicySetEvent,
+    SuppressionRemoveEvent,
+    SuppressionSetEvent,
 )
-from assay_stream.core.control_facts import Discovery, DiscoveryStatus, KeyDecision, Pin, PinAct, Policy
+from assay_stream.core.control_facts import (
+    Discovery,
+    DiscoveryStatus,
+    KeyDecision,
+    Pin,
+    PinAct,
+    Policy,
+    SuppressionDecision,
+)
 from assay_stream.core.record import Record
 from assay_stream.core.signed import read_document
 from assay_stream.schemes.hangar import UnknownPolicy
@@ -51,6 +61,27 @@ def fact_of(record: Record, event: ControlEvent) -> ControlDecision:
             return _key_decision(record, event, time_us)
         case DiscoveryEvent():
             return _discovery(record, event, time_us)
+        case SuppressionSetEvent() | SuppressionRemoveEvent():
+            return _suppression(record, event, time_us)
+
+
+def _suppression(
+    record: Record, event: SuppressionSetEvent | SuppressionRemoveEvent, time_us: int
+) -> SuppressionDecision:
+    given = event.data if isinstance(event, SuppressionSetEvent) else None
+    return SuppressionDecision(
+        server_id=event.data.server_id,
+        origin=record.origin,
+        time_us=time_us,
+        is_set=given is not None,
+        id=event.data.id,
+        tool=None if given is None else given.tool,
+        kind=None if given is None or given.kind is None else given.kind.value,
+        field=None if given is None else given.field,
+        until_us=None if given is None or given.until is None else time_us_of(given.until),
+        author=event.data.author,
+        reason=event.data.reason,
+    )
 
 
 def _pin(record: Record, event: PinSetEvent | PinRejectEvent | PinRemoveEvent, act: PinAct, time_us: int) -> Pin:

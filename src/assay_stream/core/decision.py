@@ -16,7 +16,8 @@ from assay_stream.core.bindings import Bindings, ServerBindings
 from assay_stream.core.cloudevents import event_time_us
 from assay_stream.core.digest import canonicalize
 from assay_stream.core.evidence import STRUCTURED, Producer, envelope
-from assay_stream.core.finding import Finding, Kind
+from assay_stream.core.finding import Finding
+from assay_stream.core.kinds import Kind
 from assay_stream.core.observation import CallData, CallEvent
 from assay_stream.core.pins import UNPINNED
 from assay_stream.core.record import Headers, Output, Record, Role

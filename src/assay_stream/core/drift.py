@@ -13,8 +13,9 @@ from typing import Any
 
 from assay_stream.core.bindings import ServerBindings
 from assay_stream.core.facts import Catalogue, Seen
-from assay_stream.core.finding import Finding, Kind
+from assay_stream.core.finding import Finding
 from assay_stream.core.fingerprint import Fingerprint, changed_fields
+from assay_stream.core.kinds import Kind
 from assay_stream.core.offer import Offer
 from assay_stream.core.record import Position
 from assay_stream.schemes.handshake_contract import contract, contract_drift

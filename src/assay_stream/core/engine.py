@@ -6,14 +6,17 @@ feeds the roles it owns; a replay feeds all of them and hands the outputs back i
 
 from __future__ import annotations
 
-from assay_stream.core.alert import AlertState, apply_finding
+from typing import Any
+
+from assay_stream.core.alert import AlertRules
+from assay_stream.core.alerting import DueTimes, apply_entry
+from assay_stream.core.attention import decode_entry
 from assay_stream.core.bindings import Bindings
 from assay_stream.core.cloudevents import read_event
 from assay_stream.core.decision import join, names_known_snapshot
 from assay_stream.core.errors import InputError
 from assay_stream.core.evidence import Producer
 from assay_stream.core.facts import Progress, decode_fact, decode_key, foreign_fact
-from assay_stream.core.finding import decode_finding
 from assay_stream.core.ledger import fact_output
 from assay_stream.core.limits import DEFAULT_LIMITS, Limits
 from assay_stream.core.observation import CallEvent, CallProfile
@@ -48,7 +51,9 @@ class EngineState:
         self.call_profile: CallProfile = call_profile
         self.registry = Registry(producer=producer, limits=limits, partitions=snapshot_partitions)
         self.view = Bindings()
-        self.alerts: dict[str, AlertState] = {}
+        self.alerts: dict[str, dict[str, Any]] = {}
+        self.alert_rules = AlertRules(version=producer.version)
+        self.alerts_due = DueTimes(self.alert_rules)
 
 
 def step(state: EngineState, record: Record) -> tuple[EngineState, list[Output]]:
@@ -131,8 +136,7 @@ def _call(state: EngineState, record: Record) -> list[Output]:
 
 
 def _finding(state: EngineState, record: Record) -> list[Output]:
-    finding = decode_finding(record.value)
-    uid = finding.uid()
-    version = state.producer.version
-    state.alerts[uid], alert = apply_finding(state.alerts.get(uid), finding, version=version)
-    return [] if alert is None else [alert]
+    done = apply_entry(state.alerts, decode_entry(record.value), state.alert_rules, state.alerts_due)
+    state.alerts.update(done.states)
+    state.alerts_due.note(done.states)
+    return done.outputs

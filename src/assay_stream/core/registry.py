@@ -15,12 +15,14 @@ from collections.abc import Iterable
 from typing import Any
 
 from assay_stream.core import drift
+from assay_stream.core.attention import Suppression
 from assay_stream.core.bindings import ServerBindings
 from assay_stream.core.change import change_record, says_nothing_new
 from assay_stream.core.cloudevents import event_time_us, read_event
 from assay_stream.core.control import ControlEvent
-from assay_stream.core.control_facts import Discovery, Pin, Policy, Signatures
+from assay_stream.core.control_facts import Discovery, KeyDecision, Pin, Policy, Signatures, SuppressionDecision
 from assay_stream.core.control_step import fact_of
+from assay_stream.core.controls import Controls
 from assay_stream.core.definitions import pack
 from assay_stream.core.digest import canonicalize
 from assay_stream.core.errors import InputError
@@ -31,7 +33,8 @@ from assay_stream.core.facts import (
     Seen,
     ToolFact,
 )
-from assay_stream.core.finding import Finding, Kind
+from assay_stream.core.finding import Finding
+from assay_stream.core.kinds import Kind
 from assay_stream.core.ledger import Ledger, is_redundant
 from assay_stream.core.limits import DEFAULT_LIMITS, Limits
 from assay_stream.core.moments import start_of
@@ -39,9 +42,11 @@ from assay_stream.core.observation import SnapshotEvent
 from assay_stream.core.offer import Offer, Offers
 from assay_stream.core.partition import murmur2_partition
 from assay_stream.core.record import Output, Position, Record, Role, rejected
+from assay_stream.core.resolve import resolved_by_decision, resolved_by_snapshot
 from assay_stream.core.signed import check_against, signatures_of
 from assay_stream.core.signing import revised_first_uses
 from assay_stream.core.standing import new_findings, standing_findings
+from assay_stream.core.suppression import ANY_SERVER, SuppressionRule
 from assay_stream.core.verdict import Verdicts, catalogues_in_force, changed_verdicts, standing_verdicts
 from assay_stream.schemes import assay
 
@@ -124,6 +129,7 @@ class Registry:
             *self._misrouted(record, seen),
             *drift.compare(server, baseline, catalogue, seen, offer),
         ]
+        ended = resolved_by_snapshot(server, baseline, catalogue, seen)
         held = self._standing_verdicts(data.server_id, server)
         offered = catalogues_in_force(server).keys()
         since = start_of(seen.time_us)
@@ -137,6 +143,7 @@ class Registry:
         outputs.extend(self._first_uses(record, server, since))
         after = standing_findings(server, since, observer_id=observer_id)
         outputs.extend(self._ledger.fold(record, server, seen))
+        outputs.extend(resolution.output() for resolution in ended)
         outputs.extend(finding.output() for finding in findings)
         outputs.extend(new_findings(before, after))
         if catalogues_in_force(server).keys() != offered:
@@ -164,6 +171,8 @@ class Registry:
 
     def _control(self, record: Record, event: ControlEvent) -> list[Output]:
         fact = fact_of(record, event)
+        if isinstance(fact, SuppressionDecision):
+            return [change_record(record, event, fact, Controls(), self._producer), *self._suppression(fact)]
         server = self.bindings.server(fact.server_id)
         since = start_of(fact.time_us)
         outputs: list[Output] = []
@@ -174,6 +183,8 @@ class Registry:
         tool_name = fact.tool_name if isinstance(fact, Pin | Policy) else None
         before = standing_findings(server, since, tool_name=tool_name)
         outputs.append(self._ledger.publish(record, fact))
+        if isinstance(fact, Pin | KeyDecision):
+            outputs.extend(resolution.output() for resolution in resolved_by_decision(server, fact))
         if isinstance(fact, Discovery):
             signed = sorted(server.controls.signatures.items())
             outputs.extend(self._check_signatures(record, server, (signatures for _, signatures in signed)))
@@ -182,6 +193,23 @@ class Registry:
         outputs.extend(new_findings(before, standing_findings(server, since, tool_name=tool_name)))
         outputs.extend(self._changed_verdicts(record, fact.server_id, server, held))
         return outputs
+
+    def _suppression(self, fact: SuppressionDecision) -> list[Output]:
+        """Hand a rule to the alert stage: in the partition of its server, or in all of them."""
+        rule = SuppressionRule(
+            id=fact.id,
+            server_id=fact.server_id,
+            tool=fact.tool,
+            kind=fact.kind,
+            field=fact.field,
+            until_us=fact.until_us,
+            author=fact.author,
+            reason=fact.reason,
+        )
+        entry = Suppression(rule=rule, is_set=fact.is_set, time_us=fact.time_us)
+        if fact.server_id != ANY_SERVER:
+            return [entry.output()]
+        return [entry.output(partition=number) for number in range(self._partitions or 1)]
 
     def _standing_verdicts(self, server_id: str, server: ServerBindings) -> Verdicts:
         held = self._verdicts.get(server_id)

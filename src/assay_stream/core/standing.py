@@ -15,8 +15,9 @@ from assay_stream.core.bindings import ServerBindings
 from assay_stream.core.controls import When
 from assay_stream.core.digest import canonicalize
 from assay_stream.core.facts import Seen
-from assay_stream.core.finding import Finding, Kind
+from assay_stream.core.finding import Finding
 from assay_stream.core.fingerprint import Fingerprint
+from assay_stream.core.kinds import Kind
 from assay_stream.core.moments import moments
 from assay_stream.core.pins import PinResult, PinStatus, check_pins
 from assay_stream.core.record import Output, Position

@@ -41,7 +41,12 @@ _CHANNELS: dict[Role, tuple[str, str, tuple[str, ...], str | None]] = {
         ("assay.tool.definition",),
         None,
     ),
-    Role.FINDINGS: ("assay.tool.finding", "Findings. Key: server_id.", ("assay.tool.finding",), None),
+    Role.FINDINGS: (
+        "assay.tool.finding",
+        "Findings, and what else the alert stage must hear of. Key: server_id; none for ticks.",
+        tuple(name for name in OUTPUTS if name.startswith("assay.tool.finding")),
+        None,
+    ),
     Role.ALERTS: (
         "assay.tool.drift",
         "Alerts. Key: server_id.",

@@ -35,7 +35,15 @@ from assay_stream.schemas.facts import (
     SignaturesFactValue,
     ToolFactValue,
 )
-from assay_stream.schemas.findings import Alert, AlertHeaders, Definition, FindingRecord
+from assay_stream.schemas.findings import (
+    Alert,
+    AlertHeaders,
+    Definition,
+    FindingRecord,
+    ResolutionRecord,
+    SuppressionRecord,
+    TickRecord,
+)
 from assay_stream.schemas.rejected import RejectedHeaders, RejectedLine
 from assay_stream.schemes import assay, handshake
 
@@ -56,6 +64,9 @@ OUTPUTS: dict[str, Any] = {
     CHANGE_TYPE: Change,
     "assay.tool.verdict": VerdictRecord,
     "assay.tool.finding": FindingRecord,
+    "assay.tool.finding.resolution": ResolutionRecord,
+    "assay.tool.finding.suppression": SuppressionRecord,
+    "assay.tool.finding.tick": TickRecord,
     "assay.tool.drift": Alert,
     "assay.tool.drift.headers": AlertHeaders,
     "assay.tool.definition": Definition,

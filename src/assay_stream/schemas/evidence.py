@@ -9,6 +9,7 @@ from pydantic import Field, StringConstraints
 from assay_stream.core.binding import Scope, Unbound
 from assay_stream.core.control import Enforcement, KeyFingerprint, Scheme
 from assay_stream.core.control_facts import DiscoveryStatus
+from assay_stream.core.kinds import Kind
 from assay_stream.core.observation import (
     CallProfile,
     Count,
@@ -25,6 +26,7 @@ from assay_stream.schemas.fields import (
     BareHex,
     Closed,
     DigestText,
+    Micros,
     OriginField,
     SchemeValue,
     UnknownText,
@@ -197,6 +199,11 @@ class ChangePayload(Closed):
     key_fingerprint: KeyFingerprint | None = None
     status: DiscoveryStatus | None = None
     revoked_keys: list[str] | None = None
+    rule_id: Identifier | None = None
+    tool: Text | None = None
+    kind: Kind | None = None
+    field: Text | None = None
+    until_us: Micros | None = None
     replaces: str | PolicyField | None = None
 
 

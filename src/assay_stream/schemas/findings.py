@@ -7,10 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, StringConstraints
 
 from assay_stream.core.control import Enforcement, Scheme
-from assay_stream.core.finding import Kind
-from assay_stream.core.observation import (
-    Identifier,
-)
+from assay_stream.core.kinds import Kind
+from assay_stream.core.observation import Identifier, Text
 from assay_stream.schemas.fields import (
     ActionText,
     BareHex,
@@ -47,6 +45,47 @@ class FindingRecord(Closed):
     action: ActionText | None = None
 
 
+class ResolutionRecord(Closed):
+    """Something that alerts were about stands no more, for one observer or for all."""
+
+    kind: Literal["resolution"]
+    server_id: Identifier
+    uids: list[BareHex]
+    reason: Literal["definition_returned", "decided", "no_longer_offered"]
+    observer_id: Identifier | None = None
+    time_us: Micros
+    origin: OriginField
+
+
+class SuppressionRuleField(Closed):
+    """What an operator does not want to be alerted of. What is absent applies to all."""
+
+    id: Identifier
+    server_id: Identifier
+    tool: Text | None = None
+    kind: Kind | None = None
+    field: Text | None = None
+    until_us: Micros | None = None
+    author: Text
+    reason: Text
+
+
+class SuppressionRecord(Closed):
+    """A suppression rule was set, or taken back."""
+
+    kind: Literal["suppression"]
+    rule: SuppressionRuleField
+    is_set: bool
+    time_us: Micros
+
+
+class TickRecord(Closed):
+    """Time has come this far: what is due may be written."""
+
+    kind: Literal["tick"]
+    time_us: Micros
+
+
 class AlertProduct(Closed):
     """Who made the alert."""
 
@@ -73,6 +112,12 @@ class AlertFindingInfo(Closed):
     last_seen_time: Millis
 
 
+class AlertRemediation(Closed):
+    """What to do next."""
+
+    desc: str
+
+
 class AlertFlat(Closed):
     """The same facts as flat scalars, for rule engines."""
 
@@ -81,6 +126,12 @@ class AlertFlat(Closed):
     mcp_tool_name: str | None = None
     mcp_observer_id: Identifier | None = None
     mcp_observers: Annotated[int, Field(ge=1)]
+    mcp_observers_active: Natural
+    mcp_repeats: Annotated[int, Field(ge=1)] | None = None
+    mcp_resolved_by: str | None = None
+    mcp_suppressed_by: str | None = None
+    mcp_atlas: str | None = None
+    mcp_owasp: str | None = None
     mcp_snapshot_id: Identifier | None = None
     mcp_digest_before: DigestText | None = None
     mcp_digest_after: DigestText | None = None
@@ -99,23 +150,25 @@ class AlertFlat(Closed):
 class Alert(Closed):
     """The part of an OCSF 1.8.0 Detection Finding (class 2004) that assay-stream writes."""
 
-    activity_id: Literal[1, 2]
-    activity_name: Literal["Create", "Update"]
+    activity_id: Literal[1, 2, 3]
+    activity_name: Literal["Create", "Update", "Close"]
     category_uid: Literal[2]
     category_name: Literal["Findings"]
     class_uid: Literal[2004]
     class_name: Literal["Detection Finding"]
-    type_uid: Literal[200401, 200402]
-    type_name: Literal["Detection Finding: Create", "Detection Finding: Update"]
+    type_uid: Literal[200401, 200402, 200403]
+    type_name: Literal["Detection Finding: Create", "Detection Finding: Update", "Detection Finding: Close"]
     time: Millis
     severity_id: Annotated[int, Field(ge=1, le=5)]
     severity: Literal["Informational", "Low", "Medium", "High", "Critical"]
-    status_id: Literal[1, 2]
-    status: Literal["New", "In Progress"]
+    status_id: Literal[1, 2, 3, 4]
+    status: Literal["New", "In Progress", "Suppressed", "Resolved"]
+    is_alert: Literal[True]
     count: Annotated[int, Field(ge=1)]
     message: str
     metadata: AlertMetadata
     finding_info: AlertFindingInfo
+    remediation: AlertRemediation
     unmapped: AlertFlat
 
 
@@ -128,7 +181,7 @@ class AlertHeaders(Closed):
     ce_specversion: Literal["1.0"]
     ce_type: Literal["assay.tool.drift"]
     ce_source: Literal["urn:assay-stream"]
-    ce_id: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}:[0-9]+$")]
+    ce_id: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}:[0-9]+:[123]:[0-9]+$")]
 
 
 class Projection(Closed):

@@ -19,13 +19,15 @@ from typing import Any
 import faust
 import structlog
 
-from assay_stream.core.alert import AlertState, apply_finding
-from assay_stream.core.finding import decode_finding
+from assay_stream.core.alert import AlertRules
+from assay_stream.core.alerting import DueTimes, apply_entry
+from assay_stream.core.attention import Tick, decode_entry
 from assay_stream.core.partition import murmur2_partition
 from assay_stream.core.record import Output
 from assay_stream.stream.meter import StageMeter
 
 _log = structlog.get_logger(__name__)
+_TICK_S = 60.0
 
 
 class AlertStage:
@@ -37,7 +39,8 @@ class AlertStage:
         alerts_topic: where alerts are written.
         partitions: how many partitions the finding topic and the change log have.
         alert_partitions: how many partitions the alert topic has.
-        version: version of this software.
+        rules: what the stage is told.
+        clock_us: gives the time, microseconds since the epoch.
         meter: where to count.
         fail: called with the error that must stop the worker.
     """
@@ -50,7 +53,8 @@ class AlertStage:
         alerts_topic: str,
         partitions: int,
         alert_partitions: int,
-        version: str,
+        rules: AlertRules,
+        clock_us: Callable[[], int],
         meter: StageMeter,
         fail: Callable[[BaseException], None],
     ) -> None:
@@ -59,11 +63,17 @@ class AlertStage:
         self._alerts = app.topic(alerts_topic, **raw)
         self._alert_partitions = alert_partitions
         self._states = app.Table("alerts", partitions=partitions, key_type=str)
-        self._version = version
+        self._rules = rules
+        self._clock_us = clock_us
+        self._app = app
+        self._findings_name = findings_topic
+        self._partitions = partitions
+        self._due: dict[int, DueTimes] = {}
         self._meter = meter
         self._fail = fail
         self.ready = False
         app.agent(self._findings, name="raise_alerts")(self._raise_alerts)
+        app.timer(_TICK_S)(self._tick)
         app.on_rebalance_complete.connect(self._on_rebalance_complete)
         app.on_partitions_revoked.connect(self._on_partitions_revoked)
 
@@ -75,6 +85,7 @@ class AlertStage:
 
     async def _on_partitions_revoked(self, *_: Any, **__: Any) -> None:
         self.ready = False
+        self._due.clear()
 
     async def _raise_alerts(self, stream: Any) -> None:
         async for event in stream.events():
@@ -87,15 +98,36 @@ class AlertStage:
                 await asyncio.Event().wait()
 
     async def _apply(self, event: Any) -> None:
-        finding = decode_finding(event.value)
-        uid = finding.uid()
-        stored = self._states.get(uid)
-        known = None if stored is None else AlertState(**stored)
-        state, alert = apply_finding(known, finding, version=self._version)
-        if alert is not None:
+        partition = event.message.partition
+        due = self._due_times(partition)
+        step = apply_entry(self._states, decode_entry(event.value), self._rules, due)
+        for alert in step.outputs:
             await self._publish(alert)
-        self._states[uid] = state.as_json()
-        self._meter.done(1, [] if alert is None else [alert])
+        for key, state in step.states.items():
+            self._states[key] = state
+        due.note(step.states)
+        self._meter.done(1, step.outputs)
+
+    def _due_times(self, partition: int) -> DueTimes:
+        due = self._due.get(partition)
+        if due is None:
+            due = self._due[partition] = DueTimes(self._rules)
+            # The table holds the alerts of every partition that this worker has; a state says whose it is.
+            due.note({key: state for key, state in self._states.items() if self._partition_of(state) == partition})
+        return due
+
+    def _partition_of(self, state: dict[str, Any]) -> int | None:
+        finding = state.get("last")
+        return None if finding is None else murmur2_partition(finding["server_id"].encode(), self._partitions)
+
+    async def _tick(self) -> None:
+        """Write how far time has come into the partitions that are ours: it comes back as a record."""
+        if not self.ready:
+            return
+        value = Tick(time_us=self._clock_us()).encode()
+        for assigned in self._app.consumer.assignment():
+            if assigned.topic == self._findings_name:
+                await self._findings.send(key=b"", value=value, partition=assigned.partition)
 
     async def _publish(self, alert: Output) -> None:
         key = alert.key or b""

@@ -7,6 +7,7 @@ import gc
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
@@ -19,6 +20,7 @@ from prometheus_client import CollectorRegistry
 
 from assay_stream import __version__
 from assay_stream.config import Settings
+from assay_stream.core.alert import AlertRules
 from assay_stream.core.engine import EngineState
 from assay_stream.core.errors import AssayStreamError
 from assay_stream.core.evidence import Producer
@@ -220,7 +222,8 @@ class WorkerBuilder:
             alerts_topic=self._topics[Role.ALERTS],
             partitions=self._counts[Role.FINDINGS],
             alert_partitions=self._counts[Role.ALERTS],
-            version=__version__,
+            rules=AlertRules(version=__version__, pacing=self._settings.pacing()),
+            clock_us=lambda: time.time_ns() // 1_000,
             meter=StageMeter(self._meter, "alerts"),
             fail=fail,
         )

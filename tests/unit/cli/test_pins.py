@@ -14,7 +14,8 @@ from assay_stream.cli.main import app
 from assay_stream.config import load_settings
 from assay_stream.core.bindings import Bindings
 from assay_stream.core.errors import AssayStreamError
-from assay_stream.core.finding import Finding, Kind
+from assay_stream.core.finding import Finding
+from assay_stream.core.kinds import Kind
 from assay_stream.core.record import Origin
 from tests.support import facts
 from tests.support.operators import OTHER, US, a_state, v1

@@ -12,7 +12,8 @@ import rfc8785
 from ocsf_json_schema import OcsfJsonSchemaEmbedded, get_ocsf_schema
 
 from assay_stream.core.alert import OCSF_VERSION, AlertState, apply_finding
-from assay_stream.core.finding import Finding, Kind
+from assay_stream.core.finding import Finding
+from assay_stream.core.kinds import Kind
 from assay_stream.core.record import Origin, Output, Role
 
 A = "sha256:" + "a" * 64

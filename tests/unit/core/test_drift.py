@@ -8,7 +8,8 @@ import orjson
 import pytest
 
 from assay_stream.core.evidence import Producer
-from assay_stream.core.finding import Finding, Kind, decode_finding
+from assay_stream.core.finding import Finding, decode_finding
+from assay_stream.core.kinds import Kind
 from assay_stream.core.limits import Limits
 from assay_stream.core.record import Origin, Record, Role
 from assay_stream.core.registry import Registry

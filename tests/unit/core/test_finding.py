@@ -10,7 +10,8 @@ import pytest
 import rfc8785
 
 from assay_stream.core.errors import IntegrityError
-from assay_stream.core.finding import KINDS, Finding, Kind, decode_finding
+from assay_stream.core.finding import Finding, decode_finding
+from assay_stream.core.kinds import KINDS, Kind
 from assay_stream.core.record import Origin, Role
 
 FINDING = Finding(

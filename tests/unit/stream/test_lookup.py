@@ -12,7 +12,8 @@ from aiokafka import TopicPartition
 from assay_stream.config import Settings, load_settings
 from assay_stream.core.errors import ConfigurationError, IntegrityError
 from assay_stream.core.facts import encode_key, encode_value
-from assay_stream.core.finding import Finding, Kind
+from assay_stream.core.finding import Finding
+from assay_stream.core.kinds import Kind
 from assay_stream.core.record import TOPIC_NAMES, Origin, Record, Role
 from assay_stream.stream import lookup
 from tests.support import facts
