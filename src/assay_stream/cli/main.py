@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from assay_stream import __version__
-from assay_stream.cli import fingerprint, operating, pins, publishing, replay, rules, schemapin, tap
+from assay_stream.cli import drift, fingerprint, operating, pins, publishing, replay, rules, schemapin, tap
 from assay_stream.core.errors import AssayStreamError, IntegrityError, OperatingError
 
 app = typer.Typer(
@@ -20,6 +20,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command()(fingerprint.fingerprint)
+app.command()(drift.drift)
 app.command()(publishing.publish)
 app.command()(replay.replay)
 app.command(context_settings={"allow_interspersed_args": False})(tap.tap)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from assay_stream.core.digest import canonicalize, sha256_of
 from assay_stream.core.limits import DEFAULT_LIMITS
 
+_CONTEXT_CHARS = 64
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
 
@@ -97,5 +98,23 @@ def bounded(value: Any) -> Any:
     return _cut(value, chars_max) if isinstance(value, str) and len(value) > chars_max else value
 
 
-def _cut(text: str, chars_max: int) -> str:
-    return f"{text[:chars_max]}… (cut: {len(text)} characters, {sha256_of(text.encode())})"
+def bounded_pair(before: Any, after: Any) -> tuple[Any, Any]:
+    """Return two values as a change carries them: of long texts that begin alike, from a little before they part.
+
+    Args:
+        before: a JSON value, or ``ABSENT``.
+        after: the same.
+    """
+    if isinstance(before, str) and isinstance(after, str):
+        chars_max = DEFAULT_LIMITS.change_value_chars_max
+        if max(len(before), len(after)) > chars_max:
+            pairs = enumerate(zip(before, after, strict=False))
+            parting = next((at for at, (one, other) in pairs if one != other), min(len(before), len(after)))
+            start = max(0, parting - _CONTEXT_CHARS)
+            return _cut(before, chars_max, start), _cut(after, chars_max, start)
+    return bounded(before), bounded(after)
+
+
+def _cut(text: str, chars_max: int, start: int = 0) -> str:
+    shown = f"{'…' if start else ''}{text[start : start + chars_max]}"
+    return f"{shown}… (cut: {len(text)} characters, {sha256_of(text.encode())})"

@@ -97,14 +97,14 @@ class _Comparison:
     def _compare_objects(self, path: str, was: dict[str, Any], now: dict[str, Any]) -> Iterator[Change]:
         if not same(was.get("$ref", ABSENT), now.get("$ref", ABSENT)):
             pair = (str(was.get("$ref", id(was))), str(now.get("$ref", id(now))))
-            targets = expand(self._roots[0], was), expand(self._roots[1], now)
-            code = "schema_reference_changed" if None in targets else "schema_restated"
+            old, new = expand(self._roots[0], was), expand(self._roots[1], now)
+            code = "schema_reference_changed" if old is None or new is None else "schema_restated"
             yield changed(code, f"{path}.$ref", was.get("$ref", ABSENT), now.get("$ref", ABSENT))
             if pair in self._followed:
                 return
             self._followed.add(pair)
-            if targets[0] is not None and targets[1] is not None:
-                was, now = targets
+            if old is not None and new is not None:
+                was, now = old, new
         if not same(was.get("$schema", ABSENT), now.get("$schema", ABSENT)):
             yield changed(
                 "schema_dialect_changed", f"{path}.$schema", was.get("$schema", ABSENT), now.get("$schema", ABSENT)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from assay_stream.core.digest import canonicalize
-from assay_stream.core.meaning.change import ABSENT, Change, bounded
+from assay_stream.core.meaning.change import ABSENT, Change, bounded_pair
 from assay_stream.core.meaning.codes import CODES
 
 Schema = Mapping[str, Any]
@@ -48,7 +48,7 @@ def changed(code: str, path: str, before: Any, after: Any) -> Change:
         before: the value before, or ``ABSENT``.
         after: the value after, or ``ABSENT``.
     """
-    return Change(code, path, bounded(before), bounded(after), CODES[code].direction)
+    return Change(code, path, *bounded_pair(before, after), CODES[code].direction)
 
 
 def compare_values(path: str, before: Schema, after: Schema) -> Iterator[Change]:
