@@ -97,6 +97,26 @@ DEFINITIONS = st.fixed_dictionaries(
 )
 
 
+def mixed(one: Any, other: Any, choose: Any) -> Any:
+    """Two values made one, member by member: much like the first, unlike it here and there."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        names = [name for name in {**one, **other} if name in one or choose.random() < 0.3]
+        kept = [name for name in names if choose.random() > 0.1]
+        return {
+            name: mixed(one.get(name, other.get(name)), other.get(name, one.get(name)), choose) for name in kept
+        }
+    return other if choose.random() < 0.3 else one
+
+
+PAIRS = st.builds(
+    lambda one, other, choose: (one, {**mixed(one, other, choose), "name": "t"}),
+    DEFINITIONS,
+    DEFINITIONS,
+    st.randoms(use_true_random=False),
+)
+"""A definition, and one that came of it."""
+
+
 def shuffled(value: Any, choose: Any) -> Any:
     """The same value with the members of every object in another order."""
     if isinstance(value, dict):

@@ -16,7 +16,6 @@ from assay_stream.core.meaning import CODES, Change
 from assay_stream.core.severity import Level
 from assay_stream.forensics.drift_report import KIND_TITLES, DriftFinding
 
-_SHOWN_CHARS_MAX = 400
 _UNSEEN_CATEGORIES = frozenset(("Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp", "Zs"))
 _UNSEEN = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 """Characters that show nothing although their category says otherwise: fillers and the blank of Braille."""
@@ -86,25 +85,13 @@ def _change_lines(change: Change) -> Iterator[str]:
     way = "" if change.direction == "neutral" else f", {change.direction}"
     yield f"    {visible(change.path)}: {CODES[change.code].title} ({change.code}{way})"
     before, after = _shown(change.before), _shown(change.after)
-    if isinstance(change.before, str) and isinstance(change.after, str):
-        start = _start_of_difference(before, after)
-        before, after = (f"{'…' if start else ''}{side[start:]}" for side in (before, after))
     for mark, side, value in (("-", before, change.before), ("+", after, change.after)):
         if value is not None:
-            yield f"      {mark} {side if len(side) <= _SHOWN_CHARS_MAX else side[:_SHOWN_CHARS_MAX] + '…'}"
+            yield f"      {mark} {side}"
 
 
 def _shown(value: Any) -> str:
     return visible(value if isinstance(value, str) else canonicalize(value).decode())
-
-
-def _start_of_difference(before: str, after: str) -> int:
-    """Return where long texts are shown from: a little before they part."""
-    if max(len(before), len(after)) <= _SHOWN_CHARS_MAX:
-        return 0
-    pairs = enumerate(zip(before, after, strict=False))
-    parting = next((at for at, (one, other) in pairs if one != other), min(len(before), len(after)))
-    return max(0, parting - 40)
 
 
 def as_sarif(findings: Sequence[DriftFinding], *, after_uri: str) -> str:

@@ -87,6 +87,8 @@ def _plain_spaces(text: str) -> str:
 
 
 def _without_ends(word: str) -> str:
+    if word[0].isalnum() and word[-1].isalnum():
+        return word
     start, end = 0, len(word)
     while start < end and unicodedata.category(word[start])[0] == "P":
         start += 1

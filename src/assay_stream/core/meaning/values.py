@@ -59,6 +59,9 @@ def compare_values(path: str, before: Schema, after: Schema) -> Iterator[Change]
         before: the schema before.
         after: the schema after.
     """
+    names = _TELLING & (before.keys() | after.keys())
+    if all(same(before.get(name, ABSENT), after.get(name, ABSENT)) for name in names):
+        return
     for compare in _COMPARISONS:
         yield from compare(path, before, after)
 
@@ -169,6 +172,8 @@ def _compare_bounds(path: str, before: Schema, after: Schema) -> Iterator[Change
 def _compare_bound(
     path: str, before: Schema, after: Schema, keywords: tuple[str, ...], is_lower: bool, of_integers: bool
 ) -> Iterator[Change]:
+    if not any(name in before or name in after for name in keywords):
+        return
     stated = [{name: side[name] for name in keywords if name in side} for side in (before, after)]
     differing = [name for name in keywords if not same(*(side.get(name, ABSENT) for side in stated))]
     if not differing:
@@ -250,3 +255,6 @@ VALUE_KEYWORDS = frozenset(
     ("type", "enum", "const", "pattern", "format", "default", "multipleOf", *_LOWER, *_UPPER)
 ) | {name for name, _ in _COUNTS}
 """The keywords that ``compare_values`` looks at."""
+
+_TELLING = VALUE_KEYWORDS | {"anyOf", "oneOf"}
+"""These, and those that tell types where ``type`` is not stated."""
