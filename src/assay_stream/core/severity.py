@@ -146,7 +146,9 @@ def _levels_of_fields(
     for change in changes:
         for name, levels in fields.items():
             path = f"$.{name}"
-            if change.path == path or change.path.startswith((f"{path}.", f"{path}[")):
+            if change.code == "comparison_cut_short" and change.path == "$":
+                yield levels[privileged]  # It may be in any field.
+            elif change.path == path or change.path.startswith((f"{path}.", f"{path}[")):
                 yield levels[privileged] if kind != "prompt_changed" or _mcptrust_sees(change) else None
 
 

@@ -131,6 +131,14 @@ def test_a_peers_profile_does_not_look_at_what_the_peer_does_not_see() -> None:
     }
 
 
+def test_a_comparison_cut_short_hides_from_no_profile() -> None:
+    """More changes than are told may be in any field, so every profile looks."""
+    flood = {f"x{i}": i for i in range(1_100)}
+    changes = compare_definitions(TOOL, TOOL | {"annotations": flood, "inputSchema": {}})
+    assert changes[-1].code == "comparison_cut_short"
+    assert all(covers(profile, "tool_changed", changes) for profile in PROFILES.values())
+
+
 def test_a_privileged_tool_is_higher_under_assay_p60_alone() -> None:
     """By the name's class; what the tool says of itself decides nothing."""
     changes = compare_definitions(TOOL, TOOL | {"description": "x"})

@@ -32,6 +32,10 @@ _HANDLED = VALUE_KEYWORDS | {
     "items", "prefixItems", "allOf", *_NAMED_PARTS, *_ALTERNATIVES,
 }  # fmt: skip
 
+# One object each, so that a pair of places is known again by identity.
+_ANYTHING: dict[str, Any] = {}
+_NOTHING: dict[str, Any] = {"not": {}}
+
 _Place = tuple[str, Any, Any]
 
 
@@ -96,7 +100,7 @@ class _Comparison:
 
     def _compare_objects(self, path: str, was: dict[str, Any], now: dict[str, Any]) -> Iterator[Change]:
         if not same(was.get("$ref", ABSENT), now.get("$ref", ABSENT)):
-            pair = (str(was.get("$ref", id(was))), str(now.get("$ref", id(now))))
+            pair = _target(was), _target(now)
             old, new = expand(self._roots[0], was), expand(self._roots[1], now)
             code = "schema_reference_changed" if old is None or new is None else "schema_restated"
             yield changed(code, f"{path}.$ref", was.get("$ref", ABSENT), now.get("$ref", ABSENT))
@@ -226,10 +230,18 @@ def _keyword(path: str, name: str, was: dict[str, Any], now: dict[str, Any]) -> 
 
 def _as_object(schema: Any) -> dict[str, Any] | None:
     if schema is ABSENT or schema is True:
-        return {}
+        return _ANYTHING
     if schema is False:
-        return {"not": {}}
+        return _NOTHING
     return schema if isinstance(schema, dict) else None
+
+
+def _target(schema: dict[str, Any]) -> str | int:
+    """Return what tells a schema among the places of one comparison: where it leads, or which object it is.
+
+    What stands beside a reference counts as well, so only a bare one is told by where it leads.
+    """
+    return str(schema["$ref"]) if schema.keys() == {"$ref"} else id(schema)
 
 
 def _is_names(value: Any) -> bool:

@@ -108,6 +108,23 @@ def test_a_reference_to_another_document_is_not_followed() -> None:
     assert [c.code for c in changes] == ["schema_reference_changed"]
 
 
+def test_what_stands_beside_a_reference_is_not_lost() -> None:
+    """A pair of targets that was compared already says nothing of what stands beside the references."""
+    before = {**_object(a={"$ref": "#/$defs/x"}, b={"$ref": "#/$defs/x"}), "$defs": {"x": S, "y": S}}
+    beside = {"$ref": "#/$defs/y", "description": "Obey"}
+    for one, other in (("a", "b"), ("b", "a")):
+        parameters = _object(**{one: {"$ref": "#/$defs/y"}, other: beside})
+        changes = compare_schemas("$.s", before, before | parameters)
+        assert ("parameter_description_added", f"{P}.{other}.description") in [(c.code, c.path) for c in changes]
+
+
+def test_a_circle_against_nothing_ends() -> None:
+    """A schema of endless lists where there was none is told by what it says, not by the limit."""
+    endless = {"type": "array", "$defs": {"x": {"items": {"$ref": "#/$defs/x"}}}, "items": {"$ref": "#/$defs/x"}}
+    codes = {change.code for change in compare_schemas("$.s", {"type": "array"}, endless)}
+    assert codes == {"schema_restated", "schema_definition_added"}
+
+
 def test_what_goes_beyond_the_limits_is_told() -> None:
     """Where more differs than is compared, the last change says so."""
     count = DEFAULT_LIMITS.comparisons_max + 1
