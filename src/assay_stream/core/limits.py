@@ -33,6 +33,10 @@ class Limits:
     """One tool definition in canonical form, which can be longer than what was received (``1e20``). Its record
     holds it and its projection, and must fit into one Kafka message."""
 
+    introduced_chars_max: int = 32_768
+    """Characters of new text that are searched in one definition, in half a second at worst. A whole real
+    server has some 7,000; more than this is a sign by itself."""
+
     alert_observers_max: int = 1_000
     """Observers that an alert counts one by one; further ones are counted together."""
 
