@@ -38,7 +38,7 @@ Judge = Callable[[Sequence[Tool], Sequence[Tool], Fleet], int]
 """The level of the gravest thing that an arrival shows; 0 where it shows nothing."""
 
 
-def any_change(before: Sequence[Tool], after: Sequence[Tool], fleet: Fleet) -> int:
+def any_change(before: Sequence[Tool], after: Sequence[Tool], fleet: Fleet) -> int:  # noqa: ARG001 -- a Judge
     """Judge as a plain comparison does: whatever differs is an alert.
 
     Args:
@@ -56,7 +56,7 @@ _MCPTRUST_LEVELS = {
 }
 
 
-def mcptrust(before: Sequence[Tool], after: Sequence[Tool], fleet: Fleet) -> int:
+def mcptrust(before: Sequence[Tool], after: Sequence[Tool], fleet: Fleet) -> int:  # noqa: ARG001 -- a Judge
     """Judge by the severity table that MCPTrust publishes.
 
     Args:

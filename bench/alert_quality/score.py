@@ -18,7 +18,7 @@ from bench.alert_quality.judges import HIGH, JUDGES, MEDIUM, Fleet, Judge, Tool
 def levels(case: Case, judge: Judge) -> Iterator[int]:
     """Yield the level of each arrival of a case but the first, which is what was known.
 
-    An arrival is compared with what the same observer saw last in full, or the fleet where it is the observer's first.
+    An arrival is compared with what the same observer saw last in full, or the fleet where it is its first.
 
     Args:
         case: the case.
@@ -81,7 +81,10 @@ def table(scores: dict[str, dict[str, Any]]) -> str:
     Args:
         scores: figures by name.
     """
-    lines = [f"{'':14}{'recall':>8}{'benign alerts per 1,000 session starts':>42}", f"{'':14}{'high':>8}{'high':>21}{'medium':>21}"]
+    lines = [
+        f"{'':14}{'recall':>8}{'benign alerts per 1,000 session starts':>42}",
+        f"{'':14}{'high':>8}{'high':>21}{'medium':>21}",
+    ]
     for name, figures in scores.items():
         noise = f"{figures['alerts_per_1000_high']:>21.1f}{figures['alerts_per_1000_medium']:>21.1f}"
         lines.append(f"{name:14}{figures['recall']:>8.3f}{noise}")

@@ -35,6 +35,7 @@ class Rule:
         over: what the pattern is searched in.
         hints: texts in lowercase, one of which stands in every match; they spare most texts the search.
         names: parameter names, in lowercase words joined by ``_``, each also as the end of a longer name.
+        names_are_whole: whether they are not.
     """
 
     id: str
@@ -45,6 +46,7 @@ class Rule:
     over: Over = Over.SEEN
     hints: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
+    names_are_whole: bool = False
 
 
 _TAGS = (
@@ -56,20 +58,26 @@ _TAGS = (
     "중요|시스템"
     "|مهم|महत्वपूर्ण"
 )
-_KEY_FILES = (  # names of files and variables
-    r"\.ssh[/\\]|\bid_(?:rsa|ed25519|ecdsa|dsa)\b|(?<![\w.])\.env(?:\.(?:local|production"
-    r"|prod))?(?![\w.])|/etc/(?:passwd|shadow|sudoers)\b"
-    r"|\.aws[/\\]|\.kube[/\\]config|\.git-credentials|\.netrc\b|\.npmrc\b|\.pypirc\b|\.docker[/\\]config"
-    r"|\.gnupg\b|\.pgpass\b"
-    r"|\bmcp(?:_config|\.json|-config)|\.cursor[/\\]|claude_desktop_config|\.config[/\\](?:gh|gcloud)"
-    r"|/proc/(?:self|\d{1,7})/environ"
-    r"|\bwallet\.dat\b|\b(?:AWS_)?SECRET_ACCESS_KEY\b|\b(?:OPENAI|ANTHROPIC|GITHUB|AWS"
-    r"|STRIPE)_[A-Z_]{0,30}(?:KEY|TOKEN)\b"
-    r"|\bLogin Data\b|\bkeychain-db\b|\bcredentials\.json\b|\bsecrets\.ya?ml\b|\bauthorized_keys\b"
-    r"|\.bash_history\b|\.zsh_history\b"
-    r"|\bweb\.config\b|\bNTDS\.dit\b|\bservice[-_]account\.json\b|\bterraform\.tfstate\b"
+_KEY_STORES = (
+    r"\.ssh\b(?![/\\](?:config|known_hosts))|\bid_(?:rsa|ed25519|ecdsa|dsa)\b|/etc/(?:passwd|shadow|sudoers)\b"
+    r"|\.aws\b[/\\](?!config)|\.git-credentials|\.netrc\b|\.npmrc\b|\.pypirc\b|\.docker[/\\]config|"
+    r"\.gnupg\b|\.pgpass\b"
+    r"|\.cursor[/\\]mcp|claude_desktop_config|\.config[/\\](?:gh|gcloud)|/proc/(?:self|\d{1,7})/environ"
+    r"|\bwallet\.dat\b|\bLogin Data\b|\bkeychain-db\b|\bauthorized_keys\b|\.(?:bash|zsh)_history\b|\bNTDS\.dit\b"
+    r"|(?<=[/\\])\.kube[/\\]config"
+)
+_SETTINGS = (
+    r"(?<![\w.])\.env(?:\.(?:local|production|prod))?(?![\w.])|\.ssh[/\\]config|\.aws[/\\]config"
+    r"|\bmcp(?:_config|\.json|-config)|\.cursor[/\\](?!mcp)|\bcredentials\.json\b|\bsecrets\.ya?ml\b|"
+    r"\bweb\.config\b"
+    r"|\b(?:AWS_)?SECRET_ACCESS_KEY\b|\b(?:OPENAI|ANTHROPIC|GITHUB|AWS|STRIPE)_[A-Z_]{0,30}(?:KEY|TOKEN)\b"
+    r"|\bservice[-_]account\.json\b|\bterraform\.tfstate\b|\b169\.254\.169\.254\b|\bhosts\.yml\b"
 )
 _URL = r"\b(?:https?|hxxps?|ftp|wss?)://[^\s<>\"'`)\]}|\\]{1,400}+"
+_IP = (
+    r"(?<![\d.])(?!(?:10|127|0|255|192\.168|169\.254|192\.0\.2|198\.51\.100|"
+    r"203\.0\.113)\.)(?:\d{1,3}\.){3}\d{1,3}(?![\d.])"
+)
 _EMAIL = r"(?<![\w.+-])[\w.+-]{1,64}+@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}\b"
 _DROP_HOSTS = (
     r"webhook\.site|requestbin|pipedream\.net|ngrok|burpcollaborator|oastify|interact\.sh|\boast\."
@@ -80,12 +88,15 @@ _DROP_HOSTS = (
     r"|0x0\.st|file\.io/|xn--"
 )
 
-SECRET_FILE = _KEY_FILES
+SECRET_FILE = f"{_KEY_STORES}|{_SETTINGS}"
 """Pattern of what holds secrets by its name."""
 URL = _URL
 """Pattern of a URL."""
 EMAIL = _EMAIL
 """Pattern of a mail address."""
+
+IP_ADDRESS = _IP
+"""Pattern of an IPv4 address that is neither private nor kept for documentation (RFC 5737)."""
 
 HARMLESS_HOSTS = (
     *("localhost", "127.0.0.1", "0.0.0.0", "::1", "host.docker.internal", "example.com", "example.org"),  # noqa: S104
@@ -103,12 +114,13 @@ PATTERN_RULES: tuple[Rule, ...] = (
         regex=(
             r"\b(?:curl|wget|iwr)\b[^|\n]{1,200}\|\s{0,4}(?:sudo )?(?:ba|z|da)?sh\b|/dev/tcp/|\bnc"
             r" (?:-\w{1,4} ){1,3}"
-            r"|\brm -rf [~/$]|\bpowershell(?:\.exe)? -(?:e|enc|w|c|nop)\w{0,16}\b|\bcurl\b[^\n]{0,80}"
+            r"|\brm -rf [~/$]|\bchmod (?:-R )?0?[67][67]{2}\b"
+            r"|\bpowershell(?:\.exe)? -(?:e|enc|w|c|nop)\w{0,16}\b|\bcurl\b[^\n]{0,80}"
             r" (?:-d|-F|--data\S{0,12}|-T|--upload-file) ?@?"
             r"|\$\((?:cat|curl|wget|whoami|env|printenv)\b|;\s{0,3}(?:cat|curl|wget) |\bbase64 (?:-d"
             r"|--decode)\b[^\n]{0,40}\|"
         ),
-        hints=("curl", "wget", "iwr", "/dev/tcp", "nc -", "rm -rf", "powershell", "$(", ";", "base64"),
+        hints=("chmod", "curl", "wget", "iwr", "/dev/tcp", "nc -", "rm -rf", "powershell", "$(", ";", "base64"),
     ),
     Rule(
         id="pseudo_markup",
@@ -133,8 +145,6 @@ PATTERN_RULES: tuple[Rule, ...] = (
         regex=(
             r"^[ \t]{0,8}(?:#{1,6} ?)?(?:system|assistant|developer|human)(?: (?:prompt|message|note"
             r"|override))?[ \t]{0,2}[::] ?\S"
-            r"|^[ \t]{0,8}(?:important|critical|attention|wichtig|atención|внимание|重要|important notice)"
-            r" ?[!::]{1,3} ?(?=\S)"
         ),
         hints=(":", ":", "!"),
     ),
@@ -236,16 +246,23 @@ PATTERN_RULES: tuple[Rule, ...] = (
         ),
         reference="MITRE ATT&CK T1567 exfiltration over web service",
         regex=(
-            rf"{_DROP_HOSTS}|://(?!(?:10|127|0|192\.168|169\.254\.(?!169\.254)|172\.(?:1[6-9]|2\d"
+            rf"{_DROP_HOSTS}|://(?!(?:10|127|0|192\.168|169\.254|172\.(?:1[6-9]|2\d"
             rf"|3[01]))\.)\d{{1,3}}(?:\.\d{{1,3}}){{3}}\b"
         ),
     ),
     Rule(
+        id="key_store_named",
+        level=4,
+        reason="Where a user's keys lie is of use to no tool but one that reads them.",
+        reference="credential access; MITRE ATLAS AML.T0055",
+        regex=_KEY_STORES,
+    ),
+    Rule(
         id="secret_file_named",
         level=3,
-        reason="Keys and settings of the user have no place in most tools' words.",
+        reason="Settings that often hold secrets have no place in most tools' words.",
         reference="credential access; MITRE ATLAS AML.T0055",
-        regex=_KEY_FILES,
+        regex=_SETTINGS,
     ),
     Rule(
         id="url_introduced",

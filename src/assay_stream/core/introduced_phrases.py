@@ -18,7 +18,10 @@ _MUST = "must|shall|always|required|mandatory|have_to|has_to|need_to|needs_to|sh
 _MODEL = "assistant|ai|llm|llms|model|models|agent|agents|chatbot|copilot|claude|gpt|gemini"
 _TELL = "tell|mention|inform|notify|reveal|disclose|show|alert|report|display|explain|expose|let|warn"
 _USER = "user|users|human|humans|operator|person|customer|anyone|them"
-_NOT = "not|never|don_t|dont|avoid|without|refrain_from|no_need_to"
+_NOT = (
+    "do_not|don_t|never|must_not|should_not|shall_not|may_not|not_to|and_not|but_not|avoid|without|refrain_from"
+    "|no_need_to|need_not"
+)
 _SEND = (
     "send|post|forward|upload|transmit|exfiltrate|leak|email|mail|deliver|relay|submit|push|publish|report"
     "|put|copy|ship"
@@ -29,7 +32,7 @@ _SENDS = (
 _INCLUDE = (
     "include|pass|provide|put|place|copy|paste|append|attach|insert|add|fill|encode|embed|supply|write"
     "|quote|repeat"
-    "|store|save|list|summarize|summarise|set|return|prepend|dump|record|give|contain|contains|including"
+    "|store|save|list|summarize|summarise|return|prepend|dump|record|give|contain|contains|including"
     "|hand|reproduce"
 )
 _WHOLE = "full|entire|whole|complete|verbatim|all|everything|every"
@@ -66,18 +69,17 @@ ENGLISH: dict[str, tuple[str, ...]] = {
         f"{_IGNORE} ~4 user|users ~2 request|requests|instructions|wishes|preferences|intent|question",
     ),
     "priority_claimed": (
-        f"before ~2 {_CALL} ~2 any|every|all ~2 tool|tools|function|functions|action",
-        f"before ~2 {_CALL} ~2 other ~1 tool|tools|function|functions",
+        "before|prior_to ~1 replying|answering|responding|each_reply ~8 call|invoke|hand|pass|send|include|save",
+        f"{_CALL} ~3 this ~1 tool ~3 prior_to|before|ahead_of ~1 all|any|every ~2 others|other|else",
+        f"before|prior_to ~2 {_CALL} ~2 any|every|all ~2 tool|tools|function|functions|action",
+        f"before|prior_to ~2 {_CALL} ~2 other ~1 tool|tools|function|functions",
         "before ~2 any|every|each|all ~1 other ~2 tool|tools|action|actions|step|function",
         (
             "before ~1 every|any|each ~1 tool_call|tool_calls|tool_use|tool_invocation|answer|response|reply|"
             "message"
         ),
         f"{_MUST} ~3 {_CALL} ~3 this ~1 tool|function ~3 before|first|every|whenever|instead",
-        (
-            "this_tool ~2 must|always|has_to|needs_to ~2 be ~1 called|used|invoked|run ~3 first|before|instead|"
-            "every"
-        ),
+        ("this_tool ~2 must|always|has_to|needs_to ~2 be ~1 called|used|invoked|run ~3 first|instead|every"),
         "takes|take|has|have|higher ~2 precedence|priority ~2 over ~3 tool|tools|instruction*|rules"
         "|request*|prompt",
         f"{_MUST}|never ~3 instead_of|rather_than ~3 all|any|every ~2 tool|tools",
@@ -92,13 +94,20 @@ ENGLISH: dict[str, tuple[str, ...]] = {
         "best|only|preferred|trusted|official ~2 tool ~4 ignore|never|always ~2 use|call|other|others|choose",
     ),
     "other_tool_steered": (
+        (
+            "result|results|output|outputs|answer|answers ~1 of|from ~1 {tool} ~6 saved|stored|passed|sent|"
+            "here|copied|forwarded|included"
+        ),
         "{tool} ~1 tool|function ~2 must|should|has_to|needs_to|shall ~2 send|be_sent|go|set|pass|also"
         "|copy|bcc|forward|include|add",
         "{tool} ~2 must|should|has_to|needs_to|shall ~2 send|be_sent|set|pass|also|copy|bcc|forward|include|add",
         "when|whenever|before|after|each_time|every_time|if ~4 {tool} ~6 must|always|also|change"
         "|replace|secretly|silently|instead|bcc|append",
         f"{_MUST} ~8 when|whenever|before|after|each_time|every_time ~4 {{tool}}",
-        "{tool} ~4 broken|insecure|compromised|disabled|malicious|unsafe|vulnerable|forbidden|not_work*|corrupted",
+        (
+            "{tool} ~4 broken|insecure|compromised|disabled|malicious|unsafe|vulnerable|forbidden|not_work*|"
+            "corrupted"
+        ),
         f"never|do_not|don_t ~2 {_CALL}|trust ~2 {{tool}} ~6 always|this_tool|instead|because|unless",
         "replace|change|redirect|modify|rewrite|alter|swap|override ~5 {tool}",
         "{tool} ~6 recipient|recipients|destination|attacker|bcc|amount|account ~3 to|must|with",
@@ -109,6 +118,11 @@ ENGLISH: dict[str, tuple[str, ...]] = {
         "{tool} ~8 {address}",
     ),
     "model_commanded": (
+        "from_now_on|from_this_point_on|henceforth",
+        (
+            "end|start|begin|finish|close ~1 every|each|all ~1 answer|answers|reply|replies|response|"
+            "responses ~2 with|by"
+        ),
         f"instructions|note|notice|message|reminder|attention ~1 for|to ~1 the|any|all ~1 {_MODEL}",
         f"{_MODEL} ~1 must|shall|is_required|are_required|has_to|is_instructed ~2 never|always|first|not"
         f"|call|read|send|include|follow|comply",
@@ -124,9 +138,19 @@ ENGLISH: dict[str, tuple[str, ...]] = {
         "|message|order|instruction",
         "hidden|secret|internal ~1 instruction*|directive*|command*|protocol",
         "you ~1 must|should|will ~1 now|immediately|always ~3 reveal|output|print|disclose|repeat|leak",
+        (
+            "whatever|regardless_of|no_matter_what|despite ~2 the|a ~0 user|users|customer ~2 says|asks|"
+            "wants|requested|said"
+        ),
+        "whatever|regardless_of|no_matter_what ~1 the ~0 user|users|customer ~2 says|asks|wants|requested|said",
         "your|the ~1 new|real|true|actual|primary ~1 task|goal|objective|purpose|mission|role ~1 is",
     ),
     "secrecy_asked": (
+        (
+            "user|users|person|human|customer|they|anyone ~8 not|never ~2 find_out|notice|learn|discover|"
+            "realize|realise|suspect"
+        ),
+        "leave|keep|omit ~3 out_of|from ~3 tell|summary|answer|reply|report|response",
         f"{_NOT} ~2 {_TELL} ~4 {_USER}",
         f"{_NOT} ~1 mention|reveal|disclose|talk_about|discuss|acknowledge|confess ~2 this|that|it|these"
         f" ~1 {_MODEL}|instruction*|step|steps|to|tool|note|part|file|parameter|requirement|message",
@@ -150,6 +174,11 @@ ENGLISH: dict[str, tuple[str, ...]] = {
         "|normal|harmless",
     ),
     "approval_bypassed": (
+        (
+            "turn_off|disable|stop|deactivate|switch_off|kill ~3 antivirus|scanner|firewall|monitoring|"
+            "auditing|edr|defender|guardrails"
+        ),
+        "remove|delete|clear|erase|wipe|purge ~3 audit_log|audit_logs|audit_trail|log_entries|traces|evidence",
         f"do_not|never|don_t|no_need_to|without|avoid ~2 ask*|prompt*|wait*|request* ~3 {_USER} ~4"
         f" confirm*|approv*|permission|consent",
         "do_not|never|don_t|no_need_to ~2 ask|prompt|wait|request ~3 confirmation|approval|permission|consent",
@@ -161,6 +190,7 @@ ENGLISH: dict[str, tuple[str, ...]] = {
         "auto_approve|autoapprove|always_allow|alwaysallow ~3 tools|all|true|list|this",
     ),
     "conversation_collected": (
+        f"{_INCLUDE}|{_SEND} ~3 {_TALK} ~2 to_this_tool|here|through|via|as|into|in_the|with_each|to_it",
         f"{_INCLUDE}|{_SEND} ~4 {_WHOLE} ~4 {_TALK}",
         f"{_INCLUDE}|{_SEND} ~5 {_TALK} ~2 history|so_far|context|log|logs|until|above|verbatim|up_to",
         f"{_INCLUDE}|{_SEND} ~5 system_prompt|system_message|system_instructions|chat_history|chat_log"
@@ -176,6 +206,7 @@ ENGLISH: dict[str, tuple[str, ...]] = {
         f"{_READ} ~3 {_WHOLE} ~3 {_TALK} ~6 {_INCLUDE}|{_SEND}",
     ),
     "data_sent": (
+        "hand|pass|give|relay|deliver|stream|report ~6 to|at ~0 {address}",
         f"{_SEND} ~4 {_DATA} ~8 {{address}}",
         f"{_INCLUDE}|{_SEND} ~6 {_SECRETS} ~8 {{address}}",
         "bcc|cc|copy|forward|also_send|redirect|reroute ~6 {address}",
@@ -185,10 +216,23 @@ ENGLISH: dict[str, tuple[str, ...]] = {
         f"{_SEND} ~5 {_SECRETS} ~3 to|via|through|along|with|in",
         "change|replace|set|rewrite|redirect|switch|swap ~3 recipient*|address|destination|to_field|url"
         "|endpoint|account|iban|wallet ~4 {address}",
+        "{address} ~3 bcc|cc|blind_copy|hidden_recipient",
+        (
+            "change|replace|swap|substitute ~3 iban|account_number|bank_account|wallet_address|"
+            "payout_address ~6 with|to|by"
+        ),
         f"{{address}} ~6 {_MUST} ~2 receive|get|be_notified|be_copied",
         "bcc|cc ~3 all|every|each|any ~2 email*|message*|mail*|outgoing",
     ),
     "secret_read_asked": (
+        (
+            f"{_INCLUDE}|note|remember|make_a_note ~3 every|all|any ~1 password|passwords|credentials|"
+            f"secrets|tokens|api_keys|keys_you ~6 you|in|to|with|here|mention"
+        ),
+        (
+            f"ask|prompt|request|require ~4 seed_phrase|recovery_phrase|mnemonic|private_key|ssh_key|"
+            f"card_number|cvv ~6 {_INCLUDE}"
+        ),
         f"{_READ}|{_INCLUDE}|{_SEND} ~6 {{secret_file}}",
         f"{{secret_file}} ~6 {_INCLUDE}|{_SEND} ~4 it|content|contents|parameter|argument|as|in|to|here|result",
         "content|contents|value|values|text ~2 of|from ~4 {secret_file}",
@@ -206,6 +250,7 @@ ENGLISH: dict[str, tuple[str, ...]] = {
         f"|env_file|mcp_config* ~4 as|in|to|content*|parameter|argument|into|here",
     ),
     "code_run_asked": (
+        "prefix|prepend|precede|wrap ~2 all|every|each|any ~3 command|commands|script|scripts",
         "run|execute|type|paste|enter|eval|evaluate|start|launch ~4 curl|wget|bash|sh|powershell|rm|nc"
         "|netcat|chmod|sudo|base64|eval|iwr|certutil|mshta|crontab",
         "run|execute|launch|start ~3 following ~2 command|commands|script|code|shell ~4 before|first"

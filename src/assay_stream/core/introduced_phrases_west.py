@@ -1,4 +1,5 @@
-"""The phrases by rule in German, French, Spanish, Portuguese, Italian and Dutch.
+"""The phrases by rule in German, French, Spanish, Portuguese, Italian, Dutch, Polish and
+Turkish.
 
 Words are compared without case and accents; what is written here stands without them too.
 """
@@ -6,7 +7,8 @@ Words are compared without case and accents; what is written here stands without
 from __future__ import annotations
 
 _DE_SEND = (
-    "sende|schicke|leite|ubermittle|ubertrage|lade|senden|schicken|weiterleiten|ubermitteln|poste|hange|fuge"
+    "ubergib|ubergebe|sende|schicke|leite|ubermittle|ubertrage|lade|senden|schicken|weiterleiten|"
+    "ubermitteln|poste|hange|fuge"
     "|gib|kopiere"
 )
 _FR_SEND = (
@@ -48,7 +50,7 @@ WESTERN: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "conversation_collected": (
             f"{_DE_SEND} ~4 gesamt*|ganz*|vollstandig*|komplett*|bisherig* ~2 gesprach*|chat*"
-            f"|konversation*|unterhaltung|dialog*|verlauf",
+            f"|konversation*|unterhaltung|dialog*|verlauf|nachrichten",
             f"{_DE_SEND} ~5 systemprompt|system_prompt|gesprachsverlauf|chatverlauf|systemanweisung*",
             "gesamt*|ganz*|vollstandig*|komplett* ~2 gesprach*|chat*|konversation*|unterhaltung|verlauf"
             " ~8 ubergeben|senden|angeben|einfugen|ubermitteln|eintragen",
@@ -135,7 +137,10 @@ WESTERN: dict[str, dict[str, tuple[str, ...]]] = {
         "secret_read_asked": (
             "lee|lea|leer|abre|abra|copi*|incluy*|pas*|envi*|adjunt*|proporcion* ~7 {secret_file}",
             "contenido* ~4 {secret_file}",
-            ("lee|lea|incluy*|envi* ~5 contrasena*|clave_privada|claves_privadas|clave_ssh|credenciales|secretos"),
+            (
+                "lee|lea|incluy*|envi*|guarda|guarde ~5 contrasena*|clave_privada"
+                "|claves_privadas|clave_ssh|credenciales|secretos"
+            ),
         ),
         "approval_bypassed": (
             "sin|no|nunca ~3 pid*|solicit*|esper* ~5 confirmacion|permiso|aprobacion|autorizacion",
@@ -237,6 +242,40 @@ WESTERN: dict[str, dict[str, tuple[str, ...]]] = {
             "zonder|niet|nooit ~4 vraag*|vragen|wacht* ~4 bevestiging|toestemming|goedkeuring",
             "zonder|vraag ~4 bevestiging|toestemming|goedkeuring ~3 te_vragen|niet|nooit",
         ),
+    },
+    "pl": {
+        "instructions_overridden": (
+            "zignoruj*|ignoruj*|zapomnij*|pomin* ~4 poprzedni*|wczesniejsz*|powyzsz*|systemow* ~2 "
+            "instrukcj*|polecen*"
+            "|zasad*|wytyczn*",
+        ),
+        "priority_claimed": ("przed ~4 jakimkolwiek|innym*|kazdym ~3 narzedzi*|odpowiedzi*",),
+        "secrecy_asked": (
+            "nie|nigdy|bez ~3 mow*|informuj*|wspomin*|ujawnia*|pokazuj*|wiedzy ~4 uzytkownik*",
+            "potajemnie|dyskretnie|po_cichu ~4 wysl*|skopiuj*|przecz*|odczyt*",
+        ),
+        "conversation_collected": ("wysl*|dolacz*|przeka*|skopiuj* ~4 cala|cale|pelna|historie ~3 rozmow*|czat*",),
+        "data_sent": ("wysl*|dolacz*|przeka*|skopiuj*|przesl* ~10 {address}",),
+        "secret_read_asked": (
+            "odczyt*|przecz*|dolacz*|wysl*|skopiuj* ~7 {secret_file}",
+            "zawartos* ~4 {secret_file}",
+        ),
+    },
+    "tr": {
+        "instructions_overridden": (
+            (
+                "onceki|yukaridaki|sistem ~3 talimat*|yonerge*|kural*|komut* ~4 yok_say|goz_ardi|unut|"
+                "yoksay|gormezden"
+            ),
+        ),
+        "priority_claimed": ("diger|herhangi|her ~4 arac* ~6 once",),
+        "secrecy_asked": (
+            "kullanici* ~3 soyleme*|bildirme*|bahsetme*|gosterme*|haber_verme*",
+            "gizlice|sessizce ~5 gonder*|oku|kopyala*",
+        ),
+        "conversation_collected": ("konusma*|sohbet* ~3 tamam*|tum*|gecmis* ~6 gonder*|ekle*|aktar*|yaz",),
+        "data_sent": ("{address} ~6 gonder*|ilet*|yukle*",),
+        "secret_read_asked": ("{secret_file} ~8 oku*|icerig*|gonder*|ekle*",),
     },
 }
 """Phrases by language and rule."""

@@ -131,6 +131,7 @@ NAME_RULES: tuple[Rule, ...] = (
     Rule(
         id="code_parameter",
         level=3,
+        names_are_whole=True,
         reason="Code and scripts as a parameter may be what the tool is for, or a way to run anything.",
         reference="full-schema poisoning (CyberArk)",
         names=_listed("script code source_code snippet expression hook payload_code sql_query raw_sql"),
@@ -204,5 +205,6 @@ RULES = (*PHRASE_RULES, *PATTERN_RULES, *NAME_RULES)
 LEVELS = {rule.id: rule.level for rule in RULES}
 """The level of each rule by its id."""
 
-NEW_SECRET_LEVEL = 4
-"""Level of ``secret_parameter`` where a tool that stood before now *requires* it."""
+RAISED_LEVEL = 4
+"""Level of ``secret_parameter`` where a tool that stood before now *requires* it, and of ``callback_parameter``
+where the address is set already."""

@@ -6,13 +6,13 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from assay_stream.core.introduced_patterns import EMAIL, HARMLESS_HOSTS, SECRET_FILE, URL, Over, Rule
+from assay_stream.core.introduced_patterns import EMAIL, HARMLESS_HOSTS, IP_ADDRESS, SECRET_FILE, URL, Over, Rule
 from assay_stream.core.introduced_phrases import ENGLISH
 from assay_stream.core.introduced_phrases_east import EASTERN
 from assay_stream.core.introduced_phrases_west import WESTERN
 from assay_stream.core.introduced_rules import (
     LEVELS,
-    NEW_SECRET_LEVEL,
+    RAISED_LEVEL,
     RULES,
 )
 from assay_stream.core.introduced_texts import Role, Text, name_words
@@ -26,6 +26,7 @@ _CONTEXT_CHARS = 24
 _WORDS_ADDED_MAX = 2
 _MATCHES_MAX = 200
 _LEVEL_HIGH = 4
+_WIDE = " " * 80
 
 _PATTERNS = [(rule, re.compile(rule.regex, re.IGNORECASE | re.MULTILINE)) for rule in RULES if rule.regex]
 _NAMED = [(rule, frozenset(tuple(name.split("_")) for name in rule.names)) for rule in RULES if rule.names]
@@ -37,7 +38,7 @@ _PHRASES = PhraseBook(
 )
 _GIVEN = {
     "secret_file": re.compile(SECRET_FILE, re.IGNORECASE),
-    "address": re.compile(f"{URL}|{EMAIL}", re.IGNORECASE),
+    "address": re.compile(f"{URL}|{EMAIL}|{IP_ADDRESS}", re.IGNORECASE),
 }
 _HOST = re.compile(r"://(?:[^/\s@]{0,80}@)?(\[[0-9a-fA-F:]{2,40}\]|[^/\s:?#]{1,255})")
 
@@ -126,17 +127,21 @@ def _named(text: Text, required: frozenset[str]) -> Iterator[Match]:
     if not text.is_free or not words:
         return
     for rule, names in _NAMED:
-        if any(words[-length:] in names for length in range(1, min(len(words), 5) + 1)):
-            is_new_secret = rule.id == "secret_parameter" and text.value in required
-            level = NEW_SECRET_LEVEL if is_new_secret else rule.level
+        lengths = [len(words)] if rule.names_are_whole else range(1, min(len(words), 5) + 1)
+        if any(words[-length:] in names for length in lengths):
+            is_raised = (rule.id == "secret_parameter" and text.value in required) or (
+                rule.id == "callback_parameter" and text.has_address
+            )
+            level = RAISED_LEVEL if is_raised else rule.level
             yield Match(rule.id, level, text.value, 0, len(text.value), words, text.path)
 
 
 def _in_text(raw: str, seen: str, path: str, others: OtherTools) -> Iterator[Match]:
     lowered = seen.lower()
+    is_plain = raw.isascii() and raw.isprintable() and _WIDE not in raw
     for rule, pattern in _PATTERNS:
         if rule.over is Over.RAW:
-            if not (raw.isascii() and raw.isprintable()):
+            if not is_plain:
                 yield from _by_pattern(rule, pattern, raw, path)
         elif not rule.hints or any(hint in lowered for hint in rule.hints):
             yield from _by_pattern(rule, pattern, seen, path)

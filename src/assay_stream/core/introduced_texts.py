@@ -18,9 +18,9 @@ _MCP_KEYS = (
     " mimeType readOnlyHint destructiveHint idempotentHint openWorldHint taskSupport src sizes"
 )
 _JSON_SCHEMA_KEYS = (
-    "type properties required items enum const default examples format pattern additionalProperties anyOf oneOf"
-    " allOf not if then else $schema $ref $id $defs definitions minimum maximum minLength maxLength minItems maxItems"
-    " uniqueItems nullable"
+    "type properties required items enum const default examples format pattern additionalProperties anyOf"
+    " oneOf allOf not if then else $schema $ref $id $defs definitions minimum maximum minLength maxLength minItems"
+    " maxItems uniqueItems nullable"
 )
 _OWN_KEYS = frozenset(_MCP_KEYS.split() + _JSON_SCHEMA_KEYS.split())
 """Keys that MCP and JSON Schema give a meaning: they say nothing of their own."""
@@ -45,14 +45,14 @@ class Text(NamedTuple):
         path: JSON path of it; for a name, of what it names.
         value: the text.
         is_free: of a parameter: whether it takes any text, so no closed list and no number.
-        is_required: of a parameter: whether a call must give it.
+        has_address: of a parameter: whether a URL or mail address is set for it.
     """
 
     role: Role
     path: str
     value: str
     is_free: bool = False
-    is_required: bool = False
+    has_address: bool = False
 
 
 def texts_of(definition: Mapping[str, Any]) -> Iterator[Text]:
@@ -86,7 +86,7 @@ def _names(path: str, key: str, value: Mapping[str, Any], in_properties: bool) -
     for name in sorted(map(str, value)):
         if is_properties:
             schema = value.get(name)
-            yield Text(Role.PARAMETER, _joined(path, name), name, _is_free(schema))
+            yield Text(Role.PARAMETER, _joined(path, name), name, _is_free(schema), _has_address(schema))
         elif name not in _OWN_KEYS:
             yield Text(Role.NAME, _joined(path, name), name)
 
@@ -113,6 +113,13 @@ def _is_free(schema: Any) -> bool:
     if "enum" in schema or "const" in schema:
         return False
     return not (isinstance(types, str) and types in {"integer", "number", "boolean", "null"})
+
+
+def _has_address(schema: Any) -> bool:
+    if not isinstance(schema, Mapping):
+        return False
+    set_values = (schema.get("default"), schema.get("const"))
+    return any(isinstance(value, str) and ("://" in value or "@" in value) for value in set_values)
 
 
 def _joined(path: str, name: Any) -> str:

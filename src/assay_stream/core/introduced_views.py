@@ -27,6 +27,13 @@ _CODES = re.compile(r"(?:\b\d{2,3}[ ,]{1,2}){10,4000}+\d{2,3}\b")
 _ESCAPES = re.compile(r"\\u\{?([0-9a-fA-F]{4,6})\}?|\\x([0-9a-fA-F]{2})|[uU]\+([0-9a-fA-F]{4,5})[ ,]?")
 _PERCENT = re.compile(r"(?:%[0-9a-fA-F]{2}[^\s%]{0,3}){4}")
 _SPACED = re.compile(r"(?<!\w)(?:\w[ .\-_*·|]){5,2000}+\w(?!\w)")
+_SPACED_WORD = re.compile(r"(?<!\w)\w(?:[ .\-_*·|]\w){1,64}+(?!\w)")
+_MORSE = re.compile(r"(?<!\S)(?:[.-]{1,5} (?:[/|] )?){8}")
+_MORSE_LETTER = re.compile(r"(?<!\S)(?:([.-]{1,5})(?: |$)|/)")
+_MORSE_ALPHABET = (
+    ".- -... -.-. -.. . ..-. --. .... .. .--- -.- .-.. -- -. --- .--. --.- .-. ... - ..- ...- .-- -..- -.-- --.."
+)
+_MORSE_CODE = dict(zip(_MORSE_ALPHABET.split(), "abcdefghijklmnopqrstuvwxyz", strict=True))
 _SPACER = re.compile(r"(?<=\w)[ .\-_*·|](?=\w(?:[ .\-_*·|]|$))")
 _TAGS = re.compile("[\U000e0020-\U000e007e]++")
 _SELECTORS = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]{4,65536}+")
@@ -111,9 +118,10 @@ def _respelt(text: str) -> Iterator[View]:
         plain = _ESCAPES.sub(_unescaped, text)
         if plain != text:
             yield View("escapes", plain, False)
-    spaced = _SPACED.findall(text)[:_BLOBS_MAX]
-    for run in spaced:
-        yield View("spaced_letters", _SPACER.sub("", run), True)
+    if _SPACED.search(text):
+        yield View("spaced_letters", _SPACED_WORD.sub(lambda run: _SPACER.sub("", run[0]), text), False)
+    if _MORSE.search(text):
+        yield View("morse", _MORSE_LETTER.sub(lambda code: _MORSE_CODE.get(code[1], " "), text), False)
 
 
 def _unescaped(match: re.Match[str]) -> str:
@@ -173,5 +181,5 @@ def _text_view(raw: bytes, how: str) -> Iterator[View]:
     text = text.rstrip("\x00")
     if len(text) < _PRINTABLE_CHARS_MIN or not all(char.isprintable() or char in "\r\n\t" for char in text):
         return
-    if sum(char.isalpha() or char == " " for char in text) * 4 >= len(text) * 3:
+    if sum(char.isalpha() or char == " " for char in text) * 5 >= len(text) * 3:
         yield View(how, text, True)

@@ -56,6 +56,11 @@ class PhraseBook:
         self._words = frozenset(atom for atom in atoms if not atom.endswith("*"))
         self._stems = frozenset(atom[:-1] for atom in atoms if atom.endswith("*"))
 
+        self._by_atom: dict[str, list[int]] = {}
+        for number, (_, slots) in enumerate(self._phrases):
+            for atom in {each[0] for each in slots[0].alternatives} or {slots[0].places}:
+                self._by_atom.setdefault(atom, []).append(number)
+
     def search(self, words: Words, given: Mapping[str, Sequence[Span]]) -> list[Found]:
         """Return every phrase that stands in a text, by phrase and then by place.
 
@@ -66,7 +71,8 @@ class PhraseBook:
         places = self._atom_places(words)
         slots: dict[object, list[Span]] = {}
         found = []
-        for key, phrase in self._phrases:
+        begun = {number for atom in (*places, *given) for number in self._by_atom.get(atom, ())}
+        for key, phrase in map(self._phrases.__getitem__, sorted(begun)):
             lists = []
             for slot in phrase:
                 spans = _slot_spans(slot, places, given, slots)
