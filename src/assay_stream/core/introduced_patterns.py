@@ -67,7 +67,7 @@ _KEY_STORES = (
     r"|(?<=[/\\])\.kube[/\\]config"
 )
 _SETTINGS = (
-    r"(?<![\w.])\.env(?:\.(?:local|production|prod))?(?![\w.])|\.ssh[/\\]config|\.aws[/\\]config"
+    r"(?<![\w.])\.env(?:\.(?:local|production|prod))?(?!\.?\w)|\.ssh[/\\]config|\.aws[/\\]config"
     r"|\bmcp(?:_config|\.json|-config)|\.cursor[/\\](?!mcp)|\bcredentials\.json\b|\bsecrets\.ya?ml\b|"
     r"\bweb\.config\b"
     r"|\b(?:AWS_)?SECRET_ACCESS_KEY\b|\b(?:OPENAI|ANTHROPIC|GITHUB|AWS|STRIPE)_[A-Z_]{0,30}(?:KEY|TOKEN)\b"

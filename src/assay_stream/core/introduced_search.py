@@ -63,14 +63,14 @@ class OtherTools:
     """
 
     def __init__(self, names: Collection[str], own: Any) -> None:
-        self._by_first: dict[str, set[tuple[str, ...]]] = {}
+        self._by_first: dict[str, set[tuple[tuple[str, ...], bool]]] = {}
         mine = name_words(own) if isinstance(own, str) else ()
         for name in names:
             words = name_words(name)
             if not words or words == mine:
                 continue
             for form in {words, ("".join(words),), tuple(Words(visible(name)).forms)} - {()}:
-                self._by_first.setdefault(form[0], set()).add(form)
+                self._by_first.setdefault(form[0], set()).add((form, len(words) == 1))
 
     def spans(self, words: Words) -> list[Span]:
         """Return where a text names one of them. A name of one word must be marked as one.
@@ -82,9 +82,9 @@ class OtherTools:
             return []
         found = set()
         for index, form in enumerate(words.forms):
-            for name in self._by_first.get(form, ()):
+            for name, is_one_word in self._by_first.get(form, ()):
                 end = index + len(name)
-                if tuple(words.forms[index:end]) == name and (len(name) > 1 or _is_marked(words, index)):
+                if tuple(words.forms[index:end]) == name and (not is_one_word or _is_marked(words, index)):
                     found.add((index, end))
         return sorted(found)
 

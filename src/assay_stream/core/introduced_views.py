@@ -26,7 +26,7 @@ _BITS = re.compile(r"(?:\b[01]{8}[ ,]?){6,4000}+")
 _CODES = re.compile(r"(?:\b\d{2,3}[ ,]{1,2}){10,4000}+\d{2,3}\b")
 _ESCAPES = re.compile(r"\\u\{?([0-9a-fA-F]{4,6})\}?|\\x([0-9a-fA-F]{2})|[uU]\+([0-9a-fA-F]{4,5})[ ,]?")
 _PERCENT = re.compile(r"(?:%[0-9a-fA-F]{2}[^\s%]{0,3}){4}")
-_SPACED = re.compile(r"(?<!\w)(?:\w[ .\-_*·|]){5,2000}+\w(?!\w)")
+_SPACED = re.compile(r"(?<!\w)\w(?:[ .\-_*·|]\w){5,2000}+(?!\w)")
 _SPACED_WORD = re.compile(r"(?<!\w)\w(?:[ .\-_*·|]\w){1,64}+(?!\w)")
 _MORSE = re.compile(r"(?<!\S)(?:[.-]{1,5} (?:[/|] )?){8}")
 _MORSE_LETTER = re.compile(r"(?<!\S)(?:([.-]{1,5})(?: |$)|/)")
@@ -153,7 +153,7 @@ def _decoded(blob: str, how: str) -> bytes:
             return base64.b64decode(packed[: len(packed) // 4 * 4] + _base64_rest(packed))
         if how == "base32":
             packed = blob.rstrip("=")
-            return base64.b32decode(packed[: len(packed) // 8 * 8])
+            return base64.b32decode(packed + "=" * (-len(packed) % 8))
         if how == "hex":
             digits = re.sub(r"0x|\\x|[ :,]", "", blob)
             return binascii.unhexlify(digits[: len(digits) // 2 * 2])
