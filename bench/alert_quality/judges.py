@@ -1,6 +1,6 @@
 """Who judges an arrival: our system and the two baselines, each as one function that gives a level.
 
-``ours`` is what ``score`` measures as our system. Swap it in the line at the end.
+``ours`` is what ``score`` measures as our system. Swap it in the first line of ``JUDGES``.
 """
 
 from __future__ import annotations
