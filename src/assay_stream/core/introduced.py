@@ -102,7 +102,11 @@ def _touches_new_sentence(match: Match, words: Words, sentences: set[str]) -> bo
 
 def _excerpt(match: Match) -> str:
     start = max(0, match.start - _CONTEXT_CHARS)
-    around = match.text[start : max(match.start, start) + _EXCERPT_CHARS * 3]
+    if start:
+        # Half a word could be half a secret, which redaction does not know.
+        blank = match.text.find(" ", start, match.start)
+        start = blank + 1 if blank >= 0 else match.start
+    around = match.text[start : match.start + _EXCERPT_CHARS * 3]
     redacted = redact(around)
     escaped = "".join(char if char.isprintable() else f"\\u{{{ord(char):x}}}" for char in redacted)
     return escaped[:_EXCERPT_CHARS]

@@ -100,7 +100,7 @@ IP_ADDRESS = _IP
 
 HARMLESS_HOSTS = (
     *("localhost", "127.0.0.1", "0.0.0.0", "::1", "host.docker.internal", "example.com", "example.org"),  # noqa: S104
-    *("example.net", "json-schema.org", "www.w3.org", "schema.org", "modelcontextprotocol.io", "acme.com"),
+    *("example.net", "json-schema.org", "www.w3.org", "schema.org", "modelcontextprotocol.io"),
     *("tools.ietf.org", "datatracker.ietf.org", "www.rfc-editor.org", "en.wikipedia.org"),
 )
 """Hosts that documentation names as examples (RFC 2606) or as vocabulary: they receive nothing."""
