@@ -132,6 +132,16 @@ def test_time_is_linear(part: str) -> None:
     assert time.perf_counter() - started < 1.0
 
 
+def test_many_old_and_new_matches_are_compared_in_bounded_time() -> None:
+    """Hundreds of addresses on both sides take less than two seconds."""
+    before, after = (
+        {"description": " ".join(f"https://{side}{index}.net" for index in range(1_500))} for side in ("a", "b")
+    )
+    started = time.perf_counter()
+    assert "url_introduced" in {sign.rule for sign in signs_between(before, after)}
+    assert time.perf_counter() - started < 2.0
+
+
 def test_text_in_many_small_fields_is_bounded_too() -> None:
     """What is read of one definition has one bound, however it is cut up."""
     definition = {f"x{index}": f"word{index} of many in one definition" for index in range(30_000)}

@@ -68,19 +68,25 @@ def signs_between(
 
 
 def _new_ones(matches: Iterable[Match], old_texts: Sequence[Text], others: OtherTools) -> Iterator[Match]:
-    old: dict[str, list[tuple[str, ...]]] = {}
+    old: dict[tuple[str, ...], set[tuple[str, ...]]] = {}
     sentences: set[str] = set()
     for text in old_texts:
         sentences.update(Words(visible(text.value)).sentence_keys())
     for match in all_matches(old_texts, others, frozenset()):
-        old.setdefault(match.rule, []).append(match.key)
+        old.setdefault(_ends(match), set()).add(match.key)
     read: dict[str, Words] = {}
     for match in matches:
-        if any(_is_same(key, match.key) for key in old.get(match.rule, ())):
+        alike = old.get(_ends(match), ())
+        if match.key in alike or any(_is_same(key, match.key) for key in alike):
             continue
         words = read.setdefault(match.text, Words(match.text))
         if _touches_new_sentence(match, words, sentences):
             yield match
+
+
+def _ends(match: Match) -> tuple[str, ...]:
+    """What a match has in common with one that has words more between its ends."""
+    return (match.rule, *match.key[:1], *match.key[-1:])
 
 
 def _is_same(old: tuple[str, ...], new: tuple[str, ...]) -> bool:
