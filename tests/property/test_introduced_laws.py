@@ -127,9 +127,9 @@ def test_what_is_added_is_found(definition: dict[str, Any], text: str) -> None:
 def test_time_is_linear(part: str) -> None:
     """A megabyte of anything takes less than a second."""
     text = part * (1_000_000 // len(part))
-    started = time.perf_counter()
+    started = time.process_time()
     signs_between(None, {"name": "t", "description": text})
-    assert time.perf_counter() - started < 1.0
+    assert time.process_time() - started < 1.0
 
 
 def test_many_old_and_new_matches_are_compared_in_bounded_time() -> None:
@@ -137,15 +137,15 @@ def test_many_old_and_new_matches_are_compared_in_bounded_time() -> None:
     before, after = (
         {"description": " ".join(f"https://{side}{index}.net" for index in range(1_500))} for side in ("a", "b")
     )
-    started = time.perf_counter()
+    started = time.process_time()
     assert "url_introduced" in {sign.rule for sign in signs_between(before, after)}
-    assert time.perf_counter() - started < 2.0
+    assert time.process_time() - started < 2.0
 
 
 def test_text_in_many_small_fields_is_bounded_too() -> None:
     """What is read of one definition has one bound, however it is cut up."""
     definition = {f"x{index}": f"word{index} of many in one definition" for index in range(30_000)}
-    started = time.perf_counter()
+    started = time.process_time()
     signs = signs_between(None, definition)
-    assert time.perf_counter() - started < 2.0
+    assert time.process_time() - started < 2.0
     assert "text_oversized" in {sign.rule for sign in signs}

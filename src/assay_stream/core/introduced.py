@@ -79,8 +79,9 @@ def _new_ones(matches: Iterable[Match], old_texts: Sequence[Text], others: Other
         alike = old.get(_ends(match), ())
         if match.key in alike or any(_is_same(key, match.key) for key in alike):
             continue
-        words = read.setdefault(match.text, Words(match.text))
-        if _touches_new_sentence(match, words, sentences):
+        if match.text not in read:
+            read[match.text] = Words(match.text)
+        if _touches_new_sentence(match, read[match.text], sentences):
             yield match
 
 
