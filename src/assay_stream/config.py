@@ -77,6 +77,9 @@ class Settings(BaseSettings):
         60, description="How long to try to reach the brokers at start before giving up."
     )
 
+    severity_profile: Literal["soc", "mcptrust", "mcptrust-code", "assay-p60", "strict"] = Field(
+        "soc", description="By which profile the severity of an alert is told."
+    )
     alert_update_s: Annotated[int, Field(ge=1, le=7 * 86_400)] = Field(
         3_600, description="Between two updates of one alert that nothing but its count calls for, seconds."
     )

@@ -10,6 +10,7 @@ import typer
 from assay_stream import __version__
 from assay_stream.cli import (
     conformance,
+    drift,
     fingerprint,
     operating,
     pins,
@@ -20,8 +21,6 @@ from assay_stream.cli import (
     tap,
     validate,
 )
-
-from assay_stream.cli import drift, fingerprint, operating, pins, publishing, replay, rules, schemapin, tap
 from assay_stream.core.errors import AssayStreamError, IntegrityError, OperatingError
 
 app = typer.Typer(

@@ -26,9 +26,10 @@ from typing import Any
 from assay_stream.core.alert_record import Activity, Status, alert_record
 from assay_stream.core.attention import Resolution
 from assay_stream.core.finding import Finding, finding_fields, finding_of
-from assay_stream.core.kinds import KINDS
+from assay_stream.core.finding_severity import severity_under
 from assay_stream.core.limits import DEFAULT_LIMITS
 from assay_stream.core.record import Origin, Output
+from assay_stream.core.severity import PROFILES
 from assay_stream.core.suppression import SuppressionRule, covering_rule
 
 _FURTHER_OBSERVERS = ""
@@ -55,15 +56,6 @@ class Pacing:
 DEFAULT_PACING = Pacing()
 
 
-def severity_of_kind(finding: Finding) -> int:
-    """Return how grave a finding is by its kind alone.
-
-    Args:
-        finding: the finding.
-    """
-    return KINDS[finding.kind].severity_id
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertRules:
     """What the alert stage is told beside the findings.
@@ -75,7 +67,7 @@ class AlertRules:
     """
 
     version: str
-    severity: Callable[[Finding], int] = severity_of_kind
+    severity: Callable[[Finding], int] = severity_under(PROFILES["soc"])
     pacing: Pacing = DEFAULT_PACING
 
 

@@ -5,6 +5,7 @@ What rule engines match on stands as flat scalars under ``unmapped``. Nothing in
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import IntEnum
 from typing import Any
 
@@ -150,6 +151,9 @@ def _flat(finding: Finding) -> dict[str, Any]:
         mcp_digest_after=finding.after,
         mcp_changed_fields=",".join(finding.changed_fields) or None,
         mcp_reason=finding.reason,
+        mcp_renamed_to=finding.renamed_to,
+        mcp_change_codes=_listed(code for code, _, _ in finding.changes),
+        mcp_signs=_listed(rule for rule, _, _ in finding.signs),
         mcp_pin_scheme=finding.scheme,
         mcp_pin_expected=finding.expected,
         mcp_pin_observed=finding.observed,
@@ -159,6 +163,10 @@ def _flat(finding: Finding) -> dict[str, Any]:
         mcp_origin_partition=finding.origin.partition,
         mcp_origin_offset=finding.origin.offset,
     )
+
+
+def _listed(words: Iterable[str]) -> str | None:
+    return ",".join(sorted(set(words))) or None
 
 
 def _present(**fields: Any) -> dict[str, Any]:

@@ -7,18 +7,22 @@ added where no complete list came before.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from assay_stream.core.bindings import ServerBindings
 from assay_stream.core.facts import Catalogue, Seen
 from assay_stream.core.finding import Finding
 from assay_stream.core.fingerprint import Fingerprint, changed_fields
+from assay_stream.core.introduced import signs_between
 from assay_stream.core.kinds import Kind
+from assay_stream.core.meaning import Change, compare_definitions
+from assay_stream.core.meaning.lists import renames
 from assay_stream.core.offer import Offer
 from assay_stream.core.record import Position
 from assay_stream.schemes.handshake_contract import contract, contract_drift
+from assay_stream.schemes.mcptrust import RISK_LEVELS
 
 
 @dataclass(slots=True, kw_only=True)
@@ -99,66 +103,140 @@ def compare(
         offer: its content.
     """
     before = baseline or Baseline()
-    names = set(catalogue.tools)
+    told = _Telling(server, seen, offer)
+    gone: set[str] = set()
+    come = {name for name in catalogue.tools if name not in before.tools} if before.complete else set()
     if before.complete and seen.completeness == "complete":
-        names |= before.tools.keys()
-    for name in sorted(names):
-        if name not in catalogue.tools:
-            old = before.tools[name]
-            yield _finding(Kind.TOOL_REMOVED, seen, name, before=old)
+        gone = before.tools.keys() - catalogue.tools.keys()
+    renamed = _renames(server, before, catalogue, offer, gone, come)
+    for name in sorted(catalogue.tools.keys() | gone):
+        old = before.tools.get(name)
+        if name in gone:
+            if name in renamed:
+                yield from told.renamed(name, renamed[name], old, catalogue.tools[renamed[name]])
+            else:
+                yield told.found(Kind.TOOL_REMOVED, name, before=old)
             continue
         full = catalogue.tools[name]
         if full is None:
-            yield _finding(Kind.DEFINITION_AMBIGUOUS, seen, name)
-            continue
-        yield from _compare_tool(server, before, seen, name, offer.fingerprints[full], offer.definitions[full])
+            yield told.found(Kind.DEFINITION_AMBIGUOUS, name)
+        elif name in come:
+            if name not in renamed.values():
+                yield told.added(name, full)
+        elif old is not None and old.full != full:
+            yield from told.changed(name, old, full)
 
 
-def _compare_tool(
+def _renames(
     server: ServerBindings,
     before: Baseline,
-    seen: Seen,
-    name: str,
-    new: Fingerprint,
-    definition: dict[str, Any],
-) -> Iterator[Finding]:
-    known = (True, new.full) in server.tools or (False, new.full) in server.tools
-    if name not in before.tools:
-        if before.complete:
-            yield _finding(Kind.TOOL_ADDED, seen, name, after=new, known=known)
-    else:
-        old = before.tools[name]
-        if old is not None and old.full != new.full:
-            yield _finding(Kind.TOOL_CHANGED, seen, name, before=old, after=new, known=known)
-            if "_meta" in changed_fields(old, new):
-                broken = contract_drift(contract(server.definition_of(old.full)), contract(definition))
-                for reason in broken:
-                    yield _finding(
-                        Kind.CONTRACT_VIOLATION, seen, name, before=old, after=new, known=known, reason=reason
-                    )
-
-
-def _finding(
-    kind: Kind,
-    seen: Seen,
-    tool_name: str,
-    *,
-    before: Fingerprint | None = None,
-    after: Fingerprint | None = None,
-    known: bool = False,
-    reason: str | None = None,
-) -> Finding:
-    return Finding(
-        kind=kind,
-        server_id=seen.server_id,
-        tool_name=tool_name,
-        observer_id=seen.observer_id,
-        time_us=seen.time_us,
-        origin=seen.origin,
-        snapshot_id=seen.snapshot_id,
-        before=before.full if before else None,
-        after=after.full if after else None,
-        changed_fields=changed_fields(before, after) if before and after else (),
-        known=known,
-        reason=reason,
+    catalogue: Catalogue,
+    offer: Offer,
+    gone: Iterable[str],
+    come: Iterable[str],
+) -> dict[str, str]:
+    """Return which tools came back under another name: old name to new."""
+    old = {name: print_ for name in gone if (print_ := before.tools[name]) is not None}
+    new = {name: full for name in come if (full := catalogue.tools[name]) is not None}
+    if not old or not new:
+        return {}
+    return dict(
+        renames(
+            {name: server.definition_of(print_.full) for name, print_ in sorted(old.items())},
+            {name: offer.definitions[full] for name, full in sorted(new.items())},
+        )
     )
+
+
+class _Telling:
+    """Makes the findings of one snapshot."""
+
+    def __init__(self, server: ServerBindings, seen: Seen, offer: Offer) -> None:
+        self._server = server
+        self._seen = seen
+        self._offer = offer
+
+    def found(
+        self,
+        kind: Kind,
+        name: str,
+        *,
+        before: Fingerprint | None = None,
+        after: Fingerprint | None = None,
+        **more: Unpack[_More],
+    ) -> Finding:
+        seen = self._seen
+        return Finding(
+            kind=kind,
+            server_id=seen.server_id,
+            tool_name=name,
+            observer_id=seen.observer_id,
+            time_us=seen.time_us,
+            origin=seen.origin,
+            snapshot_id=seen.snapshot_id,
+            before=before.full if before else None,
+            after=after.full if after else None,
+            changed_fields=changed_fields(before, after) if before and after else (),
+            known=after is not None and self._is_known(after.full),
+            **more,
+        )
+
+    def added(self, name: str, full: str) -> Finding:
+        signs = self._signs(None, full)
+        return self.found(Kind.TOOL_ADDED, name, after=self._offer.fingerprints[full], signs=signs)
+
+    def renamed(self, name: str, new_name: str, old: Fingerprint | None, full: str | None) -> Iterator[Finding]:
+        if old is not None and full is not None:
+            yield from self._differing(Kind.TOOL_RENAMED, name, old, full, renamed_to=new_name)
+
+    def changed(self, name: str, old: Fingerprint, full: str) -> Iterator[Finding]:
+        yield from self._differing(Kind.TOOL_CHANGED, name, old, full)
+
+    def _differing(
+        self, kind: Kind, name: str, old: Fingerprint, full: str, *, renamed_to: str | None = None
+    ) -> Iterator[Finding]:
+        new = self._offer.fingerprints[full]
+        was, now = self._server.definition_of(old.full), self._offer.definitions[full]
+        yield self.found(
+            kind,
+            name,
+            before=old,
+            after=new,
+            renamed_to=renamed_to,
+            changes=_told(compare_definitions(was, now)),
+            signs=self._signs(was, full),
+        )
+        if _risk(new) > _risk(old):
+            yield self.found(Kind.RISK_LEVEL_CHANGED, name, before=old, after=new)
+        for reason in contract_drift(contract(was), contract(now)):
+            yield self.found(Kind.CONTRACT_VIOLATION, name, before=old, after=new, reason=reason)
+
+    def _signs(self, was: dict[str, Any] | None, full: str) -> tuple[tuple[str, int, str], ...]:
+        names = self._offer.tools.keys()
+        signs = signs_between(was, self._offer.definitions[full], tool_names=names)
+        return tuple((sign.rule, sign.level, sign.path) for sign in signs)
+
+    def _is_known(self, full: str) -> bool:
+        tools = self._server.tools
+        return (True, full) in tools or (False, full) in tools
+
+
+class _More(TypedDict, total=False):
+    renamed_to: str | None
+    reason: str | None
+    changes: tuple[tuple[str, str, str], ...]
+    signs: tuple[tuple[str, int, str], ...]
+
+
+def _told(changes: Iterable[Change]) -> tuple[tuple[str, str, str], ...]:
+    """Return what a finding tells of changes: of one code in one top-level field the first."""
+    first: dict[tuple[str, str], Change] = {}
+    for change in changes:
+        top = change.path.removeprefix("$").lstrip(".").partition(".")[0].partition("[")[0]
+        first.setdefault((change.code, top), change)
+    return tuple((change.code, change.path, change.direction.value) for change in first.values())
+
+
+def _risk(print_: Fingerprint) -> int:
+    level = print_.schemes.get("mcptrust.risk_level")
+    return RISK_LEVELS.index(level) if level in RISK_LEVELS else -1

@@ -36,6 +36,9 @@ class Finding:
         observed: of a pin, the value that was observed.
         enforcement: of a policy, what it asks for.
         action: of a policy, what it would have done.
+        renamed_to: of a renamed tool, its new name.
+        changes: what changed, by meaning: code, path and direction; of one code in one field the first.
+        signs: what new text brings: rule, OCSF severity id and path.
     """
 
     kind: Kind
@@ -55,6 +58,9 @@ class Finding:
     observed: str | None = None
     enforcement: str | None = None
     action: str | None = None
+    renamed_to: str | None = None
+    changes: tuple[tuple[str, str, str], ...] = ()
+    signs: tuple[tuple[str, int, str], ...] = ()
 
     def uid(self) -> str:
         """Return the identity of what was found: the same on every observer, every time, live or replayed."""
@@ -131,6 +137,9 @@ def finding_fields(finding: Finding) -> dict[str, Any]:
         "observed": finding.observed,
         "enforcement": finding.enforcement,
         "action": finding.action,
+        "renamed_to": finding.renamed_to,
+        "changes": [list(change) for change in finding.changes] or None,
+        "signs": [list(sign) for sign in finding.signs] or None,
     }
     return {name: value for name, value in fields.items() if value is not None}
 
@@ -149,4 +158,6 @@ def finding_of(fields: Mapping[str, Any]) -> Finding:
     given["kind"] = Kind(given["kind"])
     given["origin"] = Origin(**given["origin"])
     given["changed_fields"] = tuple(given["changed_fields"])
+    given["changes"] = tuple((code, path, way) for code, path, way in given.get("changes", ()))
+    given["signs"] = tuple((rule, level, path) for rule, level, path in given.get("signs", ()))
     return Finding(**given)

@@ -8,6 +8,7 @@ from pydantic import ConfigDict, Field, StringConstraints
 
 from assay_stream.core.control import Enforcement, Scheme
 from assay_stream.core.kinds import Kind
+from assay_stream.core.meaning import Direction
 from assay_stream.core.observation import Identifier, Text
 from assay_stream.schemas.fields import (
     ActionText,
@@ -43,6 +44,9 @@ class FindingRecord(Closed):
     observed: SchemeValue | None = None
     enforcement: Enforcement | None = None
     action: ActionText | None = None
+    renamed_to: str | None = None
+    changes: list[tuple[str, str, Direction]] | None = None
+    signs: list[tuple[str, Annotated[int, Field(ge=1, le=5)], str]] | None = None
 
 
 class ResolutionRecord(Closed):
@@ -137,6 +141,9 @@ class AlertFlat(Closed):
     mcp_digest_after: DigestText | None = None
     mcp_changed_fields: str | None = None
     mcp_reason: str | None = None
+    mcp_renamed_to: str | None = None
+    mcp_change_codes: str | None = None
+    mcp_signs: str | None = None
     mcp_pin_scheme: Scheme | None = None
     mcp_pin_expected: SchemeValue | None = None
     mcp_pin_observed: SchemeValue | None = None

@@ -24,7 +24,9 @@ from assay_stream.core.alert import AlertRules
 from assay_stream.core.engine import EngineState
 from assay_stream.core.errors import AssayStreamError
 from assay_stream.core.evidence import Producer
+from assay_stream.core.finding_severity import severity_under
 from assay_stream.core.record import Role
+from assay_stream.core.severity import PROFILES
 from assay_stream.stream.alerts import AlertStage
 from assay_stream.stream.connection import connection_options, start_admin
 from assay_stream.stream.health import Health, add_pages
@@ -222,7 +224,11 @@ class WorkerBuilder:
             alerts_topic=self._topics[Role.ALERTS],
             partitions=self._counts[Role.FINDINGS],
             alert_partitions=self._counts[Role.ALERTS],
-            rules=AlertRules(version=__version__, pacing=self._settings.pacing()),
+            rules=AlertRules(
+                version=__version__,
+                severity=severity_under(PROFILES[self._settings.severity_profile]),
+                pacing=self._settings.pacing(),
+            ),
             clock_us=lambda: time.time_ns() // 1_000,
             meter=StageMeter(self._meter, "alerts"),
             fail=fail,

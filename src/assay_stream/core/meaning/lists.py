@@ -86,7 +86,7 @@ def compare_lists(
             found.append(ItemDrift("definition_ambiguous", name))
         else:
             come[name] = next(iter(now[name].values()))
-    for old, new in _renamed(gone, come) if subject is Subject.TOOL else ():
+    for old, new in renames(gone, come) if subject is Subject.TOOL else ():
         one, other = gone.pop(old), come.pop(new)
         changes = tuple(compare_definitions(one, other))
         found.append(ItemDrift("tool_renamed", old, changes, one, other, new))
@@ -119,7 +119,7 @@ def _compare_named(
     yield ItemDrift(f"{subject}_changed", name, tuple(compare_definitions(before, after)), before, after)
 
 
-def _renamed(gone: Mapping[str, Item], come: Mapping[str, Item]) -> list[tuple[str, str]]:
+def renames(gone: Mapping[str, Item], come: Mapping[str, Item]) -> list[tuple[str, str]]:
     """Return the old and new names of tools that go by another name, each name at most once."""
     candidates: list[tuple[Fraction, str, str]] = []
     for olds, news in _of_one_schema(gone, come):

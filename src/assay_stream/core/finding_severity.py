@@ -1,0 +1,43 @@
+"""How severe a finding is under a profile: by its kind, by what changed, and by what new text brings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from assay_stream.core.finding import Finding
+from assay_stream.core.kinds import KINDS
+from assay_stream.core.meaning import Change, Direction
+from assay_stream.core.severity import Level, Profile, assess, covers
+from assay_stream.schemes.assay_manifest import action_class
+
+
+class _Sign(NamedTuple):
+    rule: str
+    level: int
+
+
+def severity_under(profile: Profile) -> Callable[[Finding], int]:
+    """Return the function that tells how severe a finding is: an OCSF severity id.
+
+    What a peer's table does not look at is informational under it: it stays in the log, and is no alarm.
+
+    Args:
+        profile: one of ``core.severity.PROFILES``.
+    """
+
+    def severity(finding: Finding) -> int:
+        changes = [Change(code, path, None, None, Direction(way)) for code, path, way in finding.changes]
+        if not covers(profile, finding.kind.value, changes):
+            return int(Level.INFORMATIONAL)
+        level = assess(
+            profile,
+            finding.kind.value,
+            changes,
+            [_Sign(rule, level) for rule, level, _ in finding.signs],
+            privileged=finding.tool_name is not None and action_class(finding.tool_name) is not None,
+            default=Level(KINDS[finding.kind].severity_id),
+        )
+        return int(level)
+
+    return severity
