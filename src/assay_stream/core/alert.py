@@ -29,7 +29,7 @@ from assay_stream.core.finding import Finding, finding_fields, finding_of
 from assay_stream.core.finding_severity import severity_under
 from assay_stream.core.limits import DEFAULT_LIMITS
 from assay_stream.core.record import Origin, Output
-from assay_stream.core.severity import PROFILES
+from assay_stream.core.severity import DEFAULT_PROFILE
 from assay_stream.core.suppression import SuppressionRule, covering_rule
 
 _FURTHER_OBSERVERS = ""
@@ -54,6 +54,7 @@ class Pacing:
 
 
 DEFAULT_PACING = Pacing()
+_SEVERITY = severity_under(DEFAULT_PROFILE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +68,7 @@ class AlertRules:
     """
 
     version: str
-    severity: Callable[[Finding], int] = severity_under(PROFILES["soc"])
+    severity: Callable[[Finding], int] = _SEVERITY
     pacing: Pacing = DEFAULT_PACING
 
 
