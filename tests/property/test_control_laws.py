@@ -13,7 +13,7 @@ from assay_stream.core import engine
 from assay_stream.core.engine import EngineState
 from assay_stream.core.evidence import Producer
 from assay_stream.core.finding import decode_finding
-from assay_stream.core.limits import Limits
+from assay_stream.core.limits import DEFAULT_LIMITS, Limits
 from assay_stream.core.moments import start_of
 from assay_stream.core.pins import check_pins
 from assay_stream.core.record import Output, Record, Role
@@ -148,7 +148,7 @@ def reorderings(draw: st.DrawFn, records: list[Record]) -> list[Record]:
     return mixed
 
 
-def a_state(limits: Limits = Limits()) -> EngineState:
+def a_state(limits: Limits = DEFAULT_LIMITS) -> EngineState:
     """Stages with nothing in them."""
     return EngineState(producer=PRODUCER, limits=limits)
 
@@ -165,7 +165,7 @@ def read(state: EngineState, records: list[Record]) -> list[Output]:
 
 
 def evidence(state: EngineState) -> list[bytes | None]:
-    """The evidence of calls at every time, by each observer and by one that saw no list."""
+    """The evidence and findings of calls at every time, by each observer and by one that saw no list."""
     found_: list[bytes | None] = []
     for second in range(16):
         for observer in (*OBSERVERS, "proxy-3"):
