@@ -165,7 +165,7 @@ def read(state: EngineState, records: list[Record]) -> list[Output]:
 
 
 def evidence(state: EngineState) -> list[bytes | None]:
-    """The evidence of calls at every time, by each observer and by one that saw no list."""
+    """The evidence and findings of calls at every time, by each observer and by one that saw no list."""
     found_: list[bytes | None] = []
     for second in range(16):
         for observer in (*OBSERVERS, "proxy-3"):
