@@ -56,7 +56,9 @@ def words_of(text: str) -> list[str]:
         text: any text.
     """
     plain = unicodedata.normalize("NFKC", text.translate(_FORMS)).casefold()
-    return [word for word in map(_without_ends, unicodedata.normalize("NFKC", plain).split()) if word]
+    words = unicodedata.normalize("NFKC", plain).split()
+    bare = {word: _without_ends(word) for word in set(words)}
+    return [bare[word] for word in words if bare[word]]
 
 
 def _how(before: Any, after: Any) -> str:
