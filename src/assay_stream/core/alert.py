@@ -8,25 +8,29 @@ Rules:
 3. An alert is written when it is created, when it gets graver, when it comes back after it was closed, at round
    counts (1, 2, 5, 10, 20, 50, ...), and otherwise once per interval in which something was counted.
 4. While it lasts it is written again once per repeat interval, so that nothing is hidden for good by having been
-   told once.
+   told once. What does not last (a call, a removal) is over when it was not found again for as long.
 5. It is closed when nobody sees any more what it was about, or an operator decided on it, and it has stayed so for
-   the settling time: what flaps is one alert with a count.
-6. A suppressed alert is written all the same, with that status and the rule that says so.
+   the settling time: what flaps is one alert with a count. What an operator approved does not come back because
+   somebody shows once more what the fleet had shown before.
+6. A suppressed alert is written all the same, with that status and the rule that says so. What no rule covers is
+   told at once, if all that was told of it before was suppressed.
 
 Each is a function of the alert's own past, of findings and of time as it arrives with them. ``tick`` does for an
-alert of which nothing is heard what the next finding would have done: what it writes has the same bytes.
+alert of which nothing is heard what the next finding would have done, in the order in which it fell due: how often
+time arrives changes nothing of what is written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from assay_stream.core.alert_record import Activity, Status, alert_record
 from assay_stream.core.attention import Resolution
 from assay_stream.core.finding import Finding, finding_fields, finding_of
 from assay_stream.core.finding_severity import severity_under
+from assay_stream.core.kinds import KINDS, Kind
 from assay_stream.core.limits import DEFAULT_LIMITS
 from assay_stream.core.record import Origin, Output
 from assay_stream.core.severity import DEFAULT_PROFILE
@@ -34,6 +38,12 @@ from assay_stream.core.suppression import SuppressionRule, covering_rule
 
 _FURTHER_OBSERVERS = ""
 """Under this name the observers beyond the limit are counted; no observer can have it."""
+
+_UNNAMED_OBSERVER = " "
+"""Under this name what was told of no observer is counted; no observer can have it either: names are not blank."""
+
+_NOT_SEEN_AGAIN = "not_seen_again"
+_DECIDED = "decided"
 
 _SECOND_US = 1_000_000
 
@@ -77,7 +87,7 @@ class AlertState:
     """What is remembered of one alert.
 
     Args:
-        applied: ``topic/partition`` of the records that were applied, to the highest offset.
+        applied: ``topic/partition`` of the records that were applied, to the latest offsets, ascending.
         count: findings counted.
         first_us: event time of the earliest finding, microseconds since the epoch.
         last_us: event time of the latest.
@@ -86,16 +96,16 @@ class AlertState:
         severity_id: the gravest it ever was.
         raised: whether an alert was ever written for it.
         closed: whether the last one written closed it.
+        told: whether it was written unsuppressed since it was raised or came back.
         resolved_us: since when nobody sees it, ``None`` while somebody does.
         resolved_by: what put an end to it.
         written_count: count at the last writing.
         written_us: event time of the last writing.
         repeats: how often it was written again since the last finding.
         last: the last finding, as the finding topic carries it.
-        suppressed_by: id of the suppression rule that covers it, if one does.
     """
 
-    applied: dict[str, int]
+    applied: dict[str, tuple[int, ...]]
     count: int
     first_us: int
     last_us: int
@@ -104,17 +114,18 @@ class AlertState:
     severity_id: int
     raised: bool
     closed: bool
+    told: bool
     resolved_us: int | None
     resolved_by: str | None
     written_count: int
     written_us: int
     repeats: int
     last: dict[str, Any]
-    suppressed_by: str | None
 
     def as_json(self) -> dict[str, Any]:
         """Return the state as a JSON object."""
-        return asdict(self) | {"active": list(self.active)}
+        applied = {place: list(offsets) for place, offsets in self.applied.items()}
+        return asdict(self) | {"active": list(self.active), "applied": applied}
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> AlertState:
@@ -123,12 +134,17 @@ class AlertState:
         Args:
             fields: what ``as_json`` gave.
         """
-        return cls(**(fields | {"active": tuple(fields["active"])}))
+        applied = {place: tuple(offsets) for place, offsets in fields["applied"].items()}
+        return cls(**(fields | {"active": tuple(fields["active"]), "applied": applied}))
+
+
+Suppressions = Sequence[SuppressionRule]
+_Result = tuple[AlertState, list[Output]]
 
 
 def apply_finding(
-    state: AlertState | None, finding: Finding, rules: AlertRules, suppressions: Iterable[SuppressionRule] = ()
-) -> tuple[AlertState, list[Output]]:
+    state: AlertState | None, finding: Finding, rules: AlertRules, suppressions: Suppressions = ()
+) -> _Result:
     """Count a finding on its alert, and return what is to be written.
 
     Args:
@@ -141,71 +157,82 @@ def apply_finding(
         return state, []
     outputs: list[Output] = []
     if state is not None:
-        state, outputs = tick(state, finding.time_us, rules)
+        state, outputs = tick(state, finding.time_us, rules, suppressions)
     new = _counted(state, finding, rules.severity(finding))
-    covering = covering_rule(suppressions, finding)
-    new = replace(new, suppressed_by=None if covering is None else covering.id)
-    if not new.raised:
+    if not new.raised or new.closed:
         return new, outputs
     if state is None or not state.raised:
-        return _written(new, Activity.CREATE, finding.time_us, outputs, rules)
-    graver = new.severity_id > state.severity_id
-    changed = state.closed or graver or new.suppressed_by != state.suppressed_by
-    if changed or is_round(new.count) or finding.time_us >= new.written_us + rules.pacing.update_interval_us:
-        return _written(replace(new, closed=False), Activity.UPDATE, finding.time_us, outputs, rules)
-    return new, outputs
+        activity, is_due = Activity.CREATE, True
+    else:
+        activity = Activity.UPDATE
+        is_due = (
+            state.closed
+            or new.severity_id > state.severity_id
+            or is_round(new.count)
+            or finding.time_us >= new.written_us + rules.pacing.update_interval_us
+            or (not new.told and covering_rule(suppressions, finding, finding.time_us) is None)
+        )
+    if not is_due:
+        return new, outputs
+    new, output = _written(new, activity, finding.time_us, rules, suppressions)
+    return new, [*outputs, output]
 
 
 def apply_resolution(
-    state: AlertState, resolution: Resolution, rules: AlertRules
-) -> tuple[AlertState, list[Output]]:
+    state: AlertState, resolution: Resolution, rules: AlertRules, suppressions: Suppressions = ()
+) -> _Result:
     """Note that what an alert was about stands no more, for one observer or for all.
 
     Args:
         state: what is remembered of the alert.
         resolution: what put an end to it.
         rules: what the stage is told.
+        suppressions: the suppression rules in force for its server.
     """
     if _was_applied(state, resolution.origin):
         return state, []
-    state, outputs = tick(state, resolution.time_us, rules)
-    gone = resolution.observer_id
-    active = () if gone is None else tuple(name for name in state.active if name != gone)
+    state, outputs = tick(state, resolution.time_us, rules, suppressions)
+    gone = {resolution.observer_id}
+    if resolution.everywhere:
+        gone |= {_UNNAMED_OBSERVER, _FURTHER_OBSERVERS}
+    active = () if resolution.observer_id is None else tuple(name for name in state.active if name not in gone)
     new = replace(state, applied=_applied(state, resolution.origin), active=active)
-    if not active and not state.closed and state.resolved_us is None:
-        new = replace(new, resolved_us=resolution.time_us, resolved_by=resolution.reason)
+    if resolution.reason == _DECIDED:
+        new = replace(new, resolved_by=_DECIDED)
+    if not active and new.resolved_us is None:
+        # Clocks differ: nothing ends before it was last seen.
+        since_us = max(resolution.time_us, state.last_us)
+        new = replace(new, resolved_us=since_us, resolved_by=resolution.reason)
     return new, outputs
 
 
-def tick(state: AlertState, now_us: int, rules: AlertRules) -> tuple[AlertState, list[Output]]:
-    """Write what is due by now: an end that has settled, counts that were held back, or a repetition.
+def tick(state: AlertState, now_us: int, rules: AlertRules, suppressions: Suppressions = ()) -> _Result:
+    """Write what is due by now, in order: counts that were held back, repetitions, an end that has settled.
 
     Args:
         state: what is remembered of the alert.
         now_us: the time, microseconds since the epoch.
         rules: what the stage is told.
+        suppressions: the suppression rules in force for its server.
     """
     outputs: list[Output] = []
-    if not state.raised or state.closed:
-        return state, outputs
-    pacing = rules.pacing
-    if state.resolved_us is not None and now_us >= state.resolved_us + pacing.settle_us:
-        return _written(replace(state, closed=True), Activity.CLOSE, state.resolved_us, outputs, rules)
-    update_us = state.written_us + pacing.update_interval_us
-    if state.count > state.written_count and now_us >= update_us:
-        state, outputs = _written(state, Activity.UPDATE, update_us, outputs, rules)
-    while state.resolved_us is None and now_us >= state.written_us + pacing.repeat_interval_us:
-        repeated = replace(state, repeats=state.repeats + 1)
-        repeat_us = state.written_us + pacing.repeat_interval_us
-        state, outputs = _written(repeated, Activity.UPDATE, repeat_us, outputs, rules)
-        if now_us >= state.written_us + 2 * pacing.repeat_interval_us:
-            # After a long silence one repetition says it all; the rhythm stays.
-            missed = (now_us - state.written_us) // pacing.repeat_interval_us - 1
-            state = replace(
-                state,
-                written_us=state.written_us + missed * pacing.repeat_interval_us,
-                repeats=state.repeats + missed,
-            )
+    while (due := _next_due(state, rules.pacing)) is not None and due.at_us <= now_us:
+        if due.what == "close":
+            since_us = state.last_us if state.resolved_us is None else state.resolved_us
+            reason = _NOT_SEEN_AGAIN if state.resolved_us is None else state.resolved_by
+            ended = replace(state, closed=True, resolved_us=since_us, resolved_by=reason)
+            state, output = _written(ended, Activity.CLOSE, since_us, rules, suppressions)
+        elif due.what == "update":
+            state, output = _written(state, Activity.UPDATE, due.at_us, rules, suppressions)
+        else:
+            interval_us = rules.pacing.repeat_interval_us
+            missed = (now_us - due.at_us) // interval_us
+            if missed < DEFAULT_LIMITS.repeats_made_up_max:
+                missed = 0
+            repeated = replace(state, repeats=state.repeats + 1 + missed)
+            at_us = due.at_us + missed * interval_us
+            state, output = _written(repeated, Activity.UPDATE, at_us, rules, suppressions)
+        outputs.append(output)
     return state, outputs
 
 
@@ -216,17 +243,8 @@ def due_us(state: AlertState, rules: AlertRules) -> int | None:
         state: what is remembered of the alert.
         rules: what the stage is told.
     """
-    if not state.raised or state.closed:
-        return None
-    pacing = rules.pacing
-    times = []
-    if state.resolved_us is not None:
-        times.append(state.resolved_us + pacing.settle_us)
-    else:
-        times.append(state.written_us + pacing.repeat_interval_us)
-    if state.count > state.written_count:
-        times.append(state.written_us + pacing.update_interval_us)
-    return min(times)
+    due = _next_due(state, rules.pacing)
+    return None if due is None else due.at_us
 
 
 def is_round(count: int) -> bool:
@@ -240,45 +258,95 @@ def is_round(count: int) -> bool:
     return count in (1, 2, 5)
 
 
+class _Due(NamedTuple):
+    at_us: int
+    what: Literal["close", "update", "repeat"]
+    """In the order of the alphabet, which is that of what falls due at one time."""
+
+
+def _next_due(state: AlertState, pacing: Pacing) -> _Due | None:
+    if not state.raised or state.closed:
+        return None
+    due = []
+    if state.resolved_us is not None:
+        due.append(_Due(state.resolved_us + pacing.settle_us, "close"))
+    elif KINDS[Kind(state.last["kind"])].lasts:
+        due.append(_Due(state.written_us + pacing.repeat_interval_us, "repeat"))
+    else:
+        due.append(_Due(state.last_us + pacing.repeat_interval_us, "close"))
+    if state.count > state.written_count:
+        due.append(_Due(state.written_us + pacing.update_interval_us, "update"))
+    return min(due)
+
+
 def _counted(state: AlertState | None, finding: Finding, severity_id: int) -> AlertState:
-    observers = dict(state.observers) if state else {}
-    observer = finding.observer_id or "unknown"
+    observer = finding.observer_id or _UNNAMED_OBSERVER
+    if state is None:
+        return AlertState(
+            applied=_applied(None, finding.origin),
+            count=1,
+            first_us=finding.time_us,
+            last_us=finding.time_us,
+            observers={observer: 1},
+            active=(observer,),
+            severity_id=severity_id,
+            raised=not finding.known,
+            closed=False,
+            told=False,
+            resolved_us=None,
+            resolved_by=None,
+            written_count=0,
+            written_us=0,
+            repeats=0,
+            last=finding_fields(finding),
+        )
+    observers = dict(state.observers)
     if observer not in observers and len(observers) >= DEFAULT_LIMITS.alert_observers_max:
         observer = _FURTHER_OBSERVERS
     observers[observer] = observers.get(observer, 0) + 1
-    active = set(state.active) if state else set()
-    return AlertState(
+    counted = replace(
+        state,
         applied=_applied(state, finding.origin),
-        count=(state.count if state else 0) + 1,
-        first_us=min(state.first_us, finding.time_us) if state else finding.time_us,
-        last_us=max(state.last_us, finding.time_us) if state else finding.time_us,
+        count=state.count + 1,
+        first_us=min(state.first_us, finding.time_us),
+        last_us=max(state.last_us, finding.time_us),
         observers=observers,
-        active=tuple(sorted(active | {observer})),
-        severity_id=max(state.severity_id, severity_id) if state else severity_id,
-        raised=(state is not None and state.raised) or not finding.known,
-        closed=state.closed if state else False,
+        active=tuple(sorted({*state.active, observer})),
+        severity_id=max(state.severity_id, severity_id),
+        raised=state.raised or not finding.known,
+        last=finding_fields(finding),
+    )
+    if finding.known and state.resolved_by == _DECIDED:
+        return counted
+    return replace(
+        counted,
+        closed=False,
+        told=state.told and not state.closed,
         resolved_us=None,
         resolved_by=None,
-        written_count=state.written_count if state else 0,
-        written_us=state.written_us if state else 0,
         repeats=0,
-        last=finding_fields(finding),
-        suppressed_by=None,
     )
 
 
 def _written(
-    state: AlertState, activity: Activity, time_us: int, outputs: list[Output], rules: AlertRules
-) -> tuple[AlertState, list[Output]]:
-    state = replace(state, written_count=state.count, written_us=time_us)
-    if activity is Activity.CLOSE:
-        status = Status.RESOLVED
-    elif state.suppressed_by is not None:
+    state: AlertState, activity: Activity, time_us: int, rules: AlertRules, suppressions: Suppressions
+) -> tuple[AlertState, Output]:
+    finding = finding_of(state.last)
+    covering = covering_rule(suppressions, finding, time_us)
+    state = replace(
+        state,
+        written_count=state.count,
+        written_us=max(state.written_us, time_us),
+        told=state.told or covering is None,
+    )
+    if covering is not None:
         status = Status.SUPPRESSED
+    elif activity is Activity.CLOSE:
+        status = Status.RESOLVED
     else:
         status = Status.NEW if activity is Activity.CREATE else Status.IN_PROGRESS
-    record = alert_record(
-        finding_of(state.last),
+    return state, alert_record(
+        finding,
         activity=activity,
         status=status,
         time_us=time_us,
@@ -289,15 +357,21 @@ def _written(
         active=len(state.active),
         repeats=state.repeats,
         resolved_by=state.resolved_by if activity is Activity.CLOSE else None,
-        suppressed_by=state.suppressed_by,
+        suppressed_by=None if covering is None else covering.id,
         version=rules.version,
     )
-    return state, [*outputs, record]
 
 
-def _applied(state: AlertState | None, origin: Origin) -> dict[str, int]:
-    return (dict(state.applied) if state else {}) | {f"{origin.topic}/{origin.partition}": origin.offset}
+def _applied(state: AlertState | None, origin: Origin) -> dict[str, tuple[int, ...]]:
+    applied = dict(state.applied) if state else {}
+    place = f"{origin.topic}/{origin.partition}"
+    offsets = sorted({*applied.get(place, ()), origin.offset})
+    applied[place] = tuple(offsets[-DEFAULT_LIMITS.alert_origins_max :])
+    return applied
 
 
 def _was_applied(state: AlertState, origin: Origin) -> bool:
-    return origin.offset <= state.applied.get(f"{origin.topic}/{origin.partition}", -1)
+    offsets = state.applied.get(f"{origin.topic}/{origin.partition}", ())
+    if len(offsets) == DEFAULT_LIMITS.alert_origins_max and origin.offset < offsets[0]:
+        return True
+    return origin.offset in offsets

@@ -129,7 +129,7 @@ def alert_record(
         value=canonicalize(body),
         headers=_cloudevents_headers(f"{finding.uid()}:{count}:{activity.value}:{repeats}"),
         timestamp_ms=max(last_ms, time_us // 1_000),
-        label=f"alert:{'suppressed' if status is Status.SUPPRESSED else _LABELS[activity]}",
+        label="alert:suppressed" if status is Status.SUPPRESSED else f"alert:{_LABELS[activity]}",
     )
 
 

@@ -1,7 +1,8 @@
 """The alert stage as a function: what stands in the finding topic in, alerts and changed states out.
 
 States are JSON objects in one mapping, so that a dictionary and a table in a change log are alike: an alert under
-its uid, the suppression rules of a server under ``rules:`` and its name. What is to be written comes before the
+its uid; under ``rules/``, a partition of the finding topic and a server, the suppression rules that were read
+there; under ``tick/`` and a partition, the last tick that was applied in it. What is to be written comes before the
 change of state that makes it redundant.
 """
 
@@ -14,10 +15,11 @@ from typing import Any
 from assay_stream.core.alert import AlertRules, AlertState, apply_finding, apply_resolution, due_us, tick
 from assay_stream.core.attention import Entry, Resolution, Suppression, Tick
 from assay_stream.core.finding import Finding
-from assay_stream.core.record import Output
+from assay_stream.core.record import Origin, Output
 from assay_stream.core.suppression import ANY_SERVER, SuppressionRule
 
-_RULES = "rules:"
+_RULES = "rules/"
+_TICK = "tick/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,9 @@ class Step:
     states: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
-def apply_entry(states: Mapping[str, Any], entry: Entry, rules: AlertRules, due: DueTimes) -> Step:
+def apply_entry(
+    states: Mapping[str, Any], entry: Entry, rules: AlertRules, due: DueTimes, *, place: Origin
+) -> Step:
     """Apply one record of the finding topic.
 
     Args:
@@ -41,33 +45,48 @@ def apply_entry(states: Mapping[str, Any], entry: Entry, rules: AlertRules, due:
         entry: the record.
         rules: what the stage is told.
         due: when the alerts of the record's partition will have something to write.
+        place: where the record stands in the finding topic.
     """
     step = Step()
     match entry:
         case Finding():
             uid = entry.uid()
             known = _state(states, uid)
-            new, outputs = apply_finding(known, entry, rules, suppressions_for(states, entry.server_id))
-            _note(step, uid, known, new, outputs)
+            in_force = suppressions_for(states, place.partition, entry.server_id)
+            _note(step, uid, known, *apply_finding(known, entry, rules, in_force))
         case Resolution():
+            in_force = suppressions_for(states, place.partition, entry.server_id)
             for uid in entry.uids:
                 known = _state(states, uid)
                 if known is not None:
-                    _note(step, uid, known, *apply_resolution(known, entry, rules))
+                    _note(step, uid, known, *apply_resolution(known, entry, rules, in_force))
         case Suppression():
-            key = _RULES + entry.rule.server_id
-            in_force = dict(states.get(key) or {})
+            key = _rules_key(place.partition, entry.rule.server_id)
+            kept = dict(states.get(key) or {})
             if entry.is_set:
-                in_force[entry.rule.id] = entry.rule.as_json()
+                kept[entry.rule.id] = entry.rule.as_json()
             else:
-                in_force.pop(entry.rule.id, None)
-            step.states[key] = in_force
+                kept.pop(entry.rule.id, None)
+            step.states[key] = kept
         case Tick():
-            for uid in due.by(entry.time_us):
-                known = _state(states, uid)
-                if known is not None:
-                    _note(step, uid, known, *tick(known, entry.time_us, rules))
+            _tick(step, states, entry, rules, due, place)
     return step
+
+
+def _tick(
+    step: Step, states: Mapping[str, Any], entry: Tick, rules: AlertRules, due: DueTimes, place: Origin
+) -> None:
+    key = f"{_TICK}{place.partition}"
+    last = states.get(key)
+    if last is not None and place.offset <= last["offset"]:
+        # It was applied to the alerts as they were then. What has happened since is not of its time.
+        return
+    for uid in due.by(entry.time_us):
+        known = _state(states, uid)
+        if known is not None:
+            in_force = suppressions_for(states, place.partition, known.last["server_id"])
+            _note(step, uid, known, *tick(known, entry.time_us, rules, in_force))
+    step.states[key] = {"offset": place.offset}
 
 
 class DueTimes:
@@ -88,11 +107,19 @@ class DueTimes:
             states: by key.
         """
         for key, stored in states.items():
-            time_us = None if key.startswith(_RULES) else due_us(AlertState.from_json(stored), self._rules)
+            time_us = due_us(AlertState.from_json(stored), self._rules) if is_alert(key) else None
             if time_us is None:
                 self._times_us.pop(key, None)
             else:
                 self._times_us[key] = time_us
+
+    def any_by(self, now_us: int) -> bool:
+        """Tell whether an alert is due.
+
+        Args:
+            now_us: the time, microseconds since the epoch.
+        """
+        return any(time_us <= now_us for time_us in self._times_us.values())
 
     def by(self, now_us: int) -> list[str]:
         """Return the keys of the alerts that are due, sorted.
@@ -103,18 +130,33 @@ class DueTimes:
         return sorted(key for key, time_us in self._times_us.items() if time_us <= now_us)
 
 
-def suppressions_for(states: Mapping[str, Any], server_id: str) -> list[SuppressionRule]:
+def is_alert(key: str) -> bool:
+    """Tell whether a state is that of an alert.
+
+    Args:
+        key: its key.
+    """
+    return not key.startswith((_RULES, _TICK))
+
+
+def suppressions_for(states: Mapping[str, Any], partition: int, server_id: str) -> list[SuppressionRule]:
     """Return the suppression rules in force for a server, its own and those for every server.
 
     Args:
         states: every state there is.
+        partition: the partition of the finding topic that the server's alerts stand in.
         server_id: the server.
     """
     return [
         SuppressionRule.from_json(fields)
-        for key in (_RULES + server_id, _RULES + ANY_SERVER)
+        for key in (_rules_key(partition, server_id), _rules_key(partition, ANY_SERVER))
         for fields in (states.get(key) or {}).values()
     ]
+
+
+def _rules_key(partition: int, server_id: str) -> str:
+    # A rule for every server stands in every partition, each of which has read up to a place of its own.
+    return f"{_RULES}{partition}/{server_id}"
 
 
 def _state(states: Mapping[str, Any], uid: str) -> AlertState | None:

@@ -33,6 +33,7 @@ class Resolution:
         uids: the alerts.
         reason: what put an end to it.
         observer_id: for which observer, ``None`` for the whole fleet.
+        everywhere: nobody else is known to see it; what was told of no observer by name has ended with it.
         time_us: event time, microseconds since the epoch.
         origin: the record that it follows from.
     """
@@ -43,6 +44,7 @@ class Resolution:
     observer_id: str | None
     time_us: int
     origin: Origin
+    everywhere: bool = False
 
     def output(self) -> Output:
         """Return the resolution as a record for the finding topic."""
@@ -54,6 +56,7 @@ class Resolution:
             "observer_id": self.observer_id,
             "time_us": self.time_us,
             "origin": self.origin.as_json(),
+            "everywhere": self.everywhere,
         }
         return Output(
             role=Role.FINDINGS,
@@ -139,6 +142,7 @@ def decode_entry(value: bytes | None) -> Entry:
                 observer_id=fields.get("observer_id"),
                 time_us=fields["time_us"],
                 origin=Origin(**fields["origin"]),
+                everywhere=fields["everywhere"],
             )
         if fields["kind"] == TICK:
             return Tick(time_us=int(fields["time_us"]))

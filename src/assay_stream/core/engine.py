@@ -136,7 +136,9 @@ def _call(state: EngineState, record: Record) -> list[Output]:
 
 
 def _finding(state: EngineState, record: Record) -> list[Output]:
-    done = apply_entry(state.alerts, decode_entry(record.value), state.alert_rules, state.alerts_due)
+    done = apply_entry(
+        state.alerts, decode_entry(record.value), state.alert_rules, state.alerts_due, place=record.origin
+    )
     state.alerts.update(done.states)
     state.alerts_due.note(done.states)
     return done.outputs

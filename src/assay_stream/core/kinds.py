@@ -47,6 +47,8 @@ class KindInfo:
         next_step: what to do about it.
         atlas: MITRE ATLAS techniques that show themselves so.
         owasp: entries of the OWASP MCP Top 10 and of the OWASP Agentic list.
+        lasts: whether it stands until something puts an end to it; what does not last is over when it is not found
+            again for a while.
     """
 
     title: str
@@ -55,6 +57,7 @@ class KindInfo:
     next_step: str
     atlas: tuple[str, ...] = ()
     owasp: tuple[str, ...] = ()
+    lasts: bool = True
 
 
 _POISONING = ("AML.T0110",)
@@ -76,6 +79,7 @@ KINDS: dict[Kind, KindInfo] = {
         severity_id=1,
         explanation="A complete list lacks a tool that was there before.",
         next_step="Nothing, unless another tool took its place: see the same server's other alerts.",
+        lasts=False,
     ),
     Kind.TOOL_CHANGED: KindInfo(
         title="The definition of a tool changed",
@@ -107,12 +111,14 @@ KINDS: dict[Kind, KindInfo] = {
         explanation="Prompts are instructions that a person may send to an agent.",
         next_step="Read it.",
         owasp=_TOOLS,
+        lasts=False,
     ),
     Kind.PROMPT_REMOVED: KindInfo(
         title="A server no longer offers a prompt",
         severity_id=1,
         explanation="A complete list lacks a prompt that was there before.",
         next_step="Nothing, unless people relied on it.",
+        lasts=False,
     ),
     Kind.PROMPT_CHANGED: KindInfo(
         title="A prompt changed",
@@ -121,6 +127,7 @@ KINDS: dict[Kind, KindInfo] = {
         next_step="Compare both versions.",
         atlas=_RUG_PULL,
         owasp=_TOOLS,
+        lasts=False,
     ),
     Kind.TEMPLATE_ADDED: KindInfo(
         title="A server offers a resource template it did not offer before",
@@ -128,12 +135,14 @@ KINDS: dict[Kind, KindInfo] = {
         explanation="A template says what an agent may read from the server.",
         next_step="Read it.",
         owasp=_TOOLS,
+        lasts=False,
     ),
     Kind.TEMPLATE_REMOVED: KindInfo(
         title="A server no longer offers a resource template",
         severity_id=1,
         explanation="A complete list lacks a template that was there before.",
         next_step="Nothing, unless agents relied on it.",
+        lasts=False,
     ),
     Kind.TEMPLATE_CHANGED: KindInfo(
         title="A resource template changed",
@@ -142,6 +151,7 @@ KINDS: dict[Kind, KindInfo] = {
         next_step="Compare both versions.",
         atlas=_RUG_PULL,
         owasp=_TOOLS,
+        lasts=False,
     ),
     Kind.RISK_LEVEL_CHANGED: KindInfo(
         title="The risk level of a tool rose",
@@ -219,6 +229,7 @@ KINDS: dict[Kind, KindInfo] = {
         explanation="The catalogue in force is complete and lacks the tool.",
         next_step="Find out where the agent has the name from.",
         owasp=("MCP08", "MCP09", "ASI02"),
+        lasts=False,
     ),
     Kind.BLOCKED_TOOL_CALLED: KindInfo(
         title="A call was allowed that the policy would have blocked",
@@ -226,6 +237,7 @@ KINDS: dict[Kind, KindInfo] = {
         explanation="The proxy let the call through.",
         next_step="Have the proxy enforce the verdict topic (tap --enforce), and look at what the call did.",
         owasp=("MCP08", "ASI02"),
+        lasts=False,
     ),
     Kind.SNAPSHOT_REJECTED: KindInfo(
         title="A server's tool list could not be accepted",
@@ -240,6 +252,7 @@ KINDS: dict[Kind, KindInfo] = {
         explanation="The evidence of those calls rests on what was known when they were joined.",
         next_step="Look at the proxy's clock and connection; a replay shows what would have been bound.",
         owasp=("MCP08",),
+        lasts=False,
     ),
     Kind.SERVER_MISROUTED: KindInfo(
         title="Records of a server stand in a partition that is not its own",
@@ -247,5 +260,6 @@ KINDS: dict[Kind, KindInfo] = {
         explanation="A producer partitions otherwise than murmur2 of server_id. Order between its records and "
         "others' is not kept.",
         next_step="Set the producer's partitioner.",
+        lasts=False,
     ),
 }

@@ -55,6 +55,16 @@ class Limits:
     alert_observers_max: int = 1_000
     """Observers that an alert counts one by one; further ones are counted together."""
 
+    alert_origins_max: int = 64
+    """Latest offsets that an alert remembers per input partition, to count no record twice. What is found late, when
+    a control record changes the past, is counted as long as it is among as many."""
+
+    resolution_uids_max: int = 1_000
+    """Alerts ended by one record: 68 KB. A list of 5,000 tools that all change ends more than one record holds."""
+
+    repeats_made_up_max: int = 100
+    """Repetitions of one alert that are made up for at once, after an outage; of more only the last is written."""
+
     identifier_chars_max: int = 1_024
     """Characters of one identifier (server, observer, tool, snapshot, call). They become Kafka keys and
     alert fields."""

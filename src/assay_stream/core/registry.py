@@ -20,7 +20,7 @@ from assay_stream.core.bindings import ServerBindings
 from assay_stream.core.change import change_record, says_nothing_new
 from assay_stream.core.cloudevents import event_time_us, read_event
 from assay_stream.core.control import ControlEvent
-from assay_stream.core.control_facts import Discovery, KeyDecision, Pin, Policy, Signatures, SuppressionDecision
+from assay_stream.core.control_facts import Discovery, Pin, Policy, Signatures, SuppressionDecision
 from assay_stream.core.control_step import fact_of
 from assay_stream.core.controls import Controls
 from assay_stream.core.definitions import pack
@@ -143,9 +143,9 @@ class Registry:
         outputs.extend(self._first_uses(record, server, since))
         after = standing_findings(server, since, observer_id=observer_id)
         outputs.extend(self._ledger.fold(record, server, seen))
-        outputs.extend(resolution.output() for resolution in ended)
         outputs.extend(finding.output() for finding in findings)
         outputs.extend(new_findings(before, after))
+        outputs.extend(resolution.output() for resolution in ended)
         if catalogues_in_force(server).keys() != offered:
             outputs.extend(self._changed_verdicts(record, data.server_id, server, held))
         return outputs
@@ -176,21 +176,22 @@ class Registry:
         server = self.bindings.server(fact.server_id)
         since = start_of(fact.time_us)
         outputs: list[Output] = []
-        if not says_nothing_new(fact, server.controls):
+        is_news = not says_nothing_new(fact, server.controls)
+        if is_news:
             outputs.append(change_record(record, event, fact, server.controls, self._producer))
         held = self._standing_verdicts(fact.server_id, server)
         # A decision on one tool says nothing of the others.
         tool_name = fact.tool_name if isinstance(fact, Pin | Policy) else None
         before = standing_findings(server, since, tool_name=tool_name)
         outputs.append(self._ledger.publish(record, fact))
-        if isinstance(fact, Pin | KeyDecision):
-            outputs.extend(resolution.output() for resolution in resolved_by_decision(server, fact))
         if isinstance(fact, Discovery):
             signed = sorted(server.controls.signatures.items())
             outputs.extend(self._check_signatures(record, server, (signatures for _, signatures in signed)))
             outputs.extend(self._ledger.fold_discoveries(record, server, fact.domain))
         outputs.extend(self._first_uses(record, server, since))
         outputs.extend(new_findings(before, standing_findings(server, since, tool_name=tool_name)))
+        if is_news:
+            outputs.extend(resolution.output() for resolution in resolved_by_decision(server, fact))
         outputs.extend(self._changed_verdicts(record, fact.server_id, server, held))
         return outputs
 
@@ -263,7 +264,7 @@ class Registry:
         rejection = Rejection(server_id=server_id, origin=record.origin, time_us=time_us, code=error.code)
         server = self.bindings.server(server_id)
         held = self._standing_verdicts(server_id, server)
-        if not is_redundant(server, rejection):
+        if not is_redundant(server, rejection) or not _is_known_refusal(server, error.code):
             since = start_of(time_us)
             before = standing_findings(server, since)
             outputs.append(self._ledger.publish(record, rejection))
@@ -311,6 +312,11 @@ def _is_repetition(server: ServerBindings, seen: Seen) -> bool:
         == (seen.observer_id, seen.time_us, seen.catalogue, seen.completeness, seen.signatures)
         for old in server.snapshots.get(seen.snapshot_id, ())
     )
+
+
+def _is_known_refusal(server: ServerBindings, code: str) -> bool:
+    """Tell whether the next good list will know that it puts an end to a refusal for this reason."""
+    return any(rejection.code == code for rejection in server.rejections)
 
 
 def _server_named_by_key(record: Record, limits: Limits) -> str | None:

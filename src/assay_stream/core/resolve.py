@@ -5,37 +5,47 @@ An end is told by the uids of what it ends; the alert stage passes over those it
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from assay_stream.core.attention import Reason, Resolution
 from assay_stream.core.bindings import ServerBindings
-from assay_stream.core.control_facts import KeyDecision, Pin
+from assay_stream.core.control_facts import Discovery, KeyDecision, Pin, Policy
 from assay_stream.core.drift import Baseline
 from assay_stream.core.facts import Catalogue, Seen
 from assay_stream.core.finding import uid_of
 from assay_stream.core.kinds import Kind
+from assay_stream.core.limits import DEFAULT_LIMITS
+from assay_stream.core.pins import PinStatus, check_pins
+from assay_stream.core.signing import check_signature
 from assay_stream.schemes.handshake_contract import DRIFT_CODES
+from assay_stream.schemes.hangar import Action
 from assay_stream.schemes.schemapin import ErrorCode
 
-_OF_DEFINITION: dict[Kind, tuple[str | None, ...]] = {
+Uids = Iterable[str]
+_Reasons = dict[Kind, tuple[str | None, ...]]
+
+_OF_CHANGE: _Reasons = {
     Kind.TOOL_ADDED: (None,),
     Kind.TOOL_CHANGED: (None,),
     Kind.TOOL_RENAMED: (None,),
     Kind.TOOL_SHADOWED: (None,),
     Kind.RISK_LEVEL_CHANGED: (None,),
     Kind.CONTRACT_VIOLATION: DRIFT_CODES,
-    Kind.PIN_MISMATCH: (None, "rejected"),
-    Kind.UNPINNED_TOOL: (None,),
-    Kind.SIGNATURE_MISSING: (None,),
-    Kind.SIGNATURE_INVALID: tuple(code.value for code in ErrorCode),
 }
 """Kinds that are about one definition, and the reasons they come with."""
 
+_OF_PINS: _Reasons = {Kind.PIN_MISMATCH: (None, PinStatus.REJECTED.value), Kind.UNPINNED_TOOL: (None,)}
+_OF_SIGNATURE: _Reasons = {
+    Kind.SIGNATURE_MISSING: (None,),
+    Kind.SIGNATURE_INVALID: tuple(code.value for code in ErrorCode),
+}
+_OF_KEY = (Kind.KEY_CHANGED, Kind.KEY_REVOKED, Kind.SIGNATURE_MISSING)
+"""Kinds whose reason is a key."""
+
+_OF_CALL: _Reasons = {Kind.BLOCKED_TOOL_CALLED: (None,)}
+
 AFTER_ALL_US = 2**63 - 1
 """An event time after everything."""
-
-_DECIDED = frozenset(_OF_DEFINITION) - {Kind.SIGNATURE_MISSING, Kind.SIGNATURE_INVALID}
-"""Kinds that a pin puts an end to: somebody has looked at the definition and decided."""
 
 
 def resolved_by_snapshot(
@@ -53,111 +63,205 @@ def resolved_by_snapshot(
     latest = None if own is None else own.as_of(AFTER_ALL_US)
     if latest is not None and latest.position > seen.position:
         return []
-    before = baseline if baseline is not None and latest is not None else Baseline()
-    keys = sorted(server.controls.key_documents())
-    gone: list[str] = []
-    for name, old in sorted(before.tools.items()):
+    gone: dict[bool, list[str]] = {False: [], True: []}
+    back: list[str] = []
+    if baseline is not None and latest is not None:
+        others = [known for name, known in latest_catalogues(server) if name != seen.observer_id]
+        for name, full in _gone(server, baseline, catalogue, seen):
+            everywhere = all(name not in other.tools or other.tools[name] != full for other in others)
+            gone[everywhere] += uids_about(server, seen.server_id, name, full)
+        back = [
+            uid_of(Kind.TOOL_REMOVED, seen.server_id, name, full, None)
+            for name in sorted(catalogue.tools.keys() - baseline.tools.keys())
+            for full in sorted(_definitions_of(server, name))
+        ]
+    return [
+        *_told(seen.server_id, gone[False], "no_longer_offered", seen, seen.observer_id),
+        *_told(seen.server_id, gone[True], "no_longer_offered", seen, seen.observer_id, everywhere=True),
+        *_told(seen.server_id, back, "definition_returned", seen, seen.observer_id),
+        *_told(seen.server_id, _readable_again(server, seen.server_id), "definition_returned", seen, None),
+        *_told(seen.server_id, _approved_before(server, baseline, catalogue), "decided", seen, None),
+    ]
+
+
+def resolved_by_decision(server: ServerBindings, fact: Pin | Policy | KeyDecision | Discovery) -> list[Resolution]:
+    """Return what an operator's decision, or a key that was found, puts an end to, for the whole fleet.
+
+    What counts is how things stand after it by event time: a decision that a later one has replaced ends nothing.
+
+    Args:
+        server: the state of the server, with the fact in it.
+        fact: the fact.
+    """
+    match fact:
+        case Pin():
+            uids = _by_pins(server, fact.server_id, [fact.tool_name])
+        case Policy():
+            names = sorted(_names(server)) if fact.tool_name is None else [fact.tool_name]
+            uids = _by_pins(server, fact.server_id, names)
+        case KeyDecision() | Discovery():
+            uids = _by_signatures(server, fact.server_id)
+    return _told(fact.server_id, uids, "decided", fact, None)
+
+
+def uids_about(server: ServerBindings, server_id: str, tool_name: str, full: str | None) -> Iterator[str]:
+    """Yield the identity of everything that could be found about one definition while it was offered.
+
+    Args:
+        server: the state of the server.
+        server_id: the server.
+        tool_name: the tool.
+        full: full digest of the definition, ``None`` where the list held two of the name.
+    """
+    if full is None:
+        yield uid_of(Kind.DEFINITION_AMBIGUOUS, server_id, tool_name, None, None)
+        return
+    yield from _uids(server_id, tool_name, full, _OF_CHANGE)
+    if server.controls:
+        # Without anything set or signed nothing was found about it.
+        yield from _uids(server_id, tool_name, full, _OF_PINS | _OF_SIGNATURE)
+        yield from _uids_of_keys(server, server_id, tool_name, full)
+
+
+def latest_catalogues(server: ServerBindings) -> list[tuple[str, Catalogue]]:
+    """Return what each observer saw last.
+
+    Args:
+        server: the state of the server.
+    """
+    latest = ((name, timeline.as_of(AFTER_ALL_US)) for name, timeline in server.observers.items())
+    return [(name, server.catalogue_of(seen)) for name, seen in latest if seen is not None]
+
+
+def _gone(
+    server: ServerBindings, baseline: Baseline, catalogue: Catalogue, seen: Seen
+) -> Iterator[tuple[str, str | None]]:
+    """Yield what the observer saw before and does not see now; an incomplete list says only what is in it."""
+    for name, old in sorted(baseline.tools.items()):
         listed = name in catalogue.tools
         if not listed and seen.completeness != "complete":
             continue
         if old is not None and (not listed or catalogue.tools[name] != old.full):
-            gone += uids_about(seen.server_id, name, old.full, _OF_DEFINITION, keys)
-    back = [
-        uid_of(Kind.TOOL_REMOVED, seen.server_id, name, full, None)
-        for name in sorted(catalogue.tools.keys() - before.tools.keys())
-        for full in sorted(_definitions_of(server, name))
-    ]
-    readable = [
-        uid_of(Kind.SNAPSHOT_REJECTED, seen.server_id, None, None, code)
-        for code in sorted({rejection.code for rejection in server.rejections})
-    ]
-    resolutions = [
-        _resolution(seen, gone, "no_longer_offered", seen.observer_id),
-        _resolution(seen, back, "definition_returned", None),
-        _resolution(seen, readable, "definition_returned", None),
-    ]
-    return [resolution for resolution in resolutions if resolution.uids]
+            yield name, old.full
+        if not listed or catalogue.tools[name] is not None:
+            own = server.observers[seen.observer_id].as_of(AFTER_ALL_US)
+            if own is not None and server.catalogue_of(own).tools.get(name, "") is None:
+                yield name, None
 
 
-def resolved_by_decision(server: ServerBindings, fact: Pin | KeyDecision) -> list[Resolution]:
-    """Return what an operator's decision puts an end to, for the whole fleet.
-
-    Args:
-        server: the state of the server.
-        fact: the decision.
-    """
-    uids: list[str] = []
-    match fact:
-        case Pin(act="set"):
-            for full in sorted(_definitions_of(server, fact.tool_name)):
-                if _value_of(server, full, fact.scheme) == fact.value:
-                    uids += uids_about(fact.server_id, fact.tool_name, full, _DECIDED, ())
-        case Pin(act="remove"):
-            for full in sorted(_definitions_of(server, fact.tool_name)):
-                uids += uids_about(fact.server_id, fact.tool_name, full, (Kind.PIN_MISMATCH,), ())
-        case KeyDecision(act="accept"):
-            for name in [fact.tool_name] if fact.tool_name else sorted(_names(server)):
-                uids += [
-                    uid_of(Kind.KEY_CHANGED, fact.server_id, name, full, fact.fingerprint)
-                    for full in sorted(_definitions_of(server, name))
-                ]
-    if not uids:
-        return []
-    return [
-        Resolution(
-            server_id=fact.server_id,
-            uids=tuple(uids),
-            reason="decided",
-            observer_id=None,
-            time_us=fact.time_us,
-            origin=fact.origin,
-        )
-    ]
+def _readable_again(server: ServerBindings, server_id: str) -> Uids:
+    """Yield the refusals that no list has followed yet."""
+    last = server.rejections[-1] if server.rejections else None
+    if last is None or any(
+        not last.ends(known) for timeline in server.observers.values() for known in reversed(list(timeline))
+    ):
+        return
+    for code in sorted({rejection.code for rejection in server.rejections}):
+        yield uid_of(Kind.SNAPSHOT_REJECTED, server_id, None, None, code)
 
 
-def uids_about(
-    server_id: str, tool_name: str, full: str, kinds: Iterable[Kind], keys: Iterable[str]
-) -> Iterator[str]:
-    """Yield the identity of everything of some kinds that could be found about one definition.
+def _approved_before(server: ServerBindings, baseline: Baseline | None, catalogue: Catalogue) -> Uids:
+    """Yield what is found about definitions that an operator approved before they were offered."""
+    if not server.controls.pins:
+        return
+    before = {} if baseline is None else baseline.tools
+    for name, full in sorted(catalogue.tools.items()):
+        old = before.get(name)
+        if full is None or name not in server.controls.pins or (old is not None and old.full == full):
+            continue
+        yield from _settled_by_pins(server, catalogue.server_id, name, full, approved_only=True)
 
-    Args:
-        server_id: the server.
-        tool_name: the tool.
-        full: full digest of the definition.
-        kinds: which kinds.
-        keys: fingerprints of the keys that are known of the server.
-    """
-    for kind in kinds:
-        for reason in _OF_DEFINITION[kind]:
+
+def _by_pins(server: ServerBindings, server_id: str, names: Iterable[str]) -> Uids:
+    for name in names:
+        for full in sorted(_definitions_of(server, name)):
+            yield from _settled_by_pins(server, server_id, name, full)
+
+
+def _settled_by_pins(
+    server: ServerBindings, server_id: str, name: str, full: str, *, approved_only: bool = False
+) -> Uids:
+    found = server.tools.get((True, full)) or server.tools.get((False, full))
+    controls = server.controls
+    policy = controls.policy_as_of(name, AFTER_ALL_US)
+    stands = check_pins(controls.pins_as_of(name, AFTER_ALL_US), found, policy=policy)
+    if stands.status is PinStatus.MATCH:
+        yield from _uids(server_id, name, full, _OF_CHANGE | _OF_PINS | _OF_CALL)
+    elif approved_only:
+        return
+    elif stands.status is PinStatus.MISMATCH:
+        yield uid_of(Kind.PIN_MISMATCH, server_id, name, full, PinStatus.REJECTED.value)
+        yield uid_of(Kind.UNPINNED_TOOL, server_id, name, full, None)
+    elif stands.status is PinStatus.REJECTED:
+        yield uid_of(Kind.PIN_MISMATCH, server_id, name, full, None)
+        yield uid_of(Kind.UNPINNED_TOOL, server_id, name, full, None)
+    elif stands.status is PinStatus.UNPINNED:
+        yield uid_of(Kind.PIN_MISMATCH, server_id, name, full, None)
+        yield uid_of(Kind.PIN_MISMATCH, server_id, name, full, PinStatus.REJECTED.value)
+        if stands.action in (None, Action.ALLOW):
+            yield uid_of(Kind.UNPINNED_TOOL, server_id, name, full, None)
+
+
+def _by_signatures(server: ServerBindings, server_id: str) -> Uids:
+    """Yield what was found about signatures, of the definitions that are well signed wherever they are offered."""
+    sound: dict[tuple[str, str], bool] = {}
+    for timeline in server.observers.values():
+        seen = timeline.as_of(AFTER_ALL_US)
+        if seen is None or seen.signatures is None:
+            continue
+        for name, full in server.catalogue_of(seen).tools.items():
+            if full is not None:
+                result = check_signature(server.controls, seen, name, AFTER_ALL_US)
+                is_sound = result is not None and result.error_code is None
+                sound[name, full] = sound.get((name, full), True) and is_sound
+    for (name, full), is_sound in sorted(sound.items()):
+        if is_sound:
+            yield from _uids(server_id, name, full, _OF_SIGNATURE)
+            yield from _uids_of_keys(server, server_id, name, full)
+
+
+def _uids(server_id: str, tool_name: str, full: str, reasons: _Reasons) -> Uids:
+    for kind, known in reasons.items():
+        for reason in known:
             yield uid_of(kind, server_id, tool_name, full, reason)
-    for key in keys:
-        for kind in (Kind.KEY_CHANGED, Kind.KEY_REVOKED, Kind.SIGNATURE_MISSING):
+
+
+def _uids_of_keys(server: ServerBindings, server_id: str, tool_name: str, full: str) -> Uids:
+    for key in sorted(server.controls.key_documents()):
+        for kind in _OF_KEY:
             yield uid_of(kind, server_id, tool_name, full, key)
 
 
-def _resolution(seen: Seen, uids: Iterable[str], reason: Reason, observer_id: str | None) -> Resolution:
-    return Resolution(
-        server_id=seen.server_id,
-        uids=tuple(uids),
-        reason=reason,
-        observer_id=observer_id,
-        time_us=seen.time_us,
-        origin=seen.origin,
-    )
+def _told(
+    server_id: str,
+    uids: Uids,
+    reason: Reason,
+    by: Seen | Pin | Policy | KeyDecision | Discovery,
+    observer_id: str | None,
+    *,
+    everywhere: bool = False,
+) -> list[Resolution]:
+    """Return the records that tell of an end, each within its bound."""
+    listed = list(uids)
+    most = DEFAULT_LIMITS.resolution_uids_max
+    return [
+        Resolution(
+            server_id=server_id,
+            uids=tuple(listed[first : first + most]),
+            reason=reason,
+            observer_id=observer_id,
+            time_us=by.time_us,
+            origin=by.origin,
+            everywhere=everywhere,
+        )
+        for first in range(0, len(listed), most)
+    ]
 
 
-def _names(server: ServerBindings) -> set[str]:
+def _names(server: ServerBindings) -> Collection[str]:
     return {name for catalogue in server.catalogues.values() for name in catalogue.tools}
 
 
 def _definitions_of(server: ServerBindings, tool_name: str) -> set[str]:
     found = {catalogue.tools.get(tool_name) for catalogue in server.catalogues.values()}
     return {full for full in found if full is not None}
-
-
-def _value_of(server: ServerBindings, full: str, scheme: str) -> str | None:
-    for scoped in (True, False):
-        print_ = server.tools.get((scoped, full))
-        if print_ is not None and scheme in print_.schemes:
-            return print_.schemes[scheme]
-    return None

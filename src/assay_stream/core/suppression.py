@@ -6,7 +6,7 @@ was left out and by whose word.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,27 +73,28 @@ class SuppressionRule:
             reason=fields["reason"],
         )
 
-    def covers(self, finding: Finding) -> bool:
+    def covers(self, finding: Finding, time_us: int) -> bool:
         """Tell whether the rule applies to a finding.
 
         Args:
             finding: the finding.
+            time_us: when that is to be told, microseconds since the epoch.
         """
         return (
             self.server_id in (ANY_SERVER, finding.server_id)
             and self.kind in (None, finding.kind.value)
-            and (self.until_us is None or finding.time_us < self.until_us)
+            and (self.until_us is None or time_us < self.until_us)
             and (self.tool is None or compile_glob(self.tool).fullmatch(finding.tool_name or "") is not None)
             and (self.field is None or set(finding.changed_fields) == {self.field})
         )
 
 
-def covering_rule(rules: Iterable[SuppressionRule], finding: Finding) -> SuppressionRule | None:
+def covering_rule(rules: Iterable[SuppressionRule], finding: Finding, time_us: int) -> SuppressionRule | None:
     """Return the rule that suppresses a finding, the first by id, ``None`` where none does.
 
     Args:
         rules: the rules in force.
         finding: the finding.
+        time_us: when that is to be told, microseconds since the epoch.
     """
-    covering: Collection[SuppressionRule] = [rule for rule in rules if rule.covers(finding)]
-    return min(covering, key=lambda rule: rule.id, default=None)
+    return min((rule for rule in rules if rule.covers(finding, time_us)), key=lambda rule: rule.id, default=None)

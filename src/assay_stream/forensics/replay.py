@@ -10,6 +10,10 @@ Order, stated:
 4. A call that is refused has no say in when others are joined: its time may be what is wrong with it.
 5. Ties: control before snapshots before calls, then topic, partition and offset.
 
+Time passes with the event times of what is replayed: once they have come a minute further, what is due by then is
+written, as a worker's own ticks would have it written. Nothing is written for the time after the last record:
+whether an alert would have been closed or repeated then, the records do not say.
+
 What a live worker did not know in time a replay may know: that is what a comparison calls a late snapshot.
 """
 
@@ -19,6 +23,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from assay_stream.core import engine
+from assay_stream.core.attention import Tick
 from assay_stream.core.cloudevents import event_time_us, is_binary, read_event
 from assay_stream.core.engine import EngineState
 from assay_stream.core.errors import InputError
@@ -32,6 +37,9 @@ from assay_stream.forensics.archive import event_timestamp_ms
 
 _RANK = {Role.CONTROL: 0, Role.SNAPSHOTS: 1, Role.CALLS: 2}
 _FINDING_TOPIC = "replay"
+_TICK_US = 60_000_000
+"""How far event time must have come before another look at what is due."""
+
 _Place = tuple[Role, str, int]
 _Key = tuple[int, int, str, int, int, Record]
 
@@ -67,7 +75,13 @@ def replay(
     state = EngineState(producer=producer, limits=limits, redaction=redaction, call_profile=call_profile)
     registries: dict[int, EngineState] = {}
     findings = 0
-    for record in merge_by_event_time(records, limits=limits, call_profile=call_profile):
+    ticked_us = 0
+    for time_us, record in _merged(records, limits=limits, call_profile=call_profile):
+        if time_us >= ticked_us + _TICK_US:
+            ticked_us = time_us
+            if state.alerts_due.any_by(time_us):
+                yield from engine.step(state, _a_tick(time_us, findings))[1]
+                findings += 1
         if record.role is Role.CALLS:
             _, outputs = engine.step(state, record)
         else:
@@ -101,6 +115,11 @@ def merge_by_event_time(
     Raises:
         InputError: ``conflicting_records``: two different records claim one place in one log.
     """
+    return [record for _, record in _merged(records, limits=limits, call_profile=call_profile)]
+
+
+def _merged(records: Iterable[Record], *, limits: Limits, call_profile: CallProfile) -> list[tuple[int, Record]]:
+    """Return records in their order, each with the event time at which it is applied, in microseconds."""
     partitions: dict[_Place, dict[int, Record]] = {}
     for record in records:
         partition = partitions.setdefault((record.role, record.origin.topic, record.origin.partition), {})
@@ -123,7 +142,7 @@ def merge_by_event_time(
         if role is Role.CALLS:
             keyed.extend(_joined(entries, applied_ms))
     keyed.sort(key=lambda key: key[:-1])
-    return [key[-1] for key in keyed]
+    return [(key[0] * 1_000, key[-1]) for key in keyed]
 
 
 def _applied(entries: list[_Dated], applied_ms: dict[tuple[str, str], int]) -> Iterator[_Key]:
@@ -201,10 +220,21 @@ def _header_time_ms(headers: Headers) -> int | None:
     return next((time_ms for time_ms in times if time_ms is not None), None)
 
 
+def _a_tick(time_us: int, offset: int) -> Record:
+    return Record(
+        role=Role.FINDINGS,
+        origin=Origin(topic=_FINDING_TOPIC, partition=0, offset=offset),
+        key=b"",
+        value=Tick(time_us=time_us).encode(),
+    )
+
+
 def _fed_back(output: Output, offset: int) -> Record:
+    # Alerts know one partition here; facts are told apart by the registry that wrote them.
+    partition = 0 if output.role is Role.FINDINGS else output.partition or 0
     return Record(
         role=output.role,
-        origin=Origin(topic=_FINDING_TOPIC, partition=output.partition or 0, offset=offset),
+        origin=Origin(topic=_FINDING_TOPIC, partition=partition, offset=offset),
         key=output.key,
         value=output.value,
         headers=output.headers,

@@ -8,6 +8,7 @@ from pydantic import ConfigDict, Field, StringConstraints
 
 from assay_stream.core.control import Enforcement, Scheme
 from assay_stream.core.kinds import Kind
+from assay_stream.core.limits import DEFAULT_LIMITS
 from assay_stream.core.meaning import Direction
 from assay_stream.core.observation import Identifier, Text
 from assay_stream.schemas.fields import (
@@ -54,9 +55,10 @@ class ResolutionRecord(Closed):
 
     kind: Literal["resolution"]
     server_id: Identifier
-    uids: list[BareHex]
+    uids: Annotated[list[BareHex], Field(min_length=1, max_length=DEFAULT_LIMITS.resolution_uids_max)]
     reason: Literal["definition_returned", "decided", "no_longer_offered"]
     observer_id: Identifier | None = None
+    everywhere: bool
     time_us: Micros
     origin: OriginField
 

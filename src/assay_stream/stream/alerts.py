@@ -6,7 +6,9 @@ At least once, and no less:
 2. The state of an alert says, in one value, up to which input record its findings were counted. What was counted
    is never counted again, so a repeat has the same uid and the same bytes. That holds for a finding of an aborted
    transaction too: Faust reads uncommitted records, and the stage that undid its batch finds the same again.
-3. Faust acknowledges an event whose agent failed. So an error is caught here, the worker is told to stop, and
+3. Time is read from the finding topic like all else. The stage writes a tick into a partition of its own when an
+   alert there is due; what is written for it follows from the log, whoever reads it.
+4. Faust acknowledges an event whose agent failed. So an error is caught here, the worker is told to stop, and
    the event is never let go.
 """
 
@@ -20,14 +22,15 @@ import faust
 import structlog
 
 from assay_stream.core.alert import AlertRules
-from assay_stream.core.alerting import DueTimes, apply_entry
+from assay_stream.core.alerting import DueTimes, apply_entry, is_alert
 from assay_stream.core.attention import Tick, decode_entry
 from assay_stream.core.partition import murmur2_partition
-from assay_stream.core.record import Output
+from assay_stream.core.record import Origin, Output
 from assay_stream.stream.meter import StageMeter
 
 _log = structlog.get_logger(__name__)
-_TICK_S = 60.0
+_TICK_S = 5.0
+"""How often to look whether an alert is due. Only then a tick is written."""
 
 
 class AlertStage:
@@ -98,9 +101,10 @@ class AlertStage:
                 await asyncio.Event().wait()
 
     async def _apply(self, event: Any) -> None:
-        partition = event.message.partition
-        due = self._due_times(partition)
-        step = apply_entry(self._states, decode_entry(event.value), self._rules, due)
+        message = event.message
+        due = self._due_times(message.partition)
+        place = Origin(topic=message.topic, partition=message.partition, offset=message.offset)
+        step = apply_entry(self._states, decode_entry(event.value), self._rules, due, place=place)
         for alert in step.outputs:
             await self._publish(alert)
         for key, state in step.states.items():
@@ -113,20 +117,22 @@ class AlertStage:
         if due is None:
             due = self._due[partition] = DueTimes(self._rules)
             # The table holds the alerts of every partition that this worker has; a state says whose it is.
-            due.note({key: state for key, state in self._states.items() if self._partition_of(state) == partition})
+            due.note({key: state for key, state in self._states.items() if self._is_of(partition, key, state)})
         return due
 
-    def _partition_of(self, state: dict[str, Any]) -> int | None:
-        finding = state.get("last")
-        return None if finding is None else murmur2_partition(finding["server_id"].encode(), self._partitions)
+    def _is_of(self, partition: int, key: str, state: dict[str, Any]) -> bool:
+        if not is_alert(key):
+            return False
+        return murmur2_partition(state["last"]["server_id"].encode(), self._partitions) == partition
 
     async def _tick(self) -> None:
-        """Write how far time has come into the partitions that are ours: it comes back as a record."""
+        """Write how far time has come, where something is due in a partition of ours: it comes back as a record."""
         if not self.ready:
             return
-        value = Tick(time_us=self._clock_us()).encode()
-        for assigned in self._app.consumer.assignment():
-            if assigned.topic == self._findings_name:
+        now_us = self._clock_us()
+        value = Tick(time_us=now_us).encode()
+        for assigned in list(self._app.consumer.assignment()):
+            if assigned.topic == self._findings_name and self._due_times(assigned.partition).any_by(now_us):
                 await self._findings.send(key=b"", value=value, partition=assigned.partition)
 
     async def _publish(self, alert: Output) -> None:

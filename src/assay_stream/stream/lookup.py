@@ -9,10 +9,11 @@ import orjson
 from aiokafka import TopicPartition
 
 from assay_stream.config import Settings
+from assay_stream.core.attention import decode_entry
 from assay_stream.core.bindings import Bindings
 from assay_stream.core.engine import apply_fact
 from assay_stream.core.errors import ConfigurationError
-from assay_stream.core.finding import Finding, decode_finding
+from assay_stream.core.finding import Finding
 from assay_stream.core.record import Record, Role
 from assay_stream.stream.connection import start_admin
 from assay_stream.stream.topics import topic_names
@@ -44,9 +45,9 @@ async def find_finding(settings: Settings, uid: str) -> Finding | None:
     """
     found: Finding | None = None
     async for record in _records(settings, Role.FINDINGS):
-        finding = decode_finding(record.value)
-        if finding.uid() == uid:
-            found = finding
+        entry = decode_entry(record.value)
+        if isinstance(entry, Finding) and entry.uid() == uid:
+            found = entry
     return found
 
 

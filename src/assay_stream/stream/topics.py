@@ -196,7 +196,7 @@ def check_topics(states: list[TopicState], needed: set[Role], *, alerts: bool = 
             "topic_missing", f"no such topic: {', '.join(missing)}. Create it: assay-stream topics apply"
         )
     for group in (
-        (Role.SNAPSHOTS, Role.CONTROL, Role.BINDINGS, Role.CHANGES, Role.VERDICTS),
+        (Role.SNAPSHOTS, Role.CONTROL, Role.BINDINGS, Role.FINDINGS, Role.CHANGES, Role.VERDICTS),
         (Role.CALLS, Role.EVIDENCE),
     ):
         counts = {by_role[role].spec.name: by_role[role].partitions for role in group if role in needed}
