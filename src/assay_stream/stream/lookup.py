@@ -30,7 +30,7 @@ async def read_bindings(settings: Settings) -> Bindings:
         IntegrityError: where the topic holds what is not ours.
     """
     bindings = Bindings()
-    async for record in _records(settings, Role.BINDINGS):
+    async for record in records_of(settings, Role.BINDINGS):
         apply_fact(bindings, record)
     return bindings
 
@@ -43,7 +43,7 @@ async def find_finding(settings: Settings, uid: str) -> Finding | None:
         uid: ``finding_info.uid`` of the alert.
     """
     found: Finding | None = None
-    async for record in _records(settings, Role.FINDINGS):
+    async for record in records_of(settings, Role.FINDINGS):
         finding = decode_finding(record.value)
         if finding.uid() == uid:
             found = finding
@@ -59,13 +59,22 @@ async def read_definitions(settings: Settings, digests: Collection[str]) -> dict
     """
     wanted = {digest.encode() for digest in digests}
     found: dict[str, dict[str, Any]] = {}
-    async for record in _records(settings, Role.DEFINITIONS):
+    async for record in records_of(settings, Role.DEFINITIONS):
         if record.key in wanted and record.value is not None:
             found[record.key.decode()] = orjson.loads(record.value)["definition"]
     return found
 
 
-async def _records(settings: Settings, role: Role) -> AsyncIterator[Record]:
+async def records_of(settings: Settings, role: Role) -> AsyncIterator[Record]:
+    """Yield every committed record that a topic holds now, partition by partition.
+
+    Args:
+        settings: the operator's settings.
+        role: what the topic carries.
+
+    Raises:
+        ConfigurationError: ``topic_missing``.
+    """
     topic = topic_names(settings)[role]
     consumer = reading_consumer(settings)
     await consumer.start()
