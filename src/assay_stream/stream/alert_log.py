@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 from assay_stream.config import Settings
 from assay_stream.core.record import Record, Role
-from assay_stream.stream.lookup import records_of
+from assay_stream.stream.lookup import read_records
 
 
 async def read_alerts(settings: Settings) -> AsyncIterator[Record]:
@@ -18,5 +18,5 @@ async def read_alerts(settings: Settings) -> AsyncIterator[Record]:
     Raises:
         ConfigurationError: ``topic_missing``.
     """
-    async for record in records_of(settings, Role.ALERTS):
+    async for record in read_records(settings, Role.ALERTS):
         yield record

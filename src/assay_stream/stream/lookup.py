@@ -14,7 +14,7 @@ from assay_stream.core.engine import apply_fact
 from assay_stream.core.errors import ConfigurationError
 from assay_stream.core.finding import Finding, decode_finding
 from assay_stream.core.record import Record, Role
-from assay_stream.stream.connection import reading_consumer
+from assay_stream.stream.connection import start_admin
 from assay_stream.stream.topics import topic_names
 from assay_stream.stream.transport import read_to_end
 
@@ -30,7 +30,7 @@ async def read_bindings(settings: Settings) -> Bindings:
         IntegrityError: where the topic holds what is not ours.
     """
     bindings = Bindings()
-    async for record in records_of(settings, Role.BINDINGS):
+    async for record in _records(settings, Role.BINDINGS):
         apply_fact(bindings, record)
     return bindings
 
@@ -43,7 +43,7 @@ async def find_finding(settings: Settings, uid: str) -> Finding | None:
         uid: ``finding_info.uid`` of the alert.
     """
     found: Finding | None = None
-    async for record in records_of(settings, Role.FINDINGS):
+    async for record in _records(settings, Role.FINDINGS):
         finding = decode_finding(record.value)
         if finding.uid() == uid:
             found = finding
@@ -59,13 +59,13 @@ async def read_definitions(settings: Settings, digests: Collection[str]) -> dict
     """
     wanted = {digest.encode() for digest in digests}
     found: dict[str, dict[str, Any]] = {}
-    async for record in records_of(settings, Role.DEFINITIONS):
+    async for record in _records(settings, Role.DEFINITIONS):
         if record.key in wanted and record.value is not None:
             found[record.key.decode()] = orjson.loads(record.value)["definition"]
     return found
 
 
-async def records_of(settings: Settings, role: Role) -> AsyncIterator[Record]:
+async def read_records(settings: Settings, role: Role) -> AsyncIterator[Record]:
     """Yield every committed record that a topic holds now, partition by partition.
 
     Args:
@@ -75,20 +75,25 @@ async def records_of(settings: Settings, role: Role) -> AsyncIterator[Record]:
     Raises:
         ConfigurationError: ``topic_missing``.
     """
+    async for record in _records(settings, role):
+        yield record
+
+
+async def _records(settings: Settings, role: Role) -> AsyncIterator[Record]:
     topic = topic_names(settings)[role]
-    consumer = reading_consumer(settings)
-    await consumer.start()
-    try:
-        numbers = await _partitions(consumer, topic)
-    finally:
-        await consumer.stop()
-    for number in sorted(numbers):
+    for number in range(await _partition_count(settings, topic)):
         async for record in read_to_end(settings, role, TopicPartition(topic, number)):
             yield record
 
 
-async def _partitions(consumer: Any, topic: str) -> set[int]:
-    if topic not in await consumer.topics():
-        raise ConfigurationError("topic_missing", f"no such topic: {topic}. Create it: assay-stream topics apply")
-    numbers: set[int] = consumer.partitions_for_topic(topic) or set()
-    return numbers
+async def _partition_count(settings: Settings, topic: str) -> int:
+    admin = await start_admin(settings)
+    try:
+        if topic not in await admin.list_topics():
+            raise ConfigurationError(
+                "topic_missing", f"no such topic: {topic}. Create it: assay-stream topics apply"
+            )
+        [described] = await admin.describe_topics([topic])
+        return len(described["partitions"])
+    finally:
+        await admin.close()
