@@ -290,10 +290,10 @@ def run_forwarder(settings: Settings, receiver: Receiver, *, target: AlertFormat
         ConfigurationError: ``topic_missing``, ``bad_group``.
         OperatingError: ``broker_unreachable`` or ``brokers_failing``.
     """
-    configure_logs(settings)
     own = {f"{settings.group_prefix}-{stage}" for stage in ("registry", "join", "alerts")}
     if group in own or not group.strip():
         raise ConfigurationError("bad_group", "--group must not be a stage's group, or empty: choose another name")
+    configure_logs(settings)
     asyncio.run(_forward(settings, receiver, target=target, group=group))
 
 
