@@ -174,6 +174,22 @@ async def test_a_killed_forwarder_loses_nothing(deployment: Deployment, forwarde
     assert all(len(bodies) == 1 for bodies in by_key.values())
 
 
+async def test_forwarders_of_one_group_share_the_work(deployment: Deployment, forwarders: Forwarders) -> None:
+    """One joins and one is told to leave in mid-stream: every alert arrives, and both had some."""
+    written = alerts(240)
+    server = WebhookServer(free_port(), delay_s=0.02)
+    await publish(deployment, written)
+    with server:
+        first = forwarders.start(f"webhook:{server.url}")
+        await until(lambda: len(server.taken) >= 20, forwarders)
+        forwarders.start(f"webhook:{server.url}")
+        await until(lambda: len(server.taken) >= 150, forwarders)
+        first.send_signal(signal.SIGTERM)
+        assert await asyncio.to_thread(first.wait, 15) == 0
+        await until(lambda: set(server.keys) == keys_of(written), forwarders)
+    assert all('"delivered"' in path.read_text() for path in forwarders.logs[:1])
+
+
 async def test_a_forwarder_that_is_told_to_stop_keeps_its_place(
     deployment: Deployment, forwarders: Forwarders
 ) -> None:
