@@ -41,7 +41,8 @@ def a_server(*facts: Fact) -> ServerBindings:
 def found_in(server: ServerBindings, since_us: int = 0, **options: str) -> list[tuple[str, str | None, int]]:
     """Kind, reason and time of what is found, in order."""
     found = standing_findings(server, start_of(since_us), **options)
-    return sorted((finding.kind.value, finding.reason, finding.time_us) for finding in found)
+    told = [(finding.kind.value, finding.reason, finding.time_us) for finding in found]
+    return sorted(told, key=lambda one: (one[2], one[0]))
 
 
 def test_the_answer_has_a_pin_and_where_there_is_one_a_signature() -> None:
