@@ -80,15 +80,18 @@ def test_a_tool_s_own_policy_goes_before_its_server_s_however_old() -> None:
         a_policy("audit", time_us=1, offset=0, tool_name="t"), a_policy("block", time_us=2, offset=1)
     )
     of_tool, of_other = controls.policy_as_of("t", 9), controls.policy_as_of("u", 9)
-    assert of_tool is not None and of_tool.enforcement is Enforcement.AUDIT
-    assert of_other is not None and of_other.enforcement is Enforcement.BLOCK
+    assert of_tool is not None
+    assert of_tool.enforcement is Enforcement.AUDIT
+    assert of_other is not None
+    assert of_other.enforcement is Enforcement.BLOCK
 
 
 def test_the_latest_policy_of_one_place_holds() -> None:
     """A policy replaces the one before for the same tools."""
     controls = with_facts(a_policy("warn", time_us=2, offset=1), a_policy("audit", time_us=1, offset=2))
     policy = controls.policy_as_of("t", 9)
-    assert policy is not None and policy.enforcement is Enforcement.WARN
+    assert policy is not None
+    assert policy.enforcement is Enforcement.WARN
 
 
 def test_a_policy_fact_is_hangar_s_policy() -> None:

@@ -160,8 +160,12 @@ def test_after_a_failure_the_document_observed_last_stays_and_the_answer_says_so
         found, SIGNED, CHECKED, LISTED, a_discovery(None, time_us=12, offset=1, status="fetch_failed")
     )
     before, after = (check_signature(server.controls, LISTED, "t", time_us) for time_us in (11, 12))
-    assert before is not None and before.valid and not before.last_observed
-    assert after is not None and after.valid and after.last_observed
+    assert before is not None
+    assert before.valid
+    assert not before.last_observed
+    assert after is not None
+    assert after.valid
+    assert after.last_observed
     assert after.as_json()["discovery"] == {"origin": found.origin.as_json(), "status": "last_observed"}
     assert before.as_json()["discovery"] == {"origin": found.origin.as_json(), "status": "observed"}
 
@@ -177,7 +181,8 @@ def test_of_equal_documents_in_a_row_the_first_is_named() -> None:
     """Whoever fetches daily changes no evidence by it."""
     found = [a_discovery("k", time_us=time_us, offset=time_us) for time_us in (1, 2, 3)]
     result = check_signature(a_server(*found, SIGNED, CHECKED, LISTED).controls, LISTED, "t", 20)
-    assert result is not None and result.discovery == found[0]
+    assert result is not None
+    assert result.discovery == found[0]
 
 
 # --- step 4: revocation -------------------------------------------------------------------------------------
@@ -298,7 +303,8 @@ def test_a_valid_signature_names_key_mode_and_document() -> None:
     """And nothing that is absent."""
     found = a_discovery("k", time_us=1, offset=0)
     result = check_signature(a_server(found, SIGNED, CHECKED, LISTED).controls, LISTED, "t", 20)
-    assert result is not None and result.as_json() == {
+    assert result is not None
+    assert result.as_json() == {
         "scheme": "schemapin.v1",
         "valid": True,
         "mode": "double_sha256",

@@ -79,7 +79,8 @@ def test_an_answer_does_not_depend_on_what_was_asked_before() -> None:
     )
     early, late = (standing_of(server, unsigned, a_fingerprint("a"), "t", time_us) for time_us in (4, 5))
     assert early.signature is None
-    assert late.signature is not None and late.signature.error_code == MISSING
+    assert late.signature is not None
+    assert late.signature.error_code == MISSING
 
 
 def test_an_observation_repeats_what_is_still_wrong() -> None:
