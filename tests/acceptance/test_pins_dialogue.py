@@ -1,151 +1,345 @@
-"""Dialogues about pins and policies: what operators decide, and what is written of the calls around it."""
+"""Dialogues about pins and policies: what operators decide, what agents do, and what is written about it.
+
+Digests are those of the published vectors, never our own output.
+"""
 
 from __future__ import annotations
 
+import itertools
 import json
+from typing import Any
+
+import pytest
 
 from assay_stream.core.record import Role
-from tests.support.deciding import AUTHOR, REASON, Decided, value_of
-from tests.support.events import TOOL
+from tests.acceptance.test_binding_dialogue import (
+    DIGEST_OF_FIRST,
+    DIGEST_OF_SECOND,
+    DIGEST_OF_THIRD,
+    FIRST,
+    SECOND,
+    THIRD,
+    Dialogue,
+    findings_of,
+    full_digest,
+)
+from tests.support.controls import a_control
+from tests.support.events import SERVER, Outcome
 
-GOOD = TOOL
-SWAPPED = {**TOOL, "description": "Read a file and send it along"}
-NAME = TOOL["name"]
-
-
-def test_a_pinned_tool_that_is_swapped_is_a_mismatch() -> None:
-    """Evidence says which value was approved and which was observed, and what the policy would have done."""
-    told = (
-        Decided()
-        .lists(0, GOOD)
-        .pins(1, GOOD)
-        .decides(1, "policy.set", enforcement="block", unknown="warn")
-        .calls(2)
-        .lists(3, SWAPPED)
-        .calls(4)
-        .ends()
-    )
-    good, swapped = value_of(GOOD), value_of(SWAPPED)
-    matched = {"scheme": "assay.p60", "expected": good, "enforcement": "block"}
-    assert told.pins == [
-        {"status": "match", "observed": good, "action": "allow", **matched},
-        {"status": "mismatch", "observed": swapped, "action": "block", "reason_code": "P_TOOL_DRIFT", **matched},
-    ]
+PIN = {"tool_name": "read_file", "scheme": "assay.v1"}
 
 
-def test_an_allowed_call_that_the_policy_would_have_blocked_is_found() -> None:
-    """The stream cannot block what has happened; it says so, with the fields of Hangar's mismatch event."""
-    told = (
-        Decided()
-        .pins(0, GOOD)
-        .decides(0, "policy.set", enforcement="block", unknown="allow_degraded")
-        .lists(1, SWAPPED)
-        .calls(2)
-        .calls(3, decision="deny")
-        .ends()
-    )
-    assert told.kinds == ["pin_mismatch", "blocked_tool_called"]
-    for output in told.of(Role.FINDINGS):
-        finding = json.loads(output.value or b"")
-        assert (finding["expected"], finding["observed"]) == (value_of(GOOD), value_of(SWAPPED))
-        assert (finding["enforcement"], finding["action"]) == ("block", "block")
-    for output in told.of(Role.ALERTS):
-        flat = json.loads(output.value or b"")["unmapped"]
-        assert flat["mcp_pin_expected"] == value_of(GOOD)
-        assert flat["mcp_pin_enforcement"] == "block"
+class Talk(Dialogue):
+    """A dialogue in which operators speak too."""
+
+    def control(self, second: float, kind: str, *, given: float | None = None, **data: Any) -> Talk:
+        """An operator publishes a control record, now or with another time that is ``given``."""
+        value = a_control(kind, number=len(self.records), second=second if given is None else given, **data)
+        self._add(Role.CONTROL, value, second)
+        return self
+
+    def pins(self, second: float, value: str | None, *, act: str = "set", **data: Any) -> Talk:
+        """An operator decides on a value of ``read_file``."""
+        return self.control(second, f"pin.{act}", **{**PIN, "value": value, **data})
+
+    def policy(self, second: float, enforcement: str, unknown: str = "allow_degraded", **data: Any) -> Talk:
+        """An operator sets a policy."""
+        return self.control(second, "policy.set", enforcement=enforcement, unknown=unknown, **data)
+
+    def offers(self, second: float, *tools: Any, **fields: Any) -> Talk:
+        """A proxy publishes what the server listed."""
+        self.lists(second, *tools, **fields)
+        return self
+
+    def agent_calls(self, second: float, **fields: Any) -> Talk:
+        """A proxy publishes a call."""
+        self.calls(second, **fields)
+        return self
 
 
-def test_a_tool_without_a_pin_is_under_the_policy_for_the_unknown() -> None:
-    """Nobody decided: what the policy says of that is told, found where it is not silent, and no mismatch."""
-    told = Decided().decides(0, "policy.set", enforcement="audit", unknown="block").lists(1, GOOD).calls(2).ends()
-    assert told.pins == [{"status": "unpinned", "enforcement": "audit", "action": "block"}]
-    assert told.kinds == ["unpinned_tool", "blocked_tool_called"]
-    quiet = Decided().decides(0, "policy.set", enforcement="block", unknown="allow_unverified").lists(1, GOOD)
-    assert quiet.calls(2).ends().pins == [{"status": "unpinned", "enforcement": "block", "action": "allow"}]
+def changes_of(outcome: Outcome) -> list[dict[str, Any]]:
+    """The payloads of the change topic, in order."""
+    return [json.loads(output.value or b"")["data"] for output in outcome.of(Role.CHANGES)]
 
 
-def test_a_decision_counts_from_its_own_event_time() -> None:
-    """A call before it is untouched, though the decision stood in the log when it was joined."""
-    told = Decided().lists(0, GOOD).pins(2, SWAPPED).calls(1).calls(3).ends()
-    assert [pin["status"] for pin in told.pins] == ["unpinned", "mismatch"]
+def verdicts_of(outcome: Outcome) -> dict[str | None, dict[str, Any]]:
+    """What the verdict topic holds after compaction, by tool."""
+    last = {output.key: output.value for output in outcome.of(Role.VERDICTS)}
+    return {json.loads(key or b"")[1]: json.loads(value) for key, value in last.items() if value is not None}
 
 
-def test_of_two_decisions_that_conflict_the_later_one_counts_and_both_are_kept() -> None:
-    """By event time, whatever the order in which they were published; each leaves evidence and a fact."""
-    told = Decided().lists(0, GOOD).pins(2, GOOD).pins(1, SWAPPED).calls(3).ends()
-    assert told.pins[0]["status"] == "match"
-    assert [(change["value"], change["superseded"]) for change in told.changes] == [
-        (value_of(GOOD), False),
-        (value_of(SWAPPED), True),
-    ]
+def statuses(outcome: Outcome) -> list[str]:
+    """Pin status of each call."""
+    return [payload["pin"]["status"] for payload in outcome.evidence]
 
 
-def test_a_pinned_tool_that_was_never_seen_is_said_to_be_unobserved() -> None:
-    """It is not passed over: the verdict topic has it, and a call to it says so."""
-    told = Decided().pins(0, GOOD).decides(0, "policy.set", enforcement="block", unknown="warn").calls(1).ends()
-    assert told.pins[0]["status"] == "unobserved"
-    assert told.pins[0]["action"] == "warn"
-    assert told.verdicts[NAME]["status"] == "unobserved"
+def found(outcome: Outcome, *kinds: str) -> list[str]:
+    """The kinds found, in order, of those asked for."""
+    return [finding["kind"] for finding in findings_of(outcome) if finding["kind"] in kinds]
 
 
-def test_a_rejected_definition_is_a_mismatch_whatever_else_is_pinned() -> None:
-    """An operator's no outweighs a pin under another scheme, until it is taken back."""
-    dialogue = Decided().lists(0, GOOD).pins(1, GOOD, scheme="assay.v1").pins(2, GOOD, kind="reject").calls(3)
-    dialogue.decides(4, "pin.remove", tool_name=NAME, scheme="assay.p60", value=value_of(GOOD)).calls(5)
-    assert [pin["status"] for pin in dialogue.ends().pins] == ["rejected", "match"]
+# --- a swap under a pin -------------------------------------------------------------------------------------
 
 
-def test_a_removed_pin_is_none() -> None:
-    """Without a value the pin of the scheme is taken back."""
-    dialogue = Decided().lists(0, GOOD).pins(1, SWAPPED)
-    dialogue.decides(2, "pin.remove", tool_name=NAME, scheme="assay.p60")
-    assert dialogue.calls(3).ends().pins == [{"status": "unpinned"}]
+@pytest.mark.parametrize(("enforcement", "action"), [("audit", "allow"), ("warn", "warn"), ("block", "block")])
+def test_a_definition_swapped_under_its_pin_is_a_mismatch_with_the_policy_s_action(
+    enforcement: str, action: str
+) -> None:
+    """Pin, swap, call: evidence tells what was expected, what was there, and what the policy would have done."""
+    talk = Talk().policy(0, enforcement).offers(1, FIRST).pins(2, DIGEST_OF_FIRST).agent_calls(3)
+    outcome = talk.offers(4, SECOND).agent_calls(5).ends()
+    before, after = (payload["pin"] for payload in outcome.evidence)
+    assert (before["status"], before["action"]) == ("match", "allow")
+    assert after == {
+        "status": "mismatch",
+        "scheme": "assay.v1",
+        "expected": DIGEST_OF_FIRST,
+        "observed": DIGEST_OF_SECOND,
+        "enforcement": enforcement,
+        "action": action,
+        "reason_code": "P_TOOL_DRIFT",
+    }
+    (finding,) = (one for one in findings_of(outcome) if one["kind"] == "pin_mismatch")
+    assert (finding["after"], finding["action"]) == (full_digest(SECOND), action)
 
 
-def test_the_policy_of_a_tool_counts_before_that_of_its_server() -> None:
+@pytest.mark.parametrize(
+    ("decision", "enforcement", "wanted"),
+    [
+        ("allow", "block", ["blocked_tool_called"]),
+        ("deny", "block", []),
+        ("requires_approval", "block", []),
+        ("allow", "warn", []),
+        ("allow", "audit", []),
+    ],
+)
+def test_a_call_that_was_allowed_and_should_not_have_been_raises_an_alert(
+    decision: str, enforcement: str, wanted: list[str]
+) -> None:
+    """The stream blocks nothing: it says that the policy would have."""
+    talk = Talk().policy(0, enforcement).pins(1, DIGEST_OF_FIRST).offers(2, SECOND)
+    outcome = talk.agent_calls(3, decision=decision).ends()
+    assert found(outcome, "blocked_tool_called") == wanted
+    alerts = [json.loads(output.value or b"") for output in outcome.of(Role.ALERTS)]
+    raised = [alert for alert in alerts if "blocked_tool_called" in alert["finding_info"]["types"]]
+    assert len(raised) == len(wanted)
+
+
+def test_without_a_policy_nothing_would_have_been_blocked() -> None:
+    """A mismatch is found, and no action is made up."""
+    outcome = Talk().pins(0, DIGEST_OF_FIRST).offers(1, SECOND).agent_calls(2).ends()
+    assert "action" not in outcome.evidence[0]["pin"]
+    assert found(outcome, "pin_mismatch", "blocked_tool_called") == ["pin_mismatch"]
+
+
+def test_a_blocked_call_of_a_tool_that_is_not_listed_is_found_too() -> None:
+    """What was not observed goes by ``unknown``."""
+    talk = Talk().policy(0, "block", "block").offers(1, FIRST).agent_calls(2, tool_name="ghost")
+    outcome = talk.ends()
+    kinds = ("call_to_unlisted_tool", "blocked_tool_called")
+    assert found(outcome, *kinds) == list(kinds)
+
+
+# --- unpinned tools -----------------------------------------------------------------------------------------
+
+
+def test_an_unpinned_tool_is_found_where_the_policy_asks_for_pins() -> None:
+    """At the list that shows it, and no more once it is approved."""
+    talk = Talk().policy(0, "block", "warn").offers(1, FIRST).agent_calls(2)
+    outcome = talk.pins(3, DIGEST_OF_FIRST).offers(4, FIRST, observer_id="proxy-2").agent_calls(5).ends()
+    assert found(outcome, "unpinned_tool") == ["unpinned_tool"]
+    assert [payload["pin"].get("action") for payload in outcome.evidence] == ["warn", "allow"]
+
+
+def test_a_policy_set_afterwards_finds_what_is_offered_already() -> None:
+    """Once for the fleet, at the control record."""
+    talk = Talk().offers(0, FIRST).offers(1, FIRST, observer_id="proxy-2").policy(2, "block", "block")
+    outcome = talk.ends()
+    (finding,) = (one for one in findings_of(outcome) if one["kind"] == "unpinned_tool")
+    assert finding["origin"] == {"topic": "assay.control", "partition": 0, "offset": 0}
+    assert "observer_id" not in finding
+
+
+# --- approve, reject, remove --------------------------------------------------------------------------------
+
+
+def test_approve_reject_and_remove_in_turn() -> None:
+    """Each decision holds from its own time until the next."""
+    talk = Talk().offers(0, FIRST).agent_calls(1)
+    talk.pins(2, DIGEST_OF_SECOND).agent_calls(3)
+    talk.pins(4, DIGEST_OF_FIRST).agent_calls(5)
+    talk.pins(6, DIGEST_OF_FIRST, act="reject").agent_calls(7)
+    talk.pins(8, DIGEST_OF_FIRST, act="remove").agent_calls(9)
+    assert statuses(talk.ends()) == ["unpinned", "mismatch", "match", "rejected", "unpinned"]
+
+
+def test_the_pin_of_a_scheme_can_be_removed_without_naming_its_value() -> None:
+    """A rejection stays."""
+    talk = Talk().offers(0, FIRST).pins(1, DIGEST_OF_SECOND).pins(2, DIGEST_OF_FIRST, act="reject")
+    talk.pins(3, None, act="remove").agent_calls(4).offers(5, SECOND).agent_calls(6)
+    assert statuses(talk.ends()) == ["rejected", "unpinned"]
+
+
+def test_a_change_that_is_approved_is_wrong_no_more() -> None:
+    """The new definition is approved: calls match, the next list finds nothing, the verdict allows."""
+    talk = Talk().policy(0, "block").pins(1, DIGEST_OF_FIRST).offers(2, SECOND).agent_calls(3)
+    outcome = talk.pins(4, DIGEST_OF_SECOND).offers(5, SECOND, observer_id="proxy-2").agent_calls(6).ends()
+    assert statuses(outcome) == ["mismatch", "match"]
+    assert found(outcome, "pin_mismatch") == ["pin_mismatch"]
+    assert verdicts_of(outcome)["read_file"]["action"] == "allow"
+
+
+def test_a_tool_that_was_rejected_is_found_at_the_decision() -> None:
+    """It is offered already when the operator rejects it."""
+    outcome = Talk().offers(0, FIRST).pins(1, DIGEST_OF_FIRST, act="reject").ends()
+    (finding,) = (one for one in findings_of(outcome) if one["kind"] == "pin_mismatch")
+    assert (finding["reason"], finding["origin"]["topic"]) == ("rejected", "assay.control")
+
+
+# --- conflicts ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("order", [(1, 2), (2, 1)])
+def test_of_two_decisions_that_conflict_the_later_wins_and_both_are_kept(order: tuple[int, int]) -> None:
+    """Later by event time, whichever was published first; both stand in both topics."""
+    values = {1: DIGEST_OF_SECOND, 2: DIGEST_OF_FIRST}
+    talk = Talk().offers(0, FIRST)
+    for number, given in enumerate(order):
+        talk.pins(3 + number, values[given], given=given)
+    outcome = talk.agent_calls(9).ends()
+    assert statuses(outcome) == ["match"]
+    changes = changes_of(outcome)
+    assert [change["value"] for change in changes] == [values[given] for given in order]
+    assert [change["superseded"] for change in changes] == [False, order == (2, 1)]
+
+
+def test_both_of_two_conflicting_decisions_stand_in_the_binding_topic() -> None:
+    """Neither overwrites the other."""
+    talk = Talk().pins(1, DIGEST_OF_FIRST).pins(2, DIGEST_OF_SECOND)
+    facts = [output for output in talk.joined_late().of(Role.BINDINGS) if b'"pin"' in (output.key or b"")]
+    assert len({output.key for output in facts}) == 2
+    assert [json.loads(output.value or b"")["value"] for output in facts] == [DIGEST_OF_FIRST, DIGEST_OF_SECOND]
+
+
+def test_at_one_time_the_later_in_the_log_wins() -> None:
+    """Ties are the log's to decide."""
+    talk = Talk().offers(0, FIRST).pins(1, DIGEST_OF_SECOND).pins(1, DIGEST_OF_FIRST).agent_calls(2)
+    assert statuses(talk.ends()) == ["match"]
+
+
+# --- bad input ----------------------------------------------------------------------------------------------
+
+
+def test_a_pin_for_a_tool_never_seen_is_reported_in_the_verdict() -> None:
+    """A slip of the pen pins nothing, and is seen: its status is ``unobserved``."""
+    outcome = Talk().offers(0, FIRST).pins(1, DIGEST_OF_FIRST, tool_name="raed_file").agent_calls(2).ends()
+    assert statuses(outcome) == ["unpinned"]
+    verdict = verdicts_of(outcome)["raed_file"]
+    assert (verdict["status"], verdict["expected"]) == ("unobserved", DIGEST_OF_FIRST)
+
+
+def test_a_pin_set_before_its_tool_is_offered_waits_for_it() -> None:
+    """The verdict goes from unobserved to what the first list shows."""
+    talk = Talk().pins(0, DIGEST_OF_FIRST)
+    assert verdicts_of(talk.ends())["read_file"]["status"] == "unobserved"
+    assert verdicts_of(talk.offers(1, FIRST).ends())["read_file"]["status"] == "match"
+    assert verdicts_of(talk.offers(2, SECOND).ends())["read_file"]["status"] == "mismatch"
+
+
+# --- policies -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_a_tool_s_policy_goes_before_its_server_s(order: tuple[int, int]) -> None:
     """Whichever was set later."""
-    dialogue = Decided().lists(0, SWAPPED).pins(0, GOOD)
-    dialogue.decides(1, "policy.set", tool_name=NAME, enforcement="warn", unknown="warn")
-    dialogue.decides(2, "policy.set", enforcement="block", unknown="block")
-    assert dialogue.calls(3).ends().pins[0]["action"] == "warn"
+    policies = [("block", {}), ("warn", {"tool_name": "read_file"})]
+    talk = Talk().pins(0, DIGEST_OF_FIRST).offers(1, SECOND)
+    for number, index in enumerate(order):
+        enforcement, data = policies[index]
+        talk.policy(2 + number, enforcement, **data)
+    outcome = talk.agent_calls(5).ends()
+    assert (outcome.evidence[0]["pin"]["action"], found(outcome, "blocked_tool_called")) == ("warn", [])
+    assert verdicts_of(outcome)["read_file"]["action"] == "warn"
+    assert verdicts_of(outcome)[None]["policy"]["enforcement"] == "block"
 
 
-def test_every_change_is_evidence_of_who_why_and_what_it_replaced() -> None:
-    """One record per decision, in the order of the log, in the Assay envelope."""
-    told = (
-        Decided()
-        .pins(0, GOOD)
-        .pins(1, SWAPPED)
-        .decides(2, "policy.set", enforcement="block", unknown="warn")
-        .decides(3, "policy.set", enforcement="audit", unknown="warn")
-        .ends()
-    )
-    assert [change["change"] for change in told.changes] == ["pin.set", "pin.set", "policy.set", "policy.set"]
-    assert all((change["author"], change["reason"]) == (AUTHOR, REASON) for change in told.changes)
-    assert [change.get("replaces") for change in told.changes] == [
+# --- event time ---------------------------------------------------------------------------------------------
+
+
+def test_a_decision_leaves_the_calls_before_it_untouched() -> None:
+    """Evidence of a call is the same bytes, whether or not somebody decided later."""
+    calls = Talk().offers(0, FIRST).agent_calls(1)
+    decided = Talk().offers(0, FIRST).agent_calls(1).policy(2, "block").pins(3, DIGEST_OF_SECOND).agent_calls(4)
+    first, other = (talk.joined_late().of(Role.EVIDENCE)[0].value for talk in (calls, decided))
+    assert other == first
+    assert calls.ends().of(Role.EVIDENCE)[0] == decided.ends().of(Role.EVIDENCE)[0]
+
+
+def test_a_decision_counts_from_its_own_time_and_not_from_its_publishing() -> None:
+    """A replay agrees with a call that was joined when the decision was known."""
+    talk = Talk().offers(0, FIRST).agent_calls(2).agent_calls(4).pins(6, DIGEST_OF_SECOND, given=3)
+    assert statuses(talk.ends()) == ["unpinned", "mismatch"]
+    assert statuses(talk.joined_late()) == ["unpinned", "mismatch"]
+
+
+# --- evidence of changes ------------------------------------------------------------------------------------
+
+
+def test_every_change_is_evidence_with_what_it_replaced() -> None:
+    """Who, why, what, and the value that is approved no more."""
+    talk = Talk().pins(0, DIGEST_OF_FIRST).pins(1, DIGEST_OF_SECOND, author="bob", reason="release 2")
+    talk.policy(2, "warn").policy(3, "block", "block").pins(4, None, act="remove")
+    changes = changes_of(talk.ends())
+    assert [change["change"] for change in changes] == ["pin.set"] * 2 + ["policy.set"] * 2 + ["pin.remove"]
+    assert [change.get("replaces") for change in changes] == [
         None,
-        value_of(GOOD),
+        DIGEST_OF_FIRST,
         None,
-        {"enforcement": "block", "unknown": "warn"},
+        {"enforcement": "warn", "unknown": "allow_degraded"},
+        DIGEST_OF_SECOND,
     ]
-    envelope = json.loads(told.of(Role.CHANGES)[0].value or b"")
-    assert (envelope["type"], envelope["subject"]) == ("assay.control.change", "server-a")
-    assert envelope["assaycontenthash"].startswith("sha256:")
+    second = changes[1]
+    assert (second["author"], second["reason"], second["server_id"]) == ("bob", "release 2", SERVER)
+    assert second["origin"] == {"topic": "assay.control", "partition": 0, "offset": 1}
 
 
-def test_the_verdict_follows_what_is_offered_and_what_is_decided() -> None:
-    """Block while the swapped definition is offered, allow once it is approved or the good one is back."""
-    dialogue = Decided().decides(0, "policy.set", enforcement="block", unknown="warn").pins(0, GOOD).lists(1, GOOD)
-    assert dialogue.ends().verdicts[NAME]["action"] == "allow"
-    assert dialogue.lists(2, SWAPPED).ends().verdicts[NAME]["action"] == "block"
-    assert dialogue.pins(3, SWAPPED).ends().verdicts[NAME]["action"] == "allow"
-    assert dialogue.ends().verdicts[None]["action"] == "warn"
+def test_a_refused_control_record_changes_nothing_and_is_kept() -> None:
+    """It stands in the rejected topic, and the pin before it holds."""
+    talk = Talk().offers(0, FIRST).pins(1, DIGEST_OF_FIRST).control(2, "pin.set", **PIN).agent_calls(3)
+    outcome = talk.ends()
+    assert (outcome.refusals, len(changes_of(outcome)), statuses(outcome)) == (["missing_field"], 1, ["match"])
 
 
-def test_to_stand_twice_in_a_list_is_no_way_around_a_pin() -> None:
-    """A name with two definitions is a mismatch with its pin, in evidence and in the verdict."""
-    dialogue = Decided().decides(0, "policy.set", enforcement="block", unknown="allow_degraded").pins(0, GOOD)
-    told = dialogue.lists(1, GOOD, SWAPPED).calls(2).ends()
-    assert (told.pins[0]["status"], told.pins[0]["action"]) == ("mismatch", "block")
-    assert told.verdicts[NAME]["action"] == "block"
-    assert "pin_mismatch" in told.kinds
+# --- verdicts -----------------------------------------------------------------------------------------------
+
+
+def test_the_standing_verdict_follows_the_tool() -> None:
+    """One record per change of standing, none where nothing changes; the last one says what is now."""
+    talk = Talk().policy(0, "block").pins(1, DIGEST_OF_FIRST).offers(2, FIRST).offers(3, FIRST).offers(4, SECOND)
+    outcome = talk.offers(5, SECOND).pins(6, DIGEST_OF_THIRD).offers(7, THIRD).ends()
+    written = [
+        json.loads(output.value or b"")
+        for output in outcome.of(Role.VERDICTS)
+        if json.loads(output.key or b"")[1] == "read_file"
+    ]
+    told = [(verdict["status"], verdict["action"]) for verdict in written]
+    assert [status for status, _ in itertools.groupby(told)] == [
+        ("unobserved", "allow"),
+        ("match", "allow"),
+        ("mismatch", "block"),
+        ("match", "allow"),
+    ]
+
+
+def test_the_verdict_of_a_tool_that_nobody_decides_on_any_more_is_deleted() -> None:
+    """Its key gets a tombstone."""
+    outcome = Talk().offers(0, FIRST).pins(1, DIGEST_OF_FIRST).pins(2, None, act="remove").ends()
+    assert [output.value is None for output in outcome.of(Role.VERDICTS)] == [False, True]
+
+
+def test_a_definition_that_is_swapped_for_one_observer_only_is_told_to_all() -> None:
+    """The worst definition in force speaks for the tool."""
+    talk = Talk().policy(0, "block").pins(1, DIGEST_OF_FIRST).offers(2, FIRST)
+    outcome = talk.offers(3, SECOND, observer_id="proxy-2").agent_calls(4).ends()
+    assert statuses(outcome) == ["match"]
+    assert verdicts_of(outcome)["read_file"]["action"] == "block"

@@ -1,141 +1,257 @@
-"""Dialogues about SchemaPin: signed lists, key documents as observed, and what evidence says of a call."""
+"""Dialogues about SchemaPin signatures: what servers sign, what domains publish, what operators decide.
+
+Keys and signatures are real ones.
+"""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from assay_stream.schemes import schemapin
-from tests.support.deciding import Decided
-from tests.support.events import TOOL
+from assay_stream.core.record import Role
+from assay_stream.schemes.schemapin import Mode
+from tests.acceptance.test_binding_dialogue import FIRST, OTHER, SECOND, findings_of
+from tests.acceptance.test_pins_dialogue import Talk, changes_of
+from tests.support.controls import DOMAIN, a_document, fingerprint_of, signature_of
+from tests.support.events import Outcome
+from tests.support.schemapin import KEY, OTHER_KEY
 
-DOMAIN = "tools.example.com"
+OURS, THEIRS = fingerprint_of(KEY), fingerprint_of(OTHER_KEY)
+KINDS = ("signature_invalid", "signature_missing", "key_changed", "key_revoked")
 
 
-class Developer:
-    """Somebody with a P-256 key."""
+class SignedTalk(Talk):
+    """A dialogue about tools that are signed."""
 
-    def __init__(self) -> None:
-        self._private = ec.generate_private_key(ec.SECP256R1())
-        self.key = schemapin.PublicKey.of(self._private.public_key())
+    def discovered(
+        self, second: float, key: ec.EllipticCurvePrivateKey | None = KEY, *, domain: str = DOMAIN, **document: Any
+    ) -> SignedTalk:
+        """Somebody fetched the domain's document: one with this key, or nothing."""
+        if key is None:
+            data = {"status": "fetch_failed", "error_code": "discovery_fetch_failed", "detail": "timed out"}
+        else:
+            data = {"status": "observed", "document": a_document(key) | document}
+        self.control(second, "discovery.observed", domain=domain, **data)
+        return self
 
     def signs(
-        self, tool: dict[str, Any], mode: schemapin.Mode = schemapin.Mode.DOUBLE_SHA256
-    ) -> dict[str, dict[str, str]]:
-        """The ``signatures`` of a list that has this tool."""
-        digest = bytes.fromhex(schemapin.schema_digest(tool).hex)
-        signature = schemapin.sign_digest(digest, self._private, mode=mode)
-        return {tool["name"]: {"signature": signature, "domain": DOMAIN}}
+        self,
+        second: float,
+        tool: dict[str, Any] = FIRST,
+        *,
+        key: ec.EllipticCurvePrivateKey = KEY,
+        mode: Mode = Mode.DOUBLE_SHA256,
+        signed: dict[str, Any] | None = None,
+        domain: str | None = None,
+        **fields: Any,
+    ) -> SignedTalk:
+        """The server lists one tool, with a signature over it or over another that was ``signed``."""
+        given: Any = signature_of(signed or tool, key, mode=mode)
+        if domain is not None:
+            given = {"signature": given, "domain": domain}
+        self.offers(second, tool, signatures={tool["name"]: given}, **fields)
+        return self
 
-    def document(self, *revoked: str) -> dict[str, Any]:
-        """The domain's key document."""
-        return schemapin.build_well_known(self.key, developer_name="Dev", revoked_keys=revoked)
+    def call(self, second: float, **fields: Any) -> SignedTalk:
+        """An agent calls the tool."""
+        self.agent_calls(second, **fields)
+        return self
 
+    def operator(self, second: float, kind: str, **data: Any) -> SignedTalk:
+        """An operator decides on a key."""
+        self.control(second, kind, **data)
+        return self
 
-@pytest.fixture
-def dev() -> Developer:
-    """A developer."""
-    return Developer()
-
-
-def discovery(dialogue: Decided, second: float, document: dict[str, Any] | None, **fields: Any) -> Decided:
-    """Somebody observed the domain."""
-    data = {"domain": DOMAIN, "status": "observed", "document": document, **fields}
-    return dialogue.decides(second, "discovery.observed", **data)
-
-
-@pytest.mark.parametrize("mode", list(schemapin.Mode))
-def test_a_signature_that_holds_is_told_with_its_mode_and_key(dev: Developer, mode: schemapin.Mode) -> None:
-    """Both hashing modes seen in the wild hold, and the record names which."""
-    dialogue = discovery(Decided(), 0, dev.document()).lists(1, TOOL, signatures=dev.signs(TOOL, mode)).calls(2)
-    (signature,) = dialogue.ends().signatures
-    assert signature["valid"] is True
-    assert signature["mode"] == mode.value
-    assert signature["key_fingerprint"] == dev.key.fingerprint
-    assert signature["discovery"]["status"] == "observed"
+    def unsigned(self, second: float, *tools: Any, **fields: Any) -> SignedTalk:
+        """The server lists tools without signatures."""
+        self.offers(second, *tools, **fields)
+        return self
 
 
-def test_a_signature_over_another_tool_is_invalid_and_found(dev: Developer) -> None:
-    """What was signed is not what is offered."""
-    other = {**TOOL, "description": "Something else"}
-    dialogue = discovery(Decided(), 0, dev.document()).lists(1, other, signatures=dev.signs(TOOL)).calls(2)
-    told = dialogue.ends()
-    assert told.signatures[0]["error_code"] == "signature_invalid"
-    assert told.kinds == ["signature_invalid"]
+def said(outcome: Outcome) -> list[str | None]:
+    """Of each call: ``valid``, the error code, or ``None`` where evidence says nothing of a signature."""
+    found = [payload.get("signature") for payload in outcome.evidence]
+    return [one and ("valid" if one["valid"] else one["error_code"]) for one in found]
 
 
-def test_a_new_key_counts_only_after_an_operator_accepts_it(dev: Developer) -> None:
-    """The domain serves another key and signs with it: that alone changes nothing."""
-    other = Developer()
-    dialogue = discovery(Decided(), 0, dev.document()).lists(1, TOOL, signatures=dev.signs(TOOL)).calls(2)
-    discovery(dialogue, 3, other.document()).lists(4, TOOL, signatures=other.signs(TOOL)).calls(5)
-    dialogue.decides(6, "key.accept", domain=DOMAIN, fingerprint=other.key.fingerprint).calls(7)
-    told = dialogue.ends()
-    assert [signature.get("error_code") for signature in told.signatures] == [None, "key_pin_mismatch", None]
-    assert "key_changed" in told.kinds
+def found(outcome: Outcome) -> list[tuple[str, str | None]]:
+    """Kind and reason of what was found about signatures, in order."""
+    return [(one["kind"], one.get("reason")) for one in findings_of(outcome) if one["kind"] in KINDS]
 
 
-def test_a_first_contact_that_does_not_hold_pins_nothing(dev: Developer) -> None:
-    """A bad first signature must not shut the right key out."""
-    attacker = Developer()
-    dialogue = discovery(Decided(), 0, attacker.document()).lists(1, TOOL, signatures=dev.signs(TOOL)).calls(2)
-    discovery(dialogue, 3, dev.document()).calls(4)
-    told = dialogue.ends()
-    assert [signature["valid"] for signature in told.signatures] == [False, True]
-
-
-def test_a_key_revoked_by_its_document_counts_no_more(dev: Developer) -> None:
-    """From the time the revocation was observed."""
-    dialogue = discovery(Decided(), 0, dev.document()).lists(1, TOOL, signatures=dev.signs(TOOL)).calls(2)
-    discovery(dialogue, 3, dev.document(dev.key.fingerprint)).calls(4)
-    told = dialogue.ends()
-    assert [signature.get("error_code") for signature in told.signatures] == [None, "key_revoked"]
-    assert told.kinds == ["key_revoked"]
-
-
-def test_a_key_revoked_by_an_operator_counts_no_more(dev: Developer) -> None:
-    """Whatever its domain says."""
-    dialogue = discovery(Decided(), 0, dev.document()).lists(1, TOOL, signatures=dev.signs(TOOL))
-    dialogue.decides(2, "key.revoke", fingerprint=dev.key.fingerprint).calls(3)
-    assert dialogue.ends().signatures[0]["error_code"] == "key_revoked"
-
-
-def test_after_a_failure_the_document_observed_last_stands_and_the_record_says_so(dev: Developer) -> None:
-    """A network failure is no reason to doubt a key, nor to keep silent about it."""
-    dialogue = discovery(Decided(), 0, dev.document()).lists(1, TOOL, signatures=dev.signs(TOOL))
-    discovery(dialogue, 2, None, status="fetch_failed", error_code="discovery_fetch_failed").calls(3)
-    (signature,) = dialogue.ends().signatures
-    assert signature["valid"] is True
-    assert signature["discovery"] == {
-        "origin": {"topic": "assay.control", "partition": 0, "offset": 0},
-        "status": "last_observed",
+@pytest.mark.parametrize("mode", list(Mode))
+def test_a_sound_signature_is_told_with_its_mode_key_and_document(mode: Mode) -> None:
+    """In either hashing mode; and it is no finding, nor a word about the tool."""
+    outcome = SignedTalk().discovered(0).signs(1, mode=mode).call(2).ends()
+    assert outcome.evidence[0]["signature"] == {
+        "scheme": "schemapin.v1",
+        "valid": True,
+        "mode": mode.value,
+        "key_fingerprint": OURS,
+        "domain": DOMAIN,
+        "discovery": {
+            "origin": {"topic": "assay.control", "partition": 0, "offset": 0},
+            "status": "observed",
+        },
     }
+    assert found(outcome) == []
 
 
-def test_without_any_document_nothing_can_be_told_of_a_signature(dev: Developer) -> None:
-    """Nobody asked the domain: the code says so, and nothing is found."""
-    told = Decided().lists(0, TOOL, signatures=dev.signs(TOOL)).calls(1).ends()
-    assert told.signatures[0]["error_code"] == "key_not_found"
-    assert told.kinds == []
+@pytest.mark.parametrize("place", ["top", "_meta"])
+def test_a_signature_within_the_tool_is_taken_too(place: str) -> None:
+    """As its server put it there."""
+    carried = {"x-schema-signature": signature_of(FIRST)}
+    tool = FIRST | (carried if place == "top" else {"_meta": carried})
+    assert said(SignedTalk().discovered(0).unsigned(1, tool).call(2).ends()) == ["valid"]
 
 
-def test_a_signed_tool_that_comes_without_its_signature_is_found(dev: Developer) -> None:
-    """Whoever changes a signed definition must drop its signature."""
-    dialogue = discovery(Decided(), 0, dev.document()).lists(1, TOOL, signatures=dev.signs(TOOL))
-    told = dialogue.lists(2, TOOL).calls(3).ends()
-    assert told.signatures[0]["error_code"] == "signature_missing"
-    assert "signature_missing" in told.kinds
+def test_a_definition_swapped_under_its_signature_is_invalid() -> None:
+    """The signature is that of the first definition."""
+    outcome = SignedTalk().discovered(0).signs(1).call(2).signs(3, SECOND, signed=FIRST).call(4).ends()
+    assert said(outcome) == ["valid", "signature_invalid"]
+    assert found(outcome) == [("signature_invalid", "signature_invalid")]
 
 
-def test_a_signature_may_come_within_the_tool(dev: Developer) -> None:
-    """As a proxy forwards it: it is left out of what was signed."""
-    carried = {**TOOL, "x-schema-signature": dev.signs(TOOL)[TOOL["name"]]["signature"]}
-    told = discovery(Decided(), 0, dev.document()).lists(1, carried).calls(2).ends()
-    assert told.signatures[0]["valid"] is True
+def test_a_signature_that_is_dropped_after_the_first_use_is_missing() -> None:
+    """Before it, most tools are not signed and nothing is said."""
+    talk = SignedTalk().discovered(0).unsigned(1, FIRST).call(2).signs(3).call(4).unsigned(5, SECOND).call(6)
+    outcome = talk.ends()
+    assert said(outcome) == [None, "valid", "signature_missing"]
+    assert found(outcome) == [("signature_missing", None)]
 
 
-def test_an_unsigned_server_has_no_signature_in_its_evidence() -> None:
-    """Nothing is said where there is nothing to say."""
-    assert Decided().lists(0, TOOL).calls(1).ends().signatures == [None]
+def test_another_tool_of_the_server_need_not_be_signed() -> None:
+    """First use is per tool."""
+    talk = SignedTalk().discovered(0).signs(1).unsigned(2, OTHER, observer_id="proxy-2")
+    outcome = talk.call(3, tool_name=OTHER["name"], observer_id="proxy-2").ends()
+    assert (said(outcome), found(outcome)) == ([None], [])
+
+
+def test_another_key_is_taken_only_after_an_operator_accepts_it() -> None:
+    """Though the domain publishes it and the signature matches."""
+    talk = SignedTalk().discovered(0).signs(1).call(2)
+    talk.discovered(3, OTHER_KEY).signs(4, key=OTHER_KEY).call(5)
+    talk.operator(6, "key.accept", domain=DOMAIN, tool_name="read_file", fingerprint=THEIRS).call(7)
+    outcome = talk.ends()
+    assert said(outcome) == ["valid", "key_pin_mismatch", "valid"]
+    assert ("key_changed", THEIRS) in found(outcome)
+    assert changes_of(outcome)[-1]["replaces"] == OURS
+
+
+def test_a_bad_first_contact_shuts_no_key_out() -> None:
+    """A signature that did not match pins nothing: the next key is the first one used."""
+    talk = SignedTalk().discovered(0, OTHER_KEY).signs(1).call(2).discovered(3).call(4)
+    assert said(talk.ends()) == ["signature_invalid", "valid"]
+
+
+def test_a_key_revoked_by_its_document_is_revoked_for_every_later_call() -> None:
+    """From the time at which the document was observed."""
+    outcome = SignedTalk().discovered(0).signs(1).call(2).discovered(3, revoked_keys=[OURS]).call(4).ends()
+    assert said(outcome) == ["valid", "key_revoked"]
+    assert found(outcome) == [("key_revoked", OURS)]
+
+
+def test_an_operator_revokes_a_key_and_takes_it_back() -> None:
+    """Both decisions are evidence; neither touches calls before it."""
+    talk = SignedTalk().discovered(0).signs(1).call(2).operator(3, "key.revoke", fingerprint=OURS).call(4)
+    outcome = talk.operator(5, "key.accept", domain=DOMAIN, fingerprint=OURS).call(6).ends()
+    assert said(outcome) == ["valid", "key_revoked", "valid"]
+    changes = [change["change"] for change in changes_of(outcome)]
+    assert changes == ["discovery.observed", "key.revoke", "key.accept"]
+
+
+def test_a_network_failure_falls_back_on_the_last_document_and_says_so() -> None:
+    """The key stays, and evidence names the document and that it is the last observed."""
+    talk = SignedTalk().discovered(0).signs(1).discovered(2, None).call(3).discovered(4).call(5)
+    fallen_back, again = (payload["signature"] for payload in talk.ends().evidence)
+    assert (fallen_back["valid"], fallen_back["discovery"]["status"]) == (True, "last_observed")
+    assert fallen_back["discovery"]["origin"]["offset"] == 0
+    assert again["discovery"]["status"] == "observed"
+
+
+def test_a_domain_that_could_never_be_read_gives_no_key() -> None:
+    """No finding: nobody did anything wrong."""
+    outcome = SignedTalk().discovered(0, None).signs(1).call(2).ends()
+    assert (said(outcome), found(outcome)) == (["discovery_fetch_failed"], [])
+
+
+@pytest.mark.parametrize(
+    ("document", "code"),
+    [
+        ({"public_key_pem": "none"}, "discovery_invalid"),
+        ({"schema_version": "new"}, "discovery_invalid"),
+        ({"public_key_pem": "-----BEGIN PUBLIC KEY-----"}, "key_not_found"),
+        ({"domain": "example.org"}, "domain_mismatch"),
+        ({"schema_version": "7.0"}, "valid"),
+    ],
+)
+def test_a_document_says_what_it_is_worth(document: dict[str, str], code: str) -> None:
+    """An unknown version is read as the newest known; a document for another domain is not this one's."""
+    found_there = {"status": "observed", "document": a_document() | document}
+    talk = SignedTalk()
+    talk.control(0, "discovery.observed", domain=DOMAIN, **found_there)
+    assert said(talk.signs(1).call(2).ends()) == [code]
+
+
+def test_a_discovery_after_the_snapshot_counts_from_its_own_time() -> None:
+    """The signature that came before it is held against the key then."""
+    talk = SignedTalk().signs(0).call(1).discovered(2).call(3).unsigned(4, FIRST).call(5)
+    assert said(talk.ends()) == ["key_not_found", "valid", "signature_missing"]
+
+
+def test_a_signature_for_another_domain_is_not_held_against_this_one() -> None:
+    """Who sends the list does not choose whose key counts."""
+    outcome = SignedTalk().discovered(0).signs(1, domain="evil.example").call(2).ends()
+    assert said(outcome) == ["domain_mismatch"]
+    assert found(outcome) == [("signature_invalid", "domain_mismatch")]
+
+
+def test_with_two_domains_a_signature_has_to_say_whose_it_is() -> None:
+    """No key is guessed."""
+    talk = SignedTalk().discovered(0).discovered(1, OTHER_KEY, domain="example.org")
+    talk.signs(2).call(3).signs(4, domain="example.org", key=OTHER_KEY).call(5)
+    assert said(talk.ends()) == ["key_not_found", "valid"]
+
+
+def test_a_document_that_is_fetched_daily_is_one_change() -> None:
+    """Repetitions are no change, and evidence names the first."""
+    talk = SignedTalk().discovered(0).discovered(1).signs(2).discovered(3).call(4)
+    outcome = talk.ends()
+    assert len(changes_of(outcome)) == 1
+    assert outcome.evidence[0]["signature"]["discovery"]["origin"]["offset"] == 0
+
+
+def test_a_late_document_counts_from_its_time_behind_repetitions_too() -> None:
+    """Between two sights of one key another was published: each holds in its own time."""
+    talk = SignedTalk().discovered(0).signs(1).call(2)
+    talk.call(5).discovered(6).call(7)
+    document = {"status": "observed", "document": a_document(OTHER_KEY)}
+    talk.control(8, "discovery.observed", given=4, domain=DOMAIN, **document)
+    assert said(talk.joined_late()) == ["valid", "key_pin_mismatch", "valid"]
+
+
+def test_the_same_list_signed_anew_is_another_observation() -> None:
+    """Its tools, time and id are the same, and its signatures are not: they are not lost."""
+    talk = SignedTalk().discovered(0)
+    talk.unsigned(1, FIRST, snapshot_id="same").signs(1, snapshot_id="same").call(2)
+    assert said(talk.ends()) == ["valid"]
+
+
+def test_nothing_of_signature_document_or_definition_reaches_evidence() -> None:
+    """Only names of keys, codes and digests do."""
+    revoked = [THEIRS, "see https://example.com/private"]
+    talk = SignedTalk().discovered(0, contact="sesame@example.com", revoked_keys=revoked)
+    outcome = talk.signs(1).call(2).operator(3, "key.revoke", fingerprint=OURS).call(4).ends()
+    written = outcome.all_bytes(Role.EVIDENCE, Role.CHANGES, Role.VERDICTS, Role.FINDINGS, Role.ALERTS)
+    for secret in (signature_of(FIRST), "sesame", "PUBLIC KEY", "private", FIRST["description"]):
+        assert json.dumps(secret)[1:-1].encode() not in written
+
+
+def test_nothing_calls_a_signed_tool_safe() -> None:
+    """A valid signature says who signed."""
+    outcome = SignedTalk().discovered(0).signs(1).call(2).ends()
+    written = outcome.all_bytes(Role.EVIDENCE, Role.CHANGES, Role.VERDICTS, Role.FINDINGS, Role.ALERTS).lower()
+    assert not any(word in written for word in (b"safe", b"trusted", b"verified"))
