@@ -101,7 +101,7 @@ def forward(
 
     A receiver that does not answer is waited for. What it refuses for good goes to the dead letters.
     """
-    from assay_stream.stream.forward import run_forwarder
+    from assay_stream.stream.forward_process import run_forwarder
     from assay_stream.stream.syslog import Syslog
     from assay_stream.stream.webhook import Webhook
 

@@ -10,9 +10,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterable
@@ -23,14 +20,13 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListen
 from aiokafka.errors import KafkaError
 
 from assay_stream.config import Settings
-from assay_stream.core.errors import AssayStreamError, ConfigurationError, InputError, OperatingError
+from assay_stream.core.errors import AssayStreamError, InputError, OperatingError
 from assay_stream.core.record import Record, Role
 from assay_stream.forensics.alert_formats import AlertFormat, AlertView, read_alert, render, view_of
 from assay_stream.forensics.delivery import Answer, Outcome, Schedule, Step, after, dead_letter
-from assay_stream.stream.connection import reading_consumer, start_admin, writing_producer
-from assay_stream.stream.logs import configure_logs
+from assay_stream.stream.connection import reading_consumer, writing_producer
 from assay_stream.stream.receivers import Receiver
-from assay_stream.stream.topics import check_topics, inspect_topics, topic_names
+from assay_stream.stream.topics import topic_names
 from assay_stream.stream.transport import record_of
 
 _log = structlog.get_logger(__name__)
@@ -275,56 +271,3 @@ class Forwarder:
     def _report(self, event: str) -> None:
         self._reported_s = time.monotonic()
         _log.info(event, receiver=self._receiver.name, **dict(sorted(self.counts.items())))
-
-
-def run_forwarder(settings: Settings, receiver: Receiver, *, target: AlertFormat, group: str) -> None:
-    """Forward alerts until SIGTERM or SIGINT.
-
-    Args:
-        settings: the operator's settings.
-        receiver: who takes them.
-        target: in which format.
-        group: the consumer group.
-
-    Raises:
-        ConfigurationError: ``topic_missing``, ``bad_group``.
-        OperatingError: ``broker_unreachable`` or ``brokers_failing``.
-    """
-    own = {f"{settings.group_prefix}-{stage}" for stage in ("registry", "join", "alerts")}
-    if group in own or not group.strip():
-        raise ConfigurationError("bad_group", "--group must not be a stage's group, or empty: choose another name")
-    configure_logs(settings)
-    asyncio.run(_forward(settings, receiver, target=target, group=group))
-
-
-async def _forward(settings: Settings, receiver: Receiver, *, target: AlertFormat, group: str) -> None:
-    admin = await start_admin(settings, waiting=lambda text: _log.warning("waiting_for_brokers", why=text))
-    try:
-        check_topics(await inspect_topics(admin, settings), {Role.ALERTS, Role.DEAD_LETTERS})
-    finally:
-        await admin.close()
-    forwarder = Forwarder(settings, receiver, target=target, group=group)
-    deadline: list[threading.Timer] = []
-
-    def stop() -> None:
-        forwarder.stop()
-        if not deadline:
-            deadline.append(threading.Timer(settings.stop_limit_s, _give_up, [settings.stop_limit_s]))
-            deadline[0].daemon = True
-            deadline[0].start()
-
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop)
-    _log.info("forwarding_started", receiver=receiver.name, format=target.value, group=group)
-    try:
-        await forwarder.run()
-    finally:
-        for timer in deadline:
-            timer.cancel()
-
-
-def _give_up(limit_s: int) -> None:
-    # What was not committed is delivered again by whoever comes next.
-    _log.error("stop_cut_short", limit_s=limit_s)
-    os._exit(3)

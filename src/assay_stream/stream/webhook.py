@@ -67,10 +67,9 @@ class Webhook:
             body: the alert in the receiver's format.
         """
         content, key = body.encode("utf-8"), view.key()
-        # The uid is whatever the alert says; a header is visible ASCII.
-        headers = {IDEMPOTENCY_HEADER: key.encode("ascii", "backslashreplace").decode()}
+        headers = {IDEMPOTENCY_HEADER: key}
         if self._secret is not None:
-            headers[SIGNATURE_HEADER] = signature(self._secret, key=headers[IDEMPOTENCY_HEADER], body=content)
+            headers[SIGNATURE_HEADER] = signature(self._secret, key=key, body=content)
         try:
             # httpx bounds every wait for bytes; this bounds their sum.
             async with asyncio.timeout(self._timeout_s):

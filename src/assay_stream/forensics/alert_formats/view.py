@@ -6,6 +6,7 @@ statuses, is converted all the same.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -16,6 +17,9 @@ from assay_stream.core.errors import InputError
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TIME_MS_MAX = 253_402_300_799_999
 """The last millisecond of the year 9999."""
+
+_UID = re.compile(r"[\x21-\x7e]{1,256}")
+"""Ours are 64 hexadecimal digits. It becomes part of headers, so nothing else may stand in it."""
 
 _DETECTION_FINDING = 2004
 _SEVERITIES = {
@@ -130,8 +134,8 @@ def view_of(alert: Any) -> AlertView:
         raise InputError("not_an_alert", "an alert is an OCSF Detection Finding (class_uid 2004)")
     info = _object(alert, "finding_info")
     uid = info.get("uid")
-    if not isinstance(uid, str) or not uid:
-        raise InputError("not_an_alert", "an alert has an identity", path="$.finding_info.uid")
+    if not isinstance(uid, str) or not _UID.fullmatch(uid):
+        raise InputError("not_an_alert", "an identity is printable ASCII", path="$.finding_info.uid")
     for name in ("severity_id", "activity_id", "time"):
         if not _is_integer(alert.get(name)):
             raise InputError("not_an_alert", "an alert has this member, an integer", path=f"$.{name}")
