@@ -2,8 +2,8 @@
 
 States are JSON objects in one mapping, so that a dictionary and a table in a change log are alike: an alert under
 its uid; under ``rules/``, a partition of the finding topic and a server, the suppression rules that were read
-there; under ``tick/`` and a partition, the last tick that was applied in it. What is to be written comes before the
-change of state that makes it redundant.
+there; under ``tick/`` and a partition, the last tick that was applied in it. What is to be written comes before
+the change of state that makes it redundant.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from assay_stream.core.alert import AlertRules, AlertState, apply_finding, apply_resolution, due_us, tick
+from assay_stream.core.alert import AlertRules, apply_finding, apply_resolution, due_us, tick
+from assay_stream.core.alert_state import AlertState
 from assay_stream.core.attention import Entry, Resolution, Suppression, Tick
 from assay_stream.core.finding import Finding
 from assay_stream.core.record import Origin, Output

@@ -126,7 +126,7 @@ class AlertStage:
         return murmur2_partition(state["last"]["server_id"].encode(), self._partitions) == partition
 
     async def _tick(self) -> None:
-        """Write how far time has come, where something is due in a partition of ours: it comes back as a record."""
+        """Write how far time has come, where something of ours is due: it comes back as a record."""
         if not self.ready:
             return
         now_us = self._clock_us()
