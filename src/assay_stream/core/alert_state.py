@@ -45,6 +45,7 @@ class AlertState:
         written_us: event time of the last writing.
         repeats: how often it was written again since the last finding.
         last: the last finding, as the finding topic carries it.
+        through: offset in the finding topic of what changed it last; what stands at it or before is applied.
     """
 
     applied: dict[str, tuple[int, ...]]
@@ -63,6 +64,7 @@ class AlertState:
     written_us: int
     repeats: int
     last: dict[str, Any]
+    through: int = -1
 
     def as_json(self) -> dict[str, Any]:
         """Return the state as a JSON object."""
