@@ -298,7 +298,8 @@ def in_time(records: list[Record], choose: random.Random) -> list[Record]:
 def told(outputs: list[Output]) -> tuple[dict[int | None, list[Output]], Counter[Output]]:
     """Evidence and refusals partition by partition, and findings without order.
 
-    A finding ``pin_mismatch`` rests on the order of reading, as docs/architecture.md says: it is left out.
+    A finding ``pin_mismatch`` rests on the order of reading, as docs/architecture.md says: it is left out. So does
+    which record tells of the end that a decision puts to alerts: the decision, or the list that came after it.
     """
     of_calls = defaultdict(list)
     for output in outputs:
@@ -307,7 +308,8 @@ def told(outputs: list[Output]) -> tuple[dict[int | None, list[Output]], Counter
     others = Counter(
         output
         for output in outputs
-        if output.role in (Role.FINDINGS, Role.REJECTED) and output.label != "finding:pin_mismatch"
+        if output.role in (Role.FINDINGS, Role.REJECTED)
+        and output.label not in ("finding:pin_mismatch", "resolution:decided")
     )
     return dict(of_calls), others
 

@@ -17,6 +17,7 @@ from assay_stream.cli import (
     replay,
     rules,
     schemapin,
+    suppressing,
     tap,
     validate,
 )
@@ -41,6 +42,9 @@ app.add_typer(operating.topics_app, name="topics")
 app.add_typer(pins.pins_app, name="pins")
 app.add_typer(rules.policy_app, name="policy")
 app.add_typer(rules.keys_app, name="keys")
+alerts_app = typer.Typer(help="What to be alerted of.", no_args_is_help=True)
+suppressing.register(alerts_app)
+app.add_typer(alerts_app, name="alerts")
 app.command()(operating.worker)
 
 

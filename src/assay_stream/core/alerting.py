@@ -1,11 +1,11 @@
 """The alert stage as a function: what stands in the finding topic in, alerts and changed states out.
 
 States are JSON objects in one mapping, so that a dictionary and a table in a change log are alike: an alert under
-its uid; under ``rules/``, a partition of the finding topic and a server, the suppression rules that were read there.
-What is to be written comes before the change of state that makes it redundant.
+its uid; under ``rules/``, a partition of the finding topic and a server, the suppression rules that were read
+there. What is to be written comes before the change of state that makes it redundant.
 
-A state says up to which record of the finding topic it is what it is. A record that is read again, after a crash, is
-passed over by what has it behind it: an end that stands before the finding does not end it.
+A state says up to which record of the finding topic it is what it is. A record that is read again, after a crash,
+is passed over by what has it behind it: an end that stands before the finding does not end it.
 """
 
 from __future__ import annotations
