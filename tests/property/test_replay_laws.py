@@ -305,11 +305,11 @@ def told(outputs: list[Output]) -> tuple[dict[int | None, list[Output]], Counter
     for output in outputs:
         if output.role is Role.EVIDENCE:
             of_calls[output.partition].append(output)
+    resting_on_order = ("finding:pin_mismatch", "resolution:decided")
     others = Counter(
         output
         for output in outputs
-        if output.role in (Role.FINDINGS, Role.REJECTED)
-        and output.label not in ("finding:pin_mismatch", "resolution:decided")
+        if output.role in (Role.FINDINGS, Role.REJECTED) and output.label not in resting_on_order
     )
     return dict(of_calls), others
 

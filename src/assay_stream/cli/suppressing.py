@@ -32,7 +32,7 @@ def suppress(
     ] = None,
     until: Annotated[
         str | None,
-        typer.Option("--until", help="When the rule ends: a time in ISO 8601; UTC if it names no zone."),
+        typer.Option("--until", help="When the rule ends, in ISO 8601; UTC if no zone is named."),
     ] = None,
     author: Author = None,
     output: EventFile = None,
@@ -49,9 +49,8 @@ def suppress(
         "field": field,
         "until": None if until is None else _time_of(until),
     }
-    decide(
-        [(SUPPRESSION_SET_TYPE, data)], author=author, reason=reason, output=output, bootstrap=bootstrap_servers
-    )
+    decisions = [(SUPPRESSION_SET_TYPE, data)]
+    decide(decisions, author=author, reason=reason, output=output, bootstrap=bootstrap_servers)
     say(f"suppressed by {id_} on {_shown(server_id)}" + (f" until {data['until']}" if until else ""))
 
 

@@ -11,8 +11,8 @@ Order, stated:
 5. Ties: control before snapshots before calls, then topic, partition and offset.
 
 Time passes with the event times of what is replayed: once they have come a minute further, and at the last record,
-what is due by then is written, as a worker's own ticks would have it written. Nothing is written for the time after
-the last record: whether an alert would have been closed or repeated then, the records do not say.
+what is due by then is written, as a worker's own ticks would have it written. Nothing is written for the time
+after the last record: whether an alert would have been closed or repeated then, the records do not say.
 
 What a live worker did not know in time a replay may know: that is what a comparison calls a late snapshot.
 """

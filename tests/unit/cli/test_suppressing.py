@@ -60,7 +60,7 @@ def test_a_rule_is_taken_back(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("options", "code"),
-    [(("--tool", "[abc"), "bad_pattern"), (("--until", "tomorrow"), "bad_time"), (("--field", ""), "too_short")],
+    [(("--tool", "[abc"), "bad_pattern"), (("--until", "tomorrow"), "bad_time"), (("--field", ""), "empty_value")],
 )
 def test_what_is_wrong_is_refused_with_its_reason(tmp_path: Path, options: tuple[str, ...], code: str) -> None:
     """Before anything is published."""
