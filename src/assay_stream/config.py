@@ -89,6 +89,11 @@ class Settings(BaseSettings):
     alert_repeat_s: Annotated[int, Field(ge=60, le=365 * 86_400)] = Field(
         86_400, description="After this an alert that lasts is written again, seconds."
     )
+    alert_tick_s: Annotated[int, Field(ge=0, le=3_600)] = Field(
+        10,
+        description="How often to look whether an alert is due, seconds. 0: never; time then passes with what is "
+        "found alone, as it should while old records are loaded.",
+    )
 
     stop_limit_s: Annotated[int, Field(ge=1, le=3_600)] = Field(
         30,

@@ -14,6 +14,7 @@ from jsonschema import Draft202012Validator
 
 from assay_stream import schemas
 from assay_stream.core import decision, engine
+from assay_stream.core.attention import Tick
 from assay_stream.core.cloudevents import read_event
 from assay_stream.core.engine import EngineState
 from assay_stream.core.errors import InputError
@@ -130,6 +131,10 @@ class Log:
         else:
             self._event(Role.CONTROL, "assay.control.pin.set", minute, data | {"value": value})
 
+    def suppression(self, minute: int, act: str, **fields: Any) -> None:
+        data = {"server_id": "files", "id": "rule", "author": "ann", "reason": "noise"}
+        self._event(Role.CONTROL, f"assay.control.suppression.{act}", minute, data | fields)
+
     def raw(self, role: Role, minute: int, value: bytes | None, *, key: str | None = "files") -> None:
         self._append(role, key, value, minute=minute)
 
@@ -152,6 +157,9 @@ def a_day() -> list[Record]:
     log.call(6, "read", observer_id="proxy-2", decision="requires_approval")
     log.call(6, "read", observer_id="proxy-3", decision="error")
     log.pin(7, None)
+    log.suppression(7, "set", server_id="*", tool="re*", kind="tool_changed", until="2026-03-02T00:00:00Z")
+    log.suppression(7, "set", field="description")
+    log.suppression(7, "remove")
     log.raw(Role.SNAPSHOTS, 8, b'{"a": 1, "a": 2}')
     log.raw(Role.CALLS, 8, b"\xff\xfe", key=None)
     log.raw(Role.CONTROL, 8, None)
@@ -222,7 +230,15 @@ def test_what_the_engine_writes_is_valid(role: Role, name: str) -> None:
     written = [output for output in outputs() if output.role is role]
     assert written
     for output in written:
-        assert problems(name, orjson.loads(output.value or b"")) == []
+        content = orjson.loads(output.value or b"")
+        kind = output.label.partition(":")[0]
+        own = f"{name}.{kind}" if kind in ("resolution", "suppression") else name
+        assert problems(own, content) == []
+
+
+def test_a_tick_is_valid() -> None:
+    """What the alert stage itself writes to the finding topic."""
+    assert problems("assay.tool.finding.tick", orjson.loads(Tick(time_us=1).encode())) == []
 
 
 def test_the_day_shows_every_kind_of_outcome() -> None:
@@ -250,6 +266,9 @@ def test_the_day_shows_every_kind_of_outcome() -> None:
         "rejected:tombstone",
         "alert:created",
         "alert:updated",
+        "resolution:no_longer_offered",
+        "suppression:set",
+        "suppression:removed",
     } <= labels
 
 
@@ -329,6 +348,8 @@ def test_every_event_that_is_accepted_is_valid() -> None:
         "mcp.tools.call.observed",
         "assay.control.pin.set",
         "assay.control.pin.remove",
+        "assay.control.suppression.set",
+        "assay.control.suppression.remove",
     }
     for event in events:
         assert problems(event["type"], event) == []

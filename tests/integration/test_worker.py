@@ -20,7 +20,7 @@ from aiokafka.admin import NewTopic
 from assay_stream.core.record import Headers, Record, Role
 from assay_stream.stream.connection import start_admin
 from deploy.local.kafka import Broker
-from tests.integration.test_exactly_once import publish, undisturbed, values
+from tests.integration.test_exactly_once import findings_of, let_time_pass, publish, undisturbed, values
 from tests.support.deployment import Deployment, Worker, free_port, payload
 from tests.support.fleet import START, Fleet, Published, a_call_by, a_listing
 
@@ -298,9 +298,10 @@ async def assert_undisturbed(deployment: Deployment, calls: int) -> None:
     evidence = await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) >= calls)
     assert sorted(values(evidence)) == sorted(expected[Role.EVIDENCE])
     wanted = set(expected[Role.ALERTS])
+    await let_time_pass(deployment, len(expected[Role.FINDINGS]))
     await deployment.wait_for(Role.ALERTS, lambda records: wanted <= set(values(records)))
     assert sorted(values(await deployment.read(Role.EVIDENCE))) == sorted(expected[Role.EVIDENCE])
-    assert sorted(values(await deployment.read(Role.FINDINGS))) == sorted(expected[Role.FINDINGS])
+    assert sorted(values(await findings_of(deployment))) == sorted(expected[Role.FINDINGS])
     assert set(values(await deployment.read(Role.ALERTS))) == wanted
 
 

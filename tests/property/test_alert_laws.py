@@ -1,9 +1,11 @@
-"""Laws of the alerts: findings counted once, and a record that is a function of what was counted."""
+"""Laws of the alerts: findings counted once, and records that follow from the log, however often time arrives."""
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Any
 
 import jsonschema
@@ -11,29 +13,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ocsf_json_schema import OcsfJsonSchemaEmbedded, get_ocsf_schema
 
-from assay_stream.core.alert import OCSF_VERSION, AlertState, apply_finding
+from assay_stream.core.alert_record import OCSF_VERSION
+from assay_stream.core.alerting import DueTimes, apply_entry
+from assay_stream.core.attention import Entry, Resolution, Suppression, Tick
 from assay_stream.core.finding import Finding
 from assay_stream.core.kinds import KINDS, Kind
 from assay_stream.core.record import Origin, Output
+from tests.support.findings import PACING, RULES, a_finding, a_rule, an_end, at, body, place
 
-VERSION = "1.2.3"
 DIGESTS = st.sampled_from([None, "sha256:" + "a" * 64, "sha256:" + "b" * 64])
-
-
-def detection_finding() -> jsonschema.Draft202012Validator:
-    """A validator of the class of OCSF that alerts claim to be."""
-    schema = OcsfJsonSchemaEmbedded(get_ocsf_schema(version=OCSF_VERSION))
-    return jsonschema.Draft202012Validator(schema.get_class_schema(class_name="detection_finding"))
-
-
-OCSF = detection_finding()
+OBSERVERS = ("alice", "bob", "carol")
+OCSF = jsonschema.Draft202012Validator(
+    OcsfJsonSchemaEmbedded(get_ocsf_schema(version=OCSF_VERSION)).get_class_schema(class_name="detection_finding")
+)
+Placed = tuple[int, Entry]
 
 
 @st.composite
-def findings(draw: st.DrawFn, kind: st.SearchStrategy[Kind] = st.sampled_from(Kind)) -> Finding:  # noqa: B008
+def any_findings(draw: st.DrawFn) -> Finding:
     """Any finding."""
     return Finding(
-        kind=draw(kind),
+        kind=draw(st.sampled_from(Kind)),
         server_id=draw(st.text(min_size=1, max_size=20)),
         tool_name=draw(st.none() | st.text(min_size=1, max_size=20)),
         observer_id=draw(st.none() | st.text(min_size=1, max_size=20)),
@@ -49,120 +49,225 @@ def findings(draw: st.DrawFn, kind: st.SearchStrategy[Kind] = st.sampled_from(Ki
 
 
 @st.composite
-def of_one_alert(draw: st.DrawFn) -> list[Finding]:
-    """Findings with one identity, in the order in which their stages write them: offsets rise per partition."""
-    kind = draw(st.sampled_from(Kind))
-    offsets: dict[int, int] = {}
-    found = []
-    for _ in range(draw(st.integers(1, 12))):
-        partition = draw(st.integers(0, 2))
-        offsets[partition] = offsets.get(partition, -1) + draw(st.integers(1, 3))
-        found.append(
-            Finding(
-                kind=kind,
-                server_id="server",
-                tool_name="tool",
-                observer_id=draw(st.sampled_from([None, "alice", "bob"])),
-                time_us=draw(st.integers(0, 9)) * 1_000,
-                origin=Origin(topic="mcp.tools.list", partition=partition, offset=offsets[partition]),
-                after="sha256:" + "a" * 64,
-                known=draw(st.booleans()),
-            )
+def lives(draw: st.DrawFn) -> list[Entry]:
+    """What may happen to two alerts of a server, in the order of event time; some records are read twice."""
+    second = 0
+    entries: list[Entry] = []
+    for offset in range(draw(st.integers(1, 25))):
+        second += draw(st.sampled_from([0, 0, 1, 5, 15, 50, 100, 700]))
+        tool = draw(st.sampled_from(["tool", "call"]))
+        observer = draw(st.sampled_from([None, *OBSERVERS]))
+        found = a_finding(
+            offset,
+            second,
+            tool_name=tool,
+            observer_id=observer,
+            kind=Kind.TOOL_CHANGED if tool == "tool" else Kind.CALL_TO_UNLISTED_TOOL,
+            known=draw(st.sampled_from([False, False, True])),
+            changed_fields=draw(st.sampled_from([("title",), ("description",)])),
         )
+        what = draw(st.sampled_from(["found", "found", "found", "end", "decided", "rule", "again"]))
+        if what == "found":
+            entries.append(found)
+        elif what == "end":
+            everywhere = draw(st.booleans()) and observer is not None
+            entries.append(
+                an_end(offset, second, uids=(found.uid(),), observer_id=observer or "alice", everywhere=everywhere)
+            )
+        elif what == "decided":
+            entries.append(an_end(offset, second, uids=(found.uid(),), observer_id=None, reason="decided"))
+        elif what == "rule":
+            rule = a_rule(field=draw(st.sampled_from([None, "title"])))
+            entries.append(Suppression(rule=rule, is_set=draw(st.booleans()), time_us=at(second)))
+        elif entries:
+            entries.append(draw(st.sampled_from(entries)))
+    return entries
+
+
+def in_log(entries: Iterable[Entry]) -> list[Placed]:
+    """Entries at their offsets of the finding topic."""
+    return list(enumerate(entries))
+
+
+def run(states: dict[str, Any], log: Iterable[Placed]) -> list[Output]:
+    """The alerts that a part of a log gives; states are changed in place."""
+    due = DueTimes(RULES)
+    due.note({key: state for key, state in states.items() if "/" not in key})
+    outputs = []
+    for offset, entry in log:
+        place_ = Origin(topic="findings", partition=0, offset=offset)
+        step = apply_entry(states, entry, RULES, due, place=place_)
+        states.update(json.loads(json.dumps(step.states)))
+        due.note(step.states)
+        outputs += step.outputs
+    return outputs
+
+
+def time_of(entry: Entry) -> int:
+    """When it happened."""
+    return entry.time_us
+
+
+def with_ticks(entries: list[Entry], ticks: list[int]) -> list[Entry]:
+    """Entries with times between them, where they belong; each entry keeps its place among the others."""
+    mixed: list[Entry] = []
+    pending = sorted(ticks)
+    now_us = 0
+    for entry in entries:
+        now_us = max(now_us, time_of(entry))
+        while pending and pending[0] <= now_us:
+            mixed.append(Tick(time_us=pending.pop(0)))
+        mixed.append(entry)
+    return [*mixed, *(Tick(time_us=time_us) for time_us in pending)]
+
+
+TICKS = st.lists(st.integers(0, 4_000).map(at), max_size=12)
+
+
+def by_uid(outputs: list[Output]) -> dict[str, list[Output]]:
+    """Alerts in their order, one by one."""
+    found: dict[str, list[Output]] = {}
+    for output in outputs:
+        found.setdefault(body(output)["finding_info"]["uid"], []).append(output)
     return found
 
 
-def apply_all(state: AlertState | None, found: Iterable[Finding]) -> tuple[AlertState | None, list[Output]]:
-    """The state after some findings, and the alerts on the way."""
-    alerts = []
-    for finding in found:
-        state, alert = apply_finding(state, finding, version=VERSION)
-        if alert is not None:
-            alerts.append(alert)
-    return state, alerts
-
-
-def body(alert: Output) -> dict[str, Any]:
-    """The OCSF record of an alert."""
-    parsed: dict[str, Any] = json.loads(alert.value or b"")
-    return parsed
-
-
-@given(findings())
+@given(any_findings())
 def test_every_alert_is_an_ocsf_detection_finding(finding: Finding) -> None:
-    """The record of any alert validates against the schema of its class in OCSF 1.8.0."""
-    _, alerts = apply_all(None, [finding])
-    for alert in alerts:
-        OCSF.validate(body(alert))
-
-
-@given(of_one_alert(), st.data())
-def test_a_finding_that_comes_again_changes_nothing(found: list[Finding], data: st.DataObject) -> None:
-    """A finding that was counted gives back the very state and no alert, however long ago it was."""
-    state, _ = apply_all(None, found)
-    again = data.draw(st.sampled_from(found))
-    assert apply_finding(state, again, version=VERSION) == (state, None)
-
-
-@given(of_one_alert(), st.data())
-def test_a_repeat_after_a_crash_gives_the_same_bytes(found: list[Finding], data: st.DataObject) -> None:
-    """From a state that was stored before a crash, the findings delivered again give the same alerts."""
-    stored_at = data.draw(st.integers(0, len(found)))
-    stored, before = apply_all(None, found[:stored_at])
-    after = apply_all(stored, found[stored_at:])
-    from_disk = None if stored is None else AlertState(**json.loads(json.dumps(stored.as_json())))
-    behind = data.draw(st.integers(0, stored_at))
-    assert apply_all(from_disk, found[behind:]) == after
-    assert apply_all(None, found)[1] == before + after[1]
-
-
-@given(of_one_alert())
-def test_the_count_and_the_times_are_those_of_the_findings(found: list[Finding]) -> None:
-    """An alert counts its findings and observers, and spans the first to the last event time."""
-    state, alerts = apply_all(None, found)
-    times = [finding.time_us for finding in found]
-    assert state is not None
-    assert (state.count, state.first_us, state.last_us) == (len(found), min(times), max(times))
-    assert sum(state.observers.values()) == len(found)
-    if alerts and alerts[-1].key is not None:
-        counts = [body(alert)["count"] for alert in alerts]
-        assert counts == list(range(counts[0], len(found) + 1))
-        info = body(alerts[-1])["finding_info"]
-        assert (info["first_seen_time"], info["last_seen_time"]) == (min(times) // 1_000, max(times) // 1_000)
-
-
-@given(of_one_alert())
-def test_what_is_known_is_counted_and_raises_nothing(found: list[Finding]) -> None:
-    """Alerts begin with the first finding that is news."""
-    state, alerts = apply_all(None, found)
-    quiet = 0
-    for finding in found:
-        if not finding.known:
-            break
-        quiet += 1
-    assert state is not None
-    assert len(alerts) == len(found) - quiet
-    assert state.raised is bool(alerts)
-
-
-@given(of_one_alert())
-def test_an_alert_has_one_identity_and_is_created_once(found: list[Finding]) -> None:
-    """All alerts of one identity share a uid; the first is Create, the others Update, each with its own id."""
-    _, alerts = apply_all(None, found)
-    bodies = [body(alert) for alert in alerts]
-    assert {told["finding_info"]["uid"] for told in bodies} <= {found[0].uid()}
-    assert [told["activity_name"] for told in bodies] == ["Create", "Update"][: len(bodies)] + ["Update"] * (
-        len(bodies) - 2
+    """The record of any alert, over its whole life, validates against its class in OCSF 1.8.0."""
+    later = Tick(time_us=finding.time_us + 2 * PACING.repeat_interval_us)
+    end = Resolution(
+        server_id=finding.server_id,
+        uids=(finding.uid(),),
+        reason="decided",
+        observer_id=None,
+        time_us=later.time_us,
+        origin=place(100, topic="control"),
     )
-    ids = [dict(alert.headers)["ce_id"] for alert in alerts]
-    assert len(set(ids)) == len(ids)
+    outputs = run({}, in_log([finding, later, end, Tick(time_us=later.time_us + PACING.settle_us)]))
+    assert bool(outputs) is not finding.known
+    for output in outputs:
+        OCSF.validate(body(output))
+        assert body(output)["severity_id"] == KINDS[finding.kind].severity_id
 
 
-@given(findings())
-def test_an_alert_says_how_grave_its_kind_is(finding: Finding) -> None:
-    """Severity and title are those of the kind of finding."""
-    _, alerts = apply_all(None, [finding])
-    for alert in alerts:
-        told = body(alert)
-        assert told["severity_id"] == KINDS[finding.kind].severity_id
-        assert told["finding_info"]["title"] == KINDS[finding.kind].title
+@given(lives(), TICKS, st.data())
+def test_a_repeat_after_a_crash_changes_nothing_and_gives_the_same_bytes(
+    entries: list[Entry], ticks: list[int], data: st.DataObject
+) -> None:
+    """A log read again from any earlier place, from the states as stored, ends in the same states; what is written
+    behind the crash is the same, and of what lay before it nothing new is."""
+    log = in_log(with_ticks(entries, ticks))
+    undisturbed: dict[str, Any] = {}
+    expected = run(undisturbed, log)
+    crash = data.draw(st.integers(0, len(log)))
+    behind = data.draw(st.integers(0, crash))
+    states: dict[str, Any] = {}
+    before = run(states, log[:crash])
+    after = run(states, log[behind:])
+    assert states == undisturbed
+    assert before + after == expected
+
+
+@given(lives(), TICKS)
+def test_how_often_time_arrives_changes_nothing(entries: list[Entry], ticks: list[int]) -> None:
+    """Ticks at any times between the records give the same alerts, each in the same order, as one at the end."""
+    ordered = [entry for entry in entries if not _is_stale(entry, entries)]
+    last = at(5_000)
+    assert by_uid(run({}, in_log(with_ticks(ordered, [*ticks, last])))) == by_uid(
+        run({}, in_log(with_ticks(ordered, [last])))
+    )
+
+
+def _is_stale(entry: Entry, entries: list[Entry]) -> bool:
+    """Rules act from where they are read; a time that arrives before or after them is another story."""
+    return isinstance(entry, Suppression)
+
+
+@given(lives(), TICKS)
+def test_the_count_is_of_distinct_records(entries: list[Entry], ticks: list[int]) -> None:
+    """An alert counts the input records in which it was found: no more, no less."""
+    states: dict[str, Any] = {}
+    outputs = run(states, in_log(with_ticks(entries, ticks)))
+    for uid, state in states.items():
+        if "/" in uid:
+            continue
+        ends = {entry.origin for entry in entries if isinstance(entry, Resolution) and uid in entry.uids}
+        found = [entry for entry in entries if isinstance(entry, Finding) and entry.uid() == uid]
+        assert state["count"] == len({finding.origin for finding in found} - ends)
+        assert sum(state["observers"].values()) == state["count"]
+        times = [finding.time_us for finding in found]
+        assert (state["first_us"], state["last_us"]) == (min(times), max(times))
+        counts = [body(output)["count"] for output in by_uid(outputs).get(uid, [])]
+        assert counts == sorted(counts)
+
+
+@given(lives(), TICKS)
+def test_there_are_never_more_records_than_the_pace_allows(entries: list[Entry], ticks: list[int]) -> None:
+    """One for the creation, one a round count, two an end and return, one an interval, one when a rule ends."""
+    states: dict[str, Any] = {}
+    for uid, outputs in by_uid(run(states, in_log(with_ticks(entries, [*ticks, at(5_000)])))).items():
+        count = states[uid]["count"]
+        bodies = [body(output) for output in outputs]
+        closed = sum(told["activity_name"] == "Close" for told in bodies)
+        round_counts = 3 * (int(math.log10(count)) + 1)
+        span_us = max(told["time"] for told in bodies) * 1_000 - at(0)
+        intervals = span_us // PACING.update_interval_us + span_us // PACING.repeat_interval_us
+        assert len(outputs) <= 1 + round_counts + 3 * closed + intervals + 1
+
+
+@given(lives(), TICKS)
+def test_a_life_is_created_once_and_opened_as_often_as_closed(entries: list[Entry], ticks: list[int]) -> None:
+    """Create comes first and once; after a Close only a finding brings an Update; ids are distinct."""
+    for outputs in by_uid(run({}, in_log(with_ticks(entries, ticks)))).values():
+        activities = [body(output)["activity_name"] for output in outputs]
+        assert activities[0] == "Create"
+        assert "Create" not in activities[1:]
+        assert ("Close", "Close") not in list(pairwise(activities))
+        ids = [dict(output.headers)["ce_id"] for output in outputs]
+        assert len(set(ids)) == len(ids)
+        for one, next_ in pairwise(outputs):
+            if body(one)["activity_name"] == "Close":
+                assert body(next_)["count"] > body(one)["count"]
+
+
+@given(st.permutations(OBSERVERS), st.integers(0, 3))
+def test_it_closes_when_the_last_observer_has_returned(order: list[str], returned: int) -> None:
+    """In whatever order they return, and not before."""
+    entries: list[Entry] = [a_finding(number, observer_id=name) for number, name in enumerate(OBSERVERS)]
+    entries += [an_end(10 + number, observer_id=name) for number, name in enumerate(order[:returned])]
+    outputs = run({}, in_log([*entries, Tick(time_us=at(100))]))
+    assert ("Close" in {body(output)["activity_name"] for output in outputs}) is (returned == len(OBSERVERS))
+
+
+@given(lives(), TICKS)
+def test_what_is_suppressed_is_written_and_says_so(entries: list[Entry], ticks: list[int]) -> None:
+    """A rule for everything changes the status of records, and nothing else of how many there are and when."""
+    plain = [entry for entry in entries if not isinstance(entry, Suppression)]
+    everything = Suppression(rule=a_rule(server_id="*"), is_set=True, time_us=at(0))
+    as_found = run({}, in_log(with_ticks(plain, ticks)))
+    suppressed = run({}, in_log([everything, *with_ticks(plain, ticks)]))
+    assert {body(output)["status_id"] for output in suppressed} <= {3}
+    assert [_without_status(output) for output in suppressed] == [_without_status(output) for output in as_found]
+
+
+def _without_status(output: Output) -> dict[str, Any]:
+    told = body(output)
+    del told["status"], told["status_id"]
+    told["unmapped"].pop("mcp_suppressed_by", None)
+    return told
+
+
+@given(st.lists(st.tuples(st.integers(-86_400, 86_400), st.booleans()), max_size=30), st.integers(-86_400, 86_400))
+def test_clocks_that_disagree_lose_no_count(found: list[tuple[int, bool]], tick_s: int) -> None:
+    """Whatever the times of observers and workers say, every record is counted and the alert is told."""
+    entries: list[Entry] = []
+    for offset, (second, ended) in enumerate(found):
+        entries.append(a_finding(2 * offset, second))
+        if ended:
+            entries.append(an_end(2 * offset + 1, second))
+        entries.append(Tick(time_us=at(tick_s + offset)))
+    states: dict[str, Any] = {}
+    outputs = run(states, in_log(entries))
+    assert sum(state["count"] for key, state in states.items() if "/" not in key) == len(found)
+    assert bool(outputs) is bool(found)

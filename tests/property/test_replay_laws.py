@@ -298,16 +298,18 @@ def in_time(records: list[Record], choose: random.Random) -> list[Record]:
 def told(outputs: list[Output]) -> tuple[dict[int | None, list[Output]], Counter[Output]]:
     """Evidence and refusals partition by partition, and findings without order.
 
-    A finding ``pin_mismatch`` rests on the order of reading, as docs/architecture.md says: it is left out.
+    A finding ``pin_mismatch`` rests on the order of reading, as docs/architecture.md says: it is left out. So does
+    which record tells of the end that a decision puts to alerts: the decision, or the list that came after it.
     """
     of_calls = defaultdict(list)
     for output in outputs:
         if output.role is Role.EVIDENCE:
             of_calls[output.partition].append(output)
+    resting_on_order = ("finding:pin_mismatch", "resolution:decided")
     others = Counter(
         output
         for output in outputs
-        if output.role in (Role.FINDINGS, Role.REJECTED) and output.label != "finding:pin_mismatch"
+        if output.role in (Role.FINDINGS, Role.REJECTED) and output.label not in resting_on_order
     )
     return dict(of_calls), others
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from aiokafka import AIOKafkaProducer, TopicPartition
 
 from assay_stream.config import Settings, load_settings
+from assay_stream.core.attention import Tick
 from assay_stream.core.record import Headers, Record, Role
 from assay_stream.stream.connection import reading_consumer, start_admin
 from assay_stream.stream.topics import apply_topics, inspect_topics, topic_names
@@ -95,6 +96,8 @@ class Deployment:
             "ASSAY_STREAM_INPUT_PARTITIONS": "2",
             "ASSAY_STREAM_CALL_PARTITIONS": "3",
             "ASSAY_STREAM_SESSION_TIMEOUT_MS": "1500",
+            # The fleet's records are of a day long ago: the clock would have every alert due at once.
+            "ASSAY_STREAM_ALERT_TICK_S": "0",
             "ASSAY_STREAM_STATE_DIR": str(Path(".run/tests") / self.name),
             **self.env,
         }
@@ -176,6 +179,18 @@ class Deployment:
             partition = TopicPartition(self.topics[role], number)
             records.extend([record async for record in read_to_end(settings, role, partition)])
         return records
+
+    async def tick(self, time_us: int) -> None:
+        """Let time come this far for the alerts of every partition."""
+        partitions = self.settings.input_partitions
+        producer = AIOKafkaProducer(bootstrap_servers=self.bootstrap)
+        await producer.start()
+        try:
+            for number in range(partitions):
+                value = Tick(time_us=time_us).encode()
+                await producer.send_and_wait(self.topics[Role.FINDINGS], key=b"", value=value, partition=number)
+        finally:
+            await producer.stop()
 
     async def wait_until_written(self, role: Role, count: int, *, limit_s: float = 60.0) -> None:
         """Wait until a role's topic has grown to some offsets, without reading it: quick, and exact enough."""

@@ -174,7 +174,8 @@ class Outcome:
     @property
     def findings(self) -> list[tuple[str, str | None]]:
         """Kind and tool of every finding."""
-        found = [json.loads(output.value or b"") for output in self.of(Role.FINDINGS)]
+        written = [output for output in self.of(Role.FINDINGS) if output.label.startswith("finding:")]
+        found = [json.loads(output.value or b"") for output in written]
         return [(finding["kind"], finding.get("tool_name")) for finding in found]
 
     @property

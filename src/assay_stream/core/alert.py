@@ -23,10 +23,19 @@ time arrives changes nothing of what is written.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
 
 from assay_stream.core.alert_record import Activity, Status, alert_record
+from assay_stream.core.alert_state import (
+    DECIDED,
+    FURTHER_OBSERVERS,
+    UNNAMED_OBSERVER,
+    AlertState,
+    counted,
+    was_applied,
+    with_origin,
+)
 from assay_stream.core.attention import Resolution
 from assay_stream.core.finding import Finding, finding_fields, finding_of
 from assay_stream.core.finding_severity import severity_under
@@ -34,16 +43,14 @@ from assay_stream.core.kinds import KINDS, Kind
 from assay_stream.core.limits import DEFAULT_LIMITS
 from assay_stream.core.record import Origin, Output
 from assay_stream.core.severity import DEFAULT_PROFILE
+
+from assay_stream.core.finding import Finding, finding_of
+from assay_stream.core.kinds import KINDS, Kind
+from assay_stream.core.limits import DEFAULT_LIMITS
+from assay_stream.core.record import Output
 from assay_stream.core.suppression import SuppressionRule, covering_rule
 
-_FURTHER_OBSERVERS = ""
-"""Under this name the observers beyond the limit are counted; no observer can have it."""
-
-_UNNAMED_OBSERVER = " "
-"""Under this name what was told of no observer is counted; no observer can have it either: names are not blank."""
-
 _NOT_SEEN_AGAIN = "not_seen_again"
-_DECIDED = "decided"
 
 _SECOND_US = 1_000_000
 
@@ -82,62 +89,6 @@ class AlertRules:
     pacing: Pacing = DEFAULT_PACING
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlertState:
-    """What is remembered of one alert.
-
-    Args:
-        applied: ``topic/partition`` of the records that were applied, to the latest offsets, ascending.
-        count: findings counted.
-        first_us: event time of the earliest finding, microseconds since the epoch.
-        last_us: event time of the latest.
-        observers: how many findings each observer contributed.
-        active: the observers that see it still.
-        severity_id: the gravest it ever was.
-        raised: whether an alert was ever written for it.
-        closed: whether the last one written closed it.
-        told: whether it was written unsuppressed since it was raised or came back.
-        resolved_us: since when nobody sees it, ``None`` while somebody does.
-        resolved_by: what put an end to it.
-        written_count: count at the last writing.
-        written_us: event time of the last writing.
-        repeats: how often it was written again since the last finding.
-        last: the last finding, as the finding topic carries it.
-    """
-
-    applied: dict[str, tuple[int, ...]]
-    count: int
-    first_us: int
-    last_us: int
-    observers: dict[str, int]
-    active: tuple[str, ...]
-    severity_id: int
-    raised: bool
-    closed: bool
-    told: bool
-    resolved_us: int | None
-    resolved_by: str | None
-    written_count: int
-    written_us: int
-    repeats: int
-    last: dict[str, Any]
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the state as a JSON object."""
-        applied = {place: list(offsets) for place, offsets in self.applied.items()}
-        return asdict(self) | {"active": list(self.active), "applied": applied}
-
-    @classmethod
-    def from_json(cls, fields: dict[str, Any]) -> AlertState:
-        """Return the state that a JSON object holds.
-
-        Args:
-            fields: what ``as_json`` gave.
-        """
-        applied = {place: tuple(offsets) for place, offsets in fields["applied"].items()}
-        return cls(**(fields | {"active": tuple(fields["active"]), "applied": applied}))
-
-
 Suppressions = Sequence[SuppressionRule]
 _Result = tuple[AlertState, list[Output]]
 
@@ -153,12 +104,12 @@ def apply_finding(
         rules: what the stage is told.
         suppressions: the suppression rules in force for the finding's server.
     """
-    if state is not None and _was_applied(state, finding.origin):
+    if state is not None and was_applied(state, finding.origin):
         return state, []
     outputs: list[Output] = []
     if state is not None:
         state, outputs = tick(state, finding.time_us, rules, suppressions)
-    new = _counted(state, finding, rules.severity(finding))
+    new = counted(state, finding, rules.severity(finding))
     if not new.raised or new.closed:
         return new, outputs
     if state is None or not state.raised:
@@ -189,16 +140,16 @@ def apply_resolution(
         rules: what the stage is told.
         suppressions: the suppression rules in force for its server.
     """
-    if _was_applied(state, resolution.origin):
+    if was_applied(state, resolution.origin):
         return state, []
     state, outputs = tick(state, resolution.time_us, rules, suppressions)
     gone = {resolution.observer_id}
     if resolution.everywhere:
-        gone |= {_UNNAMED_OBSERVER, _FURTHER_OBSERVERS}
+        gone |= {UNNAMED_OBSERVER, FURTHER_OBSERVERS}
     active = () if resolution.observer_id is None else tuple(name for name in state.active if name not in gone)
-    new = replace(state, applied=_applied(state, resolution.origin), active=active)
-    if resolution.reason == _DECIDED:
-        new = replace(new, resolved_by=_DECIDED)
+    new = replace(state, applied=with_origin(state, resolution.origin), active=active)
+    if resolution.reason == DECIDED:
+        new = replace(new, resolved_by=DECIDED)
     if not active and new.resolved_us is None:
         # Clocks differ: nothing ends before it was last seen.
         since_us = max(resolution.time_us, state.last_us)
@@ -279,55 +230,6 @@ def _next_due(state: AlertState, pacing: Pacing) -> _Due | None:
     return min(due)
 
 
-def _counted(state: AlertState | None, finding: Finding, severity_id: int) -> AlertState:
-    observer = finding.observer_id or _UNNAMED_OBSERVER
-    if state is None:
-        return AlertState(
-            applied=_applied(None, finding.origin),
-            count=1,
-            first_us=finding.time_us,
-            last_us=finding.time_us,
-            observers={observer: 1},
-            active=(observer,),
-            severity_id=severity_id,
-            raised=not finding.known,
-            closed=False,
-            told=False,
-            resolved_us=None,
-            resolved_by=None,
-            written_count=0,
-            written_us=0,
-            repeats=0,
-            last=finding_fields(finding),
-        )
-    observers = dict(state.observers)
-    if observer not in observers and len(observers) >= DEFAULT_LIMITS.alert_observers_max:
-        observer = _FURTHER_OBSERVERS
-    observers[observer] = observers.get(observer, 0) + 1
-    counted = replace(
-        state,
-        applied=_applied(state, finding.origin),
-        count=state.count + 1,
-        first_us=min(state.first_us, finding.time_us),
-        last_us=max(state.last_us, finding.time_us),
-        observers=observers,
-        active=tuple(sorted({*state.active, observer})),
-        severity_id=max(state.severity_id, severity_id),
-        raised=state.raised or not finding.known,
-        last=finding_fields(finding),
-    )
-    if finding.known and state.resolved_by == _DECIDED:
-        return counted
-    return replace(
-        counted,
-        closed=False,
-        told=state.told and not state.closed,
-        resolved_us=None,
-        resolved_by=None,
-        repeats=0,
-    )
-
-
 def _written(
     state: AlertState, activity: Activity, time_us: int, rules: AlertRules, suppressions: Suppressions
 ) -> tuple[AlertState, Output]:
@@ -360,18 +262,3 @@ def _written(
         suppressed_by=None if covering is None else covering.id,
         version=rules.version,
     )
-
-
-def _applied(state: AlertState | None, origin: Origin) -> dict[str, tuple[int, ...]]:
-    applied = dict(state.applied) if state else {}
-    place = f"{origin.topic}/{origin.partition}"
-    offsets = sorted({*applied.get(place, ()), origin.offset})
-    applied[place] = tuple(offsets[-DEFAULT_LIMITS.alert_origins_max :])
-    return applied
-
-
-def _was_applied(state: AlertState, origin: Origin) -> bool:
-    offsets = state.applied.get(f"{origin.topic}/{origin.partition}", ())
-    if len(offsets) == DEFAULT_LIMITS.alert_origins_max and origin.offset < offsets[0]:
-        return True
-    return origin.offset in offsets

@@ -2,24 +2,26 @@
 
 States are JSON objects in one mapping, so that a dictionary and a table in a change log are alike: an alert under
 its uid; under ``rules/``, a partition of the finding topic and a server, the suppression rules that were read
-there; under ``tick/`` and a partition, the last tick that was applied in it. What is to be written comes before the
-change of state that makes it redundant.
+there. What is to be written comes before the change of state that makes it redundant.
+
+A state says up to which record of the finding topic it is what it is. A record that is read again, after a crash,
+is passed over by what has it behind it: an end that stands before the finding does not end it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from assay_stream.core.alert import AlertRules, AlertState, apply_finding, apply_resolution, due_us, tick
+from assay_stream.core.alert import AlertRules, apply_finding, apply_resolution, due_us, tick
+from assay_stream.core.alert_state import AlertState
 from assay_stream.core.attention import Entry, Resolution, Suppression, Tick
 from assay_stream.core.finding import Finding
 from assay_stream.core.record import Origin, Output
 from assay_stream.core.suppression import ANY_SERVER, SuppressionRule
 
 _RULES = "rules/"
-_TICK = "tick/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +54,15 @@ def apply_entry(
         case Finding():
             uid = entry.uid()
             known = _state(states, uid)
-            in_force = suppressions_for(states, place.partition, entry.server_id)
-            _note(step, uid, known, *apply_finding(known, entry, rules, in_force))
+            if not _is_behind(known, place):
+                in_force = suppressions_for(states, place.partition, entry.server_id)
+                _note(step, place, uid, known, *apply_finding(known, entry, rules, in_force))
         case Resolution():
             in_force = suppressions_for(states, place.partition, entry.server_id)
             for uid in entry.uids:
                 known = _state(states, uid)
-                if known is not None:
-                    _note(step, uid, known, *apply_resolution(known, entry, rules, in_force))
+                if known is not None and not _is_behind(known, place):
+                    _note(step, place, uid, known, *apply_resolution(known, entry, rules, in_force))
         case Suppression():
             key = _rules_key(place.partition, entry.rule.server_id)
             kept = dict(states.get(key) or {})
@@ -69,24 +72,12 @@ def apply_entry(
                 kept.pop(entry.rule.id, None)
             step.states[key] = kept
         case Tick():
-            _tick(step, states, entry, rules, due, place)
+            for uid in due.by(entry.time_us):
+                known = _state(states, uid)
+                if known is not None and not _is_behind(known, place):
+                    in_force = suppressions_for(states, place.partition, known.last["server_id"])
+                    _note(step, place, uid, known, *tick(known, entry.time_us, rules, in_force))
     return step
-
-
-def _tick(
-    step: Step, states: Mapping[str, Any], entry: Tick, rules: AlertRules, due: DueTimes, place: Origin
-) -> None:
-    key = f"{_TICK}{place.partition}"
-    last = states.get(key)
-    if last is not None and place.offset <= last["offset"]:
-        # It was applied to the alerts as they were then. What has happened since is not of its time.
-        return
-    for uid in due.by(entry.time_us):
-        known = _state(states, uid)
-        if known is not None:
-            in_force = suppressions_for(states, place.partition, known.last["server_id"])
-            _note(step, uid, known, *tick(known, entry.time_us, rules, in_force))
-    step.states[key] = {"offset": place.offset}
 
 
 class DueTimes:
@@ -136,7 +127,7 @@ def is_alert(key: str) -> bool:
     Args:
         key: its key.
     """
-    return not key.startswith((_RULES, _TICK))
+    return not key.startswith(_RULES)
 
 
 def suppressions_for(states: Mapping[str, Any], partition: int, server_id: str) -> list[SuppressionRule]:
@@ -164,7 +155,13 @@ def _state(states: Mapping[str, Any], uid: str) -> AlertState | None:
     return None if stored is None else AlertState.from_json(stored)
 
 
-def _note(step: Step, uid: str, known: AlertState | None, new: AlertState, outputs: list[Output]) -> None:
+def _is_behind(known: AlertState | None, place: Origin) -> bool:
+    return known is not None and place.offset <= known.through
+
+
+def _note(
+    step: Step, place: Origin, uid: str, known: AlertState | None, new: AlertState, outputs: list[Output]
+) -> None:
     step.outputs.extend(outputs)
     if new != known:
-        step.states[uid] = new.as_json()
+        step.states[uid] = replace(new, through=place.offset).as_json()

@@ -11,11 +11,12 @@ from typing import Any, Literal
 
 import orjson
 
+from assay_stream.core.control_facts import SuppressionDecision
 from assay_stream.core.digest import canonicalize
 from assay_stream.core.errors import IntegrityError
 from assay_stream.core.finding import Finding, decode_finding
 from assay_stream.core.record import Origin, Output, Role
-from assay_stream.core.suppression import SuppressionRule
+from assay_stream.core.suppression import ANY_SERVER, SuppressionRule
 
 RESOLUTION = "resolution"
 SUPPRESSION = "suppression"
@@ -118,6 +119,29 @@ class Tick:
     def encode(self) -> bytes:
         """Return the tick as the finding topic carries it (JCS)."""
         return canonicalize({"kind": TICK, "time_us": self.time_us})
+
+
+def suppression_records(decision: SuppressionDecision, partitions: int) -> list[Output]:
+    """Return the records that hand a rule to the alert stage: in the partition of its server, or in all of them.
+
+    Args:
+        decision: what the operator decided.
+        partitions: how many partitions the finding topic has.
+    """
+    rule = SuppressionRule(
+        id=decision.id,
+        server_id=decision.server_id,
+        tool=decision.tool,
+        kind=decision.kind,
+        field=decision.field,
+        until_us=decision.until_us,
+        author=decision.author,
+        reason=decision.reason,
+    )
+    entry = Suppression(rule=rule, is_set=decision.is_set, time_us=decision.time_us)
+    if rule.server_id != ANY_SERVER:
+        return [entry.output()]
+    return [entry.output(partition=number) for number in range(partitions)]
 
 
 Entry = Finding | Resolution | Suppression | Tick

@@ -56,8 +56,8 @@ class Limits:
     """Observers that an alert counts one by one; further ones are counted together."""
 
     alert_origins_max: int = 64
-    """Latest offsets that an alert remembers per input partition, to count no record twice. What is found late, when
-    a control record changes the past, is counted as long as it is among as many."""
+    """Latest offsets that an alert remembers per input partition, to count no record twice. What is found late,
+    when a control record changes the past, is counted as long as it is among as many."""
 
     resolution_uids_max: int = 1_000
     """Alerts ended by one record: 68 KB. A list of 5,000 tools that all change ends more than one record holds."""

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from assay_stream.core import drift
-from assay_stream.core.attention import Suppression
+from assay_stream.core.attention import suppression_records
 from assay_stream.core.bindings import ServerBindings
 from assay_stream.core.change import change_record, says_nothing_new
 from assay_stream.core.cloudevents import event_time_us, read_event
@@ -46,7 +46,6 @@ from assay_stream.core.resolve import resolved_by_decision, resolved_by_snapshot
 from assay_stream.core.signed import check_against, signatures_of
 from assay_stream.core.signing import revised_first_uses
 from assay_stream.core.standing import new_findings, standing_findings
-from assay_stream.core.suppression import ANY_SERVER, SuppressionRule
 from assay_stream.core.verdict import Verdicts, catalogues_in_force, changed_verdicts, standing_verdicts
 from assay_stream.schemes import assay
 
@@ -172,7 +171,10 @@ class Registry:
     def _control(self, record: Record, event: ControlEvent) -> list[Output]:
         fact = fact_of(record, event)
         if isinstance(fact, SuppressionDecision):
-            return [change_record(record, event, fact, Controls(), self._producer), *self._suppression(fact)]
+            return [
+                change_record(record, event, fact, Controls(), self._producer),
+                *suppression_records(fact, self._partitions or 1),
+            ]
         server = self.bindings.server(fact.server_id)
         since = start_of(fact.time_us)
         outputs: list[Output] = []
@@ -194,23 +196,6 @@ class Registry:
             outputs.extend(resolution.output() for resolution in resolved_by_decision(server, fact))
         outputs.extend(self._changed_verdicts(record, fact.server_id, server, held))
         return outputs
-
-    def _suppression(self, fact: SuppressionDecision) -> list[Output]:
-        """Hand a rule to the alert stage: in the partition of its server, or in all of them."""
-        rule = SuppressionRule(
-            id=fact.id,
-            server_id=fact.server_id,
-            tool=fact.tool,
-            kind=fact.kind,
-            field=fact.field,
-            until_us=fact.until_us,
-            author=fact.author,
-            reason=fact.reason,
-        )
-        entry = Suppression(rule=rule, is_set=fact.is_set, time_us=fact.time_us)
-        if fact.server_id != ANY_SERVER:
-            return [entry.output()]
-        return [entry.output(partition=number) for number in range(self._partitions or 1)]
 
     def _standing_verdicts(self, server_id: str, server: ServerBindings) -> Verdicts:
         held = self._verdicts.get(server_id)

@@ -29,8 +29,6 @@ from assay_stream.core.record import Origin, Output
 from assay_stream.stream.meter import StageMeter
 
 _log = structlog.get_logger(__name__)
-_TICK_S = 5.0
-"""How often to look whether an alert is due. Only then a tick is written."""
 
 
 class AlertStage:
@@ -44,6 +42,7 @@ class AlertStage:
         alert_partitions: how many partitions the alert topic has.
         rules: what the stage is told.
         clock_us: gives the time, microseconds since the epoch.
+        tick_s: how often to look whether an alert is due, seconds; 0 for never.
         meter: where to count.
         fail: called with the error that must stop the worker.
     """
@@ -58,6 +57,7 @@ class AlertStage:
         alert_partitions: int,
         rules: AlertRules,
         clock_us: Callable[[], int],
+        tick_s: int,
         meter: StageMeter,
         fail: Callable[[BaseException], None],
     ) -> None:
@@ -76,7 +76,8 @@ class AlertStage:
         self._fail = fail
         self.ready = False
         app.agent(self._findings, name="raise_alerts")(self._raise_alerts)
-        app.timer(_TICK_S)(self._tick)
+        if tick_s:
+            app.timer(float(tick_s))(self._tick)
         app.on_rebalance_complete.connect(self._on_rebalance_complete)
         app.on_partitions_revoked.connect(self._on_partitions_revoked)
 
@@ -126,7 +127,7 @@ class AlertStage:
         return murmur2_partition(state["last"]["server_id"].encode(), self._partitions) == partition
 
     async def _tick(self) -> None:
-        """Write how far time has come, where something is due in a partition of ours: it comes back as a record."""
+        """Write how far time has come, where something of ours is due: it comes back as a record."""
         if not self.ready:
             return
         now_us = self._clock_us()

@@ -230,6 +230,7 @@ class WorkerBuilder:
                 pacing=self._settings.pacing(),
             ),
             clock_us=lambda: time.time_ns() // 1_000,
+            tick_s=self._settings.alert_tick_s,
             meter=StageMeter(self._meter, "alerts"),
             fail=fail,
         )

@@ -1,166 +1,233 @@
-"""Alerts: OCSF records with a life and a count."""
+"""Alerts: when something is written of what was found, and what."""
 
 from __future__ import annotations
 
-import json
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
-import jsonschema
 import pytest
-import rfc8785
-from ocsf_json_schema import OcsfJsonSchemaEmbedded, get_ocsf_schema
 
-from assay_stream.core.alert import OCSF_VERSION, AlertState, apply_finding
+from assay_stream.core.alert import AlertRules, apply_finding, apply_resolution, due_us, is_round, tick
+from assay_stream.core.alert_state import AlertState
+from assay_stream.core.attention import Resolution
 from assay_stream.core.finding import Finding
 from assay_stream.core.kinds import Kind
-from assay_stream.core.record import Origin, Output, Role
+from assay_stream.core.limits import DEFAULT_LIMITS
+from assay_stream.core.record import Output
+from assay_stream.core.suppression import SuppressionRule
+from tests.support.findings import RULES, A, B, a_finding, a_rule, an_end, at, body, place, told
 
-A = "sha256:" + "a" * 64
-B = "sha256:" + "b" * 64
-
-
-@pytest.fixture(scope="module")
-def ocsf() -> jsonschema.Draft202012Validator:
-    """A validator of OCSF's detection finding."""
-    schema = OcsfJsonSchemaEmbedded(get_ocsf_schema(version="1.8.0"))
-    return jsonschema.Draft202012Validator(schema.get_class_schema(class_name="detection_finding"))
+CREATED = ("Create", "New", 1)
 
 
-def a_finding(offset: int = 0, **changes: Any) -> Finding:
-    """A changed tool."""
-    return replace(
-        Finding(
-            kind=Kind.TOOL_CHANGED,
-            server_id="server",
-            tool_name="tool",
-            observer_id="alice",
-            time_us=1_772_323_200_123_456,
-            origin=Origin(topic="mcp.tools.list", partition=0, offset=offset),
-            snapshot_id="snapshot-1",
-            before=A,
-            after=B,
-            changed_fields=("description",),
-        ),
-        **changes,
-    )
-
-
-def applied(*found: Finding) -> tuple[AlertState, list[Output]]:
-    """The state after some findings, and the alerts."""
+def live(
+    *entries: Finding | Resolution | float,
+    rules: AlertRules = RULES,
+    suppressions: Sequence[SuppressionRule] = (),
+) -> tuple[AlertState, list[Output]]:
+    """The state after findings, ends and times (in seconds), and the alerts."""
     state: AlertState | None = None
-    alerts = []
-    for finding in found:
-        state, alert = apply_finding(state, finding, version="1")
-        alerts += [] if alert is None else [alert]
+    alerts: list[Output] = []
+    for entry in entries:
+        if isinstance(entry, Finding):
+            state, written = apply_finding(state, entry, rules, suppressions)
+        elif state is None:
+            raise AssertionError("begin with a finding")
+        elif isinstance(entry, Resolution):
+            state, written = apply_resolution(state, entry, rules, suppressions)
+        else:
+            state, written = tick(state, at(entry), rules, suppressions)
+        alerts += written
     assert state is not None
     return state, alerts
 
 
-def body(alert: Output) -> dict[str, Any]:
-    """The record of an alert."""
-    parsed: dict[str, Any] = json.loads(alert.value or b"")
-    return parsed
+def test_the_first_finding_creates() -> None:
+    """It is told at once, as new."""
+    _, alerts = live(a_finding())
+    assert told(alerts) == [CREATED]
 
 
-@pytest.mark.parametrize("kind", list(Kind))
-def test_every_kind_is_a_valid_ocsf_record(kind: Kind, ocsf: jsonschema.Draft202012Validator) -> None:
-    """The alert of each kind of finding, created and updated, validates against OCSF 1.8.0."""
-    _, alerts = applied(a_finding(0, kind=kind), a_finding(1, kind=kind))
+def test_round_counts_are_told_at_once_and_others_wait_for_the_interval() -> None:
+    """Of seven findings within seconds 1, 2 and 5 are written; the rest with the interval's end."""
+    _, alerts = live(*(a_finding(offset, offset / 10) for offset in range(7)), 59, 61)
+    assert told(alerts) == [CREATED, *[("Update", "In Progress", count) for count in (2, 5, 7)]]
+    assert body(alerts[-1])["time"] * 1_000 == at(0.4 + 60)
+
+
+def test_a_finding_after_the_interval_is_told_at_once() -> None:
+    """Nothing was written for so long."""
+    _, alerts = live(a_finding(0), a_finding(1), a_finding(2, 60))
+    assert told(alerts) == [CREATED, ("Update", "In Progress", 2)]
+    _, alerts = live(a_finding(0), a_finding(1), a_finding(2, 61))
+    assert told(alerts)[2:] == [("Update", "In Progress", 3)]
+
+
+def test_what_gets_graver_is_told_at_once() -> None:
+    """And severity never falls."""
+    rules = replace(RULES, severity=lambda finding: 5 if finding.reason == "grave" else 3)
+    found = [a_finding(0), a_finding(1), a_finding(2), a_finding(3, reason="grave"), a_finding(4)]
+    _, alerts = live(*found[:3], found[3], found[4], rules=rules)
+    assert [body(alert)["severity_id"] for alert in alerts] == [3, 3, 5, 5]
+    assert [body(alert)["count"] for alert in alerts] == [1, 2, 4, 5]
+
+
+def test_a_repetition_while_it_lasts() -> None:
+    """Once per interval, numbered, in the interval's rhythm, however late the time arrives."""
+    _, alerts = live(a_finding(), 1_900)
+    assert [body(alert)["time"] * 1_000 for alert in alerts] == [at(second) for second in (0, 600, 1_200, 1_800)]
+    assert [body(alert)["unmapped"].get("mcp_repeats") for alert in alerts] == [None, 1, 2, 3]
+    ids = [dict(alert.headers)["ce_id"] for alert in alerts]
+    assert len(set(ids)) == len(ids)
+
+
+def test_a_long_silence_is_not_made_up_for_whole() -> None:
+    """Beyond the bound only the last repetition is written, with its number."""
+    missed = DEFAULT_LIMITS.repeats_made_up_max + 1
+    _, alerts = live(a_finding(), 600 * missed)
     assert len(alerts) == 2
-    for alert in alerts:
-        ocsf.validate(body(alert))
+    assert body(alerts[-1])["unmapped"]["mcp_repeats"] == missed
+    assert body(alerts[-1])["time"] * 1_000 == at(600 * missed)
 
 
-@pytest.mark.parametrize("kind", list(Kind))
-def test_a_record_with_as_little_as_possible_is_valid(kind: Kind, ocsf: jsonschema.Draft202012Validator) -> None:
-    """A finding without tool, observer, snapshot or digests gives a valid record too."""
-    bare = Finding(kind=kind, server_id="s", time_us=0, origin=Origin(topic="t", partition=0, offset=0))
-    _, (alert,) = applied(bare)
-    ocsf.validate(body(alert))
+def test_it_closes_when_nobody_sees_it_and_that_has_settled() -> None:
+    """Not before the settling time is over; the record says when and by what it ended."""
+    state, alerts = live(a_finding(), an_end(5), 14)
+    assert told(alerts) == [CREATED]
+    assert due_us(state, RULES) == at(15)
+    _, alerts = live(a_finding(), an_end(5), 15)
+    assert told(alerts)[1:] == [("Close", "Resolved", 1)]
+    assert body(alerts[-1])["time"] * 1_000 == at(5)
+    assert body(alerts[-1])["unmapped"]["mcp_resolved_by"] == "no_longer_offered"
 
 
-def test_the_version_is_the_one_that_is_claimed() -> None:
-    """metadata.version is the version of OCSF that the record was validated against."""
-    _, (alert,) = applied(a_finding())
-    assert body(alert)["metadata"]["version"] == OCSF_VERSION == "1.8.0"
+def test_it_does_not_close_while_somebody_sees_it() -> None:
+    """Each observer ends it for itself alone."""
+    found = [a_finding(0), a_finding(1, observer_id="bob")]
+    _, alerts = live(*found, an_end(2), 100)
+    assert [activity for activity, _, _ in told(alerts)] == ["Create", "Update"]
+    _, alerts = live(*found, an_end(2), an_end(3, observer_id="bob"), 100)
+    assert [activity for activity, _, _ in told(alerts)] == ["Create", "Update", "Close"]
 
 
-def test_the_record_is_canonical() -> None:
-    """An alert's bytes are JCS, so that a repeat can be told by comparing bytes."""
-    _, (alert,) = applied(a_finding(tool_name="naïve ✓"))
-    assert rfc8785.dumps(body(alert)) == alert.value
+def test_what_was_found_for_nobody_in_particular_ends_when_nobody_is_known_to_see_it() -> None:
+    """A control record names no observer: the last observer's end is its end."""
+    found = a_finding(0, observer_id=None)
+    assert told(live(found, an_end(1), 100)[1]) == [CREATED]
+    assert told(live(found, an_end(1, everywhere=True), 100)[1])[-1][0] == "Close"
 
 
-def test_the_record_goes_to_its_server() -> None:
-    """An alert is keyed by the server, written to the alert topic, and carries CloudEvents headers."""
-    state, (alert,) = applied(a_finding())
-    assert (alert.role, alert.key, alert.partition) == (Role.ALERTS, b"server", None)
-    headers = dict(alert.headers)
-    assert headers["ce_id"] == f"{a_finding().uid()}:1".encode()
-    assert headers["ce_specversion"] == b"1.0"
-    assert state.count == 1
+def test_what_comes_back_before_it_settled_never_closed() -> None:
+    """A flap within the settling time is a count."""
+    _, alerts = live(a_finding(0), an_end(1), a_finding(2), an_end(3), a_finding(4), 100)
+    assert [activity for activity, _, _ in told(alerts)] == ["Create", "Update", "Update"]
 
 
-def test_a_finding_of_an_older_record_is_no_news() -> None:
-    """What was found at or before the last counted offset of a partition is not counted again."""
-    state, _ = applied(a_finding(5))
-    for offset in (0, 4, 5):
-        assert apply_finding(state, a_finding(offset), version="1") == (state, None)
+def test_what_was_closed_and_comes_again_is_reopened_once() -> None:
+    """With its old identity and count."""
+    _, alerts = live(a_finding(0), a_finding(1), an_end(2), 20, a_finding(30), a_finding(31))
+    assert told(alerts)[2:] == [("Close", "Resolved", 2), ("Update", "In Progress", 3)]
 
 
-def test_partitions_are_counted_apart() -> None:
-    """A lower offset of another partition or topic is another record."""
-    other_partition = a_finding(1, origin=Origin(topic="mcp.tools.list", partition=1, offset=1))
-    other_topic = a_finding(1, origin=Origin(topic="mcp.tools.call", partition=0, offset=1))
-    state, alerts = applied(a_finding(5), other_partition, other_topic)
-    assert state.count == len(alerts) == 3
-    assert state.applied == {"mcp.tools.list/0": 5, "mcp.tools.list/1": 1, "mcp.tools.call/0": 1}
+def test_what_an_operator_decided_on_is_closed_for_the_fleet() -> None:
+    """Whoever sees it."""
+    _, alerts = live(
+        a_finding(0), a_finding(1, observer_id="bob"), an_end(2, observer_id=None, reason="decided"), 20
+    )
+    assert told(alerts)[-1][0] == "Close"
+    assert body(alerts[-1])["unmapped"]["mcp_resolved_by"] == "decided"
 
 
-def test_the_span_is_of_event_times() -> None:
-    """First and last seen are the earliest and latest event time, in whatever order they come."""
-    _, alerts = applied(a_finding(0, time_us=5_000), a_finding(1, time_us=1_000), a_finding(2, time_us=3_000))
-    info = body(alerts[-1])["finding_info"]
-    assert (info["first_seen_time"], info["last_seen_time"]) == (1, 5)
+def test_what_was_approved_does_not_come_back_with_what_is_known() -> None:
+    """A canary that alternates after the approval is counted, and raises nothing; news reopens."""
+    approved = an_end(1, observer_id=None, reason="decided")
+    state, alerts = live(a_finding(0), approved, 20, a_finding(30, known=True), a_finding(31, known=True))
+    assert (told(alerts)[-1][0], state.count, state.closed) == ("Close", 3, True)
+    _, alerts = live(a_finding(0), an_end(1), 20, replace(approved, origin=place(21)), a_finding(30, known=True))
+    assert told(alerts)[-1][0] == "Close"
+    _, alerts = live(a_finding(0), approved, 20, a_finding(30))
+    assert told(alerts)[-1] == ("Update", "In Progress", 2)
+
+
+def test_what_does_not_last_is_over_when_it_is_not_found_again() -> None:
+    """A call is no state of affairs: it is not repeated, and closes."""
+    call = a_finding(0, kind=Kind.CALL_TO_UNLISTED_TOOL)
+    _, alerts = live(call, replace(call, origin=place(1), time_us=at(100)), 699)
+    assert len(alerts) == 2
+    _, alerts = live(call, replace(call, origin=place(1), time_us=at(100)), 700, 9_000)
+    assert told(alerts)[2:] == [("Close", "Resolved", 2)]
+    assert body(alerts[-1])["unmapped"]["mcp_resolved_by"] == "not_seen_again"
 
 
 def test_a_known_finding_is_counted_and_raises_nothing() -> None:
-    """A definition the fleet had shown before is counted; the alert begins with the first news."""
-    state, alerts = applied(a_finding(0, known=True), a_finding(1, known=True))
-    assert (state.count, state.raised, alerts) == (2, False, [])
-    _, alerts = applied(a_finding(0, known=True), a_finding(1), a_finding(2, known=True))
-    assert [(body(alert)["count"], body(alert)["activity_name"]) for alert in alerts] == [
-        (2, "Create"),
-        (3, "Update"),
-    ]
+    """The alert begins with the first news, and nothing is ever due of what was not raised."""
+    state, alerts = live(a_finding(0, known=True), a_finding(1, known=True), an_end(2), 100)
+    assert (state.count, state.raised, alerts, due_us(state, RULES)) == (2, False, [], None)
+    _, alerts = live(a_finding(0, known=True), a_finding(1), a_finding(2, known=True))
+    assert told(alerts) == [("Create", "New", 2)]
 
 
-def test_observers_are_counted() -> None:
-    """The record says how many observers have seen it; one without a name is an observer too."""
-    _, alerts = applied(a_finding(0), a_finding(1, observer_id="bob"), a_finding(2, observer_id=None))
-    assert [body(alert)["unmapped"]["mcp_observers"] for alert in alerts] == [1, 2, 3]
+def test_a_suppressed_alert_is_written_with_its_status() -> None:
+    """At every point at which it would have been written otherwise, its end included."""
+    _, alerts = live(a_finding(0), a_finding(1), 700, an_end(701), 800, suppressions=[a_rule()])
+    assert {status for _, status, _ in told(alerts)} == {"Suppressed"}
+    assert [activity for activity, _, _ in told(alerts)] == ["Create", "Update", "Update", "Close"]
+    assert {body(alert)["status_id"] for alert in alerts} == {3}
+    assert {body(alert)["unmapped"]["mcp_suppressed_by"] for alert in alerts} == {"rule-1"}
+    assert {alert.label for alert in alerts} == {"alert:suppressed"}
 
 
-def test_the_message_names_the_tool_and_what_changed() -> None:
-    """One line tells an analyst where, and which fields or which error."""
-    _, (alert,) = applied(a_finding(changed_fields=("annotations", "description")))
-    assert body(alert)["message"].endswith("server/tool (annotations, description)")
-    _, (alert,) = applied(
-        a_finding(kind=Kind.SNAPSHOT_REJECTED, tool_name=None, changed_fields=(), reason="not_json")
+def test_what_no_rule_covers_is_told_at_once_and_once() -> None:
+    """Findings that are covered and not covered by turns do not write an alert each."""
+    rule = a_rule(field="title")
+    found = [a_finding(n, n / 100, changed_fields=("title",) if n % 2 else ("description",)) for n in range(1, 51)]
+    _, alerts = live(*found, suppressions=[rule])
+    assert told(alerts)[:2] == [("Create", "Suppressed", 1), ("Update", "In Progress", 2)]
+    assert [count for _, _, count in told(alerts)] == [1, 2, 5, 10, 20, 50]
+    _, alerts = live(
+        found[0], *(replace(found[2], origin=place(n)) for n in (7, 8)), found[5], suppressions=[rule]
     )
-    assert body(alert)["message"].endswith("server (not_json)")
+    assert told(alerts)[-1] == ("Update", "In Progress", 4)
 
 
-def test_what_is_absent_is_left_out() -> None:
-    """Unmapped fields are there or not; none of them is null."""
-    _, (alert,) = applied(a_finding(snapshot_id=None, before=None, changed_fields=()))
-    unmapped = body(alert)["unmapped"]
-    assert None not in unmapped.values()
-    assert unmapped.keys().isdisjoint({"mcp_snapshot_id", "mcp_digest_before", "mcp_changed_fields"})
+def test_a_rule_ends_at_its_time() -> None:
+    """The repetition after it is no longer suppressed."""
+    _, alerts = live(a_finding(0), 1_300, suppressions=[a_rule(until_us=at(700))])
+    assert [status for _, status, _ in told(alerts)] == ["Suppressed", "Suppressed", "In Progress"]
 
 
-def test_a_state_survives_storage() -> None:
-    """What is stored as JSON is the whole state."""
-    state, _ = applied(a_finding(0), a_finding(1, observer_id="bob"))
-    assert AlertState(**json.loads(json.dumps(state.as_json()))) == state
+@pytest.mark.parametrize("offset", [0, 4, 5])
+def test_a_record_is_applied_once(offset: int) -> None:
+    """A finding or an end that comes again changes nothing, however long ago it was."""
+    state, _ = live(a_finding(0), an_end(4), a_finding(5))
+    assert apply_finding(state, a_finding(offset), RULES) == (state, [])
+    assert apply_resolution(state, an_end(offset), RULES) == (state, [])
+
+
+def test_clocks_that_differ_do_not_make_it_close_and_open() -> None:
+    """Nothing ends before it was last seen, by whatever clock."""
+    entries: list[Finding | Resolution] = []
+    for number in range(0, 400, 2):
+        entries += [a_finding(number, 86_400), an_end(number + 1, 0)]
+    _, alerts = live(*entries)
+    assert {activity for activity, _, _ in told(alerts)} == {"Create", "Update"}
+    assert len(alerts) < 10
+
+
+def test_time_that_goes_back_changes_nothing() -> None:
+    """Two workers' clocks disagree: the earlier time finds nothing due."""
+    state, _ = live(a_finding(), 700)
+    assert tick(state, at(650), RULES) == (state, [])
+
+
+@pytest.mark.parametrize(("count", "expected"), [(1, True), (3, False), (500, True), (600, False), (1_000, True)])
+def test_round_counts(count: int, expected: bool) -> None:
+    """1, 2 and 5 times the powers of ten."""
+    assert is_round(count) is expected
+
+
+def test_both_digests_are_in_the_record() -> None:
+    """Before and after."""
+    _, (alert,) = live(a_finding())
+    assert body(alert)["unmapped"]["mcp_digest_before"] == A
+    assert body(alert)["unmapped"]["mcp_digest_after"] == B

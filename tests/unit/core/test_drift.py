@@ -7,8 +7,9 @@ from typing import Any
 import orjson
 import pytest
 
+from assay_stream.core.attention import decode_entry
 from assay_stream.core.evidence import Producer
-from assay_stream.core.finding import Finding, decode_finding
+from assay_stream.core.finding import Finding
 from assay_stream.core.kinds import Kind
 from assay_stream.core.limits import Limits
 from assay_stream.core.record import Origin, Record, Role
@@ -72,7 +73,8 @@ class Fleet:
         self.count += 1
         outputs = self.registry.step(Record(role=role, origin=place, key=b"server", value=orjson.dumps(event)))
         assert not [output for output in outputs if output.role is Role.REJECTED]
-        return [decode_finding(output.value) for output in outputs if output.role is Role.FINDINGS]
+        entries = [decode_entry(output.value) for output in outputs if output.role is Role.FINDINGS]
+        return [entry for entry in entries if isinstance(entry, Finding)]
 
 
 @pytest.fixture

@@ -1,0 +1,94 @@
+"""``assay-stream alerts suppress`` and ``unsuppress``: what an operator does not want to be alerted of."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+
+from assay_stream.cli.deciding import Author, EventFile, Reason, decide
+from assay_stream.cli.options import Bootstrap, say
+from assay_stream.core.control import SUPPRESSION_REMOVE_TYPE, SUPPRESSION_SET_TYPE
+from assay_stream.core.errors import InputError
+from assay_stream.core.glob import compile_glob
+from assay_stream.core.kinds import Kind
+from assay_stream.publish.events import rfc3339
+
+RuleServer = Annotated[str, typer.Option("--server-id", help="Your name for the server; '*' for every server.")]
+RuleId = Annotated[str, typer.Option("--id", help="Your name for the rule. Setting it again replaces it.")]
+
+
+def suppress(
+    server_id: RuleServer,
+    id_: RuleId,
+    reason: Reason,
+    tool: Annotated[
+        str | None, typer.Option("--tool", help="Only tools whose name fits: *, ? and [abc] as in file names.")
+    ] = None,
+    kind: Annotated[Kind | None, typer.Option("--kind", help="Only this kind of finding.")] = None,
+    field: Annotated[
+        str | None, typer.Option("--field", help="Only where nothing but this field of the definition changed.")
+    ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option("--until", help="When the rule ends, in ISO 8601; UTC if no zone is named."),
+    ] = None,
+    author: Author = None,
+    output: EventFile = None,
+    bootstrap_servers: Bootstrap = None,
+) -> None:
+    """Suppress alerts: they are still written, with the status Suppressed and the rule's name."""
+    if tool is not None:
+        compile_glob(tool)
+    data = {
+        "server_id": server_id,
+        "id": id_,
+        "tool": tool,
+        "kind": None if kind is None else kind.value,
+        "field": field,
+        "until": None if until is None else _time_of(until),
+    }
+    decisions = [(SUPPRESSION_SET_TYPE, data)]
+    decide(decisions, author=author, reason=reason, output=output, bootstrap=bootstrap_servers)
+    say(f"suppressed by {id_} on {_shown(server_id)}" + (f" until {data['until']}" if until else ""))
+
+
+def unsuppress(
+    server_id: RuleServer,
+    id_: RuleId,
+    reason: Reason,
+    author: Author = None,
+    output: EventFile = None,
+    bootstrap_servers: Bootstrap = None,
+) -> None:
+    """Take a suppression rule back. The server is the one it was set for."""
+    data = {"server_id": server_id, "id": id_}
+    decide(
+        [(SUPPRESSION_REMOVE_TYPE, data)], author=author, reason=reason, output=output, bootstrap=bootstrap_servers
+    )
+    say(f"no longer suppressed by {id_} on {_shown(server_id)}")
+
+
+def register(alerts_app: typer.Typer) -> None:
+    """Put both commands under ``assay-stream alerts``.
+
+    Args:
+        alerts_app: the sub-command.
+    """
+    alerts_app.command()(suppress)
+    alerts_app.command()(unsuppress)
+
+
+def _shown(server_id: str) -> str:
+    return "every server" if server_id == "*" else server_id
+
+
+def _time_of(text: str) -> str:
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise InputError(
+            "bad_time", "--until is no time: write it as 2026-03-01, or 2026-03-01T10:00:00Z", path="$.data.until"
+        ) from None
+    return rfc3339(time if time.tzinfo is not None else time.replace(tzinfo=UTC))

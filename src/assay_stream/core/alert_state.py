@@ -1,0 +1,165 @@
+"""What is remembered of one alert, and how a finding is counted on it.
+
+A finding is recognised by the input record that it names. As many of the latest offsets are remembered as
+``alert_origins_max`` says; what is older counts as applied.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from assay_stream.core.finding import Finding, finding_fields
+from assay_stream.core.limits import DEFAULT_LIMITS
+from assay_stream.core.record import Origin
+
+FURTHER_OBSERVERS = ""
+"""Under this name the observers beyond the limit are counted; no observer can have it."""
+
+UNNAMED_OBSERVER = " "
+"""Under this name what was told of no observer is counted; no observer can have it either: names are not blank."""
+
+
+DECIDED = "decided"
+"""How an alert ended that an operator decided on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertState:
+    """What is remembered of one alert.
+
+    Args:
+        applied: ``topic/partition`` of the records that were applied, to the latest offsets, ascending.
+        count: findings counted.
+        first_us: event time of the earliest finding, microseconds since the epoch.
+        last_us: event time of the latest.
+        observers: how many findings each observer contributed.
+        active: the observers that see it still.
+        severity_id: the gravest it ever was.
+        raised: whether an alert was ever written for it.
+        closed: whether the last one written closed it.
+        told: whether it was written unsuppressed since it was raised or came back.
+        resolved_us: since when nobody sees it, ``None`` while somebody does.
+        resolved_by: what put an end to it.
+        written_count: count at the last writing.
+        written_us: event time of the last writing.
+        repeats: how often it was written again since the last finding.
+        last: the last finding, as the finding topic carries it.
+        through: offset in the finding topic of what changed it last; what stands at it or before is applied.
+    """
+
+    applied: dict[str, tuple[int, ...]]
+    count: int
+    first_us: int
+    last_us: int
+    observers: dict[str, int]
+    active: tuple[str, ...]
+    severity_id: int
+    raised: bool
+    closed: bool
+    told: bool
+    resolved_us: int | None
+    resolved_by: str | None
+    written_count: int
+    written_us: int
+    repeats: int
+    last: dict[str, Any]
+    through: int = -1
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the state as a JSON object."""
+        applied = {place: list(offsets) for place, offsets in self.applied.items()}
+        return asdict(self) | {"active": list(self.active), "applied": applied}
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> AlertState:
+        """Return the state that a JSON object holds.
+
+        Args:
+            fields: what ``as_json`` gave.
+        """
+        applied = {place: tuple(offsets) for place, offsets in fields["applied"].items()}
+        return cls(**(fields | {"active": tuple(fields["active"]), "applied": applied}))
+
+
+def counted(state: AlertState | None, finding: Finding, severity_id: int) -> AlertState:
+    """Return the state with one finding more.
+
+    Args:
+        state: what is remembered of the alert, ``None`` for a new one.
+        finding: the finding.
+        severity_id: how grave it is.
+    """
+    observer = finding.observer_id or UNNAMED_OBSERVER
+    if state is None:
+        return AlertState(
+            applied=with_origin(None, finding.origin),
+            count=1,
+            first_us=finding.time_us,
+            last_us=finding.time_us,
+            observers={observer: 1},
+            active=(observer,),
+            severity_id=severity_id,
+            raised=not finding.known,
+            closed=False,
+            told=False,
+            resolved_us=None,
+            resolved_by=None,
+            written_count=0,
+            written_us=0,
+            repeats=0,
+            last=finding_fields(finding),
+        )
+    observers = dict(state.observers)
+    if observer not in observers and len(observers) >= DEFAULT_LIMITS.alert_observers_max:
+        observer = FURTHER_OBSERVERS
+    observers[observer] = observers.get(observer, 0) + 1
+    new = replace(
+        state,
+        applied=with_origin(state, finding.origin),
+        count=state.count + 1,
+        first_us=min(state.first_us, finding.time_us),
+        last_us=max(state.last_us, finding.time_us),
+        observers=observers,
+        active=tuple(sorted({*state.active, observer})),
+        severity_id=max(state.severity_id, severity_id),
+        raised=state.raised or not finding.known,
+        last=finding_fields(finding),
+    )
+    if finding.known and state.resolved_by == DECIDED:
+        return new
+    return replace(
+        new,
+        closed=False,
+        told=state.told and not state.closed,
+        resolved_us=None,
+        resolved_by=None,
+        repeats=0,
+    )
+
+
+def with_origin(state: AlertState | None, origin: Origin) -> dict[str, tuple[int, ...]]:
+    """Return the records that were applied, with one more.
+
+    Args:
+        state: what is remembered of the alert, ``None`` for a new one.
+        origin: the record.
+    """
+    applied = dict(state.applied) if state else {}
+    place = f"{origin.topic}/{origin.partition}"
+    offsets = sorted({*applied.get(place, ()), origin.offset})
+    applied[place] = tuple(offsets[-DEFAULT_LIMITS.alert_origins_max :])
+    return applied
+
+
+def was_applied(state: AlertState, origin: Origin) -> bool:
+    """Tell whether what follows from a record was applied before.
+
+    Args:
+        state: what is remembered of the alert.
+        origin: the record.
+    """
+    offsets = state.applied.get(f"{origin.topic}/{origin.partition}", ())
+    if len(offsets) == DEFAULT_LIMITS.alert_origins_max and origin.offset < offsets[0]:
+        return True
+    return origin.offset in offsets

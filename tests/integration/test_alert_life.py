@@ -1,0 +1,108 @@
+"""The life of an alert on real Kafka: time passes, rules arrive, a restart changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import orjson
+import pytest
+
+from assay_stream.core.record import Record, Role
+from tests.support.deployment import Deployment
+from tests.support.fleet import a_listing
+
+pytestmark = pytest.mark.kafka
+
+QUICK = {"ASSAY_STREAM_ALERT_TICK_S": "1", "ASSAY_STREAM_ALERT_SETTLE_S": "1"}
+
+
+async def lists(deployment: Deployment, version: int, number: int, when: datetime) -> None:
+    """A server lists one of its versions."""
+    role, key, value = a_listing(0, 0, version, number, when)
+    await deployment.send(role, [(key, value)])
+
+
+async def decides(deployment: Deployment, act: str, **data: Any) -> None:
+    """An operator sets a suppression rule, or takes it back."""
+    event = {
+        "specversion": "1.0",
+        "type": f"assay.control.suppression.{act}",
+        "source": "urn:ops",
+        "id": f"{act}-{data}",
+        "time": datetime.now(UTC).isoformat().replace("+00:00", "Z"),
+        "data": {"id": "rule-1", "author": "ann", "reason": "noise", **data},
+    }
+    await deployment.send(Role.CONTROL, [(data["server_id"].encode(), orjson.dumps(event))])
+
+
+def told(records: list[Record]) -> list[tuple[str, str]]:
+    """Activity and status of each alert."""
+    bodies = [json.loads(record.value or b"") for record in records]
+    return [(body["activity_name"], body["status"]) for body in bodies]
+
+
+async def alerts(deployment: Deployment, count: int) -> list[Record]:
+    """The first alerts."""
+    return await deployment.wait_for(Role.ALERTS, lambda records: len(records) >= count, limit_s=30)
+
+
+async def test_an_alert_closes_by_the_clock(deployment: Deployment) -> None:
+    """The old definition returns, nothing else happens, and after the settling time the alert is closed."""
+    worker = deployment.start_worker(**QUICK)
+    await worker.wait_ready()
+    now = datetime.now(UTC)
+    for number, version in enumerate((0, 1, 0)):
+        await lists(deployment, version, number, now - timedelta(seconds=60 - 10 * number))
+    written = await alerts(deployment, 2)
+    assert told(written) == [("Create", "New"), ("Close", "Resolved")]
+    await asyncio.sleep(3)
+    assert len(await deployment.read(Role.ALERTS)) == 2
+    ticks = [record for record in await deployment.read(Role.FINDINGS) if b'"tick"' in (record.value or b"")]
+    assert 1 <= len(ticks) <= 3, "a tick is written where something is due, and nowhere else"
+    assert await asyncio.to_thread(worker.terminate) == 0
+
+
+async def test_an_alert_that_lasts_is_repeated_also_after_a_restart(deployment: Deployment) -> None:
+    """Two intervals have passed since: two repetitions, and none of them again for another worker."""
+    settings = QUICK | {"ASSAY_STREAM_ALERT_REPEAT_S": "300"}
+    worker = deployment.start_worker(**settings)
+    await worker.wait_ready()
+    now = datetime.now(UTC)
+    await lists(deployment, 0, 0, now - timedelta(minutes=12))
+    await lists(deployment, 1, 1, now - timedelta(minutes=11))
+    written = await alerts(deployment, 3)
+    assert told(written) == [("Create", "New"), ("Update", "In Progress"), ("Update", "In Progress")]
+    repeats = [json.loads(record.value or b"")["unmapped"].get("mcp_repeats") for record in written]
+    assert repeats == [None, 1, 2]
+    worker.kill()
+    again = deployment.start_worker(**settings)
+    await again.wait_ready()
+    await asyncio.sleep(4)
+    after = [record.value for record in await deployment.read(Role.ALERTS)]
+    assert set(after) == {record.value for record in written}
+    assert await asyncio.to_thread(again.terminate) == 0
+
+
+@pytest.mark.parametrize("server_id", ["server-0", "*"])
+async def test_a_suppression_rule_arrives_live(deployment: Deployment, server_id: str) -> None:
+    """What is found after it is written as suppressed, what is found after it was taken back is not."""
+    worker = deployment.start_worker(**QUICK)
+    await worker.wait_ready()
+    now = datetime.now(UTC)
+    await lists(deployment, 0, 0, now - timedelta(seconds=50))
+    await decides(deployment, "set", server_id=server_id, tool="tool_*")
+    await deployment.wait_for(Role.FINDINGS, lambda records: len(records) >= 1)
+    await lists(deployment, 1, 1, now - timedelta(seconds=40))
+    [suppressed] = await alerts(deployment, 1)
+    assert told([suppressed]) == [("Create", "Suppressed")]
+    assert json.loads(suppressed.value or b"")["unmapped"]["mcp_suppressed_by"] == "rule-1"
+    count = len(await deployment.read(Role.FINDINGS))
+    await decides(deployment, "remove", server_id=server_id)
+    await deployment.wait_for(Role.FINDINGS, lambda records: len(records) > count)
+    await lists(deployment, 2, 2, now - timedelta(seconds=30))
+    written = await deployment.wait_for(Role.ALERTS, lambda records: ("Create", "New") in told(records))
+    assert told(written).count(("Create", "Suppressed")) == 1
+    assert await asyncio.to_thread(worker.terminate) == 0

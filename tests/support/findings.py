@@ -1,0 +1,93 @@
+"""Builders of findings, resolutions and rules for tests of the alerts."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from assay_stream.core.alert import AlertRules, Pacing
+from assay_stream.core.attention import Resolution
+from assay_stream.core.finding import Finding
+from assay_stream.core.kinds import Kind
+from assay_stream.core.record import Origin, Output
+from assay_stream.core.suppression import SuppressionRule
+
+SECOND_US = 1_000_000
+START_US = 1_772_323_200 * SECOND_US
+A = "sha256:" + "a" * 64
+B = "sha256:" + "b" * 64
+PACING = Pacing(update_interval_us=60 * SECOND_US, settle_us=10 * SECOND_US, repeat_interval_us=600 * SECOND_US)
+RULES = AlertRules(version="1", pacing=PACING)
+
+
+def at(second: float) -> int:
+    """A time, seconds after the start."""
+    return START_US + int(second * SECOND_US)
+
+
+def place(offset: int, *, partition: int = 0, topic: str = "mcp.tools.list") -> Origin:
+    """Where an input record stands."""
+    return Origin(topic=topic, partition=partition, offset=offset)
+
+
+def a_finding(offset: int = 0, second: float | None = None, **changes: Any) -> Finding:
+    """A changed tool, found in a record of some offset, as many seconds after the start unless said otherwise."""
+    return replace(
+        Finding(
+            kind=Kind.TOOL_CHANGED,
+            server_id="server",
+            tool_name="tool",
+            observer_id="alice",
+            time_us=at(offset if second is None else second),
+            origin=place(offset),
+            snapshot_id="snapshot-1",
+            before=A,
+            after=B,
+            changed_fields=("description",),
+        ),
+        **changes,
+    )
+
+
+def an_end(offset: int, second: float | None = None, **changes: Any) -> Resolution:
+    """What puts an end to that."""
+    return replace(
+        Resolution(
+            server_id="server",
+            uids=(a_finding().uid(),),
+            reason="no_longer_offered",
+            observer_id="alice",
+            time_us=at(offset if second is None else second),
+            origin=place(offset),
+        ),
+        **changes,
+    )
+
+
+def a_rule(**changes: Any) -> SuppressionRule:
+    """A rule that covers the whole server."""
+    return replace(
+        SuppressionRule(
+            id="rule-1",
+            server_id="server",
+            tool=None,
+            kind=None,
+            field=None,
+            until_us=None,
+            author="ann",
+            reason="noise",
+        ),
+        **changes,
+    )
+
+
+def body(alert: Output) -> dict[str, Any]:
+    """The OCSF record of an alert."""
+    parsed: dict[str, Any] = json.loads(alert.value or b"")
+    return parsed
+
+
+def told(alerts: list[Output]) -> list[tuple[str, str, int]]:
+    """Activity, status and count of each alert."""
+    return [(body(alert)["activity_name"], body(alert)["status"], body(alert)["count"]) for alert in alerts]

@@ -1,0 +1,75 @@
+"""``assay-stream alerts suppress`` and ``unsuppress``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from assay_stream.cli.main import app
+from assay_stream.core.errors import InputError
+
+HERE = ("--server-id", "server", "--id", "rule-1", "--reason", "noise", "--author", "ann")
+
+
+def run(*arguments: object) -> Result:
+    """The command."""
+    return CliRunner().invoke(app, ["alerts", *(str(argument) for argument in arguments)])
+
+
+def decided(path: Path, *arguments: object) -> tuple[str, dict[str, Any]]:
+    """Type and data of the decision that a command makes."""
+    result = run(*arguments, "--output", path)
+    assert result.exit_code == 0, result.output
+    event = json.loads(path.read_bytes())
+    return event["type"].removeprefix("assay.control."), event["data"]
+
+
+def test_a_rule_is_set_with_all_it_says(tmp_path: Path) -> None:
+    """Tool, kind, field and end."""
+    options = ("--tool", "read_*", "--kind", "tool_changed", "--field", "title", "--until", "2026-03-01T10:00:00Z")
+    kind, data = decided(tmp_path / "o", "suppress", *HERE, *options)
+    assert kind == "suppression.set"
+    assert data["until"].startswith("2026-03-01T10:00:00")
+    del data["until"]
+    assert data == {
+        "server_id": "server",
+        "id": "rule-1",
+        "tool": "read_*",
+        "kind": "tool_changed",
+        "field": "title",
+        "author": "ann",
+        "reason": "noise",
+    }
+
+
+def test_what_is_left_out_is_not_in_the_rule(tmp_path: Path) -> None:
+    """It applies to all then; a rule may be for every server."""
+    _, data = decided(tmp_path / "o", "suppress", *HERE, "--server-id", "*")
+    assert data == {"server_id": "*", "id": "rule-1", "author": "ann", "reason": "noise"}
+
+
+def test_a_rule_is_taken_back(tmp_path: Path) -> None:
+    """By its id and server."""
+    kind, data = decided(tmp_path / "o", "unsuppress", *HERE)
+    assert (kind, data["id"], data["server_id"]) == ("suppression.remove", "rule-1", "server")
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [(("--tool", "[abc"), "bad_pattern"), (("--until", "tomorrow"), "bad_time"), (("--field", ""), "empty_value")],
+)
+def test_what_is_wrong_is_refused_with_its_reason(tmp_path: Path, options: tuple[str, ...], code: str) -> None:
+    """Before anything is published."""
+    result = run("suppress", *HERE, *options, "--output", tmp_path / "o")
+    assert isinstance(result.exception, InputError)
+    assert result.exception.code == code
+    assert not (tmp_path / "o").exists()
+
+
+def test_a_kind_that_does_not_exist_is_refused_by_the_command_line(tmp_path: Path) -> None:
+    """Exit code 2."""
+    assert run("suppress", *HERE, "--kind", "novelty", "--output", tmp_path / "o").exit_code == 2

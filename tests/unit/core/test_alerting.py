@@ -1,0 +1,136 @@
+"""The alert stage as a function, over a mapping of states."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from assay_stream.core.alerting import DueTimes, apply_entry, is_alert
+from assay_stream.core.attention import Entry, Suppression, Tick
+from assay_stream.core.record import Origin, Output
+from tests.support.findings import RULES, a_finding, a_rule, an_end, at, told
+
+
+class Stage:
+    """One partition's states, as a table would keep them."""
+
+    def __init__(self, states: dict[str, Any] | None = None, partition: int = 0) -> None:
+        self.states: dict[str, Any] = {} if states is None else states
+        self.partition = partition
+        self.offset = 0
+        self.due = DueTimes(RULES)
+        self.due.note({key: state for key, state in self.states.items() if is_alert(key)})
+
+    def reads(self, entry: Entry, *, offset: int | None = None) -> list[Output]:
+        """One record; what is written for it."""
+        if offset is None:
+            offset = self.offset
+            self.offset += 1
+        place = Origin(topic="findings", partition=self.partition, offset=offset)
+        step = apply_entry(self.states, entry, RULES, self.due, place=place)
+        self.states.update(step.states)
+        self.due.note(step.states)
+        return step.outputs
+
+
+def tick_at(second: float) -> Tick:
+    """Time has come this far."""
+    return Tick(time_us=at(second))
+
+
+def test_a_finding_is_kept_under_its_uid() -> None:
+    """And nothing else is."""
+    stage = Stage()
+    assert len(stage.reads(a_finding())) == 1
+    assert set(stage.states) == {a_finding().uid()}
+
+
+def test_an_end_of_what_was_never_heard_of_is_passed_over() -> None:
+    """The registry names everything that may have been found."""
+    stage = Stage()
+    assert stage.reads(an_end(0)) == []
+    assert stage.states == {}
+
+
+def test_a_tick_writes_what_is_due_and_only_that() -> None:
+    """And leaves the rest as it was."""
+    stage = Stage()
+    stage.reads(a_finding(0))
+    stage.reads(a_finding(500, tool_name="other"))
+    before = dict(stage.states)
+    assert told(stage.reads(tick_at(600))) == [("Update", "In Progress", 1)]
+    other = a_finding(500, tool_name="other").uid()
+    assert stage.states[other] == before[other]
+    assert stage.reads(tick_at(601)) == []
+
+
+def test_a_tick_that_comes_again_changes_nothing() -> None:
+    """What stands behind it in the log is not of its time: delivered again, it does not close it early."""
+    stage = Stage()
+    stage.reads(a_finding(0))
+    stage.reads(tick_at(1_000), offset=1)
+    stage.reads(an_end(300), offset=2)
+    before = dict(stage.states)
+    assert stage.reads(tick_at(1_000), offset=1) == []
+    assert stage.states == before
+    assert told(stage.reads(tick_at(1_000), offset=3))[-1][0] == "Close"
+
+
+def test_an_end_that_stands_before_the_finding_does_not_end_it() -> None:
+    """The first time it was passed over; after a crash, read again, it must be too."""
+    stage = Stage()
+    stage.reads(an_end(0, observer_id=None, reason="decided"), offset=0)
+    stage.reads(a_finding(1), offset=1)
+    before = dict(stage.states)
+    assert stage.reads(an_end(0, observer_id=None, reason="decided"), offset=0) == []
+    assert stage.states == before
+
+
+def test_a_rule_counts_from_where_it_was_read() -> None:
+    """And no longer where it was taken back."""
+    stage = Stage()
+    stage.reads(Suppression(rule=a_rule(), is_set=True, time_us=at(0)))
+    assert told(stage.reads(a_finding(0)))[0][1] == "Suppressed"
+    stage.reads(Suppression(rule=a_rule(), is_set=False, time_us=at(0)))
+    assert told(stage.reads(a_finding(2)))[0][1] == "In Progress"
+
+
+def test_setting_a_rule_again_replaces_it() -> None:
+    """By its id."""
+    stage = Stage()
+    stage.reads(Suppression(rule=a_rule(), is_set=True, time_us=at(0)))
+    stage.reads(Suppression(rule=a_rule(tool="other"), is_set=True, time_us=at(0)))
+    assert told(stage.reads(a_finding(0)))[0][1] == "New"
+
+
+def test_a_rule_for_every_server_is_kept_for_each_partition() -> None:
+    """Each partition has read up to a place of its own: what one has taken back another still has."""
+    rule = a_rule(server_id="*")
+    states: dict[str, Any] = {}
+    one, two = Stage(states, 0), Stage(states, 1)
+    for stage in (one, two):
+        stage.reads(Suppression(rule=rule, is_set=True, time_us=at(0)))
+    one.reads(Suppression(rule=rule, is_set=False, time_us=at(0)))
+    assert told(one.reads(a_finding(0)))[0][1] == "New"
+    assert told(two.reads(a_finding(0, server_id="elsewhere")))[0][1] == "Suppressed"
+
+
+def test_a_rule_may_have_any_name() -> None:
+    """Also one that is a field of an alert's state; rules are never taken for alerts."""
+    stage = Stage()
+    stage.reads(Suppression(rule=a_rule(id="last"), is_set=True, time_us=at(0)))
+    assert not any(is_alert(key) for key in stage.states)
+    assert stage.reads(tick_at(10_000)) == []
+
+
+def test_due_times_are_those_of_the_states() -> None:
+    """After a restart they are worked out anew; what has ended is never due again."""
+    stage = Stage()
+    stage.reads(a_finding(0))
+    assert not stage.due.any_by(at(599))
+    again = Stage(stage.states)
+    again.offset = stage.offset
+    assert again.due.any_by(at(600))
+    assert again.due.by(at(600)) == [a_finding().uid()]
+    again.reads(an_end(700))
+    again.reads(tick_at(800))
+    assert again.due.by(at(10**6)) == []
