@@ -37,17 +37,12 @@ from assay_stream.core.alert_state import (
     with_origin,
 )
 from assay_stream.core.attention import Resolution
-from assay_stream.core.finding import Finding, finding_fields, finding_of
+from assay_stream.core.finding import Finding, finding_of
 from assay_stream.core.finding_severity import severity_under
 from assay_stream.core.kinds import KINDS, Kind
 from assay_stream.core.limits import DEFAULT_LIMITS
-from assay_stream.core.record import Origin, Output
-from assay_stream.core.severity import DEFAULT_PROFILE
-
-from assay_stream.core.finding import Finding, finding_of
-from assay_stream.core.kinds import KINDS, Kind
-from assay_stream.core.limits import DEFAULT_LIMITS
 from assay_stream.core.record import Output
+from assay_stream.core.severity import DEFAULT_PROFILE
 from assay_stream.core.suppression import SuppressionRule, covering_rule
 
 _NOT_SEEN_AGAIN = "not_seen_again"
