@@ -6,12 +6,15 @@ from typing import Any
 
 import orjson
 
-from assay_stream.core.alert import AlertState, apply_finding
-from assay_stream.core.finding import Finding, Kind
+from assay_stream.core.alert import AlertRules, apply_finding
+from assay_stream.core.alert_state import AlertState
+from assay_stream.core.finding import Finding
+from assay_stream.core.kinds import Kind
 from assay_stream.core.record import Origin, Output
 
 A = "sha256:" + "a" * 64
 B = "sha256:" + "b" * 64
+RULES = AlertRules(version="1.2.3")
 TIME_US = 1_772_323_200_123_456
 
 
@@ -36,8 +39,8 @@ def alert_records(*findings: Finding) -> list[Output]:
     states: dict[str, AlertState] = {}
     written = []
     for finding in findings:
-        states[finding.uid()], alert = apply_finding(states.get(finding.uid()), finding, version="1.2.3")
-        written += [] if alert is None else [alert]
+        states[finding.uid()], alerts = apply_finding(states.get(finding.uid()), finding, RULES)
+        written += alerts
     return written
 
 

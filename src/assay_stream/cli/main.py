@@ -46,10 +46,7 @@ app.add_typer(pins.pins_app, name="pins")
 app.add_typer(rules.policy_app, name="policy")
 app.add_typer(rules.keys_app, name="keys")
 app.add_typer(alerts.alerts_app, name="alerts")
-
-alerts_app = typer.Typer(help="What to be alerted of.", no_args_is_help=True)
-suppressing.register(alerts_app)
-app.add_typer(alerts_app, name="alerts")
+suppressing.register(alerts.alerts_app)
 app.command()(operating.worker)
 
 
