@@ -20,7 +20,12 @@ import pytest
 from assay_stream.config import Settings
 from assay_stream.core import binding, cloudevents, facts, finding, fingerprint, pins
 from assay_stream.core.evidence import Producer
+from assay_stream.core.limits import DEFAULT_LIMITS
+from assay_stream.core.meaning import CODES
 from assay_stream.core.record import Origin, Record, Role
+from assay_stream.core.severity import PROFILES
+from assay_stream.core.severity_by_code import BY_CODE
+from assay_stream.forensics.drift_report import KIND_TITLES
 from assay_stream.forensics.replay import replay
 from assay_stream.stream.meter import Meter
 from assay_stream.stream.topics import TOPIC_NAMES
@@ -171,6 +176,32 @@ def test_no_claim_of_trust_is_made(page: Path) -> None:
     for sentence in re.split(r"(?<=[.:;!?])\s|\s\|\s|\s\*\s", plain):
         if _CLAIM.search(sentence) and not _NEGATION.search(sentence):
             raise AssertionError(f"{page}: {sentence}")
+
+
+# --- drift.md ---------------------------------------------------------------------------------------------------
+
+
+def test_the_table_of_codes_is_the_data() -> None:
+    """Each code stands there with its title, direction, opposite and level, in order."""
+    assert rows("drift.md", "Codes") == [
+        [f"`{code}`", info.title, str(info.direction), f"`{info.mirror}`", BY_CODE[code]]
+        for code, info in CODES.items()
+    ]
+
+
+def test_the_table_of_profiles_is_the_data() -> None:
+    """Each profile stands there with its explanation, in order."""
+    expected = [[f"`{name}`", profile.explanation] for name, profile in PROFILES.items()]
+    assert rows("drift.md", "Profiles") == expected
+
+
+def test_that_page_names_the_kinds_the_limits_and_the_exit_codes() -> None:
+    """What the page states in words is what the code has."""
+    page = text_of("drift.md")
+    assert all(f"`{kind}`" in page for kind in KIND_TITLES)
+    for number in ("change_value_chars_max", "changes_max", "comparisons_max"):
+        assert f"{getattr(DEFAULT_LIMITS, number):,}" in page
+    assert [row[0] for row in rows("drift.md", "Exit codes of drift")] == ["0", "1", "2"]
 
 
 # --- operations.md ------------------------------------------------------------------------------------------

@@ -20,6 +20,8 @@ from assay_stream.cli import (
     tap,
     validate,
 )
+
+from assay_stream.cli import drift, fingerprint, operating, pins, publishing, replay, rules, schemapin, tap
 from assay_stream.core.errors import AssayStreamError, IntegrityError, OperatingError
 
 app = typer.Typer(
@@ -31,6 +33,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command()(fingerprint.fingerprint)
+app.command()(drift.drift)
 app.command()(publishing.publish)
 app.command()(replay.replay)
 app.command()(validate.validate)

@@ -33,6 +33,21 @@ class Limits:
     """One tool definition in canonical form, which can be longer than what was received (``1e20``). Its record
     holds it and its projection, and must fit into one Kafka message."""
 
+    change_value_chars_max: int = 1_024
+    """Characters of a value before or after one change, as text or JSON. Descriptions of real tools have up to
+    3 KB; what was changed is read in the definition topic, a change only shows what it is about."""
+
+    changes_max: int = 1_000
+    """Changes told of one definition; real upgrades have some thirty. More are told as one: look for yourself."""
+
+    comparisons_max: int = 50_000
+    """Pairs of schemas held against each other in one field of one definition. A schema of 10,000 parameters
+    takes as many; a hostile one costs seconds at most."""
+
+    rename_pairs_max: int = 10_000
+    """Pairs of removed and added tools with one schema whose descriptions are compared. Beyond that only equal
+    descriptions make a rename."""
+
     alert_observers_max: int = 1_000
     """Observers that an alert counts one by one; further ones are counted together."""
 

@@ -1,0 +1,62 @@
+"""``assay-stream drift``: what changed between two recordings of a server's lists, for people and pipelines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from assay_stream.cli.options import say
+from assay_stream.core.decode import decode_json
+from assay_stream.core.errors import InputError
+from assay_stream.core.severity import PROFILES, Level
+from assay_stream.forensics.drift_formats import as_json, as_lines, as_sarif
+from assay_stream.forensics.drift_report import Offer, drift_findings, read_offer
+
+ProfileName = Literal["soc", "mcptrust", "mcptrust-code", "assay-p60", "strict"]
+LevelName = Literal["informational", "low", "medium", "high", "critical"]
+
+_COLOURS = {Level.CRITICAL: typer.colors.RED, Level.HIGH: typer.colors.RED, Level.MEDIUM: typer.colors.YELLOW}
+
+
+def drift(
+    before: Annotated[Path, typer.Argument(metavar="BEFORE.json", help="The earlier recording.")],
+    after: Annotated[Path, typer.Argument(metavar="AFTER.json", help="The later recording.")],
+    profile: Annotated[ProfileName, typer.Option(help="By which severities are told.")] = "soc",
+    fail_on: Annotated[LevelName, typer.Option(help="The least severity that makes the exit code 1.")] = "high",
+    output_format: Annotated[
+        Literal["table", "json", "sarif"], typer.Option("--format", help="For a person, a program, code scanning.")
+    ] = "table",
+) -> None:
+    """Compare what a server offered with what it offers now, by meaning.
+
+    Each file holds a Tool object, a tools/list result, the JSON-RPC response around one, a snapshot event, or a
+    manifest of tools, prompts and resource templates. Exit code: 0 where nothing reaches --fail-on, 1 where
+    something does, 2 where the input cannot be read.
+    """
+    was, now = _read(before), _read(after)
+    findings = drift_findings(was, now, profile=PROFILES[profile])
+    if output_format == "json":
+        typer.echo(as_json(findings))
+    elif output_format == "sarif":
+        typer.echo(as_sarif(findings, after_uri=after.as_posix()))
+    else:
+        for level, line in as_lines(findings):
+            # Colours are left out where standard output is no terminal.
+            typer.echo(
+                line if level is None else typer.style(line, fg=_COLOURS.get(level), bold=level >= Level.HIGH)
+            )
+    if not now.complete and not was.is_single:
+        say(f"{after} is not a complete list: nothing is called removed")
+    if any(finding.level >= Level.parse(fail_on) for finding in findings):
+        raise typer.Exit(1)
+
+
+def _read(path: Path) -> Offer:
+    try:
+        return read_offer(decode_json(path.read_bytes()))
+    except OSError as error:
+        raise InputError("unreadable_file", f"cannot read {path}: {error.strerror}") from None
+    except InputError as error:
+        raise InputError(error.code, f"{path}: {error.message}", path=error.path) from None

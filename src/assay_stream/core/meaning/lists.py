@@ -1,0 +1,180 @@
+"""Two lists of a server by meaning: what came, went, changed, or goes by another name.
+
+1. Items are matched by name (resource templates by URI template); the order of a list says nothing.
+2. A name that stands more than once in the later list, with several definitions that are not those of the earlier
+   list, is ambiguous: nothing more is told of it. Held against an ambiguous name, a definition that stood there
+   already is no change; another one is compared with the first in canonical order.
+3. Nothing is removed, and so nothing renamed, where the later list is not complete.
+4. A tool that went and one that came are one renamed tool where their input schemas are equal and their
+   descriptions hold at least half of their words in common; where the schema names no parameters, the descriptions
+   must have the same words. Of several that fit, the pair with most words in common goes first, then by names.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from enum import StrEnum
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+from assay_stream.core.digest import canonicalize
+from assay_stream.core.errors import InputError
+from assay_stream.core.limits import DEFAULT_LIMITS
+from assay_stream.core.meaning.change import Change
+from assay_stream.core.meaning.definition import compare_definitions
+from assay_stream.core.meaning.text import words_of
+
+Item = Mapping[str, Any]
+
+
+class Subject(StrEnum):
+    """What a list is a list of."""
+
+    TOOL = "tool"
+    PROMPT = "prompt"
+    TEMPLATE = "template"
+
+
+_KEYS = {Subject.TOOL: "name", Subject.PROMPT: "name", Subject.TEMPLATE: "uriTemplate"}
+_COMMON_WORDS_MIN = Fraction(1, 2)
+
+
+class ItemDrift(NamedTuple):
+    """What became of one item.
+
+    Args:
+        kind: ``tool_added``, ``tool_removed``, ``tool_changed``, ``tool_renamed``, the like for prompts and
+            templates (which are never renamed), or ``definition_ambiguous``.
+        name: of the item; of a renamed one the name it had.
+        changes: what changed, of an item that changed or was renamed.
+        before: the definition before, ``None`` where there was none.
+        after: the definition after, ``None`` where there is none or it cannot be told.
+        renamed_to: the new name of a renamed item.
+    """
+
+    kind: str
+    name: str
+    changes: tuple[Change, ...] = ()
+    before: Item | None = None
+    after: Item | None = None
+    renamed_to: str | None = None
+
+
+def compare_lists(
+    before: Sequence[Item], after: Sequence[Item], *, subject: Subject = Subject.TOOL, complete: bool = True
+) -> list[ItemDrift]:
+    """Return what differs between two lists, in the order of names and kinds.
+
+    Args:
+        before: the earlier list.
+        after: the later list.
+        subject: what they are lists of.
+        complete: whether the later list is complete.
+
+    Raises:
+        InputError: ``missing_field``, or as ``compare_definitions``.
+    """
+    was, now = _by_name(before, subject), _by_name(after, subject)
+    found: list[ItemDrift] = []
+    for name in was.keys() & now.keys():
+        found.extend(_compare_named(subject, name, was[name], now[name]))
+    gone = {name: next(iter(was[name].values())) for name in was.keys() - now.keys()} if complete else {}
+    come: dict[str, Item] = {}
+    for name in now.keys() - was.keys():
+        if len(now[name]) > 1:
+            found.append(ItemDrift("definition_ambiguous", name))
+        else:
+            come[name] = next(iter(now[name].values()))
+    for old, new in _renamed(gone, come) if subject is Subject.TOOL else ():
+        one, other = gone.pop(old), come.pop(new)
+        changes = tuple(compare_definitions(one, other))
+        found.append(ItemDrift("tool_renamed", old, changes, one, other, new))
+    found.extend(ItemDrift(f"{subject}_removed", name, before=item) for name, item in gone.items())
+    found.extend(ItemDrift(f"{subject}_added", name, after=item) for name, item in come.items())
+    return sorted(found, key=lambda drift: (drift.name, drift.kind))
+
+
+def _by_name(items: Sequence[Item], subject: Subject) -> dict[str, dict[bytes, Item]]:
+    """Return the distinct definitions of each name, by and in the order of their canonical form."""
+    key = _KEYS[subject]
+    named: dict[str, dict[bytes, Item]] = {}
+    for index, item in enumerate(items):
+        name = item.get(key)
+        if not isinstance(name, str):
+            raise InputError("missing_field", f"a {subject} needs a text as its {key}", path=f"$[{index}].{key}")
+        named.setdefault(name, {})[canonicalize(item)] = item
+    return {name: dict(sorted(forms.items())) for name, forms in named.items()}
+
+
+def _compare_named(
+    subject: Subject, name: str, was: dict[bytes, Item], now: dict[bytes, Item]
+) -> Iterator[ItemDrift]:
+    if now.keys() <= was.keys():
+        return
+    if len(now) > 1:
+        yield ItemDrift("definition_ambiguous", name)
+        return
+    before, after = next(iter(was.values())), next(iter(now.values()))
+    yield ItemDrift(f"{subject}_changed", name, tuple(compare_definitions(before, after)), before, after)
+
+
+def _renamed(gone: Mapping[str, Item], come: Mapping[str, Item]) -> list[tuple[str, str]]:
+    """Return the old and new names of tools that go by another name, each name at most once."""
+    candidates: list[tuple[Fraction, str, str]] = []
+    for olds, news in _of_one_schema(gone, come):
+        by_words = _is_without_parameters(gone[olds[0]]) or len(olds) * len(news) > DEFAULT_LIMITS.rename_pairs_max
+        if by_words:
+            candidates.extend(_with_equal_words(gone, come, olds, news))
+            continue
+        were = [Counter(_words(gone[name])) for name in olds]
+        for new in news:
+            words = Counter(_words(come[new]))
+            for old, had in zip(olds, were, strict=True):
+                common = _in_common(had, words)
+                if common >= _COMMON_WORDS_MIN:
+                    candidates.append((-common, old, new))
+    pairs: dict[str, str] = {}
+    taken: set[str] = set()
+    # The names in one order whichever is the new one: the opposite comparison finds the same pairs.
+    for _, old, new in sorted(candidates, key=lambda pair: (pair[0], *sorted(pair[1:]))):
+        if old not in pairs and new not in taken:
+            pairs[old] = new
+            taken.add(new)
+    return sorted(pairs.items())
+
+
+def _of_one_schema(gone: Mapping[str, Item], come: Mapping[str, Item]) -> Iterator[tuple[list[str], list[str]]]:
+    groups: dict[bytes, tuple[list[str], list[str]]] = {}
+    for side, items in enumerate((gone, come)):
+        for name, item in items.items():
+            groups.setdefault(canonicalize(item.get("inputSchema")), ([], []))[side].append(name)
+    return ((sorted(olds), sorted(news)) for olds, news in groups.values() if olds and news)
+
+
+def _with_equal_words(
+    gone: Mapping[str, Item], come: Mapping[str, Item], olds: list[str], news: list[str]
+) -> Iterator[tuple[Fraction, str, str]]:
+    waiting: dict[tuple[str, ...], list[str]] = {}
+    for new in reversed(news):
+        waiting.setdefault(tuple(_words(come[new])), []).append(new)
+    for old in olds:
+        same = waiting.get(tuple(_words(gone[old])))
+        if same:
+            yield Fraction(-1), old, same.pop()
+
+
+def _is_without_parameters(tool: Item) -> bool:
+    schema = tool.get("inputSchema")
+    return not isinstance(schema, dict) or not schema.get("properties")
+
+
+def _words(tool: Item) -> list[str]:
+    description = tool.get("description")
+    return words_of(description) if isinstance(description, str) else []
+
+
+def _in_common(one: Counter[str], other: Counter[str]) -> Fraction:
+    """Return the share of words in common, of all words of two texts; two texts without words are alike."""
+    all_words = (one | other).total()
+    return Fraction((one & other).total(), all_words) if all_words else Fraction(1)

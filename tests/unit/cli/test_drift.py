@@ -1,0 +1,145 @@
+"""``assay-stream drift``."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from assay_stream.cli.drift import LevelName, ProfileName
+from assay_stream.core.severity import PROFILES, Level
+
+TOOL = {"name": "t", "description": "Reads a file", "inputSchema": {"type": "object"}}
+QUIET = TOOL | {"description": "Reads a file."}
+LOUD = TOOL | {"inputSchema": {"type": "object", "properties": {"note": {}}, "required": ["note"]}}
+
+
+@pytest.fixture
+def drift(tmp_path: Path) -> Any:
+    """Run the command on two contents."""
+
+    def run(before: Any, after: Any, *options: str) -> subprocess.CompletedProcess[str]:
+        paths = [tmp_path / "before.json", tmp_path / "after.json"]
+        for path, content in zip(paths, (before, after), strict=True):
+            path.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
+        return subprocess.run(
+            [sys.executable, "-m", "assay_stream", "drift", *map(str, paths), *options],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    return run
+
+
+def test_the_choices_are_the_profiles_and_levels() -> None:
+    """The command offers what there is."""
+    assert list(get_args(ProfileName)) == list(PROFILES)
+    assert list(get_args(LevelName)) == [str(level) for level in Level]
+
+
+def test_json_has_exactly_the_stated_members(drift: Any) -> None:
+    """A changed tool, and one that goes by another name."""
+    other = {"name": "u", "description": "Sends mail", "inputSchema": {"type": "object"}}
+    done = drift({"tools": [TOOL, other]}, {"tools": [QUIET, other | {"name": "v"}]}, "--format", "json")
+    assert json.loads(done.stdout) == {
+        "findings": [
+            {
+                "kind": "tool_changed",
+                "tool": "t",
+                "severity": "low",
+                "codes": ["description_typography_changed"],
+                "fields": ["description"],
+            },
+            {
+                "kind": "tool_renamed",
+                "tool": "u",
+                "severity": "medium",
+                "codes": ["name_changed"],
+                "fields": ["name"],
+                "renamed_to": "v",
+            },
+        ]
+    }
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("after", "options", "code"),
+    [
+        (TOOL, (), 0),
+        (QUIET, (), 0),
+        (QUIET, ("--fail-on", "low"), 1),
+        (QUIET, ("--profile", "strict"), 1),
+        (LOUD, (), 1),
+        (LOUD, ("--fail-on", "critical"), 0),
+        (LOUD, ("--fail-on", "critical", "--profile", "mcptrust"), 1),
+    ],
+)
+def test_the_exit_code(drift: Any, after: Any, options: tuple[str, ...], code: int) -> None:
+    """1 where something reaches the level, else 0, in every format."""
+    for output in ("table", "json", "sarif"):
+        assert drift(TOOL, after, "--format", output, *options).returncode == code
+
+
+def test_nothing_found_says_so(drift: Any) -> None:
+    """An empty answer is an answer in every format."""
+    assert drift(TOOL, TOOL).stdout == "no drift found\n"
+    assert json.loads(drift(TOOL, TOOL, "--format", "json").stdout) == {"findings": []}
+    assert json.loads(drift(TOOL, TOOL, "--format", "sarif").stdout)["runs"][0]["results"] == []
+
+
+def test_the_table_shows_what_is_invisible_and_is_plain(drift: Any) -> None:
+    """Tags, bidirectional marks and controls are written out; there is no escape sequence in a pipe."""
+    hidden = TOOL | {"description": "Reads a file\u202e \U000e0041\x1b[31m"}
+    done = drift(TOOL, hidden)
+    assert "\\u{202e}" in done.stdout
+    assert "\\u{e0041}\\u{1b}[31m" in done.stdout
+    assert "\x1b" not in done.stdout
+    assert done.stdout.isascii()
+
+
+def test_an_incomplete_list_removes_nothing_and_says_so(drift: Any) -> None:
+    """A cursor says that there are more pages."""
+    done = drift({"tools": [TOOL]}, {"tools": [], "nextCursor": ""})
+    assert done.stdout == "no drift found\n"
+    assert "not a complete list" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("after", "code"),
+    [
+        (b"{", "not_json"),
+        (b'{"name":"t","name":"u"}', "duplicate_key"),
+        (b"[]", "not_a_tool"),
+        (b"{}", "not_a_tool"),
+        (b'{"tools":{}}', "wrong_type"),
+        (b'{"tools":[1]}', "not_a_tool"),
+        (b'{"tools":[{}]}', "missing_field"),
+        (b'{"error":{"code":1}}', "not_a_tool"),
+    ],
+)
+def test_bad_input_exits_2_with_its_code(drift: Any, after: bytes, code: str) -> None:
+    """Nothing is printed on standard output."""
+    done = drift({"tools": [TOOL]}, after)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert code in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_options_that_do_not_exist_exit_2(drift: Any) -> None:
+    """So does a file that is not there."""
+    assert drift(TOOL, TOOL, "--profile", "none").returncode == 2
+    assert drift(TOOL, TOOL, "--fail-on", "none").returncode == 2
+    done = subprocess.run(
+        [sys.executable, "-m", "assay_stream", "drift", "/missing.json", "/missing.json"],
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert b"unreadable_file" in done.stderr
