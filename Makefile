@@ -4,10 +4,10 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run test check lint types layers unit integration bench schemas clean
+.PHONY: help demo run test check lint types layers unit integration bench alert-quality schemas clean
 
 help: ## Show this help.
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
 $(VENV)/.ready: requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("assay-stream needs Python 3.11 or newer, this is %d.%d: set PYTHON=..." % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'
@@ -49,6 +49,9 @@ bench: $(VENV)/.ready ## Measure: digests, registry, join, gate (ratios within o
 	$(BIN)/python -m bench.bench_registry
 	$(BIN)/python -m bench.bench_join
 	$(BIN)/python -m bench.bench_gate
+
+alert-quality: $(VENV)/.ready ## Score the alerts on the labelled corpus, beside two baselines.
+	$(BIN)/python -m bench.alert_quality.score
 
 schemas: $(VENV)/.ready ## Write schemas/ anew from the models.
 	$(BIN)/python -m assay_stream.schemas --write schemas

@@ -48,6 +48,10 @@ class Limits:
     """Pairs of removed and added tools with one schema whose descriptions are compared. Beyond that only equal
     descriptions make a rename."""
 
+    introduced_chars_max: int = 32_768
+    """Characters of new text that are searched in one definition, in half a second at worst. A whole real
+    server has some 7,000; more than this is a sign by itself."""
+
     alert_observers_max: int = 1_000
     """Observers that an alert counts one by one; further ones are counted together."""
 

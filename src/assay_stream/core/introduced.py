@@ -1,0 +1,119 @@
+"""What was introduced: signs of an attack in the new text of a definition, and in nothing that stood there before.
+
+1. The texts of both definitions are listed (``introduced_texts``). One that is the same in both says nothing new.
+2. Each rule is searched in every other text, as it stands, as it is seen, and as it reads once decoded.
+3. What a rule found counts only if it touches a new sentence, and if the old definition gave the same rule no
+   match of the same words: to move or to touch up an old sentence is not news.
+
+Signs raise a severity and lower none. They say what a text resembles, never what its author meant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from assay_stream.core.introduced_search import Match, OtherTools, all_matches
+from assay_stream.core.introduced_texts import Text, required_of, texts_of
+from assay_stream.core.redaction import redact
+from assay_stream.core.words import Words, visible
+
+_EXCERPT_CHARS = 80
+_CONTEXT_CHARS = 24
+_WORDS_ADDED_MAX = 2
+
+
+class Sign(NamedTuple):
+    """One thing that new text brings.
+
+    Args:
+        rule: id of the rule.
+        level: OCSF severity id that it raises to, 1 to 5.
+        path: JSON path of the text, ``$.description``.
+        excerpt: what matched and a little around it: at most 80 characters, escaped and redacted. It is the
+            server's text and has no place in evidence.
+    """
+
+    rule: str
+    level: int
+    path: str
+    excerpt: str
+
+
+def signs_between(
+    before: Mapping[str, Any] | None, after: Mapping[str, Any], *, tool_names: Collection[str] = ()
+) -> list[Sign]:
+    """Return what the new text of a definition brings, gravest first, one sign for each rule and path.
+
+    Args:
+        before: the older definition, ``None`` where there was none: then every text is new.
+        after: the newer definition: a tool, a prompt or a resource template.
+        tool_names: names of the other tools that the agent may call.
+    """
+    old_texts = list(texts_of(before)) if before is not None else []
+    known = {(text.role, text.value) for text in old_texts}
+    others = OtherTools(tool_names, after.get("name"))
+    required = required_of(after) if before is not None else frozenset()
+    new_texts = [text for text in texts_of(after) if (text.role, text.value) not in known]
+    matches = list(all_matches(new_texts, others, required))
+    if matches and old_texts:
+        matches = list(_new_ones(matches, old_texts, others))
+    best: dict[tuple[str, str], Match] = {}
+    for match in matches:
+        found = best.get((match.rule, match.path))
+        if found is None or match.level > found.level:
+            best[(match.rule, match.path)] = match
+    signs = [Sign(match.rule, match.level, match.path, _excerpt(match)) for match in best.values()]
+    return sorted(signs, key=lambda sign: (-sign.level, sign.rule, sign.path))
+
+
+def _new_ones(matches: Iterable[Match], old_texts: Sequence[Text], others: OtherTools) -> Iterator[Match]:
+    old: dict[tuple[str, ...], set[tuple[str, ...]]] = {}
+    sentences: set[str] = set()
+    for text in old_texts:
+        sentences.update(Words(visible(text.value)).sentence_keys())
+    for match in all_matches(old_texts, others, frozenset()):
+        old.setdefault(_ends(match), set()).add(match.key)
+    read: dict[str, Words] = {}
+    for match in matches:
+        alike = old.get(_ends(match), ())
+        if match.key in alike or any(_is_same(key, match.key) for key in alike):
+            continue
+        if match.text not in read:
+            read[match.text] = Words(match.text)
+        if _touches_new_sentence(match, read[match.text], sentences):
+            yield match
+
+
+def _ends(match: Match) -> tuple[str, ...]:
+    """What a match has in common with one that has words more between its ends."""
+    return (match.rule, *match.key[:1], *match.key[-1:])
+
+
+def _is_same(old: tuple[str, ...], new: tuple[str, ...]) -> bool:
+    """Whether the new words are the old ones with at most two put between them."""
+    if not 0 <= len(new) - len(old) <= _WORDS_ADDED_MAX:
+        return False
+    rest = iter(new)
+    return all(word in rest for word in old)
+
+
+def _touches_new_sentence(match: Match, words: Words, sentences: set[str]) -> bool:
+    touched = [
+        " ".join(words.forms[first:end])
+        for first, end in words.sentences
+        if words.spans[first][0] < match.end and words.spans[end - 1][1] > match.start
+    ]
+    return not touched or any(sentence not in sentences for sentence in touched)
+
+
+def _excerpt(match: Match) -> str:
+    start = max(0, match.start - _CONTEXT_CHARS)
+    if start:
+        # Half a word could be half a secret, which redaction does not know.
+        blank = match.text.find(" ", start, match.start)
+        start = blank + 1 if blank >= 0 else match.start
+    around = match.text[start : match.start + _EXCERPT_CHARS * 3]
+    redacted = redact(around)
+    escaped = "".join(char if char.isprintable() else f"\\u{{{ord(char):x}}}" for char in redacted)
+    return escaped[:_EXCERPT_CHARS]

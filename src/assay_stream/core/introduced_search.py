@@ -1,0 +1,235 @@
+"""What the rules of ``introduced_rules`` find in one definition's texts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any, NamedTuple
+
+from assay_stream.core.introduced_patterns import EMAIL, HARMLESS_HOSTS, IP_ADDRESS, SECRET_FILE, URL, Over, Rule
+from assay_stream.core.introduced_phrases import ENGLISH
+from assay_stream.core.introduced_phrases_east import EASTERN
+from assay_stream.core.introduced_phrases_west import WESTERN
+from assay_stream.core.introduced_rules import (
+    LEVELS,
+    RAISED_LEVEL,
+    RULES,
+)
+from assay_stream.core.introduced_texts import Role, Text, name_words
+from assay_stream.core.introduced_views import hidden_views, whole_views
+from assay_stream.core.limits import DEFAULT_LIMITS
+from assay_stream.core.phrases import PhraseBook, Span
+from assay_stream.core.words import Words, mixes_scripts, visible
+
+_EXCERPT_CHARS = 80
+_CONTEXT_CHARS = 24
+_WORDS_ADDED_MAX = 2
+_MATCHES_MAX = 200
+_LEVEL_HIGH = 4
+_WIDE = " " * 80
+
+_PATTERNS = [(rule, re.compile(rule.regex, re.IGNORECASE | re.MULTILINE)) for rule in RULES if rule.regex]
+_NAMED = [(rule, frozenset(tuple(name.split("_")) for name in rule.names)) for rule in RULES if rule.names]
+_PHRASES = PhraseBook(
+    (rule, phrase)
+    for phrases in (ENGLISH, *WESTERN.values(), *EASTERN.values())
+    for rule, listed in phrases.items()
+    for phrase in listed
+)
+_GIVEN = {
+    "secret_file": re.compile(SECRET_FILE, re.IGNORECASE),
+    "address": re.compile(f"{URL}|{EMAIL}|{IP_ADDRESS}", re.IGNORECASE),
+}
+_HOST = re.compile(r"://(?:[^/\s@]{0,80}@)?(\[[0-9a-fA-F:]{2,40}\]|[^/\s:?#]{1,255})")
+
+
+class Match(NamedTuple):
+    rule: str
+    level: int
+    text: str
+    start: int
+    end: int
+    key: tuple[str, ...]
+    """What must not have matched before: words, or the host of an address, or the match itself."""
+    path: str
+
+
+class OtherTools:
+    """The other tools' names, as the words they are made of.
+
+    Args:
+        names: names of tools.
+        own: the name of the tool at hand, which is no other one.
+    """
+
+    def __init__(self, names: Collection[str], own: Any) -> None:
+        self._by_first: dict[str, set[tuple[tuple[str, ...], bool]]] = {}
+        mine = name_words(own) if isinstance(own, str) else ()
+        for name in names:
+            words = name_words(name)
+            if not words or words == mine:
+                continue
+            for form in {words, ("".join(words),), tuple(Words(visible(name)).forms)} - {()}:
+                self._by_first.setdefault(form[0], set()).add((form, len(words) == 1))
+
+    def spans(self, words: Words) -> list[Span]:
+        """Return where a text names one of them. A name of one word must be marked as one.
+
+        Args:
+            words: the text.
+        """
+        if not self._by_first:
+            return []
+        found = set()
+        for index, form in enumerate(words.forms):
+            for name, is_one_word in self._by_first.get(form, ()):
+                end = index + len(name)
+                if tuple(words.forms[index:end]) == name and (not is_one_word or _is_marked(words, index)):
+                    found.add((index, end))
+        return sorted(found)
+
+
+def _is_marked(words: Words, index: int) -> bool:
+    start, end = words.spans[index]
+    if words.text[max(0, start - 1) : start] in {"`", "'", '"', "“", "<", "「"}:
+        return words.text[end : end + 1] in {"`", "'", '"', "”", ">", "(", "」"}
+    neighbours = words.forms[max(0, index - 1) : index] + words.forms[index + 1 : index + 2]
+    return words.text[end : end + 1] == "(" or "tool" in neighbours
+
+
+def all_matches(texts: Iterable[Text], others: OtherTools, required: frozenset[str]) -> Iterator[Match]:
+    """Yield what every text gives, up to the bound on what is read of one definition."""
+    left = DEFAULT_LIMITS.introduced_chars_max
+    for text in texts:
+        if len(text.value) > left:
+            yield Match("text_oversized", LEVELS["text_oversized"], "", 0, 0, (), text.path)
+            # Both ends are read: what is hidden stands at one of them.
+            head, tail = text.value[: left // 2], text.value[len(text.value) - left // 2 :]
+            for part in (head, tail):
+                yield from _matches(text._replace(value=part), others, required)
+            return
+        left -= len(text.value)
+        yield from _matches(text, others, required)
+
+
+def _matches(text: Text, others: OtherTools, required: frozenset[str]) -> Iterator[Match]:
+    if text.role is Role.PARAMETER:
+        yield from _named(text, required)
+    seen = visible(text.value)
+    found = [*_in_text(text.value, seen, text.path, others)]
+    yield from found
+    stated = {(match.rule, match.key) for match in found}
+    yield from _hidden(text, seen, stated, others)
+
+
+def _named(text: Text, required: frozenset[str]) -> Iterator[Match]:
+    words = name_words(text.value)
+    if not text.is_free or not words:
+        return
+    for rule, names in _NAMED:
+        lengths = [len(words)] if rule.names_are_whole else range(1, min(len(words), 5) + 1)
+        if any(words[-length:] in names for length in lengths):
+            is_raised = (rule.id == "secret_parameter" and text.value in required) or (
+                rule.id == "callback_parameter" and text.has_address
+            )
+            level = RAISED_LEVEL if is_raised else rule.level
+            yield Match(rule.id, level, text.value, 0, len(text.value), words, text.path)
+
+
+def _in_text(raw: str, seen: str, path: str, others: OtherTools) -> Iterator[Match]:
+    lowered = seen.lower()
+    is_plain = raw.isascii() and raw.isprintable() and _WIDE not in raw
+    for rule, pattern in _PATTERNS:
+        if rule.over is Over.RAW:
+            if not is_plain:
+                yield from _by_pattern(rule, pattern, raw, path)
+        elif not rule.hints or any(hint in lowered for hint in rule.hints):
+            yield from _by_pattern(rule, pattern, seen, path)
+    yield from _by_words(seen, path, others)
+
+
+def _by_pattern(rule: Rule, pattern: re.Pattern[str], text: str, path: str) -> Iterator[Match]:
+    seen: set[tuple[str, ...]] = set()
+    for match in pattern.finditer(text):
+        key = _pattern_key(rule, match[0])
+        if key not in seen and not _is_harmless(rule, key):
+            seen.add(key)
+            yield Match(rule.id, rule.level, text, match.start(), match.end(), key, path)
+        if len(seen) == _MATCHES_MAX:
+            break
+
+
+def _pattern_key(rule: Rule, matched: str) -> tuple[str, ...]:
+    if rule.id == "url_introduced":
+        host = _HOST.search(matched)
+        return ((host[1] if host else matched).lower().rstrip("."),)
+    return (" ".join(matched.split()).lower() if rule.over is Over.SEEN else matched,)
+
+
+def _is_harmless(rule: Rule, key: tuple[str, ...]) -> bool:
+    if rule.id not in {"url_introduced", "address_introduced"}:
+        return False
+    host = key[0].rpartition("@")[2]
+    return host in HARMLESS_HOSTS or host.endswith((".example", ".test", ".localhost", ".invalid", ".example.com"))
+
+
+def _by_words(seen: str, path: str, others: OtherTools) -> Iterator[Match]:
+    words = Words(seen)
+    tools = others.spans(words)
+    given = {"tool": tools, **{name: _spans(words, pattern) for name, pattern in _GIVEN.items()}}
+    counted: dict[str, set[tuple[str, ...]]] = {}
+    for rule, (first, end) in _PHRASES.search(words, given):
+        yield from _once(rule, words, (first, end), path, counted)
+    for span in tools:
+        yield from _once("other_tool_named", words, span, path, counted)
+    if not seen.isascii():
+        for index, (start, stop) in enumerate(words.spans):
+            if not words.forms[index].isascii() and mixes_scripts(seen[start:stop]):
+                yield from _once("mixed_script_word", words, (index, index + 1), path, counted)
+
+
+def _once(
+    rule: str, words: Words, span: Span, path: str, counted: dict[str, set[tuple[str, ...]]]
+) -> Iterator[Match]:
+    first, end = span
+    key = tuple(words.forms[first:end])
+    known = counted.setdefault(rule, set())
+    if key not in known and len(known) < _MATCHES_MAX:
+        known.add(key)
+        yield Match(rule, LEVELS[rule], words.text, words.spans[first][0], words.spans[end - 1][1], key, path)
+
+
+def _spans(words: Words, pattern: re.Pattern[str]) -> list[Span]:
+    """Return the words that each match of a pattern covers."""
+    spans = []
+    index = 0
+    for match in pattern.finditer(words.text):
+        while index < len(words.spans) and words.spans[index][1] <= match.start():
+            index += 1
+        first = index
+        while index < len(words.spans) and words.spans[index][0] < match.end():
+            index += 1
+        if index > first and not _is_example(match[0]):
+            spans.append((first, index))
+    return spans
+
+
+def _is_example(address: str) -> bool:
+    host = _HOST.search(address)
+    name = (host[1] if host else address.rpartition("@")[2]).lower()
+    return name in HARMLESS_HOSTS
+
+
+def _hidden(
+    text: Text, seen: str, stated: set[tuple[str, tuple[str, ...]]], others: OtherTools
+) -> Iterator[Match]:
+    for view in (*hidden_views(text.value), *whole_views(seen)):
+        shown = visible(view.text)
+        if view.is_blob:
+            yield Match("encoded_text", LEVELS["encoded_text"], shown, 0, len(shown), (view.text,), text.path)
+        found = (
+            _in_text(view.text, shown, text.path, others) if view.is_blob else _by_words(shown, text.path, others)
+        )
+        for match in found:
+            if match.level >= _LEVEL_HIGH and (match.rule, match.key) not in stated:
+                yield match._replace(rule="hidden_meaning", level=LEVELS["hidden_meaning"])

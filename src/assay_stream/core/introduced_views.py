@@ -1,0 +1,185 @@
+"""What a text says once it is decoded: the disguises seen in attacks, each undone once and within bounds."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import codecs
+import html
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+from urllib.parse import unquote
+
+_BLOBS_MAX = 64
+_BLOB_CHARS_MAX = 65_536
+_PRINTABLE_CHARS_MIN = 10
+_BASE64 = re.compile(
+    r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{16,65536}+={0,2}(?:\s?\r?\n[A-Za-z0-9+/_-]{16,76}+={0,2}){0,200}"
+)
+_BASE32 = re.compile(r"(?<![A-Za-z0-9])[A-Z2-7]{24,65536}+={0,6}")
+_HEX = re.compile(
+    r"(?<![0-9A-Za-z])(?:0x)?[0-9a-fA-F]{24,65536}+(?![0-9A-Za-z])|(?:\b[0-9a-fA-F]{2}["
+    r" :,]){12,4000}+[0-9a-fA-F]{2}\b|(?:\\x[0-9a-fA-F]{2}){4,4000}+"
+)
+_BITS = re.compile(r"(?:\b[01]{8}[ ,]?){6,4000}+")
+_CODES = re.compile(r"(?:\b\d{2,3}[ ,]{1,2}){10,4000}+\d{2,3}\b")
+_ESCAPES = re.compile(r"\\u\{?([0-9a-fA-F]{4,6})\}?|\\x([0-9a-fA-F]{2})|[uU]\+([0-9a-fA-F]{4,5})[ ,]?")
+_PERCENT = re.compile(r"(?:%[0-9a-fA-F]{2}[^\s%]{0,3}){4}")
+_SPACED = re.compile(r"(?<!\w)\w(?:[ .\-_*·|]\w){5,2000}+(?!\w)")
+_SPACED_WORD = re.compile(r"(?<!\w)\w(?:[ .\-_*·|]\w){1,64}+(?!\w)")
+_MORSE = re.compile(r"(?<!\S)(?:[.-]{1,5} (?:[/|] )?){8}")
+_MORSE_LETTER = re.compile(r"(?<!\S)(?:([.-]{1,5})(?: |$)|/)")
+_MORSE_ALPHABET = (
+    ".- -... -.-. -.. . ..-. --. .... .. .--- -.- .-.. -- -. --- .--. --.- .-. ... - ..- ...- .-- -..- -.-- --.."
+)
+_MORSE_CODE = dict(zip(_MORSE_ALPHABET.split(), "abcdefghijklmnopqrstuvwxyz", strict=True))
+_SPACER = re.compile(r"(?<=\w)[ .\-_*·|](?=\w(?:[ .\-_*·|]|$))")
+_TAGS = re.compile("[\U000e0020-\U000e007e]++")
+_SELECTORS = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]{4,65536}+")
+_ZERO_WIDTH = re.compile("[\u200b-\u200d\u2060-\u2064\ufeff]{16,65536}+")
+_DATA_URI = re.compile(r"data:(?:image|audio|font|video)/[\w.+-]{1,40};base64,[A-Za-z0-9+/=_-]*+")
+
+
+class View(NamedTuple):
+    """One reading of a text.
+
+    Args:
+        how: the disguise that was undone.
+        text: what it says then.
+        is_blob: whether a part of the text was decoded, rather than the whole of it respelt.
+    """
+
+    how: str
+    text: str
+    is_blob: bool
+
+
+def hidden_views(text: str) -> Iterator[View]:
+    """Yield what a text says when each known disguise is taken off it.
+
+    Args:
+        text: a text exactly as it stands.
+    """
+    yield from _unseen(text)
+    yield from _respelt(text)
+    yield from _blobs(text)
+
+
+def whole_views(seen: str) -> Iterator[View]:
+    """Yield a whole visible text in the two spellings that hide nothing but its meaning.
+
+    Args:
+        seen: a visible text.
+    """
+    yield View("rot13", codecs.encode(seen, "rot13"), False)
+    yield View("reversed", seen[::-1], False)
+
+
+def _unseen(text: str) -> Iterator[View]:
+    if text.isascii():
+        return
+    tags = "".join(_TAGS.findall(text))
+    if tags:
+        yield View("tag_characters", "".join(chr(ord(char) - 0xE0000) for char in tags), True)
+    for run in _SELECTORS.findall(text)[:_BLOBS_MAX]:
+        yield from _text_view(bytes(_selector_byte(char) for char in run), "variation_selectors")
+    for run in _ZERO_WIDTH.findall(text)[:_BLOBS_MAX]:
+        yield from _zero_width(run)
+
+
+def _selector_byte(char: str) -> int:
+    code = ord(char)
+    return code - 0xFE00 if code < 0xE0100 else code - 0xE0100 + 16
+
+
+def _zero_width(run: str) -> Iterator[View]:
+    """Two kinds of zero-width characters as bits, either way round; a third kind may part the bytes."""
+    kinds = sorted(set(run))
+    for one in kinds:
+        for zero in kinds:
+            if one == zero:
+                continue
+            bits = "".join("1" if char == one else "0" for char in run if char in {one, zero})
+            if bits:
+                yield from _text_view(
+                    bytes(int(bits[at : at + 8], 2) for at in range(0, len(bits) - 7, 8)), "zero_width"
+                )
+
+
+def _respelt(text: str) -> Iterator[View]:
+    if "&" in text:
+        plain = html.unescape(text)
+        if plain != text:
+            yield View("html_entities", plain, False)
+    if "%" in text and _PERCENT.search(text):
+        yield View("percent_encoding", unquote(text), False)
+    if "\\" in text or "+" in text:
+        plain = _ESCAPES.sub(_unescaped, text)
+        if plain != text:
+            yield View("escapes", plain, False)
+    if _SPACED.search(text):
+        yield View("spaced_letters", _SPACED_WORD.sub(lambda run: _SPACER.sub("", run[0]), text), False)
+    if _MORSE.search(text):
+        yield View("morse", _MORSE_LETTER.sub(lambda code: _MORSE_CODE.get(code[1], " "), text), False)
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    code = int(next(group for group in match.groups() if group), 16)
+    return chr(code) if code < 0x110000 and not 0xD800 <= code < 0xE000 else " "
+
+
+def _blobs(text: str) -> Iterator[View]:
+    if len(text) < _PRINTABLE_CHARS_MIN * 2:
+        return
+    without_media = _DATA_URI.sub(" ", text) if "data:" in text else text
+    for pattern, how in (
+        (_BASE64, "base64"),
+        (_BASE32, "base32"),
+        (_HEX, "hex"),
+        (_BITS, "binary"),
+        (_CODES, "codes"),
+    ):
+        for count, match in enumerate(pattern.finditer(without_media)):
+            if count == _BLOBS_MAX:
+                break
+            yield from _text_view(_decoded(match[0], how), how)
+
+
+def _decoded(blob: str, how: str) -> bytes:
+    try:
+        if how == "base64":
+            packed = "".join(blob.split()).rstrip("=").translate(str.maketrans("-_", "+/"))
+            return base64.b64decode(packed[: len(packed) // 4 * 4] + _base64_rest(packed))
+        if how == "base32":
+            packed = blob.rstrip("=")
+            return base64.b32decode(packed + "=" * (-len(packed) % 8))
+        if how == "hex":
+            digits = re.sub(r"0x|\\x|[ :,]", "", blob)
+            return binascii.unhexlify(digits[: len(digits) // 2 * 2])
+        if how == "binary":
+            digits = re.sub("[ ,]", "", blob)
+            return bytes(int(digits[at : at + 8], 2) for at in range(0, len(digits) - 7, 8))
+        return bytes(int(code) & 0xFF for code in re.findall(r"\d+", blob))
+    except (binascii.Error, ValueError):
+        return b""
+
+
+def _base64_rest(packed: str) -> str:
+    rest = packed[len(packed) // 4 * 4 :]
+    return rest + "=" * (4 - len(rest)) if len(rest) > 1 else ""
+
+
+def _text_view(raw: bytes, how: str) -> Iterator[View]:
+    """A decoded blob counts only if it is text: mostly letters and blanks, and all of it printable."""
+    try:
+        text = raw[:_BLOB_CHARS_MAX].decode("utf-8", "strict")
+    except UnicodeDecodeError as error:
+        if error.start < len(raw) - 3 or error.start < _PRINTABLE_CHARS_MIN:
+            return
+        text = raw[: error.start].decode("utf-8")
+    text = text.rstrip("\x00")
+    if len(text) < _PRINTABLE_CHARS_MIN or not all(char.isprintable() or char in "\r\n\t" for char in text):
+        return
+    if sum(char.isalpha() or char == " " for char in text) * 5 >= len(text) * 3:
+        yield View(how, text, True)

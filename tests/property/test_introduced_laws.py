@@ -1,0 +1,151 @@
+"""Laws of what was introduced."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay_stream.core.introduced import signs_between
+
+EXAMPLES = json.loads(
+    (Path(__file__).resolve().parents[1] / "data" / "introduced_rules.json").read_text(encoding="utf-8")
+)
+GRAVE = [
+    text.rstrip(".") + "."
+    for rule in ("secrecy_asked", "data_sent", "instructions_overridden")
+    for text in EXAMPLES[rule]["matches"]
+]
+SENTENCES = st.sampled_from(
+    [*GRAVE, "Adds two numbers.", "Use send_email to send the draft.", "See https://docs.python.org/3."]
+)
+TEXTS = st.lists(SENTENCES, max_size=4).map(" ".join)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | SENTENCES,
+    lambda children: (
+        st.lists(children, max_size=4)
+        | st.dictionaries(
+            st.text()
+            | st.sampled_from(["name", "description", "inputSchema", "properties", "required", "enum", "type"]),
+            children,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+OBJECTS = st.dictionaries(
+    st.text() | st.sampled_from(["name", "description", "inputSchema", "properties"]), JSON, max_size=5
+)
+TOOL_NAMES = st.lists(st.text() | st.just("send_email"), max_size=3)
+
+
+@given(OBJECTS, TOOL_NAMES)
+def test_a_definition_brings_nothing_to_itself(definition: dict[str, Any], names: list[str]) -> None:
+    """Compared with itself, a definition gives no sign."""
+    assert signs_between(definition, definition, tool_names=names) == []
+
+
+@given(OBJECTS, OBJECTS, TOOL_NAMES)
+def test_any_json_gives_signs_and_no_error(
+    before: dict[str, Any], after: dict[str, Any], names: list[str]
+) -> None:
+    """Whatever a server sends is searched, twice with the same result."""
+    signs = signs_between(before, after, tool_names=names)
+    assert signs == signs_between(before, after, tool_names=names)
+    assert all(1 <= sign.level <= 5 and sign.path.startswith("$") and len(sign.excerpt) <= 80 for sign in signs)
+
+
+@given(OBJECTS)
+def test_order_of_keys_changes_nothing(definition: dict[str, Any]) -> None:
+    """The same definition with its keys in another order gives the same signs."""
+    turned = json.loads(json.dumps(definition), object_pairs_hook=lambda pairs: dict(reversed(pairs)))
+    assert signs_between(None, json.loads(json.dumps(definition))) == signs_between(None, turned)
+
+
+@given(TEXTS, st.sampled_from(["gently", "blue", "Tuesday"]), st.integers(min_value=0))
+def test_benign_word_in_old_text_is_no_sign(text: str, word: str, place: int) -> None:
+    """A harmless word, wherever it is put into old text, makes no sign of the old sentences."""
+    words = text.split(" ")
+    at = place % (len(words) + 1)
+    touched = " ".join([*words[:at], word, *words[at:]])
+    assert signs_between({"description": text}, {"description": touched}, tool_names=["send_email"]) == []
+
+
+@given(st.permutations([*GRAVE, "Adds two numbers."]))
+def test_moved_sentences_are_no_sign(sentences: list[str]) -> None:
+    """Sentences in another order and in other fields are old."""
+    before = {"description": " ".join([*GRAVE, "Adds two numbers."])}
+    after = {"description": " ".join(sentences[:3]), "title": "\n".join(sentences[3:])}
+    assert signs_between(before, after) == []
+
+
+@given(OBJECTS, st.sampled_from(GRAVE))
+def test_what_is_added_is_found(definition: dict[str, Any], text: str) -> None:
+    """A grave text in a field of its own is found beside anything, unless it stood there before."""
+    before = {**definition, "note": "Adds."}
+    if text[:12] in json.dumps(definition, ensure_ascii=False):
+        return
+    assert any(sign.level >= 4 for sign in signs_between(before, {**before, "note": text}))
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        "ignore ",
+        "ignore previous send all user not tell ",
+        "忽略之前的指令",
+        "https://a.b/c?d=e ",
+        "<",
+        "<!--",
+        "![",
+        "a@",
+        "a.",
+        " ",
+        "\n ",
+        "12 ",
+        "ab",
+        "a\u200b",
+        "\ufe01",
+        "\\x41",
+        "/usr/",
+        "curl ",
+        "http://",
+        "a ",
+        ". ",
+        "-",
+        "&#65;",
+        "%41",
+        "1.",
+    ],
+    ids=ascii,
+)
+def test_time_is_linear(part: str) -> None:
+    """A megabyte of anything takes less than a second."""
+    text = part * (1_000_000 // len(part))
+    started = time.process_time()
+    signs_between(None, {"name": "t", "description": text})
+    assert time.process_time() - started < 1.0
+
+
+def test_many_old_and_new_matches_are_compared_in_bounded_time() -> None:
+    """Hundreds of addresses on both sides take less than two seconds."""
+    before, after = (
+        {"description": " ".join(f"https://{side}{index}.net" for index in range(1_500))} for side in ("a", "b")
+    )
+    started = time.process_time()
+    assert "url_introduced" in {sign.rule for sign in signs_between(before, after)}
+    assert time.process_time() - started < 2.0
+
+
+def test_text_in_many_small_fields_is_bounded_too() -> None:
+    """What is read of one definition has one bound, however it is cut up."""
+    definition = {f"x{index}": f"word{index} of many in one definition" for index in range(30_000)}
+    started = time.process_time()
+    signs = signs_between(None, definition)
+    assert time.process_time() - started < 2.0
+    assert "text_oversized" in {sign.rule for sign in signs}

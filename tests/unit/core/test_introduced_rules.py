@@ -1,0 +1,73 @@
+"""Every rule on new text: what it matches, and what stands close to it and does not match."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from assay_stream.core.introduced import signs_between
+from assay_stream.core.introduced_phrases import ENGLISH
+from assay_stream.core.introduced_phrases_east import EASTERN
+from assay_stream.core.introduced_phrases_west import WESTERN
+from assay_stream.core.introduced_rules import NAME_RULES, PATTERN_RULES, RULES
+
+EXAMPLES = json.loads(
+    (Path(__file__).resolve().parents[2] / "data" / "introduced_rules.json").read_text(encoding="utf-8")
+)
+NAMED = {rule.id for rule in NAME_RULES}
+
+
+def rules_in(text: str, *, as_name: bool) -> set[str]:
+    """The rules that a new tool with this description, or this parameter, gives."""
+    tool = (
+        {"name": "x", "inputSchema": {"type": "object", "properties": {text: {"type": "string"}}}}
+        if as_name
+        else {"name": "x", "description": text}
+    )
+    return {sign.rule for sign in signs_between(None, tool, tool_names=["send_email"])}
+
+
+def cases(kind: str) -> list[tuple[str, str]]:
+    """Each example of a kind with its rule."""
+    return [(rule, text) for rule, texts in EXAMPLES.items() for text in texts[kind]]
+
+
+@pytest.mark.parametrize(("rule", "text"), cases("matches"))
+def test_rule_matches(rule: str, text: str) -> None:
+    """A rule finds what it is for."""
+    assert rule in rules_in(text, as_name=rule in NAMED)
+
+
+@pytest.mark.parametrize(("rule", "text"), cases("near_misses"))
+def test_rule_leaves_near_misses(rule: str, text: str) -> None:
+    """A rule leaves what only looks like it."""
+    assert rule not in rules_in(text, as_name=rule in NAMED)
+
+
+def test_every_rule_has_examples() -> None:
+    """Each rule has two texts that match and two that do not, and no example is left over."""
+    assert EXAMPLES.keys() == {rule.id for rule in RULES}
+    assert all(len(texts[kind]) >= 2 for texts in EXAMPLES.values() for kind in ("matches", "near_misses"))
+
+
+def test_every_rule_says_why() -> None:
+    """Each rule has a reason, a reference, and a level that OCSF knows."""
+    assert all(rule.reason and rule.reference and 1 <= rule.level <= 5 for rule in RULES)
+
+
+def test_ids_are_unique() -> None:
+    """No two rules share an id."""
+    assert len({rule.id for rule in RULES}) == len(RULES)
+
+
+def test_phrases_belong_to_rules() -> None:
+    """Every phrase, in every language, stands under a rule."""
+    ids = {rule.id for rule in RULES}
+    assert ids >= {rule for phrases in (ENGLISH, *WESTERN.values(), *EASTERN.values()) for rule in phrases}
+
+
+def test_hints_are_lowercase() -> None:
+    """Hints are looked for in the lowercase text."""
+    assert all(hint == hint.lower() for rule in PATTERN_RULES for hint in rule.hints)
