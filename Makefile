@@ -6,6 +6,8 @@ BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
 .PHONY: help demo run test check lint types layers unit integration bench alert-quality schemas clean
 
+.PHONY: help demo run test check lint types layers unit integration bench schemas samples clean
+
 help: ## Show this help.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
@@ -55,6 +57,9 @@ alert-quality: $(VENV)/.ready ## Score the alerts on the labelled corpus, beside
 
 schemas: $(VENV)/.ready ## Write schemas/ anew from the models.
 	$(BIN)/python -m assay_stream.schemas --write schemas
+
+samples: $(VENV)/.ready ## Write the sample logs of the Sigma rules anew from the engine.
+	$(BIN)/python -m deploy.sigma.make_samples --write deploy/sigma/samples
 
 clean: ## Remove what was built and run; keeps the fetched Kafka and servers.
 	rm -rf .run dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -9,6 +9,7 @@ import typer
 
 from assay_stream import __version__
 from assay_stream.cli import (
+    alerts,
     conformance,
     fingerprint,
     operating,
@@ -44,6 +45,7 @@ app.add_typer(operating.topics_app, name="topics")
 app.add_typer(pins.pins_app, name="pins")
 app.add_typer(rules.policy_app, name="policy")
 app.add_typer(rules.keys_app, name="keys")
+app.add_typer(alerts.alerts_app, name="alerts")
 app.command()(operating.worker)
 
 

@@ -27,6 +27,7 @@ class Role(StrEnum):
     CHANGES = "changes"
     VERDICTS = "verdicts"
     REJECTED = "rejected"
+    DEAD_LETTERS = "dead_letters"
 
 
 TOPIC_NAMES: dict[Role, str] = {
@@ -41,6 +42,7 @@ TOPIC_NAMES: dict[Role, str] = {
     Role.CHANGES: "assay.control.change",
     Role.VERDICTS: "assay.tool.verdict",
     Role.REJECTED: "assay.rejected",
+    Role.DEAD_LETTERS: "assay.alert.dead",
 }
 """Topic name of every role, before an operator's prefix."""
 

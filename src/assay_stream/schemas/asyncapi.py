@@ -72,6 +72,12 @@ _CHANNELS: dict[Role, tuple[str, str, tuple[str, ...], str | None]] = {
         (),
         "assay.rejected.headers",
     ),
+    Role.DEAD_LETTERS: (
+        "assay.alert.dead",
+        "Dead letters: alerts refused for good: original bytes, key and headers, and error headers.",
+        (),
+        "assay.rejected.headers",
+    ),
 }
 _READ = (Role.SNAPSHOTS, Role.CONTROL, Role.CALLS)
 

@@ -7,7 +7,7 @@ import ssl
 from collections.abc import Callable
 from typing import Any
 
-from aiokafka import AIOKafkaConsumer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaConnectionError, KafkaError
 
@@ -43,6 +43,22 @@ def connection_options(settings: Settings) -> dict[str, Any]:
         options["sasl_plain_username"] = settings.sasl_username
         options["sasl_plain_password"] = settings.sasl_password.get_secret_value()
     return options
+
+
+def writing_producer(settings: Settings, **options: Any) -> AIOKafkaProducer:
+    """Return a producer, not started, whose writes are acknowledged by all in-sync replicas, once and in order.
+
+    Args:
+        settings: the operator's settings.
+        options: further aiokafka arguments.
+    """
+    return AIOKafkaProducer(
+        **connection_options(settings),
+        acks="all",
+        enable_idempotence=True,
+        max_request_size=REQUEST_BYTES_MAX,
+        **options,
+    )
 
 
 def _ssl_context(settings: Settings) -> ssl.SSLContext:

@@ -65,6 +65,20 @@ async def read_definitions(settings: Settings, digests: Collection[str]) -> dict
     return found
 
 
+async def read_records(settings: Settings, role: Role) -> AsyncIterator[Record]:
+    """Yield every committed record that a topic holds now, partition by partition.
+
+    Args:
+        settings: the operator's settings.
+        role: what the topic carries.
+
+    Raises:
+        ConfigurationError: ``topic_missing``.
+    """
+    async for record in _records(settings, role):
+        yield record
+
+
 async def _records(settings: Settings, role: Role) -> AsyncIterator[Record]:
     topic = topic_names(settings)[role]
     for number in range(await _partition_count(settings, topic)):

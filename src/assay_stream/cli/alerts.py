@@ -1,0 +1,189 @@
+"""``assay-stream alerts``: get alerts out, to a file or to whoever watches."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from assay_stream.cli.lines import input_lines
+from assay_stream.cli.options import Bootstrap, quiet_client_logs, say
+from assay_stream.config import Settings, load_settings
+from assay_stream.core.errors import ConfigurationError, InputError
+from assay_stream.forensics.alert_formats import CONTENT_TYPES, AlertFormat, as_lines, read_alert, view_of
+from assay_stream.forensics.alert_selection import AlertSelection, SeverityLevel, since_of
+from assay_stream.forensics.syslog_message import EXAMPLE_ENTERPRISE
+from assay_stream.stream.receivers import (
+    Receiver,
+    WebhookTarget,
+    parse_target,
+    secret_from,
+    tls_context,
+)
+
+alerts_app = typer.Typer(help="Get alerts out, to a file or to whoever watches.", no_args_is_help=True)
+
+ServerId = Annotated[str | None, typer.Option(help="Only alerts about this server.")]
+Since = Annotated[str | None, typer.Option(metavar="TIME", help="Only alerts of this time (RFC 3339) or later.")]
+Severity = Annotated[SeverityLevel | None, typer.Option(help="Only alerts of this severity or a higher one.")]
+AlertFile = Annotated[
+    Path | None,
+    typer.Option("--input", help="Alerts (NDJSON) from this file, `-` for standard input. Default: from Kafka."),
+]
+
+
+@alerts_app.command()
+def export(
+    target: Annotated[AlertFormat, typer.Option("--format", help="What to write.")] = AlertFormat.OCSF,
+    file: AlertFile = None,
+    since: Since = None,
+    server_id: ServerId = None,
+    severity: Severity = None,
+    bootstrap_servers: Bootstrap = None,
+) -> None:
+    """Write alerts to standard output, one a line (SARIF: one document).
+
+    Good alerts are written, bad ones are named, and then the exit code is 2.
+    """
+    selection = AlertSelection(
+        since_ms=None if since is None else since_of(since), server_id=server_id, severity=severity
+    )
+    refused: list[str] = []
+    alerts = chosen_alerts(file, selection, refused, bootstrap=bootstrap_servers)
+    for line in as_lines(alerts, target):
+        sys.stdout.buffer.write(line.encode("utf-8") + b"\n")
+    sys.stdout.buffer.flush()
+    for text in refused:
+        say(text)
+    if refused:
+        raise typer.Exit(2)
+
+
+@alerts_app.command()
+def forward(
+    to: Annotated[
+        str, typer.Option("--to", help="webhook:URL or syslog:HOST:PORT[,udp|tcp|tls]; TCP is the default.")
+    ],
+    target: Annotated[
+        AlertFormat | None,
+        typer.Option("--format", help="What to send. Default: ocsf to a webhook, cef to a syslog receiver."),
+    ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option(help="Consumer group, one per receiver. Default: <group prefix>-forward-webhook or -syslog."),
+    ] = None,
+    timeout_s: Annotated[float, typer.Option(min=0.1, max=300.0, help="How long one attempt may take.")] = 10.0,
+    header: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME=VARIABLE", help="Webhook: a further header, its value from an environment variable."
+        ),
+    ] = None,
+    hmac_variable: Annotated[
+        str | None,
+        typer.Option(metavar="VARIABLE", help="Webhook: sign with the secret in this environment variable."),
+    ] = None,
+    ca_file: Annotated[
+        Path | None, typer.Option(help="Authorities that take the place of the usual ones (PEM).")
+    ] = None,
+    enterprise: Annotated[
+        int, typer.Option(min=0, help="Syslog: private enterprise number of the structured data.")
+    ] = EXAMPLE_ENTERPRISE,
+    bootstrap_servers: Bootstrap = None,
+) -> None:
+    """Follow the alerts and deliver each at least once, until told to stop.
+
+    A receiver that does not answer is waited for. What it refuses for good goes to the dead letters.
+    """
+    from assay_stream.stream.forward_process import run_forwarder
+    from assay_stream.stream.syslog import Syslog
+    from assay_stream.stream.webhook import Webhook
+
+    settings = load_settings(bootstrap_servers=bootstrap_servers)
+    place = parse_target(to)
+    receiver: Receiver
+    if isinstance(place, WebhookTarget):
+        kind, target = "webhook", target or AlertFormat.OCSF
+        receiver = Webhook(
+            place.url,
+            content_type=CONTENT_TYPES[target],
+            timeout_s=timeout_s,
+            tls=tls_context(ca_file),
+            header=None if header is None else _header(header),
+            secret=None if hmac_variable is None else secret_from(hmac_variable, os.environ).encode(),
+        )
+    else:
+        kind, target = "syslog", target or AlertFormat.CEF
+        if header is not None or hmac_variable is not None:
+            raise ConfigurationError("bad_option", "--header and --hmac-variable are for webhooks")
+        receiver = Syslog(
+            place,
+            host=socket.gethostname(),
+            timeout_s=timeout_s,
+            tls=tls_context(ca_file),
+            enterprise=enterprise,
+        )
+    run_forwarder(
+        settings,
+        receiver,
+        target=target,
+        group=f"{settings.group_prefix}-forward-{kind}" if group is None else group,
+    )
+
+
+def chosen_alerts(
+    file: Path | None, selection: AlertSelection, refused: list[str], *, bootstrap: str | None
+) -> Iterator[dict[str, Any]]:
+    """Yield the alerts that are asked for, from a file or from Kafka.
+
+    Args:
+        file: the file, ``-`` for standard input, ``None`` for Kafka.
+        selection: which ones.
+        refused: gets a sentence about every line or record that is no alert.
+        bootstrap: Kafka brokers, ``None`` for the settings'.
+
+    Raises:
+        InputError: ``unreadable_file``.
+        ConfigurationError: ``topic_missing``.
+    """
+    for where, value in _stored(file, bootstrap):
+        try:
+            alert = read_alert(value)
+        except InputError as error:
+            refused.append(f"{where}: {error}")
+            continue
+        if selection.wants(view_of(alert)):
+            yield alert
+
+
+def _stored(file: Path | None, bootstrap: str | None) -> Iterator[tuple[str, bytes | None]]:
+    if file is not None:
+        for number, line in input_lines(None if str(file) == "-" else file):
+            yield f"line {number}", line
+        return
+    quiet_client_logs()
+    yield from asyncio.run(_from_kafka(load_settings(bootstrap_servers=bootstrap)))
+
+
+async def _from_kafka(settings: Settings) -> list[tuple[str, bytes | None]]:
+    from assay_stream.stream.alert_log import read_alerts
+    from assay_stream.stream.connection import start_admin
+
+    await (await start_admin(settings, waiting=say)).close()
+    return [
+        (f"{record.origin.topic}/{record.origin.partition}/{record.origin.offset}", record.value)
+        async for record in read_alerts(settings)
+    ]
+
+
+def _header(text: str) -> tuple[str, str]:
+    name, equals, variable = text.partition("=")
+    if not equals or not name or not variable:
+        raise ConfigurationError("bad_option", "--header is NAME=VARIABLE, the name of an environment variable")
+    return name, secret_from(variable, os.environ)

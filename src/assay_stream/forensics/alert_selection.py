@@ -1,0 +1,74 @@
+"""Which alerts an operator asks for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+
+from assay_stream.core.errors import InputError
+from assay_stream.forensics.alert_formats.view import AlertView
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class SeverityLevel(StrEnum):
+    """The severities that alerts have, lowest first."""
+
+    INFORMATIONAL = "informational"
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+    CRITICAL = "critical"
+
+
+_SEVERITY_IDS = {level: number for number, level in enumerate(SeverityLevel, start=1)}
+_FATAL = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertSelection:
+    """Which alerts are asked for; ``None`` asks for nothing in particular.
+
+    Args:
+        since_ms: event time of the earliest, inclusive, milliseconds since the epoch.
+        server_id: of this server only.
+        severity: of this severity or a higher one.
+    """
+
+    since_ms: int | None = None
+    server_id: str | None = None
+    severity: SeverityLevel | None = None
+
+    def wants(self, view: AlertView) -> bool:
+        """Say whether an alert is asked for. One whose severity is not told counts as higher than any.
+
+        Args:
+            view: the alert.
+        """
+        if self.since_ms is not None and view.time_ms < self.since_ms:
+            return False
+        if self.server_id is not None and view.fact("mcp_server_id") != self.server_id:
+            return False
+        if self.severity is None:
+            return True
+        told = 1 <= view.severity_id <= _FATAL
+        return not told or view.severity_id >= _SEVERITY_IDS[self.severity]
+
+
+def since_of(text: str) -> int:
+    """Return the time that an operator means, milliseconds since the epoch.
+
+    Args:
+        text: RFC 3339, with its offset from UTC.
+
+    Raises:
+        InputError: ``bad_time``.
+    """
+    try:
+        moment = datetime.fromisoformat(text.upper())
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise InputError("bad_time", "write the time as RFC 3339 with its offset: 2026-03-01T10:00:00Z")
+    return int((moment - _EPOCH).total_seconds() * 1_000)

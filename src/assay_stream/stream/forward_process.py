@@ -1,0 +1,75 @@
+"""The process that forwards: checks before it starts, and an end within a bound."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+
+import structlog
+
+from assay_stream.config import Settings
+from assay_stream.core.errors import ConfigurationError
+from assay_stream.core.record import Role
+from assay_stream.forensics.alert_formats import AlertFormat
+from assay_stream.stream.connection import start_admin
+from assay_stream.stream.forward import Forwarder
+from assay_stream.stream.logs import configure_logs
+from assay_stream.stream.receivers import Receiver
+from assay_stream.stream.topics import check_topics, inspect_topics
+
+_log = structlog.get_logger(__name__)
+
+
+def run_forwarder(settings: Settings, receiver: Receiver, *, target: AlertFormat, group: str) -> None:
+    """Forward alerts until SIGTERM or SIGINT.
+
+    Args:
+        settings: the operator's settings.
+        receiver: who takes them.
+        target: in which format.
+        group: the consumer group.
+
+    Raises:
+        ConfigurationError: ``topic_missing``, ``bad_group``.
+        OperatingError: ``broker_unreachable`` or ``brokers_failing``.
+    """
+    own = {f"{settings.group_prefix}-{stage}" for stage in ("registry", "join", "alerts")}
+    if group in own or not group.strip():
+        raise ConfigurationError("bad_group", "--group must not be a stage's group, or empty: choose another name")
+    configure_logs(settings)
+    asyncio.run(_forward(settings, receiver, target=target, group=group))
+
+
+async def _forward(settings: Settings, receiver: Receiver, *, target: AlertFormat, group: str) -> None:
+    admin = await start_admin(settings, waiting=lambda text: _log.warning("waiting_for_brokers", why=text))
+    try:
+        check_topics(await inspect_topics(admin, settings), {Role.ALERTS, Role.DEAD_LETTERS})
+    finally:
+        await admin.close()
+    forwarder = Forwarder(settings, receiver, target=target, group=group)
+    deadline: list[threading.Timer] = []
+
+    def stop() -> None:
+        forwarder.stop()
+        if not deadline:
+            deadline.append(threading.Timer(settings.stop_limit_s, _give_up, [settings.stop_limit_s]))
+            deadline[0].daemon = True
+            deadline[0].start()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    _log.info("forwarding_started", receiver=receiver.name, format=target.value, group=group)
+    try:
+        await forwarder.run()
+    finally:
+        for timer in deadline:
+            timer.cancel()
+
+
+def _give_up(limit_s: int) -> None:
+    # What was not committed is delivered again by whoever comes next.
+    _log.error("stop_cut_short", limit_s=limit_s)
+    os._exit(3)

@@ -1,0 +1,279 @@
+"""``assay-stream alerts forward`` and ``export`` on real Kafka, with receivers that are down, slow or unwilling.
+
+Twenty seconds stand for the hour that a receiver may be down; the schedule over an hour is a unit test.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+from aiokafka import TopicPartition
+
+from assay_stream.core.record import ERROR_HEADERS, Output, Role
+from assay_stream.stream.connection import reading_consumer, start_admin
+from tests.support.alerts import alert_records, finding_of
+from tests.support.deployment import Deployment, free_port
+from tests.support.receivers import SyslogServer, WebhookServer
+
+pytestmark = pytest.mark.kafka
+
+DOWN_S = 20.0
+
+
+class Forwarders:
+    """Forwarder processes of one deployment."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        self.deployment = deployment
+        self.processes: list[subprocess.Popen[bytes]] = []
+        self.logs: list[Path] = []
+
+    def start(self, to: str, *arguments: str, **env: str) -> subprocess.Popen[bytes]:
+        """Start one."""
+        folder = Path(".run/tests") / self.deployment.name
+        folder.mkdir(parents=True, exist_ok=True)
+        log = folder / f"forward-{len(self.processes)}.log"
+        command = [sys.executable, "-m", "assay_stream", "alerts", "forward", "--to", to, *arguments]
+        with log.open("wb") as stderr:
+            process = subprocess.Popen(
+                command, env=os.environ | self.deployment.env | env, stdout=stderr, stderr=stderr
+            )
+        self.processes.append(process)
+        self.logs.append(log)
+        return process
+
+    def log(self) -> str:
+        """Everything that all of them logged."""
+        return "\n".join(path.read_text() for path in self.logs)
+
+
+@pytest.fixture
+async def forwarders(deployment: Deployment) -> AsyncIterator[Forwarders]:
+    """Forwarders that are gone when the test is."""
+    made = Forwarders(deployment)
+    yield made
+    for process in made.processes:
+        if process.poll() is None:
+            process.kill()
+        process.wait(10)
+
+
+def alerts(count: int, *, first: int = 0) -> list[Output]:
+    """Alerts about different tools on several servers."""
+    numbers = range(first, first + count)
+    return alert_records(*(finding_of(f"tool-{n}", offset=n, server_id=f"server-{n % 3}") for n in numbers))
+
+
+def keys_of(written: list[Output]) -> set[str]:
+    """The idempotency keys of some alerts: uid, count, activity."""
+    bodies = [json.loads(alert.value or b"") for alert in written]
+    return {f"{body['finding_info']['uid']}:{body['count']}:{body['activity_id']}" for body in bodies}
+
+
+async def publish(deployment: Deployment, written: list[Output]) -> None:
+    """Put alerts into their topic."""
+    await deployment.send_with_headers(Role.ALERTS, [(out.key, out.value, out.headers) for out in written])
+
+
+async def until(condition: Callable[[], bool], forwarders: Forwarders, *, limit_s: float = 60.0) -> None:
+    """Wait for something to come true."""
+    deadline = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < deadline, forwarders.log()[-3_000:]
+        await asyncio.sleep(0.05)
+
+
+async def lag(deployment: Deployment, group: str) -> int:
+    """How many alerts the group has not committed."""
+    topic = deployment.topics[Role.ALERTS]
+    partitions = [TopicPartition(topic, number) for number in range(deployment.settings.input_partitions)]
+    consumer = reading_consumer(deployment.settings)
+    await consumer.start()
+    admin = await start_admin(deployment.settings)
+    try:
+        ends = await consumer.end_offsets(partitions)
+        committed = await admin.list_consumer_group_offsets(group)
+    finally:
+        await admin.close()
+        await consumer.stop()
+    return sum(ends.values()) - sum(max(entry.offset, 0) for entry in committed.values())
+
+
+async def test_a_webhook_that_was_down_gets_every_alert(deployment: Deployment, forwarders: Forwarders) -> None:
+    """Down from the start, up, down again for a while, up: all arrive, once each, and the lag showed the wait."""
+    before, during = alerts(40), alerts(60, first=40)
+    server = WebhookServer(free_port())
+    await publish(deployment, before)
+    forwarders.start(f"webhook:{server.url}", "--group", "soc-webhook")
+    await asyncio.sleep(3.0)
+    with server:
+        await until(lambda: len(set(server.keys)) == 40, forwarders)
+    await publish(deployment, during)
+    await asyncio.sleep(DOWN_S)
+    assert await lag(deployment, "soc-webhook") == 60
+    with server:
+        await until(lambda: set(server.keys) == keys_of(before + during), forwarders)
+    assert max(Counter(server.keys).values()) == 1
+    assert {body for _, body, _ in server.taken} == {alert.value for alert in before + during}
+    assert {headers["content-type"] for _, _, headers in server.taken} == {"application/json"}
+
+
+async def test_a_refused_alert_is_a_dead_letter(deployment: Deployment, forwarders: Forwarders) -> None:
+    """What the receiver refuses for good, and what is no alert, stand there with bytes, headers and reason."""
+    written = alerts(10)
+    poison = written[4]
+    wanted = keys_of(written) - keys_of([poison])
+    server = WebhookServer(free_port(), lambda _, body: (422 if body == poison.value else 200, {}))
+    await publish(deployment, written)
+    await deployment.send(Role.ALERTS, [(b"server-0", b'{"no": "alert"}'), (b"server-1", None)])
+    with server:
+        forwarders.start(f"webhook:{server.url}")
+        await until(lambda: set(server.keys) == wanted, forwarders)
+        dead = await deployment.wait_for(Role.DEAD_LETTERS, lambda records: len(records) == 3)
+    by_value = {record.value: record for record in dead}
+    assert by_value.keys() == {poison.value, b'{"no": "alert"}', None}
+    letter = by_value[poison.value]
+    assert letter.key == poison.key
+    assert tuple(letter.headers[: len(poison.headers)]) == poison.headers
+    why = dict(letter.headers[len(poison.headers) :])
+    assert tuple(why) == ERROR_HEADERS
+    assert why["error.code"] == b"refused_by_receiver"
+    assert b"http_422" in why["error.message"]
+    assert dict(by_value[None].headers)["error.code"] == b"not_an_alert"
+
+
+async def test_a_killed_forwarder_loses_nothing(deployment: Deployment, forwarders: Forwarders) -> None:
+    """``kill -9`` in mid-stream: the next one delivers the rest, and repeats bear the key they had."""
+    written = alerts(150)
+    server = WebhookServer(free_port(), delay_s=0.02)
+    await publish(deployment, written)
+    with server:
+        for stage in (30, 80):
+            process = forwarders.start(f"webhook:{server.url}")
+            await until(lambda stage=stage: len(server.taken) >= stage, forwarders)  # type: ignore[misc]
+            process.send_signal(signal.SIGKILL)
+            process.wait(10)
+        forwarders.start(f"webhook:{server.url}")
+        await until(lambda: set(server.keys) == keys_of(written), forwarders)
+    by_key: dict[str, set[bytes]] = {}
+    for key, body, _ in server.taken:
+        by_key.setdefault(key, set()).add(body)
+    assert all(len(bodies) == 1 for bodies in by_key.values())
+
+
+async def test_forwarders_of_one_group_share_the_work(deployment: Deployment, forwarders: Forwarders) -> None:
+    """One joins and one is told to leave in mid-stream: every alert arrives, and each had a partition."""
+    written = alerts(240)
+    server = WebhookServer(free_port(), delay_s=0.02)
+    await publish(deployment, written)
+    with server:
+        first = forwarders.start(f"webhook:{server.url}")
+        await until(lambda: len(server.taken) >= 20, forwarders)
+        forwarders.start(f"webhook:{server.url}")
+        await until(lambda: len(server.taken) >= 150, forwarders)
+        first.send_signal(signal.SIGTERM)
+        assert await asyncio.to_thread(first.wait, 15) == 0
+        await until(lambda: set(server.keys) == keys_of(written), forwarders)
+    assert all(re.search(r'"partitions": \[\d\]', path.read_text()) for path in forwarders.logs)
+
+
+async def test_a_forwarder_that_is_told_to_stop_keeps_its_place(
+    deployment: Deployment, forwarders: Forwarders
+) -> None:
+    """SIGTERM ends it soon, also while it waits for its receiver; what was delivered is not delivered again."""
+    server = WebhookServer(free_port())
+    await publish(deployment, alerts(20))
+    process = forwarders.start(f"webhook:{server.url}")
+    with server:
+        await until(lambda: len(server.taken) == 20, forwarders)
+    await publish(deployment, alerts(5, first=20))
+    await until(lambda: "receiver_not_answering" in forwarders.log(), forwarders)
+    process.send_signal(signal.SIGTERM)
+    assert await asyncio.to_thread(process.wait, 15) == 0
+    with server:
+        forwarders.start(f"webhook:{server.url}")
+        await until(lambda: len(server.taken) >= 25, forwarders)
+        await asyncio.sleep(1.0)
+    assert Counter(server.keys) == Counter(keys_of(alerts(25)))
+
+
+async def test_secrets_are_sent_and_never_logged(deployment: Deployment, forwarders: Forwarders) -> None:
+    """The header has its value, the signature can be checked by its own definition, and no log shows either."""
+
+    server = WebhookServer(free_port())
+    await publish(deployment, alerts(1))
+    url = server.url.replace("http://", "http://user:hidden-1@") + "?token=hidden-2"
+    with server:
+        forwarders.start(
+            f"webhook:{url}",
+            *("--header", "X-Api-Key=SOC_KEY", "--hmac-variable", "SOC_SECRET"),
+            SOC_KEY="hidden-3",
+            SOC_SECRET="hidden-4",
+        )
+        await until(lambda: len(server.taken) == 1, forwarders)
+    ((key, body, headers),) = server.taken
+    assert headers["x-api-key"] == "hidden-3"
+    digest = hmac.new(b"hidden-4", key.encode() + b"." + body, hashlib.sha256).hexdigest()
+    assert headers["x-assay-stream-signature"] == f"sha256={digest}"
+    await until(lambda: "forwarding_started" in forwarders.log(), forwarders)
+    assert "hidden" not in forwarders.log()
+
+
+async def test_a_syslog_receiver_that_was_down_gets_every_alert(
+    deployment: Deployment, forwarders: Forwarders
+) -> None:
+    """Over TCP with octet counting: down for a while, up: every alert arrives, repeats have its uid."""
+    before, during = alerts(30), alerts(30, first=30)
+    server = SyslogServer(free_port())
+    await publish(deployment, before)
+
+    def uids() -> set[str]:
+        found = [re.search(rb'uid="([0-9a-f]{64})"', message) for message in list(server.messages)]
+        return {match[1].decode() for match in found if match}
+
+    with server:
+        forwarders.start(f"syslog:127.0.0.1:{server.port}", "--format", "cef")
+        await until(lambda: len(uids()) == 30, forwarders)
+    await publish(deployment, during)
+    await asyncio.sleep(DOWN_S)
+    with server:
+        await until(lambda: uids() == {key.partition(":")[0] for key in keys_of(before + during)}, forwarders)
+    for message in server.messages:
+        assert re.match(
+            rb"<35>1 2026-03-01T00:00:00\.123Z \S+ assay-stream - tool_changed \[alert@32473 ", message
+        )
+        assert b"] CEF:0|assay-stream|assay-stream|1.2.3|tool_changed|" in message
+
+
+async def test_export_reads_the_topic_once(deployment: Deployment) -> None:
+    """Every alert that the topic holds is a line; a server or a severity can be asked for."""
+    await publish(deployment, alerts(9))
+
+    def exported(*arguments: str) -> list[str]:
+        done = subprocess.run(
+            [sys.executable, "-m", "assay_stream", "alerts", "export", *arguments],
+            env=os.environ | deployment.env,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+        return done.stdout.splitlines()
+
+    lines = await asyncio.to_thread(exported)
+    assert {line.encode() for line in lines} == {alert.value for alert in alerts(9)}
+    assert len(await asyncio.to_thread(exported, "--server-id", "server-1")) == 3
+    assert await asyncio.to_thread(exported, "--severity", "critical") == []

@@ -1,0 +1,94 @@
+"""``assay-stream alerts``: exporting from a file, and what forwarding refuses before it starts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from assay_stream.cli.main import app
+from assay_stream.core.errors import AssayStreamError
+from assay_stream.core.finding import Kind
+from tests.support.alerts import alert_records, finding_of
+
+FINDINGS = [
+    finding_of("a", offset=0),
+    finding_of("b", offset=1, server_id="other", kind=Kind.PIN_MISMATCH),
+    finding_of("c", offset=2, kind=Kind.TOOL_REMOVED, time_us=1_772_323_300_000_000),
+]
+
+
+def run(*arguments: str, input_: str | None = None) -> Result:
+    """The command, in this process."""
+    return CliRunner().invoke(app, ["alerts", *arguments], input=input_)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    """Three alerts in a file."""
+    path = tmp_path / "alerts.ndjson"
+    path.write_bytes(b"".join((record.value or b"") + b"\n" for record in alert_records(*FINDINGS)))
+    return str(path)
+
+
+def kinds(*arguments: str) -> list[str]:
+    """The kinds of the alerts that an export to flat lines writes."""
+    done = run("export", "--format", "jsonl", *arguments)
+    assert done.exit_code == 0, done.output
+    return [json.loads(line)["kind"] for line in done.stdout.splitlines()]
+
+
+def test_an_export_to_ocsf_gives_the_bytes_back(file: str) -> None:
+    """As is, one JSON object a line."""
+    assert run("export", "--input", file).stdout_bytes == Path(file).read_bytes()
+
+
+@pytest.mark.parametrize(("target", "lines"), [("ecs", 3), ("cef", 3), ("jsonl", 3), ("sarif", 1)])
+def test_every_format_can_be_asked_for(file: str, target: str, lines: int) -> None:
+    """A line for each alert; SARIF is one document."""
+    done = run("export", "--format", target, "--input", file)
+    assert (done.exit_code, len(done.stdout.splitlines())) == (0, lines)
+
+
+def test_alerts_can_be_asked_for(file: str) -> None:
+    """By server, by severity and by time, and by all of them at once."""
+    assert kinds("--input", file, "--server-id", "other") == ["pin_mismatch"]
+    assert kinds("--input", file, "--severity", "high") == ["tool_changed", "pin_mismatch"]
+    assert kinds("--input", file, "--since", "2026-03-01T00:01:00Z") == ["tool_removed"]
+    assert kinds("--input", file, "--since", "2026-03-01T00:01:00Z", "--severity", "high") == []
+
+
+def test_standard_input_can_be_read(file: str) -> None:
+    """Behind a pipe."""
+    done = run("export", "--format", "cef", "--input", "-", input_=Path(file).read_text())
+    assert done.stdout.count("CEF:0|") == 3
+
+
+def test_a_bad_line_is_named_and_the_good_ones_are_written(file: str) -> None:
+    """With its number; the exit code says that something was left out."""
+    done = run("export", "--input", "-", input_="{}\n" + Path(file).read_text() + "x\n")
+    assert done.exit_code == 2
+    assert len(done.stdout.splitlines()) == 3
+    assert "line 1: not_an_alert" in done.stderr
+    assert "line 5: not_json" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["export", "--since", "yesterday"], "bad_time"),
+        (["forward", "--to", "mail:soc@example.com"], "bad_receiver"),
+        (["forward", "--to", "syslog:h:514", "--hmac-variable", "X"], "bad_option"),
+        (["forward", "--to", "webhook:https://h/", "--header", "X-Key"], "bad_option"),
+        (["forward", "--to", "webhook:https://h/", "--header", "X-Key=NOT_SET_ANYWHERE"], "secret_missing"),
+        (["forward", "--to", "webhook:https://h/", "--group", "assay-stream-join"], "bad_group"),
+        (["forward", "--to", "webhook:https://h/", "--group", " "], "bad_group"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_starts(arguments: list[str], code: str) -> None:
+    """No broker is asked for."""
+    error = run(*arguments).exception
+    assert isinstance(error, AssayStreamError)
+    assert error.code == code
