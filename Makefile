@@ -4,9 +4,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run test check lint types layers unit integration bench alert-quality schemas clean
 
-.PHONY: help demo run test check lint types layers unit integration bench schemas samples clean
+.PHONY: help demo run test check lint types layers unit integration bench alert-quality schemas samples clean
 
 help: ## Show this help.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'

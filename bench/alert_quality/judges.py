@@ -1,6 +1,6 @@
 """Who judges an arrival: our system and the two baselines, each as one function that gives a level.
 
-``ours`` is what ``score`` measures as our system. Swap it in the first line of ``JUDGES``.
+``assay_stream`` is what ``score`` measures as our system.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from assay_stream.core.digest import jcs_digest
-from assay_stream.core.introduced import signs_between
-from assay_stream.core.words import other_forms, plain_form, visible
+from assay_stream.core.meaning import Subject
+from assay_stream.core.severity import DEFAULT_PROFILE
+from assay_stream.forensics.drift_report import Offer, drift_findings
 from assay_stream.schemes import mcptrust_drift
 
 Tool = Mapping[str, Any]
@@ -68,66 +69,22 @@ def mcptrust(before: Sequence[Tool], after: Sequence[Tool], fleet: Fleet) -> int
     return max((_MCPTRUST_LEVELS[mcptrust_drift.PUBLISHED[item.change]] for item in items), default=0)
 
 
-def signs_and_shape(before: Sequence[Tool], after: Sequence[Tool], fleet: Fleet) -> int:
-    """Judge by the signs in new text, with a plain stand-in for what changed besides.
+def assay_stream(before: Sequence[Tool], after: Sequence[Tool], fleet: Fleet) -> int:
+    """Judge as the stream does: by meaning and by what was introduced, under the profile ``soc``.
 
     Args:
         before: what the observer had seen.
         after: what it sees.
-        fleet: what the fleet knows.
+        fleet: what the fleet knows; other servers' tools are not looked at.
     """
-    older = {tool["name"]: tool for tool in before}
-    level = LOW if fleet.is_complete and older.keys() - {tool["name"] for tool in after} else 0
-    gone = [tool for name, tool in older.items() if name not in {each["name"] for each in after}]
-    for tool in after:
-        if older.get(tool["name"]) == tool:
-            continue
-        if str(jcs_digest(tool)) in fleet.known:
-            level = max(level, INFORMATIONAL)
-            continue
-        old = older.get(tool["name"])
-        compared = old if old is not None else _renamed(tool, gone)
-        names = {each["name"] for each in (*after, *fleet.others)}
-        signs = signs_between(compared, tool, tool_names=names)
-        level = max(level, _shape(old, tool, fleet), *(sign.level for sign in signs), LOW)
-    return level
-
-
-def _renamed(tool: Tool, gone: Sequence[Tool]) -> Tool | None:
-    """The tool that went away with the same input schema: then only what it brought besides is new."""
-    return next((each for each in gone if each.get("inputSchema") == tool.get("inputSchema")), None)
-
-
-def _shape(old: Tool | None, new: Tool, fleet: Fleet) -> int:
-    if old is None:
-        return HIGH if _skeleton(new["name"]) in {_skeleton(tool["name"]) for tool in fleet.others} else LOW
-    return max(_hints(old, new), _schema(old, new))
-
-
-def _skeleton(name: str) -> str:
-    plain = plain_form(visible(name))
-    return "".join(char for char in next(iter(other_forms(plain)), plain) if char.isalnum())
-
-
-def _hints(old: Tool, new: Tool) -> int:
-    was, now = old.get("annotations") or {}, new.get("annotations") or {}
-    flipped = [hint for hint in ("readOnlyHint", "destructiveHint") if hint in was and was[hint] != now.get(hint)]
-    return HIGH if flipped else 0
-
-
-def _schema(old: Tool, new: Tool) -> int:
-    was, now = old.get("inputSchema") or {}, new.get("inputSchema") or {}
-    known = was.get("properties", {})
-    if set(now.get("required", ())) - set(was.get("required", ())):
-        return MEDIUM
-    for name, schema in now.get("properties", {}).items():
-        if name in known and any(bound in known[name] and bound not in schema for bound in ("enum", "pattern")):
-            return HIGH
-    return 0
+    was = Offer(lists={Subject.TOOL: [dict(tool) for tool in before]}, complete=True)
+    now = Offer(lists={Subject.TOOL: [dict(tool) for tool in after]}, complete=fleet.is_complete)
+    findings = drift_findings(was, now, profile=DEFAULT_PROFILE, known=fleet.known)
+    return max((int(finding.level) for finding in findings), default=0)
 
 
 JUDGES: dict[str, Judge] = {
-    "assay-stream": signs_and_shape,
+    "assay-stream": assay_stream,
     "any change": any_change,
     "mcptrust": mcptrust,
 }

@@ -11,6 +11,7 @@ from assay_stream import __version__
 from assay_stream.cli import (
     alerts,
     conformance,
+    drift,
     fingerprint,
     operating,
     pins,
@@ -21,8 +22,6 @@ from assay_stream.cli import (
     tap,
     validate,
 )
-
-from assay_stream.cli import drift, fingerprint, operating, pins, publishing, replay, rules, schemapin, tap
 from assay_stream.core.errors import AssayStreamError, IntegrityError, OperatingError
 
 app = typer.Typer(

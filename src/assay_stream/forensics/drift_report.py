@@ -7,26 +7,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from assay_stream.core.digest import jcs_digest
 from assay_stream.core.errors import InputError
+from assay_stream.core.introduced import signs_between
 from assay_stream.core.limits import DEFAULT_LIMITS
 from assay_stream.core.meaning import CODES, Change, ItemDrift, Subject, compare_lists
 from assay_stream.core.meaning.definition import differing_fields
 from assay_stream.core.severity import Level, Profile, Sign, assess, covers
 from assay_stream.schemes.assay_manifest import action_class
-from assay_stream.schemes.mcptrust import risk_level
+from assay_stream.schemes.handshake_contract import contract, contract_drift
+from assay_stream.schemes.mcptrust import RISK_LEVELS, risk_level
 
 Item = Mapping[str, Any]
-SignsOf = Callable[[Item | None, Item], Sequence[Sign]]
-"""What the new text of a definition brings; the older one is ``None`` where there was none."""
-ViolationsOf = Callable[[Item, Item], Sequence[str]]
-"""Codes of what a definition's contract forbids to change and was changed."""
 
 _LISTS = {Subject.TOOL: "tools", Subject.PROMPT: "prompts", Subject.TEMPLATE: "resourceTemplates"}
-_RISK_LEVELS = ("LOW", "MEDIUM", "HIGH")
 
 KIND_TITLES: Mapping[str, str] = {
     "tool_added": "A tool was added",
@@ -145,8 +143,7 @@ def drift_findings(
     after: Offer,
     *,
     profile: Profile,
-    signs_of: SignsOf | None = None,
-    violations_of: ViolationsOf | None = None,
+    known: Collection[str] = (),
 ) -> list[DriftFinding]:
     """Return the findings: tools, then prompts, then templates, each in the order of names and kinds.
 
@@ -154,8 +151,7 @@ def drift_findings(
         before: the earlier recording.
         after: the later recording.
         profile: by which severities are told.
-        signs_of: tells what new text brings; without it nothing raises a severity.
-        violations_of: tells what a contract forbids; without it there is no ``contract_violation``.
+        known: full digests of definitions that were seen before: what they bring is not news.
 
     Raises:
         InputError: as ``compare_lists``.
@@ -170,9 +166,10 @@ def drift_findings(
             except InputError as error:
                 path = f"$.{_LISTS[subject]}{error.path.removeprefix('$')}"
                 raise InputError(error.code, error.message, path=path) from None
+            names = [item["name"] for item in now if isinstance(item.get("name"), str)]
             for drift in drifts:
-                signs = signs_of(drift.before, drift.after) if signs_of and drift.after is not None else ()
-                found.extend(_findings(drift, signs, violations_of))
+                if drift.after is None or str(jcs_digest(dict(drift.after))) not in known:
+                    found.extend(_findings(drift, names))
     return [_judged(finding, profile) for finding in found if covers(profile, finding.kind, finding.changes)]
 
 
@@ -186,7 +183,8 @@ class _Unjudged:
     signs: Sequence[Sign] = ()
 
 
-def _findings(drift: ItemDrift, signs: Sequence[Sign], violations_of: ViolationsOf | None) -> Iterator[_Unjudged]:
+def _findings(drift: ItemDrift, names: Sequence[str]) -> Iterator[_Unjudged]:
+    signs = () if drift.after is None else signs_between(drift.before, drift.after, tool_names=names)
     fields: tuple[str, ...] = ()
     if drift.before is not None and drift.after is not None:
         fields = tuple(differing_fields(drift.before, drift.after))
@@ -196,7 +194,7 @@ def _findings(drift: ItemDrift, signs: Sequence[Sign], violations_of: Violations
     risk = _risk_change(drift.before, drift.after) if drift.kind == "tool_changed" else None
     if risk is not None:
         yield _Unjudged(kind="risk_level_changed", drift=drift, changes=(risk,), fields=("description",))
-    broken = tuple(violations_of(drift.before, drift.after)) if violations_of else ()
+    broken = tuple(contract_drift(contract(drift.before), contract(drift.after)))
     if broken:
         yield _Unjudged(kind="contract_violation", drift=drift, fields=("_meta",), further_codes=broken)
 
@@ -230,6 +228,6 @@ def _risk_change(before: Item, after: Item) -> Change | None:
         return None  # MCPTrust reads no such tool.
     if was == now:
         return None
-    raised = _RISK_LEVELS.index(was) < _RISK_LEVELS.index(now)
+    raised = RISK_LEVELS.index(was) < RISK_LEVELS.index(now)
     code = "risk_level_raised" if raised else "risk_level_lowered"
     return Change(code, "$", was, now, CODES[code].direction)
