@@ -121,9 +121,12 @@ async def test_what_may_mend_is_sent_again_in_order(cluster: Cluster, fault: Exc
     """As often as it takes."""
     setattr(cluster, place, [None, fault, None, fault])
     observations = numbered_calls(6)
-    async with a_publisher(cluster, batch_records_max=2) as publisher:
-        for observation in observations:
-            publisher.publish(observation)
+    publisher = a_publisher(cluster, batch_records_max=2)
+    # Queued before anything is sent, so that the faults meet the same batches every time.
+    for observation in observations:
+        publisher.publish(observation)
+    async with publisher:
+        pass
     assert [value for _, value in cluster.records] == [item.value for item in observations]
     assert publisher.stats.dropped == {}
 
