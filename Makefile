@@ -48,6 +48,7 @@ integration: $(VENV)/.ready ## Tests on a real Kafka broker and real MCP servers
 bench: $(VENV)/.ready ## Measure: digests, registry, join, gate (ratios within one run).
 	$(BIN)/python -m bench.bench_core
 	$(BIN)/python -m bench.bench_registry
+	$(BIN)/python -m bench.bench_controls
 	$(BIN)/python -m bench.bench_join
 	$(BIN)/python -m bench.bench_gate
 

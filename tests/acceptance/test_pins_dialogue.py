@@ -23,8 +23,8 @@ from tests.acceptance.test_binding_dialogue import (
     findings_of,
     full_digest,
 )
-from tests.support.controls import a_control
-from tests.support.events import SERVER, Outcome
+from tests.support.controls import DOMAIN, a_control, a_document, signature_of
+from tests.support.events import SERVER, Outcome, a_snapshot
 
 PIN = {"tool_name": "read_file", "scheme": "assay.v1"}
 
@@ -343,3 +343,22 @@ def test_a_definition_that_is_swapped_for_one_observer_only_is_told_to_all() -> 
     outcome = talk.offers(3, SECOND, observer_id="proxy-2").agent_calls(4).ends()
     assert statuses(outcome) == ["match"]
     assert verdicts_of(outcome)["read_file"]["action"] == "block"
+
+
+def test_a_list_that_comes_late_finds_nothing_twice() -> None:
+    """What a pin made wrong for one observer is not found again when another's earlier list arrives."""
+    talk = Talk().offers(0, FIRST).pins(4, DIGEST_OF_SECOND)
+    # Published after the pin, observed before it.
+    value = a_snapshot(FIRST, number=9, second=2, snapshot_id="late", observer_id="proxy-2")
+    talk._add(Role.SNAPSHOTS, value, 5)
+    assert found(talk.joined_late(), "pin_mismatch") == ["pin_mismatch"]
+
+
+def test_a_first_use_that_comes_late_is_held_against_others_lists() -> None:
+    """Another observer's later list without the signature is found, though it was read before."""
+    document = {"status": "observed", "document": a_document()}
+    talk = Talk().control(0, "discovery.observed", domain=DOMAIN, **document).offers(4, FIRST)
+    signed = {"read_file": signature_of(FIRST)}
+    value = a_snapshot(FIRST, number=9, second=2, snapshot_id="late", observer_id="proxy-2", signatures=signed)
+    talk._add(Role.SNAPSHOTS, value, 5)
+    assert found(talk.joined_late(), "signature_missing") == ["signature_missing"]

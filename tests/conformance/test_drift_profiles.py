@@ -151,7 +151,8 @@ EXPECTED: dict[tuple[str, str], dict[str, set[str]]] = {
     },
     ("server-filesystem", "2025.1.14"): {
         "list_allowed_directories": {"description_words_added"},
-        "read_file": {"description_words_changed"},
+        # The new text sends callers to another tool of the list.
+        "read_file": {"description_words_changed", "other_tool_named"},
     },
     # Schemas that held nothing but a dialect now state parameters.
     ("server-filesystem", "2025.8.21"): {

@@ -217,9 +217,11 @@ def test_every_finding_was_true_when_it_was_made_and_none_is_left_out(history: l
     state = a_state()
     told: set[bytes] = set()
     for record in history:
+        before = all_standing(state)
         new = standing_of(read(state, [record]))
         assert len(new) == len(set(new))
         assert set(new) <= all_standing(state)
+        assert before.isdisjoint(new)
         told |= set(new)
     assert all_standing(state) <= told
 
@@ -331,7 +333,7 @@ def test_a_verdict_is_the_worst_over_the_definitions_in_force(history: list[Reco
             if value is None:
                 continue
             observed = None if full is None else server.fingerprint_of(catalogue, full)
-            result = check_pins(pins, observed, policy=policy)
+            result = check_pins(pins, observed, listed=True, policy=policy)
             told = orjson.loads(value)
             assert _GRAVITY[Action(told["action"])] >= _GRAVITY[result.action]
             if policy is None and result.status.value == "rejected":

@@ -14,6 +14,8 @@ from assay_stream.core import fingerprint as core
 from assay_stream.core.decode import decode_json
 from assay_stream.core.errors import InputError
 
+_OF_A_TOOL = ("name", "description", "inputSchema", "input_schema")
+
 
 def fingerprint(
     files: Annotated[
@@ -58,6 +60,10 @@ def _tools(content: Any) -> list[dict[str, Any]]:
             if not isinstance(tool, dict):
                 raise InputError("not_a_tool", "a tool must be a JSON object", path=f"$.tools[{index}]")
         return tools
+    if content.keys().isdisjoint(_OF_A_TOOL):
+        raise InputError(
+            "not_a_tool", "the object is no tool: give a Tool object or a tools/list result", path="$"
+        )
     return [content]
 
 

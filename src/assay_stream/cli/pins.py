@@ -29,6 +29,7 @@ from assay_stream.core.bindings import Bindings, ServerBindings
 from assay_stream.core.control import PIN_REJECT_TYPE, PIN_REMOVE_TYPE, PIN_SET_TYPE
 from assay_stream.core.errors import InputError
 from assay_stream.forensics.pin_report import (
+    AFTER_ALL_US,
     approved_entries,
     history_rows,
     offered_now,
@@ -165,7 +166,10 @@ def import_pins(
         raw = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
     except OSError as error:
         raise InputError("unreadable_file", f"cannot read {file}: {error.strerror}") from None
-    entries = read_pins(raw, format=source.value, server_id=server_id)
+    try:
+        entries = read_pins(raw, format=source.value, server_id=server_id)
+    except InputError as error:
+        raise InputError(error.code, f"{file}: {error.message}", path=error.path) from None
     for entry in entries:
         if entry.server_id is None:
             raise InputError("server_not_named", "the file names no server: give --server-id")
@@ -186,10 +190,12 @@ def export_pins(
     _, bindings = known_bindings(bootstrap_servers)
     entries = approved_entries(bindings, server_id=server_id)
     raw, left_out = write_pins(entries, format=target.value, server_id=server_id)
-    sys.stdout.buffer.write(raw)
+    sys.stdout.buffer.write(raw if raw.endswith(b"\n") else raw + b"\n")
     sys.stdout.buffer.flush()
     for entry in left_out:
-        say(f"{target} files cannot hold a pin under {entry.scheme}: {entry.tool_name} left out")
+        say(
+            f"{target} files cannot hold a pin under {entry.scheme}: {entry.tool_name} left out (approve --scheme)"
+        )
     if left_out:
         raise typer.Exit(1)
 
@@ -203,6 +209,11 @@ def diff(
     """Show how pinned tools differ from what is offered now. Exit code 1 if any does."""
     settings, bindings = known_bindings(bootstrap_servers)
     server = server_of(bindings, server_id)
+    rows = list(pin_rows(bindings, server_id=server_id, tool_name=tool))
+    if not rows:
+        say("no decision is in force, so there is nothing to compare with")
+        return
+    rejected = [row["tool_name"] for row in rows if row["state"] == "rejected" and "rejected" in row["standing"]]
     pairs = list(_differing(bindings, server, server_id, tool))
     digests = {digest for _, _, *both in pairs for digest in both if digest is not None}
     bodies = asyncio.run(read_definitions(settings, digests)) if digests else {}
@@ -210,7 +221,9 @@ def diff(
         typer.echo(f"{printable(name)}: differs from its pin under {scheme}")
         for line in _body_diff(bodies, pinned, offered):
             typer.echo(line)
-    if pairs:
+    for name in sorted(set(rejected)):
+        typer.echo(f"{printable(name)}: a definition is offered that was rejected")
+    if pairs or rejected:
         raise typer.Exit(1)
     say("nothing differs")
 
@@ -251,7 +264,19 @@ def _decide_on(
         raise InputError("tool_not_observed", "no list in force on this server has any tool: wait for one")
     decide(decisions, author=author, reason=reason, output=output, bootstrap=bootstrap)
     for _, data in decisions:
-        say(f"{kind.rpartition('.')[2]}: {data['tool_name']} on {server_id}, {data['scheme']} {data['value']}")
+        _tell(kind, data, server)
+
+
+def _tell(kind: str, data: dict[str, Any], server: ServerBindings) -> None:
+    """Say what was decided, what it takes the place of, and what it leaves open."""
+    name, scheme, value = data["tool_name"], data["scheme"], data["value"]
+    before = server.controls.pins_as_of(name, AFTER_ALL_US).approved
+    verb = "approved" if kind == PIN_SET_TYPE else "rejected"
+    say(f"{verb}: {name} on {data['server_id']}, {scheme} {value}")
+    if kind == PIN_SET_TYPE and before.get(scheme) not in (None, value):
+        say(f"  in place of {before[scheme]}")
+    if kind == PIN_REJECT_TYPE and not {other: kept for other, kept in before.items() if kept != value}:
+        say("  no approved value is left: any other definition is under `unknown` of the policy")
 
 
 def _differing(bindings: Bindings, server: ServerBindings, server_id: str, tool: str | None) -> Any:

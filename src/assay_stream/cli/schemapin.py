@@ -214,8 +214,8 @@ def _object(path: Path) -> dict[str, Any]:
         content = decode_json(raw)
     except InputError as error:
         raise InputError(error.code, f"{path}: {error.message}", path=error.path) from None
-    if not isinstance(content, dict):
-        raise InputError("not_a_tool", f"{path}: give one Tool object", path="$")
+    if not isinstance(content, dict) or not isinstance(content.get("name"), str):
+        raise InputError("not_a_tool", f"{path}: give one Tool object, with its name", path="$")
     return content
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
+from functools import cache
 from typing import TypeVar
 
 from assay_stream.core.control_facts import (
@@ -43,6 +44,7 @@ class Controls:
 
     __slots__ = (
         "_first_use_positions",
+        "_latest_pins",
         "_positions",
         "checked",
         "discoveries",
@@ -63,6 +65,8 @@ class Controls:
         self.checked: dict[tuple[str, str], Checked] = {}
         self._positions: list[Position] = []
         self._first_use_positions: list[Position] = []
+        self._latest_pins: dict[str, PinsInForce] = {}
+        """What all acts on a tool add up to, where it was asked for: mostly what is asked is what stands last."""
 
     def __bool__(self) -> bool:
         return bool(self._positions or self.signatures)
@@ -76,6 +80,7 @@ class Controls:
         match fact:
             case Pin():
                 self._add(self.pins.setdefault(fact.tool_name, []), fact)
+                self._latest_pins.pop(fact.tool_name, None)
             case Policy():
                 self._add(self.policies, fact)
             case KeyDecision():
@@ -135,7 +140,15 @@ class Controls:
             when: a time or a position.
         """
         acts = self.pins.get(tool_name)
-        return pins_in_force(_until(acts, when)) if acts else NO_PINS
+        if not acts:
+            return NO_PINS
+        counting = _until(acts, when)
+        if len(counting) < len(acts):
+            return pins_in_force(counting)
+        latest = self._latest_pins.get(tool_name)
+        if latest is None:
+            latest = self._latest_pins[tool_name] = pins_in_force(acts)
+        return latest
 
     def policy_as_of(self, tool_name: str, when: When) -> DigestPolicy | None:
         """Return the digest policy of a tool that is in force then: its own, else its server's.
@@ -220,7 +233,12 @@ def digest_policy(policy: Policy) -> DigestPolicy:
     Args:
         policy: a policy fact.
     """
-    return DigestPolicy(enforcement=Enforcement(policy.enforcement), unknown=UnknownPolicy.parse(policy.unknown))
+    return _digest_policy(policy.enforcement, policy.unknown)
+
+
+@cache
+def _digest_policy(enforcement: str, unknown: str) -> DigestPolicy:
+    return DigestPolicy(enforcement=Enforcement(enforcement), unknown=UnknownPolicy.parse(unknown))
 
 
 def position_of(when: When) -> Position:

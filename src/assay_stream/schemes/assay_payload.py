@@ -59,6 +59,10 @@ def check_envelope(event: Mapping[str, Any]) -> None:
             "the hash does not belong to this content: one of them was altered",
             path="$.assaycontenthash",
         )
+    if event.get("type") != DECISION_TYPE and claimed is None:
+        raise InputError(
+            "unknown_value", f"must be {DECISION_TYPE}, or a record with a content hash to check", path="$.type"
+        )
     if event.get("type") == DECISION_TYPE:
         data = event.get("data")
         if not isinstance(data, Mapping):

@@ -170,3 +170,14 @@ def test_there_is_one_document_for_each_key() -> None:
         a_discovery("l", time_us=4, offset=3, domain="example.org"),
     )
     assert controls.key_documents().keys() == {"k", "l"}
+
+
+def test_an_act_counts_though_the_pins_were_asked_for_before_it() -> None:
+    """An answer that was remembered does not outlive the next act, whichever time that is dated."""
+    controls = with_facts(a_pin("a", time_us=5, offset=0))
+    assert controls.pins_as_of("t", 9).approved == {"assay.v1": "a"}
+    controls.apply(a_pin("b", time_us=6, offset=1))
+    assert controls.pins_as_of("t", 9).approved == {"assay.v1": "b"}
+    controls.apply(a_pin("b", time_us=7, offset=2, act="reject"))
+    assert controls.pins_as_of("t", 9).rejected == {"assay.v1": ("b",)}
+    assert controls.pins_as_of("t", 5).approved == {"assay.v1": "a"}
