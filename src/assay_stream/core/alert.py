@@ -135,14 +135,14 @@ def apply_resolution(
         rules: what the stage is told.
         suppressions: the suppression rules in force for its server.
     """
-    if was_applied(state, resolution.origin):
+    if was_applied(state, resolution.origin, is_end=True):
         return state, []
     state, outputs = tick(state, resolution.time_us, rules, suppressions)
     gone = {resolution.observer_id}
     if resolution.everywhere:
         gone |= {UNNAMED_OBSERVER, FURTHER_OBSERVERS}
     active = () if resolution.observer_id is None else tuple(name for name in state.active if name not in gone)
-    new = replace(state, applied=with_origin(state, resolution.origin), active=active)
+    new = replace(state, applied=with_origin(state, resolution.origin, is_end=True), active=active)
     if resolution.reason == DECIDED:
         new = replace(new, resolved_by=DECIDED)
     if not active and new.resolved_us is None:

@@ -29,7 +29,8 @@ class AlertState:
     """What is remembered of one alert.
 
     Args:
-        applied: ``topic/partition`` of the records that were applied, to the latest offsets, ascending.
+        applied: ``topic/partition`` of the records that were applied, to the latest offsets, ascending; of those
+            that put an end to it, behind ``end/``.
         count: findings counted.
         first_us: event time of the earliest finding, microseconds since the epoch.
         last_us: event time of the latest.
@@ -138,28 +139,34 @@ def counted(state: AlertState | None, finding: Finding, severity_id: int) -> Ale
     )
 
 
-def with_origin(state: AlertState | None, origin: Origin) -> dict[str, tuple[int, ...]]:
+def with_origin(state: AlertState | None, origin: Origin, *, is_end: bool = False) -> dict[str, tuple[int, ...]]:
     """Return the records that were applied, with one more.
 
     Args:
         state: what is remembered of the alert, ``None`` for a new one.
         origin: the record.
+        is_end: whether it put an end to the alert; one record may both be found and be an end.
     """
     applied = dict(state.applied) if state else {}
-    place = f"{origin.topic}/{origin.partition}"
+    place = _place(origin, is_end)
     offsets = sorted({*applied.get(place, ()), origin.offset})
     applied[place] = tuple(offsets[-DEFAULT_LIMITS.alert_origins_max :])
     return applied
 
 
-def was_applied(state: AlertState, origin: Origin) -> bool:
+def _place(origin: Origin, is_end: bool) -> str:
+    return f"{'end/' if is_end else ''}{origin.topic}/{origin.partition}"
+
+
+def was_applied(state: AlertState, origin: Origin, *, is_end: bool = False) -> bool:
     """Tell whether what follows from a record was applied before.
 
     Args:
         state: what is remembered of the alert.
         origin: the record.
+        is_end: whether what follows is the alert's end.
     """
-    offsets = state.applied.get(f"{origin.topic}/{origin.partition}", ())
+    offsets = state.applied.get(_place(origin, is_end), ())
     if len(offsets) == DEFAULT_LIMITS.alert_origins_max and origin.offset < offsets[0]:
         return True
     return origin.offset in offsets

@@ -18,6 +18,7 @@ from assay_stream.core.alert import AlertRules, apply_finding, apply_resolution,
 from assay_stream.core.alert_state import AlertState
 from assay_stream.core.attention import Entry, Resolution, Suppression, Tick
 from assay_stream.core.finding import Finding
+from assay_stream.core.limits import DEFAULT_LIMITS
 from assay_stream.core.record import Origin, Output
 from assay_stream.core.suppression import ANY_SERVER, SuppressionRule
 
@@ -113,12 +114,13 @@ class DueTimes:
         return any(time_us <= now_us for time_us in self._times_us.values())
 
     def by(self, now_us: int) -> list[str]:
-        """Return the keys of the alerts that are due, sorted.
+        """Return the keys of the alerts that are due, the longest due first, as many as one tick may write.
 
         Args:
             now_us: the time, microseconds since the epoch.
         """
-        return sorted(key for key, time_us in self._times_us.items() if time_us <= now_us)
+        due = sorted((time_us, key) for key, time_us in self._times_us.items() if time_us <= now_us)
+        return [key for _, key in due[: DEFAULT_LIMITS.alerts_per_tick_max]]
 
 
 def is_alert(key: str) -> bool:

@@ -62,6 +62,10 @@ class Limits:
     resolution_uids_max: int = 1_000
     """Alerts ended by one record: 68 KB. A list of 5,000 tools that all change ends more than one record holds."""
 
+    alerts_per_tick_max: int = 2_000
+    """Alerts that are written for one tick: a second's work. The rest waits for the next tick, so that a worker
+    that catches up after an outage still answers its brokers."""
+
     repeats_made_up_max: int = 100
     """Repetitions of one alert that are made up for at once, after an outage; of more only the last is written."""
 

@@ -42,7 +42,7 @@ from assay_stream.core.observation import SnapshotEvent
 from assay_stream.core.offer import Offer, Offers
 from assay_stream.core.partition import murmur2_partition
 from assay_stream.core.record import Output, Position, Record, Role, rejected
-from assay_stream.core.resolve import resolved_by_decision, resolved_by_snapshot
+from assay_stream.core.resolve import decided_before, resolved_by_decision, resolved_by_snapshot
 from assay_stream.core.signed import check_against, signatures_of
 from assay_stream.core.signing import revised_first_uses
 from assay_stream.core.standing import new_findings, standing_findings
@@ -144,6 +144,7 @@ class Registry:
         outputs.extend(self._ledger.fold(record, server, seen))
         outputs.extend(finding.output() for finding in findings)
         outputs.extend(new_findings(before, after))
+        ended += decided_before(server, baseline, catalogue, seen)
         outputs.extend(resolution.output() for resolution in ended)
         if catalogues_in_force(server).keys() != offered:
             outputs.extend(self._changed_verdicts(record, data.server_id, server, held))

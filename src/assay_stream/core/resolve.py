@@ -80,8 +80,21 @@ def resolved_by_snapshot(
         *_told(seen.server_id, gone[True], "no_longer_offered", seen, seen.observer_id, everywhere=True),
         *_told(seen.server_id, back, "definition_returned", seen, seen.observer_id),
         *_told(seen.server_id, _readable_again(server, seen.server_id), "definition_returned", seen, None),
-        *_told(seen.server_id, _approved_before(server, baseline, catalogue), "decided", seen, None),
     ]
+
+
+def decided_before(
+    server: ServerBindings, baseline: Baseline | None, catalogue: Catalogue, seen: Seen
+) -> list[Resolution]:
+    """Return the end of what a snapshot shows anew and an operator approved before it was offered.
+
+    Args:
+        server: the state after the snapshot.
+        baseline: what it was compared with.
+        catalogue: what the snapshot offers.
+        seen: the observation itself.
+    """
+    return _told(seen.server_id, _approved_before(server, baseline, catalogue), "decided", seen, None)
 
 
 def resolved_by_decision(server: ServerBindings, fact: Pin | Policy | KeyDecision | Discovery) -> list[Resolution]:

@@ -15,7 +15,7 @@ At least once, and no less:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import faust
@@ -106,8 +106,9 @@ class AlertStage:
         due = self._due_times(message.partition)
         place = Origin(topic=message.topic, partition=message.partition, offset=message.offset)
         step = apply_entry(self._states, decode_entry(event.value), self._rules, due, place=place)
-        for alert in step.outputs:
-            await self._publish(alert)
+        # A tick may have thousands due: they wait for the broker together.
+        for delivery in [await self._publish(alert) for alert in step.outputs]:
+            await delivery
         for key, state in step.states.items():
             self._states[key] = state
         due.note(step.states)
@@ -136,13 +137,13 @@ class AlertStage:
             if assigned.topic == self._findings_name and self._due_times(assigned.partition).any_by(now_us):
                 await self._findings.send(key=b"", value=value, partition=assigned.partition)
 
-    async def _publish(self, alert: Output) -> None:
+    async def _publish(self, alert: Output) -> Awaitable[Any]:
         key = alert.key or b""
-        delivery = await self._alerts.send(
+        delivery: Awaitable[Any] = await self._alerts.send(
             key=key,
             value=alert.value,
             partition=murmur2_partition(key, self._alert_partitions),
             timestamp=alert.timestamp_ms / 1_000,
             headers=dict(alert.headers),
         )
-        await delivery
+        return delivery

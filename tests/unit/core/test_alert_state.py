@@ -25,6 +25,7 @@ def test_partitions_are_counted_apart() -> None:
     assert state.count == 3
     assert state.applied == {"mcp.tools.list/0": (5,), "mcp.tools.list/1": (1,), "calls/0": (1,)}
     assert not was_applied(state, place(1))
+    assert not was_applied(state, place(5), is_end=True)
 
 
 def test_what_is_found_late_is_counted_and_what_is_remembered_is_bounded() -> None:

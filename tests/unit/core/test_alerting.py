@@ -6,8 +6,9 @@ from typing import Any
 
 from assay_stream.core.alerting import DueTimes, apply_entry, is_alert
 from assay_stream.core.attention import Entry, Suppression, Tick
+from assay_stream.core.limits import DEFAULT_LIMITS
 from assay_stream.core.record import Origin, Output
-from tests.support.findings import RULES, a_finding, a_rule, an_end, at, told
+from tests.support.findings import RULES, a_finding, a_rule, an_end, at, body, told
 
 
 class Stage:
@@ -61,6 +62,17 @@ def test_a_tick_writes_what_is_due_and_only_that() -> None:
     other = a_finding(500, tool_name="other").uid()
     assert stage.states[other] == before[other]
     assert stage.reads(tick_at(601)) == []
+
+
+def test_a_tick_writes_no_more_than_its_share() -> None:
+    """What is longest due goes first; the next tick takes the rest."""
+    most = DEFAULT_LIMITS.alerts_per_tick_max
+    stage = Stage()
+    for number in range(most + 1):
+        stage.reads(a_finding(number, number / 1_000, tool_name=f"tool-{number}"))
+    assert len(stage.reads(tick_at(1_000))) == most
+    [last] = stage.reads(tick_at(1_000))
+    assert body(last)["unmapped"]["mcp_tool_name"] == f"tool-{most}"
 
 
 def test_a_tick_that_comes_again_changes_nothing() -> None:

@@ -148,3 +148,55 @@ def test_a_pin_for_one_server_is_none_for_another() -> None:
     """The same tool name on another server is another tool."""
     story = Story().raw(Role.CONTROL, control(server_id="server-b"), key=b"server-b").lists(TOOL).calls()
     assert story.tell().evidence[0]["pin"] == {"status": "unpinned"}
+
+
+# --- suppression rules ----------------------------------------------------------------------------------------
+
+
+def suppression(act: str = "set", *, second: float = 0, **changes: Any) -> bytes:
+    """A control event about a suppression rule; a change to ``None`` leaves a field out."""
+    data = {"server_id": "server-a", "id": "rule-1", "author": "ann", "reason": "noise", **changes}
+    present = {name: value for name, value in data.items() if value is not None}
+    event = json.loads(an_event(Role.CALLS, 901, second, present))
+    return json.dumps({**event, "type": f"assay.control.suppression.{act}"}).encode()
+
+
+@pytest.mark.parametrize("pattern", ["[", "read_[ab", "[]", "]"])
+def test_a_rule_with_a_bad_pattern_is_refused_with_its_reason(pattern: str) -> None:
+    """The reason names the place and what to write, and does not repeat the pattern."""
+    outcome = Story().raw(Role.CONTROL, suppression(tool=pattern)).tell()
+    assert outcome.refusals == ["bad_format"]
+    [refused] = outcome.of(Role.REJECTED)
+    message = dict(refused.headers)["error.message"].decode()
+    assert "$.data.tool" in message
+    assert "set in the pattern" in message
+    assert not outcome.of(Role.FINDINGS)
+    assert not outcome.of(Role.CHANGES)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"id": None}, {"author": None}, {"reason": ""}, {"kind": "novelty"}, {"until": "tomorrow"}, {"tools": "x"}],
+)
+def test_a_rule_that_is_not_whole_is_refused(changes: dict[str, Any]) -> None:
+    """It needs a name, an author and a reason; kinds and times must exist."""
+    assert len(Story().raw(Role.CONTROL, suppression(**changes)).tell().refusals) == int("tools" not in changes)
+
+
+def test_a_rule_leaves_evidence_and_goes_to_the_alerts() -> None:
+    """One change record, one record of the finding topic; both name the rule."""
+    outcome = Story().raw(Role.CONTROL, suppression(tool="read_*", until="2026-03-02T00:00:00Z")).tell()
+    [change] = [json.loads(output.value or b"")["data"] for output in outcome.of(Role.CHANGES)]
+    assert (change["change"], change["rule_id"], change["author"]) == ("suppression.set", "rule-1", "ann")
+    [entry] = [json.loads(output.value or b"") for output in outcome.of(Role.FINDINGS)]
+    assert (entry["kind"], entry["is_set"], entry["rule"]["tool"]) == ("suppression", True, "read_*")
+    assert entry["rule"]["until_us"] == 1_772_409_600_000_000
+
+
+def test_what_a_rule_covers_is_written_as_suppressed_until_it_is_taken_back() -> None:
+    """In the order of the log."""
+    other, third = TOOL | {"description": "other"}, TOOL | {"description": "third"}
+    story = Story().lists(TOOL).raw(Role.CONTROL, suppression(kind="tool_changed", second=1)).lists(other)
+    story.raw(Role.CONTROL, suppression("remove", second=3)).lists(third)
+    alerts = [json.loads(output.value or b"") for output in story.tell().of(Role.ALERTS)]
+    assert [alert["status"] for alert in alerts] == ["Suppressed", "New"]

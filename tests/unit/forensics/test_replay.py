@@ -24,7 +24,7 @@ def at(offset: int, published: Published, partition: int = 0) -> Record:
     return Record(role=role, origin=place, key=key, value=value, timestamp_ms=timestamp_ms)
 
 
-def listing(offset: int, minute: int, version: int = 0, number: int | None = None, observer: int = 0) -> Record:
+def listing(offset: int, minute: float, version: int = 0, number: int | None = None, observer: int = 0) -> Record:
     """A snapshot at some minute."""
     moment = START + timedelta(minutes=minute)
     return at(offset, a_listing(0, observer, version, offset if number is None else number, moment))
@@ -237,3 +237,41 @@ def test_two_records_at_one_place_are_an_error() -> None:
     with pytest.raises(InputError, match="calls") as caught:
         merge_by_event_time([call(0, 1), call(0, 2)])
     assert caught.value.code == "conflicting_records"
+
+
+# --- time in a replay ---------------------------------------------------------------------------------------
+
+
+def alerts_of(records: list[Record]) -> list[dict[str, Any]]:
+    """The alerts of a replay, in order."""
+    outputs = replay(records, producer=Producer(version="1"))
+    return [orjson.loads(output.value or b"") for output in outputs if output.role is Role.ALERTS]
+
+
+def test_a_thousand_flapping_lists_are_one_alert_with_a_count() -> None:
+    """Two versions alternate within minutes: the new one was seen 500 times, and about ten records say so."""
+    alerts = alerts_of([listing(number, number / 120, version=number % 2) for number in range(1_000)])
+    assert len({alert["finding_info"]["uid"] for alert in alerts}) == 1
+    assert [alert["count"] for alert in alerts] == [1, 2, 5, 10, 20, 50, 100, 200, 500]
+    assert {alert["activity_name"] for alert in alerts} == {"Create", "Update"}
+
+
+CHANGE = [listing(0, 0), listing(1, 1, version=1), listing(2, 2)]
+
+
+def another_server(minute: float) -> Record:
+    """A list of another server."""
+    return at(3, a_listing(1, 0, 0, 3, START + timedelta(minutes=minute)))
+
+
+def test_time_passes_with_what_is_replayed() -> None:
+    """Another server's list ten minutes later lets the alert close, with the time at which it ended."""
+    assert [alert["activity_name"] for alert in alerts_of(CHANGE)] == ["Create"]
+    closed = alerts_of([*CHANGE, another_server(12)])
+    assert [alert["activity_name"] for alert in closed] == ["Create", "Close"]
+    assert closed[1]["time"] == int((START + timedelta(minutes=2)).timestamp() * 1_000)
+
+
+def test_nothing_is_written_for_the_time_after_the_last_record() -> None:
+    """A moment too early it stays open."""
+    assert [alert["activity_name"] for alert in alerts_of([*CHANGE, another_server(11.99)])] == ["Create"]
