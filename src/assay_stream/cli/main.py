@@ -22,6 +22,7 @@ from assay_stream.cli import (
     suppressing,
     tap,
     validate,
+    verify,
 )
 from assay_stream.core.errors import AssayStreamError, IntegrityError, OperatingError
 
@@ -38,6 +39,7 @@ app.command()(drift.drift)
 app.command()(publishing.publish)
 app.command()(replay.replay)
 app.command()(validate.validate)
+app.command()(verify.verify)
 app.command()(conformance.conformance)
 app.command(context_settings={"allow_interspersed_args": False})(tap.tap)
 app.add_typer(schemapin.schemapin_app, name="schemapin")

@@ -106,14 +106,30 @@ def event_timestamp_ms(text: object) -> int | None:
         return None
 
 
-def _record_line(content: dict[str, Any], place: Origin) -> Record:
+def record_line_parts(raw: bytes, place: Origin) -> Record | None:
+    """Return the record that a record line holds, whatever its topic carries; ``None`` for another line.
+
+    Args:
+        raw: a line.
+        place: its file and line.
+
+    Raises:
+        InputError: ``bad_record_line``.
+    """
+    content = read_leniently(raw)
+    if not isinstance(content, dict) or not isinstance(content.get("origin"), dict) or "specversion" in content:
+        return None
+    return _record_line(content, place, roles=tuple(Role))
+
+
+def _record_line(content: dict[str, Any], place: Origin, *, roles: tuple[Role, ...] = _READ) -> Record:
     try:
         headers: Headers = tuple(
             [(_header_name(name), _text_bytes(value)) for name, value in content.get("headers", [])]
             + [(_header_name(name), _base64_bytes(value)) for name, value in content.get("headers_base64", [])]
         )
         role = Role(content["role"])
-        if role not in _READ:
+        if role not in roles:
             raise ValueError("no role that is read")
         return Record(
             role=role,
