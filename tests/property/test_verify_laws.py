@@ -1,4 +1,4 @@
-"""Laws of verification: what a run wrote holds, what anybody altered does not, and what came late is told as late."""
+"""Laws of verification: what a run wrote holds, what was altered does not, and what came late is told as late."""
 
 from __future__ import annotations
 

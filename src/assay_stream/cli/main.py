@@ -13,6 +13,7 @@ from assay_stream.cli import (
     conformance,
     drift,
     fingerprint,
+    looking_back,
     operating,
     pins,
     publishing,
@@ -40,6 +41,9 @@ app.command()(publishing.publish)
 app.command()(replay.replay)
 app.command()(validate.validate)
 app.command()(verify.verify)
+app.command()(looking_back.asof)
+app.command()(looking_back.timeline)
+app.command()(looking_back.trace)
 app.command()(conformance.conformance)
 app.command(context_settings={"allow_interspersed_args": False})(tap.tap)
 app.add_typer(schemapin.schemapin_app, name="schemapin")
