@@ -15,7 +15,7 @@ from assay_stream.core.digest import canonicalize
 from assay_stream.core.record import Record, Role
 from assay_stream.forensics.evidence_record import Recorded
 from assay_stream.forensics.history import history_of
-from assay_stream.forensics.pairing import Pairing
+from assay_stream.forensics.pairing import CALLS, Pairing
 from assay_stream.forensics.verification import Status, Verdict, Verifier
 from assay_stream.forensics.verify_files import verdicts
 from assay_stream.schemes import assay
@@ -33,7 +33,7 @@ def verified(values: list[bytes], records: list[Record], *, waiting_max: int = 5
     """The verdict on each of some records of evidence, by the logs."""
     verifier = Verifier(history_of(lambda: records))
     evidence = [Recorded(f"line {number}", value) for number, value in enumerate(values)]
-    return list(verdicts(verifier, evidence, lambda: records, pairing=Pairing(waiting_max=waiting_max)))
+    return list(verdicts(verifier, evidence, lambda: records, pairing=Pairing(CALLS, waiting_max=waiting_max)))
 
 
 def statuses(found: list[Verdict]) -> list[Status]:

@@ -183,6 +183,23 @@ def _bytes(content: dict[str, Any], name: str) -> bytes | None:
     return None if text is None else _text_bytes(text)
 
 
+def record_line(record: Record) -> bytes:
+    """Return a record as a record line, which keeps everything of it.
+
+    Args:
+        record: a record of any topic.
+    """
+    line: dict[str, Any] = {
+        "origin": record.origin.as_json(),
+        "role": record.role.value,
+        "timestamp_ms": record.timestamp_ms,
+    }
+    _put_bytes(line, "key", record.key)
+    _put_bytes(line, "value", record.value)
+    _put_headers(line, record.headers)
+    return orjson.dumps(line)
+
+
 def rejected_line(output: Output) -> bytes:
     """Return a rejected record as a line of a file: original bytes, key and headers, and the error.
 
@@ -194,11 +211,15 @@ def rejected_line(output: Output) -> bytes:
     line: dict[str, Any] = {"error": {name.removeprefix("error."): value.decode() for name, value in ours}}
     _put_bytes(line, "key", output.key)
     _put_bytes(line, "value", output.value)
-    line["headers"] = [[name, _text(value)] for name, value in own if _text(value) is not None]
-    other = [[name, base64.b64encode(value).decode()] for name, value in own if _text(value) is None]
+    _put_headers(line, own)
+    return orjson.dumps(line, option=orjson.OPT_SORT_KEYS)
+
+
+def _put_headers(line: dict[str, Any], headers: Headers) -> None:
+    line["headers"] = [[name, _text(value)] for name, value in headers if _text(value) is not None]
+    other = [[name, base64.b64encode(value).decode()] for name, value in headers if _text(value) is None]
     if other:
         line["headers_base64"] = other
-    return orjson.dumps(line, option=orjson.OPT_SORT_KEYS)
 
 
 def _put_bytes(line: dict[str, Any], name: str, value: bytes | None) -> None:

@@ -1,4 +1,4 @@
-"""What was in force on a server at a time: catalogues, pins, policy and keys, who observed them, where that stands.
+"""What was in force on a server at a time: catalogues, pins, policy and keys, who saw them, where that stands.
 
 Read from the bindings: of the binding topic, or of the snapshot log (``forensics.history``). The binding topic
 keeps a bounded history; where it does not reach back to the time asked for, the answer says so and claims nothing.

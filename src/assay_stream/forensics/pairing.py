@@ -1,237 +1,128 @@
 """Evidence and calls put together by origin, in bounded memory, whatever order either comes in.
 
-Both come in the order of their logs as a rule, so that one waits for the other only briefly. What waits longer
-goes to a temporary file that has no name for anybody else to open.
+Both come in the order of their logs as a rule, so that one waits for the other only briefly
+(``forensics.waiting``).
 """
 
 from __future__ import annotations
 
 import base64
-import sqlite3
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import orjson
 
 from assay_stream.core.record import Origin, Record, Role
 from assay_stream.forensics.evidence_record import Recorded
+from assay_stream.forensics.waiting import Offsets, Waiting
 
 WAITING_MAX = 50_000
 """Values of one side that wait in memory: about 100 MB of evidence."""
 
-Pair = tuple[Recorded, Record]
 Value = TypeVar("Value")
+Other = TypeVar("Other")
 
 
-class Pairing:
-    """Gives each record of evidence the call that it names.
+@dataclass(frozen=True, slots=True)
+class Side(Generic[Value]):
+    """What is put together: how it is named, and how it is kept outside of memory."""
+
+    origin: Callable[[Value], Origin | None]
+    pack: Callable[[Value], bytes]
+    unpack: Callable[[bytes], Value]
+
+
+class Pairing(Generic[Other]):
+    """Gives each record of evidence what stands for the call that it names: the call, or other evidence of it.
 
     Args:
+        others: what evidence is paired with.
         waiting_max: how many values of either side wait in memory.
     """
 
-    def __init__(self, *, waiting_max: int = WAITING_MAX) -> None:
+    def __init__(self, others: Side[Other], *, waiting_max: int = WAITING_MAX) -> None:
+        self._side = others
         self._evidence: Waiting[Recorded] = Waiting(_pack_evidence, _unpack_evidence, waiting_max)
-        self._calls: Waiting[Record] = Waiting(_pack_call, _unpack_call, waiting_max)
+        self._others: Waiting[Other] = Waiting(others.pack, others.unpack, waiting_max)
         self._paired = Offsets()
-        self.waits_for_calls = 0
-        """How many records of evidence wait for their call."""
+        self.waits_for_other = 0
+        """How many records of evidence wait."""
         self.waits_for_evidence = 0
-        """How many calls wait for their evidence."""
+        """How many others wait for their evidence."""
 
-    def evidence(self, given: Recorded) -> Pair | None:
-        """Take a record of evidence in, and return it with its call where that is there already.
+    def evidence(self, given: Recorded) -> tuple[Recorded, Other] | None:
+        """Take a record of evidence in, and return it with its other where that is there already.
 
         Args:
             given: the record.
         """
         if given.call is None:
             raise AssertionError("evidence that names no call has no pair")
-        call = self._calls.pop(given.call)
-        if call is None:
+        other = self._others.pop(given.call)
+        if other is None:
             self._evidence.put(given.call, given)
-            self.waits_for_calls += 1
+            self.waits_for_other += 1
             return None
         self.waits_for_evidence -= 1
         self._paired.add(given.call)
-        return given, call
+        return given, other
 
-    def call(self, record: Record, *, keep: bool = True) -> Pair | None:
-        """Take a call in, and return it with its evidence where that is there already.
+    def other(self, value: Other, *, keep: bool = True) -> tuple[Recorded, Other] | None:
+        """Take what stands for a call in, and return it with its evidence where that is there already.
 
         Args:
-            record: the call's record.
+            value: the call, or other evidence of it.
             keep: whether to let it wait where it is not.
         """
-        given = self._evidence.pop(record.origin)
-        if given is None:
-            if keep:
-                self._calls.put(record.origin, record)
+        origin = self._side.origin(value)
+        given = None if origin is None else self._evidence.pop(origin)
+        if given is None or origin is None:
+            if keep and origin is not None:
+                self._others.put(origin, value)
                 self.waits_for_evidence += 1
             return None
-        self.waits_for_calls -= 1
-        self._paired.add(record.origin)
-        return given, record
+        self.waits_for_other -= 1
+        self._paired.add(origin)
+        return given, value
 
-    def unpaired(self) -> Iterator[tuple[Recorded, bool]]:
-        """Yield the evidence that found no call, and whether another record has had that call."""
+    def evidence_left(self) -> Iterator[tuple[Recorded, bool]]:
+        """Yield the evidence that found nothing, and whether another record has had that call."""
         for given in self._evidence.rest():
             yield given, given.call in self._paired
 
-    def calls_left(self) -> Iterator[Record]:
-        """Yield the calls that no evidence has named."""
-        for record in self._calls.rest():
-            if record.origin not in self._paired:
-                yield record
+    def others_left(self) -> Iterator[Other]:
+        """Yield what stands for calls that no evidence has named."""
+        for value in self._others.rest():
+            if self._side.origin(value) not in self._paired:
+                yield value
 
 
-def paired(evidence: Iterable[Recorded], calls: Iterable[Record], pairing: Pairing) -> Iterator[Pair]:
+def paired(
+    evidence: Iterable[Recorded], others: Iterable[Other], pairing: Pairing[Other], *, keep: bool = False
+) -> Iterator[tuple[Recorded, Other]]:
     """Yield pairs, reading from the side that fewer values wait of.
 
     Args:
         evidence: records that name a call.
-        calls: records of the calls topic; those that no evidence names are passed over.
+        others: what they are paired with.
         pairing: keeps what waits.
+        keep: whether others that no evidence names are kept to the end (``others_left``) or passed over.
     """
-    waiting_evidence, waiting_calls = iter(evidence), iter(calls)
-    more_evidence = more_calls = True
-    while more_evidence or (more_calls and pairing.waits_for_calls):
+    waiting_evidence, waiting_others = iter(evidence), iter(others)
+    more_evidence = more_others = True
+    while more_evidence or (more_others and (keep or pairing.waits_for_other)):
         pair = None
-        if more_evidence and (not more_calls or pairing.waits_for_calls <= pairing.waits_for_evidence):
+        if more_evidence and (not more_others or pairing.waits_for_other <= pairing.waits_for_evidence):
             given = next(waiting_evidence, None)
             more_evidence = given is not None
             pair = None if given is None else pairing.evidence(given)
         else:
-            call = next(waiting_calls, None)
-            more_calls = call is not None
-            pair = None if call is None else pairing.call(call, keep=more_evidence)
+            value = next(waiting_others, None)
+            more_others = value is not None
+            pair = None if value is None else pairing.other(value, keep=keep or more_evidence)
         if pair is not None:
             yield pair
-
-
-class Waiting(Generic[Value]):
-    """Values by origin; of one origin in the order in which they came.
-
-    Args:
-        pack: a value as bytes.
-        unpack: and back.
-        most: how many are kept in memory; beyond that all of them move to a temporary file.
-    """
-
-    def __init__(self, pack: Callable[[Value], bytes], unpack: Callable[[bytes], Value], most: int) -> None:
-        self._pack, self._unpack, self._most = pack, unpack, most
-        self._kept: dict[Origin, list[Value]] = {}
-        self._count = 0
-        self._file: sqlite3.Connection | None = None
-        self._topics: dict[str, int] = {}
-
-    def put(self, origin: Origin, value: Value) -> None:
-        """Let a value wait.
-
-        Args:
-            origin: what it waits under.
-            value: the value.
-        """
-        self._kept.setdefault(origin, []).append(value)
-        self._count += 1
-        if self._count > self._most:
-            self._spill()
-
-    def pop(self, origin: Origin) -> Value | None:
-        """Return the first value that waits under an origin, and let go of it.
-
-        Args:
-            origin: an origin.
-        """
-        if self._file is not None:
-            value = self._from_file(self._file, origin)
-            if value is not None:
-                return value
-        waiting = self._kept.get(origin)
-        if waiting is None:
-            return None
-        self._count -= 1
-        value = waiting.pop(0)
-        if not waiting:
-            del self._kept[origin]
-        return value
-
-    def rest(self) -> Iterator[Value]:
-        """Yield everything that waits, those that came first first."""
-        if self._file is not None:
-            for (blob,) in self._file.execute("SELECT value FROM waiting ORDER BY number"):
-                yield self._unpack(blob)
-        for waiting in self._kept.values():
-            yield from waiting
-
-    def _spill(self) -> None:
-        if self._file is None:
-            self._file = sqlite3.connect("")
-            self._file.executescript(
-                "PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF; "
-                "CREATE TABLE waiting (number INTEGER PRIMARY KEY, topic INT, part INT, place INT, value BLOB); "
-                "CREATE INDEX by_origin ON waiting (topic, part, place);"
-            )
-        rows = (
-            (*self._key(origin), self._pack(value)) for origin, waiting in self._kept.items() for value in waiting
-        )
-        self._file.executemany("INSERT INTO waiting (topic, part, place, value) VALUES (?, ?, ?, ?)", rows)
-        self._kept.clear()
-        self._count = 0
-
-    def _from_file(self, file: sqlite3.Connection, origin: Origin) -> Value | None:
-        if origin.topic not in self._topics:
-            return None
-        where = "topic = ? AND part = ? AND place = ? ORDER BY number LIMIT 1"
-        query = f"SELECT number, value FROM waiting WHERE {where}"  # noqa: S608 - nothing in it is anybody's text
-        found = file.execute(query, self._key(origin)).fetchone()
-        if found is None:
-            return None
-        file.execute("DELETE FROM waiting WHERE number = ?", (found[0],))
-        return self._unpack(found[1])
-
-    def _key(self, origin: Origin) -> tuple[int, str, str]:
-        # As text: evidence may claim any number, and the file's integers have 64 bits.
-        number = self._topics.setdefault(origin.topic, len(self._topics))
-        return number, str(origin.partition), str(origin.offset)
-
-
-class Offsets:
-    """A set of origins that costs little where offsets follow each other."""
-
-    def __init__(self) -> None:
-        self._runs: dict[tuple[str, int], tuple[list[int], list[int]]] = {}
-
-    def add(self, origin: Origin) -> None:
-        """Add an origin.
-
-        Args:
-            origin: what to add.
-        """
-        starts, ends = self._runs.setdefault(origin[:2], ([], []))
-        index = bisect_right(starts, origin.offset) - 1
-        if index >= 0 and origin.offset < ends[index]:
-            return
-        joins_left = index >= 0 and ends[index] == origin.offset
-        joins_right = index + 1 < len(starts) and starts[index + 1] == origin.offset + 1
-        if joins_left and joins_right:
-            ends[index] = ends.pop(index + 1)
-            starts.pop(index + 1)
-        elif joins_left:
-            ends[index] += 1
-        elif joins_right:
-            starts[index + 1] -= 1
-        else:
-            starts.insert(index + 1, origin.offset)
-            ends.insert(index + 1, origin.offset + 1)
-
-    def __contains__(self, origin: object) -> bool:
-        if not isinstance(origin, Origin) or origin[:2] not in self._runs:
-            return False
-        starts, ends = self._runs[origin[:2]]
-        index = bisect_right(starts, origin.offset) - 1
-        return index >= 0 and origin.offset < ends[index]
 
 
 def _pack_evidence(given: Recorded) -> bytes:
@@ -278,3 +169,10 @@ def _record(fields: list[Any]) -> Record:
 
 def _text(raw: bytes | None) -> str | None:
     return None if raw is None else base64.b64encode(raw).decode()
+
+
+CALLS: Side[Record] = Side(lambda record: record.origin, _pack_call, _unpack_call)
+"""Calls, as they stand in their topic."""
+
+EVIDENCE: Side[Recorded] = Side(lambda evidence: evidence.call, _pack_evidence, _unpack_evidence)
+"""Other evidence of the same calls."""

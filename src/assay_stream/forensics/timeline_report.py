@@ -1,4 +1,4 @@
-"""Every change on a server with its evidence: lists that differ, findings, decisions, alerts, in the order of time."""
+"""Every change on a server with its evidence: lists that differ, findings, decisions, alerts, by event time."""
 
 from __future__ import annotations
 

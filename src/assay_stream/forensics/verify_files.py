@@ -9,7 +9,7 @@ from typing import Any
 from assay_stream.core.record import Record, Role
 from assay_stream.forensics.evidence_record import Recorded
 from assay_stream.forensics.evidence_selection import EvidenceSelection
-from assay_stream.forensics.pairing import Pairing, paired
+from assay_stream.forensics.pairing import CALLS, Pairing, paired
 from assay_stream.forensics.verification import Status, Verdict, Verifier
 
 Read = Callable[[], Iterable[Record]]
@@ -21,7 +21,7 @@ def verdicts(
     read: Read,
     *,
     selection: EvidenceSelection = EvidenceSelection(),  # noqa: B008 - frozen
-    pairing: Pairing | None = None,
+    pairing: Pairing[Record] | None = None,
 ) -> Iterator[Verdict]:
     """Yield the verdict on each record that is asked for.
 
@@ -32,7 +32,7 @@ def verdicts(
         selection: which evidence is asked for.
         pairing: keeps what waits.
     """
-    waiting = Pairing() if pairing is None else pairing
+    waiting = Pairing(CALLS) if pairing is None else pairing
     nameless: list[Recorded] = []
     naming = _naming(evidence, selection, nameless)
     calls = (record for record in read() if record.role is Role.CALLS)
@@ -45,7 +45,7 @@ def verdicts(
         if verifier.must_settle:
             yield from verifier.settle(_of_servers(verifier, read))
     yield from map(verifier.without_call, nameless)
-    for given, is_repeated in waiting.unpaired():
+    for given, is_repeated in waiting.evidence_left():
         yield verifier.repeated(given) if is_repeated else verifier.without_call(given)
     if verifier.servers_in_doubt():
         yield from verifier.settle(_of_servers(verifier, read))

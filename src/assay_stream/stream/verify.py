@@ -9,7 +9,7 @@ from assay_stream.core.record import Record, Role
 from assay_stream.forensics.evidence_record import Recorded, of_record
 from assay_stream.forensics.evidence_selection import EvidenceSelection
 from assay_stream.forensics.history import History
-from assay_stream.forensics.pairing import Pairing
+from assay_stream.forensics.pairing import CALLS, Pairing
 from assay_stream.forensics.verification import Verdict, Verifier
 from assay_stream.stream.ranges import LogRanges
 
@@ -81,7 +81,7 @@ async def records_of_servers(logs: LogRanges, server_ids: Collection[str]) -> li
 async def _partition(
     logs: LogRanges, verifier: Verifier, selection: EvidenceSelection, number: int
 ) -> AsyncIterator[Verdict]:
-    pairing = Pairing()
+    pairing = Pairing(CALLS)
     calls = _Calls(logs, number)
     first = 0
     if selection.since_us is not None:
@@ -96,7 +96,7 @@ async def _partition(
         last = max((evidence.call.offset for evidence in here if evidence.call), default=-1)
         least = min((evidence.call.offset for evidence in here if evidence.call), default=0)
         pairs += [
-            pairing.call(call, keep=call.origin.offset > last) async for call in calls.up_to(last, first=least)
+            pairing.other(call, keep=call.origin.offset > last) async for call in calls.up_to(last, first=least)
         ]
         for pair in pairs:
             verdict = None if pair is None else verifier.check(*pair)
@@ -105,7 +105,7 @@ async def _partition(
         if verifier.must_settle:
             for verdict in await _settled(logs, verifier):
                 yield verdict
-    for evidence, is_repeated in pairing.unpaired():
+    for evidence, is_repeated in pairing.evidence_left():
         yield verifier.repeated(evidence) if is_repeated else verifier.without_call(evidence)
 
 
