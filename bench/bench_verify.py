@@ -1,7 +1,8 @@
 """How fast evidence is verified: ``verify --from-kafka`` beside plain reading of the same records, in one run.
 
-Both read the evidence and the calls from one broker, in one process. Plain reading does nothing else, so the rest is
-what verifying costs: the join done again, and the comparison.
+Both read the evidence and the calls from one broker, in one process. Plain reading does nothing else, so the rest
+is what verifying costs: the join done again, and the comparison. What the join alone costs in the same process, at
+the same time, is printed beside it.
 
     python -m bench.bench_verify [--calls N] [--rounds N]
 """
@@ -115,13 +116,31 @@ async def verify(settings: Settings) -> int:
     return holds
 
 
+def join_again(sample: list[tuple[Role, Record]]) -> float:
+    """Join some calls in memory, and return what one costs, microseconds of CPU time."""
+    history, producer = History(), Producer(version=__version__)
+    calls = [record for role, record in sample if role is Role.CALLS]
+    for role, record in sample:
+        if role is Role.SNAPSHOTS:
+            history.take(record)
+    started_s = time.process_time()
+    for record in calls:
+        event = read_event(record)
+        assert isinstance(event, CallEvent)
+        join(history.view, record, event, producer)
+    return (time.process_time() - started_s) / len(calls) * 1e6
+
+
 async def bench(bootstrap: str, calls: int, rounds: int) -> None:
     """Measure, and print the result."""
     settings = load_settings(bootstrap_servers=bootstrap, call_partitions=4, group_prefix="bench")
     admin = await start_admin(settings)
     await apply_topics(admin, settings)
     await admin.close()
-    await publish(settings, made_up(settings, calls))
+    written = made_up(settings, calls)
+    await publish(settings, written)
+    sample = written[:20_000]
+    del written
     print(
         f"{calls} calls and as many records of evidence, {settings.call_partitions} partitions, {os.cpu_count()} "
         f"cores shared with the broker, Python {platform.python_version()}"
@@ -135,10 +154,11 @@ async def bench(bootstrap: str, calls: int, rounds: int) -> None:
             wall_s, cpu_s = time.perf_counter() - wall_s, time.process_time() - cpu_s
             assert count == calls, f"{count} of {calls}"
             figures.append((calls / wall_s, cpu_s / calls * 1e6, calls / cpu_s))
+        join_us = join_again(sample)
         (rate, cpu_us, per_core), (plain_rate, plain_us, _) = figures
         print(
-            f"round {number + 1}: verify {rate:,.0f} records/s at {cpu_us:.1f} us CPU ({per_core:,.0f} per second of "
-            f"one core); plain reading {plain_rate:,.0f} records/s at {plain_us:.1f} us CPU; "
+            f"round {number + 1}: verify {rate:,.0f} records/s at {cpu_us:.1f} us CPU ({per_core:,.0f} per second "
+            f"of one core), the join alone {join_us:.1f} us CPU; plain reading {plain_rate:,.0f} records/s at {plain_us:.1f} us CPU; "
             f"ratio {rate / plain_rate:.2f}"
         )
 

@@ -84,7 +84,15 @@ async def test_a_live_run_is_looked_back_at(deployment: Deployment) -> None:
     assert {row["snapshot_id"] for row in rows if row["what"] == "tool"} == {"snapshot-1"}
     assert [(row["author"], row["reason"]) for row in rows if row["what"] == "pin"] == [("ann", "review")]
     code, again, said = run(
-        deployment, "asof", "--from-log", "--server-id", "server-0", "--at", "2026-03-01T00:01:00Z", "--format", "json"
+        deployment,
+        "asof",
+        "--from-log",
+        "--server-id",
+        "server-0",
+        "--at",
+        "2026-03-01T00:01:00Z",
+        "--format",
+        "json",
     )
     assert (code, again) == (0, rows), said
     code, rows, said = run(deployment, "timeline", "--server-id", "server-0", "--format", "json")
@@ -98,11 +106,15 @@ async def test_a_live_run_is_looked_back_at(deployment: Deployment) -> None:
     assert run(deployment, "trace", "--tool-call-id", "nobody's")[0] == 5
 
     await send(deployment, a_listing(0, 0, 2, 3, START + 1.5 * minute))
-    await deployment.wait_for(Role.FINDINGS, lambda records: any(b"snapshot-3" in (r.value or b"") for r in records))
+    await deployment.wait_for(
+        Role.FINDINGS, lambda records: any(b"snapshot-3" in (r.value or b"") for r in records)
+    )
     code, found, summary = run(deployment, "verify", "--from-kafka", "--format", "json")
     assert (code, found) == (0, []), summary
     await send(deployment, a_listing(0, 0, 2, 4, START + 2.5 * minute))
-    await deployment.wait_for(Role.FINDINGS, lambda records: any(b"snapshot-4" in (r.value or b"") for r in records))
+    await deployment.wait_for(
+        Role.FINDINGS, lambda records: any(b"snapshot-4" in (r.value or b"") for r in records)
+    )
     code, found, summary = run(deployment, "compare", "--from-kafka", "--format", "json")
     assert code == 1, summary
     [difference] = [row for row in found if row["what"] == "evidence"]

@@ -78,7 +78,9 @@ def test_decisions_are_told_by_their_kind() -> None:
     snapshot = lists(0, "a")
     key = decides(1, "key.accept", domain="example.com", fingerprint="sha256:" + "a" * 64)
     assert explained([snapshot, pin(0, "0"), pin(1, "1")], [snapshot, pin(0, "0")]).causes == ("pin_changed",)
-    assert explained([snapshot, pin(0, "0"), policy(1, "block")], [snapshot, pin(0, "0")]).causes == ("policy_changed",)
+    assert explained([snapshot, pin(0, "0"), policy(1, "block")], [snapshot, pin(0, "0")]).causes == (
+        "policy_changed",
+    )
     assert explained([snapshot, pin(0, "0"), key], [snapshot, pin(0, "0")]).causes == ("key_changed",)
 
 

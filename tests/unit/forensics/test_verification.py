@@ -138,9 +138,7 @@ def test_a_call_that_is_refused_has_no_evidence() -> None:
     """Evidence that names a refused call was not written by a join."""
     story = a_story()
     [value] = evidence_of(story)
-    records = [
-        record._replace(value=b"{}") if record.role is Role.CALLS else record for record in story.records
-    ]
+    records = [record._replace(value=b"{}") if record.role is Role.CALLS else record for record in story.records]
     assert judged([value], records)[0].codes == ("call_refused",)
 
 
