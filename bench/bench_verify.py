@@ -158,8 +158,8 @@ async def bench(bootstrap: str, calls: int, rounds: int) -> None:
         (rate, cpu_us, per_core), (plain_rate, plain_us, _) = figures
         print(
             f"round {number + 1}: verify {rate:,.0f} records/s at {cpu_us:.1f} us CPU ({per_core:,.0f} per second "
-            f"of one core), the join alone {join_us:.1f} us CPU; plain reading {plain_rate:,.0f} records/s at {plain_us:.1f} us CPU; "
-            f"ratio {rate / plain_rate:.2f}"
+            f"of one core), the join alone {join_us:.1f} us CPU; plain reading {plain_rate:,.0f} records/s at "
+            f"{plain_us:.1f} us CPU; ratio {rate / plain_rate:.2f}"
         )
 
 

@@ -96,7 +96,7 @@ def test_white_space_and_order_of_members_do_not_matter() -> None:
     ],
 )
 def test_what_is_wrong_has_its_code_and_path(path: str, new: Any, code: str) -> None:
-    """Each member that was altered, with a content hash that fits again, is told by the code of what it is about."""
+    """Each altered member, with a content hash that fits again, is told by the code of what it is about."""
     story = a_story()
     [value] = evidence_of(story)
     [verdict] = judged([changed(value, path, new)], story.records)
