@@ -18,7 +18,7 @@ from assay_stream.forensics.visible_text import Span, Style
 
 _COLUMNS_DEFAULT = 100
 _COLUMNS_MIN = 40
-_CHUNK_CHARS = 8_000
+_CHUNK_CHARS = 2_000
 _CELL_MIN = 12
 
 _LOOKS: dict[Style, str] = {
@@ -83,6 +83,9 @@ class Painter:
         """
         for line in lines:
             for text in _split(line.spans):
+                if not line.wraps:
+                    self._print(Text(line.gutter, "dim") + text)
+                    continue
                 for part in text.wrap(self._console, self.columns - cell_len(line.gutter), overflow="fold"):
                     part.rstrip()
                     self._print(Text(line.gutter, "dim") + part)

@@ -9,7 +9,7 @@ from typing import Any
 
 from assay_stream.forensics.alert_formats.view import time_text
 from assay_stream.forensics.alert_index import AlertState
-from assay_stream.forensics.alert_page import calls_text, event_text, observer_text, suppression_text
+from assay_stream.forensics.alert_page import calls_text, counted, event_text, observer_text, suppression_text
 from assay_stream.forensics.alert_story import AlertStory
 from assay_stream.forensics.visible_text import shown
 
@@ -171,12 +171,8 @@ def _happened(story: AlertStory) -> Iterator[str]:
     row = story.row
     title = story.info.title if story.info is not None else shown(story.view.title)
     yield f"{title}. The alert is {row.state}, its severity is {row.severity.lower()}."
-    times = "once" if row.count == 1 else f"{row.count:,} times"
-    observers = "one observer" if row.observers == 1 else f"{row.observers:,} observers"
-    yield (
-        f"It was found {times} by {observers}, from {time_text(row.first_seen_ms)} to "
-        f"{time_text(row.last_seen_ms)}."
-    )
+    found = f"It was found {counted(row.count, 'time')} by {counted(row.observers, 'observer')}"
+    yield f"{found}, from {time_text(row.first_seen_ms)} to {time_text(row.last_seen_ms)}."
     if row.state is AlertState.CLOSED:
         yield f"Its last record says: {event_text(story.view)}."
 
@@ -206,7 +202,7 @@ def _quotes(story: AlertStory) -> Iterator[tuple[str, str]]:
     if story.sightings is not None:
         seen = sorted(story.sightings.by_observer)
         for name in seen[:_OBSERVERS_MAX]:
-            yield "observer", f"{observer_text(name)}, {story.sightings.by_observer[name].count:,} times"
+            yield "observer", f"{observer_text(name)}, {counted(story.sightings.by_observer[name].count, 'time')}"
         if len(seen) > _OBSERVERS_MAX:
             yield "observer", f"{len(seen) - _OBSERVERS_MAX:,} further ones"
     rule = suppression_text(story)

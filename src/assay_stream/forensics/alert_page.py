@@ -14,7 +14,8 @@ from assay_stream.forensics.visible_text import Span, Style, shown, spans_of
 from assay_stream.forensics.word_diff import Piece
 
 _OBSERVERS_MAX = 20
-_RULE_ENDS = {"gone": ("⟦-", "-⟧"), "come": ("⟦+", "+⟧")}
+_SHORT_CHARS = 60
+_ENDS = {"gone": ("⟦-", "-⟧"), "come": ("⟦+", "+⟧")}
 
 
 class Line(NamedTuple):
@@ -23,10 +24,12 @@ class Line(NamedTuple):
     Args:
         gutter: what stands before it, and before each line it is wrapped into.
         spans: what it says.
+        wraps: whether it may be wrapped: what is to be copied may not.
     """
 
     gutter: str
     spans: tuple[Span, ...]
+    wraps: bool = True
 
 
 def severity_style(severity_id: int) -> Style:
@@ -56,7 +59,7 @@ def page_of(story: AlertStory) -> Iterator[Line]:
     if info is not None:
         yield _line(info.next_step)
     for command in story.commands():
-        yield _line(f"$ {shown(command)}")
+        yield Line("  $ ", (Span(shown(command)),), wraps=False)
     yield _title(f"Why {story.row.severity.lower()}")
     for reason in story.severity_reasons:
         yield _line(shown(reason))
@@ -123,9 +126,13 @@ def _definitions(story: AlertStory) -> Iterator[Line]:
 
 
 def _place(place: PlaceDiff) -> Iterator[Line]:
-    yield Line("  ", (Span(shown(place.path), "title"), Span(f"  {place.what}", "dim")))
-    spans = [span for piece in place.pieces for span in _piece(piece)]
-    yield Line("    │ ", tuple(spans))
+    head = (Span(shown(place.path), "title"), Span(f"  {place.what}", "dim"))
+    spans = tuple(span for piece in place.pieces for span in _piece(piece))
+    if sum(len(span.text) for span in spans) <= _SHORT_CHARS and not any("\n" in span.text for span in spans):
+        yield Line("  ", (*head, Span("  "), *spans))
+    else:
+        yield Line("  ", head)
+        yield Line("    │ ", spans)
 
 
 def _piece(piece: Piece) -> list[Span]:
@@ -134,7 +141,7 @@ def _piece(piece: Piece) -> list[Span]:
     if piece.op == "same":
         return spans_of(piece.text, keep_lines=True)
     style: Style = "gone" if piece.op == "gone" else "come"
-    begin, end = _RULE_ENDS[piece.op]
+    begin, end = _ENDS[piece.op]
     return [Span(begin, style), *spans_of(piece.text, style, keep_lines=True), Span(end, style)]
 
 
@@ -142,7 +149,7 @@ def _who(story: AlertStory) -> Iterator[Line]:
     row = story.row
     yield _title("Who saw it")
     yield _line(
-        f"{row.count:,} times by {row.observers:,} observer{'s' if row.observers != 1 else ''}, "
+        f"{counted(row.count, 'time')} by {counted(row.observers, 'observer')}, "
         f"{time_text(row.first_seen_ms)} to {time_text(row.last_seen_ms)}"
     )
     active = story.view.flat.get("mcp_observers_active")
@@ -156,7 +163,7 @@ def _who(story: AlertStory) -> Iterator[Line]:
     seen = sorted(story.sightings.by_observer.items(), key=lambda item: (-item[1].last_us, item[0]))
     for name, sighting in seen[:_OBSERVERS_MAX]:
         first, last = time_text(sighting.first_us // 1_000), time_text(sighting.last_us // 1_000)
-        yield _line(f"{observer_text(name)}: {sighting.count:,} times, {first} to {last}")
+        yield _line(f"{observer_text(name)}: {counted(sighting.count, 'time')}, {first} to {last}")
     if len(seen) > _OBSERVERS_MAX:
         yield _line(f"and {len(seen) - _OBSERVERS_MAX:,} further observers")
 
@@ -251,13 +258,23 @@ def calls_text(story: AlertStory) -> str:
     if calls is None:
         return ""
     if calls.full_digest is None:
-        return f"{calls.used:,} calls of the tool, whatever its definition"
-    told = f"{calls.used:,} calls used this definition"
+        return f"{counted(calls.used, 'call')} of the tool, whatever its definition"
+    told = f"{counted(calls.used, 'call')} used this definition"
     if calls.other:
         told += f", {calls.other:,} used another one"
     if calls.unbound:
         told += f", {calls.unbound:,} could not be bound: which one they used is not known"
     return told
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a count with its noun.
+
+    Args:
+        count: how many.
+        noun: in the singular.
+    """
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _title(text: str) -> Line:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterator
 from itertools import groupby
 from typing import Literal, NamedTuple
@@ -23,6 +24,9 @@ _UNSEEN = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 _BRACKETS = "⟦⟧"
 _TAG_FIRST, _TAG_LAST = "\U000e0000", "\U000e007f"
 _TAG_OFFSET = 0xE0000
+_GROUPS_MAX = 8
+"""Runs of hidden characters that are named one by one where they stand together."""
+
 _MARKS_MAX = 3
 """Combining marks on one letter: no script needs more, and a pile of them covers the lines around."""
 
@@ -104,25 +108,21 @@ def spans_of(text: str, style: Style = "", *, keep_lines: bool = False) -> list[
 
 def _pieces(text: str, keep_lines: bool) -> Iterator[tuple[str, bool]]:
     alike = _lookalikes(text)
-    place, marks = 0, 0
+    place = 0
     for kind, group in groupby(text, key=_group_of):
         run = "".join(group)
         if kind == "tags":
             yield _tags(run), True
         elif kind == "selectors" and len(run) > 1:
             yield f"⟦{len(run)} VARIATION SELECTORS⟧", True
-        elif kind == "unseen" or kind == "selectors":
-            for character, same in groupby(run):
-                count = sum(1 for _ in same)
-                if character == "\n" and keep_lines:
-                    yield "⏎\n" * count, True
-                else:
-                    yield _named(character, count), True
+        elif kind == "feeds" and keep_lines:
+            yield "⏎\n" * len(run), True
+        elif kind in ("unseen", "selectors", "feeds"):
+            yield _unseen(run), True
         elif kind == "combining":
-            marks = len(run)
             yield run[:_MARKS_MAX], False
-            if marks > _MARKS_MAX:
-                yield f"⟦{marks - _MARKS_MAX} COMBINING MARKS⟧", True
+            if len(run) > _MARKS_MAX:
+                yield f"⟦{len(run) - _MARKS_MAX:,} COMBINING MARKS⟧", True
         elif not alike:
             yield run, False
         else:
@@ -132,8 +132,8 @@ def _pieces(text: str, keep_lines: bool) -> Iterator[tuple[str, bool]]:
 
 
 def _group_of(character: str) -> str:
-    if character.isascii() and character.isprintable():
-        return ""
+    if character.isascii():
+        return "" if character.isprintable() else "feeds" if character == "\n" else "unseen"
     if _TAG_FIRST <= character <= _TAG_LAST:
         return "tags"
     if _is_selector(character):
@@ -152,6 +152,16 @@ def _named(character: str, count: int) -> str:
     name = _CONTROLS.get(code) or unicodedata.name(character, "CONTROL" if code < 0xA0 else "UNNAMED")
     times = f" ×{count:,}" if count > 1 else ""
     return f"⟦U+{code:04X} {name}{times}⟧"
+
+
+def _unseen(run: str) -> str:
+    groups = [(character, sum(1 for _ in same)) for character, same in groupby(run)]
+    if len(groups) <= _GROUPS_MAX:
+        return "".join(_named(character, count) for character, count in groups)
+    # Long runs of several such characters carry a text in a code of its own: what matters is that they are there.
+    counts = Counter(run).most_common(_GROUPS_MAX)
+    named = ", ".join(f"U+{ord(character):04X} ×{count:,}" for character, count in counts)
+    return f"⟦{len(run):,} HIDDEN CHARACTERS: {named}{', ...' if len(set(run)) > _GROUPS_MAX else ''}⟧"
 
 
 def _tags(run: str) -> str:
