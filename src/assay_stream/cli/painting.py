@@ -84,11 +84,11 @@ class Painter:
         for line in lines:
             for text in _split(line.spans):
                 if not line.wraps:
-                    self._print(Text(line.gutter, "dim") + text)
+                    self._print(Text.assemble((line.gutter, "dim"), text))
                     continue
                 for part in text.wrap(self._console, self.columns - cell_len(line.gutter), overflow="fold"):
                     part.rstrip()
-                    self._print(Text(line.gutter, "dim") + part)
+                    self._print(Text.assemble((line.gutter, "dim"), part))
 
     def table(self, rows: Sequence[Sequence[Span]], *, flexible: Sequence[int]) -> None:
         """Print rows in columns; on a terminal some columns give way where the width does not do.

@@ -143,7 +143,7 @@ def as_json(story: AlertStory) -> dict[str, Any]:
         if sightings is None
         else [
             {
-                "observer_id": name.strip() or None,
+                "observer_id": name if name.strip() else None,
                 "count": seen.count,
                 "first_seen": time_text(seen.first_us // 1_000),
                 "last_seen": time_text(seen.last_us // 1_000),
@@ -228,7 +228,7 @@ def _unknown(story: AlertStory) -> Iterator[str]:
             yield "Which calls used the tool: that was not looked for."
     else:
         if story.calls.unbound and story.calls.full_digest is not None:
-            yield f"Which definition {story.calls.unbound:,} calls of the tool used: they could not be bound."
+            yield f"Which definition was used by {counted(story.calls.unbound, 'call')} that could not be bound."
         if story.calls.used:
             yield "What those calls did: evidence holds digests, no arguments and no results."
     if story.sightings is None:
