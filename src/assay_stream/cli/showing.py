@@ -55,10 +55,16 @@ Uid = Annotated[
 ]
 DefinitionFile = Annotated[
     Path | None,
-    typer.Option("--definitions", help="Definitions (NDJSON, as replay writes them). Default: from Kafka."),
+    typer.Option(
+        "--definitions",
+        help="Definitions (NDJSON, as replay writes them). Default: from Kafka; none with --input.",
+    ),
 ]
 EvidenceFile = Annotated[
-    Path | None, typer.Option("--evidence", help="Evidence (NDJSON, as replay writes it). Default: from Kafka.")
+    Path | None,
+    typer.Option(
+        "--evidence", help="Evidence (NDJSON, as replay writes it). Default: from Kafka; none with --input."
+    ),
 ]
 NoCalls = Annotated[bool, typer.Option("--no-calls", help="Do not look for calls that used the tool.")]
 CallsSince = Annotated[
