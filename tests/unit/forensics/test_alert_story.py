@@ -89,8 +89,10 @@ def test_a_pinned_definition_stands_in_for_the_one_before() -> None:
     [
         (changed_alert(), "by what the new text brings: instructions_overridden"),
         (
-            changed_alert(signs=()),
-            "by what changed: words were added to the description (description_words_added)",
+            changed_alert(
+                signs=(), changes=(("title_added", "$.title", "widens"), ("default_changed", "$.x", "neutral"))
+            ),
+            "by what changed: a default is another value (default_changed)",
         ),
         (alert_of(None, kind=Kind.SNAPSHOT_REJECTED), "by its kind, snapshot_rejected"),
         (
