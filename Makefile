@@ -51,6 +51,7 @@ bench: $(VENV)/.ready ## Measure: digests, registry, join, gate (ratios within o
 	$(BIN)/python -m bench.bench_controls
 	$(BIN)/python -m bench.bench_join
 	$(BIN)/python -m bench.bench_gate
+	$(BIN)/python -m bench.bench_verify
 
 alert-quality: $(VENV)/.ready ## Score the alerts on the labelled corpus, beside two baselines.
 	$(BIN)/python -m bench.alert_quality.score

@@ -111,8 +111,8 @@ async def read_plainly(settings: Settings) -> int:
 async def verify(settings: Settings) -> int:
     """Verify all evidence, and return how many records hold."""
     holds = 0
-    async for _, verdict in verified(settings, EvidenceSelection()):
-        holds += verdict.status == "holds"
+    async for _, judgement in verified(settings, EvidenceSelection()):
+        holds += judgement.status == "holds"
     return holds
 
 

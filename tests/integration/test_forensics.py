@@ -72,7 +72,7 @@ async def test_a_live_run_is_looked_back_at(deployment: Deployment) -> None:
     await deployment.wait_for(Role.ALERTS, lambda records: len(records) >= 2)
 
     code, found, summary = run(deployment, "verify", "--from-kafka", "--all", "--format", "json")
-    assert (code, [verdict["status"] for verdict in found]) == (0, ["holds"] * 4), summary
+    assert (code, [judgement["status"] for judgement in found]) == (0, ["holds"] * 4), summary
     code, found, summary = run(deployment, "compare", "--from-kafka", "--format", "json")
     assert (code, found) == (0, []), summary
     assert json.loads(summary.splitlines()[-1])["summary"]["identical"]["evidence"] == 4
@@ -120,12 +120,12 @@ async def test_a_live_run_is_looked_back_at(deployment: Deployment) -> None:
     [difference] = [row for row in found if row["what"] == "evidence"]
     assert difference["causes"] == ["late_snapshot"]
     code, found, summary = run(deployment, "verify", "--from-kafka", "--format", "json")
-    assert (code, [verdict["status"] for verdict in found]) == (0, ["late"]), summary
+    assert (code, [judgement["status"] for judgement in found]) == (0, ["late"]), summary
     assert found[0]["left_out"] == difference["left_out"]
 
     await delete_snapshots(deployment)
     code, found, summary = run(deployment, "verify", "--from-kafka", "--format", "json")
-    assert (code, {verdict["status"] for verdict in found}) == (3, {"gone"}), summary
+    assert (code, {judgement["status"] for judgement in found}) == (3, {"gone"}), summary
     assert found[0]["missing"][0]["topic"] == deployment.topics[Role.SNAPSHOTS]
 
 

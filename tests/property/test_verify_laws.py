@@ -16,8 +16,8 @@ from assay_stream.core.record import Record, Role
 from assay_stream.forensics.evidence_record import Recorded
 from assay_stream.forensics.history import history_of
 from assay_stream.forensics.pairing import CALLS, Pairing
-from assay_stream.forensics.verification import Status, Verdict, Verifier
-from assay_stream.forensics.verify_files import verdicts
+from assay_stream.forensics.verification import Judgement, Status, Verifier
+from assay_stream.forensics.verify_files import judgements
 from assay_stream.schemes import assay
 from tests.property.test_replay_laws import FLEETS, LOGS, Drawn, drawn_log, handed_in, in_time, live, logged
 from tests.support.fleet import Fleet
@@ -29,16 +29,16 @@ def written(records: list[Record]) -> list[bytes]:
     return [output.value or b"" for output in outputs if output.role is Role.EVIDENCE]
 
 
-def verified(values: list[bytes], records: list[Record], *, waiting_max: int = 50_000) -> list[Verdict]:
-    """The verdict on each of some records of evidence, by the logs."""
+def verified(values: list[bytes], records: list[Record], *, waiting_max: int = 50_000) -> list[Judgement]:
+    """The judgement on each of some records of evidence, by the logs."""
     verifier = Verifier(history_of(lambda: records))
     evidence = [Recorded(f"line {number}", value) for number, value in enumerate(values)]
-    return list(verdicts(verifier, evidence, lambda: records, pairing=Pairing(CALLS, waiting_max=waiting_max)))
+    return list(judgements(verifier, evidence, lambda: records, pairing=Pairing(CALLS, waiting_max=waiting_max)))
 
 
-def statuses(found: list[Verdict]) -> list[Status]:
+def statuses(found: list[Judgement]) -> list[Status]:
     """The statuses, in the order of the evidence."""
-    return [verdict.status for verdict in sorted(found, key=lambda v: int(v.evidence.where.split()[1]))]
+    return [judgement.status for judgement in sorted(found, key=lambda v: int(v.evidence.where.split()[1]))]
 
 
 def shuffled(records: list[Record], choose: random.Random) -> list[Record]:
@@ -63,10 +63,10 @@ def test_what_came_late_is_told_and_nothing_else(drawn: list[Drawn], choose: ran
     expected = {Recorded("", value).call: value for value in written(in_time(records, random.Random(0)))}
     found = verified(values, records)
     assert len(found) == len(values)
-    for verdict in found:
-        gives_the_same = expected[verdict.evidence.call] == verdict.evidence.value
-        assert verdict.status is (Status.HOLDS if gives_the_same else Status.LATE)
-        assert bool(verdict.left_out) is not gives_the_same
+    for judgement in found:
+        gives_the_same = expected[judgement.evidence.call] == judgement.evidence.value
+        assert judgement.status is (Status.HOLDS if gives_the_same else Status.LATE)
+        assert bool(judgement.left_out) is not gives_the_same
 
 
 def members(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -118,7 +118,9 @@ def test_any_altered_member_is_found(fleet: Fleet, choose: random.Random, how: s
         changed["assaycontenthash"] = str(assay.content_hash(changed))
     assume(changed != envelope)
     values[number] = canonicalize(changed)
-    [found] = [verdict for verdict in verified(values, records) if verdict.evidence.where == f"line {number}"]
+    [found] = [
+        judgement for judgement in verified(values, records) if judgement.evidence.where == f"line {number}"
+    ]
     assert found.status is Status.WRONG or (
         found.status is Status.GONE and path[-1] in ("topic", "offset", "origin")
     )

@@ -28,8 +28,8 @@ from assay_stream.forensics.archive import read_file
 from assay_stream.forensics.evidence_record import Recorded, of_lines
 from assay_stream.forensics.evidence_selection import EvidenceSelection
 from assay_stream.forensics.history import history_of
-from assay_stream.forensics.verification import Status, Verdict, Verifier, late_only
-from assay_stream.forensics.verify_files import Summary, verdicts
+from assay_stream.forensics.verification import Judgement, Status, Verifier, late_only
+from assay_stream.forensics.verify_files import Summary, judgements
 
 Inputs = Annotated[
     list[Path] | None,
@@ -103,26 +103,26 @@ def verify(
             call_profile=settings.call_profile,
             producers=producer or (),
         )
-        for verdict in verdicts(verifier, _evidence(evidence or []), read, selection=selection):
-            printer.show(verdict)
+        for judgement in judgements(verifier, _evidence(evidence or []), read, selection=selection):
+            printer.show(judgement)
         printer.verifier = verifier
     printer.end()
 
 
 class _Printer:
-    """Prints verdicts as they come, so that a year of evidence needs no memory."""
+    """Prints judgements as they come, so that a year of evidence needs no memory."""
 
     def __init__(self, target: RowFormat, *, strict: bool, every: bool) -> None:
         self._target, self._strict, self._every = target, strict, every
         self._summary = Summary()
         self.verifier: Verifier | None = None
 
-    def show(self, verdict: Verdict) -> None:
-        verdict = late_only(verdict) if self._strict else verdict
-        self._summary.note(verdict)
-        if verdict.status is Status.HOLDS and not self._every:
+    def show(self, judgement: Judgement) -> None:
+        judgement = late_only(judgement) if self._strict else judgement
+        self._summary.note(judgement)
+        if judgement.status is Status.HOLDS and not self._every:
             return
-        row = verdict.as_json()
+        row = judgement.as_json()
         typer.echo(json_line(row) if self._target is RowFormat.JSON else _line(row))
 
     def end(self) -> None:
@@ -135,7 +135,7 @@ class _Printer:
 
 
 def _line(row: dict[str, Any]) -> str:
-    """Return a verdict for a person: status, which call, what is wrong, what is missing or was late."""
+    """Return a judgement for a person: status, which call, what is wrong, what is missing or was late."""
     parts = [
         f"{row['status']:<6}",
         f"{cell(row.get('call')):<32}",
@@ -153,9 +153,9 @@ async def _from_kafka(
 ) -> None:
     from assay_stream.stream.verify import verified
 
-    async for verifier, verdict in verified(settings, selection, producers=producers):
+    async for verifier, judgement in verified(settings, selection, producers=producers):
         printer.verifier = verifier
-        printer.show(verdict)
+        printer.show(judgement)
 
 
 def _records(paths: list[Path]) -> Iterator[Record]:

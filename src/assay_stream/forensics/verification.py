@@ -50,7 +50,7 @@ class Status(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Judgement:
     """What is to be said of one record of evidence.
 
     Args:
@@ -71,7 +71,7 @@ class Verdict:
     left_out: tuple[Origin, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """Return the verdict as one JSON object, without what is absent."""
+        """Return the judgement as one JSON object, without what is absent."""
         evidence = self.evidence
         record_id = evidence.content.get("id")
         fields: dict[str, Any] = {
@@ -138,8 +138,8 @@ class Verifier:
         """Return the servers whose records ``settle`` needs."""
         return {doubt.question.event.data["server_id"] for doubt in self._doubts}
 
-    def check(self, evidence: Recorded, call: Record) -> Verdict | None:
-        """Return the verdict on a record, ``None`` where ``settle`` will give it.
+    def check(self, evidence: Recorded, call: Record) -> Judgement | None:
+        """Return the judgement on a record, ``None`` where ``settle`` will give it.
 
         Args:
             evidence: the record.
@@ -160,11 +160,11 @@ class Verifier:
         if evidence.record is not None and not headers_equal(evidence.record, expected):
             return self._wrong(evidence, "record_differs")
         if expected.value == evidence.value:
-            return Verdict(status=Status.HOLDS, evidence=evidence)
+            return Judgement(status=Status.HOLDS, evidence=evidence)
         return self._look_closer(evidence, Question(call, event, evidence.value, producer), expected)
 
-    def without_call(self, evidence: Recorded) -> Verdict:
-        """Return the verdict on a record whose call is not where it says.
+    def without_call(self, evidence: Recorded) -> Judgement:
+        """Return the judgement on a record whose call is not where it says.
 
         Args:
             evidence: the record.
@@ -176,18 +176,18 @@ class Verifier:
             return wrong
         if not self._is_gone(evidence.call):
             return self._wrong(evidence, "origin_missing", "$.data.origin")
-        return Verdict(status=Status.GONE, evidence=evidence, codes=("call_gone",), missing=(evidence.call,))
+        return Judgement(status=Status.GONE, evidence=evidence, codes=("call_gone",), missing=(evidence.call,))
 
-    def repeated(self, evidence: Recorded) -> Verdict:
-        """Return the verdict on a second record of one call.
+    def repeated(self, evidence: Recorded) -> Judgement:
+        """Return the judgement on a second record of one call.
 
         Args:
             evidence: the record.
         """
         return self._wrong(evidence, "duplicate_record", "$.data.origin")
 
-    def settle(self, records: Iterable[Record]) -> Iterator[Verdict]:
-        """Yield the verdicts on the records in doubt, and forget them.
+    def settle(self, records: Iterable[Record]) -> Iterator[Judgement]:
+        """Yield the judgements on the records in doubt, and forget them.
 
         Args:
             records: the snapshot and control records of the servers in doubt.
@@ -204,22 +204,22 @@ class Verifier:
             log = in_log_order(of_server[server_id.encode()])
             yield from self._settled(asked, log)
 
-    def _settled(self, asked: Sequence[_Doubt], log: Sequence[Record]) -> Iterator[Verdict]:
+    def _settled(self, asked: Sequence[_Doubt], log: Sequence[Record]) -> Iterator[Judgement]:
         answers = explain(log, [doubt.question for doubt in asked], redaction=self._redaction)
         for doubt, answer in zip(asked, answers, strict=True):
             if answer.found:
                 status = Status.LATE if answer.left_out else Status.HOLDS
-                yield Verdict(status=status, evidence=doubt.evidence, left_out=answer.left_out)
+                yield Judgement(status=status, evidence=doubt.evidence, left_out=answer.left_out)
                 continue
             missing = self._missing(doubt.evidence)
             if missing:
                 code = "snapshot_gone" if origin_in(_binding(doubt.evidence), "origin") else "history_gone"
-                yield Verdict(status=Status.GONE, evidence=doubt.evidence, codes=(code,), missing=missing)
+                yield Judgement(status=Status.GONE, evidence=doubt.evidence, codes=(code,), missing=missing)
                 continue
             codes = (*doubt.codes, "search_limited") if answer.limited else doubt.codes
-            yield Verdict(status=Status.WRONG, evidence=doubt.evidence, codes=codes, paths=doubt.paths)
+            yield Judgement(status=Status.WRONG, evidence=doubt.evidence, codes=codes, paths=doubt.paths)
 
-    def _look_closer(self, evidence: Recorded, question: Question, expected: Output) -> Verdict | None:
+    def _look_closer(self, evidence: Recorded, question: Question, expected: Output) -> Judgement | None:
         wrong = self._unsound(evidence)
         if wrong is not None:
             return wrong
@@ -227,11 +227,11 @@ class Verifier:
         value = canonicalize(content)
         given = orjson.loads(expected.value or b"")
         if value == expected.value:
-            return Verdict(status=Status.HOLDS, evidence=evidence)
+            return Judgement(status=Status.HOLDS, evidence=evidence)
         paths = differing_paths(content, given)
         codes = codes_of(paths)
         if not rests_on_logs(paths):
-            return Verdict(status=Status.WRONG, evidence=evidence, codes=codes, paths=paths)
+            return Judgement(status=Status.WRONG, evidence=evidence, codes=codes, paths=paths)
         if evidence.text("unbound_reason") == "definition_unavailable":
             # The hold limit of the worker ended first: no log says so, and none says otherwise.
             cut_short = question.call._replace(hold_expired=True)
@@ -239,7 +239,7 @@ class Verifier:
         self._doubts.append(_Doubt(evidence, question._replace(value=value), codes, paths))
         return None
 
-    def _unsound(self, evidence: Recorded) -> Verdict | None:
+    def _unsound(self, evidence: Recorded) -> Judgement | None:
         """Return what is wrong with a record by itself."""
         try:
             content = strict_content(evidence.value)
@@ -250,8 +250,8 @@ class Verifier:
             return self._wrong(evidence, "content_hash_mismatch", "$.assaycontenthash")
         return None
 
-    def _wrong(self, evidence: Recorded, code: str, *paths: str) -> Verdict:
-        return Verdict(status=Status.WRONG, evidence=evidence, codes=(code,), paths=paths)
+    def _wrong(self, evidence: Recorded, code: str, *paths: str) -> Judgement:
+        return Judgement(status=Status.WRONG, evidence=evidence, codes=(code,), paths=paths)
 
     def _is_gone(self, origin: Origin) -> bool:
         if self._starts is None:
@@ -276,15 +276,15 @@ class Verifier:
         )
 
 
-def late_only(verdict: Verdict) -> Verdict:
-    """Return a verdict for those who take no record that was joined without what the logs hold: late is wrong.
+def late_only(judgement: Judgement) -> Judgement:
+    """Return a judgement for those who take no record that was joined without what the logs hold: late is wrong.
 
     Args:
-        verdict: any verdict.
+        judgement: any judgement.
     """
-    if verdict.status is not Status.LATE:
-        return verdict
-    return replace(verdict, status=Status.WRONG, codes=("joined_without",))
+    if judgement.status is not Status.LATE:
+        return judgement
+    return replace(judgement, status=Status.WRONG, codes=("joined_without",))
 
 
 def _binding(evidence: Recorded) -> object:

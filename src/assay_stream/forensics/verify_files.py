@@ -10,20 +10,20 @@ from assay_stream.core.record import Record, Role
 from assay_stream.forensics.evidence_record import Recorded
 from assay_stream.forensics.evidence_selection import EvidenceSelection
 from assay_stream.forensics.pairing import CALLS, Pairing, paired
-from assay_stream.forensics.verification import Status, Verdict, Verifier
+from assay_stream.forensics.verification import Judgement, Status, Verifier
 
 Read = Callable[[], Iterable[Record]]
 
 
-def verdicts(
+def judgements(
     verifier: Verifier,
     evidence: Iterable[Recorded],
     read: Read,
     *,
     selection: EvidenceSelection = EvidenceSelection(),  # noqa: B008 - frozen
     pairing: Pairing[Record] | None = None,
-) -> Iterator[Verdict]:
-    """Yield the verdict on each record that is asked for.
+) -> Iterator[Judgement]:
+    """Yield the judgement on each record that is asked for.
 
     Args:
         verifier: knows the snapshot and control records of the archives.
@@ -37,9 +37,9 @@ def verdicts(
     naming = _naming(evidence, selection, nameless)
     calls = (record for record in read() if record.role is Role.CALLS)
     for given, call in paired(naming, calls, waiting):
-        verdict = verifier.check(given, call)
-        if verdict is not None:
-            yield verdict
+        judgement = verifier.check(given, call)
+        if judgement is not None:
+            yield judgement
         yield from map(verifier.without_call, nameless)
         nameless.clear()
         if verifier.must_settle:
@@ -70,26 +70,26 @@ def _of_servers(verifier: Verifier, read: Read) -> Iterable[Record]:
 
 
 class Summary:
-    """What a run of verdicts adds up to."""
+    """What a run of judgements adds up to."""
 
     def __init__(self) -> None:
         self._statuses: Counter[str] = Counter({status.value: 0 for status in Status})
         self._codes: Counter[str] = Counter()
 
-    def note(self, verdict: Verdict) -> None:
-        """Count a verdict.
+    def note(self, judgement: Judgement) -> None:
+        """Count a judgement.
 
         Args:
-            verdict: one more.
+            judgement: one more.
         """
-        self._statuses[verdict.status.value] += 1
-        self._codes.update(verdict.codes)
+        self._statuses[judgement.status.value] += 1
+        self._codes.update(judgement.codes)
 
     def as_json(self, verifier: Verifier) -> dict[str, Any]:
         """Return the counts: by status, by code, and by who says to have written the records.
 
         Args:
-            verifier: who gave the verdicts.
+            verifier: who gave the judgements.
         """
         return {
             "records": sum(self._statuses.values()),

@@ -10,7 +10,7 @@ from assay_stream.forensics.evidence_record import Recorded, of_record
 from assay_stream.forensics.evidence_selection import EvidenceSelection
 from assay_stream.forensics.history import History
 from assay_stream.forensics.pairing import CALLS, Pairing
-from assay_stream.forensics.verification import Verdict, Verifier
+from assay_stream.forensics.verification import Judgement, Verifier
 from assay_stream.stream.ranges import LogRanges
 
 _ROLES = (Role.SNAPSHOTS, Role.CONTROL, Role.CALLS, Role.EVIDENCE)
@@ -18,8 +18,8 @@ _ROLES = (Role.SNAPSHOTS, Role.CONTROL, Role.CALLS, Role.EVIDENCE)
 
 async def verified(
     settings: Settings, selection: EvidenceSelection, *, producers: Collection[str] = ()
-) -> AsyncIterator[tuple[Verifier, Verdict]]:
-    """Yield the verdict on each record of the evidence topic that is asked for, and who gave it.
+) -> AsyncIterator[tuple[Verifier, Judgement]]:
+    """Yield the judgement on each record of the evidence topic that is asked for, and who gave it.
 
     Args:
         settings: the operator's settings.
@@ -41,10 +41,10 @@ async def verified(
         for number in logs.partitions(Role.EVIDENCE):
             if selection.partition not in (None, number):
                 continue
-            async for verdict in _partition(logs, verifier, selection, number):
-                yield verifier, verdict
-        for verdict in await _settled(logs, verifier):
-            yield verifier, verdict
+            async for judgement in _partition(logs, verifier, selection, number):
+                yield verifier, judgement
+        for judgement in await _settled(logs, verifier):
+            yield verifier, judgement
 
 
 async def read_history(logs: LogRanges) -> History:
@@ -80,7 +80,7 @@ async def records_of_servers(logs: LogRanges, server_ids: Collection[str]) -> li
 
 async def _partition(
     logs: LogRanges, verifier: Verifier, selection: EvidenceSelection, number: int
-) -> AsyncIterator[Verdict]:
+) -> AsyncIterator[Judgement]:
     pairing = Pairing(CALLS)
     calls = _Calls(logs, number)
     first = 0
@@ -99,12 +99,12 @@ async def _partition(
             pairing.other(call, keep=call.origin.offset > last) async for call in calls.up_to(last, first=least)
         ]
         for pair in pairs:
-            verdict = None if pair is None else verifier.check(*pair)
-            if verdict is not None:
-                yield verdict
+            judgement = None if pair is None else verifier.check(*pair)
+            if judgement is not None:
+                yield judgement
         if verifier.must_settle:
-            for verdict in await _settled(logs, verifier):
-                yield verdict
+            for judgement in await _settled(logs, verifier):
+                yield judgement
     for evidence, is_repeated in pairing.evidence_left():
         yield verifier.repeated(evidence) if is_repeated else verifier.without_call(evidence)
 
@@ -133,7 +133,7 @@ def _is_in_partition(logs: LogRanges, evidence: Recorded, number: int) -> bool:
     return call is not None and call.partition == number and call[:2] in logs.bounds
 
 
-async def _settled(logs: LogRanges, verifier: Verifier) -> list[Verdict]:
+async def _settled(logs: LogRanges, verifier: Verifier) -> list[Judgement]:
     servers = verifier.servers_in_doubt()
     if not servers:
         return []

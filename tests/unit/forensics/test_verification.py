@@ -1,4 +1,4 @@
-"""The verdict on a record of evidence, by what is wrong with it or missing."""
+"""The judgement on a record of evidence, by what is wrong with it or missing."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from assay_stream.core.record import Origin, Record, Role
 from assay_stream.forensics.evidence_record import Recorded, of_record
 from assay_stream.forensics.evidence_selection import EvidenceSelection
 from assay_stream.forensics.history import history_of
-from assay_stream.forensics.verification import Status, Verdict, Verifier, late_only
-from assay_stream.forensics.verify_files import Summary, verdicts
+from assay_stream.forensics.verification import Judgement, Status, Verifier, late_only
+from assay_stream.forensics.verify_files import Summary, judgements
 from assay_stream.schemes import assay
 from tests.support.controls import a_control
 from tests.support.events import TOOL, Story
@@ -33,12 +33,12 @@ def evidence_of(story: Story) -> list[bytes]:
     return [output.value or b"" for output in story.tell().of(Role.EVIDENCE)]
 
 
-def judged(values: list[bytes], records: list[Record], **options: Any) -> list[Verdict]:
-    """The verdicts on some values, by some records."""
+def judged(values: list[bytes], records: list[Record], **options: Any) -> list[Judgement]:
+    """The judgements on some values, by some records."""
     selection = options.pop("selection", EvidenceSelection())
     verifier = Verifier(history_of(lambda: records), **options)
     evidence = [Recorded(f"line {number}", value) for number, value in enumerate(values)]
-    return list(verdicts(verifier, evidence, lambda: records, selection=selection))
+    return list(judgements(verifier, evidence, lambda: records, selection=selection))
 
 
 def changed(value: bytes, path: str, new: Any, *, hashed: bool = True) -> bytes:
@@ -57,8 +57,8 @@ def changed(value: bytes, path: str, new: Any, *, hashed: bool = True) -> bytes:
 def test_what_the_engine_wrote_holds() -> None:
     """No code, nothing missing."""
     story = a_story()
-    [verdict] = judged(evidence_of(story), story.records)
-    assert (verdict.status, verdict.codes, verdict.missing) == (Status.HOLDS, (), ())
+    [judgement] = judged(evidence_of(story), story.records)
+    assert (judgement.status, judgement.codes, judgement.missing) == (Status.HOLDS, (), ())
 
 
 def test_white_space_and_order_of_members_do_not_matter() -> None:
@@ -99,31 +99,31 @@ def test_what_is_wrong_has_its_code_and_path(path: str, new: Any, code: str) -> 
     """Each altered member, with a content hash that fits again, is told by the code of what it is about."""
     story = a_story()
     [value] = evidence_of(story)
-    [verdict] = judged([changed(value, path, new)], story.records)
-    assert (verdict.status, verdict.codes) == (Status.WRONG, (code,))
+    [judgement] = judged([changed(value, path, new)], story.records)
+    assert (judgement.status, judgement.codes) == (Status.WRONG, (code,))
 
 
 def test_a_path_never_shows_what_somebody_wrote() -> None:
     """A member that we do not know is told by the object that it stands in."""
     story = a_story()
     [value] = evidence_of(story)
-    [verdict] = judged([changed(value, "data.\x1b[2J", 1)], story.records)
-    assert verdict.paths == ("$.data",)
+    [judgement] = judged([changed(value, "data.\x1b[2J", 1)], story.records)
+    assert judgement.paths == ("$.data",)
 
 
 def test_a_content_hash_that_does_not_fit_is_told_first() -> None:
     """Whatever else differs: the record contradicts itself."""
     story = a_story()
     [value] = evidence_of(story)
-    [verdict] = judged([changed(value, "data.decision", "deny", hashed=False)], story.records)
-    assert verdict.codes == ("content_hash_mismatch",)
+    [judgement] = judged([changed(value, "data.decision", "deny", hashed=False)], story.records)
+    assert judgement.codes == ("content_hash_mismatch",)
 
 
 @pytest.mark.parametrize("value", [b"", b"{", b"[]", b"\xff", b'{"data":1}', b'{"a":1,"a":2}'])
 def test_what_is_no_evidence_is_said_to_be_none(value: bytes) -> None:
-    """Any bytes get a verdict."""
-    [verdict] = judged([value], a_story().records)
-    assert (verdict.status, verdict.codes) == (Status.WRONG, ("not_evidence",))
+    """Any bytes get a judgement."""
+    [judgement] = judged([value], a_story().records)
+    assert (judgement.status, judgement.codes) == (Status.WRONG, ("not_evidence",))
 
 
 def test_a_key_that_stands_there_twice_is_no_evidence() -> None:
@@ -146,26 +146,26 @@ def test_a_call_beyond_the_end_of_its_log_never_was() -> None:
     """Retention deletes beginnings only: where the log's start is known, this is wrong, not gone."""
     story = a_story()
     value = changed(evidence_of(story)[0], "data.origin.offset", 7)
-    [verdict] = judged([value], story.records, starts={("calls", 0): 3})
-    assert (verdict.status, verdict.codes) == (Status.WRONG, ("origin_missing",))
+    [judgement] = judged([value], story.records, starts={("calls", 0): 3})
+    assert (judgement.status, judgement.codes) == (Status.WRONG, ("origin_missing",))
 
 
 def test_a_call_that_retention_deleted_is_gone_and_named() -> None:
     """Topic, partition and offset of it are told."""
     story = a_story()
     records = [record for record in story.records if record.role is not Role.CALLS]
-    [verdict] = judged(evidence_of(story), records, starts={("calls", 0): 3})
-    assert (verdict.status, verdict.codes) == (Status.GONE, ("call_gone",))
-    assert verdict.missing == (Origin("calls", 0, 0),)
+    [judgement] = judged(evidence_of(story), records, starts={("calls", 0): 3})
+    assert (judgement.status, judgement.codes) == (Status.GONE, ("call_gone",))
+    assert judgement.missing == (Origin("calls", 0, 0),)
 
 
 def test_a_snapshot_that_retention_deleted_is_gone_and_named() -> None:
     """What the binding rests on cannot be looked at any more."""
     story = a_story()
     records = [record for record in story.records if record.role is not Role.SNAPSHOTS]
-    [verdict] = judged(evidence_of(story), records, starts={("snapshots", 0): 1})
-    assert (verdict.status, verdict.codes) == (Status.GONE, ("snapshot_gone",))
-    assert verdict.missing == (Origin("snapshots", 0, 0),)
+    [judgement] = judged(evidence_of(story), records, starts={("snapshots", 0): 1})
+    assert (judgement.status, judgement.codes) == (Status.GONE, ("snapshot_gone",))
+    assert judgement.missing == (Origin("snapshots", 0, 0),)
 
 
 def test_what_is_wrong_in_the_call_is_wrong_although_the_snapshot_is_gone() -> None:
@@ -173,9 +173,9 @@ def test_what_is_wrong_in_the_call_is_wrong_although_the_snapshot_is_gone() -> N
     story = a_story()
     records = [record for record in story.records if record.role is not Role.SNAPSHOTS]
     value = changed(evidence_of(story)[0], "data.decision", "deny")
-    [verdict] = judged([value], records, starts={("snapshots", 0): 1})
-    assert verdict.status is Status.WRONG
-    assert "call_differs" in verdict.codes
+    [judgement] = judged([value], records, starts={("snapshots", 0): 1})
+    assert judgement.status is Status.WRONG
+    assert "call_differs" in judgement.codes
 
 
 def test_a_call_cut_short_by_the_hold_limit_holds() -> None:
@@ -192,9 +192,9 @@ def test_a_record_joined_without_a_late_list_is_late_and_names_it() -> None:
     before = Story().lists(TOOL).raw(Role.CALLS, Story().lists().lists().calls().records[2].value)
     [value] = evidence_of(before)
     late = Story().lists(TOOL).lists(OTHER).records
-    [verdict] = judged([value], [*late, before.records[1]])
-    assert (verdict.status, verdict.left_out) == (Status.LATE, (Origin("snapshots", 0, 1),))
-    assert late_only(verdict).codes == ("joined_without",)
+    [judgement] = judged([value], [*late, before.records[1]])
+    assert (judgement.status, judgement.left_out) == (Status.LATE, (Origin("snapshots", 0, 1),))
+    assert late_only(judgement).codes == ("joined_without",)
 
 
 def test_only_expected_producers_are_taken() -> None:
@@ -221,10 +221,10 @@ def test_a_record_of_the_log_has_its_key_time_headers_and_partition() -> None:
         (False, record._replace(headers=())),
         (False, record._replace(origin=place._replace(partition=1))),
     ):
-        verdict = verifier.check(of_record(candidate), call)
-        assert verdict is not None
-        assert (verdict.codes == ()) is right
-        assert right or verdict.codes == ("record_differs",)
+        judgement = verifier.check(of_record(candidate), call)
+        assert judgement is not None
+        assert (judgement.codes == ()) is right
+        assert right or judgement.codes == ("record_differs",)
 
 
 def test_the_summary_counts_and_gives_the_exit_code() -> None:
@@ -236,8 +236,8 @@ def test_the_summary_counts_and_gives_the_exit_code() -> None:
     summary = Summary()
     for one in (value, changed(value, "data.origin.topic", "elsewhere"), changed(value, "data.decision", "deny")):
         evidence = [Recorded("line", one)]
-        for verdict in verdicts(verifier, evidence, lambda: story.records):
-            summary.note(verdict)
+        for judgement in judgements(verifier, evidence, lambda: story.records):
+            summary.note(judgement)
         codes.append(summary.exit_code)
     assert codes == [0, 3, 1]
     told = summary.as_json(verifier)
@@ -263,11 +263,11 @@ def test_only_what_is_asked_for_is_judged(selection: EvidenceSelection, chosen: 
     """By server, by place of the call, by inclusive times, by id."""
     story = Story().lists(TOOL).calls().calls()
     found = judged(evidence_of(story), story.records, selection=selection)
-    assert [verdict.evidence.call.offset for verdict in found if verdict.evidence.call] == chosen
+    assert [judgement.evidence.call.offset for judgement in found if judgement.evidence.call] == chosen
 
 
 def test_a_verdict_as_json_leaves_out_what_is_absent() -> None:
     """One flat object with stable names."""
     story = a_story()
-    [verdict] = judged(evidence_of(story), story.records)
-    assert verdict.as_json().keys() == {"status", "where", "id", "call", "server_id", "tool", "tool_call_id"}
+    [judgement] = judged(evidence_of(story), story.records)
+    assert judgement.as_json().keys() == {"status", "where", "id", "call", "server_id", "tool", "tool_call_id"}
