@@ -266,7 +266,7 @@ def test_only_what_is_asked_for_is_judged(selection: EvidenceSelection, chosen: 
     assert [judgement.evidence.call.offset for judgement in found if judgement.evidence.call] == chosen
 
 
-def test_a_verdict_as_json_leaves_out_what_is_absent() -> None:
+def test_a_judgement_as_json_leaves_out_what_is_absent() -> None:
     """One flat object with stable names."""
     story = a_story()
     [judgement] = judged(evidence_of(story), story.records)
