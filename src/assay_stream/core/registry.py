@@ -43,6 +43,7 @@ from assay_stream.core.offer import Offer, Offers
 from assay_stream.core.partition import murmur2_partition
 from assay_stream.core.record import Output, Position, Record, Role, rejected
 from assay_stream.core.resolve import decided_before, resolved_by_decision, resolved_by_snapshot
+from assay_stream.core.signature_return import resolved_by_signature
 from assay_stream.core.signed import check_against, signatures_of
 from assay_stream.core.signing import revised_first_uses
 from assay_stream.core.standing import new_findings, standing_findings
@@ -145,6 +146,7 @@ class Registry:
         outputs.extend(finding.output() for finding in findings)
         outputs.extend(new_findings(before, after))
         ended += decided_before(server, baseline, catalogue, seen)
+        ended += resolved_by_signature(server, catalogue, seen)
         outputs.extend(resolution.output() for resolution in ended)
         if catalogues_in_force(server).keys() != offered:
             outputs.extend(self._changed_verdicts(record, data.server_id, server, held))

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, StringConstraints
 
+from assay_stream.core.attention import Reason
 from assay_stream.core.control import Enforcement, Scheme
 from assay_stream.core.kinds import Kind
 from assay_stream.core.limits import DEFAULT_LIMITS
@@ -56,7 +57,7 @@ class ResolutionRecord(Closed):
     kind: Literal["resolution"]
     server_id: Identifier
     uids: Annotated[list[BareHex], Field(min_length=1, max_length=DEFAULT_LIMITS.resolution_uids_max)]
-    reason: Literal["definition_returned", "decided", "no_longer_offered"]
+    reason: Reason
     observer_id: Identifier | None = None
     everywhere: bool
     time_us: Micros
