@@ -32,6 +32,7 @@ class FindingRecord(Closed):
     uid: BareHex
     server_id: Identifier
     tool_name: str | None = None
+    item_name: str | None = None
     observer_id: Identifier | None = None
     time_us: Micros
     origin: OriginField
@@ -49,6 +50,7 @@ class FindingRecord(Closed):
     renamed_to: str | None = None
     changes: list[tuple[str, str, Direction]] | None = None
     signs: list[tuple[str, Annotated[int, Field(ge=1, le=5)], str]] | None = None
+    late_ms: Natural | None = None
 
 
 class ResolutionRecord(Closed):
@@ -131,6 +133,7 @@ class AlertFlat(Closed):
     mcp_finding_kind: Kind
     mcp_server_id: Identifier
     mcp_tool_name: str | None = None
+    mcp_item_name: str | None = None
     mcp_observer_id: Identifier | None = None
     mcp_observers: Annotated[int, Field(ge=1)]
     mcp_observers_active: Natural
@@ -147,6 +150,7 @@ class AlertFlat(Closed):
     mcp_renamed_to: str | None = None
     mcp_change_codes: str | None = None
     mcp_signs: str | None = None
+    mcp_late_ms: Natural | None = None
     mcp_pin_scheme: Scheme | None = None
     mcp_pin_expected: SchemeValue | None = None
     mcp_pin_observed: SchemeValue | None = None
@@ -203,7 +207,7 @@ class Projection(Closed):
 
 
 class Definition(Closed):
-    """One distinct tool definition, for reviewers. The record's key is the full digest."""
+    """One distinct tool, prompt or resource template, for reviewers. The record's key is the full digest."""
 
     full_digest: DigestText
     definition: dict[str, Any]
