@@ -80,10 +80,13 @@ def _baseline(server: ServerBindings, subject: Subject, seen: Seen) -> _Baseline
     baseline = _Baseline()
     if observer_id is None:
         return baseline
+    merged: set[str] = set()
     for old in _stated(server, observer_id, subject, seen.position):
         listed = _list_of(server, old, subject)
-        for name, fulls in listed.by_name().items():
-            baseline.names.setdefault(name, fulls)
+        if listed.digest not in merged:
+            merged.add(listed.digest)
+            for name, fulls in listed.by_name().items():
+                baseline.names.setdefault(name, fulls)
         if old.completeness == "complete" and not listed.is_cut:
             baseline.complete = True
             break

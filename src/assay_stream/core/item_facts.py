@@ -76,9 +76,7 @@ def read_item(key: FactKey, value: dict[str, Any]) -> ItemFact:
         value: its value.
     """
     _, server_id, subject, full = key
-    return ItemFact(
-        server_id=str(server_id), subject=Subject(str(subject)), full=str(full), packed=value["packed"]
-    )
+    return ItemFact(server_id=str(server_id), subject=_subject(subject), full=str(full), packed=value["packed"])
 
 
 def read_item_list(key: FactKey, value: dict[str, Any]) -> ItemList:
@@ -91,8 +89,15 @@ def read_item_list(key: FactKey, value: dict[str, Any]) -> ItemList:
     _, server_id, subject, digest = key
     return ItemList(
         server_id=str(server_id),
-        subject=Subject(str(subject)),
+        subject=_subject(subject),
         digest=str(digest),
         items=tuple((name, full) for name, full in value["items"]),
         is_cut=value["is_cut"],
     )
+
+
+def _subject(given: object) -> Subject:
+    subject = Subject(str(given))
+    if subject is Subject.TOOL:
+        raise ValueError("tools have facts of their own")
+    return subject

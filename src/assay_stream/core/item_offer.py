@@ -11,14 +11,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from assay_stream.core.definitions import pack
 from assay_stream.core.digest import canonicalize, jcs_digest, sha256_of
-from assay_stream.core.errors import InputError
 from assay_stream.core.fingerprint import ContentCache
 from assay_stream.core.item_facts import ItemFact, ItemList
 from assay_stream.core.limits import Limits
@@ -90,7 +88,7 @@ class ItemOffers:
         """Return what a snapshot states of prompts and of resource templates.
 
         Args:
-            data: a validated snapshot.
+            data: a validated snapshot, decoded strictly: all of it has a canonical form.
         """
         stated = {Subject.PROMPT: data.prompts, Subject.TEMPLATE: data.resource_templates}
         return {subject: self._offer(subject, items) for subject, items in stated.items() if items is not None}
@@ -129,11 +127,7 @@ class ItemOffers:
     def _digest_of(self, item: dict[str, Any]) -> tuple[str, bool]:
         """Return the full digest of an item, and whether it is within the limits of a definition."""
         limits = self._limits
-        try:
-            canonical = canonicalize(item)
-        except InputError:
-            # A number that no double holds. The digest is ours alone, and only tells items apart.
-            return str(sha256_of(json.dumps(item, sort_keys=True).encode())), False
+        canonical = canonicalize(item)
         fits = (
             len(canonical) <= limits.definition_bytes_max
             and len(item) <= limits.tool_fields_max
