@@ -241,7 +241,7 @@ def test_what_the_engine_writes_is_valid(role: Role, name: str) -> None:
     for output in written:
         content = orjson.loads(output.value or b"")
         kind = output.label.partition(":")[0]
-        own = f"{name}.{kind}" if kind in ("resolution", "suppression") else name
+        own = f"{name}.{kind}" if kind in ("name_claim", "resolution", "suppression") else name
         assert problems(own, content) == []
 
 

@@ -126,7 +126,10 @@ def test_the_records_on_that_page_are_what_the_engine_writes() -> None:
         _record(Role.CALLS, "mcp.tools.call.observed", "call-1", "2026-03-01T10:00:05Z", call),
     ]
     page = text_of("verify-a-digest-by-hand.md")
+    # A claim to a name says nothing of a digest's making.
     for output in replay(records, producer=Producer(version="0.1.0")):
+        if output.role is Role.FINDINGS:
+            continue
         assert (output.value or b"").decode() + "\nEOF" in page, f"put this {output.role} record on the page"
 
 

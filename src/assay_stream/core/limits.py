@@ -56,6 +56,13 @@ class Limits:
     """Characters of new text that are searched in one definition, in half a second at worst. A whole real
     server has some 7,000; more than this is a sign by itself."""
 
+    skeleton_chars_max: int = 256
+    """Characters of the skeleton of a tool name, which is a key; a longer one is replaced by its digest."""
+
+    name_claims_max: int = 256
+    """Definitions remembered under look-alike names, over all servers: 40 KB of state. Further ones are counted as
+    left out, and not compared."""
+
     alert_observers_max: int = 1_000
     """Observers that an alert counts one by one; further ones are counted together."""
 

@@ -43,7 +43,8 @@ _CHANNELS: dict[Role, tuple[str, str, tuple[str, ...], str | None]] = {
     ),
     Role.FINDINGS: (
         "assay.tool.finding",
-        "Findings, and what else the alert stage must hear of. Key: server_id; none for ticks.",
+        "Findings, and what else the alert stage must hear of. Key: server_id; the skeleton of the "
+        "tool name for name claims; none for ticks.",
         tuple(name for name in OUTPUTS if name.startswith("assay.tool.finding")),
         None,
     ),
