@@ -57,7 +57,9 @@ COLUMNS: dict[Kind, tuple[Column, ...]] = {
         *_columns(_I, "", "run_seq=assayseq"),
         *_columns(_T, "", "content_hash=assaycontenthash", "producer=assayproducer"),
         *_columns(_T, "", "producer_version=assayproducerversion", "producer_git=assaygit", "traceparent"),
-        *_columns(_T, "data.", "server_id", "observer_id", "tool", "tool_call_id", "trace_id", "profile"),
+        *_columns(
+            _T, "data.", "server_id", "observer_id", "tool_name=tool", "tool_call_id", "trace_id", "profile"
+        ),
         *_columns(_T, "data.", "decision", "reason_code", "unbound_reason", "tool_definition_digest"),
         *_columns(_T, "data.", "binding_scope=binding.scope", "binding_snapshot_id=binding.snapshot_id"),
         *_columns(_T, "data.", "full_digest=binding.full_digest", "catalogue_digest=binding.catalogue_digest"),

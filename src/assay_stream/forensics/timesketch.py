@@ -62,7 +62,7 @@ def event_of(item: Item) -> dict[str, Value]:
 def _message(kind: Kind, row: dict[str, Value]) -> Value:
     if kind is Kind.ALERTS:
         return f"Alert ({row['severity']}, {row['activity']}): {row['message'] or row['title']}"
-    subject = f"{row['server_id']}/{row['tool']}"
+    subject = f"{row['server_id']}/{row['tool_name']}"
     bound = row["tool_definition_digest"] or f"unbound ({row['unbound_reason']})"
     return f"Tool call {row['decision']}: {subject}, definition {bound}, pin {row['pin_status']}"
 
