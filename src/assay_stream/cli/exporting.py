@@ -187,6 +187,6 @@ def _tell(counts: dict[Kind, int], collection: Collection, **more: object) -> No
     written = {kind.value: count for kind, count in counts.items()}
     typer.echo(orjson.dumps({"written": written, "left_out": collection.left_out, **more}))
     if not any(counts.values()):
-        say(f"nothing to export: {collection.left_out} records were read and none is asked for"
-            if collection.left_out else "nothing to export: there is no record")  # fmt: skip
+        read = f"none of the {collection.left_out} records that were read is asked for"
+        say(f"nothing to export: {read if collection.left_out else 'there is no record'}")
         raise typer.Exit(1)
