@@ -20,7 +20,7 @@ from assay_stream.core.digest import Digest
 from assay_stream.core.errors import InputError
 from assay_stream.forensics.bundle_file import write_bundle
 from assay_stream.forensics.columns import row_of
-from assay_stream.forensics.export_input import Item, Kind, Selection, Stored, items
+from assay_stream.forensics.export_input import Item, Kind, Selection, Stored, item_again, items
 from assay_stream.forensics.parquet import write_parquet
 from assay_stream.forensics.spool import Spool
 from assay_stream.forensics.timesketch import as_csv, as_jsonl
@@ -80,11 +80,11 @@ class Collection:
         Args:
             kind: which kind.
         """
-        # They were decoded strictly when they came, so a fast decoder reads the same.
-        return items((Stored("", raw, kind) for raw in self._spool.records(kind)), kinds=frozenset({kind}))
+        return (item_again(kind, raw) for raw in self._spool.records(kind))
 
     def events(self) -> Iterator[dict[str, Any]]:
         """Yield the evidence, decoded, in order."""
+        # It was decoded strictly when it came, so a fast decoder reads the same.
         for raw in self._spool.records(Kind.EVIDENCE):
             yield orjson.loads(raw)
 

@@ -10,6 +10,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import orjson
+
 from assay_stream.core.decode import decode_json
 from assay_stream.core.errors import InputError
 from assay_stream.core.limits import BUNDLE_LIMITS, DEFAULT_LIMITS
@@ -21,6 +23,7 @@ from assay_stream.forensics.compressed import opened
 from assay_stream.forensics.spool import Place
 from assay_stream.schemes.assay_bundle import check_event, decode_limits
 
+_EVIDENCE_LIMITS = decode_limits(BUNDLE_LIMITS)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _OFFSETS = re.compile(r"(?P<partition>[0-9]{1,9}):(?P<first>[0-9]{1,18})-(?P<last>[0-9]{1,18})")
@@ -225,11 +228,26 @@ def _item(raw: bytes, kind: Kind | None) -> Item:
             "not_exportable",
             "no evidence, alert or definition: observations are replayed first (assay-stream replay)",
         )
-    place = _PLACES[found](content)
     if found is Kind.EVIDENCE:
-        # Once more within the bounds of bundles, so that what is accepted here can be exported as one.
-        decode_json(raw, limits=decode_limits(BUNDLE_LIMITS))
-    return Item(found, place, raw, content)
+        check_event(content)
+        if (
+            raw.count(b"{") + raw.count(b"[") > _EVIDENCE_LIMITS.depth_max
+            or len(raw) >= BUNDLE_LIMITS.line_bytes_max
+        ):
+            # Once more within the bounds of bundles, so that what is accepted here can be exported as one.
+            decode_json(raw, limits=_EVIDENCE_LIMITS)
+    return Item(found, _PLACES[found](content), raw, content)
+
+
+def item_again(kind: Kind, raw: bytes) -> Item:
+    """Return a record that ``items`` gave before, from its bytes and without checking it again.
+
+    Args:
+        kind: what it is.
+        raw: its bytes.
+    """
+    content = orjson.loads(raw)
+    return Item(kind, _PLACES[kind](content), raw, content)
 
 
 def _kind_of(content: Any) -> Kind | None:
@@ -243,7 +261,6 @@ def _kind_of(content: Any) -> Kind | None:
 
 
 def _evidence_place(content: dict[str, Any]) -> Place:
-    check_event(content)
     time_us = time_us_of(content["time"])
     if time_us is None:
         raise InputError("not_evidence", "the time is RFC 3339 with its offset from UTC", path="$.time")

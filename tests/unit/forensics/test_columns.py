@@ -8,7 +8,7 @@ import pytest
 from assay_stream.core.record import Role
 from assay_stream.forensics.columns import COLUMNS, ColumnType, Value, row_of
 from assay_stream.forensics.export_input import Kind, Stored, items
-from tests.support.alerts import A, B, TIME_US, alert_records, finding_of
+from tests.support.alerts import TIME_US, A, B, alert_records, finding_of
 from tests.support.exports import NOON_US, definition, evidence, replayed, values
 
 
