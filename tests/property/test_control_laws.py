@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay_stream.core import engine
+from assay_stream.core.attention import Resolution, decode_entry
 from assay_stream.core.engine import EngineState
 from assay_stream.core.evidence import Producer
-from assay_stream.core.finding import decode_finding
+from assay_stream.core.finding import Finding
 from assay_stream.core.limits import DEFAULT_LIMITS, Limits
 from assay_stream.core.moments import start_of
 from assay_stream.core.pins import check_pins
@@ -348,4 +349,6 @@ def test_nothing_that_is_written_calls_a_tool_safe(history: list[Record]) -> Non
             words = (output.value or b"").lower()
             assert not any(word in words for word in (b"safe", b"trusted", b"verified"))
             if output.role is Role.FINDINGS:
-                assert decode_finding(output.value).encode() == output.value
+                entry = decode_entry(output.value)
+                assert isinstance(entry, Finding | Resolution)
+                assert entry.output().value == output.value

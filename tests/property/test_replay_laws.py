@@ -299,13 +299,14 @@ def told(outputs: list[Output]) -> tuple[dict[int | None, list[Output]], Counter
     """Evidence and refusals partition by partition, and findings without order.
 
     A finding ``pin_mismatch`` rests on the order of reading, as docs/architecture.md says: it is left out. So does
-    which record tells of the end that a decision puts to alerts: the decision, or the list that came after it.
+    which record tells of the end that a decision puts to alerts: the decision, or the list that came after it; and
+    of how much the end of an offer tells: what pins could have given is named once there are pins.
     """
     of_calls = defaultdict(list)
     for output in outputs:
         if output.role is Role.EVIDENCE:
             of_calls[output.partition].append(output)
-    resting_on_order = ("finding:pin_mismatch", "resolution:decided")
+    resting_on_order = ("finding:pin_mismatch", "resolution:decided", "resolution:no_longer_offered")
     others = Counter(
         output
         for output in outputs

@@ -103,7 +103,7 @@ def assess(
         kind: of the finding: ``tool_changed``.
         changes: what changed, of a finding about a change.
         signs: what new text brings.
-        privileged: whether Assay's classifier calls the tool privileged; only ``assay-p60`` asks.
+        privileged: whether Assay's classifier calls the tool privileged.
         default: level of a kind that the profile does not know.
     """
     level = _level(profile, kind, changes, privileged, default) or Level.INFORMATIONAL
@@ -215,7 +215,7 @@ _PROFILES = (
         name="soc",
         explanation="By what a change means and which way it goes, and by what new text brings.",
         kinds={
-            "tool_added": _both(Level.MEDIUM),
+            "tool_added": (Level.LOW, Level.MEDIUM),
             "tool_removed": _both(Level.LOW),
             "tool_renamed": _both(Level.MEDIUM),
             "prompt_added": _both(Level.LOW),

@@ -1,8 +1,9 @@
 """The level of each code of a change under the profile ``soc``.
 
-Chosen so that upgrades of real servers stay at medium or below by their meaning alone, and that a change which
-lets an agent be steered or a caller's guard fall is high: a parameter that agents must now fill, a confinement
-that went away, a default or a stated hint that was turned round.
+Chosen so that what upgrades of real servers are made of stays low by its meaning alone (other words, an optional
+parameter more, a schema or a hint stated), and that a change which lets an agent be steered or a caller's guard
+fall is high: a parameter that agents must now fill, a confinement that went away, a default or a stated hint that
+was turned round. What new words bring is not told by a code: signs raise the level.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ _INFORMATIONAL = """
 """
 
 _LOW = """
+    description_added description_words_added description_words_changed
+    parameter_description_added parameter_description_words_added parameter_description_words_changed
+    schema_declared parameter_added_optional type_widened
     description_removed description_words_removed description_typography_changed description_spelling_changed
     parameter_description_removed parameter_description_words_removed parameter_description_typography_changed
     parameter_description_spelling_changed
@@ -40,10 +44,7 @@ _LOW = """
 """
 
 _MEDIUM = """
-    description_added description_words_added description_words_changed
-    parameter_description_added parameter_description_words_added parameter_description_words_changed
-    schema_declared parameter_added_optional parameter_made_required
-    type_widened type_changed enum_values_added enum_changed const_changed
+    parameter_made_required type_changed enum_values_added enum_changed const_changed
     bounds_loosened bounds_changed pattern_changed alternative_added default_number_changed
     schema_keyword_changed schema_reference_changed
     read_only_unclaimed non_destructive_unclaimed closed_world_unclaimed open_world_set open_world_unset

@@ -197,7 +197,7 @@ class TestVerify:
         (files / "tool.json").write_text(json.dumps(TOOL | {"_meta": {"x-schema-signature": SIGNATURE}}))
         assert verify(files) == answer(None)
 
-    @pytest.mark.parametrize("signature", ["", "x", SIGNATURE[:-8], "é"])
+    @pytest.mark.parametrize("signature", ["", "x", SIGNATURE[:-8], "é"], ids=["none", "x", "cut", "é"])
     def test_no_signature_of_this_tool(self, files: Path, signature: str) -> None:
         """Whatever is no signature over the tool is invalid."""
         assert verify(files, "--signature", signature) == answer("signature_invalid")

@@ -78,14 +78,14 @@ def test_dangerous_widening_is_high(after: dict[str, object]) -> None:
     [
         (TOOL | {"description": "Reads  a file"}, Level.INFORMATIONAL),
         (TOOL | {"description": "Reads a file."}, Level.LOW),
-        (TOOL | {"description": "Reads a file, always"}, Level.MEDIUM),
+        (TOOL | {"description": "Reads a file, always"}, Level.LOW),
         (_path(maxLength=100), Level.LOW),
         (_path(title="Path"), Level.INFORMATIONAL),
         (TOOL | {"outputSchema": {"type": "object"}}, Level.LOW),
     ],
 )
 def test_benign_changes_stay_quiet(after: dict[str, object], level: Level) -> None:
-    """Typography, titles, tighter bounds and new output schemas are low or less, new words medium."""
+    """Typography, titles, other words, tighter bounds and new output schemas are low or less."""
     assert assess(SOC, "tool_changed", compare_definitions(TOOL, after)) is level
 
 
