@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from assay_stream.core.errors import InputError
 from assay_stream.forensics.bundle_file import read_bundle, verify_bundle, write_bundle
 from assay_stream.forensics.export import Collection, export_bundles
-from assay_stream.forensics.export_input import Kind, Selection, Stored
+from assay_stream.forensics.export_input import Kind, Stored
+from assay_stream.forensics.export_selection import Selection
 from tests.support.exports import evidence
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)

@@ -17,7 +17,8 @@ from assay_stream.core.limits import BUNDLE_LIMITS
 from assay_stream.core.record import Role
 from assay_stream.forensics.bundle_file import verify_bundle
 from assay_stream.forensics.export import Collection, export_bundles, export_parquet, export_timesketch
-from assay_stream.forensics.export_input import Kind, Selection, Stored, offsets_of, stored_in, time_us_of
+from assay_stream.forensics.export_input import Kind, Stored, stored_in, time_us_of
+from assay_stream.forensics.export_selection import Selection, offsets_of
 from assay_stream.forensics.parquet import check_installed
 
 export_app = typer.Typer(help="Evidence, alerts and definitions for other tools.", no_args_is_help=True)

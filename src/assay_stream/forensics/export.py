@@ -20,7 +20,8 @@ from assay_stream.core.digest import Digest
 from assay_stream.core.errors import InputError
 from assay_stream.forensics.bundle_file import write_bundle
 from assay_stream.forensics.columns import row_of
-from assay_stream.forensics.export_input import Item, Kind, Selection, Stored, item_again, items
+from assay_stream.forensics.export_input import Item, Kind, Stored, item_again, items
+from assay_stream.forensics.export_selection import Selection
 from assay_stream.forensics.parquet import write_parquet
 from assay_stream.forensics.spool import Spool
 from assay_stream.forensics.timesketch import as_csv, as_jsonl

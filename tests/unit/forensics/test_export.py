@@ -13,7 +13,8 @@ from assay_stream.core.errors import InputError
 from assay_stream.core.record import Role
 from assay_stream.forensics.bundle_file import read_bundle, verify_bundle
 from assay_stream.forensics.export import Collection, export_bundles, export_parquet, export_timesketch
-from assay_stream.forensics.export_input import Kind, Selection, Stored
+from assay_stream.forensics.export_input import Kind, Stored
+from assay_stream.forensics.export_selection import Selection
 from tests.support.exports import definition, evidence, replayed, values
 
 RAW = [evidence(number, time=f"2026-03-01T12:00:{number:02}Z") for number in range(7)]
