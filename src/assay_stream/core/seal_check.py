@@ -2,8 +2,8 @@
 
 1. Checkpoints are read in order; each must be signed, and continue the one before.
 2. Within a range each sealed offset must hold the record of its leaf, and no other offset a record.
-3. A record that stands where another was sealed is *reordered* if it was sealed at another offset of its range, else
-   *altered*. A record that comes after a later offset is *reordered* too.
+3. A record that stands where another was sealed is *reordered* if it was sealed at another offset of its range,
+   else *altered*. A record that comes after a later offset is *reordered* too.
 4. What lies before the start of the log is *expired*: nothing is said about it.
 5. What lies behind the last range is not sealed yet.
 """

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from assay_stream.core.checkpoint import PAYLOAD_TYPE, RANGE_RECORDS_MAX
+from assay_stream.core.checkpoint import RANGE_RECORDS_MAX
 from assay_stream.schemas.fields import Base64, Closed
 
 _Digest = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
@@ -25,7 +25,7 @@ class CheckpointEnvelope(Closed):
     """A DSSE v1 envelope; its payload is canonical JSON, see ``assay.evidence.checkpoint.payload``."""
 
     payload: Base64
-    payloadType: Literal["application/vnd.assay.stream.checkpoint.v1+json"] = PAYLOAD_TYPE  # noqa: N815
+    payloadType: Literal["application/vnd.assay.stream.checkpoint.v1+json"]  # noqa: N815
     signatures: Annotated[list[EnvelopeSignature], Field(min_length=1)]
 
 
@@ -49,7 +49,7 @@ class CheckpointPayload(Closed):
     root: _Digest
     frontier: list[_Hash]
     leaves: _Digest
-    previous: Annotated[_Digest | None, Field()]
+    previous: Annotated[_Digest | None, Field(description="Digest of the payload before; null for the first.")]
     sealed_at: str
     key_id: _Digest
     software: str
