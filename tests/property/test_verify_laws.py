@@ -118,9 +118,7 @@ def test_any_altered_member_is_found(fleet: Fleet, choose: random.Random, how: s
         changed["assaycontenthash"] = str(assay.content_hash(changed))
     assume(changed != envelope)
     values[number] = canonicalize(changed)
-    [found] = [
-        one for one in verified(values, records) if one.evidence.where == f"line {number}"
-    ]
+    [found] = [one for one in verified(values, records) if one.evidence.where == f"line {number}"]
     assert found.status is Status.WRONG or (
         found.status is Status.GONE and path[-1] in ("topic", "offset", "origin")
     )

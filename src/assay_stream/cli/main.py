@@ -13,6 +13,7 @@ from assay_stream.cli import (
     compare,
     conformance,
     drift,
+    exporting,
     fingerprint,
     looking_back,
     operating,
@@ -57,6 +58,8 @@ app.add_typer(rules.keys_app, name="keys")
 app.add_typer(alerts.alerts_app, name="alerts")
 showing.register(alerts.alerts_app)
 suppressing.register(alerts.alerts_app)
+app.add_typer(exporting.export_app, name="export")
+app.add_typer(exporting.bundle_app, name="bundle")
 app.command()(operating.worker)
 
 
