@@ -40,7 +40,7 @@ layers: $(VENV)/.ready
 	$(BIN)/lint-imports
 
 unit: $(VENV)/.ready ## Tests that need no broker and no server.
-	$(BIN)/python -m pytest -q -m "not kafka and not servers"
+	$(BIN)/python -m pytest -q -n logical --dist worksteal -m "not kafka and not servers"
 
 integration: $(VENV)/.ready ## Tests on a real Kafka broker and real MCP servers.
 	$(BIN)/python -m pytest -q -m "kafka or servers"

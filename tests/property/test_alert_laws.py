@@ -17,7 +17,7 @@ from assay_stream.core.alert_record import OCSF_VERSION
 from assay_stream.core.alerting import DueTimes, apply_entry
 from assay_stream.core.attention import Entry, Resolution, Suppression, Tick
 from assay_stream.core.finding import Finding
-from assay_stream.core.kinds import KINDS, Kind
+from assay_stream.core.kinds import Kind
 from assay_stream.core.record import Origin, Output
 from tests.support.findings import PACING, RULES, a_finding, a_rule, an_end, at, body, place
 
@@ -148,7 +148,7 @@ def test_every_alert_is_an_ocsf_detection_finding(finding: Finding) -> None:
     assert bool(outputs) is not finding.known
     for output in outputs:
         OCSF.validate(body(output))
-        assert body(output)["severity_id"] == KINDS[finding.kind].severity_id
+        assert body(output)["severity_id"] == RULES.severity(finding)
 
 
 @given(lives(), TICKS, st.data())

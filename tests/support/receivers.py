@@ -25,7 +25,7 @@ class WebhookServer:
         self.url = f"http://127.0.0.1:{port}/alerts"
         self.taken: list[tuple[str, bytes, dict[str, str]]] = []
         self._judge = judge
-        self._delay_s = delay_s
+        self.delay_s = delay_s
 
     @property
     def keys(self) -> list[str]:
@@ -41,7 +41,7 @@ class WebhookServer:
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 key = self.headers["Idempotency-Key"]
-                time.sleep(outer._delay_s)
+                time.sleep(outer.delay_s)
                 status, headers = outer._judge(key, body)
                 if status < 300:
                     outer.taken.append((key, body, {name.lower(): text for name, text in self.headers.items()}))

@@ -19,6 +19,7 @@ from assay_stream.cli import (
     replay,
     rules,
     schemapin,
+    showing,
     suppressing,
     tap,
     validate,
@@ -46,6 +47,7 @@ app.add_typer(pins.pins_app, name="pins")
 app.add_typer(rules.policy_app, name="policy")
 app.add_typer(rules.keys_app, name="keys")
 app.add_typer(alerts.alerts_app, name="alerts")
+showing.register(alerts.alerts_app)
 suppressing.register(alerts.alerts_app)
 app.command()(operating.worker)
 

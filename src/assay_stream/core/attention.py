@@ -22,7 +22,7 @@ RESOLUTION = "resolution"
 SUPPRESSION = "suppression"
 TICK = "tick"
 
-Reason = Literal["definition_returned", "decided", "no_longer_offered"]
+Reason = Literal["definition_returned", "signature_returned", "decided", "no_longer_offered"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,6 +23,10 @@ class Limits:
     """Tools in one snapshot. A full fingerprint costs under a millisecond each, so a hostile list costs
     seconds at most."""
 
+    items_max: int = 5_000
+    """Prompts, or resource templates, of one snapshot that are compared: as many as tools. A list with more is
+    compared as one that is not complete."""
+
     tool_fields_max: int = 64
     """Top-level fields of one tool. Each gets a digest of its own; real tools have ten at most."""
 
@@ -78,6 +82,10 @@ class Limits:
 
     future_max_ms: int = 24 * 3_600 * 1_000
     """How far an event time may lie after its record's own timestamp: a day covers any time-zone mistake."""
+
+    late_limit_ms: int = 60 * 1_000
+    """How far before the latest event time of its server a list may lie and be no finding: proxies' clocks differ
+    by seconds, and their batches wait for as long."""
 
     rejections_max: int = 64
     """Rejected snapshots remembered per server; beyond that the oldest two become one."""

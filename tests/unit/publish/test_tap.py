@@ -214,13 +214,19 @@ async def test_a_command_that_cannot_be_run_is_a_clear_error(command: list[str])
 
 
 def a_tap_process(output: Path, *command: str) -> subprocess.Popen[bytes]:
-    """A tap in a process of its own."""
+    """A tap in a process of its own, which heeds signals even where the tests were started not to (``nohup``)."""
+
+    def heed() -> None:
+        for number in (signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
+
     return subprocess.Popen(
         [sys.executable, str(TAP), "the-server", "the-observer", str(output), *command],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,
+        preexec_fn=heed,
     )
 
 
