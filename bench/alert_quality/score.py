@@ -14,7 +14,6 @@ from assay_stream.core.digest import jcs_digest
 from bench.alert_quality.corpus import Arrival, Case, load
 from bench.alert_quality.judges import HIGH, JUDGES, MEDIUM, Fleet, Judge, Tool
 
-
 _COUNTS = (("attacks_found", "attacks"), ("benign_at_high", "benign"))
 
 
