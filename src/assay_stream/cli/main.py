@@ -12,6 +12,7 @@ from assay_stream.cli import (
     alerts,
     conformance,
     drift,
+    exporting,
     fingerprint,
     operating,
     pins,
@@ -49,6 +50,8 @@ app.add_typer(rules.keys_app, name="keys")
 app.add_typer(alerts.alerts_app, name="alerts")
 showing.register(alerts.alerts_app)
 suppressing.register(alerts.alerts_app)
+app.add_typer(exporting.export_app, name="export")
+app.add_typer(exporting.bundle_app, name="bundle")
 app.command()(operating.worker)
 
 

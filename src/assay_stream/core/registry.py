@@ -42,6 +42,7 @@ from assay_stream.core.ledger import Ledger, is_redundant
 from assay_stream.core.limits import DEFAULT_LIMITS, Limits
 from assay_stream.core.meaning import Subject
 from assay_stream.core.moments import start_of
+from assay_stream.core.name_claim import claims_between, offered, offers_the_same
 from assay_stream.core.observation import SnapshotEvent
 from assay_stream.core.offer import Offer, Offers
 from assay_stream.core.partition import murmur2_partition
@@ -142,8 +143,9 @@ class Registry:
         if late is not None:
             findings.append(late)
         ended = resolved_by_snapshot(server, baseline, catalogue, seen)
+        claimed = None if offers_the_same(server, catalogue, seen) else offered(server)
         held = self._standing_verdicts(data.server_id, server)
-        offered = catalogues_in_force(server).keys()
+        in_force = catalogues_in_force(server).keys()
         since = start_of(seen.time_us)
         observer_id = None if _concerns_others(server, since) else data.observer_id
         before = standing_findings(server, since, observer_id=observer_id)
@@ -162,7 +164,20 @@ class Registry:
         ended += decided_before(server, baseline, catalogue, seen)
         ended += resolved_by_signature(server, catalogue, seen)
         outputs.extend(resolution.output() for resolution in ended)
-        if catalogues_in_force(server).keys() != offered:
+        if claimed is not None:
+            had_complete = baseline is not None and baseline.complete
+            outputs.extend(
+                claim.output()
+                for claim in claims_between(
+                    claimed,
+                    offered(server),
+                    data.server_id,
+                    time_us=seen.time_us,
+                    origin=record.origin,
+                    had_complete=had_complete,
+                )
+            )
+        if catalogues_in_force(server).keys() != in_force:
             outputs.extend(self._changed_verdicts(record, data.server_id, server, held))
         return outputs
 
@@ -214,6 +229,7 @@ class Registry:
         # A decision on one tool says nothing of the others.
         tool_name = fact.tool_name if isinstance(fact, Pin | Policy) else None
         before = standing_findings(server, since, tool_name=tool_name)
+        claimed = offered(server, fact.tool_name) if isinstance(fact, Pin) else None
         outputs.append(self._ledger.publish(record, fact))
         if isinstance(fact, Discovery):
             signed = sorted(server.controls.signatures.items())
@@ -223,6 +239,17 @@ class Registry:
         outputs.extend(new_findings(before, standing_findings(server, since, tool_name=tool_name)))
         if is_news:
             outputs.extend(resolution.output() for resolution in resolved_by_decision(server, fact))
+        if claimed is not None:
+            outputs.extend(
+                claim.output()
+                for claim in claims_between(
+                    claimed,
+                    offered(server, tool_name),
+                    fact.server_id,
+                    time_us=fact.time_us,
+                    origin=record.origin,
+                )
+            )
         outputs.extend(self._changed_verdicts(record, fact.server_id, server, held))
         return outputs
 

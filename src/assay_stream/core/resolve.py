@@ -28,7 +28,6 @@ _OF_CHANGE: _Reasons = {
     Kind.TOOL_ADDED: (None,),
     Kind.TOOL_CHANGED: (None,),
     Kind.TOOL_RENAMED: (None,),
-    Kind.TOOL_SHADOWED: (None,),
     Kind.RISK_LEVEL_CHANGED: (None,),
     Kind.CONTRACT_VIOLATION: DRIFT_CODES,
 }

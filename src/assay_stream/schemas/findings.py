@@ -66,6 +66,20 @@ class ResolutionRecord(Closed):
     origin: OriginField
 
 
+class NameClaimRecord(Closed):
+    """How a server's claim to a tool name stands, with one definition. The record's key is the name's skeleton."""
+
+    kind: Literal["name_claim"]
+    server_id: Identifier
+    tool_name: str
+    full: DigestText
+    is_offered: bool
+    approved: bool
+    added: bool
+    time_us: Micros
+    origin: OriginField
+
+
 class SuppressionRuleField(Closed):
     """What an operator does not want to be alerted of. What is absent applies to all."""
 
