@@ -76,7 +76,7 @@ def test_noise_is_far_below_any_change() -> None:
 
 
 def test_judge_reaches_what_is_published() -> None:
-    """No part of the corpus is judged worse than the page says, and nothing benign is at high that it does not name."""
+    """No part is judged worse than the page says, and nothing benign is at high that it does not name."""
     figures = score(CASES, JUDGES["assay-stream"])
     found = {part: counts["attacks_found"] for part, counts in figures["by_part"].items()}
     assert all(found[part] >= least for part, least in FOUND.items())
