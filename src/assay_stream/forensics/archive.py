@@ -1,4 +1,4 @@
-"""Recorded observations in files: one JSON object a line.
+"""Recorded observations in files: one JSON object a line, plain or compressed (``.gz``, ``.zst``).
 
 Two kinds of line are read. An *event* line is a CloudEvent as a proxy publishes it; its origin is the file and
 the line. A *record* line is a Kafka record with its place in the log::
@@ -13,12 +13,16 @@ UTF-8. Record lines keep everything, so a replay of them gives the bytes of the 
 from __future__ import annotations
 
 import base64
+import gzip
+import io
+import zlib
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import orjson
+import zstandard
 
 from assay_stream.core.errors import InputError
 from assay_stream.core.lenient import read_leniently
@@ -30,6 +34,9 @@ _ROLE_OF_TYPE = {SNAPSHOT_TYPE: Role.SNAPSHOTS, CALL_TYPE: Role.CALLS}
 _CONTROL_PREFIX = "assay.control."
 _READ = (Role.SNAPSHOTS, Role.CONTROL, Role.CALLS)
 _INT64_MAX = 2**63 - 1
+_GZIP_MAGIC = b"\x1f\x8b"
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+_READ_BYTES = 256 * 1_024
 
 
 def read_file(path: Path) -> Iterator[Record]:
@@ -38,16 +45,97 @@ def read_file(path: Path) -> Iterator[Record]:
     What is wrong with it is for the engine to say, so that it ends in the rejected records with its reason.
 
     Args:
-        path: an NDJSON file.
+        path: an NDJSON file, plain or compressed.
 
     Raises:
-        InputError: ``unreadable_file``.
+        InputError: ``unreadable_file``, ``broken_archive``.
     """
+    yield from read_lines(open_archive(path), name=path.name)
+
+
+def open_archive(path: Path) -> Iterator[bytes]:
+    """Yield the lines of a file. Its first bytes say how it is compressed (gzip: RFC 1952; zstd: RFC 8878).
+
+    Args:
+        path: a file, plain or compressed.
+
+    Raises:
+        InputError: ``unreadable_file``; ``broken_archive`` where compressed bytes end early or are damaged.
+    """
+    lines = bytes_read = 0
     try:
-        with path.open("rb") as lines:
-            yield from read_lines(lines, name=path.name)
+        with path.open("rb") as raw, _decompressed(raw) as content:
+            for line in content:
+                yield line
+                lines, bytes_read = lines + 1, bytes_read + len(line)
+    except (EOFError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError):
+        raise InputError(
+            "broken_archive",
+            f"{path} is damaged or ends early: {lines} whole lines ({bytes_read} bytes) could be read. "
+            "Fetch the file again",
+        ) from None
     except OSError as error:
         raise InputError("unreadable_file", f"cannot read {path}: {error.strerror}") from None
+
+
+def _decompressed(raw: IO[bytes]) -> IO[bytes]:
+    magic = raw.read(4)
+    raw.seek(0)
+    if magic[:2] == _GZIP_MAGIC:
+        return gzip.GzipFile(fileobj=raw)
+    if magic == _ZSTD_MAGIC:
+        return io.BufferedReader(_ZstdFrames(raw), _READ_BYTES)
+    return raw
+
+
+class _ZstdFrames(io.RawIOBase):
+    """All frames of a zstd file, one behind the other. The library's own reader takes an early end for the end."""
+
+    def __init__(self, raw: IO[bytes]) -> None:
+        self._raw = raw
+        self._frame = zstandard.ZstdDecompressor().decompressobj()
+        self._in_frame = False
+        self._ready = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._ready:
+            compressed = self._frame.unused_data if self._frame.eof else b""
+            if self._frame.eof:
+                self._frame, self._in_frame = zstandard.ZstdDecompressor().decompressobj(), False
+            compressed = compressed or self._raw.read(_READ_BYTES)
+            if not compressed:
+                if self._in_frame:
+                    raise EOFError
+                return 0
+            self._in_frame = True
+            self._ready = self._frame.decompress(compressed)
+        taken = self._ready[: len(buffer)]
+        self._ready = self._ready[len(taken) :]
+        buffer[: len(taken)] = taken
+        return len(taken)
+
+
+def write_archive(path: Path) -> IO[bytes]:
+    """Return a new archive to write lines to; its name's ending says how it is compressed.
+
+    Args:
+        path: ``.gz`` for gzip, ``.zst`` for zstd, anything else for plain lines.
+
+    Raises:
+        OSError: where it cannot be written.
+    """
+    if path.suffix == ".gz":
+        raw = path.open("wb")
+        # No name and no time: the same records give the same bytes.
+        packed = gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=raw, mtime=0)
+        packed.myfileobj = raw  # closes it as well
+        return packed
+    if path.suffix == ".zst":
+        return zstandard.open(path, "wb")
+    return path.open("wb")
 
 
 def read_lines(lines: Iterable[bytes], *, name: str) -> Iterator[Record]:
@@ -167,6 +255,28 @@ def _bytes(content: dict[str, Any], name: str) -> bytes | None:
     return None if text is None else _text_bytes(text)
 
 
+def record_line(record: Record) -> bytes:
+    """Return a record as a record line, without its line feed.
+
+    Args:
+        record: a record of a role that a replay reads.
+    """
+    origin = record.origin
+    line: dict[str, Any] = {
+        "origin": {"topic": origin.topic, "partition": origin.partition, "offset": origin.offset},
+        "role": record.role.value,
+        "timestamp_ms": record.timestamp_ms,
+    }
+    _put_bytes(line, "key", record.key)
+    if record.headers and any(_text(value) is None for _, value in record.headers):
+        # All of them, so that their order is kept.
+        line["headers_base64"] = [[name, base64.b64encode(value).decode()] for name, value in record.headers]
+    elif record.headers:
+        line["headers"] = [[name, _text(value)] for name, value in record.headers]
+    _put_bytes(line, "value", record.value)
+    return orjson.dumps(line)
+
+
 def rejected_line(output: Output) -> bytes:
     """Return a rejected record as a line of a file: original bytes, key and headers, and the error.
 
@@ -178,11 +288,15 @@ def rejected_line(output: Output) -> bytes:
     line: dict[str, Any] = {"error": {name.removeprefix("error."): value.decode() for name, value in ours}}
     _put_bytes(line, "key", output.key)
     _put_bytes(line, "value", output.value)
-    line["headers"] = [[name, _text(value)] for name, value in own if _text(value) is not None]
-    other = [[name, base64.b64encode(value).decode()] for name, value in own if _text(value) is None]
+    _put_headers(line, own)
+    return orjson.dumps(line, option=orjson.OPT_SORT_KEYS)
+
+
+def _put_headers(line: dict[str, Any], headers: Headers) -> None:
+    line["headers"] = [[name, _text(value)] for name, value in headers if _text(value) is not None]
+    other = [[name, base64.b64encode(value).decode()] for name, value in headers if _text(value) is None]
     if other:
         line["headers_base64"] = other
-    return orjson.dumps(line, option=orjson.OPT_SORT_KEYS)
 
 
 def _put_bytes(line: dict[str, Any], name: str, value: bytes | None) -> None:
