@@ -1,8 +1,8 @@
 """How fast a replay of files is, and how much memory it takes, at two lengths of the same kind of history.
 
-Each replay is the command itself, in a process of its own that may use one core: what is told is calls per second of
-its CPU time and of the clock, from its start to its end, and its largest resident set. The archive is made first, by
-the command's own writer.
+Each replay is the command itself, in a process of its own that may use one core: what is told is calls per second
+of its CPU time and of the clock, from its start to its end, and its largest resident set. The archive is made
+first, by the command's own writer.
 
     python -m bench.bench_replay [--calls N ...] [--suffix .zst] [--folder FOLDER]
 """
@@ -74,7 +74,7 @@ def run(archive: Path, output: Path) -> Measure:
         with (output.parent / "out.txt").open("wb") as stdout:
             os.dup2(stdout.fileno(), 1)
         command = ["-m", "assay_stream", "replay", "--input", str(archive), "--output", str(output)]
-        os.execv(sys.executable, [sys.executable, *command])
+        os.execv(sys.executable, [sys.executable, *command])  # noqa: S606
     _, status, usage = os.wait4(pid, 0)
     assert status == 0, f"the replay ended with {os.waitstatus_to_exitcode(status)}"
     return Measure(

@@ -10,6 +10,7 @@ import typer
 from assay_stream import __version__
 from assay_stream.cli import (
     alerts,
+    archiving,
     conformance,
     drift,
     fingerprint,
@@ -37,6 +38,7 @@ app.command()(fingerprint.fingerprint)
 app.command()(drift.drift)
 app.command()(publishing.publish)
 app.command()(replay.replay)
+app.command()(archiving.archive)
 app.command()(validate.validate)
 app.command()(conformance.conformance)
 app.command(context_settings={"allow_interspersed_args": False})(tap.tap)

@@ -11,9 +11,9 @@ Order, stated:
    the earliest of those behind it, as far as ``REFUSED_AHEAD_MAX`` of them are refused too.
 5. Ties: control before snapshots before calls, then topic, partition and offset.
 
-Snapshots and control records are read twice. First all their times are noted, because one is applied as early as the
-earliest of those behind it in its partition: a number for each, and a time for each name of a snapshot, is what is
-kept of them. Calls are read once, a few of each partition at a time.
+Snapshots and control records are read twice. First all their times are noted, because one is applied as early as
+the earliest of those behind it in its partition: a number for each, and a time for each name of a snapshot, is what
+is kept of them. Calls are read once, a few of each partition at a time.
 """
 
 from __future__ import annotations
@@ -113,18 +113,16 @@ class Merge:
         Args:
             until: how far logs were replayed before.
         """
+        last = [until.get(log, _START).offset for log in self.logs]
         streams = [
-            takewhile(
-                lambda placed, last=until.get(log, _START).offset: placed.offset <= last,  # type: ignore[misc]
-                self._applied(number, log, -1),
-            )
+            takewhile(lambda placed: placed.offset <= last[placed.log], self._applied(number, log, -1))
             for number, log in enumerate(self.logs)
             if log.role is not Role.CALLS
         ]
         return heapq.merge(*streams)
 
     def _note_times(self, log: Log) -> array[int]:
-        """Return when each record of a registry's partition is applied, and note it for the snapshots among them."""
+        """Return when each record of a registry's partition is applied; note it for the snapshots among them."""
         times_ms = array("q")
         names: dict[tuple[str, str], list[int]] = {}
         for index, record in enumerate(self._spool.read(log)):
@@ -181,7 +179,7 @@ class Merge:
             return time_of_refused_ms(record, self._limits), None
         time_ms = event_time_us(event) // 1_000
         if record.timestamp_ms > 0:
-            # One that the registry refuses takes effect at the log's time; one that it does not may be applied early.
+            # One that the registry refuses takes effect at the log's time; another may be applied early.
             time_ms = min(time_ms, record.timestamp_ms)
         if isinstance(event, SnapshotEvent):
             return time_ms, (event.data.server_id, event.data.snapshot_id)

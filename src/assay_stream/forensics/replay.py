@@ -6,9 +6,9 @@ after the last record: whether an alert would have been closed or repeated then,
 
 What a live worker did not know in time a replay may know: that is what a comparison calls a late snapshot.
 
-A replay that was interrupted goes on from a *checkpoint* between two records. It holds what calls have changed: how far
-each log was read, and the states of alerts. All else follows from snapshots and control records, which are few, and
-are applied anew.
+A replay that was interrupted goes on from a *checkpoint* between two records. It holds what calls have changed: how
+far each log was read, and the states of alerts. All else follows from snapshots and control records, which are few,
+and are applied anew.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ class Checkpoint:
 
     Args:
         positions: how far each log was read.
+        done: how many records of each log that were.
         alerts: the states of the alert stage.
         findings: how many records the finding topic had.
         ticked_us: when it was last looked what is due, event time in microseconds.
@@ -47,6 +48,7 @@ class Checkpoint:
     """
 
     positions: dict[Log, Position]
+    done: dict[Log, int]
     alerts: dict[str, dict[str, Any]]
     findings: int
     ticked_us: int
@@ -81,19 +83,28 @@ class Replay:
         self._limits = limits
         self._snapshot_partitions = snapshot_partitions
         self._server_ids = None if server_ids is None else frozenset(server_ids)
-        self._state = EngineState(
-            producer=producer, limits=limits, redaction=redaction, call_profile=call_profile
-        )
+        self._state = EngineState(producer=producer, limits=limits, redaction=redaction, call_profile=call_profile)
         self._registries: dict[int, EngineState] = {}
+        self._spool = spool
         self._merge = Merge(spool, limits=limits, call_profile=call_profile)
         self._positions = [Position()] * len(self._merge.logs)
+        self._done = [0] * len(self._merge.logs)
         self._findings = 0
         self._ticked_us = self._time_us = 0
+
+    def calls_done(self) -> list[tuple[str, int, int]]:
+        """Return of each partition of calls its name, how many were replayed, and how many there are."""
+        return [
+            (f"{log.topic}:{log.partition}", done, self._spool.count(log))
+            for log, done in zip(self._merge.logs, self._done, strict=True)
+            if log.role is Role.CALLS
+        ]
 
     def checkpoint(self) -> Checkpoint:
         """Return where the replay stands; to be asked between two lists of ``steps``."""
         return Checkpoint(
             positions=dict(zip(self._merge.logs, self._positions, strict=True)),
+            done=dict(zip(self._merge.logs, self._done, strict=True)),
             alerts=self._state.alerts,
             findings=self._findings,
             ticked_us=self._ticked_us,
@@ -113,6 +124,7 @@ class Replay:
         for placed in self._merge.read_applied(checkpoint.positions):
             outputs += self._register(placed.record)
         self._positions = [checkpoint.positions.get(log, Position()) for log in self._merge.logs]
+        self._done = [checkpoint.done.get(log, 0) for log in self._merge.logs]
         self._state.alerts = dict(checkpoint.alerts)
         self._state.alerts_due.note(self._state.alerts)
         self._findings = checkpoint.findings
@@ -121,7 +133,7 @@ class Replay:
 
     def steps(self) -> Iterator[list[Output]]:
         """Yield what each record leads to, record by record; the last list is that of the end."""
-        positions, server_ids, state = self._positions, self._server_ids, self._state
+        positions, done, server_ids, state = self._positions, self._done, self._server_ids, self._state
         for placed in self._merge.read(dict(zip(self._merge.logs, positions, strict=True))):
             time_ms, log, offset, record, event, latest_ms = placed
             outputs: list[Output] = []
@@ -138,6 +150,7 @@ class Replay:
                 else:
                     self._follow(written, outputs)
             positions[log] = Position(offset, latest_ms)
+            done[log] += 1
             yield outputs
         outputs = []
         # Times may go back in the merged order: a partition keeps its own.

@@ -3,7 +3,7 @@
 1. What is handed in gathers in memory and is written to one temporary file in blocks, log by log. The file has no
    name, and is gone with the process, however that ends.
 2. A block that continues its log is put behind the one before. One that does not begins another *run*; runs are
-   merged before anything is given back (an external merge sort), so that a log in order costs one write and one read.
+   merged before anything is given back (an external merge sort), so a log in order costs one write and one read.
 3. A record that was handed in twice counts once. Two that differ and claim one place are an error, found before
    anything is given back.
 """
