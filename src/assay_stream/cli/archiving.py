@@ -58,10 +58,10 @@ def archive(
     ] = None,
     bootstrap_servers: Bootstrap = None,
 ) -> None:
-    """Copy the input topics into files, in no consumer group. A replay of the files gives what one of the topics does.
+    """Copy the input topics into files, in no consumer group. A replay of them gives what one of the topics does.
 
-    A line is a record with topic, partition, offset, timestamp, key, headers and value. Prints a summary as one
-    JSON object. Exit code 5 if no record that was asked for is there.
+    A line is a record with topic, partition, offset, timestamp, key, headers and value. Prints a summary as
+    one JSON object. Exit code 5 if no record that was asked for is there.
     """
     quiet_client_logs()
     settings = load_settings(bootstrap_servers=bootstrap_servers)

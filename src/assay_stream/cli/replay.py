@@ -93,12 +93,12 @@ def replay(
     """Replay recorded observations through the engine, into files or into topics beside the live ones.
 
     Writes evidence.ndjson, alerts.ndjson, definitions.ndjson, changes.ndjson and rejected.ndjson. The same input
-    gives the same bytes. Prints a summary as one JSON object. Exit code 5 if nothing that was asked for is there, 130
-    if it was interrupted.
+    gives the same bytes. Prints a summary as one JSON object. Exit code 5 if nothing that was asked for is there,
+    130 if it was interrupted.
     """
     if to_kafka == (output is not None) or (to_kafka and resume):
         raise ConfigurationError(
-            "no_destination", "give either a folder (--output) or --to-kafka; --resume needs a folder"
+            "no_destination", "give a folder (--output) or --to-kafka; --resume needs a folder"
         )
     quiet_client_logs()
     settings = load_settings(

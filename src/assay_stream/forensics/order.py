@@ -12,8 +12,8 @@ Order, stated:
 5. Ties: control before snapshots before calls, then topic, partition and offset.
 
 Snapshots and control records are read twice. First all their times are noted, because one is applied as early as
-the earliest of those behind it in its partition: a number for each, and a time for each name of a snapshot, is what
-is kept of them. Calls are read once, a few of each partition at a time.
+the earliest of those behind it in its partition: a number for each, and a time for each name of a snapshot, is all
+that is kept of them. Calls are read once, a few of each partition at a time.
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@ after the last record: whether an alert would have been closed or repeated then,
 
 What a live worker did not know in time a replay may know: that is what a comparison calls a late snapshot.
 
-A replay that was interrupted goes on from a *checkpoint* between two records. It holds what calls have changed: how
-far each log was read, and the states of alerts. All else follows from snapshots and control records, which are few,
-and are applied anew.
+A replay that was interrupted goes on from a *checkpoint* between two records. It holds what calls have changed:
+how far each log was read, and the states of alerts. All else follows from snapshots and control records, which are
+few, and are applied anew.
 """
 
 from __future__ import annotations
