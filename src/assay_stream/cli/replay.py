@@ -47,7 +47,7 @@ from assay_stream.forensics.spool import Spool
 NOTHING_FOUND = 5
 """Exit code where nothing of what was asked for is there."""
 INTERRUPTED = 130
-_SAFE_POINT_S = 5.0
+_RESUME_POINT_S = 5.0
 _LOOK_EVERY = 1_024
 """Records between two looks at the clock."""
 
@@ -193,21 +193,21 @@ def _into_files(job: _Job, folder: Path, *, resume: bool) -> None:
 def _run(made: Replay, results: Results, meter: Meter) -> bool:
     """Write everything; return whether it came to its end."""
     write = results.write
-    safe_s, count = time.monotonic(), 0
+    noted_s, count = time.monotonic(), 0
     with _noting_interrupts() as interrupts:
         for outputs in made.steps():
             for written in outputs:
                 write(written)
             count += 1
             if interrupts:
-                results.safe_point(made.checkpoint())
+                results.resume_point(made.checkpoint())
                 meter.end()
                 return False
             if count % _LOOK_EVERY == 0:
                 meter.replaying(made.calls_done())
-                if time.monotonic() - safe_s >= _SAFE_POINT_S:
-                    results.safe_point(made.checkpoint())
-                    safe_s = time.monotonic()
+                if time.monotonic() - noted_s >= _RESUME_POINT_S:
+                    results.resume_point(made.checkpoint())
+                    noted_s = time.monotonic()
     return True
 
 

@@ -1,6 +1,6 @@
 """The results of a replay in a folder, and the point from which an interrupted one goes on.
 
-At a *safe point* everything written so far is on the disk, and a small file says how much that is and where the
+At a *resume point* everything written so far is on the disk, and a small file says how much that is and where the
 replay stands. Who goes on cuts the results to that length, so that they are the bytes of an undisturbed run.
 """
 
@@ -100,7 +100,7 @@ class Results:
         self._files = {role: (self._folder / name).open("wb", 1_024 * 1_024) for role, name in FILES.items()}
 
     def go_on(self) -> Checkpoint | None:
-        """Cut the files to the last safe point and return where the replay stood; ``None`` where there is none.
+        """Cut the files to the last resume point and return where the replay stood; ``None`` where there is none.
 
         Raises:
             ConfigurationError: ``resume_differs``, ``bad_progress_file``.
@@ -150,7 +150,7 @@ class Results:
             line = rejected_line(output) if output.role is Role.REJECTED else output.value or b""
             self._files[output.role].write(line + b"\n")
 
-    def safe_point(self, checkpoint: Checkpoint) -> None:
+    def resume_point(self, checkpoint: Checkpoint) -> None:
         """Make sure that a replay can go on from here.
 
         Args:
