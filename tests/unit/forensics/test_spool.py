@@ -17,9 +17,13 @@ def record(offset: int, value: bytes = b"v", topic: str = "t", partition: int = 
 def spooled(*records: Record) -> Spool:
     """A spool of very small blocks, on disk at once."""
     spool = Spool(in_memory_bytes_max=1, block_bytes=1, runs_max=2)
-    for given in records:
-        spool.add(given)
-    spool.finish()
+    try:
+        for given in records:
+            spool.add(given)
+        spool.finish()
+    except InputError:
+        spool.close()
+        raise
     return spool
 
 
