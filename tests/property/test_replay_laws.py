@@ -17,9 +17,9 @@ from assay_stream.core.limits import DEFAULT_LIMITS, Limits
 from assay_stream.core.partition import murmur2_partition
 from assay_stream.core.record import Origin, Output, Record, Role
 from assay_stream.forensics.archive import event_timestamp_ms
+from assay_stream.forensics.log_spool import LogSpool
 from assay_stream.forensics.replay import Replay, merge_by_event_time, replay
 from assay_stream.forensics.results import _checkpoint_json, _read_checkpoint
-from assay_stream.forensics.spool import Spool
 from tests.support import replay_reference
 from tests.support.fleet import START, Fleet, a_call_by, a_listing
 
@@ -400,9 +400,9 @@ def any_records(draw: st.DrawFn) -> list[Record]:
     return [*shuffled, *draw(st.lists(st.sampled_from(shuffled), max_size=4))] if shuffled else []
 
 
-def small_spool(records: list[Record]) -> Spool:
+def small_spool(records: list[Record]) -> LogSpool:
     """A spool that writes a block for every few records, and merges two runs at a time."""
-    spool = Spool(in_memory_bytes_max=1, block_bytes=900, runs_max=2)
+    spool = LogSpool(in_memory_bytes_max=1, block_bytes=900, runs_max=2)
     for record in records:
         spool.add(record)
     spool.finish()

@@ -40,9 +40,9 @@ from assay_stream.core.errors import ConfigurationError, InputError
 from assay_stream.core.evidence import Producer
 from assay_stream.core.observation import CallProfile
 from assay_stream.core.record import Record, Role
+from assay_stream.forensics.log_spool import LogSpool
 from assay_stream.forensics.replay import Replay
 from assay_stream.forensics.results import PROGRESS_FILE, Results, Tally, noted_ends
-from assay_stream.forensics.spool import Spool
 
 NOTHING_FOUND = 5
 """Exit code where nothing of what was asked for is there."""
@@ -139,9 +139,9 @@ class _Job:
             "call_profile": self.settings.call_profile,
         }
 
-    def spool(self) -> Spool:
+    def spool(self) -> LogSpool:
         """Return everything that is asked for, in order."""
-        spool, count, meter = Spool(), 0, self.meter
+        spool, count, meter = LogSpool(), 0, self.meter
 
         def take(record: Record) -> None:
             nonlocal count
@@ -158,7 +158,7 @@ class _Job:
             raise
         return spool
 
-    def replay(self, spool: Spool) -> Replay:
+    def replay(self, spool: LogSpool) -> Replay:
         return Replay(
             spool,
             producer=self.producer,

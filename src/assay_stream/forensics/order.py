@@ -32,7 +32,7 @@ from assay_stream.core.limits import Limits
 from assay_stream.core.observation import CallEvent, CallProfile, SnapshotEvent
 from assay_stream.core.record import Headers, Record, Role
 from assay_stream.forensics.archive import event_timestamp_ms
-from assay_stream.forensics.spool import Log, Spool
+from assay_stream.forensics.log_spool import Log, LogSpool
 
 REFUSED_AHEAD_MAX = 256
 """Refused calls of one partition that are held back until it is known when those behind them are joined."""
@@ -84,7 +84,7 @@ class Merge:
         call_profile: what every call must satisfy.
     """
 
-    def __init__(self, spool: Spool, *, limits: Limits, call_profile: CallProfile) -> None:
+    def __init__(self, spool: LogSpool, *, limits: Limits, call_profile: CallProfile) -> None:
         self._spool = spool
         self._limits = limits
         self._call_profile: CallProfile = call_profile

@@ -26,8 +26,8 @@ from assay_stream.core.limits import DEFAULT_LIMITS, Limits
 from assay_stream.core.observation import CallProfile
 from assay_stream.core.record import Origin, Output, Record, Role
 from assay_stream.core.redaction import DEFAULT_REDACTION, Redaction
+from assay_stream.forensics.log_spool import Log, LogSpool
 from assay_stream.forensics.order import Merge, Placed, Position
-from assay_stream.forensics.spool import Log, Spool
 
 _FINDING_TOPIC = "replay"
 _TICK_US = 60_000_000
@@ -70,7 +70,7 @@ class Replay:
 
     def __init__(
         self,
-        spool: Spool,
+        spool: LogSpool,
         *,
         producer: Producer,
         limits: Limits = DEFAULT_LIMITS,
@@ -240,7 +240,7 @@ def merge_by_event_time(
         return [placed.record for placed in Merge(spool, limits=limits, call_profile=call_profile).read({})]
 
 
-def spooled(records: Iterable[Record]) -> Spool:
+def spooled(records: Iterable[Record]) -> LogSpool:
     """Return a finished spool of some records.
 
     Args:
@@ -249,7 +249,7 @@ def spooled(records: Iterable[Record]) -> Spool:
     Raises:
         InputError: ``conflicting_records``.
     """
-    spool = Spool()
+    spool = LogSpool()
     try:
         for record in records:
             spool.add(record)

@@ -61,7 +61,7 @@ class _Gathered:
     levels: list[list[_Run]] = field(default_factory=lambda: [[]])
 
 
-class Spool:
+class LogSpool:
     """Takes records in any order; gives each log back in its own.
 
     Args:
@@ -85,7 +85,7 @@ class Spool:
         self._logs: dict[tuple[Role, str, int], _Gathered] = {}
         self._gathered_bytes = 0
 
-    def __enter__(self) -> Spool:
+    def __enter__(self) -> LogSpool:
         return self
 
     def __exit__(self, *_: object) -> None:

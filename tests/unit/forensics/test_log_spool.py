@@ -6,7 +6,7 @@ import pytest
 
 from assay_stream.core.errors import InputError
 from assay_stream.core.record import Origin, Record, Role
-from assay_stream.forensics.spool import Log, Spool
+from assay_stream.forensics.log_spool import Log, LogSpool
 
 
 def record(offset: int, value: bytes = b"v", topic: str = "t", partition: int = 0) -> Record:
@@ -14,9 +14,9 @@ def record(offset: int, value: bytes = b"v", topic: str = "t", partition: int = 
     return Record(Role.CALLS, Origin(topic, partition, offset), b"k", value, (("h", b"\xff"),), offset)
 
 
-def spooled(*records: Record) -> Spool:
+def spooled(*records: Record) -> LogSpool:
     """A spool of very small blocks, on disk at once."""
-    spool = Spool(in_memory_bytes_max=1, block_bytes=1, runs_max=2)
+    spool = LogSpool(in_memory_bytes_max=1, block_bytes=1, runs_max=2)
     try:
         for given in records:
             spool.add(given)
