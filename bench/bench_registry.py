@@ -1,12 +1,13 @@
 """What a snapshot costs the registry: new, repeated, and repeated by another observer.
 
-python -m bench.bench_registry [--tools N] [--rounds N]
+python -m bench.bench_registry [--tools N] [--prompts N] [--rounds N]
 """
 
 from __future__ import annotations
 
 import argparse
 import time
+from typing import Any
 
 import orjson
 
@@ -16,8 +17,8 @@ from assay_stream.core.evidence import Producer
 from assay_stream.core.record import Origin, Record, Role
 
 
-def a_snapshot(number: int, tools: int, version: int) -> Record:
-    """A snapshot of as many tools as asked for, each with a schema of some size."""
+def a_snapshot(number: int, tools: int, version: int, prompts: int = 0) -> Record:
+    """A snapshot of as many tools as asked for, each with a schema of some size, and of prompts with arguments."""
     offered = [
         {
             "name": f"tool_{index}",
@@ -48,6 +49,7 @@ def a_snapshot(number: int, tools: int, version: int) -> Record:
             "server_scoped": True,
             "completeness": "complete",
             "tools": offered,
+            **({"prompts": [a_prompt(index, version) for index in range(prompts)]} if prompts else {}),
         },
     }
     return Record(
@@ -58,19 +60,36 @@ def a_snapshot(number: int, tools: int, version: int) -> Record:
     )
 
 
+def a_prompt(index: int, version: int) -> dict[str, Any]:
+    """A prompt with two arguments."""
+    return {
+        "name": f"prompt_{index}",
+        "title": f"Prompt {index}",
+        "description": f"Asks for thing {index} of version {version}, with care and at length.",
+        "arguments": [
+            {"name": f"argument_{part}", "description": f"Argument {part} of {index}.", "required": part == 0}
+            for part in range(2)
+        ],
+    }
+
+
 def main() -> None:
     """Measure, and print milliseconds per snapshot and the ratio."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tools", type=int, default=50)
+    parser.add_argument("--prompts", type=int, default=0)
     parser.add_argument("--rounds", type=int, default=300)
     arguments = parser.parse_args()
     state = EngineState(producer=Producer(version="bench"))
-    new = [a_snapshot(number, arguments.tools, number) for number in range(20)]
-    repeated = [a_snapshot(20 + number, arguments.tools, 19) for number in range(arguments.rounds)]
+    new = [a_snapshot(number, arguments.tools, number, arguments.prompts) for number in range(20)]
+    repeated = [
+        a_snapshot(20 + number, arguments.tools, 19, arguments.prompts) for number in range(arguments.rounds)
+    ]
     new_ms = _milliseconds(state, new)
     repeated_ms = _milliseconds(state, repeated)
     print(
-        f"snapshot of {arguments.tools} tools, {len(new[0].value or b'') / 1024:.0f} KiB: "
+        f"snapshot of {arguments.tools} tools and {arguments.prompts} prompts, "
+        f"{len(new[0].value or b'') / 1024:.0f} KiB: "
         f"new {new_ms:.2f} ms, repeated {repeated_ms:.3f} ms, ratio {new_ms / repeated_ms:.0f}"
     )
 

@@ -72,9 +72,16 @@ class Dialogue:
 
     def joined_late(self) -> Outcome:
         """What is written if every call is joined when all lists are known, those after it too."""
+        return self._joined(sorted(self.records, key=lambda record: record.role is Role.CALLS))
+
+    def joined_in_order(self) -> Outcome:
+        """What is written if every call is joined with what was published before it."""
+        return self._joined(self.records)
+
+    def _joined(self, records: list[Record]) -> Outcome:
         state = EngineState(producer=Producer(version="0.1.0"))
         outputs = []
-        for record in sorted(self.records, key=lambda record: record.role is Role.CALLS):
+        for record in records:
             for output in engine.step(state, record)[1]:
                 outputs.append(output)
                 if output.role is Role.BINDINGS:

@@ -229,7 +229,7 @@ def test_no_body_of_a_call_is_written(fields: dict[str, Any]) -> None:
     assert SECRET.encode() not in outcome.all_bytes(*(role for role in Role if role is not Role.REJECTED))
 
 
-@pytest.mark.parametrize("tool", HIDING_TOOLS, ids=lambda tool: next(iter(set(tool) - {"name"})))
+@pytest.mark.parametrize("tool", HIDING_TOOLS, ids=lambda tool: list(tool)[-1])
 def test_no_body_of_a_definition_is_written_but_to_reviewers(tool: dict[str, Any]) -> None:
     """What a definition says is in the definitions topic alone, over first sight, change and refusal."""
     story = Story().lists(tool).calls().lists(TOOL).lists(tool, prompts=[{"name": SECRET}]).calls()

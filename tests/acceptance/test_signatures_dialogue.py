@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from assay_stream.core.record import Role
 from assay_stream.schemes.schemapin import Mode
-from tests.acceptance.test_binding_dialogue import FIRST, OTHER, SECOND, findings_of
+from tests.acceptance.test_binding_dialogue import FIRST, OTHER, SECOND, alerts_of, findings_of
 from tests.acceptance.test_pins_dialogue import Talk, changes_of
 from tests.support.controls import DOMAIN, a_document, fingerprint_of, signature_of
 from tests.support.events import Outcome
@@ -121,6 +121,44 @@ def test_a_signature_that_is_dropped_after_the_first_use_is_missing() -> None:
     outcome = talk.ends()
     assert said(outcome) == [None, "valid", "signature_missing"]
     assert found(outcome) == [("signature_missing", None)]
+
+
+def told_of(outcome: Outcome, kind: str) -> list[tuple[str, str | None]]:
+    """Of each alert of a kind: what happened to it, and what ended it."""
+    alerts = [alert for alert in alerts_of(outcome) if alert["finding_info"]["types"] == [kind]]
+    return [(alert["activity_name"], alert["unmapped"].get("mcp_resolved_by")) for alert in alerts]
+
+
+def test_a_signature_that_returns_ends_its_absence() -> None:
+    """The definition was the same all along; what comes again unsigned is the same alert come back."""
+    talk = SignedTalk().discovered(0).signs(1).unsigned(2, FIRST)
+    assert told_of(talk.ends(), "signature_missing") == [("Create", None)]
+    talk.signs(3).signs(900)
+    closed = [("Create", None), ("Close", "signature_returned")]
+    assert told_of(talk.ends(), "signature_missing") == closed
+    talk.unsigned(901, FIRST)
+    assert told_of(talk.ends(), "signature_missing") == [*closed, ("Update", None)]
+
+
+def test_a_sound_signature_ends_one_that_did_not_hold() -> None:
+    """The list came with a signature over another definition, and then with its own."""
+    talk = SignedTalk().discovered(0).signs(1).signs(2, signed=SECOND).signs(3).signs(900)
+    assert told_of(talk.ends(), "signature_invalid") == [("Create", None), ("Close", "signature_returned")]
+
+
+def test_a_signature_returns_for_each_observer_by_itself() -> None:
+    """While another one is still shown the definition without it, the alert stands."""
+    talk = SignedTalk().discovered(0).signs(1).unsigned(2, FIRST).unsigned(3, FIRST, observer_id="proxy-2")
+    talk.signs(4).signs(900)
+    assert told_of(talk.ends(), "signature_missing") == [("Create", None), ("Update", None)]
+    talk.signs(901, observer_id="proxy-2").signs(1800)
+    assert told_of(talk.ends(), "signature_missing")[-1] == ("Close", "signature_returned")
+
+
+def test_a_late_list_with_a_signature_ends_nothing() -> None:
+    """It says how things were."""
+    talk = SignedTalk().discovered(0).signs(1).unsigned(5, FIRST).signs(4).unsigned(900, FIRST)
+    assert all(activity != "Close" for activity, _ in told_of(talk.ends(), "signature_missing"))
 
 
 def test_another_tool_of_the_server_need_not_be_signed() -> None:

@@ -199,11 +199,11 @@ def test_a_real_upgrade_is_understood_and_stays_at_medium(upgrade: dict[str, Any
 
 
 def test_a_host_in_another_time_zone_is_a_change_of_words() -> None:
-    """The same release prints its host's zone into its schema: three parameters, nothing above medium."""
+    """The same release prints its host's zone into its schema: three parameters, nothing above low."""
     findings = _report(
         _capture("mcp-server-time", "2026.10.19"), _capture("mcp-server-time", "2026.10.19+tz-Amsterdam"), "soc"
     )
     assert {f.name: f.codes for f in findings} == dict.fromkeys(
         ("convert_time", "get_current_time"), ("parameter_description_words_changed",)
     )
-    assert {f.level for f in findings} == {Level.MEDIUM}
+    assert {f.level for f in findings} == {Level.LOW}

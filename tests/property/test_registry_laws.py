@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import orjson
@@ -14,6 +15,7 @@ from assay_stream.core.bindings import Bindings
 from assay_stream.core.engine import EngineState
 from assay_stream.core.evidence import Producer
 from assay_stream.core.limits import Limits
+from assay_stream.core.meaning import Subject
 from assay_stream.core.record import Origin, Output, Record, Role
 
 SERVERS = ("alpha", "beta")
@@ -26,6 +28,14 @@ TOOLS: tuple[list[dict[str, Any]], ...] = (
     [{"name": "t", "description": "one"}, {"name": "t", "description": "another"}],
     [{"name": "w", "inputSchema": 7}, {"description": "nameless"}],
 )
+PROMPTS: tuple[list[dict[str, Any]] | None, ...] = (
+    None,
+    [],
+    [{"name": "p", "description": "one"}],
+    [{"name": "p", "description": "two", "arguments": [{"name": "a", "required": True}]}, {"name": "q"}],
+    [{"name": "p", "description": "one"}, {"name": "p", "description": "two"}, {"description": "nameless"}],
+)
+TEMPLATES: tuple[list[dict[str, Any]] | None, ...] = (None, [{"uriTemplate": "x://{y}", "name": "p"}])
 BASE_MS = 1_772_323_200_000
 BASE = "2026-03-01T00:00:"
 
@@ -39,8 +49,11 @@ def snapshot_value(
     snapshot_id: str = "s",
     completeness: str = "complete",
     scoped: bool = True,
+    prompts: int = 0,
+    templates: int = 0,
 ) -> bytes:
     """The bytes of a snapshot event."""
+    lists = {"prompts": PROMPTS[prompts], "resource_templates": TEMPLATES[templates]}
     return orjson.dumps(
         {
             "specversion": "1.0",
@@ -55,6 +68,7 @@ def snapshot_value(
                 "server_scoped": scoped,
                 "completeness": completeness,
                 "tools": TOOLS[tools],
+                **{name: items for name, items in lists.items() if items is not None},
             },
         }
     )
@@ -97,6 +111,8 @@ def snapshots(draw: st.DrawFn, offset: int) -> Record:
         snapshot_id=draw(st.sampled_from(["s", f"s-{offset}"])),
         completeness=draw(st.sampled_from(["complete", "complete", "partial", "unknown"])),
         scoped=draw(st.sampled_from([True, True, False])),
+        prompts=draw(st.integers(0, len(PROMPTS) - 1)),
+        templates=draw(st.integers(0, len(TEMPLATES) - 1)),
     )
     return a_record(offset, server.encode(), value)
 
@@ -127,6 +143,8 @@ LIMITS = st.builds(
     Limits,
     timeline_entries_max=st.sampled_from([1, 2, 3, 512]),
     rejections_max=st.sampled_from([1, 2, 64]),
+    late_limit_ms=st.sampled_from([0, 3_000, 60_000]),
+    items_max=st.sampled_from([1, 5_000]),
 )
 
 
@@ -230,6 +248,67 @@ def test_the_state_is_bounded(history: list[Record], limits: Limits) -> None:
         assert set(server.catalogues) == kept
         in_use = {full for catalogue in server.catalogues.values() for full in catalogue.tools.values()}
         assert {full for _, full in server.tools} == in_use - {None}
+        timelines = server.observers.values()
+        lists = {
+            (subject, seen.listed(subject))
+            for timeline in timelines
+            for seen in timeline
+            for subject in (Subject.PROMPT, Subject.TEMPLATE)
+            if seen.listed(subject) is not None
+        }
+        assert server.item_lists.keys() == lists
+        assert server.items.keys() == {
+            (subject, full) for (subject, _), listed in server.item_lists.items() for _, full in listed.items
+        }
+
+
+@given(histories(), LIMITS, st.randoms(use_true_random=False))
+def test_the_order_of_keys_and_of_lists_changes_nothing(
+    history: list[Record], limits: Limits, choose: random.Random
+) -> None:
+    """A registry that reads the same lists in another order, with their keys in another order, writes the same."""
+
+    def shuffled(value: Any) -> Any:
+        if isinstance(value, dict):
+            members = [(name, shuffled(inner)) for name, inner in value.items()]
+            choose.shuffle(members)
+            return dict(members)
+        return choose.sample([shuffled(item) for item in value], len(value)) if isinstance(value, list) else value
+
+    others = [
+        record._replace(value=orjson.dumps(shuffled(orjson.loads(record.value or b""))))
+        if record.role is Role.SNAPSHOTS and (record.value or b"").startswith(b'{"')
+        else record
+        for record in history
+    ]
+    # Definition records of tools stand in the order of the list; what each holds is the same.
+    one, other = (
+        sorted((out for out in run(a_state(limits), records) if out.role is not Role.REJECTED), key=repr)
+        for records in (history, others)
+    )
+    assert one == other
+
+
+@given(histories())
+def test_prompts_and_templates_change_no_answer_about_tools(history: list[Record]) -> None:
+    """What calls are bound to is the same, whatever is stated beside the tools."""
+    with_lists, without = a_state(Limits()), a_state(Limits())
+    run(with_lists, history)
+    for record in history:
+        value = record.value
+        if record.role is Role.SNAPSHOTS and (value or b"").startswith(b'{"'):
+            event = orjson.loads(value or b"")
+            for name in ("prompts", "resource_templates"):
+                event["data"].pop(name, None)
+            value = orjson.dumps(event)
+        run(without, [record._replace(value=value)])
+    for server in SERVERS:
+        for observer in OBSERVERS:
+            for second in range(10):
+                one, other = (
+                    ask(state.registry.bindings, server, observer, second) for state in (with_lists, without)
+                )
+                assert (one.scope, one.unbound, sight(one)) == (other.scope, other.unbound, sight(other))
 
 
 def test_definitions_of_doubled_names_are_dropped_with_their_list() -> None:

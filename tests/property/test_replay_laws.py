@@ -20,6 +20,7 @@ from assay_stream.forensics.archive import event_timestamp_ms
 from assay_stream.forensics.log_spool import LogSpool
 from assay_stream.forensics.replay import Replay, merge_by_event_time, replay
 from assay_stream.forensics.results import _checkpoint_json, _read_checkpoint
+from tests.property.test_registry_laws import LIMITS, a_state, histories, run
 from tests.support import replay_reference
 from tests.support.fleet import START, Fleet, a_call_by, a_listing
 
@@ -105,6 +106,16 @@ def handed_in(records: list[Record], choose: random.Random) -> list[Record]:
         mixed.append(source.pop())
         pending = [left for left in pending if left]
     return mixed
+
+
+@given(histories(), LIMITS)
+def test_what_is_found_in_lists_is_found_in_a_replay(history: list[Record], limits: Limits) -> None:
+    """Of tools, prompts and templates, and of lists that came late: in the order of the log."""
+    records = [record for record in history if record.role is Role.SNAPSHOTS]
+    registry = a_state(limits)
+    told = [output for output in run(registry, records) if output.role is Role.FINDINGS]
+    again = replayed(records, snapshot_partitions=1, limits=limits)
+    assert [output for output in again if output.role is Role.FINDINGS] == told
 
 
 @given(FLEETS, st.integers(1, 4), st.integers(1, 4))

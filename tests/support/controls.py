@@ -56,7 +56,7 @@ def a_control(kind: str, *, number: int = 0, second: float = 0, **data: Any) -> 
             "type": f"assay.control.{kind}",
             "source": "urn:assay-stream:control:test",
             "id": f"control-{number}",
-            "time": f"2026-03-01T10:00:{second:09.6f}Z",
+            "time": f"2026-03-01T10:{int(second // 60):02}:{second % 60:09.6f}Z",
             "data": content,
         }
     ).encode()

@@ -28,7 +28,7 @@ def an_event(role: Role, number: int, second: float, data: Mapping[str, Any], **
             "type": TYPES[role],
             "source": "urn:assay-stream:observer:test",
             "id": f"event-{number}",
-            "time": f"2026-03-01T10:00:{second:09.6f}Z",
+            "time": f"2026-03-01T10:{int(second // 60):02}:{second % 60:09.6f}Z",
             "data": dict(data),
             **attributes,
         }

@@ -57,6 +57,7 @@ def seen(
     completeness: Completeness = "complete",
     partition: int = 0,
     signatures: str | None = None,
+    prompts: str | None = None,
 ) -> Seen:
     """An observation."""
     return Seen(
@@ -68,6 +69,7 @@ def seen(
         catalogue=catalogue,
         completeness=completeness,
         signatures=signatures,
+        prompts=prompts,
     )
 
 

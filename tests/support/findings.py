@@ -8,8 +8,10 @@ from typing import Any
 
 from assay_stream.core.alert import AlertRules, Pacing
 from assay_stream.core.attention import Resolution
+from assay_stream.core.digest import jcs_digest
 from assay_stream.core.finding import Finding
 from assay_stream.core.kinds import Kind
+from assay_stream.core.name_claim import NameClaim
 from assay_stream.core.record import Origin, Output
 from assay_stream.core.suppression import SuppressionRule
 
@@ -91,3 +93,17 @@ def body(alert: Output) -> dict[str, Any]:
 def told(alerts: list[Output]) -> list[tuple[str, str, int]]:
     """Activity, status and count of each alert."""
     return [(body(alert)["activity_name"], body(alert)["status"], body(alert)["count"]) for alert in alerts]
+
+
+def a_claim(server_id: str, tool_name: str, second: float = 0, *, definition: str = "", **given: Any) -> NameClaim:
+    """A claim to a name; the definition differs with the name, and with what is said of it."""
+    fields: dict[str, Any] = {"is_offered": True, "approved": False, "added": False} | given
+    offset = int.from_bytes(jcs_digest([server_id, tool_name, second, definition, given]).hex[:8].encode(), "big")
+    return NameClaim(
+        server_id=server_id,
+        tool_name=tool_name,
+        full=str(jcs_digest([tool_name, definition])),
+        time_us=at(second),
+        origin=Origin(topic="mcp.tools.list", partition=0, offset=offset % 2**31),
+        **fields,
+    )

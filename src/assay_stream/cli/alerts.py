@@ -27,14 +27,23 @@ from assay_stream.stream.receivers import (
     tls_context,
 )
 
-alerts_app = typer.Typer(help="Get alerts out, to a file or to whoever watches.", no_args_is_help=True)
+alerts_app = typer.Typer(
+    help="Look at alerts, get them out to a file or to whoever watches, and suppress some.", no_args_is_help=True
+)
 
 ServerId = Annotated[str | None, typer.Option(help="Only alerts about this server.")]
 Since = Annotated[str | None, typer.Option(metavar="TIME", help="Only alerts of this time (RFC 3339) or later.")]
-Severity = Annotated[SeverityLevel | None, typer.Option(help="Only alerts of this severity or a higher one.")]
+Severity = Annotated[
+    SeverityLevel | None,
+    typer.Option("--severity", "--min-severity", help="Only alerts of this severity or a higher one."),
+]
 AlertFile = Annotated[
     Path | None,
-    typer.Option("--input", help="Alerts (NDJSON) from this file, `-` for standard input. Default: from Kafka."),
+    typer.Option(
+        "--input",
+        "--from-file",
+        help="Alerts (NDJSON) from this file, `-` for standard input. Default: from Kafka.",
+    ),
 ]
 
 

@@ -48,7 +48,7 @@ def archive(
         list[ArchivedRole] | None,
         typer.Option(help="This topic only, by what it carries. May be given several times."),
     ] = None,
-    compression: Annotated[Compression, typer.Option(help="How files are compressed.")] = Compression.ZSTD,
+    compression: Annotated[Compression, typer.Option(help="How files are compressed.")] = Compression.GZIP,
     from_time: FromTime = None,
     to_time: ToTime = None,
     offsets: Offsets = None,

@@ -13,6 +13,7 @@ from assay_stream.cli import (
     archiving,
     conformance,
     drift,
+    exporting,
     fingerprint,
     operating,
     pins,
@@ -20,6 +21,7 @@ from assay_stream.cli import (
     replay,
     rules,
     schemapin,
+    showing,
     suppressing,
     tap,
     validate,
@@ -48,7 +50,10 @@ app.add_typer(pins.pins_app, name="pins")
 app.add_typer(rules.policy_app, name="policy")
 app.add_typer(rules.keys_app, name="keys")
 app.add_typer(alerts.alerts_app, name="alerts")
+showing.register(alerts.alerts_app)
 suppressing.register(alerts.alerts_app)
+app.add_typer(exporting.export_app, name="export")
+app.add_typer(exporting.bundle_app, name="bundle")
 app.command()(operating.worker)
 
 

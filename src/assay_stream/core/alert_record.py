@@ -134,7 +134,8 @@ def alert_record(
 
 
 def _message(finding: Finding) -> str:
-    subject = f"{finding.server_id}/{finding.tool_name}" if finding.tool_name else finding.server_id
+    name = finding.tool_name or finding.item_name
+    subject = f"{finding.server_id}/{name}" if name else finding.server_id
     detail = f" ({', '.join(finding.changed_fields)})" if finding.changed_fields else ""
     reason = f" ({finding.reason})" if finding.reason else ""
     return f"{KINDS[finding.kind].title}: {subject}{detail}{reason}"
@@ -145,6 +146,7 @@ def _flat(finding: Finding) -> dict[str, Any]:
         mcp_finding_kind=finding.kind.value,
         mcp_server_id=finding.server_id,
         mcp_tool_name=finding.tool_name,
+        mcp_item_name=finding.item_name,
         mcp_observer_id=finding.observer_id,
         mcp_snapshot_id=finding.snapshot_id,
         mcp_digest_before=finding.before,
@@ -154,6 +156,7 @@ def _flat(finding: Finding) -> dict[str, Any]:
         mcp_renamed_to=finding.renamed_to,
         mcp_change_codes=_listed(code for code, _, _ in finding.changes),
         mcp_signs=_listed(rule for rule, _, _ in finding.signs),
+        mcp_late_ms=finding.late_ms,
         mcp_pin_scheme=finding.scheme,
         mcp_pin_expected=finding.expected,
         mcp_pin_observed=finding.observed,

@@ -2,7 +2,8 @@
 
 States are JSON objects in one mapping, so that a dictionary and a table in a change log are alike: an alert under
 its uid; under ``rules/``, a partition of the finding topic and a server, the suppression rules that were read
-there. What is to be written comes before the change of state that makes it redundant.
+there; under ``names/``, a partition and a skeleton, the claims to look-alike names. What is to be written comes
+before the change of state that makes it redundant.
 
 A state says up to which record of the finding topic it is what it is. A record that is read again, after a crash,
 is passed over by what has it behind it: an end that stands before the finding does not end it.
@@ -17,12 +18,17 @@ from typing import Any
 from assay_stream.core.alert import AlertRules, apply_finding, apply_resolution, due_us, tick
 from assay_stream.core.alert_state import AlertState
 from assay_stream.core.attention import Entry, Resolution, Suppression, Tick
-from assay_stream.core.finding import Finding
+from assay_stream.core.finding import Finding, uid_of
+from assay_stream.core.kinds import Kind
 from assay_stream.core.limits import DEFAULT_LIMITS
+from assay_stream.core.name_claim import NameClaim
 from assay_stream.core.record import Origin, Output
+from assay_stream.core.shadowing import Shadow, shadows, with_claim
+from assay_stream.core.skeleton import skeleton
 from assay_stream.core.suppression import ANY_SERVER, SuppressionRule
 
 _RULES = "rules/"
+_NAMES = "names/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,17 +59,11 @@ def apply_entry(
     step = Step()
     match entry:
         case Finding():
-            uid = entry.uid()
-            known = _state(states, uid)
-            if not _is_behind(known, place):
-                in_force = suppressions_for(states, place.partition, entry.server_id)
-                _note(step, place, uid, known, *apply_finding(known, entry, rules, in_force))
+            _find(step, states, entry, rules, place)
         case Resolution():
-            in_force = suppressions_for(states, place.partition, entry.server_id)
-            for uid in entry.uids:
-                known = _state(states, uid)
-                if known is not None and not _is_behind(known, place):
-                    _note(step, place, uid, known, *apply_resolution(known, entry, rules, in_force))
+            _resolve(step, states, entry, rules, place)
+        case NameClaim():
+            _claim(step, states, entry, rules, place)
         case Suppression():
             key = _rules_key(place.partition, entry.rule.server_id)
             kept = dict(states.get(key) or {})
@@ -79,6 +79,51 @@ def apply_entry(
                     in_force = suppressions_for(states, place.partition, known.last["server_id"])
                     _note(step, place, uid, known, *tick(known, entry.time_us, rules, in_force))
     return step
+
+
+def _find(step: Step, states: Mapping[str, Any], finding: Finding, rules: AlertRules, place: Origin) -> None:
+    uid = finding.uid()
+    known = _state(states, uid)
+    if not _is_behind(known, place):
+        in_force = suppressions_for(states, place.partition, finding.server_id)
+        _note(step, place, uid, known, *apply_finding(known, finding, rules, in_force))
+
+
+def _resolve(
+    step: Step, states: Mapping[str, Any], resolution: Resolution, rules: AlertRules, place: Origin
+) -> None:
+    in_force = suppressions_for(states, place.partition, resolution.server_id)
+    for uid in resolution.uids:
+        known = _state(states, uid)
+        if known is not None and not _is_behind(known, place):
+            _note(step, place, uid, known, *apply_resolution(known, resolution, rules, in_force))
+
+
+def _claim(step: Step, states: Mapping[str, Any], claim: NameClaim, rules: AlertRules, place: Origin) -> None:
+    key = f"{_NAMES}{place.partition}/{claim.skeleton()}"
+    stored = states.get(key) or {}
+    if place.offset <= stored.get("through", -1):
+        return
+    new = with_claim(stored, claim)
+    before, after = shadows(stored), shadows(new)
+    for shadow in sorted(after.keys() - before.keys(), key=_order_of):
+        _find(step, states, shadow.finding(after[shadow], claim), rules, place)
+    for shadow in sorted(before.keys() - after.keys(), key=_order_of):
+        ended = Resolution(
+            server_id=shadow.server_id,
+            uids=(uid_of(Kind.TOOL_SHADOWED, shadow.server_id, shadow.tool_name, shadow.full, shadow.reason),),
+            reason="decided" if claim.approved else "no_longer_offered",
+            observer_id=None,
+            time_us=claim.time_us,
+            origin=claim.origin,
+        )
+        _resolve(step, states, ended, rules, place)
+    # Behind the alerts: a crash between the two reads the claim again, and finds them written.
+    step.states[key] = new | {"through": place.offset}
+
+
+def _order_of(shadow: Shadow) -> tuple[str, str, str, str]:
+    return shadow.server_id, shadow.tool_name, shadow.full, shadow.reason
 
 
 class DueTimes:
@@ -129,7 +174,19 @@ def is_alert(key: str) -> bool:
     Args:
         key: its key.
     """
-    return not key.startswith(_RULES)
+    return not key.startswith((_RULES, _NAMES))
+
+
+def partition_key(finding: Mapping[str, Any]) -> str:
+    """Return the key that what is found stands under in the finding topic.
+
+    Args:
+        finding: as the finding topic carries it, and the state of its alert.
+    """
+    if finding["kind"] == Kind.TOOL_SHADOWED.value:
+        return skeleton(finding["tool_name"])
+    server_id: str = finding["server_id"]
+    return server_id
 
 
 def suppressions_for(states: Mapping[str, Any], partition: int, server_id: str) -> list[SuppressionRule]:

@@ -15,6 +15,8 @@ from assay_stream.core.control_facts import SuppressionDecision
 from assay_stream.core.digest import canonicalize
 from assay_stream.core.errors import IntegrityError
 from assay_stream.core.finding import Finding, decode_finding
+from assay_stream.core.kinds import Kind
+from assay_stream.core.name_claim import CLAIM, NameClaim, claim_of
 from assay_stream.core.record import Origin, Output, Role
 from assay_stream.core.suppression import ANY_SERVER, SuppressionRule
 
@@ -22,7 +24,7 @@ RESOLUTION = "resolution"
 SUPPRESSION = "suppression"
 TICK = "tick"
 
-Reason = Literal["definition_returned", "decided", "no_longer_offered"]
+Reason = Literal["definition_returned", "signature_returned", "decided", "no_longer_offered"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +126,8 @@ class Tick:
 def suppression_records(decision: SuppressionDecision, partitions: int) -> list[Output]:
     """Return the records that hand a rule to the alert stage: in the partition of its server, or in all of them.
 
+    All it is for every server, and where alerts of shadowed tools are among what the rule covers.
+
     Args:
         decision: what the operator decided.
         partitions: how many partitions the finding topic has.
@@ -139,12 +143,13 @@ def suppression_records(decision: SuppressionDecision, partitions: int) -> list[
         reason=decision.reason,
     )
     entry = Suppression(rule=rule, is_set=decision.is_set, time_us=decision.time_us)
-    if rule.server_id != ANY_SERVER:
+    # Alerts of shadowed tools stand where the look-alikes of the name do, whichever partition that is.
+    if rule.server_id != ANY_SERVER and rule.kind not in (None, Kind.TOOL_SHADOWED.value):
         return [entry.output()]
     return [entry.output(partition=number) for number in range(partitions)]
 
 
-Entry = Finding | Resolution | Suppression | Tick
+Entry = Finding | NameClaim | Resolution | Suppression | Tick
 
 
 def decode_entry(value: bytes | None) -> Entry:
@@ -168,6 +173,8 @@ def decode_entry(value: bytes | None) -> Entry:
                 origin=Origin(**fields["origin"]),
                 everywhere=fields["everywhere"],
             )
+        if fields["kind"] == CLAIM:
+            return claim_of(fields)
         if fields["kind"] == TICK:
             return Tick(time_us=int(fields["time_us"]))
         if fields["kind"] == SUPPRESSION:

@@ -19,6 +19,8 @@ from assay_stream.core.definitions import unpack
 from assay_stream.core.errors import IntegrityError
 from assay_stream.core.facts import Catalogue, Fact, Horizon, Progress, Rejection, Seen, ToolFact
 from assay_stream.core.fingerprint import Fingerprint
+from assay_stream.core.item_facts import ItemFact, ItemList
+from assay_stream.core.meaning import Subject
 from assay_stream.core.record import Position
 from assay_stream.core.timeline import Timeline
 
@@ -26,7 +28,18 @@ from assay_stream.core.timeline import Timeline
 class ServerBindings:
     """Everything known of one server."""
 
-    __slots__ = ("catalogues", "controls", "memo", "observers", "packed", "rejections", "snapshots", "tools")
+    __slots__ = (
+        "catalogues",
+        "controls",
+        "item_lists",
+        "items",
+        "memo",
+        "observers",
+        "packed",
+        "rejections",
+        "snapshots",
+        "tools",
+    )
 
     def __init__(self) -> None:
         self.memo: dict[tuple[Any, ...], Any] = {}
@@ -34,6 +47,9 @@ class ServerBindings:
         self.tools: dict[tuple[bool, str], Fingerprint] = {}
         self.packed: dict[tuple[bool, str], str] = {}
         """The definitions themselves, where they are kept: the registry compares them, the join never does."""
+        self.items: dict[tuple[Subject, str], str | None] = {}
+        """Prompts and resource templates, packed, by full digest; kept where definitions are."""
+        self.item_lists: dict[tuple[Subject, str], ItemList] = {}
         self.catalogues: dict[str, Catalogue] = {}
         self.observers: dict[str, Timeline] = {}
         self.snapshots: dict[str, list[Seen]] = {}
@@ -53,6 +69,21 @@ class ServerBindings:
         if catalogue is None:
             raise _lost("catalogue", seen.catalogue)
         return catalogue
+
+    def item_list(self, subject: Subject, digest: str) -> ItemList:
+        """Return a list of prompts or of resource templates that an observation saw.
+
+        Args:
+            subject: which of both.
+            digest: digest of the list.
+
+        Raises:
+            IntegrityError: where the binding topic has lost it.
+        """
+        found = self.item_lists.get((subject, digest))
+        if found is None:
+            raise _lost("item_list", digest)
+        return found
 
     def fingerprint_of(self, catalogue: Catalogue, full: str) -> Fingerprint:
         """Return the fingerprint of one tool of a catalogue.
@@ -135,6 +166,9 @@ class Bindings:
         if isinstance(fact, Progress):
             self.progress[fact.topic, fact.partition] = fact.position
             return
+        if isinstance(fact, ItemFact | ItemList):
+            self._apply_item(fact)
+            return
         self.server(fact.server_id).memo.clear()
         match fact:
             case ToolFact():
@@ -159,6 +193,15 @@ class Bindings:
                 timelines.setdefault(fact.observer_id, Timeline()).horizon_us = fact.time_us
             case _:
                 self.server(fact.server_id).controls.apply(fact)
+
+    def _apply_item(self, fact: ItemFact | ItemList) -> None:
+        if not self._keep_definitions:
+            return
+        server = self.server(fact.server_id)
+        if isinstance(fact, ItemFact):
+            server.items[fact.subject, fact.full] = fact.packed
+        else:
+            server.item_lists[fact.subject, fact.digest] = fact
 
     def forget(self, key: FactKey, *, partition: int = 0) -> None:
         """Take a fact back.
@@ -193,6 +236,10 @@ class Bindings:
         elif kind == "tool":
             server.tools.pop((bool(rest[1]), str(rest[2])), None)
             server.packed.pop((bool(rest[1]), str(rest[2])), None)
+        elif kind == "item":
+            server.items.pop((Subject(str(rest[1])), str(rest[2])), None)
+        elif kind == "item_list":
+            server.item_lists.pop((Subject(str(rest[1])), str(rest[2])), None)
         elif kind == "rejection":
             origin = origin_of_key(rest[1:])
             server.rejections = [kept for kept in server.rejections if kept.origin != origin]

@@ -203,7 +203,7 @@ class _Telling:
             before=old,
             after=new,
             renamed_to=renamed_to,
-            changes=_told(compare_definitions(was, now)),
+            changes=telling_changes(compare_definitions(was, now)),
             signs=self._signs(was, full),
         )
         if _risk(new) > _risk(old):
@@ -228,8 +228,12 @@ class _More(TypedDict, total=False):
     signs: tuple[tuple[str, int, str], ...]
 
 
-def _told(changes: Iterable[Change]) -> tuple[tuple[str, str, str], ...]:
-    """Return what a finding tells of changes: of one code in one top-level field the first."""
+def telling_changes(changes: Iterable[Change]) -> tuple[tuple[str, str, str], ...]:
+    """Return what a finding tells of changes: of one code in one top-level field the first.
+
+    Args:
+        changes: the changes of one definition.
+    """
     first: dict[tuple[str, str], Change] = {}
     for change in changes:
         top = change.path.removeprefix("$").lstrip(".").partition(".")[0].partition("[")[0]

@@ -27,6 +27,8 @@ from assay_stream.core.control_facts import (
 )
 from assay_stream.core.errors import IntegrityError
 from assay_stream.core.fingerprint import Fingerprint
+from assay_stream.core.item_facts import ItemFact, ItemList, read_item, read_item_list
+from assay_stream.core.meaning import Subject
 from assay_stream.core.record import Origin, Position
 
 Completeness = Literal["complete", "partial", "unknown"]
@@ -91,6 +93,14 @@ class Seen:
     completeness: Completeness
     signatures: str | None = None
     """Digest of the signatures that came with it, ``None`` where none did."""
+    prompts: str | None = None
+    """Digest of the prompts that came with it, ``None`` where nothing was stated of them."""
+    templates: str | None = None
+    """Digest of the resource templates, in the same way."""
+
+    def listed(self, subject: Subject) -> str | None:
+        """Return the digest of the prompts or of the templates that it states, ``None`` where it states none."""
+        return self.prompts if subject is Subject.PROMPT else self.templates
 
     @property
     def position(self) -> Position:
@@ -100,12 +110,14 @@ class Seen:
         return ("seen", self.server_id, self.observer_id, *self.origin)
 
     def value_json(self) -> dict[str, Any]:
+        lists = {"prompts": self.prompts, "templates": self.templates}
         return {
             "time_us": self.time_us,
             "snapshot_id": self.snapshot_id,
             "catalogue": self.catalogue,
             "completeness": self.completeness,
             "signatures": self.signatures,
+            **{name: digest for name, digest in lists.items() if digest is not None},
         }
 
 
@@ -165,7 +177,7 @@ class Progress:
         return {"position": self.position}
 
 
-Fact = ToolFact | Catalogue | Seen | Rejection | Horizon | Progress | AnyControlFact
+Fact = ToolFact | Catalogue | ItemFact | ItemList | Seen | Rejection | Horizon | Progress | AnyControlFact
 
 
 def encode_key(key: FactKey) -> bytes:
@@ -260,6 +272,8 @@ def _read_seen(key: FactKey, value: dict[str, Any]) -> Seen:
         catalogue=value["catalogue"],
         completeness=value["completeness"],
         signatures=value["signatures"],
+        prompts=value.get("prompts"),
+        templates=value.get("templates"),
     )
 
 
@@ -286,6 +300,8 @@ def _read_progress(key: FactKey, value: dict[str, Any]) -> Progress:
 _READERS: dict[str, Callable[[FactKey, dict[str, Any]], Fact]] = {
     "tool": _read_tool,
     "catalogue": _read_catalogue,
+    "item": read_item,
+    "item_list": read_item_list,
     "seen": _read_seen,
     "rejection": _read_rejection,
     "pin": read_pin,

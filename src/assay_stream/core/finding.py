@@ -21,9 +21,11 @@ class Finding:
     Args:
         kind: what was found.
         server_id: on which server.
-        tool_name: about which tool, ``None`` where it is about the server.
+        tool_name: about which tool, ``None`` where it is about none.
+        item_name: about which prompt, by name, or which resource template, by URI template.
         observer_id: who saw it, ``None`` where that is not known.
-        time_us: event time of the record it was found in, microseconds since the epoch.
+        time_us: event time of the record it was found in, microseconds since the epoch; of a late one, when that
+            showed.
         origin: that record.
         snapshot_id: the snapshot it was found in, if any.
         before: full digest of the definition before.
@@ -39,6 +41,7 @@ class Finding:
         renamed_to: of a renamed tool, its new name.
         changes: what changed, by meaning: code, path and direction; of one code in one field the first.
         signs: what new text brings: rule, OCSF severity id and path.
+        late_ms: of a late list, how long before the latest one its event time lies.
     """
 
     kind: Kind
@@ -46,6 +49,7 @@ class Finding:
     time_us: int
     origin: Origin
     tool_name: str | None = None
+    item_name: str | None = None
     observer_id: str | None = None
     snapshot_id: str | None = None
     before: str | None = None
@@ -61,10 +65,12 @@ class Finding:
     renamed_to: str | None = None
     changes: tuple[tuple[str, str, str], ...] = ()
     signs: tuple[tuple[str, int, str], ...] = ()
+    late_ms: int | None = None
 
     def uid(self) -> str:
         """Return the identity of what was found: the same on every observer, every time, live or replayed."""
-        return uid_of(self.kind, self.server_id, self.tool_name, self.after or self.before, self.reason)
+        full = self.after or self.before
+        return uid_of(self.kind, self.server_id, self.tool_name, full, self.reason, item_name=self.item_name)
 
     def encode(self) -> bytes:
         """Return the finding as the finding topic carries it (JCS)."""
@@ -99,7 +105,15 @@ def decode_finding(value: bytes | None) -> Finding:
         ) from None
 
 
-def uid_of(kind: Kind, server_id: str, tool_name: str | None, full: str | None, reason: str | None) -> str:
+def uid_of(
+    kind: Kind,
+    server_id: str,
+    tool_name: str | None,
+    full: str | None,
+    reason: str | None,
+    *,
+    item_name: str | None = None,
+) -> str:
     """Return the identity of what is found, from what it is about.
 
     Args:
@@ -108,8 +122,10 @@ def uid_of(kind: Kind, server_id: str, tool_name: str | None, full: str | None, 
         tool_name: about which tool, if about one.
         full: full digest of the definition it is about, if about one.
         reason: the stable code behind it, if there is one.
+        item_name: about which prompt or resource template, if about one.
     """
-    return jcs_digest([kind.value, server_id, tool_name, full, reason]).hex
+    what = [kind.value, server_id, tool_name, full, reason]
+    return jcs_digest(what if item_name is None else [*what, item_name]).hex
 
 
 def finding_fields(finding: Finding) -> dict[str, Any]:
@@ -123,6 +139,7 @@ def finding_fields(finding: Finding) -> dict[str, Any]:
         "uid": finding.uid(),
         "server_id": finding.server_id,
         "tool_name": finding.tool_name,
+        "item_name": finding.item_name,
         "observer_id": finding.observer_id,
         "time_us": finding.time_us,
         "origin": finding.origin.as_json(),
@@ -140,6 +157,7 @@ def finding_fields(finding: Finding) -> dict[str, Any]:
         "renamed_to": finding.renamed_to,
         "changes": [list(change) for change in finding.changes] or None,
         "signs": [list(sign) for sign in finding.signs] or None,
+        "late_ms": finding.late_ms,
     }
     return {name: value for name, value in fields.items() if value is not None}
 

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from assay_stream.core.finding import Finding
-from assay_stream.core.kinds import KINDS
+from assay_stream.core.kinds import KINDS, Kind
 from assay_stream.core.meaning import Change, Direction
 from assay_stream.core.severity import Level, Profile, assess, covers
+from assay_stream.core.shadowing import SAME_NAME
 from assay_stream.schemes.assay_manifest import action_class
 
 
@@ -36,8 +37,15 @@ def severity_under(profile: Profile) -> Callable[[Finding], int]:
             changes,
             [_Sign(rule, level) for rule, level, _ in finding.signs],
             privileged=finding.tool_name is not None and action_class(finding.tool_name) is not None,
-            default=Level(KINDS[finding.kind].severity_id),
+            default=_default(finding),
         )
         return int(level)
 
     return severity
+
+
+def _default(finding: Finding) -> Level:
+    # Fleets hold many versions of one product: an equal name alone is no alarm.
+    if finding.kind is Kind.TOOL_SHADOWED and finding.reason == SAME_NAME:
+        return Level.LOW
+    return Level(KINDS[finding.kind].severity_id)

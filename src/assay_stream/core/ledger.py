@@ -12,6 +12,7 @@ from assay_stream.core.bindings import Bindings, ServerBindings
 from assay_stream.core.control_facts import Discovery, FactKey
 from assay_stream.core.facts import Fact, Horizon, Rejection, Seen, encode_key, encode_value
 from assay_stream.core.limits import Limits
+from assay_stream.core.meaning import Subject
 from assay_stream.core.record import Output, Record, Role
 
 
@@ -76,6 +77,25 @@ class Ledger:
                 outputs.append(self.publish(record, horizon))
             outputs.extend(self._drop_unused(record, server, folded.catalogue))
             outputs.extend(self._drop_unused_signatures(record, server, folded.signatures))
+            outputs.extend(self._drop_unused_lists(record, server, folded))
+        return outputs
+
+    def _drop_unused_lists(self, record: Record, server: ServerBindings, folded: Seen) -> list[Output]:
+        outputs: list[Output] = []
+        for subject in (Subject.PROMPT, Subject.TEMPLATE):
+            digest = folded.listed(subject)
+            if digest is None or any(
+                seen.listed(subject) == digest for timeline in server.observers.values() for seen in timeline
+            ):
+                continue
+            gone = server.item_list(subject, digest)
+            outputs.append(self.retract(record, gone.key()))
+            others = [listed for (kind, _), listed in server.item_lists.items() if kind is subject]
+            still_used = {full for listed in others for _, full in listed.items}
+            unused = sorted({full for _, full in gone.items} - still_used)
+            outputs.extend(
+                self.retract(record, ("item", folded.server_id, subject.value, full)) for full in unused
+            )
         return outputs
 
     def _drop_unused_signatures(self, record: Record, server: ServerBindings, digest: str | None) -> list[Output]:

@@ -23,6 +23,10 @@ class Limits:
     """Tools in one snapshot. A full fingerprint costs under a millisecond each, so a hostile list costs
     seconds at most."""
 
+    items_max: int = 5_000
+    """Prompts, or resource templates, of one snapshot that are compared: as many as tools. A list with more is
+    compared as one that is not complete."""
+
     tool_fields_max: int = 64
     """Top-level fields of one tool. Each gets a digest of its own; real tools have ten at most."""
 
@@ -52,6 +56,13 @@ class Limits:
     """Characters of new text that are searched in one definition, in half a second at worst. A whole real
     server has some 7,000; more than this is a sign by itself."""
 
+    skeleton_chars_max: int = 256
+    """Characters of the skeleton of a tool name, which is a key; a longer one is replaced by its digest."""
+
+    name_claims_max: int = 256
+    """Definitions remembered under look-alike names, over all servers: 40 KB of state. Further ones are counted as
+    left out, and not compared."""
+
     alert_observers_max: int = 1_000
     """Observers that an alert counts one by one; further ones are counted together."""
 
@@ -78,6 +89,10 @@ class Limits:
 
     future_max_ms: int = 24 * 3_600 * 1_000
     """How far an event time may lie after its record's own timestamp: a day covers any time-zone mistake."""
+
+    late_limit_ms: int = 60 * 1_000
+    """How far before the latest event time of its server a list may lie and be no finding: proxies' clocks differ
+    by seconds, and their batches wait for as long."""
 
     rejections_max: int = 64
     """Rejected snapshots remembered per server; beyond that the oldest two become one."""
@@ -120,3 +135,36 @@ DEFAULT_LIMITS = Limits()
 
 PIN_FILE_LIMITS = Limits(record_bytes_max=10 * 1024 * 1024)
 """One file of pins, or one lockfile: twenty thousand pins of the longest kind."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BundleLimits:
+    """Bounds on one evidence bundle: those of Assay's own verifier, which refuses what goes beyond."""
+
+    bundle_bytes_max: int = 100 * 1024 * 1024
+    """The file, compressed."""
+
+    decoded_bytes_max: int = 1024 * 1024 * 1024
+    """The file, decompressed: what a bomb may cost."""
+
+    manifest_bytes_max: int = 10 * 1024 * 1024
+    """``manifest.json``. Ours have under a kilobyte; it is the only part that is read whole."""
+
+    events_bytes_max: int = 500 * 1024 * 1024
+    """``events.ndjson``. A hundred thousand records of ours have some 120 MB."""
+
+    events_max: int = 100_000
+    """Events of one bundle."""
+
+    line_bytes_max: int = 1024 * 1024
+    """One event with its line feed. Records of ours have one or two kilobytes."""
+
+    depth_max: int = 64
+    """Nesting of JSON containers in one event, or in the manifest."""
+
+
+BUNDLE_LIMITS = BundleLimits()
+
+ARCHIVE_DECODED_BYTES_MAX = 64 * 1024 * 1024 * 1024
+"""One compressed archive of lines, decompressed: some fifty million records. Archives are read line by line, so
+this bounds time, not memory."""

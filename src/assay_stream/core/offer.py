@@ -55,7 +55,7 @@ class Offers:
             InputError: where a tool is beyond the limits.
         """
         scope = data.server_id if data.server_scoped else None
-        content = _content_key(data.tools, scope)
+        content = content_key(data.tools, scope)
         cached = self._by_list.get(content) if content else None
         if cached is not None:
             return cached
@@ -99,7 +99,7 @@ class Offers:
             )
 
     def _fingerprint_of(self, tool: dict[str, Any], scope: str | None, index: int) -> Fingerprint:
-        content = _content_key(tool, scope)
+        content = content_key(tool, scope)
         found = self._by_tool.get(content) if content else None
         if found is None:
             found = fingerprint(tool, server_id=scope)
@@ -114,8 +114,13 @@ class Offers:
         return found
 
 
-def _content_key(content: Any, scope: str | None) -> bytes | None:
-    """Return what equal content has in common, or ``None`` for integers that orjson cannot write."""
+def content_key(content: Any, scope: str | None) -> bytes | None:
+    """Return what equal content has in common, or ``None`` for integers that orjson cannot write.
+
+    Args:
+        content: a decoded JSON value.
+        scope: what else the answer depends on.
+    """
     try:
         raw = orjson.dumps([scope, content])
     except TypeError:

@@ -11,8 +11,8 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from assay_stream.core import drift
 from assay_stream.core.attention import suppression_records
@@ -23,8 +23,8 @@ from assay_stream.core.control import ControlEvent
 from assay_stream.core.control_facts import Discovery, Pin, Policy, Signatures, SuppressionDecision
 from assay_stream.core.control_step import fact_of
 from assay_stream.core.controls import Controls
+from assay_stream.core.definition_record import definition_record
 from assay_stream.core.definitions import pack
-from assay_stream.core.digest import canonicalize
 from assay_stream.core.errors import InputError
 from assay_stream.core.evidence import Producer
 from assay_stream.core.facts import (
@@ -34,20 +34,25 @@ from assay_stream.core.facts import (
     ToolFact,
 )
 from assay_stream.core.finding import Finding
+from assay_stream.core.item_drift import compare_items
+from assay_stream.core.item_offer import ItemOffer, ItemOffers
 from assay_stream.core.kinds import Kind
+from assay_stream.core.lateness import late_finding
 from assay_stream.core.ledger import Ledger, is_redundant
 from assay_stream.core.limits import DEFAULT_LIMITS, Limits
+from assay_stream.core.meaning import Subject
 from assay_stream.core.moments import start_of
+from assay_stream.core.name_claim import claims_between, offered, offers_the_same
 from assay_stream.core.observation import SnapshotEvent
 from assay_stream.core.offer import Offer, Offers
 from assay_stream.core.partition import murmur2_partition
 from assay_stream.core.record import Output, Position, Record, Role, rejected
 from assay_stream.core.resolve import decided_before, resolved_by_decision, resolved_by_snapshot
+from assay_stream.core.signature_return import resolved_by_signature
 from assay_stream.core.signed import check_against, signatures_of
 from assay_stream.core.signing import revised_first_uses
 from assay_stream.core.standing import new_findings, standing_findings
 from assay_stream.core.verdict import Verdicts, catalogues_in_force, changed_verdicts, standing_verdicts
-from assay_stream.schemes import assay
 
 
 class Registry:
@@ -70,6 +75,7 @@ class Registry:
         self._limits = limits
         self._partitions = partitions
         self._offers = Offers(limits)
+        self._item_offers = ItemOffers(limits)
 
     def step(self, record: Record) -> list[Output]:
         """Apply one snapshot or control record.
@@ -103,6 +109,7 @@ class Registry:
     def _snapshot(self, record: Record, event: SnapshotEvent) -> list[Output]:
         data = event.data
         offer = self._offers.of(data)
+        lists = self._item_offers.of(data)
         signatures = signatures_of(data, offer, self._limits)
         server = self.bindings.server(data.server_id)
         seen = Seen(
@@ -114,6 +121,8 @@ class Registry:
             catalogue=offer.digest,
             completeness=data.completeness,
             signatures=None if signatures is None else signatures.digest,
+            prompts=lists[Subject.PROMPT].digest if Subject.PROMPT in lists else None,
+            templates=lists[Subject.TEMPLATE].digest if Subject.TEMPLATE in lists else None,
         )
         if _is_repetition(server, seen):
             return []
@@ -127,14 +136,21 @@ class Registry:
         findings = [
             *self._misrouted(record, seen),
             *drift.compare(server, baseline, catalogue, seen, offer),
+            *(finding for items in lists.values() for finding in compare_items(server, items, seen)),
         ]
+        late = late_finding(server, seen, self._limits)
+        if late is not None:
+            findings.append(late)
         ended = resolved_by_snapshot(server, baseline, catalogue, seen)
+        claimed = None if offers_the_same(server, catalogue, seen) else offered(server)
         held = self._standing_verdicts(data.server_id, server)
-        offered = catalogues_in_force(server).keys()
+        in_force = catalogues_in_force(server).keys()
         since = start_of(seen.time_us)
         observer_id = None if _concerns_others(server, since) else data.observer_id
         before = standing_findings(server, since, observer_id=observer_id)
         outputs = self._publish_offer(record, server, catalogue, offer)
+        for items in lists.values():
+            outputs.extend(self._publish_items(record, server, data.server_id, items))
         if signatures is not None and signatures.digest not in server.controls.signatures:
             outputs.append(self._ledger.publish(record, signatures))
             outputs.extend(self._check_signatures(record, server, [signatures]))
@@ -145,8 +161,22 @@ class Registry:
         outputs.extend(finding.output() for finding in findings)
         outputs.extend(new_findings(before, after))
         ended += decided_before(server, baseline, catalogue, seen)
+        ended += resolved_by_signature(server, catalogue, seen)
         outputs.extend(resolution.output() for resolution in ended)
-        if catalogues_in_force(server).keys() != offered:
+        if claimed is not None:
+            had_complete = baseline is not None and baseline.complete
+            outputs.extend(
+                claim.output()
+                for claim in claims_between(
+                    claimed,
+                    offered(server),
+                    data.server_id,
+                    time_us=seen.time_us,
+                    origin=record.origin,
+                    had_complete=had_complete,
+                )
+            )
+        if catalogues_in_force(server).keys() != in_force:
             outputs.extend(self._changed_verdicts(record, data.server_id, server, held))
         return outputs
 
@@ -163,11 +193,23 @@ class Registry:
                     packed=pack(offer.definitions[full]),
                 )
                 outputs.append(self._ledger.publish(record, fact))
-                outputs.append(_definition(record, full, offer.definitions[full]))
+                outputs.append(definition_record(record, full, offer.definitions[full]))
         if catalogue.digest not in server.catalogues:
-            outputs.extend(_definition(record, full, tool) for full, tool in offer.unbinding.items())
+            outputs.extend(definition_record(record, full, tool) for full, tool in offer.unbinding.items())
             outputs.append(self._ledger.publish(record, catalogue))
         return outputs
+
+    def _publish_items(
+        self, record: Record, server: ServerBindings, server_id: str, items: ItemOffer
+    ) -> Iterator[Output]:
+        if (items.subject, items.digest) in server.item_lists:
+            return
+        for fact in items.item_facts(server_id):
+            if (fact.subject, fact.full) not in server.items:
+                yield self._ledger.publish(record, fact)
+                if fact.packed is not None:
+                    yield definition_record(record, fact.full, items.definitions[fact.full])
+        yield self._ledger.publish(record, items.as_fact(server_id))
 
     def _control(self, record: Record, event: ControlEvent) -> list[Output]:
         fact = fact_of(record, event)
@@ -186,6 +228,7 @@ class Registry:
         # A decision on one tool says nothing of the others.
         tool_name = fact.tool_name if isinstance(fact, Pin | Policy) else None
         before = standing_findings(server, since, tool_name=tool_name)
+        claimed = offered(server, fact.tool_name) if isinstance(fact, Pin) else None
         outputs.append(self._ledger.publish(record, fact))
         if isinstance(fact, Discovery):
             signed = sorted(server.controls.signatures.items())
@@ -195,6 +238,17 @@ class Registry:
         outputs.extend(new_findings(before, standing_findings(server, since, tool_name=tool_name)))
         if is_news:
             outputs.extend(resolution.output() for resolution in resolved_by_decision(server, fact))
+        if claimed is not None:
+            outputs.extend(
+                claim.output()
+                for claim in claims_between(
+                    claimed,
+                    offered(server, tool_name),
+                    fact.server_id,
+                    time_us=fact.time_us,
+                    origin=record.origin,
+                )
+            )
         outputs.extend(self._changed_verdicts(record, fact.server_id, server, held))
         return outputs
 
@@ -269,23 +323,6 @@ class Registry:
         return outputs
 
 
-def _definition(record: Record, full: str, tool: dict[str, Any]) -> Output:
-    """Return the record that lets a reviewer see a definition: the same bytes whoever observed it."""
-    value: dict[str, Any] = {"full_digest": full, "definition": tool}
-    try:
-        value["projection"] = assay.definition_projection(tool, server_id=None)
-        label = "definition"
-    except InputError:
-        label = "definition:not_digestible"
-    return Output(
-        role=Role.DEFINITIONS,
-        key=full.encode(),
-        value=canonicalize(value),
-        timestamp_ms=record.timestamp_ms,
-        label=label,
-    )
-
-
 def _concerns_others(server: ServerBindings, since: Position) -> bool:
     """Tell whether an observation can change what is found elsewhere: by a first use, or by its being late."""
     return bool(server.controls.discoveries or server.controls.positions_between(since, None))
@@ -293,11 +330,7 @@ def _concerns_others(server: ServerBindings, since: Position) -> bool:
 
 def _is_repetition(server: ServerBindings, seen: Seen) -> bool:
     """Tell whether a snapshot was published before: same observer, id, time and content."""
-    return any(
-        (old.observer_id, old.time_us, old.catalogue, old.completeness, old.signatures)
-        == (seen.observer_id, seen.time_us, seen.catalogue, seen.completeness, seen.signatures)
-        for old in server.snapshots.get(seen.snapshot_id, ())
-    )
+    return any(replace(old, origin=seen.origin) == seen for old in server.snapshots.get(seen.snapshot_id, ()))
 
 
 def _is_known_refusal(server: ServerBindings, code: str) -> bool:

@@ -28,7 +28,6 @@ _OF_CHANGE: _Reasons = {
     Kind.TOOL_ADDED: (None,),
     Kind.TOOL_CHANGED: (None,),
     Kind.TOOL_RENAMED: (None,),
-    Kind.TOOL_SHADOWED: (None,),
     Kind.RISK_LEVEL_CHANGED: (None,),
     Kind.CONTRACT_VIOLATION: DRIFT_CODES,
 }
@@ -76,10 +75,10 @@ def resolved_by_snapshot(
             for full in sorted(_definitions_of(server, name))
         ]
     return [
-        *_told(seen.server_id, gone[False], "no_longer_offered", seen, seen.observer_id),
-        *_told(seen.server_id, gone[True], "no_longer_offered", seen, seen.observer_id, everywhere=True),
-        *_told(seen.server_id, back, "definition_returned", seen, seen.observer_id),
-        *_told(seen.server_id, _readable_again(server, seen.server_id), "definition_returned", seen, None),
+        *told(seen.server_id, gone[False], "no_longer_offered", seen, seen.observer_id),
+        *told(seen.server_id, gone[True], "no_longer_offered", seen, seen.observer_id, everywhere=True),
+        *told(seen.server_id, back, "definition_returned", seen, seen.observer_id),
+        *told(seen.server_id, _readable_again(server, seen.server_id), "definition_returned", seen, None),
     ]
 
 
@@ -94,7 +93,7 @@ def decided_before(
         catalogue: what the snapshot offers.
         seen: the observation itself.
     """
-    return _told(seen.server_id, _approved_before(server, baseline, catalogue), "decided", seen, None)
+    return told(seen.server_id, _approved_before(server, baseline, catalogue), "decided", seen, None)
 
 
 def resolved_by_decision(server: ServerBindings, fact: Pin | Policy | KeyDecision | Discovery) -> list[Resolution]:
@@ -114,7 +113,7 @@ def resolved_by_decision(server: ServerBindings, fact: Pin | Policy | KeyDecisio
             uids = _by_pins(server, fact.server_id, names)
         case KeyDecision() | Discovery():
             uids = _by_signatures(server, fact.server_id)
-    return _told(fact.server_id, uids, "decided", fact, None)
+    return told(fact.server_id, uids, "decided", fact, None)
 
 
 def uids_about(server: ServerBindings, server_id: str, tool_name: str, full: str | None) -> Iterator[str]:
@@ -132,8 +131,8 @@ def uids_about(server: ServerBindings, server_id: str, tool_name: str, full: str
     yield from _uids(server_id, tool_name, full, _OF_CHANGE)
     if server.controls:
         # Without anything set or signed nothing was found about it.
-        yield from _uids(server_id, tool_name, full, _OF_PINS | _OF_SIGNATURE)
-        yield from _uids_of_keys(server, server_id, tool_name, full)
+        yield from _uids(server_id, tool_name, full, _OF_PINS)
+        yield from uids_of_signature(server, server_id, tool_name, full)
 
 
 def latest_catalogues(server: ServerBindings) -> list[tuple[str, Catalogue]]:
@@ -142,8 +141,17 @@ def latest_catalogues(server: ServerBindings) -> list[tuple[str, Catalogue]]:
     Args:
         server: the state of the server.
     """
-    latest = ((name, timeline.as_of(AFTER_ALL_US)) for name, timeline in server.observers.items())
-    return [(name, server.catalogue_of(seen)) for name, seen in latest if seen is not None]
+    return [(seen.observer_id, server.catalogue_of(seen)) for seen in latest_sights(server)]
+
+
+def latest_sights(server: ServerBindings) -> list[Seen]:
+    """Return the latest observation of each observer.
+
+    Args:
+        server: the state of the server.
+    """
+    latest = (timeline.as_of(AFTER_ALL_US) for timeline in server.observers.values())
+    return [seen for seen in latest if seen is not None]
 
 
 def _gone(
@@ -229,8 +237,22 @@ def _by_signatures(server: ServerBindings, server_id: str) -> Uids:
                 sound[name, full] = sound.get((name, full), True) and is_sound
     for (name, full), is_sound in sorted(sound.items()):
         if is_sound:
-            yield from _uids(server_id, name, full, _OF_SIGNATURE)
-            yield from _uids_of_keys(server, server_id, name, full)
+            yield from uids_of_signature(server, server_id, name, full)
+
+
+def uids_of_signature(server: ServerBindings, server_id: str, tool_name: str, full: str) -> Iterator[str]:
+    """Yield the identity of everything that could be found about the signature of one definition.
+
+    Args:
+        server: the state of the server.
+        server_id: the server.
+        tool_name: the tool.
+        full: full digest of the definition.
+    """
+    yield from _uids(server_id, tool_name, full, _OF_SIGNATURE)
+    for key in sorted(server.controls.key_documents()):
+        for kind in _OF_KEY:
+            yield uid_of(kind, server_id, tool_name, full, key)
 
 
 def _uids(server_id: str, tool_name: str, full: str, reasons: _Reasons) -> Uids:
@@ -239,13 +261,7 @@ def _uids(server_id: str, tool_name: str, full: str, reasons: _Reasons) -> Uids:
             yield uid_of(kind, server_id, tool_name, full, reason)
 
 
-def _uids_of_keys(server: ServerBindings, server_id: str, tool_name: str, full: str) -> Uids:
-    for key in sorted(server.controls.key_documents()):
-        for kind in _OF_KEY:
-            yield uid_of(kind, server_id, tool_name, full, key)
-
-
-def _told(
+def told(
     server_id: str,
     uids: Uids,
     reason: Reason,
@@ -254,7 +270,16 @@ def _told(
     *,
     everywhere: bool = False,
 ) -> list[Resolution]:
-    """Return the records that tell of an end, each within its bound."""
+    """Return the records that tell of an end, each within its bound.
+
+    Args:
+        server_id: the server.
+        uids: the alerts.
+        reason: what put an end to them.
+        by: what they ended with.
+        observer_id: for which observer, ``None`` for the whole fleet.
+        everywhere: nobody else is known to see it.
+    """
     listed = list(uids)
     most = DEFAULT_LIMITS.resolution_uids_max
     return [

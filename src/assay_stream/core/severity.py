@@ -154,6 +154,11 @@ def _levels_of_fields(
 
 def _mcptrust_sees(change: Change) -> bool:
     """Tell whether MCPTrust's lock of a prompt covers a change: not blanks at line ends, nor order, nor titles."""
+    if change.before is None and change.after is None:
+        # A finding tells no texts. Blanks at line ends and others are one code: the alert is rather one too many.
+        return change.code not in ("arguments_reordered", "field_changed", "description_added") and (
+            "title" not in change.code
+        )
     if change.path != "$.description":
         return change.code not in ("arguments_reordered", "field_changed") and "title" not in change.code
     before, after = (side if isinstance(side, str) else "" for side in (change.before, change.after))
@@ -218,6 +223,8 @@ _PROFILES = (
             "tool_added": (Level.LOW, Level.MEDIUM),
             "tool_removed": _both(Level.LOW),
             "tool_renamed": _both(Level.MEDIUM),
+            # A rule of words with known false positives; what the words are for, signs tell.
+            "risk_level_changed": _both(Level.LOW),
             "prompt_added": _both(Level.LOW),
             "prompt_removed": _both(Level.INFORMATIONAL),
             "template_added": _both(Level.LOW),

@@ -12,7 +12,7 @@ answers.
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator, Sequence
 
 from assay_stream.core.facts import Rejection, Seen
@@ -85,6 +85,20 @@ class Timeline:
         """
         return [seen for seen in self._entries if seen.position < position]
 
+    def back_from(self, position: Position) -> Iterator[Seen]:
+        """Yield the observations that precede a position, newest first.
+
+        Args:
+            position: the position of an observation.
+        """
+        for index in reversed(range(bisect_left(self._entries, position, key=_position))):
+            yield self._entries[index]
+
+    @property
+    def latest_us(self) -> int:
+        """Event time of the latest observation, 0 where there is none."""
+        return self._entries[-1].time_us if self._entries else 0
+
     def in_force_since(self, position: Position) -> Iterator[tuple[Seen, Position | None]]:
         """Yield what was in force at a position and after it, with the position at which its force ended.
 
@@ -108,11 +122,15 @@ class Timeline:
         entries = self._entries
         if len(entries) <= entries_max:
             return None
+        same_tools: Seen | None = None
         for older, seen, newer in zip(entries, entries[1:], entries[2:], strict=False):
             repeats = _same_sight(older, seen) and _same_sight(seen, newer)
             if repeats and not any(bad.ends(older) and not bad.ends(seen) for bad in rejections):
-                return seen, False
-        return entries[0], True
+                if _same_lists(older, seen) and _same_lists(seen, newer):
+                    return seen, False
+                same_tools = same_tools or seen
+        # No call is bound to prompts and templates: what they were is given up before an answer on a tool is.
+        return (entries[0], True) if same_tools is None else (same_tools, False)
 
 
 def _position(seen: Seen) -> Position:
@@ -129,3 +147,7 @@ def _same_sight(one: Seen, other: Seen) -> bool:
         other.completeness,
         other.signatures,
     )
+
+
+def _same_lists(one: Seen, other: Seen) -> bool:
+    return (one.prompts, one.templates) == (other.prompts, other.templates)

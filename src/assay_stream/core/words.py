@@ -29,7 +29,8 @@ _CONFUSABLE_PAIRS = (
     "αa οo ιi κk ρp τt υu νv χx ηn εe ωw γy σo βb "
     "ɡg ıi ɑa ʏy ɩi ᴀa ʙb ᴄc ᴅd ᴇe ɢg ʜh ᴊj ᴋk ʟl ᴍm ɴn ᴏo ᴘp ʀr ꜱs ᴛt ᴜu ᴠv ᴡw ᴢz ꜰf ɪi"
 )
-_CONFUSABLES = {ord(pair[0]): pair[1] for pair in _CONFUSABLE_PAIRS.split()}
+LOOKALIKES = {ord(pair[0]): pair[1] for pair in _CONFUSABLE_PAIRS.split()}
+"""Letters of other scripts to the Latin letter that they are drawn as."""
 _LEET = str.maketrans("013457@$8", "oleastasb")
 _LEET_I = str.maketrans("013457@$8", "oieastasb")
 _ARABIC = str.maketrans("أإآٱىة", "ااااية", "ـ")
@@ -75,7 +76,7 @@ def other_forms(word: str) -> Iterator[str]:
         word: a word in its plain form.
     """
     if not word.isascii():
-        folded = word.translate(_CONFUSABLES)
+        folded = word.translate(LOOKALIKES)
         if folded.isascii():
             yield folded
     elif not word.isalpha() and not word.isdigit():
@@ -92,7 +93,7 @@ def mixes_scripts(word: str) -> bool:
     if word.isascii():
         return False
     letters = word.casefold()
-    lookalike = [char for char in letters if ord(char) in _CONFUSABLES and not char.isascii()]
+    lookalike = [char for char in letters if ord(char) in LOOKALIKES and not char.isascii()]
     foreign = [char for char in letters if char in _CYRILLIC_OR_GREEK]
     return bool(lookalike and foreign == lookalike and any("a" <= char <= "z" for char in letters))
 

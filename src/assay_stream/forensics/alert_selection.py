@@ -46,14 +46,24 @@ class AlertSelection:
         Args:
             view: the alert.
         """
-        if self.since_ms is not None and view.time_ms < self.since_ms:
+        return self.fits(time_ms=view.time_ms, server_id=view.fact("mcp_server_id"), severity_id=view.severity_id)
+
+    def fits(self, *, time_ms: int, server_id: str, severity_id: int) -> bool:
+        """Say the same of an alert's time, server and severity.
+
+        Args:
+            time_ms: event time, milliseconds since the epoch.
+            server_id: its server.
+            severity_id: OCSF severity.
+        """
+        if self.since_ms is not None and time_ms < self.since_ms:
             return False
-        if self.server_id is not None and view.fact("mcp_server_id") != self.server_id:
+        if self.server_id is not None and server_id != self.server_id:
             return False
         if self.severity is None:
             return True
-        told = 1 <= view.severity_id <= _FATAL
-        return not told or view.severity_id >= _SEVERITY_IDS[self.severity]
+        told = 1 <= severity_id <= _FATAL
+        return not told or severity_id >= _SEVERITY_IDS[self.severity]
 
 
 def since_of(text: str) -> int:

@@ -7,28 +7,27 @@ the line. A *record* line is a Kafka record with its place in the log::
      "key": ..., "headers": [[name, value]], "value": ...}
 
 with ``key_base64``, ``value_base64`` (and base64 header values under ``headers_base64``) for bytes that are no
-UTF-8. Record lines keep everything, so a replay of them gives the bytes of the live run.
+UTF-8. Record lines keep everything, so a replay of them gives the bytes of the live run. A file may be compressed,
+as gzip or zstd.
 """
 
 from __future__ import annotations
 
 import base64
 import gzip
-import io
-import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 import orjson
-import zstandard
 
-from assay_stream.core.errors import InputError
+from assay_stream.core.errors import ConfigurationError, InputError
 from assay_stream.core.lenient import read_leniently
 from assay_stream.core.limits import DEFAULT_LIMITS
 from assay_stream.core.observation import CALL_TYPE, SNAPSHOT_TYPE
 from assay_stream.core.record import ERROR_HEADERS, Headers, Origin, Output, Record, Role
+from assay_stream.forensics.compressed import opened
 
 _ROLE_OF_TYPE = {SNAPSHOT_TYPE: Role.SNAPSHOTS, CALL_TYPE: Role.CALLS}
 _CONTROL_PREFIX = "assay.control."
@@ -36,9 +35,6 @@ _READ = (Role.SNAPSHOTS, Role.CONTROL, Role.CALLS)
 _ROLE_OF_NAME = {role.value: role for role in _READ}
 _PLAIN_NAMES = frozenset(("origin", "role", "timestamp_ms", "key", "value"))
 _INT64_MAX = 2**63 - 1
-_GZIP_MAGIC = b"\x1f\x8b"
-_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
-_READ_BYTES = 256 * 1_024
 
 
 def read_file(path: Path) -> Iterator[Record]:
@@ -47,77 +43,33 @@ def read_file(path: Path) -> Iterator[Record]:
     What is wrong with it is for the engine to say, so that it ends in the rejected records with its reason.
 
     Args:
-        path: an NDJSON file, plain or compressed.
+        path: an NDJSON file, plain or in gzip or zstd.
 
     Raises:
-        InputError: ``unreadable_file``, ``broken_archive``.
+        InputError: as ``open_archive``.
     """
     yield from read_lines(open_archive(path), name=path.name)
 
 
 def open_archive(path: Path) -> Iterator[bytes]:
-    """Yield the lines of a file. Its first bytes say how it is compressed (gzip: RFC 1952; zstd: RFC 8878).
+    """Yield the lines of a file, decompressed where it is compressed; an error says how far it was read.
 
     Args:
-        path: a file, plain or compressed.
+        path: a file.
 
     Raises:
-        InputError: ``unreadable_file``; ``broken_archive`` where compressed bytes end early or are damaged.
+        InputError: as ``compressed.opened``.
     """
-    lines = bytes_read = 0
+    count = 0
     try:
-        with path.open("rb") as raw, _decompressed(raw) as content:
-            for line in content:
+        with opened(path) as lines:
+            for line in lines:
                 yield line
-                lines, bytes_read = lines + 1, bytes_read + len(line)
-    except (EOFError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError):
-        raise InputError(
-            "broken_archive",
-            f"{path} is damaged or ends early: {lines} whole lines ({bytes_read} bytes) could be read. "
-            "Fetch the file again",
-        ) from None
-    except OSError as error:
-        raise InputError("unreadable_file", f"cannot read {path}: {error.strerror}") from None
-
-
-def _decompressed(raw: BinaryIO) -> BinaryIO:
-    magic = raw.read(4)
-    raw.seek(0)
-    if magic[:2] == _GZIP_MAGIC:
-        return cast(BinaryIO, gzip.GzipFile(fileobj=raw))
-    if magic == _ZSTD_MAGIC:
-        return io.BufferedReader(_ZstdFrames(raw), _READ_BYTES)
-    return raw
-
-
-class _ZstdFrames(io.RawIOBase):
-    """All frames of a zstd file, one behind the other. The library's own reader takes an early end for the end."""
-
-    def __init__(self, raw: BinaryIO) -> None:
-        self._raw = raw
-        self._frame = zstandard.ZstdDecompressor().decompressobj()
-        self._in_frame = False
-        self._ready = b""
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        while not self._ready:
-            compressed = self._frame.unused_data if self._frame.eof else b""
-            if self._frame.eof:
-                self._frame, self._in_frame = zstandard.ZstdDecompressor().decompressobj(), False
-            compressed = compressed or self._raw.read(_READ_BYTES)
-            if not compressed:
-                if self._in_frame:
-                    raise EOFError
-                return 0
-            self._in_frame = True
-            self._ready = self._frame.decompress(compressed)
-        taken = self._ready[: len(buffer)]
-        self._ready = self._ready[len(taken) :]
-        buffer[: len(taken)] = taken
-        return len(taken)
+                count += 1
+    except InputError as error:
+        if not error.code.startswith("archive_"):
+            raise
+        raise InputError(error.code, f"{error.message} ({path}: {count} whole lines were read)") from None
 
 
 def write_archive(path: Path) -> BinaryIO:
@@ -127,6 +79,7 @@ def write_archive(path: Path) -> BinaryIO:
         path: ``.gz`` for gzip, ``.zst`` for zstd, anything else for plain lines.
 
     Raises:
+        ConfigurationError: ``extra_missing``.
         OSError: where it cannot be written.
     """
     if path.suffix == ".gz":
@@ -136,33 +89,40 @@ def write_archive(path: Path) -> BinaryIO:
         packed.myfileobj = raw  # type: ignore[assignment]  # closes it as well
         return cast(BinaryIO, packed)
     if path.suffix == ".zst":
+        try:
+            import zstandard
+        except ModuleNotFoundError:
+            raise ConfigurationError(
+                "extra_missing", "zstandard is not installed: pip install 'assay-stream[zstd]'"
+            ) from None
         return cast(BinaryIO, zstandard.open(path, "wb"))
     return path.open("wb")
 
 
-def read_lines(lines: Iterable[bytes], *, name: str) -> Iterator[Record]:
+def read_lines(lines: Iterable[bytes], *, name: str, roles: Collection[Role] = _READ) -> Iterator[Record]:
     """Yield the records of some lines.
 
     Args:
         lines: lines with or without their line feed.
         name: what the origin of event lines calls their file.
+        roles: what record lines may carry.
     """
     timestamp_ms = 0
     for number, line in enumerate(lines):
         raw = line.rstrip(b"\r\n")
         if not raw:
             continue
-        plain = _plain_record(raw)
+        plain = _plain_record(raw, roles)
         if plain is not None:
             timestamp_ms = plain.timestamp_ms
             yield plain
             continue
-        record = _record(raw, Origin(topic=name, partition=0, offset=number), timestamp_ms)
+        record = _record(raw, Origin(topic=name, partition=0, offset=number), timestamp_ms, roles)
         timestamp_ms = record.timestamp_ms
         yield record
 
 
-def _plain_record(raw: bytes) -> Record | None:
+def _plain_record(raw: bytes, roles: Collection[Role]) -> Record | None:
     """Return the record of a record line that holds texts only, as most do, or ``None`` for the slow path."""
     try:
         content = orjson.loads(raw)
@@ -180,6 +140,7 @@ def _plain_record(raw: bytes) -> Record | None:
         return None
     if (
         len(origin) == 3
+        and role in roles
         and type(topic) is type(value) is type(key) is str
         and type(partition) is type(offset) is type(timestamp_ms) is int
         and 0 <= partition <= _INT64_MAX
@@ -190,13 +151,13 @@ def _plain_record(raw: bytes) -> Record | None:
     return None
 
 
-def _record(raw: bytes, place: Origin, previous_ms: int) -> Record:
+def _record(raw: bytes, place: Origin, previous_ms: int, roles: Collection[Role]) -> Record:
     # Lenient on purpose: this only finds out where the line belongs. The engine decodes it strictly.
     content = read_leniently(raw)
     if not isinstance(content, dict):
         return Record(role=Role.CALLS, origin=place, key=None, value=raw, timestamp_ms=previous_ms)
     if isinstance(content.get("origin"), dict) and "specversion" not in content:
-        return _record_line(content, place)
+        return _record_line(content, place, roles)
     kind = str(content.get("type"))
     role = Role.CONTROL if kind.startswith(_CONTROL_PREFIX) else _ROLE_OF_TYPE.get(kind, Role.CALLS)
     data = content.get("data")
@@ -229,14 +190,14 @@ def event_timestamp_ms(text: object) -> int | None:
         return None
 
 
-def _record_line(content: dict[str, Any], place: Origin) -> Record:
+def _record_line(content: dict[str, Any], place: Origin, roles: Collection[Role]) -> Record:
     try:
         headers: Headers = tuple(
             [(_header_name(name), _text_bytes(value)) for name, value in content.get("headers", [])]
             + [(_header_name(name), _base64_bytes(value)) for name, value in content.get("headers_base64", [])]
         )
         role = Role(content["role"])
-        if role not in _READ:
+        if role not in roles:
             raise ValueError("no role that is read")
         return Record(
             role=role,

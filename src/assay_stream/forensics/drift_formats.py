@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from typing import Any
@@ -15,10 +14,7 @@ from assay_stream.core.digest import canonicalize
 from assay_stream.core.meaning import CODES, Change
 from assay_stream.core.severity import Level
 from assay_stream.forensics.drift_report import KIND_TITLES, DriftFinding
-
-_UNSEEN_CATEGORIES = frozenset(("Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp", "Zs"))
-_UNSEEN = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
-"""Characters that show nothing although their category says otherwise: fillers and the blank of Braille."""
+from assay_stream.forensics.visible_text import is_unseen
 
 _SARIF_LEVELS = {
     Level.CRITICAL: "error",
@@ -39,14 +35,7 @@ def visible(text: str) -> str:
     """
     if text.isascii() and text.isprintable():
         return text
-    return "".join(_escaped(character) if _is_unseen(character) else character for character in text)
-
-
-def _is_unseen(character: str) -> bool:
-    if character == " ":
-        return False
-    is_selector = "\ufe00" <= character <= "\ufe0f" or "\U000e0100" <= character <= "\U000e01ef"
-    return is_selector or character in _UNSEEN or unicodedata.category(character) in _UNSEEN_CATEGORIES
+    return "".join(_escaped(character) if is_unseen(character) else character for character in text)
 
 
 def _escaped(character: str) -> str:

@@ -50,6 +50,7 @@ def syslog_message(view: AlertView, body: str, *, host: str, enterprise: int = E
         ("severity", str(view.severity_id)),
         ("server", view.fact("mcp_server_id")),
         ("tool", view.fact("mcp_tool_name")),
+        ("item", view.fact("mcp_item_name")),
     ]
     parameters = "".join(f' {name}="{_param_value(value)}"' for name, value in facts if value)
     structured = f"[alert@{enterprise}{parameters}] "

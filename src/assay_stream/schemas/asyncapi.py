@@ -43,7 +43,8 @@ _CHANNELS: dict[Role, tuple[str, str, tuple[str, ...], str | None]] = {
     ),
     Role.FINDINGS: (
         "assay.tool.finding",
-        "Findings, and what else the alert stage must hear of. Key: server_id; none for ticks.",
+        "Findings, and what else the alert stage must hear of. Key: server_id; the skeleton of the "
+        "tool name for name claims; none for ticks.",
         tuple(name for name in OUTPUTS if name.startswith("assay.tool.finding")),
         None,
     ),
@@ -82,6 +83,12 @@ _CHANNELS: dict[Role, tuple[str, str, tuple[str, ...], str | None]] = {
         "Dead letters: alerts refused for good: original bytes, key and headers, and error headers.",
         (),
         "assay.rejected.headers",
+    ),
+    Role.CHECKPOINTS: (
+        "assay.evidence.checkpoint",
+        "Checkpoints: signed statements about the evidence. No key; partition number: the evidence's.",
+        ("assay.evidence.checkpoint",),
+        None,
     ),
 }
 _READ = (Role.SNAPSHOTS, Role.CONTROL, Role.CALLS)

@@ -18,6 +18,7 @@ from assay_stream.core.observation import (
     CallEvent,
     SnapshotEvent,
 )
+from assay_stream.schemas.checkpoints import CheckpointPayload, CheckpointRecord
 from assay_stream.schemas.evidence import Change, Evidence, VerdictRecord
 from assay_stream.schemas.facts import (
     CatalogueFactValue,
@@ -26,6 +27,8 @@ from assay_stream.schemas.facts import (
     FactKeyModel,
     FirstUseFactValue,
     HorizonFactValue,
+    ItemFactValue,
+    ItemListFactValue,
     KeyFactValue,
     PinFactValue,
     PolicyFactValue,
@@ -40,6 +43,7 @@ from assay_stream.schemas.findings import (
     AlertHeaders,
     Definition,
     FindingRecord,
+    NameClaimRecord,
     ResolutionRecord,
     SuppressionRecord,
     TickRecord,
@@ -64,6 +68,7 @@ OUTPUTS: dict[str, Any] = {
     CHANGE_TYPE: Change,
     "assay.tool.verdict": VerdictRecord,
     "assay.tool.finding": FindingRecord,
+    "assay.tool.finding.name_claim": NameClaimRecord,
     "assay.tool.finding.resolution": ResolutionRecord,
     "assay.tool.finding.suppression": SuppressionRecord,
     "assay.tool.finding.tick": TickRecord,
@@ -74,6 +79,8 @@ OUTPUTS: dict[str, Any] = {
     "assay.tool.binding.tool": ToolFactValue,
     "assay.tool.binding.catalogue": CatalogueFactValue,
     "assay.tool.binding.seen": SeenFactValue,
+    "assay.tool.binding.item": ItemFactValue,
+    "assay.tool.binding.item_list": ItemListFactValue,
     "assay.tool.binding.rejection": RejectionFactValue,
     "assay.tool.binding.pin": PinFactValue,
     "assay.tool.binding.policy": PolicyFactValue,
@@ -84,6 +91,8 @@ OUTPUTS: dict[str, Any] = {
     "assay.tool.binding.first_use": FirstUseFactValue,
     "assay.tool.binding.horizon": HorizonFactValue,
     "assay.tool.binding.progress": ProgressFactValue,
+    "assay.evidence.checkpoint": CheckpointRecord,
+    "assay.evidence.checkpoint.payload": CheckpointPayload,
     "assay.rejected.headers": RejectedHeaders,
     "assay.rejected.line": RejectedLine,
 }

@@ -48,6 +48,21 @@ class SeenFactValue(Closed):
     catalogue: DigestText
     completeness: Completeness
     signatures: DigestText | None
+    prompts: DigestText | None = None
+    templates: DigestText | None = None
+
+
+class ItemFactValue(Closed):
+    """A prompt or resource template seen on a server; null where it is beyond the limits."""
+
+    packed: Base64 | None
+
+
+class ItemListFactValue(Closed):
+    """A set of prompts or of resource templates: names or URI templates, and full digests."""
+
+    items: list[tuple[str, DigestText]]
+    is_cut: bool
 
 
 class RejectionFactValue(Closed):
@@ -136,6 +151,8 @@ FactKeyModel = (
     tuple[Literal["tool"], Identifier, bool, DigestText]
     | tuple[Literal["catalogue"], Identifier, DigestText]
     | tuple[Literal["seen"], Identifier, Identifier, str, Natural, Natural]
+    | tuple[Literal["item"], Identifier, Literal["prompt", "template"], DigestText]
+    | tuple[Literal["item_list"], Identifier, Literal["prompt", "template"], DigestText]
     | tuple[Literal["rejection"], Identifier, str, Natural, Natural]
     | tuple[Literal["pin"], Identifier, Identifier, Scheme, str, Natural, Natural]
     | tuple[Literal["policy"], Identifier, str, Natural, Natural]

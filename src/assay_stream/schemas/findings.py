@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, StringConstraints
 
+from assay_stream.core.attention import Reason
 from assay_stream.core.control import Enforcement, Scheme
 from assay_stream.core.kinds import Kind
 from assay_stream.core.limits import DEFAULT_LIMITS
@@ -31,6 +32,7 @@ class FindingRecord(Closed):
     uid: BareHex
     server_id: Identifier
     tool_name: str | None = None
+    item_name: str | None = None
     observer_id: Identifier | None = None
     time_us: Micros
     origin: OriginField
@@ -48,6 +50,7 @@ class FindingRecord(Closed):
     renamed_to: str | None = None
     changes: list[tuple[str, str, Direction]] | None = None
     signs: list[tuple[str, Annotated[int, Field(ge=1, le=5)], str]] | None = None
+    late_ms: Natural | None = None
 
 
 class ResolutionRecord(Closed):
@@ -56,9 +59,23 @@ class ResolutionRecord(Closed):
     kind: Literal["resolution"]
     server_id: Identifier
     uids: Annotated[list[BareHex], Field(min_length=1, max_length=DEFAULT_LIMITS.resolution_uids_max)]
-    reason: Literal["definition_returned", "decided", "no_longer_offered"]
+    reason: Reason
     observer_id: Identifier | None = None
     everywhere: bool
+    time_us: Micros
+    origin: OriginField
+
+
+class NameClaimRecord(Closed):
+    """How a server's claim to a tool name stands, with one definition. The record's key is the name's skeleton."""
+
+    kind: Literal["name_claim"]
+    server_id: Identifier
+    tool_name: str
+    full: DigestText
+    is_offered: bool
+    approved: bool
+    added: bool
     time_us: Micros
     origin: OriginField
 
@@ -130,6 +147,7 @@ class AlertFlat(Closed):
     mcp_finding_kind: Kind
     mcp_server_id: Identifier
     mcp_tool_name: str | None = None
+    mcp_item_name: str | None = None
     mcp_observer_id: Identifier | None = None
     mcp_observers: Annotated[int, Field(ge=1)]
     mcp_observers_active: Natural
@@ -146,6 +164,7 @@ class AlertFlat(Closed):
     mcp_renamed_to: str | None = None
     mcp_change_codes: str | None = None
     mcp_signs: str | None = None
+    mcp_late_ms: Natural | None = None
     mcp_pin_scheme: Scheme | None = None
     mcp_pin_expected: SchemeValue | None = None
     mcp_pin_observed: SchemeValue | None = None
@@ -202,7 +221,7 @@ class Projection(Closed):
 
 
 class Definition(Closed):
-    """One distinct tool definition, for reviewers. The record's key is the full digest."""
+    """One distinct tool, prompt or resource template, for reviewers. The record's key is the full digest."""
 
     full_digest: DigestText
     definition: dict[str, Any]

@@ -22,7 +22,7 @@ import faust
 import structlog
 
 from assay_stream.core.alert import AlertRules
-from assay_stream.core.alerting import DueTimes, apply_entry, is_alert
+from assay_stream.core.alerting import DueTimes, apply_entry, is_alert, partition_key
 from assay_stream.core.attention import Tick, decode_entry
 from assay_stream.core.partition import murmur2_partition
 from assay_stream.core.record import Origin, Output
@@ -125,7 +125,7 @@ class AlertStage:
     def _is_of(self, partition: int, key: str, state: dict[str, Any]) -> bool:
         if not is_alert(key):
             return False
-        return murmur2_partition(state["last"]["server_id"].encode(), self._partitions) == partition
+        return murmur2_partition(partition_key(state["last"]).encode(), self._partitions) == partition
 
     async def _tick(self) -> None:
         """Write how far time has come, where something of ours is due: it comes back as a record."""

@@ -9,11 +9,12 @@ import orjson
 from aiokafka import TopicPartition
 
 from assay_stream.config import Settings
-from assay_stream.core.attention import decode_entry
+from assay_stream.core.attention import Entry, decode_entry
 from assay_stream.core.bindings import Bindings
 from assay_stream.core.engine import apply_fact
 from assay_stream.core.errors import ConfigurationError
 from assay_stream.core.finding import Finding
+from assay_stream.core.partition import murmur2_partition
 from assay_stream.core.record import Record, Role
 from assay_stream.stream.connection import start_admin
 from assay_stream.stream.topics import topic_names
@@ -66,24 +67,42 @@ async def read_definitions(settings: Settings, digests: Collection[str]) -> dict
     return found
 
 
-async def read_records(settings: Settings, role: Role) -> AsyncIterator[Record]:
+async def read_entries(settings: Settings, server_id: str) -> AsyncIterator[Entry]:
+    """Yield every entry of the finding topic's partition that a server's findings stand in.
+
+    Args:
+        settings: the operator's settings.
+        server_id: the server.
+
+    Raises:
+        ConfigurationError: ``topic_missing``.
+        IntegrityError: where the topic holds what is not ours.
+    """
+    topic = topic_names(settings)[Role.FINDINGS]
+    number = murmur2_partition(server_id.encode(), await _partition_count(settings, topic))
+    async for record in read_to_end(settings, Role.FINDINGS, TopicPartition(topic, number)):
+        yield decode_entry(record.value)
+
+
+async def read_records(settings: Settings, role: Role, *, since_ms: int | None = None) -> AsyncIterator[Record]:
     """Yield every committed record that a topic holds now, partition by partition.
 
     Args:
         settings: the operator's settings.
         role: what the topic carries.
+        since_ms: pass over what stands before the first record of this timestamp or later.
 
     Raises:
         ConfigurationError: ``topic_missing``.
     """
-    async for record in _records(settings, role):
+    async for record in _records(settings, role, since_ms):
         yield record
 
 
-async def _records(settings: Settings, role: Role) -> AsyncIterator[Record]:
+async def _records(settings: Settings, role: Role, since_ms: int | None = None) -> AsyncIterator[Record]:
     topic = topic_names(settings)[role]
     for number in range(await _partition_count(settings, topic)):
-        async for record in read_to_end(settings, role, TopicPartition(topic, number)):
+        async for record in read_to_end(settings, role, TopicPartition(topic, number), since_ms=since_ms):
             yield record
 
 

@@ -43,13 +43,16 @@ def record_of(role: Role, message: ConsumerRecord) -> Record:
     )
 
 
-async def read_to_end(settings: Settings, role: Role, partition: TopicPartition) -> AsyncIterator[Record]:
+async def read_to_end(
+    settings: Settings, role: Role, partition: TopicPartition, *, since_ms: int | None = None
+) -> AsyncIterator[Record]:
     """Yield every committed record that one partition holds now.
 
     Args:
         settings: the operator's settings.
         role: what the topic carries.
         partition: topic and partition.
+        since_ms: pass over what stands before the first record of this timestamp or later.
     """
     consumer = reading_consumer(settings)
     consumer.assign([partition])
@@ -57,6 +60,9 @@ async def read_to_end(settings: Settings, role: Role, partition: TopicPartition)
     try:
         await consumer.seek_to_beginning(partition)
         end = (await consumer.end_offsets([partition]))[partition]
+        if since_ms is not None:
+            found = (await consumer.offsets_for_times({partition: since_ms}))[partition]
+            consumer.seek(partition, end if found is None else found.offset)
         while await consumer.position(partition) < end:
             fetched = await consumer.getmany(partition, timeout_ms=200)
             for message in fetched.get(partition, []):

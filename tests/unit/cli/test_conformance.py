@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.command import run_command
 from tests.support.events import a_snapshot
 from tests.unit.schemes.test_handshake_conformance import CHECKS, TOOL
 
@@ -19,14 +19,8 @@ LIST = CAPTURES / "mcp-server-time@2026.10.19.tools_list.json"
 
 
 def run(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    """The command, run as a process."""
-    return subprocess.run(
-        [sys.executable, "-m", "assay_stream", "conformance", "--server-id", "time", *arguments],
-        input=stdin,
-        capture_output=True,
-        timeout=60,
-        check=False,
-    )
+    """The command."""
+    return run_command("conformance", "--server-id", "time", *arguments, stdin=stdin)
 
 
 def report(done: subprocess.CompletedProcess[bytes]) -> dict[str, Any]:

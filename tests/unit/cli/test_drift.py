@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any, get_args
 
@@ -12,6 +11,7 @@ import pytest
 
 from assay_stream.cli.drift import LevelName, ProfileName
 from assay_stream.core.severity import PROFILES, Level
+from tests.support.command import run_command, run_command_text
 
 TOOL = {"name": "t", "description": "Reads a file", "inputSchema": {"type": "object"}}
 QUIET = TOOL | {"description": "Reads a file."}
@@ -26,13 +26,7 @@ def drift(tmp_path: Path) -> Any:
         paths = [tmp_path / "before.json", tmp_path / "after.json"]
         for path, content in zip(paths, (before, after), strict=True):
             path.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
-        return subprocess.run(
-            [sys.executable, "-m", "assay_stream", "drift", *map(str, paths), *options],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        return run_command_text("drift", *map(str, paths), *options)
 
     return run
 
@@ -136,10 +130,6 @@ def test_options_that_do_not_exist_exit_2(drift: Any) -> None:
     """So does a file that is not there."""
     assert drift(TOOL, TOOL, "--profile", "none").returncode == 2
     assert drift(TOOL, TOOL, "--fail-on", "none").returncode == 2
-    done = subprocess.run(
-        [sys.executable, "-m", "assay_stream", "drift", "/missing.json", "/missing.json"],
-        capture_output=True,
-        check=False,
-    )
+    done = run_command("drift", "/missing.json", "/missing.json")
     assert done.returncode == 2
     assert b"unreadable_file" in done.stderr

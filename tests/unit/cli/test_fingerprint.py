@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from assay_stream.core.fingerprint import SCHEMES, fingerprint
+from tests.support.command import run_command
 
 CAPTURES = Path(__file__).resolve().parents[2] / "data" / "captures"
 LIST = CAPTURES / "mcp-server-time@2026.10.19.tools_list.json"
@@ -17,14 +17,8 @@ TOOL = {"name": "t", "description": "Does.", "inputSchema": {"type": "object"}}
 
 
 def run(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    """The command, run as a process."""
-    return subprocess.run(
-        [sys.executable, "-m", "assay_stream", "fingerprint", *arguments],
-        input=stdin,
-        capture_output=True,
-        timeout=60,
-        check=False,
-    )
+    """The command."""
+    return run_command("fingerprint", *arguments, stdin=stdin)
 
 
 def lines(done: subprocess.CompletedProcess[bytes]) -> list[dict[str, object]]:

@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 
 import pytest
 
 from assay_stream import __version__
+from tests.support.command import run_command_text
 from tests.support.deployment import free_port
 
 
 def run(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
-    """The command line, run as a process that no variable of the surroundings reaches."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("ASSAY_STREAM_")}
-    return subprocess.run(
-        [sys.executable, "-m", "assay_stream", *arguments],
-        capture_output=True,
-        text=True,
-        env=clean | env,
-        timeout=60,
-        check=False,
-    )
+    """The command line; no variable of the surroundings reaches it."""
+    return run_command_text(*arguments, **env)
 
 
 def test_the_version_is_printed() -> None:

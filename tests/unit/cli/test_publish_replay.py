@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.support.command import run_command
 
 CAPTURES = Path(__file__).resolve().parents[2] / "data" / "captures" / "wire"
 WIRE = CAPTURES / "mcp-server-time@2026.10.19.jsonl"
@@ -16,16 +16,8 @@ RESULTS = ("alerts.ndjson", "changes.ndjson", "definitions.ndjson", "evidence.nd
 
 
 def run(*arguments: str, stdin: bytes = b"", **env: str) -> subprocess.CompletedProcess[bytes]:
-    """The command line, run as a process that no variable of the surroundings reaches."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("ASSAY_STREAM_")}
-    return subprocess.run(
-        [sys.executable, "-m", "assay_stream", *arguments],
-        input=stdin,
-        capture_output=True,
-        env=clean | env,
-        timeout=120,
-        check=False,
-    )
+    """The command line; no variable of the surroundings reaches it."""
+    return run_command(*arguments, stdin=stdin, **env)
 
 
 def observed(tmp_path: Path, wire: Path, server_id: str = "time", name: str = "observed.ndjson") -> Path:

@@ -6,7 +6,6 @@ import json
 import os
 import stat
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from schemapin.verification import KeyPinStore, verify_schema_offline
 
 from assay_stream.core.decode import decode_json
 from assay_stream.schemes.schemapin import Mode, parse_well_known, schema_digest, sign_digest
+from tests.support.command import run_command_text
 from tests.support.deployment import free_port
 from tests.support.https_server import Authority, HttpsServer, serve
 from tests.support.schemapin import KEY, OTHER_KEY, TOOL, a_document, private_pem, public
@@ -25,16 +25,8 @@ FINGERPRINT = public().fingerprint
 
 
 def run(*arguments: str | Path, **env: str) -> subprocess.CompletedProcess[str]:
-    """The command, run as a process that no variable of the surroundings reaches."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("ASSAY_STREAM_")}
-    return subprocess.run(
-        [sys.executable, "-m", "assay_stream", "schemapin", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        env=clean | env,
-        timeout=60,
-        check=False,
-    )
+    """The command; no variable of the surroundings reaches it."""
+    return run_command_text("schemapin", *map(str, arguments), **env)
 
 
 def failed(done: subprocess.CompletedProcess[str], code: str, exit_code: int = 2) -> bool:
@@ -197,7 +189,7 @@ class TestVerify:
         (files / "tool.json").write_text(json.dumps(TOOL | {"_meta": {"x-schema-signature": SIGNATURE}}))
         assert verify(files) == answer(None)
 
-    @pytest.mark.parametrize("signature", ["", "x", SIGNATURE[:-8], "é"])
+    @pytest.mark.parametrize("signature", ["", "x", SIGNATURE[:-8], "é"], ids=["none", "x", "cut", "é"])
     def test_no_signature_of_this_tool(self, files: Path, signature: str) -> None:
         """Whatever is no signature over the tool is invalid."""
         assert verify(files, "--signature", signature) == answer("signature_invalid")

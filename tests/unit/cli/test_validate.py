@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from assay_stream.schemes.handshake import FIELDS
+from tests.support.command import run_command
 from tests.support.events import a_call
 
 VECTORS = Path(__file__).resolve().parents[2] / "data/vectors"
@@ -20,14 +20,8 @@ GOLDEN = json.loads((VECTORS / "assay_evidence_envelope.json").read_text())["gol
 
 
 def run(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    """The command, run as a process."""
-    return subprocess.run(
-        [sys.executable, "-m", "assay_stream", "validate", *arguments],
-        input=stdin,
-        capture_output=True,
-        timeout=60,
-        check=False,
-    )
+    """The command."""
+    return run_command("validate", *arguments, stdin=stdin)
 
 
 def lines_of(*values: Any) -> bytes:

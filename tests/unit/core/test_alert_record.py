@@ -98,6 +98,13 @@ def test_the_message_names_the_tool_and_what_changed() -> None:
     assert body(a_record(refused))["message"].endswith("server (not_json)")
 
 
+def test_a_prompt_is_named_in_its_own_field() -> None:
+    """The message names it as it names a tool; the field of the tool stays empty."""
+    alert = body(a_record(a_finding(kind=Kind.PROMPT_CHANGED, tool_name=None, item_name="ask")))
+    assert alert["message"].endswith(": server/ask (description)")
+    assert (alert["unmapped"]["mcp_item_name"], "mcp_tool_name" in alert["unmapped"]) == ("ask", False)
+
+
 def test_what_is_absent_is_left_out() -> None:
     """Unmapped fields are there or not; none of them is null."""
     unmapped = body(a_record(a_finding(snapshot_id=None, before=None, changed_fields=())))["unmapped"]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from assay_stream.core.alerting import DueTimes, apply_entry, is_alert
+from assay_stream.core.alerting import DueTimes, apply_entry, is_alert, partition_key
 from assay_stream.core.attention import Entry, Suppression, Tick
 from assay_stream.core.limits import DEFAULT_LIMITS
 from assay_stream.core.record import Origin, Output
-from tests.support.findings import RULES, a_finding, a_rule, an_end, at, body, told
+from tests.support.findings import RULES, a_claim, a_finding, a_rule, an_end, at, body, told
 
 
 class Stage:
@@ -146,3 +146,67 @@ def test_due_times_are_those_of_the_states() -> None:
     again.reads(an_end(700))
     again.reads(tick_at(800))
     assert again.due.by(at(10**6)) == []
+
+
+def test_a_name_that_looks_like_anothers_raises_an_alert() -> None:
+    """High, about the newcomer, and it names who held the name."""
+    stage = Stage()
+    assert stage.reads(a_claim("a", "read_file", 1)) == []
+    [alert] = stage.reads(a_claim("b", "re\u0430d_file", 2))
+    flat = body(alert)["unmapped"]
+    assert (body(alert)["severity_id"], flat["mcp_server_id"], flat["mcp_reason"]) == (4, "b", "confusable_name")
+    assert flat["mcp_pin_observed"] == "a"
+
+
+def test_an_equal_name_with_another_definition_is_low() -> None:
+    """Fleets hold many versions of one product."""
+    stage = Stage()
+    stage.reads(a_claim("a", "read_file", 1))
+    [alert] = stage.reads(a_claim("b", "read_file", 2, definition="other"))
+    assert body(alert)["severity_id"] == 2
+
+
+def test_a_shadow_ends_when_a_name_is_gone() -> None:
+    """Of either server."""
+    stage = Stage()
+    stage.reads(a_claim("a", "read_file", 1))
+    stage.reads(a_claim("b", "read-file", 2))
+    stage.reads(a_claim("a", "read_file", 3, is_offered=False))
+    [closed] = stage.reads(tick_at(600))
+    assert body(closed)["unmapped"]["mcp_resolved_by"] == "no_longer_offered"
+
+
+def test_a_shadow_ends_by_approval() -> None:
+    """Of the newcomer's definition."""
+    stage = Stage()
+    stage.reads(a_claim("a", "read_file", 1))
+    stage.reads(a_claim("b", "read-file", 2))
+    stage.reads(a_claim("b", "read-file", 3, approved=True))
+    [closed] = stage.reads(tick_at(600))
+    assert body(closed)["unmapped"]["mcp_resolved_by"] == "decided"
+
+
+def test_a_claim_that_is_read_again_changes_nothing() -> None:
+    """As after a crash; nor is it counted as left out."""
+    stage = Stage()
+    stage.reads(a_claim("a", "read_file", 1), offset=0)
+    stage.reads(a_claim("b", "read-file", 2), offset=1)
+    before = dict(stage.states)
+    assert stage.reads(a_claim("b", "read-file", 2), offset=1) == []
+    assert stage.states == before
+
+
+def test_a_shadow_can_be_suppressed() -> None:
+    """By a rule for the newcomer's server, which stands in the partition of the name too."""
+    stage = Stage()
+    stage.reads(Suppression(rule=a_rule(server_id="b", kind="tool_shadowed"), is_set=True, time_us=at(0)))
+    stage.reads(a_claim("a", "read_file", 1))
+    [alert] = stage.reads(a_claim("b", "read-file", 2))
+    assert body(alert)["status"] == "Suppressed"
+
+
+def test_a_shadow_stands_under_the_skeleton_of_its_name() -> None:
+    """Other findings under their server."""
+    finding = {"kind": "tool_shadowed", "server_id": "b", "tool_name": "Read-File"}
+    assert partition_key(finding) == a_claim("a", "read_file").skeleton()
+    assert partition_key(finding | {"kind": "tool_changed"}) == "b"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import orjson
 import pytest
 
@@ -64,7 +66,7 @@ def a_decision(server_id: str) -> SuppressionDecision:
 
 def test_a_rule_goes_where_the_findings_of_its_server_go() -> None:
     """The partition of the key."""
-    [output] = suppression_records(a_decision("server"), 3)
+    [output] = suppression_records(replace(a_decision("server"), kind="tool_changed"), 3)
     assert (output.role, output.key, output.partition) == (Role.FINDINGS, b"server", None)
 
 
@@ -74,3 +76,9 @@ def test_a_rule_for_every_server_goes_everywhere() -> None:
     assert [output.partition for output in outputs] == [0, 1, 2]
     assert len({output.value for output in outputs}) == 1
     assert orjson.loads(outputs[0].value or b"")["rule"]["server_id"] == "*"
+
+
+def test_a_rule_that_covers_shadowed_tools_goes_everywhere() -> None:
+    """Their alerts stand where the look-alikes of the name do."""
+    outputs = suppression_records(replace(a_decision("server"), kind="tool_shadowed"), 3)
+    assert [output.partition for output in outputs] == [0, 1, 2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import replace
 from typing import Any
@@ -32,7 +33,10 @@ BARE = Finding(
 )
 
 
-@pytest.mark.parametrize("finding", [FINDING, BARE])
+OF_PROMPT = replace(FINDING, kind=Kind.PROMPT_CHANGED, tool_name=None, item_name="prompt", late_ms=7)
+
+
+@pytest.mark.parametrize("finding", [FINDING, BARE, OF_PROMPT])
 def test_a_finding_comes_back_as_it_went(finding: Finding) -> None:
     """What is written to the finding topic is read back whole."""
     assert decode_finding(finding.encode()) == finding
@@ -77,6 +81,14 @@ def test_identity_does_not_depend_on_who_saw_it_when(change: dict[str, Any]) -> 
 def test_identity_is_what_was_found(change: dict[str, Any]) -> None:
     """Kind, server, tool, definition and reason make it another finding."""
     assert replace(FINDING, **change).uid() != FINDING.uid()
+
+
+def test_identity_is_the_same_in_every_version() -> None:
+    """What alerts were raised under stays: a list of five, and one more where a prompt or template is named."""
+    five = ["tool_changed", "server é", "tool", "sha256:b", None]
+    assert FINDING.uid() == hashlib.sha256(rfc8785.dumps(five)).hexdigest()
+    six = ["prompt_changed", "server é", None, "sha256:b", None, "prompt"]
+    assert OF_PROMPT.uid() == hashlib.sha256(rfc8785.dumps(six)).hexdigest()
 
 
 def test_a_removed_tool_is_known_by_what_it_was() -> None:

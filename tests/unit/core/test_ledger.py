@@ -9,8 +9,10 @@ import pytest
 from assay_stream.core.control_facts import Checked, Discovery
 from assay_stream.core.controls import Controls
 from assay_stream.core.facts import Fact, decode_fact, decode_key
+from assay_stream.core.item_facts import ItemFact, ItemList
 from assay_stream.core.ledger import Ledger, fact_output, is_redundant
 from assay_stream.core.limits import Limits
+from assay_stream.core.meaning import Subject
 from assay_stream.core.record import Origin, Output, Record, Role
 from tests.support.facts import (
     SERVER,
@@ -118,6 +120,31 @@ def test_signatures_go_with_the_last_observation_that_names_them() -> None:
     assert outputs[2] == [("seen", False), ("horizon", True)]
     assert outputs[3] == [("seen", False), ("horizon", True), ("signatures", False), ("checked", False)]
     assert (server.controls.signatures, server.controls.checked) == ({}, {})
+
+
+def test_prompts_go_with_the_last_observation_that_names_them() -> None:
+    """With their definitions; one that stands in another list stays."""
+    ledger = Ledger(Limits(timeline_entries_max=1))
+    ledger.bindings.server(SERVER).catalogues = (
+        bindings_with(a_catalogue("one", {"t": "a"})).server(SERVER).catalogues
+    )
+    server = ledger.bindings.server(SERVER)
+    subject = Subject.PROMPT
+    for full in ("a", "b"):
+        ledger.publish(RECORD, ItemFact(server_id=SERVER, subject=subject, full=full, packed=None))
+    for digest, items in (("both", (("p", "a"), ("q", "b"))), ("one", (("p", "a"),))):
+        listed = ItemList(server_id=SERVER, subject=subject, digest=digest, items=items, is_cut=False)
+        ledger.publish(RECORD, listed)
+    outputs = []
+    for offset, (observer, prompts) in enumerate(
+        [("alice", "both"), ("bob", "both"), ("alice", "one"), ("bob", None), ("alice", None)]
+    ):
+        observation = seen(observer, offset, "one", offset=offset, prompts=prompts)
+        ledger.publish(RECORD, observation)
+        outputs.append([kind for kind in told(ledger.fold(RECORD, server, observation)) if "item" in kind[0]])
+    gone = [("item_list", False), ("item", False)]
+    assert outputs == [[], [], [], gone, gone]
+    assert (server.items, server.item_lists) == ({}, {})
 
 
 def discovered(*keys: str | None, discoveries_max: int) -> tuple[list[Discovery], Ledger, list[Output]]:

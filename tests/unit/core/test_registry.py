@@ -65,6 +65,8 @@ def test_a_first_snapshot_is_published_in_the_order_of_its_references() -> None:
         "definition",
         "fact:catalogue",
         "fact:seen",
+        "name_claim:come",
+        "name_claim:come",
     ]
     assert {output.partition for output in outputs if output.role is Role.BINDINGS} == {0}
 

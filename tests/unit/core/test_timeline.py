@@ -95,6 +95,29 @@ def test_without_a_repeat_the_oldest_goes() -> None:
     assert (surplus[0].time_us, surplus[1]) == (1, True)
 
 
+def test_equal_prompts_are_folded_before_other_ones_and_tools_last() -> None:
+    """No call is bound to prompts: what they were goes before an answer on a tool does."""
+    timeline = Timeline()
+    for offset, prompts in enumerate((None, "p", None, None, None)):
+        timeline.add(seen("alice", offset, "one", offset=offset, prompts=prompts))
+    taken = []
+    for entries_max in (4, 3, 2):
+        surplus = timeline.one_too_many(entries_max)
+        assert surplus is not None
+        taken.append((surplus[0].time_us, surplus[1]))
+        timeline.remove(surplus[0].origin)
+    assert taken == [(3, False), (1, False), (2, False)]
+
+
+def test_observations_are_walked_back_from_a_position() -> None:
+    """Newest first, the position itself left out; and the latest time is that of the last."""
+    timeline = a_timeline((9, "two"), (5, "one"), (12, "three"))
+    newest = timeline.as_of(12)
+    assert newest is not None
+    assert [entry.time_us for entry in timeline.back_from(newest.position)] == [9, 5]
+    assert (timeline.latest_us, Timeline().latest_us) == (12, 0)
+
+
 def test_a_partial_list_is_no_repeat_of_a_complete_one() -> None:
     """Completeness is part of what was seen."""
     timeline = Timeline()

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from assay_stream.core.kinds import Kind
 from assay_stream.forensics.alert_formats import view_of
 from assay_stream.forensics.syslog_message import octet_counted, syslog_message
 from tests.support.alerts import alert_of, finding_of
@@ -26,6 +27,14 @@ def test_the_header_and_the_structured_data() -> None:
         f'[alert@32473 uid="{uid}" kind="tool_changed" count="1" activity="1" severity="4" server="server" '
         'tool="tool"] body'
     )
+
+
+def test_a_prompt_has_a_parameter_of_its_own() -> None:
+    """It is no tool."""
+    alert = alert_of(None, kind=Kind.PROMPT_CHANGED, item_name="ask")
+    written = syslog_message(view_of(alert), "body", host="h")
+    assert b' server="server" item="ask"] body' in written
+    assert b"tool=" not in written
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from assay_stream.core.errors import ConfigurationError, IntegrityError
 from assay_stream.core.facts import encode_key, encode_value
 from assay_stream.core.finding import Finding
 from assay_stream.core.kinds import Kind
+from assay_stream.core.partition import murmur2_partition
 from assay_stream.core.record import TOPIC_NAMES, Origin, Record, Role
 from assay_stream.stream import lookup
 from tests.support import facts
@@ -47,12 +48,17 @@ class Cluster:
         """Count it."""
         self.closed += 1
 
-    async def read(self, settings: Settings, role: Role, partition: TopicPartition) -> AsyncIterator[Record]:
-        """The records of a partition."""
+    async def read(
+        self, settings: Settings, role: Role, partition: TopicPartition, *, since_ms: int | None = None
+    ) -> AsyncIterator[Record]:
+        """The records of a partition, from the first one of a time on."""
         assert settings
+        is_reached = since_ms is None
         for record in self.topics[partition.topic][partition.partition]:
             assert record.role is role
-            yield record
+            is_reached = is_reached or record.timestamp_ms >= (since_ms or 0)
+            if is_reached:
+                yield record
 
 
 def use(monkeypatch: pytest.MonkeyPatch, role: Role, *partitions: list[Record]) -> Cluster:
@@ -116,3 +122,26 @@ async def test_a_topic_that_is_not_there_is_an_error(monkeypatch: pytest.MonkeyP
     with pytest.raises(ConfigurationError, match=r"topic_missing.*topics apply"):
         await lookup.read_bindings(load_settings())
     assert cluster.closed == 1
+
+
+async def test_entries_are_read_from_the_partition_of_their_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others are passed over: a server's findings stand in one."""
+    other = Finding(
+        kind=Kind.TOOL_ADDED, server_id="else", time_us=1, origin=Origin(topic="t", partition=0, offset=1)
+    )
+    mine = murmur2_partition(FINDING.server_id.encode(), 2)
+    partitions = [[], []]
+    partitions[mine] = [a_record(Role.FINDINGS, FINDING.encode())]
+    partitions[1 - mine] = [a_record(Role.FINDINGS, other.encode())]
+    use(monkeypatch, Role.FINDINGS, *partitions)
+    assert [entry async for entry in lookup.read_entries(load_settings(), FINDING.server_id)] == [FINDING]
+
+
+async def test_records_are_read_from_a_time_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the first one of that time or later; what stands behind it is read whatever its time."""
+    records = [a_record(Role.EVIDENCE, b"{}")._replace(timestamp_ms=time_ms) for time_ms in (1, 5, 3)]
+    use(monkeypatch, Role.EVIDENCE, records, [])
+    read = [
+        record.timestamp_ms async for record in lookup.read_records(load_settings(), Role.EVIDENCE, since_ms=4)
+    ]
+    assert read == [5, 3]

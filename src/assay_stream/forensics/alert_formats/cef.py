@@ -71,7 +71,7 @@ def _extension(view: AlertView) -> list[tuple[str, str]]:
     strings = [
         ("uid", view.uid),
         ("serverId", view.fact("mcp_server_id")),
-        ("toolName", view.fact("mcp_tool_name")),
+        _name(view),
         ("digestBefore", view.fact("mcp_digest_before")),
         ("digestAfter", view.fact("mcp_digest_after")),
         ("observerId", view.fact("mcp_observer_id")),
@@ -80,6 +80,12 @@ def _extension(view: AlertView) -> list[tuple[str, str]]:
         if text:
             pairs += [(f"cs{number}", _value(text, _STRING_CHARACTERS_MAX)), (f"cs{number}Label", label)]
     return pairs
+
+
+def _name(view: AlertView) -> tuple[str, str]:
+    """Return the name of the tool, or of the prompt or template: no alert is about both."""
+    item = view.fact("mcp_item_name")
+    return ("itemName", item) if item else ("toolName", view.fact("mcp_tool_name"))
 
 
 def _header(text: str, characters_max: int) -> str:

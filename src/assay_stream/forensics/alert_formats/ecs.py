@@ -13,6 +13,12 @@ _CATEGORIES: dict[str, tuple[list[str], list[str]]] = {
     "tool_added": (["configuration"], ["creation"]),
     "tool_removed": (["configuration"], ["deletion"]),
     "tool_changed": (["configuration"], ["change"]),
+    "prompt_added": (["configuration"], ["creation"]),
+    "prompt_removed": (["configuration"], ["deletion"]),
+    "prompt_changed": (["configuration"], ["change"]),
+    "template_added": (["configuration"], ["creation"]),
+    "template_removed": (["configuration"], ["deletion"]),
+    "template_changed": (["configuration"], ["change"]),
     "blocked_tool_called": (["intrusion_detection"], ["allowed"]),
 }
 """Kind to ``event.category`` and ``event.type``, of the pairs that ECS expects together."""

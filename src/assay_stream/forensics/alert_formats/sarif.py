@@ -83,8 +83,9 @@ def _result(view: AlertView, rule_index: int) -> dict[str, Any]:
         result["occurrenceCount"] = view.count
     server, tool = view.fact("mcp_server_id"), view.fact("mcp_tool_name")
     if server:
-        location = {"name": tool or server, "fullyQualifiedName": f"{server}/{tool}" if tool else server}
-        location["kind"] = "function" if tool else "module"
+        name = tool or view.fact("mcp_item_name")
+        location = {"name": name or server, "fullyQualifiedName": f"{server}/{name}" if name else server}
+        location["kind"] = "function" if tool else "resource" if name else "module"
         result["locations"] = [{"logicalLocations": [location]}]
     if view.status_id == _SUPPRESSED:
         result["suppressions"] = [{"kind": "external", "status": "accepted"}]

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from assay_stream.core.kinds import Kind
 from assay_stream.forensics.alert_formats.cef import to_cef
 from tests.support.alerts import alert_of, finding_of
 
@@ -66,6 +67,12 @@ def test_the_extension_says_what_was_found() -> None:
     assert (extension["cs3Label"], extension["cs3"]) == ("toolName", "tool")
     assert (extension["cnt"], extension["rt"]) == ("1", "1772323200123")
     assert (extension["cn1"], extension["cn1Label"]) == ("4", "severityId")
+
+
+def test_a_prompt_stands_where_a_tool_would() -> None:
+    """Under a label of its own: six custom strings are all there are."""
+    _, extension = read_cef(to_cef(alert_of(None, kind=Kind.PROMPT_CHANGED, item_name="ask")))
+    assert (extension["cs3Label"], extension["cs3"]) == ("itemName", "ask")
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,13 @@ def test_a_result_is_recognised_and_counted() -> None:
     assert location["logicalLocations"][0]["fullyQualifiedName"] == "server/tool"
 
 
+def test_a_template_is_a_place_too() -> None:
+    """3.33: named by its URI template, within its server."""
+    (result,) = run_of(alert_of(None, kind=Kind.TEMPLATE_CHANGED, item_name="x://{y}"))["results"]
+    (location,) = result["locations"][0]["logicalLocations"]
+    assert location == {"name": "x://{y}", "fullyQualifiedName": "server/x://{y}", "kind": "resource"}
+
+
 def test_braces_are_no_placeholders() -> None:
     """3.11.5: a brace that is no placeholder is doubled."""
     assert plain_message("a {0} b") == "a {{0}} b"

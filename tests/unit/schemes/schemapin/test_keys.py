@@ -121,10 +121,9 @@ class TestSignatures:
         assert verify_digest(sha256(b"other").digest(), SIGNATURE, public()) is None
         assert verify_digest(DIGEST, SIGNATURE, public(OTHER_KEY)) is None
 
-    @pytest.mark.parametrize("length", range(len(DER)))
-    def test_truncated_der(self, length: int) -> None:
+    def test_truncated_der(self) -> None:
         """A signature that is cut anywhere does not hold."""
-        assert verify_digest(DIGEST, b64(DER[:length]), public()) is None
+        assert not any(verify_digest(DIGEST, b64(DER[:length]), public()) for length in range(len(DER)))
 
     def test_longer_der(self) -> None:
         """Nothing may follow."""
@@ -145,6 +144,7 @@ class TestSignatures:
     @pytest.mark.parametrize(
         "text",
         ["", "=", "!!!!", SIGNATURE[:-1] + "!", SIGNATURE + "AAAA=", "é", "\ud800", "A" * 5_000_000],
+        ids=["none", "padding", "marks", "mark", "more", "é", "surrogate", "long"],
     )
     def test_malformed_base64(self, text: str) -> None:
         """It does not hold, and nothing is raised."""

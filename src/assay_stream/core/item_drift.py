@@ -1,0 +1,173 @@
+"""Drift of prompts and resource templates between two snapshots of one server.
+
+The comparison is with what the same observer last stated of them; where it never did, with what the rest of the
+fleet last stated. Nothing is called removed on the word of a list that is not complete, and nothing is called
+added where no complete list came before. The completeness that a snapshot states is that of all its lists.
+
+A name that stands with several definitions makes no call ambiguous: each definition that was not there before is a
+change of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from assay_stream.core.bindings import ServerBindings
+from assay_stream.core.definitions import unpack
+from assay_stream.core.drift import telling_changes
+from assay_stream.core.facts import Seen
+from assay_stream.core.finding import Finding
+from assay_stream.core.introduced import signs_between
+from assay_stream.core.item_facts import ItemList
+from assay_stream.core.item_offer import ItemOffer
+from assay_stream.core.kinds import Kind
+from assay_stream.core.meaning import CODES, Subject, compare_definitions
+from assay_stream.core.meaning.definition import differing_fields
+from assay_stream.core.record import Position
+
+_CUT_SHORT = "comparison_cut_short"
+_NOT_COMPARED = ((_CUT_SHORT, "$", CODES[_CUT_SHORT].direction.value),)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Baseline:
+    """What was last known of a list: the definitions under each name, and whether a complete list is among it."""
+
+    names: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    complete: bool = False
+
+
+def compare_items(server: ServerBindings, offer: ItemOffer, seen: Seen) -> Iterator[Finding]:
+    """Yield what a snapshot shows of prompts, or of templates, that its baseline did not, in the order of names.
+
+    Args:
+        server: the state before the snapshot.
+        offer: the prompts, or the templates.
+        seen: the observation itself.
+    """
+    latest = next(_stated(server, seen.observer_id, offer.subject, seen.position), None)
+    if latest is not None and _repeats(latest, offer):
+        return
+    was = _baseline(server, offer.subject, seen)
+    now = offer.as_fact(seen.server_id).by_name()
+    is_complete = seen.completeness == "complete" and not offer.is_cut
+    told = _Telling(server, seen, offer)
+    for name in sorted(now.keys() | was.names.keys()):
+        if name not in now:
+            if was.complete and is_complete:
+                yield told.found("removed", name, before=was.names[name][0])
+        elif name not in was.names:
+            if was.complete:
+                for full in now[name]:
+                    yield told.found("added", name, after=full, signs=told.signs(None, full))
+        else:
+            for full in now[name]:
+                if full not in was.names[name]:
+                    yield told.changed(name, was.names[name][0], full)
+
+
+def _repeats(latest: Seen, offer: ItemOffer) -> bool:
+    """Tell whether the complete list before is the same: then there is nothing to compare."""
+    return latest.completeness == "complete" and not offer.is_cut and latest.listed(offer.subject) == offer.digest
+
+
+def _baseline(server: ServerBindings, subject: Subject, seen: Seen) -> _Baseline:
+    observer_id: str | None = seen.observer_id
+    if next(_stated(server, seen.observer_id, subject, seen.position), None) is None:
+        observer_id = _latest_observer(server, subject, seen.position)
+    baseline = _Baseline()
+    if observer_id is None:
+        return baseline
+    merged: set[str] = set()
+    for old in _stated(server, observer_id, subject, seen.position):
+        listed = _list_of(server, old, subject)
+        if listed.digest not in merged:
+            merged.add(listed.digest)
+            for name, fulls in listed.by_name().items():
+                baseline.names.setdefault(name, fulls)
+        if old.completeness == "complete" and not listed.is_cut:
+            baseline.complete = True
+            break
+    return baseline
+
+
+def _latest_observer(server: ServerBindings, subject: Subject, position: Position) -> str | None:
+    latest = (next(_stated(server, name, subject, position), None) for name in server.observers)
+    found = max((seen for seen in latest if seen is not None), key=lambda seen: seen.position, default=None)
+    return None if found is None else found.observer_id
+
+
+def _stated(server: ServerBindings, observer_id: str, subject: Subject, position: Position) -> Iterator[Seen]:
+    """Yield what an observer stated of a list before a position, newest first."""
+    timeline = server.observers.get(observer_id)
+    if timeline is None:
+        return
+    for seen in timeline.back_from(position):
+        if seen.listed(subject) is not None:
+            yield seen
+
+
+def _list_of(server: ServerBindings, seen: Seen, subject: Subject) -> ItemList:
+    return server.item_list(subject, str(seen.listed(subject)))
+
+
+class _Telling:
+    """Makes the findings about one list of a snapshot."""
+
+    def __init__(self, server: ServerBindings, seen: Seen, offer: ItemOffer) -> None:
+        self._server = server
+        self._seen = seen
+        self._offer = offer
+        names = (item.get("name") for item in offer.definitions.values())
+        self._names = sorted({name for name in names if isinstance(name, str)})
+
+    def found(
+        self,
+        what: str,
+        name: str,
+        *,
+        before: str | None = None,
+        after: str | None = None,
+        changed_fields: tuple[str, ...] = (),
+        changes: tuple[tuple[str, str, str], ...] = (),
+        signs: tuple[tuple[str, int, str], ...] = (),
+    ) -> Finding:
+        seen = self._seen
+        return Finding(
+            kind=Kind(f"{self._offer.subject}_{what}"),
+            server_id=seen.server_id,
+            item_name=name,
+            observer_id=seen.observer_id,
+            time_us=seen.time_us,
+            origin=seen.origin,
+            snapshot_id=seen.snapshot_id,
+            before=before,
+            after=after,
+            changed_fields=changed_fields,
+            known=after is not None and (self._offer.subject, after) in self._server.items,
+            changes=changes,
+            signs=signs,
+        )
+
+    def changed(self, name: str, before: str, after: str) -> Finding:
+        packed = self._server.items[self._offer.subject, before]
+        was = None if packed is None else unpack(packed)
+        signs = self.signs(was, after)
+        if was is None or after in self._offer.oversized:
+            return self.found("changed", name, before=before, after=after, changes=_NOT_COMPARED, signs=signs)
+        now = self._offer.definitions[after]
+        return self.found(
+            "changed",
+            name,
+            before=before,
+            after=after,
+            changed_fields=tuple(differing_fields(was, now)),
+            changes=telling_changes(compare_definitions(was, now)),
+            signs=signs,
+        )
+
+    def signs(self, was: Mapping[str, Any] | None, full: str) -> tuple[tuple[str, int, str], ...]:
+        found = signs_between(was, self._offer.definitions[full], tool_names=self._names)
+        return tuple((sign.rule, sign.level, sign.path) for sign in found)

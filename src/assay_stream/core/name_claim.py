@@ -1,0 +1,168 @@
+"""Name claims: which server offers which tool name, told where all look-alikes of the name are told.
+
+No registry task knows every server. So each writes what its servers offer into the finding topic, under the
+skeleton of the tool name: all claims to names that look alike stand in one partition, in one order.
+
+A claim says how things stand for a server as a whole. It is written when a first observer is offered a definition,
+when the last one is no more, and when an operator's approval of it comes or goes; a repeated snapshot writes none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from assay_stream.core.bindings import ServerBindings
+from assay_stream.core.digest import canonicalize
+from assay_stream.core.facts import Catalogue, Seen
+from assay_stream.core.pins import PinStatus, check_pins
+from assay_stream.core.record import Origin, Output, Role
+from assay_stream.core.skeleton import skeleton
+
+CLAIM = "name_claim"
+_AFTER_ALL_US = 2**63 - 1
+
+Offered = Mapping[tuple[str, str], bool]
+"""Tool name and full digest of what a server offers anybody, to whether an operator approved it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NameClaim:
+    """How a server's claim to a tool name stands, with one definition.
+
+    Args:
+        server_id: the server.
+        tool_name: the name.
+        full: full digest of the definition.
+        is_offered: whether anybody is offered it.
+        approved: whether an operator approved the definition.
+        added: the name came after a complete list without it.
+        time_us: event time, microseconds since the epoch.
+        origin: the record that it follows from.
+    """
+
+    server_id: str
+    tool_name: str
+    full: str
+    is_offered: bool
+    approved: bool
+    added: bool
+    time_us: int
+    origin: Origin
+
+    def skeleton(self) -> str:
+        """Return what the claim has in common with those to look-alike names."""
+        return skeleton(self.tool_name)
+
+    def output(self) -> Output:
+        """Return the claim as a record for the finding topic."""
+        fields = {
+            "kind": CLAIM,
+            "server_id": self.server_id,
+            "tool_name": self.tool_name,
+            "full": self.full,
+            "is_offered": self.is_offered,
+            "approved": self.approved,
+            "added": self.added,
+            "time_us": self.time_us,
+            "origin": self.origin.as_json(),
+        }
+        return Output(
+            role=Role.FINDINGS,
+            key=self.skeleton().encode(),
+            value=canonicalize(fields),
+            timestamp_ms=self.time_us // 1_000,
+            label=f"name_claim:{'come' if self.is_offered else 'gone'}",
+        )
+
+
+def claim_of(fields: Mapping[str, Any]) -> NameClaim:
+    """Return the claim that a JSON object holds.
+
+    Args:
+        fields: a record of the finding topic.
+
+    Raises:
+        KeyError or TypeError: where it is no claim.
+    """
+    given = dict(fields)
+    del given["kind"]
+    return NameClaim(**(given | {"origin": Origin(**given["origin"])}))
+
+
+def offers_the_same(server: ServerBindings, catalogue: Catalogue, seen: Seen) -> bool:
+    """Tell whether a snapshot says of its observer what was known: then nothing need be compared.
+
+    Args:
+        server: the state before the snapshot.
+        catalogue: what the snapshot offers.
+        seen: the observation itself.
+    """
+    own = server.observers.get(seen.observer_id)
+    latest = None if own is None else own.as_of(_AFTER_ALL_US)
+    if latest is None:
+        return False
+    if latest.position > seen.position:
+        return True
+    return latest.catalogue == catalogue.digest and latest.completeness in ("complete", seen.completeness)
+
+
+def offered(server: ServerBindings, tool_name: str | None = None) -> Offered:
+    """Return what a server offers anybody; an incomplete list says only what is in it.
+
+    Args:
+        server: the state of the server.
+        tool_name: look only at this tool.
+    """
+    found: dict[tuple[str, str], bool] = {}
+    for timeline in server.observers.values():
+        known: dict[str, str | None] = {}
+        for seen in reversed(list(timeline)):
+            for name, full in server.catalogue_of(seen).tools.items():
+                if tool_name in (None, name):
+                    known.setdefault(name, full)
+            if seen.completeness == "complete":
+                break
+        for name, full in known.items():
+            if full is not None and (name, full) not in found:
+                found[name, full] = _is_approved(server, name, full)
+    return found
+
+
+def claims_between(
+    before: Offered, after: Offered, server_id: str, *, time_us: int, origin: Origin, had_complete: bool = False
+) -> Iterator[NameClaim]:
+    """Yield the claims that stand otherwise than they did: what came first, so that a name outlives an upgrade.
+
+    Args:
+        before: what the server offered before.
+        after: what it offers now.
+        server_id: the server.
+        time_us: event time of the record between them, microseconds since the epoch.
+        origin: that record.
+        had_complete: whether a complete list is among what ``before`` rests on.
+    """
+    names = {name for name, _ in before}
+    for name, full in [*sorted(after.keys()), *sorted(before.keys() - after.keys())]:
+        if before.get((name, full)) == after.get((name, full)):
+            continue
+        yield NameClaim(
+            server_id=server_id,
+            tool_name=name,
+            full=full,
+            is_offered=(name, full) in after,
+            approved=after.get((name, full), False),
+            added=had_complete and (name, full) in after and name not in names,
+            time_us=time_us,
+            origin=origin,
+        )
+
+
+def _is_approved(server: ServerBindings, name: str, full: str) -> bool:
+    if name not in server.controls.pins:
+        return False
+    found = server.tools.get((True, full)) or server.tools.get((False, full))
+    policy = server.controls.policy_as_of(name, _AFTER_ALL_US)
+    pins = server.controls.pins_as_of(name, _AFTER_ALL_US)
+    return check_pins(pins, found, policy=policy).status is PinStatus.MATCH

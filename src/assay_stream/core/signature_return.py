@@ -1,0 +1,68 @@
+"""What a sound signature puts an end to: that a definition came without one, or with one that did not hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from assay_stream.core.attention import Resolution
+from assay_stream.core.bindings import ServerBindings
+from assay_stream.core.controls import When
+from assay_stream.core.facts import Catalogue, Seen
+from assay_stream.core.moments import start_of
+from assay_stream.core.resolve import AFTER_ALL_US, latest_sights, told, uids_of_signature
+from assay_stream.core.signing import check_signature
+
+
+def resolved_by_signature(server: ServerBindings, catalogue: Catalogue, seen: Seen) -> list[Resolution]:
+    """Return the end of what was found about signatures that are sound now, for the observer who saw it.
+
+    Each observer ends it for itself; one whose list is late ends nothing.
+
+    Args:
+        server: the state after the snapshot, with its signatures checked.
+        catalogue: what the snapshot offers.
+        seen: the observation itself.
+    """
+    if seen.signatures is None or not server.controls:
+        return []
+    *earlier, latest = server.observers[seen.observer_id]
+    if latest != seen or not earlier:
+        return []
+    if (earlier[-1].catalogue, earlier[-1].signatures) == (seen.catalogue, seen.signatures):
+        return []
+    ended: dict[bool, list[str]] = {False: [], True: []}
+    for name, full in _sound_again(server, catalogue, seen, earlier):
+        everywhere = not any(
+            other.observer_id != seen.observer_id
+            and server.catalogue_of(other).tools.get(name) == full
+            and _fault(server, other, name, AFTER_ALL_US)
+            for other in latest_sights(server)
+        )
+        ended[everywhere] += uids_of_signature(server, seen.server_id, name, full)
+    return [
+        resolution
+        for everywhere, uids in ended.items()
+        for resolution in told(
+            seen.server_id, uids, "signature_returned", seen, seen.observer_id, everywhere=everywhere
+        )
+    ]
+
+
+def _sound_again(
+    server: ServerBindings, catalogue: Catalogue, seen: Seen, earlier: list[Seen]
+) -> Iterator[tuple[str, str]]:
+    """Yield the definitions that are well signed, and were not when this observer saw them last."""
+    before = start_of(seen.time_us)
+    for name, full in sorted(catalogue.tools.items()):
+        if full is None or _fault(server, seen, name, seen.time_us):
+            continue
+        last = next((old for old in reversed(earlier) if name in server.catalogue_of(old).tools), None)
+        if last is None or server.catalogue_of(last).tools[name] != full:
+            continue
+        if _fault(server, last, name, before):
+            yield name, full
+
+
+def _fault(server: ServerBindings, seen: Seen, name: str, when: When) -> str | None:
+    result = check_signature(server.controls, seen, name, when)
+    return None if result is None else result.error_code

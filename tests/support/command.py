@@ -1,0 +1,54 @@
+"""The command line, run within the test's own process: a process of its own takes longer to start than to work."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+from unittest.mock import patch
+
+from assay_stream.cli import main
+
+
+def run_command(*arguments: str, stdin: bytes = b"", **env: str) -> subprocess.CompletedProcess[bytes]:
+    """What ``assay-stream`` with these arguments prints and exits with; no setting of the surroundings reaches it.
+
+    Args:
+        arguments: as a shell would hand them over.
+        stdin: bytes of standard input.
+        env: variables beside those of the surroundings.
+    """
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("ASSAY_STREAM_")}
+    out, err = io.BytesIO(), io.BytesIO()
+    streams = {
+        "sys.stdin": io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8"),
+        "sys.stdout": io.TextIOWrapper(out, encoding="utf-8", write_through=True),
+        "sys.stderr": io.TextIOWrapper(err, encoding="utf-8", errors="backslashreplace", write_through=True),
+        "sys.argv": ["assay-stream", *arguments],
+    }
+    code: int | str | None = 0
+    with patch.dict(os.environ, clean | env, clear=True):
+        patches = [patch(name, value) for name, value in streams.items()]
+        for each in patches:
+            each.start()
+        try:
+            main()
+        except SystemExit as exit_:
+            code = exit_.code
+        finally:
+            for each in reversed(patches):
+                each.stop()
+    assert code is None or isinstance(code, int), code
+    return subprocess.CompletedProcess(["assay-stream", *arguments], code or 0, out.getvalue(), err.getvalue())
+
+
+def run_command_text(*arguments: str, stdin: bytes = b"", **env: str) -> subprocess.CompletedProcess[str]:
+    """As ``run_command``, with what is printed as text.
+
+    Args:
+        arguments: as a shell would hand them over.
+        stdin: bytes of standard input.
+        env: variables beside those of the surroundings.
+    """
+    done = run_command(*arguments, stdin=stdin, **env)
+    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())

@@ -1,0 +1,72 @@
+"""Where the commands that show alerts read from."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import orjson
+
+from assay_stream.cli.story_sources import Sources, index_of, story_from
+from assay_stream.forensics.alert_story import AlertStory
+from tests.support.stories import NEW, OLD, changed_alert, changed_finding, digest_of
+from tests.unit.forensics.test_alert_calls import evidence
+
+UID = changed_finding().uid()
+
+
+def sources(tmp_path: Path, **files: bytes) -> Sources:
+    """Files with these contents, and one alert unless they say otherwise."""
+    paths = {}
+    for name, content in ({"alerts": orjson.dumps(changed_alert())} | files).items():
+        paths[name] = tmp_path / name
+        paths[name].write_bytes(content)
+    return Sources(**{"alerts": None, **paths})
+
+
+def story(tmp_path: Path, **files: bytes) -> tuple[AlertStory, list[str]]:
+    """The alert's story, and what was refused."""
+    refused: list[str] = []
+    told = asyncio.run(story_from(UID, sources(tmp_path, **files), refused, since_ms=None, full=False))
+    return told, refused
+
+
+def test_alerts_are_read_from_a_file(tmp_path: Path) -> None:
+    """Lines that are none are named."""
+    refused: list[str] = []
+    content = b"{}\n" + orjson.dumps(changed_alert())
+    index = asyncio.run(index_of(sources(tmp_path, alerts=content), refused))
+    assert list(index.rows) == [UID]
+    assert [text.split(":")[:2] for text in refused] == [["line 1", " not_an_alert"]]
+
+
+def test_a_definition_is_known_by_its_own_digest(tmp_path: Path) -> None:
+    """Not by what a line says that its digest is."""
+    lines = [{"full_digest": digest_of(NEW), "definition": OLD}, {"definition": NEW}]
+    told, refused = story(tmp_path, definitions=b"\n".join(map(orjson.dumps, lines)))
+    assert refused == []
+    assert (told.has_before, told.has_after) == (True, True)
+    assert told.diff is not None
+    assert [place.path for place in told.diff.places] == ["$.description", "$.annotations.readOnlyHint"]
+
+
+def test_lines_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    """Of each file, with its name."""
+    told, refused = story(tmp_path, definitions=b"[]\n{}\nx", evidence=b"{}\n")
+    assert told.diff is None
+    codes = [text.removeprefix(str(tmp_path)).split(": ")[:2] for text in refused]
+    assert codes == [
+        ["/definitions, line 1", "not_a_definition"],
+        ["/definitions, line 2", "not_a_definition"],
+        ["/definitions, line 3", "not_json"],
+        ["/evidence, line 1", "not_evidence"],
+    ]
+
+
+def test_calls_count_from_the_first_finding_on(tmp_path: Path) -> None:
+    """Where evidence is given; without it nothing is said of calls."""
+    before, after = (evidence(second, tool="read_note", full_digest=digest_of(NEW)) for second in (0, 1))
+    told, _ = story(tmp_path, evidence=before + b"\n" + after)
+    assert told.calls is not None
+    assert told.calls.used == 1
+    assert story(tmp_path)[0].calls is None
