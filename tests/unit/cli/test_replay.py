@@ -42,7 +42,7 @@ def test_a_compressed_file_that_ends_early_says_how_far_it_was_read(tmp_path: Pa
     """It is an error with the file's name, never a shorter log."""
     path = tmp_path / "cut"
     path.write_bytes(compress(os.urandom(200_000).hex().encode() + b"\n" + b"x" * 200_000)[:-3])  # type: ignore[operator]
-    with pytest.raises(InputError, match="0 whole lines were read") as caught:
+    with pytest.raises(InputError, match="whole lines were read") as caught:
         list(open_archive(path))
     assert caught.value.code in ("archive_truncated", "archive_damaged")
 
