@@ -105,6 +105,24 @@ def test_one_name_with_two_definitions_is_low() -> None:
     assert fleet.told() == [("Create", "New", "Low", NOTES, "read_file", "same_name", FILES)]
 
 
+def test_a_name_that_a_server_takes_from_one_of_another_product_is_high() -> None:
+    """It was known without it, and shares nothing else: also where it takes two at once."""
+    fleet = Fleet().offers(0, FILES, "read_file", "list").offers(1, NOTES, "save_note")
+    taken = [a_tool(name, "Saves a note.") for name in ("read_file", "list")]
+    fleet.offers(2, NOTES, "save_note", *taken)
+    assert fleet.told() == [
+        ("Create", "New", "High", NOTES, name, "taken_name", FILES) for name in ("list", "read_file")
+    ]
+
+
+def test_versions_of_one_product_that_add_a_tool_are_low() -> None:
+    """They share their other names."""
+    fleet = Fleet().offers(0, FILES, "list", "stat").offers(1, NOTES, "list", "stat")
+    fleet.offers(2, FILES, "list", "stat", "read_file")
+    fleet.offers(3, NOTES, "list", "stat", a_tool("read_file", "Reads files."))
+    assert fleet.told() == [("Create", "New", "Low", NOTES, "read_file", "same_name", FILES)]
+
+
 @pytest.mark.parametrize("leaver", [FILES, NOTES])
 def test_it_ends_when_either_is_gone_from_a_complete_list(leaver: str) -> None:
     """Nobody can be led to the wrong one any more."""
@@ -136,7 +154,7 @@ def test_it_lasts_while_one_observer_is_still_offered_it() -> None:
 
 def test_an_approval_of_the_newcomer_ends_it() -> None:
     """And one of the holder does not."""
-    approved = dict(scheme="assay.v1", author="ann", reason="known")
+    approved = {"scheme": "assay.v1", "author": "ann", "reason": "known"}
     fleet = Fleet().offers(0, FILES, "read_file").offers(1, NOTES, HOMOGLYPH)
     fleet.control(2, "pin.set", FILES, tool_name="read_file", value=digest_on(FILES, "read_file"), **approved)
     assert fleet.told() == [RAISED]

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from assay_stream.core.alerting import DueTimes, apply_entry, is_alert
 from assay_stream.core.name_claim import NameClaim
+from assay_stream.core.name_sketch import name_sketch
 from assay_stream.core.partition import murmur2_partition
 from assay_stream.core.record import Origin
 from tests.support.findings import RULES, a_claim
@@ -24,6 +25,7 @@ claims = st.builds(
     is_offered=st.sampled_from((True, True, False)),
     approved=st.booleans(),
     added=st.booleans(),
+    sketch=st.sampled_from(((), name_sketch(["a"]), name_sketch(["a", "b"]), name_sketch(["c"]))),
 )
 
 
