@@ -67,11 +67,11 @@ class Shadow:
         """Return the identity of what is found."""
         return uid_of(Kind.TOOL_SHADOWED, self.server_id, self.tool_name, self.full, self.reason)
 
-    def finding(self, holder_id: str, claim: NameClaim) -> Finding:
+    def finding(self, holder_id: str | None, claim: NameClaim) -> Finding:
         """Return what is found, in the record of the claim that showed it.
 
         Args:
-            holder_id: the server that held the name before.
+            holder_id: the server that held the name before, ``None`` where that is not known.
             claim: the claim.
         """
         return Finding(
@@ -84,6 +84,17 @@ class Shadow:
             reason=self.reason,
             observed=holder_id,
         )
+
+
+def shadow_told(claim: NameClaim, uid: str) -> Shadow | None:
+    """Return what an alert with this uid is about, if it is about this claim.
+
+    Args:
+        claim: a claim to a name.
+        uid: of an alert.
+    """
+    told = (Shadow.of(claim.server_id, claim.tool_name, claim.full, reason) for reason in REASONS)
+    return next((shadow for shadow in told if shadow.uid() == uid), None)
 
 
 def with_claim(state: Mapping[str, Any], claim: NameClaim) -> dict[str, Any]:

@@ -150,7 +150,7 @@ def story_of(
         row=row_of(view),
         life=life,
         info=None if kind is None else KINDS[Kind(kind)],
-        details=tuple((label, view.fact(name)) for name, label in _DETAILS.items() if view.fact(name)),
+        details=tuple(_details(view)),
         changes=changes,
         signs=signs,
         severity_reasons=tuple(_severity_reasons(view, changes, signs)),
@@ -161,6 +161,13 @@ def story_of(
         sightings=sightings,
         calls=calls,
     )
+
+
+def _details(view: AlertView) -> Iterator[tuple[str, str]]:
+    for name, label in _DETAILS.items():
+        if view.fact(name):
+            is_holder = name == "mcp_pin_observed" and view.kind == Kind.TOOL_SHADOWED
+            yield "who had the name before" if is_holder else label, view.fact(name)
 
 
 def tool_names_of(view: AlertView) -> frozenset[str]:

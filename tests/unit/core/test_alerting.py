@@ -211,7 +211,7 @@ def test_a_claim_beyond_the_bound_raises_an_alert_that_ends_with_it() -> None:
     assert (body(alert)["severity_id"], body(alert)["unmapped"]["mcp_pin_observed"]) == (4, "s000")
     assert stage.reads(a_claim("y", "read_file", 3)) == []
     assert stage.reads(a_claim("y", "read_file", 4, is_offered=False)) == []
-    assert stage.reads(tick_at(700)) == []
+    assert stage.reads(tick_at(500)) == []
     stage.reads(a_claim("x", "read-file", 800, is_offered=False))
     [closed] = stage.reads(tick_at(1_400))
     assert body(closed)["unmapped"]["mcp_resolved_by"] == "no_longer_offered"
@@ -222,7 +222,7 @@ def test_approval_ends_what_was_told_beyond_the_bound() -> None:
     stage = a_full_stage()
     stage.reads(a_claim("x", "read-file", 2))
     assert stage.reads(a_claim("x", "read-file", 3, approved=True)) == []
-    [closed] = stage.reads(tick_at(700))
+    [closed] = stage.reads(tick_at(500))
     assert body(closed)["unmapped"]["mcp_resolved_by"] == "decided"
 
 
@@ -233,7 +233,7 @@ def test_a_claim_that_finds_room_later_goes_on_where_it_was() -> None:
     for number in range(DEFAULT_LIMITS.name_claims_max):
         stage.reads(a_claim(f"s{number:03}", "read_file", 3, is_offered=number == 0))
     stage.reads(a_claim("x", "read-file", 4, approved=False))
-    assert stage.reads(tick_at(700)) == []
+    assert stage.reads(tick_at(500)) == []
     stage.reads(a_claim("s000", "read_file", 800, is_offered=False))
     [closed] = stage.reads(tick_at(1_500))
     assert body(closed)["activity_name"] == "Close"
