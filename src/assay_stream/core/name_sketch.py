@@ -35,6 +35,9 @@ def share_names(one: Collection[str], other: Collection[str]) -> bool:
         one: a sketch.
         other: another one.
     """
+    in_both = set(one).intersection(other)
+    # Most servers have nothing in common: no more can be in the sample than there is in both.
+    if len(in_both) * _SHARED_PART < max(len(one), len(other), 1):
+        return False
     sample = sorted({*one, *other})[: DEFAULT_LIMITS.name_sketch_max]
-    shared = sum(digest in one and digest in other for digest in sample)
-    return shared * _SHARED_PART >= len(sample) > 0
+    return len(in_both.intersection(sample)) * _SHARED_PART >= len(sample)
