@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator
 from functools import cache
@@ -27,6 +28,7 @@ from assay_stream.forensics.replay import replay
 from assay_stream.schemes import assay, htc_schema
 from assay_stream.stream.topics import TOPIC_NAMES
 from tests.support.events import handshake_call_data
+from tests.support.seals import checkpoints_of, some_records
 
 FOLDER = Path(__file__).resolve().parents[2] / "schemas"
 PRODUCER = Producer(version="0.1.0")
@@ -451,6 +453,7 @@ def test_every_reference_of_the_asyncapi_document_resolves() -> None:
     unreferenced = set(schemas.all_schemas()) - referenced
     assert unreferenced == {
         "assay.tool.binding.key.schema.json",  # AsyncAPI has no place for a key in JSON
+        "assay.evidence.checkpoint.payload.schema.json",  # stands in base64 within an envelope
         "assay.rejected.line.schema.json",  # stands in files, not in a topic
     }
 
@@ -479,3 +482,13 @@ def test_the_command_checks_and_writes(tmp_path: Path, capsys: pytest.CaptureFix
 def test_the_envelope_schema_is_written_out_as_it_is() -> None:
     """schemas/htc_v1.json is the schema that envelopes are held against."""
     assert json.loads((FOLDER / "htc_v1.json").read_text()) == htc_schema.SCHEMA
+
+
+def test_a_checkpoint_is_what_its_schemas_say() -> None:
+    """The record, and the payload within it."""
+    schemas_by_name = schemas.all_schemas()
+    for value in checkpoints_of(some_records(0, 2), some_records(3)):
+        record = json.loads(value)
+        payload = json.loads(base64.b64decode(record["envelope"]["payload"]))
+        for name, instance in (("checkpoint", record), ("checkpoint.payload", payload)):
+            Draft202012Validator(schemas_by_name[f"assay.evidence.{name}.schema.json"]).validate(instance)

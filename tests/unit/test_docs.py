@@ -14,22 +14,25 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import orjson
 import pytest
 
 from assay_stream.config import Settings
 from assay_stream.core import binding, cloudevents, facts, finding, fingerprint, pins
 from assay_stream.core.evidence import Producer
+from assay_stream.core.kinds import KINDS, Kind
 from assay_stream.core.limits import DEFAULT_LIMITS
 from assay_stream.core.meaning import CODES
 from assay_stream.core.record import Origin, Record, Role
-from assay_stream.core.severity import PROFILES
+from assay_stream.core.severity import DEFAULT_PROFILE, PROFILES, Level, assess
 from assay_stream.core.severity_by_code import BY_CODE
+from assay_stream.forensics.columns import COLUMNS
 from assay_stream.forensics.drift_report import KIND_TITLES
 from assay_stream.forensics.replay import replay
 from assay_stream.stream.meter import Meter
 from assay_stream.stream.topics import TOPIC_NAMES
-from tests.support import gates
+from tests.support import exports, gates
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -341,6 +344,62 @@ def test_the_commands_on_that_page_are_there() -> None:
         assert all(option.strip() in done.stdout for option in options)
 
 
+# --- export.md ----------------------------------------------------------------------------------------------
+
+
+def test_the_columns_on_that_page_are_the_data() -> None:
+    """Each column of each dataset with its type and its place in the record, in order."""
+    page = text_of("export.md")
+    for kind, columns in COLUMNS.items():
+        section = page.split(f"### {kind}.parquet\n", 1)[1].split("\n#", 1)[0]
+        found = re.findall(r"^\| `(\w+)` \| (\w+) \| (.+) \|$", section, re.MULTILINE)
+        assert found == [
+            (
+                column.name,
+                str(column.type),
+                f"`{'.'.join(column.path)}`" if column.path else "the whole record, as it was",
+            )
+            for column in columns
+        ]
+
+
+def test_the_commands_and_queries_on_that_page_run(tmp_path: Path) -> None:
+    """Over what a replay of a fleet writes: each command as it stands, and each query finds something."""
+    outputs = exports.replayed(400)
+    (tmp_path / "out").mkdir()
+    for role in (Role.EVIDENCE, Role.ALERTS, Role.DEFINITIONS):
+        exports.a_file(tmp_path / "out" / f"{role}.ndjson", *exports.values(outputs, role))
+    commands = [line for language, code in blocks("export.md") if language == "bash" for line in code.splitlines()]
+    assert len(commands) == 5
+    for command in commands:
+        if not command.startswith("pip install"):
+            subprocess.run(
+                [sys.executable, "-m", *command.replace("assay-stream", "assay_stream").split()],
+                cwd=tmp_path,
+                capture_output=True,
+                timeout=60,
+                check=True,
+                env=os.environ | {"PYTHONPATH": str(SOURCES.parent)},
+            )
+    queries = [code for language, code in blocks("export.md") if language == "sql"]
+    assert len(queries) == 4
+    for query in queries:
+        with duckdb.connect() as database:
+            found = database.execute(query.replace("'datasets/", f"'{tmp_path}/datasets/")).fetchall()
+        assert found, query
+
+
+def test_the_answers_of_bundle_verify_are_explained() -> None:
+    """Each code that the bundle's modules raise stands in the table."""
+    table = " ".join(row[0] for row in rows("export.md", "Assay bundles"))
+    raised = set()
+    for name in ("schemes/assay_bundle.py", "schemes/assay_bundle_manifest.py", "schemes/assay_bundle_tar.py"):
+        raised |= set(re.findall(r'"(bundle_\w+)"', (SOURCES / name).read_text(encoding="utf-8")))
+    raised.discard("bundle_id")
+    assert len(raised) == 6
+    assert all(f"`{code}`" in table for code in raised)
+
+
 # --- architecture.md, glossary.md, adr/ ---------------------------------------------------------------------
 
 
@@ -366,6 +425,25 @@ def test_every_value_of_our_own_vocabulary_is_in_the_glossary() -> None:
     ]
     missing = [str(word) for word in words if f"`{word}`" not in page]
     assert missing == []
+
+
+def test_the_table_of_kinds_is_the_data() -> None:
+    """Every kind in its order, with what an analyst reads in the alert."""
+    by_changes = {Kind.TOOL_CHANGED, Kind.PROMPT_CHANGED, Kind.TEMPLATE_CHANGED}
+    expected = [
+        [
+            f"`{kind.value}`",
+            info.title,
+            "by what changed"
+            if kind in by_changes
+            else str(assess(DEFAULT_PROFILE, kind.value, default=Level(info.severity_id))),
+            "until it ends" if info.lasts else "event",
+            info.next_step,
+            ", ".join((*info.atlas, *info.owasp)),
+        ]
+        for kind, info in KINDS.items()
+    ]
+    assert rows("alerts.md", "Kinds") == expected
 
 
 def test_the_glossary_is_sorted_and_has_one_entry_per_word() -> None:

@@ -10,9 +10,12 @@ import typer
 from assay_stream import __version__
 from assay_stream.cli import (
     alerts,
+    compare,
     conformance,
     drift,
+    exporting,
     fingerprint,
+    looking_back,
     operating,
     pins,
     publishing,
@@ -23,6 +26,7 @@ from assay_stream.cli import (
     suppressing,
     tap,
     validate,
+    verify,
 )
 from assay_stream.core.errors import AssayStreamError, IntegrityError, OperatingError
 
@@ -38,7 +42,12 @@ app.command()(fingerprint.fingerprint)
 app.command()(drift.drift)
 app.command()(publishing.publish)
 app.command()(replay.replay)
+app.command()(compare.compare)
 app.command()(validate.validate)
+app.command()(verify.verify)
+app.command()(looking_back.asof)
+app.command()(looking_back.timeline)
+app.command()(looking_back.trace)
 app.command()(conformance.conformance)
 app.command(context_settings={"allow_interspersed_args": False})(tap.tap)
 app.add_typer(schemapin.schemapin_app, name="schemapin")
@@ -49,6 +58,8 @@ app.add_typer(rules.keys_app, name="keys")
 app.add_typer(alerts.alerts_app, name="alerts")
 showing.register(alerts.alerts_app)
 suppressing.register(alerts.alerts_app)
+app.add_typer(exporting.export_app, name="export")
+app.add_typer(exporting.bundle_app, name="bundle")
 app.command()(operating.worker)
 
 

@@ -139,3 +139,36 @@ DEFAULT_LIMITS = Limits()
 
 PIN_FILE_LIMITS = Limits(record_bytes_max=10 * 1024 * 1024)
 """One file of pins, or one lockfile: twenty thousand pins of the longest kind."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BundleLimits:
+    """Bounds on one evidence bundle: those of Assay's own verifier, which refuses what goes beyond."""
+
+    bundle_bytes_max: int = 100 * 1024 * 1024
+    """The file, compressed."""
+
+    decoded_bytes_max: int = 1024 * 1024 * 1024
+    """The file, decompressed: what a bomb may cost."""
+
+    manifest_bytes_max: int = 10 * 1024 * 1024
+    """``manifest.json``. Ours have under a kilobyte; it is the only part that is read whole."""
+
+    events_bytes_max: int = 500 * 1024 * 1024
+    """``events.ndjson``. A hundred thousand records of ours have some 120 MB."""
+
+    events_max: int = 100_000
+    """Events of one bundle."""
+
+    line_bytes_max: int = 1024 * 1024
+    """One event with its line feed. Records of ours have one or two kilobytes."""
+
+    depth_max: int = 64
+    """Nesting of JSON containers in one event, or in the manifest."""
+
+
+BUNDLE_LIMITS = BundleLimits()
+
+ARCHIVE_DECODED_BYTES_MAX = 64 * 1024 * 1024 * 1024
+"""One compressed archive of lines, decompressed: some fifty million records. Archives are read line by line, so
+this bounds time, not memory."""

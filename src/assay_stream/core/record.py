@@ -28,6 +28,7 @@ class Role(StrEnum):
     VERDICTS = "verdicts"
     REJECTED = "rejected"
     DEAD_LETTERS = "dead_letters"
+    CHECKPOINTS = "checkpoints"
 
 
 TOPIC_NAMES: dict[Role, str] = {
@@ -43,6 +44,7 @@ TOPIC_NAMES: dict[Role, str] = {
     Role.VERDICTS: "assay.tool.verdict",
     Role.REJECTED: "assay.rejected",
     Role.DEAD_LETTERS: "assay.alert.dead",
+    Role.CHECKPOINTS: "assay.evidence.checkpoint",
 }
 """Topic name of every role, before an operator's prefix."""
 

@@ -7,13 +7,14 @@ the line. A *record* line is a Kafka record with its place in the log::
      "key": ..., "headers": [[name, value]], "value": ...}
 
 with ``key_base64``, ``value_base64`` (and base64 header values under ``headers_base64``) for bytes that are no
-UTF-8. Record lines keep everything, so a replay of them gives the bytes of the live run.
+UTF-8. Record lines keep everything, so a replay of them gives the bytes of the live run. A file may be compressed,
+as gzip or zstd.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from assay_stream.core.lenient import read_leniently
 from assay_stream.core.limits import DEFAULT_LIMITS
 from assay_stream.core.observation import CALL_TYPE, SNAPSHOT_TYPE
 from assay_stream.core.record import ERROR_HEADERS, Headers, Origin, Output, Record, Role
+from assay_stream.forensics.compressed import opened
 
 _ROLE_OF_TYPE = {SNAPSHOT_TYPE: Role.SNAPSHOTS, CALL_TYPE: Role.CALLS}
 _CONTROL_PREFIX = "assay.control."
@@ -38,42 +40,40 @@ def read_file(path: Path) -> Iterator[Record]:
     What is wrong with it is for the engine to say, so that it ends in the rejected records with its reason.
 
     Args:
-        path: an NDJSON file.
+        path: an NDJSON file, plain or in gzip or zstd.
 
     Raises:
-        InputError: ``unreadable_file``.
+        InputError: as ``compressed.opened``.
     """
-    try:
-        with path.open("rb") as lines:
-            yield from read_lines(lines, name=path.name)
-    except OSError as error:
-        raise InputError("unreadable_file", f"cannot read {path}: {error.strerror}") from None
+    with opened(path) as lines:
+        yield from read_lines(lines, name=path.name)
 
 
-def read_lines(lines: Iterable[bytes], *, name: str) -> Iterator[Record]:
+def read_lines(lines: Iterable[bytes], *, name: str, roles: Collection[Role] = _READ) -> Iterator[Record]:
     """Yield the records of some lines.
 
     Args:
         lines: lines with or without their line feed.
         name: what the origin of event lines calls their file.
+        roles: what record lines may carry.
     """
     timestamp_ms = 0
     for number, line in enumerate(lines):
         raw = line.rstrip(b"\r\n")
         if not raw:
             continue
-        record = _record(raw, Origin(topic=name, partition=0, offset=number), timestamp_ms)
+        record = _record(raw, Origin(topic=name, partition=0, offset=number), timestamp_ms, roles)
         timestamp_ms = record.timestamp_ms
         yield record
 
 
-def _record(raw: bytes, place: Origin, previous_ms: int) -> Record:
+def _record(raw: bytes, place: Origin, previous_ms: int, roles: Collection[Role]) -> Record:
     # Lenient on purpose: this only finds out where the line belongs. The engine decodes it strictly.
     content = read_leniently(raw)
     if not isinstance(content, dict):
         return Record(role=Role.CALLS, origin=place, key=None, value=raw, timestamp_ms=previous_ms)
     if isinstance(content.get("origin"), dict) and "specversion" not in content:
-        return _record_line(content, place)
+        return _record_line(content, place, roles)
     kind = str(content.get("type"))
     role = Role.CONTROL if kind.startswith(_CONTROL_PREFIX) else _ROLE_OF_TYPE.get(kind, Role.CALLS)
     data = content.get("data")
@@ -106,14 +106,30 @@ def event_timestamp_ms(text: object) -> int | None:
         return None
 
 
-def _record_line(content: dict[str, Any], place: Origin) -> Record:
+def record_line_parts(raw: bytes, place: Origin) -> Record | None:
+    """Return the record that a record line holds, whatever its topic carries; ``None`` for another line.
+
+    Args:
+        raw: a line.
+        place: its file and line.
+
+    Raises:
+        InputError: ``bad_record_line``.
+    """
+    content = read_leniently(raw)
+    if not isinstance(content, dict) or not isinstance(content.get("origin"), dict) or "specversion" in content:
+        return None
+    return _record_line(content, place, roles=tuple(Role))
+
+
+def _record_line(content: dict[str, Any], place: Origin, roles: Collection[Role]) -> Record:
     try:
         headers: Headers = tuple(
             [(_header_name(name), _text_bytes(value)) for name, value in content.get("headers", [])]
             + [(_header_name(name), _base64_bytes(value)) for name, value in content.get("headers_base64", [])]
         )
         role = Role(content["role"])
-        if role not in _READ:
+        if role not in roles:
             raise ValueError("no role that is read")
         return Record(
             role=role,
@@ -167,6 +183,23 @@ def _bytes(content: dict[str, Any], name: str) -> bytes | None:
     return None if text is None else _text_bytes(text)
 
 
+def record_line(record: Record) -> bytes:
+    """Return a record as a record line, which keeps everything of it.
+
+    Args:
+        record: a record of any topic.
+    """
+    line: dict[str, Any] = {
+        "origin": record.origin.as_json(),
+        "role": record.role.value,
+        "timestamp_ms": record.timestamp_ms,
+    }
+    _put_bytes(line, "key", record.key)
+    _put_bytes(line, "value", record.value)
+    _put_headers(line, record.headers)
+    return orjson.dumps(line)
+
+
 def rejected_line(output: Output) -> bytes:
     """Return a rejected record as a line of a file: original bytes, key and headers, and the error.
 
@@ -178,11 +211,15 @@ def rejected_line(output: Output) -> bytes:
     line: dict[str, Any] = {"error": {name.removeprefix("error."): value.decode() for name, value in ours}}
     _put_bytes(line, "key", output.key)
     _put_bytes(line, "value", output.value)
-    line["headers"] = [[name, _text(value)] for name, value in own if _text(value) is not None]
-    other = [[name, base64.b64encode(value).decode()] for name, value in own if _text(value) is None]
+    _put_headers(line, own)
+    return orjson.dumps(line, option=orjson.OPT_SORT_KEYS)
+
+
+def _put_headers(line: dict[str, Any], headers: Headers) -> None:
+    line["headers"] = [[name, _text(value)] for name, value in headers if _text(value) is not None]
+    other = [[name, base64.b64encode(value).decode()] for name, value in headers if _text(value) is None]
     if other:
         line["headers_base64"] = other
-    return orjson.dumps(line, option=orjson.OPT_SORT_KEYS)
 
 
 def _put_bytes(line: dict[str, Any], name: str, value: bytes | None) -> None:

@@ -84,6 +84,12 @@ _CHANNELS: dict[Role, tuple[str, str, tuple[str, ...], str | None]] = {
         (),
         "assay.rejected.headers",
     ),
+    Role.CHECKPOINTS: (
+        "assay.evidence.checkpoint",
+        "Checkpoints: signed statements about the evidence. No key; partition number: the evidence's.",
+        ("assay.evidence.checkpoint",),
+        None,
+    ),
 }
 _READ = (Role.SNAPSHOTS, Role.CONTROL, Role.CALLS)
 

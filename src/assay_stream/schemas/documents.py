@@ -18,6 +18,7 @@ from assay_stream.core.observation import (
     CallEvent,
     SnapshotEvent,
 )
+from assay_stream.schemas.checkpoints import CheckpointPayload, CheckpointRecord
 from assay_stream.schemas.evidence import Change, Evidence, VerdictRecord
 from assay_stream.schemas.facts import (
     CatalogueFactValue,
@@ -90,6 +91,8 @@ OUTPUTS: dict[str, Any] = {
     "assay.tool.binding.first_use": FirstUseFactValue,
     "assay.tool.binding.horizon": HorizonFactValue,
     "assay.tool.binding.progress": ProgressFactValue,
+    "assay.evidence.checkpoint": CheckpointRecord,
+    "assay.evidence.checkpoint.payload": CheckpointPayload,
     "assay.rejected.headers": RejectedHeaders,
     "assay.rejected.line": RejectedLine,
 }

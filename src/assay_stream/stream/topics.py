@@ -78,6 +78,7 @@ def topic_table(settings: Settings) -> list[TopicSpec]:
         (Role.REJECTED, few, kept_year, output_bytes),
         # An alert and what is said about it.
         (Role.DEAD_LETTERS, few, kept_year, 2 * _MARGIN_BYTES),
+        (Role.CHECKPOINTS, many, kept_always, _MARGIN_BYTES),
     ]
     specs = [
         TopicSpec(

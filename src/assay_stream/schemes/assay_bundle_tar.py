@@ -1,0 +1,90 @@
+"""Assay (Rul1an/assay): the tar around an evidence bundle, as bytes.
+
+Headers are of the old GNU kind, owned by ``assay``, with every number zero but mode, size and checksum: the bytes
+that Assay's own writer gives. A reader takes any tar whose members are plain files.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from assay_stream.core.errors import InputError
+
+BLOCK_BYTES = 512
+TAR_END = bytes(2 * BLOCK_BYTES)
+_NAME_BYTES = 100
+_CHECKSUM = slice(148, 156)
+_MAGICS = (b"ustar  \0", b"ustar\x0000", bytes(8))
+_PLAIN_FILES = (b"\0", b"0")
+
+
+class Member(NamedTuple):
+    """One member of a tar.
+
+    Args:
+        name: its path.
+        size_bytes: size of its content.
+    """
+
+    name: str
+    size_bytes: int
+
+
+def tar_header(member: Member) -> bytes:
+    """Return the header block of a member.
+
+    Args:
+        member: name and size.
+    """
+    block = bytearray(BLOCK_BYTES)
+    name = member.name.encode("ascii")
+    block[: len(name)] = name
+    block[100:108] = b"0000644\0"
+    block[108:116] = block[116:124] = b"0000000\0"
+    block[124:136] = b"%011o\0" % member.size_bytes
+    block[136:148] = b"00000000000\0"
+    block[257:265] = b"ustar  \0"
+    block[265:270] = block[297:302] = b"assay"
+    block[_CHECKSUM] = b"%07o\0" % _checksum(block)
+    return bytes(block)
+
+
+def tar_padding(size_bytes: int) -> bytes:
+    """Return the zeros that follow a member's content.
+
+    Args:
+        size_bytes: size of the content.
+    """
+    return bytes(-size_bytes % BLOCK_BYTES)
+
+
+def read_tar_header(block: bytes) -> Member | None:
+    """Return the member that a header block announces, ``None`` for the end of the tar.
+
+    Args:
+        block: 512 bytes.
+
+    Raises:
+        InputError: ``bundle_member`` for anything but a plain file.
+    """
+    if not any(block):
+        return None
+    if block[257:265] not in _MAGICS or _octal(block[_CHECKSUM]) != _checksum(block):
+        raise InputError("bundle_member", "a tar header is damaged")
+    if block[156:157] not in _PLAIN_FILES:
+        raise InputError("bundle_member", "a member of the tar is no plain file: a bundle has nothing else")
+    name = block[:_NAME_BYTES].split(b"\0", 1)[0]
+    prefix = b"" if block[257:265] != b"ustar\x0000" else block[345:500].split(b"\0", 1)[0]
+    size_bytes = _octal(block[124:136])
+    if size_bytes is None or not name.isascii() or prefix:
+        raise InputError("bundle_member", "a tar header has a name or size that no bundle has")
+    return Member(name=name.decode(), size_bytes=size_bytes)
+
+
+def _checksum(block: bytes | bytearray) -> int:
+    return sum(block) - sum(block[_CHECKSUM]) + 8 * ord(" ")
+
+
+def _octal(field: bytes) -> int | None:
+    digits = field.strip(b" \0")
+    return int(digits, 8) if digits and not digits.strip(b"01234567") else None

@@ -1,0 +1,231 @@
+"""Merkle trees of Certificate Transparency version 2 (RFC 9162, section 2.1), over SHA-256.
+
+A tree is described by its size and its root. Nothing here keeps a tree: roots and proofs come from one pass over
+the leaf hashes, in memory that grows with the logarithm of the size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
+
+from assay_stream.core.errors import InputError
+
+HASH_BYTES = 32
+EMPTY_ROOT = sha256(b"").digest()
+
+
+def leaf_hash(entry: bytes) -> bytes:
+    """Return the hash of one entry (2.1.1).
+
+    Args:
+        entry: the entry's bytes.
+    """
+    return sha256(b"\x00" + entry).digest()
+
+
+def node_hash(left: bytes, right: bytes) -> bytes:
+    """Return the hash of an inner node (2.1.1).
+
+    Args:
+        left: hash of the left subtree.
+        right: hash of the right subtree.
+    """
+    return sha256(b"\x01" + left + right).digest()
+
+
+class Frontier:
+    """The right edge of a growing tree: the hashes of its largest complete subtrees, left to right.
+
+    Args:
+        size: leaves so far.
+        peaks: one hash for each bit that is set in the size, the highest first.
+
+    Raises:
+        InputError: ``bad_frontier`` where the hashes do not fit the size.
+    """
+
+    __slots__ = ("peaks", "size")
+
+    def __init__(self, size: int = 0, peaks: Iterable[bytes] = ()) -> None:
+        self.size = size
+        self.peaks = list(peaks)
+        if size < 0 or len(self.peaks) != size.bit_count() or any(len(p) != HASH_BYTES for p in self.peaks):
+            raise InputError("bad_frontier", "a frontier has one hash of 32 bytes for each bit set in its size")
+
+    def append(self, leaf: bytes) -> None:
+        """Add one leaf.
+
+        Args:
+            leaf: its leaf hash.
+        """
+        size = self.size
+        while size & 1:
+            leaf = node_hash(self.peaks.pop(), leaf)
+            size >>= 1
+        self.peaks.append(leaf)
+        self.size += 1
+
+    def root(self) -> bytes:
+        """Return the root of the tree so far."""
+        if not self.peaks:
+            return EMPTY_ROOT
+        found = self.peaks[-1]
+        for peak in reversed(self.peaks[:-1]):
+            found = node_hash(peak, found)
+        return found
+
+
+def inclusion_proof(leaves: Iterable[bytes], index: int, size: int) -> list[bytes]:
+    """Return the audit path of a leaf, nearest node first (2.1.3.1).
+
+    Args:
+        leaves: leaf hashes of the tree, in order; more than ``size`` are not read.
+        index: which leaf, from 0.
+        size: leaves of the tree.
+
+    Raises:
+        InputError: ``proof_out_of_range``; ``proof_leaves_missing`` where the leaves end before the tree does.
+    """
+    if not 0 <= index < size:
+        raise InputError("proof_out_of_range", "the tree has no such leaf: give an index below its size")
+    return _hashes(leaves, size, _path_ranges(index, size))
+
+
+def consistency_proof(leaves: Iterable[bytes], first: int, second: int) -> list[bytes]:
+    """Return the proof that one tree begins with another (2.1.4.1).
+
+    Args:
+        leaves: leaf hashes of the larger tree, in order; more than ``second`` are not read.
+        first: leaves of the smaller tree, 1 or more.
+        second: leaves of the larger tree.
+
+    Raises:
+        InputError: as ``inclusion_proof``.
+    """
+    if not 0 < first <= second:
+        raise InputError("proof_out_of_range", "a consistency proof goes from 1 or more leaves to as many or more")
+    if first == second:
+        return []
+    return _hashes(leaves, second, _consistency_ranges(first, second))
+
+
+def inclusion_holds(*, leaf: bytes, index: int, size: int, proof: Sequence[bytes], root: bytes) -> bool:
+    """Tell whether a proof shows that a leaf stands at an index of a tree (2.1.3.2).
+
+    Args:
+        leaf: its leaf hash.
+        index: where it should stand, from 0.
+        size: leaves of the tree.
+        proof: the audit path.
+        root: root of the tree.
+    """
+    if not 0 <= index < size or not _are_hashes([leaf, root, *proof]):
+        return False
+    number, last, found = index, size - 1, leaf
+    for node in proof:
+        if last == 0:
+            return False
+        if number & 1 or number == last:
+            found = node_hash(node, found)
+            while number and not number & 1:
+                number, last = number >> 1, last >> 1
+        else:
+            found = node_hash(found, node)
+        number, last = number >> 1, last >> 1
+    return last == 0 and found == root
+
+
+def consistency_holds(
+    *, first: int, first_root: bytes, second: int, second_root: bytes, proof: Sequence[bytes]
+) -> bool:
+    """Tell whether a proof shows that the second tree begins with the first (2.1.4.2).
+
+    Args:
+        first: leaves of the smaller tree, 1 or more.
+        first_root: its root.
+        second: leaves of the larger tree.
+        second_root: its root.
+        proof: the consistency proof.
+    """
+    if first == second and first > 0:
+        return not proof and first_root == second_root
+    if not 0 < first < second or not _are_hashes([first_root, second_root, *proof]):
+        return False
+    path = list(proof)
+    if first & (first - 1) == 0:
+        path.insert(0, first_root)
+    if not path:
+        return False
+    number, last = first - 1, second - 1
+    while number & 1:
+        number, last = number >> 1, last >> 1
+    old = new = path[0]
+    for node in path[1:]:
+        if last == 0:
+            return False
+        if number & 1 or number == last:
+            old, new = node_hash(node, old), node_hash(node, new)
+            while number and not number & 1:
+                number, last = number >> 1, last >> 1
+        else:
+            new = node_hash(new, node)
+        number, last = number >> 1, last >> 1
+    return last == 0 and old == first_root and new == second_root
+
+
+def _are_hashes(hashes: Iterable[bytes]) -> bool:
+    return all(len(found) == HASH_BYTES for found in hashes)
+
+
+def _split(size: int) -> int:
+    """Return the largest power of two below a size of 2 or more (2.1.1)."""
+    return 1 << ((size - 1).bit_length() - 1)
+
+
+def _path_ranges(index: int, size: int) -> list[tuple[int, int]]:
+    """Return what each node of an audit path covers, nearest first."""
+    ranges, start, end = [], 0, size
+    while end - start > 1:
+        middle = start + _split(end - start)
+        if index < middle:
+            ranges.append((middle, end))
+            end = middle
+        else:
+            ranges.append((start, middle))
+            start = middle
+    return ranges[::-1]
+
+
+def _consistency_ranges(first: int, second: int) -> list[tuple[int, int]]:
+    """Return what each node of a consistency proof covers: SUBPROOF of 2.1.4.1, unrolled."""
+    ranges, start, end, is_whole = [], 0, second, True
+    while first != end:
+        middle = start + _split(end - start)
+        if first <= middle:
+            ranges.append((middle, end))
+            end = middle
+        else:
+            ranges.append((start, middle))
+            start, is_whole = middle, False
+    if not is_whole:
+        ranges.append((start, end))
+    return ranges[::-1]
+
+
+def _hashes(leaves: Iterable[bytes], size: int, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+    """Return the roots of some ranges that do not overlap, in one pass."""
+    ordered = sorted(ranges)
+    roots: dict[tuple[int, int], Frontier] = {covered: Frontier() for covered in ordered}
+    current, count = 0, 0
+    for leaf in leaves:
+        if count == size:
+            break
+        while current < len(ordered) and count >= ordered[current][1]:
+            current += 1
+        if current < len(ordered) and count >= ordered[current][0]:
+            roots[ordered[current]].append(leaf)
+        count += 1
+    if count < size:
+        raise InputError("proof_leaves_missing", f"the tree has {size} leaves, and only {count} were given")
+    return [roots[covered].root() for covered in ranges]

@@ -1,0 +1,157 @@
+"""``assay-stream export`` and ``assay-stream bundle``, from files."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner, Result
+
+from assay_stream.cli.main import app
+from assay_stream.core.errors import AssayStreamError
+from assay_stream.core.record import Role
+from tests.support.exports import a_file, changed, evidence, members, replayed, values
+
+
+def run(*arguments: object) -> Result:
+    """The command, in this process."""
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def summary(done: Result) -> dict[str, Any]:
+    """What it printed."""
+    assert done.exit_code == 0, (done.output, done.exception)
+    return json.loads(done.stdout)  # type: ignore[no-any-return]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder as a replay writes it."""
+    path = tmp_path_factory.mktemp("replayed")
+    outputs = replayed()
+    a_file(path / "evidence.ndjson", *values(outputs, Role.EVIDENCE))
+    a_file(path / "alerts.ndjson", *values(outputs, Role.ALERTS))
+    a_file(path / "definitions.ndjson", *values(outputs, Role.DEFINITIONS))
+    return path
+
+
+def test_a_bundle_is_written_and_verified(folder: Path, tmp_path: Path) -> None:
+    """The two commands agree on run, root and number."""
+    path = tmp_path / "b.tar.gz"
+    told = summary(run("export", "assay-bundle", "--input", folder, "--output", path))
+    found = summary(run("bundle", "verify", path))
+    assert told["written"] == {"evidence": 40}
+    assert [(part["run_id"], part["run_root"], part["events"]) for part in told["bundles"]] == [
+        (found["run_id"], found["run_root"], 40)
+    ]
+    assert found["valid"] is True
+
+
+def test_a_bundle_of_a_bundle_is_the_same_run(folder: Path, tmp_path: Path) -> None:
+    """Read back and exported again: equal bytes."""
+    first, second = tmp_path / "1.tar.gz", tmp_path / "2.tar.gz"
+    summary(run("export", "assay-bundle", "--input", folder, "--output", first))
+    summary(run("export", "assay-bundle", "--input", first, "--output", second))
+    assert first.read_bytes() == second.read_bytes()
+
+
+def test_a_changed_bundle_is_not_valid(folder: Path, tmp_path: Path) -> None:
+    """The answer is no, with code and line; and nothing can be exported from it."""
+    path = tmp_path / "b.tar.gz"
+    summary(run("export", "assay-bundle", "--input", folder, "--output", path))
+
+    def change(content: dict[str, bytes]) -> None:
+        content["events.ndjson"] = content["events.ndjson"].replace(b'"tool":"tool_0"', b'"tool":"tool_9"', 1)
+
+    bad = changed(path, change)
+    assert members(bad) != members(path)
+    done = run("bundle", "verify", bad)
+    answer = json.loads(done.stdout)
+    assert (done.exit_code, answer["valid"], answer["code"]) == (1, False, "content_hash_mismatch")
+    assert "line " in answer["message"]
+    done = run("export", "timesketch", "--input", bad, "--output", tmp_path / "t.csv")
+    assert isinstance(done.exception, AssayStreamError)
+    assert done.exception.code == "content_hash_mismatch"
+    assert not (tmp_path / "t.csv").exists()
+
+
+def test_a_bundle_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    """Not an answer."""
+    done = run("bundle", "verify", tmp_path / "none")
+    assert isinstance(done.exception, AssayStreamError)
+    assert done.exception.code == "unreadable_file"
+
+
+def test_datasets_are_written(folder: Path, tmp_path: Path) -> None:
+    """One file each, and the summary has their rows."""
+    told = summary(run("export", "parquet", "--input", folder, "--output", tmp_path))
+    assert {path.stem: pq.read_metadata(path).num_rows for path in tmp_path.iterdir()} == told["written"]
+    assert set(told["written"]) == {"evidence", "alerts", "definitions"}
+
+
+def test_a_timeline_is_written(folder: Path, tmp_path: Path) -> None:
+    """As a table or as lines, by the name of the file."""
+    told = summary(run("export", "timesketch", "--input", folder, "--output", tmp_path / "t.csv"))
+    summary(run("export", "timesketch", "--input", folder, "--output", tmp_path / "t.jsonl"))
+    with (tmp_path / "t.csv").open(encoding="utf-8", newline="") as file:
+        table = list(csv.DictReader(file))
+    assert len(table) == len((tmp_path / "t.jsonl").read_bytes().splitlines()) == sum(told["written"].values())
+
+
+def test_a_timeline_of_another_name_is_refused(folder: Path, tmp_path: Path) -> None:
+    """Timesketch would not take it."""
+    done = run("export", "timesketch", "--input", folder, "--output", tmp_path / "t.json")
+    assert isinstance(done.exception, AssayStreamError)
+    assert done.exception.code == "bad_option"
+
+
+@pytest.mark.parametrize("name", ["assay-bundle", "parquet", "timesketch"])
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("--since", "2030-01-01T00:00:00Z"), ("--until", "2020-01-01T00:00:00Z"), ("--server-id", "nobody")],
+)
+def test_a_selection_without_a_record_says_so(name: str, option: str, value: str, tmp_path: Path) -> None:
+    """Exit code 1, a sentence that tells it from an empty input, and no file."""
+    file = a_file(tmp_path / "in", evidence())
+    done = run("export", name, "--input", file, "--output", tmp_path / "out.csv", option, value)
+    assert done.exit_code == 1
+    assert "none of the 1 records that were read is asked for" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
+
+
+def test_an_empty_input_says_so(tmp_path: Path) -> None:
+    """Another sentence."""
+    done = run("export", "assay-bundle", "--input", a_file(tmp_path / "in"), "--output", tmp_path / "b.tar.gz")
+    assert (done.exit_code, "there is no record" in done.stderr) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        (("--since", "yesterday"), "bad_time"),
+        (("--offsets", "1-2"), "bad_offsets"),
+        (("--run-id", "a:b"), "bad_run_id"),
+    ],
+)
+def test_an_option_that_cannot_be_meant_is_refused(options: tuple[str, ...], code: str, tmp_path: Path) -> None:
+    """With its code."""
+    file = a_file(tmp_path / "in", evidence())
+    done = run("export", "assay-bundle", "--input", file, "--output", tmp_path / "b.tar.gz", *options)
+    assert isinstance(done.exception, AssayStreamError)
+    assert done.exception.code == code
+
+
+def test_ranges_add_up(tmp_path: Path) -> None:
+    """Servers and offsets may be given several times."""
+    file = a_file(tmp_path / "in", *(evidence(number) for number in range(9)))
+    told = summary(
+        run(
+            *("export", "assay-bundle", "--input", file, "--output", tmp_path / "b.tar.gz"),
+            *("--offsets", "3:0-1", "--offsets", "3:7-7", "--server-id", "x", "--server-id", "server-a"),
+        )
+    )
+    assert (told["written"], told["left_out"]) == ({"evidence": 3}, 6)

@@ -1,0 +1,106 @@
+"""Checkpoints: what they cover, how they are read, and how they follow one another."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from assay_stream.core.checkpoint import decode, encode, follows, leaf_of
+from assay_stream.core.errors import InputError
+from assay_stream.schemes.dsse import keys_of
+from tests.support.seals import KEYS, OTHER_KEY, a_record, checkpoints_of, some_records
+
+FIRST, SECOND = checkpoints_of(some_records(0, 1, 3), some_records(5, 6))
+
+
+def test_a_checkpoint_is_read_as_it_was_written() -> None:
+    """Bytes in, the same bytes out."""
+    assert encode(decode(SECOND, KEYS)) == SECOND
+
+
+def test_it_says_its_range_and_the_tree_so_far() -> None:
+    """The tree is cumulative, the range its own; gaps between offsets are none of its business."""
+    made = decode(SECOND, KEYS).checkpoint
+    assert (made.sequence, made.first_offset, made.last_offset, made.records, made.tree_size) == (1, 5, 6, 2, 5)
+    assert made.previous == decode(FIRST, KEYS).checkpoint.digest()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"key": b"t"},
+        {"key": None},
+        {"key": b""},
+        {"value": b"v1"},
+        {"value": None},
+        {"headers": ()},
+        {"headers": (("h", b"y"),)},
+        {"headers": (("hx", b""),)},
+        {"headers": (("h", b"x"), ("h", b"x"))},
+        {"timestamp_ms": 0},
+    ],
+)
+def test_a_leaf_covers_every_part_of_a_record(change: dict[str, Any]) -> None:
+    """Key, value, headers and timestamp; nothing and emptiness differ."""
+    record = a_record(0)
+    assert leaf_of(record._replace(**change)) != leaf_of(record)
+
+
+def test_a_leaf_covers_the_offset() -> None:
+    """The same bytes elsewhere are another leaf."""
+    assert leaf_of(a_record(0), offset=1) != leaf_of(a_record(0))
+
+
+def test_a_field_cannot_move_into_the_next() -> None:
+    """Lengths are written: key and value cannot share their bytes out otherwise."""
+    record = a_record(0)
+    assert leaf_of(record._replace(key=b"a", value=b"bc")) != leaf_of(record._replace(key=b"ab", value=b"c"))
+
+
+def test_a_checkpoint_by_another_key_is_refused() -> None:
+    """With its code."""
+    with pytest.raises(InputError, match="seal_key_unknown"):
+        decode(FIRST, keys_of([OTHER_KEY.public_key()]))
+
+
+def test_leaves_that_are_not_the_signed_ones_are_refused() -> None:
+    """They stand beside what is signed, and their digest within it."""
+    mixed = json.loads(FIRST) | {"leaves": json.loads(SECOND)["leaves"]}
+    with pytest.raises(InputError, match="bad_checkpoint"):
+        decode(json.dumps(mixed).encode(), KEYS)
+
+
+@pytest.mark.parametrize("raw", [None, b"", b"[]", b"{}", b'{"envelope":{},"leaves":""}', b"\xff"])
+def test_any_other_bytes_are_refused(raw: bytes | None) -> None:
+    """By our error."""
+    with pytest.raises(InputError):
+        decode(raw, KEYS)
+
+
+def test_every_byte_of_a_checkpoint_counts() -> None:
+    """Any one byte altered: it is refused, or says the same."""
+    said = decode(FIRST, KEYS).checkpoint
+    for at in range(len(FIRST)):
+        raw = FIRST[:at] + bytes([FIRST[at] ^ 1]) + FIRST[at + 1 :]
+        try:
+            found = decode(raw, KEYS)
+        except InputError:
+            continue
+        assert found.checkpoint == said
+
+
+def test_checkpoints_follow_one_another() -> None:
+    """The second continues the first, and nothing else."""
+    first, second = decode(FIRST, KEYS), decode(SECOND, KEYS)
+    assert follows(first, None) is None
+    assert follows(second, first.checkpoint) is None
+    assert follows(second, None) == "checkpoint_out_of_sequence"
+    assert follows(first, first.checkpoint) == "checkpoint_out_of_sequence"
+
+
+def test_a_fork_is_told() -> None:
+    """A checkpoint of the right number that rests on another past."""
+    _, forked = checkpoints_of(some_records(0, 1, 4), some_records(5, 6))
+    assert follows(decode(forked, KEYS), decode(FIRST, KEYS).checkpoint) == "checkpoint_chain_broken"
