@@ -130,7 +130,9 @@ def with_claim(state: Mapping[str, Any], claim: NameClaim) -> dict[str, Any]:
                 "sketch": list(claim.sketch),
                 "definitions": {},
             }
-        entry["since_us"] = min(entry["since_us"], claim.time_us)
+        if not known:
+            # An approval may be dated before the list that it is about: it makes no name older.
+            entry["since_us"] = min(entry["since_us"], claim.time_us)
         entry["definitions"][claim.full] = claim.approved
     return {"names": [names[name] for name in sorted(names)], "left_out": left_out}
 

@@ -68,6 +68,12 @@ def test_an_approved_definition_is_not_told_of() -> None:
     assert told(old, new) == []
 
 
+def test_an_approval_makes_no_name_older() -> None:
+    """Its time is that of a decision, which may lie before the list."""
+    holder, late = a_claim("b", "read_file", 1), a_claim("a", "read-file", 2)
+    assert told(holder, late, a_claim("a", "read-file", 0, approved=True)) == []
+
+
 def test_two_names_of_one_server_are_told_of_where_one_was_added() -> None:
     """Names that were there from the first are the server's own style."""
     old = a_claim("a", "read_file", 1)
