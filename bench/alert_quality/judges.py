@@ -5,12 +5,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from assay_stream.core.alert import AlertRules
+from assay_stream.core.alerting import DueTimes, Step, apply_entry
 from assay_stream.core.digest import jcs_digest
 from assay_stream.core.meaning import Subject
+from assay_stream.core.name_claim import NameClaim, Offered, claims_between
+from assay_stream.core.record import Origin
 from assay_stream.core.severity import DEFAULT_PROFILE
 from assay_stream.forensics.drift_report import Offer, drift_findings
 from assay_stream.schemes import mcptrust_drift
@@ -19,6 +24,9 @@ Tool = Mapping[str, Any]
 
 INFORMATIONAL, LOW, MEDIUM, HIGH, CRITICAL = range(1, 6)
 
+_OURS = "the server that is judged"
+_RULES = AlertRules(version="bench")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
@@ -26,12 +34,12 @@ class Fleet:
 
     Args:
         known: digests of every definition that any observer has seen on this server.
-        others: the tools of other servers.
+        others: the tools of other servers, by server.
         is_complete: whether the list that arrived is complete.
     """
 
     known: frozenset[str] = frozenset()
-    others: Sequence[Tool] = field(default_factory=tuple)
+    others: Mapping[str, Sequence[Tool]] = field(default_factory=dict)
     is_complete: bool = True
 
 
@@ -70,17 +78,54 @@ def mcptrust(before: Sequence[Tool], after: Sequence[Tool], fleet: Fleet) -> int
 
 
 def assay_stream(before: Sequence[Tool], after: Sequence[Tool], fleet: Fleet) -> int:
-    """Judge as the stream does: by meaning and by what was introduced, under the profile ``soc``.
+    """Judge as the stream does: by meaning, by what was introduced, and by whose names are taken; profile ``soc``.
 
     Args:
         before: what the observer had seen.
         after: what it sees.
-        fleet: what the fleet knows; other servers' tools are not looked at.
+        fleet: what the fleet knows.
     """
     was = Offer(lists={Subject.TOOL: [dict(tool) for tool in before]}, complete=True)
     now = Offer(lists={Subject.TOOL: [dict(tool) for tool in after]}, complete=fleet.is_complete)
     findings = drift_findings(was, now, profile=DEFAULT_PROFILE, known=fleet.known)
-    return max((int(finding.level) for finding in findings), default=0)
+    return max(
+        [*(int(finding.level) for finding in findings), *_shadowing_levels(before, after, fleet)], default=0
+    )
+
+
+def _shadowing_levels(before: Sequence[Tool], after: Sequence[Tool], fleet: Fleet) -> Iterator[int]:
+    """Yield the level of each shadow that the arrival adds to what was there: other servers first, then ours."""
+    offered_before = _offered(before)
+    offered_after = _offered(after) if fleet.is_complete else {**offered_before, **_offered(after)}
+    claims = [
+        *(
+            claim
+            for server, tools in fleet.others.items()
+            for claim in _claims({}, _offered(tools), server, offset=0)
+        ),
+        *_claims({}, offered_before, _OURS, offset=1),
+    ]
+    states: dict[str, Any] = {}
+    for offset, claim in enumerate(claims):
+        states |= _read(states, claim, offset).states
+    for offset, claim in enumerate(_claims(offered_before, offered_after, _OURS, offset=2), len(claims)):
+        step = _read(states, claim, offset)
+        states |= step.states
+        yield from (json.loads(alert.value or b"")["severity_id"] for alert in step.outputs)
+
+
+def _offered(tools: Sequence[Tool]) -> Offered:
+    return {(tool["name"], str(jcs_digest(tool))): False for tool in tools}
+
+
+def _claims(before: Offered, after: Offered, server_id: str, *, offset: int) -> Iterator[NameClaim]:
+    origin = Origin(topic="bench", partition=0, offset=offset)
+    return claims_between(before, after, server_id, time_us=offset, origin=origin, had_complete=bool(before))
+
+
+def _read(states: Mapping[str, Any], claim: NameClaim, offset: int) -> Step:
+    place = Origin(topic="bench", partition=0, offset=offset)
+    return apply_entry(states, claim, _RULES, DueTimes(_RULES), place=place)
 
 
 JUDGES: dict[str, Judge] = {

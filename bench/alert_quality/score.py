@@ -30,10 +30,9 @@ def levels(case: Case, judge: Judge) -> Iterator[int]:
     seen: dict[str, Sequence[Tool]] = {first.observer: first.tools}
     fleet_saw = first.tools
     known = _digests(first)
-    others = tuple(tool for tools in case.fleet.values() for tool in tools)
     for arrival in case.arrivals[1:]:
         before = seen.get(arrival.observer, fleet_saw)
-        fleet = Fleet(known=frozenset(known), others=others, is_complete=arrival.is_complete)
+        fleet = Fleet(known=frozenset(known), others=case.fleet, is_complete=arrival.is_complete)
         yield judge(before, arrival.tools, fleet)
         known |= _digests(arrival)
         if arrival.is_complete:

@@ -1,16 +1,27 @@
-"""Laws of shadowing: how the claims of several servers are mixed changes nothing."""
+"""Laws of shadowing: how the claims of several servers are mixed changes nothing, nor who hands the logs in."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections import Counter
+from functools import cache
+from typing import Any, NamedTuple
 
+import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
 from assay_stream.core.alerting import DueTimes, apply_entry, is_alert
+from assay_stream.core.attention import decode_entry
+from assay_stream.core.evidence import Producer
+from assay_stream.core.fingerprint import fingerprint
 from assay_stream.core.name_claim import NameClaim
+from assay_stream.core.name_sketch import name_sketch
 from assay_stream.core.partition import murmur2_partition
-from assay_stream.core.record import Origin
+from assay_stream.core.record import Origin, Output, Record, Role
+from assay_stream.core.registry import Registry
+from assay_stream.forensics.replay import replay
+from tests.support.controls import a_control
+from tests.support.events import TEN_O_CLOCK_MS, a_snapshot
 from tests.support.findings import RULES, a_claim
 
 NAMES = ("read_file", "read-file", "re\u0430d_file", "list", "1ist")
@@ -24,6 +35,7 @@ claims = st.builds(
     is_offered=st.sampled_from((True, True, False)),
     approved=st.booleans(),
     added=st.booleans(),
+    sketch=st.sampled_from(((), name_sketch(["a"]), name_sketch(["a", "b"]), name_sketch(["c"]))),
 )
 
 
@@ -61,3 +73,105 @@ def test_the_mixture_of_servers_changes_nothing(log: list[NameClaim], data: st.D
 def test_the_partition_count_changes_nothing(log: list[NameClaim], partitions: int) -> None:
     """Look-alikes stand in one partition, however many there are."""
     assert open_alerts(log, partitions) == open_alerts(log, 1)
+
+
+# --- from lists and decisions on ----------------------------------------------------------------------------
+
+PRODUCER = Producer(version="1")
+TOOLS = [
+    {"name": name, "description": description, "inputSchema": {"type": "object"}}
+    for name in ("read_file", "re\u0430d_file", "list")
+    for description in ("Reads.", "Reads it.")
+]
+
+
+class Act(NamedTuple):
+    """A list that a server shows an observer, or an operator's approval of its first tool."""
+
+    server_id: str
+    observer_id: str
+    second: int
+    tools: tuple[int, ...]
+    is_complete: bool
+    is_list: bool
+
+
+ACTS = st.lists(
+    st.builds(
+        Act,
+        server_id=st.sampled_from(("a", "b", "c")),
+        observer_id=st.sampled_from(("proxy-1", "proxy-2")),
+        second=st.integers(0, 50),
+        tools=st.lists(st.integers(0, len(TOOLS) - 1), max_size=3, unique_by=lambda one: one // 2).map(tuple),
+        is_complete=st.booleans(),
+        is_list=st.sampled_from((True, True, True, False)),
+    ),
+    max_size=12,
+)
+
+
+@cache
+def value_of(tool: int) -> str:
+    """What an operator approves a tool by."""
+    return fingerprint(TOOLS[tool], server_id=None).schemes["assay.v1"]
+
+
+def logged(acts: list[Act], partitions: int) -> list[Record]:
+    """The logs that acts leave, in the order of the acts."""
+    records = []
+    offsets: Counter[tuple[Role, int]] = Counter()
+    for number, act in enumerate(acts):
+        if act.is_list:
+            role = Role.SNAPSHOTS
+            value = a_snapshot(
+                *(TOOLS[tool] for tool in act.tools),
+                number=number,
+                second=act.second,
+                server_id=act.server_id,
+                observer_id=act.observer_id,
+                snapshot_id=f"list-{number}",
+                completeness="complete" if act.is_complete else "partial",
+            )
+        else:
+            role, tool = Role.CONTROL, (act.tools or (0,))[0]
+            pin = {"tool_name": TOOLS[tool]["name"], "scheme": "assay.v1", "value": value_of(tool)}
+            value = a_control("pin.set", number=number, second=act.second, server_id=act.server_id, **pin)
+        partition = murmur2_partition(act.server_id.encode(), partitions)
+        origin = Origin(topic=role.value, partition=partition, offset=offsets[role, partition])
+        offsets[role, partition] += 1
+        timestamp_ms = TEN_O_CLOCK_MS + 1_000 * act.second
+        records.append(
+            Record(role=role, origin=origin, key=act.server_id.encode(), value=value, timestamp_ms=timestamp_ms)
+        )
+    return records
+
+
+def claimed(outputs: list[Output]) -> list[NameClaim]:
+    """The claims among what was written."""
+    entries = [decode_entry(output.value) for output in outputs if output.role is Role.FINDINGS]
+    return [entry for entry in entries if isinstance(entry, NameClaim)]
+
+
+def live(acts: list[Act], partitions: int) -> set[tuple[str, int, str]]:
+    """What stands open where every partition has a registry of its own, and of the finding topic a stage."""
+    registries = {number: Registry(producer=PRODUCER, partitions=partitions) for number in range(partitions)}
+    outputs = []
+    for record in logged(acts, partitions):
+        outputs += registries[record.origin.partition].step(record)
+    assert not [output for output in outputs if output.role is Role.REJECTED]
+    return open_alerts(claimed(outputs), partitions)
+
+
+@given(acts=ACTS, partitions=st.integers(1, 3))
+def test_a_replay_gives_what_stands_open_live(acts: list[Act], partitions: int) -> None:
+    """However many partitions there are: the same alerts, as severe, about the same newcomer."""
+    outputs = list(replay(logged(acts, partitions), producer=PRODUCER, snapshot_partitions=partitions))
+    still_open = open_alerts(claimed(outputs), 1)
+    assert still_open == live(acts, partitions) == live(acts, 1)
+    bodies = [orjson.loads(output.value or b"") for output in outputs if output.role is Role.ALERTS]
+    told = {
+        (body["finding_info"]["uid"], body["severity_id"], body["unmapped"]["mcp_server_id"])
+        for body in bodies
+        if body["finding_info"]["types"] == ["tool_shadowed"]
+    }
+    assert still_open <= told

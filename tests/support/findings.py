@@ -97,7 +97,7 @@ def told(alerts: list[Output]) -> list[tuple[str, str, int]]:
 
 def a_claim(server_id: str, tool_name: str, second: float = 0, *, definition: str = "", **given: Any) -> NameClaim:
     """A claim to a name; the definition differs with the name, and with what is said of it."""
-    fields: dict[str, Any] = {"is_offered": True, "approved": False, "added": False} | given
+    fields: dict[str, Any] = {"is_offered": True, "approved": False, "added": False, "sketch": ()} | given
     offset = int.from_bytes(jcs_digest([server_id, tool_name, second, definition, given]).hex[:8].encode(), "big")
     return NameClaim(
         server_id=server_id,

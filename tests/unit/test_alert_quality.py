@@ -10,7 +10,7 @@ import pytest
 from assay_stream.core.introduced import signs_between
 from bench.alert_quality.corpus import Case, CorpusError, check, load
 from bench.alert_quality.judges import HIGH, JUDGES
-from bench.alert_quality.score import score, table
+from bench.alert_quality.score import levels, score, table
 
 CASES = load()
 BY_TEXT = [
@@ -67,6 +67,13 @@ def test_no_capture_gives_a_grave_sign() -> None:
                 for tool in arrival.tools:
                     signs = signs_between(None, tool, tool_names=names)
                     assert [sign for sign in signs if sign.level >= HIGH] == []
+
+
+def test_names_that_are_taken_are_found() -> None:
+    """Another server's name, as it is or drawn alike, is high."""
+    cases = [case for case in CASES if case.id.startswith("rename-shadow-")]
+    assert {case.id.rpartition("-")[2] for case in cases} == {"exact", "confusable", "case"}
+    assert [max(levels(case, JUDGES["assay-stream"])) for case in cases] == [HIGH] * len(cases)
 
 
 def test_noise_is_far_below_any_change() -> None:

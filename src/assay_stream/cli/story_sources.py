@@ -11,6 +11,7 @@ from typing import Any
 from assay_stream.cli.lines import input_lines
 from assay_stream.cli.options import quiet_client_logs, say
 from assay_stream.config import Settings, load_settings
+from assay_stream.core.alerting import partition_key
 from assay_stream.core.bindings import Bindings
 from assay_stream.core.decode import decode_json
 from assay_stream.core.digest import jcs_digest
@@ -94,8 +95,10 @@ async def story_from(
     if sources.alerts is not None:
         return _from_files(life, sources, calls, refused, full=full)
     settings = load_settings(bootstrap_servers=sources.bootstrap)
-    sightings = Sightings(view.uid, view.fact("mcp_server_id"), view.fact("mcp_tool_name") or None)
-    async for entry in read_entries(settings, view.fact("mcp_server_id")):
+    server_id, tool_name = view.fact("mcp_server_id"), view.fact("mcp_tool_name") or None
+    sightings = Sightings(view.uid, server_id, tool_name)
+    key = partition_key({"kind": view.kind, "server_id": server_id, "tool_name": tool_name or ""})
+    async for entry in read_entries(settings, key):
         sightings.add(entry)
     pinned = _pinned_digest(view, await read_bindings(settings)) if _is_about_a_pin(view) else None
     digests = _digests(view, pinned)

@@ -18,12 +18,12 @@ from typing import Any
 from assay_stream.core.alert import AlertRules, apply_finding, apply_resolution, due_us, tick
 from assay_stream.core.alert_state import AlertState
 from assay_stream.core.attention import Entry, Resolution, Suppression, Tick
-from assay_stream.core.finding import Finding, uid_of
+from assay_stream.core.finding import Finding
 from assay_stream.core.kinds import Kind
 from assay_stream.core.limits import DEFAULT_LIMITS
 from assay_stream.core.name_claim import NameClaim
 from assay_stream.core.record import Origin, Output
-from assay_stream.core.shadowing import Shadow, shadows, with_claim
+from assay_stream.core.shadowing import REASONS, Shadow, shadows, shadows_beyond, with_claim
 from assay_stream.core.skeleton import skeleton
 from assay_stream.core.suppression import ANY_SERVER, SuppressionRule
 
@@ -31,17 +31,19 @@ _RULES = "rules/"
 _NAMES = "names/"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Step:
     """What one entry leads to.
 
     Args:
         outputs: alerts to write, in order.
         states: the states that are other than they were, by key.
+        left_out: of a claim that is not remembered, how many of its look-alikes are not, itself included; else 0.
     """
 
     outputs: list[Output] = field(default_factory=list)
     states: dict[str, dict[str, Any]] = field(default_factory=dict)
+    left_out: int = 0
 
 
 def apply_entry(
@@ -106,18 +108,26 @@ def _claim(step: Step, states: Mapping[str, Any], claim: NameClaim, rules: Alert
         return
     new = with_claim(stored, claim)
     before, after = shadows(stored), shadows(new)
+    ended = set(before)
+    if stored.get("left_out"):
+        # It may have been left out before. Where nothing was told of it, nothing ends.
+        about = claim.server_id, claim.tool_name, claim.full
+        ended |= {Shadow.of(*about, reason) for reason in REASONS}
+    if new["left_out"] > stored.get("left_out", 0):
+        step.left_out = new["left_out"]
+        after = shadows_beyond(new, claim) | after
     for shadow in sorted(after.keys() - before.keys(), key=_order_of):
         _find(step, states, shadow.finding(after[shadow], claim), rules, place)
-    for shadow in sorted(before.keys() - after.keys(), key=_order_of):
-        ended = Resolution(
+    for shadow in sorted(ended - after.keys(), key=_order_of):
+        end = Resolution(
             server_id=shadow.server_id,
-            uids=(uid_of(Kind.TOOL_SHADOWED, shadow.server_id, shadow.tool_name, shadow.full, shadow.reason),),
+            uids=(shadow.uid(),),
             reason="decided" if claim.approved else "no_longer_offered",
             observer_id=None,
             time_us=claim.time_us,
             origin=claim.origin,
         )
-        _resolve(step, states, ended, rules, place)
+        _resolve(step, states, end, rules, place)
     # Behind the alerts: a crash between the two reads the claim again, and finds them written.
     step.states[key] = new | {"through": place.offset}
 

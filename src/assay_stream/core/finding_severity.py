@@ -37,15 +37,21 @@ def severity_under(profile: Profile) -> Callable[[Finding], int]:
             changes,
             [_Sign(rule, level) for rule, level, _ in finding.signs],
             privileged=finding.tool_name is not None and action_class(finding.tool_name) is not None,
-            default=_default(finding),
+            default=default_level(finding.kind, finding.reason),
         )
         return int(level)
 
     return severity
 
 
-def _default(finding: Finding) -> Level:
+def default_level(kind: Kind, reason: str | None) -> Level:
+    """Return the level of a kind of finding where a profile says nothing of it.
+
+    Args:
+        kind: what was found.
+        reason: the stable code behind it, if there is one.
+    """
     # Fleets hold many versions of one product: an equal name alone is no alarm.
-    if finding.kind is Kind.TOOL_SHADOWED and finding.reason == SAME_NAME:
+    if kind is Kind.TOOL_SHADOWED and reason == SAME_NAME:
         return Level.LOW
-    return Level(KINDS[finding.kind].severity_id)
+    return Level(KINDS[kind].severity_id)

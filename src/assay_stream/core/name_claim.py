@@ -16,6 +16,7 @@ from typing import Any
 from assay_stream.core.bindings import ServerBindings
 from assay_stream.core.digest import canonicalize
 from assay_stream.core.facts import Catalogue, Seen
+from assay_stream.core.name_sketch import name_sketch
 from assay_stream.core.pins import PinStatus, check_pins
 from assay_stream.core.record import Origin, Output, Role
 from assay_stream.core.skeleton import skeleton
@@ -37,7 +38,8 @@ class NameClaim:
         full: full digest of the definition.
         is_offered: whether anybody is offered it.
         approved: whether an operator approved the definition.
-        added: the name came after a complete list without it.
+        added: the name came after a complete list that had others and lacked it.
+        sketch: of the names that the server offered before, or offers now where it had offered none.
         time_us: event time, microseconds since the epoch.
         origin: the record that it follows from.
     """
@@ -48,6 +50,7 @@ class NameClaim:
     is_offered: bool
     approved: bool
     added: bool
+    sketch: tuple[str, ...]
     time_us: int
     origin: Origin
 
@@ -65,6 +68,7 @@ class NameClaim:
             "is_offered": self.is_offered,
             "approved": self.approved,
             "added": self.added,
+            "sketch": list(self.sketch),
             "time_us": self.time_us,
             "origin": self.origin.as_json(),
         }
@@ -88,7 +92,7 @@ def claim_of(fields: Mapping[str, Any]) -> NameClaim:
     """
     given = dict(fields)
     del given["kind"]
-    return NameClaim(**(given | {"origin": Origin(**given["origin"])}))
+    return NameClaim(**(given | {"sketch": tuple(given["sketch"]), "origin": Origin(**given["origin"])}))
 
 
 def offers_the_same(server: ServerBindings, catalogue: Catalogue, seen: Seen) -> bool:
@@ -144,16 +148,21 @@ def claims_between(
         had_complete: whether a complete list is among what ``before`` rests on.
     """
     names = {name for name, _ in before}
+    sketch: tuple[str, ...] | None = None
     for name, full in [*sorted(after.keys()), *sorted(before.keys() - after.keys())]:
         if before.get((name, full)) == after.get((name, full)):
             continue
+        if sketch is None:
+            sketch = name_sketch(names or {name for name, _ in after})
         yield NameClaim(
             server_id=server_id,
             tool_name=name,
             full=full,
             is_offered=(name, full) in after,
             approved=after.get((name, full), False),
-            added=had_complete and (name, full) in after and name not in names,
+            # Names that come together where there were none are the first list, whatever stood before it.
+            added=had_complete and bool(names) and (name, full) in after and name not in names,
+            sketch=sketch,
             time_us=time_us,
             origin=origin,
         )

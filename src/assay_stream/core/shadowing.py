@@ -8,21 +8,31 @@ Rules:
    servers are mixed in the log changes nothing.
 3. Two servers with one definition under one name are one product, deployed twice.
 4. Two names of one server are told of where the newer came after a complete list without it.
+5. A server takes a name if it was known without it and has little else in common with anyone who held it: mixed
+   versions of one product have most of their names in common.
+6. A claim beyond the bound is not remembered. It is compared with those that are, as the newest of all, so that
+   nobody hides behind the bound; what is found of it ends with a later claim of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from assay_stream.core.finding import Finding
+from assay_stream.core.finding import Finding, uid_of
 from assay_stream.core.kinds import Kind
 from assay_stream.core.limits import DEFAULT_LIMITS
 from assay_stream.core.name_claim import NameClaim
+from assay_stream.core.name_sketch import share_names
 
 CONFUSABLE_NAME = "confusable_name"
+TAKEN_NAME = "taken_name"
 SAME_NAME = "same_name"
+REASONS = (CONFUSABLE_NAME, TAKEN_NAME, SAME_NAME)
+
+_Entry = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +43,7 @@ class Shadow:
         server_id: the newcomer.
         tool_name: its name.
         full: full digest of its definition.
-        reason: ``confusable_name`` or ``same_name``.
+        reason: one of ``REASONS``.
     """
 
     server_id: str
@@ -41,11 +51,27 @@ class Shadow:
     full: str
     reason: str
 
-    def finding(self, holder_id: str, claim: NameClaim) -> Finding:
+    @classmethod
+    def of(cls, server_id: str, tool_name: str, full: str, reason: str) -> Shadow:
+        """Return the shadow of these.
+
+        Args:
+            server_id: the newcomer.
+            tool_name: its name.
+            full: full digest of its definition.
+            reason: one of ``REASONS``.
+        """
+        return cls(server_id=server_id, tool_name=tool_name, full=full, reason=reason)
+
+    def uid(self) -> str:
+        """Return the identity of what is found."""
+        return uid_of(Kind.TOOL_SHADOWED, self.server_id, self.tool_name, self.full, self.reason)
+
+    def finding(self, holder_id: str | None, claim: NameClaim) -> Finding:
         """Return what is found, in the record of the claim that showed it.
 
         Args:
-            holder_id: the server that held the name before.
+            holder_id: the server that held the name before, ``None`` where that is not known.
             claim: the claim.
         """
         return Finding(
@@ -60,11 +86,23 @@ class Shadow:
         )
 
 
+def shadow_told(claim: NameClaim, uid: str) -> Shadow | None:
+    """Return what an alert with this uid is about, if it is about this claim.
+
+    Args:
+        claim: a claim to a name.
+        uid: of an alert.
+    """
+    told = (Shadow.of(claim.server_id, claim.tool_name, claim.full, reason) for reason in REASONS)
+    return next((shadow for shadow in told if shadow.uid() == uid), None)
+
+
 def with_claim(state: Mapping[str, Any], claim: NameClaim) -> dict[str, Any]:
     """Return the state of a skeleton with one claim more.
 
     Args:
-        state: ``names`` (server, name, since when, and its definitions) and ``left_out``, claims beyond the bound.
+        state: ``names`` (server, name, since when, its definitions, and what else the server offered) and
+            ``left_out``, how many claims were beyond the bound.
         claim: the claim.
     """
     names = {
@@ -89,9 +127,12 @@ def with_claim(state: Mapping[str, Any], claim: NameClaim) -> dict[str, Any]:
                 "tool_name": claim.tool_name,
                 "since_us": claim.time_us,
                 "added": claim.added,
+                "sketch": list(claim.sketch),
                 "definitions": {},
             }
-        entry["since_us"] = min(entry["since_us"], claim.time_us)
+        if not known:
+            # An approval may be dated before the list that it is about: it makes no name older.
+            entry["since_us"] = min(entry["since_us"], claim.time_us)
         entry["definitions"][claim.full] = claim.approved
     return {"names": [names[name] for name in sorted(names)], "left_out": left_out}
 
@@ -103,26 +144,63 @@ def shadows(state: Mapping[str, Any]) -> dict[Shadow, str]:
         state: the state of a skeleton.
     """
     found: dict[Shadow, str] = {}
-    entries = sorted(
-        state.get("names", ()), key=lambda entry: (entry["since_us"], entry["server_id"], entry["tool_name"])
-    )
-    for place, newcomer in enumerate(entries):
-        for holder in entries[:place]:
-            for shadow in _of_pair(newcomer, holder):
-                found.setdefault(shadow, holder["server_id"])
+    holders: list[_Entry] = []
+    known: Counter[tuple[Any, ...]] = Counter()
+    for newcomer in _in_order(state):
+        found.update(_of(newcomer, holders))
+        # Of deployments that are alike in all, two are enough: of whatever server the next one is, one is another.
+        alike = (newcomer["tool_name"], *sorted(newcomer["definitions"]), *newcomer["sketch"])
+        known[alike] += 1
+        if known[alike] <= 2:
+            holders.append(newcomer)
     return found
 
 
-def _of_pair(newcomer: Mapping[str, Any], holder: Mapping[str, Any]) -> Iterator[Shadow]:
-    is_same_name = newcomer["tool_name"] == holder["tool_name"]
-    if newcomer["server_id"] == holder["server_id"] and not newcomer["added"]:
-        return
+def shadows_beyond(state: Mapping[str, Any], claim: NameClaim) -> dict[Shadow, str]:
+    """Return what a claim that was left out takes, each with the server that held it first.
+
+    Args:
+        state: the state of the skeleton, without the claim.
+        claim: a claim to a definition that is offered.
+    """
+    holders = []
+    added, sketch = claim.added, list(claim.sketch)
+    for entry in _in_order(state):
+        if (entry["server_id"], entry["tool_name"]) == (claim.server_id, claim.tool_name):
+            added, sketch = entry["added"], entry["sketch"]
+            break
+        holders.append(entry)
+    newcomer = {
+        "server_id": claim.server_id,
+        "tool_name": claim.tool_name,
+        "added": added,
+        "sketch": sketch,
+        "definitions": {claim.full: claim.approved},
+    }
+    return dict(_of(newcomer, holders))
+
+
+def _in_order(state: Mapping[str, Any]) -> list[_Entry]:
+    return sorted(
+        state.get("names", ()), key=lambda entry: (entry["since_us"], entry["server_id"], entry["tool_name"])
+    )
+
+
+def _of(newcomer: _Entry, holders: Sequence[_Entry]) -> Iterator[tuple[Shadow, str]]:
+    who = newcomer["server_id"], newcomer["tool_name"]
+    others = [one for one in holders if newcomer["added"] or one["server_id"] != newcomer["server_id"]]
+    namesakes = [one for one in others if one["tool_name"] == newcomer["tool_name"]]
+    look_alike = next((one for one in others if one["tool_name"] != newcomer["tool_name"]), None)
     for full, approved in sorted(newcomer["definitions"].items()):
-        if approved or (is_same_name and full in holder["definitions"]):
+        if approved:
             continue
-        yield Shadow(
-            server_id=newcomer["server_id"],
-            tool_name=newcomer["tool_name"],
-            full=full,
-            reason=SAME_NAME if is_same_name else CONFUSABLE_NAME,
-        )
+        if look_alike is not None:
+            yield Shadow.of(*who, full, CONFUSABLE_NAME), look_alike["server_id"]
+        namesake = next((one for one in namesakes if full not in one["definitions"]), None)
+        if namesake is not None:
+            reason = TAKEN_NAME if _takes(newcomer, namesakes) else SAME_NAME
+            yield Shadow.of(*who, full, reason), namesake["server_id"]
+
+
+def _takes(newcomer: _Entry, namesakes: Sequence[_Entry]) -> bool:
+    return newcomer["added"] and not any(share_names(newcomer["sketch"], one["sketch"]) for one in namesakes)

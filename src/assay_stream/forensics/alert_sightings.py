@@ -10,6 +10,8 @@ from assay_stream.core.alert_state import FURTHER_OBSERVERS, UNNAMED_OBSERVER
 from assay_stream.core.attention import Entry, Resolution, Suppression
 from assay_stream.core.finding import Finding
 from assay_stream.core.limits import DEFAULT_LIMITS
+from assay_stream.core.name_claim import NameClaim
+from assay_stream.core.shadowing import shadow_told
 from assay_stream.core.suppression import ANY_SERVER, SuppressionRule
 
 _ENDS_MAX = 20
@@ -66,13 +68,15 @@ class Sightings:
         """Take one entry more, in the order of the log.
 
         Args:
-            entry: of the partition that holds the server's findings.
+            entry: of the partition that holds what is found about it.
         """
         match entry:
             case Finding():
                 mine = (self._server_id, self._tool_name) == (entry.server_id, entry.tool_name)
                 if mine and entry.uid() == self._uid:
                     self._seen(entry)
+            case NameClaim():
+                self._claimed(entry)
             case Resolution():
                 if self._uid in entry.uids:
                     self.ends.append(End(entry.time_us, entry.reason, entry.observer_id))
@@ -91,12 +95,23 @@ class Sightings:
         """
         return self.rules.get((self._server_id, rule_id)) or self.rules.get((ANY_SERVER, rule_id))
 
+    def _claimed(self, claim: NameClaim) -> None:
+        """Of a shadowed tool the topic holds no finding: the newcomer's own claims say when it came and went."""
+        if claim.server_id != self._server_id or shadow_told(claim, self._uid) is None:
+            return
+        if claim.is_offered and not claim.approved:
+            self._count(UNNAMED_OBSERVER, claim.time_us)
+        else:
+            self.ends.append(End(claim.time_us, "decided" if claim.approved else "no_longer_offered", None))
+
     def _seen(self, finding: Finding) -> None:
         self.last = finding
-        name = finding.observer_id or UNNAMED_OBSERVER
+        self._count(finding.observer_id or UNNAMED_OBSERVER, finding.time_us)
+
+    def _count(self, name: str, time_us: int) -> None:
         if name not in self.by_observer and len(self.by_observer) >= DEFAULT_LIMITS.alert_observers_max:
             name = FURTHER_OBSERVERS
-        known = self.by_observer.setdefault(name, Sighting(0, finding.time_us, finding.time_us))
+        known = self.by_observer.setdefault(name, Sighting(0, time_us, time_us))
         known.count += 1
-        known.first_us = min(known.first_us, finding.time_us)
-        known.last_us = max(known.last_us, finding.time_us)
+        known.first_us = min(known.first_us, time_us)
+        known.last_us = max(known.last_us, time_us)

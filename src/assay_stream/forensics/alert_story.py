@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from assay_stream.core.finding_severity import default_level
 from assay_stream.core.introduced import Sign, signs_between
 from assay_stream.core.introduced_rules import LEVELS, RULES
 from assay_stream.core.kinds import KINDS, Kind, KindInfo
@@ -150,7 +151,7 @@ def story_of(
         row=row_of(view),
         life=life,
         info=None if kind is None else KINDS[Kind(kind)],
-        details=tuple((label, view.fact(name)) for name, label in _DETAILS.items() if view.fact(name)),
+        details=tuple(_details(view)),
         changes=changes,
         signs=signs,
         severity_reasons=tuple(_severity_reasons(view, changes, signs)),
@@ -161,6 +162,13 @@ def story_of(
         sightings=sightings,
         calls=calls,
     )
+
+
+def _details(view: AlertView) -> Iterator[tuple[str, str]]:
+    for name, label in _DETAILS.items():
+        if view.fact(name):
+            is_holder = name == "mcp_pin_observed" and view.kind == Kind.TOOL_SHADOWED
+            yield "held before by" if is_holder else label, view.fact(name)
 
 
 def tool_names_of(view: AlertView) -> frozenset[str]:
@@ -225,7 +233,7 @@ def _severity_reasons(view: AlertView, changes: Iterable[ToldChange], signs: Ite
     causes: list[tuple[int, str]] = []
     told = list(changes)
     if view.kind in list(Kind) and (not told or view.kind in DEFAULT_PROFILE.kinds):
-        default = Level(KINDS[Kind(view.kind)].severity_id)
+        default = default_level(Kind(view.kind), view.fact("mcp_reason"))
         causes.append((assess(DEFAULT_PROFILE, view.kind, default=default), f"by its kind, {view.kind}"))
     for change in told:
         if change.code in CODES:

@@ -24,6 +24,8 @@ from assay_stream.schemas.fields import (
     SchemeValue,
 )
 
+NameDigest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{8}$")]
+
 
 class FindingRecord(Closed):
     """One thing found in one record of an input log."""
@@ -76,6 +78,10 @@ class NameClaimRecord(Closed):
     is_offered: bool
     approved: bool
     added: bool
+    sketch: Annotated[
+        list[NameDigest],
+        Field(max_length=DEFAULT_LIMITS.name_sketch_max),
+    ]
     time_us: Micros
     origin: OriginField
 

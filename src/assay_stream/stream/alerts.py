@@ -112,6 +112,11 @@ class AlertStage:
         for key, state in step.states.items():
             self._states[key] = state
         due.note(step.states)
+        if step.left_out:
+            self._meter.claim_left_out()
+        if step.left_out == 1:
+            # Once for each set of look-alikes: who floods it shall not flood the log.
+            _log.warning("name_claims_left_out", partition=message.partition, offset=message.offset)
         self._meter.done(1, step.outputs)
 
     def _due_times(self, partition: int) -> DueTimes:

@@ -14,8 +14,10 @@ from assay_stream.core.bindings import Bindings
 from assay_stream.core.engine import apply_fact
 from assay_stream.core.errors import ConfigurationError
 from assay_stream.core.finding import Finding
+from assay_stream.core.name_claim import NameClaim
 from assay_stream.core.partition import murmur2_partition
 from assay_stream.core.record import Record, Role
+from assay_stream.core.shadowing import shadow_told
 from assay_stream.stream.connection import start_admin
 from assay_stream.stream.topics import topic_names
 from assay_stream.stream.transport import read_to_end
@@ -40,6 +42,8 @@ async def read_bindings(settings: Settings) -> Bindings:
 async def find_finding(settings: Settings, uid: str) -> Finding | None:
     """Return the latest finding that an alert counts, ``None`` where the topic holds none.
 
+    Of an alert about a shadowed tool the topic holds the claim: the finding then names nobody who held the name.
+
     Args:
         settings: the operator's settings.
         uid: ``finding_info.uid`` of the alert.
@@ -49,6 +53,8 @@ async def find_finding(settings: Settings, uid: str) -> Finding | None:
         entry = decode_entry(record.value)
         if isinstance(entry, Finding) and entry.uid() == uid:
             found = entry
+        elif isinstance(entry, NameClaim) and (shadow := shadow_told(entry, uid)) is not None:
+            found = shadow.finding(None, entry)
     return found
 
 
@@ -67,19 +73,19 @@ async def read_definitions(settings: Settings, digests: Collection[str]) -> dict
     return found
 
 
-async def read_entries(settings: Settings, server_id: str) -> AsyncIterator[Entry]:
-    """Yield every entry of the finding topic's partition that a server's findings stand in.
+async def read_entries(settings: Settings, key: str) -> AsyncIterator[Entry]:
+    """Yield every entry of the finding topic's partition that what has this key stands in.
 
     Args:
         settings: the operator's settings.
-        server_id: the server.
+        key: a server, or what else ``core.alerting.partition_key`` gives.
 
     Raises:
         ConfigurationError: ``topic_missing``.
         IntegrityError: where the topic holds what is not ours.
     """
     topic = topic_names(settings)[Role.FINDINGS]
-    number = murmur2_partition(server_id.encode(), await _partition_count(settings, topic))
+    number = murmur2_partition(key.encode(), await _partition_count(settings, topic))
     async for record in read_to_end(settings, Role.FINDINGS, TopicPartition(topic, number)):
         yield decode_entry(record.value)
 

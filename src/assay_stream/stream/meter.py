@@ -44,6 +44,12 @@ class Meter:
             ["stage"],
             registry=registry,
         )
+        self.claims_left_out = Counter(
+            "assay_stream_name_claims_left_out",
+            "Claims to tool names compared once and not remembered: too many look-alikes.",
+            ["stage"],
+            registry=registry,
+        )
         self.reopened = Counter(
             "assay_stream_lanes_reopened", "Times a failed batch was undone.", ["stage"], registry=registry
         )
@@ -107,6 +113,10 @@ class StageMeter:
             count: how many.
         """
         self._meter.lost.labels(self._stage).inc(count)
+
+    def claim_left_out(self) -> None:
+        """Count a claim to a tool name that is not remembered."""
+        self._meter.claims_left_out.labels(self._stage).inc()
 
     def reopened(self) -> None:
         """Count a failed batch that was undone."""

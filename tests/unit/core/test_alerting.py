@@ -196,6 +196,63 @@ def test_a_claim_that_is_read_again_changes_nothing() -> None:
     assert stage.states == before
 
 
+def a_full_stage() -> Stage:
+    """A stage that has as many claims to look-alikes as it remembers, from as many servers of one product."""
+    stage = Stage()
+    for number in range(DEFAULT_LIMITS.name_claims_max):
+        stage.reads(a_claim(f"s{number:03}", "read_file", 1))
+    return stage
+
+
+def test_a_claim_beyond_the_bound_raises_an_alert_that_ends_with_it() -> None:
+    """It is not remembered; its alert is. A claim that goes without ever having been told of ends nothing."""
+    stage = a_full_stage()
+    [alert] = stage.reads(a_claim("x", "read-file", 2))
+    assert (body(alert)["severity_id"], body(alert)["unmapped"]["mcp_pin_observed"]) == (4, "s000")
+    assert stage.reads(a_claim("y", "read_file", 3)) == []
+    assert stage.reads(a_claim("y", "read_file", 4, is_offered=False)) == []
+    assert stage.reads(tick_at(500)) == []
+    stage.reads(a_claim("x", "read-file", 800, is_offered=False))
+    [closed] = stage.reads(tick_at(1_400))
+    assert body(closed)["unmapped"]["mcp_resolved_by"] == "no_longer_offered"
+
+
+def test_approval_ends_what_was_told_beyond_the_bound() -> None:
+    """As of a claim that is remembered."""
+    stage = a_full_stage()
+    stage.reads(a_claim("x", "read-file", 2))
+    assert stage.reads(a_claim("x", "read-file", 3, approved=True)) == []
+    [closed] = stage.reads(tick_at(500))
+    assert body(closed)["unmapped"]["mcp_resolved_by"] == "decided"
+
+
+def test_a_claim_that_finds_room_later_goes_on_where_it_was() -> None:
+    """The alert stays open, and then ends with its holders too."""
+    stage = a_full_stage()
+    stage.reads(a_claim("x", "read-file", 2))
+    for number in range(DEFAULT_LIMITS.name_claims_max):
+        stage.reads(a_claim(f"s{number:03}", "read_file", 3, is_offered=number == 0))
+    stage.reads(a_claim("x", "read-file", 4, approved=False))
+    assert stage.reads(tick_at(500)) == []
+    stage.reads(a_claim("s000", "read_file", 800, is_offered=False))
+    [closed] = stage.reads(tick_at(1_500))
+    assert body(closed)["activity_name"] == "Close"
+
+
+def test_what_is_left_out_is_counted() -> None:
+    """Claim by claim, and not again when one is read again."""
+    stage = a_full_stage()
+    claims = [a_claim("x", "read-file", 2), a_claim("y", "read_file", 2)]
+    steps = []
+    for offset, claim in enumerate(claims, stage.offset):
+        place = Origin(topic="findings", partition=0, offset=offset)
+        for _ in range(2):
+            step = apply_entry(stage.states, claim, RULES, stage.due, place=place)
+            stage.states |= step.states
+            steps.append(step.left_out)
+    assert steps == [1, 0, 2, 0]
+
+
 def test_a_shadow_can_be_suppressed() -> None:
     """By a rule for the newcomer's server, which stands in the partition of the name too."""
     stage = Stage()

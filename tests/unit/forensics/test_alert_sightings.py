@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from assay_stream.core.alert_state import UNNAMED_OBSERVER
 from assay_stream.core.attention import Suppression, Tick
+from assay_stream.core.finding import uid_of
+from assay_stream.core.kinds import Kind
 from assay_stream.forensics.alert_sightings import End, Sighting, Sightings
-from tests.support.findings import a_finding, a_rule, an_end, at
+from tests.support.findings import a_claim, a_finding, a_rule, an_end, at
 
 
 def sightings() -> Sightings:
@@ -45,6 +48,22 @@ def test_what_put_an_end_to_it_is_kept() -> None:
     seen.add(an_end(1, 20))
     seen.add(an_end(2, 21, uids=("f" * 64,)))
     assert list(seen.ends) == [End(at(20), "no_longer_offered", "alice")]
+
+
+def test_of_a_shadowed_tool_the_newcomers_claims_are_told() -> None:
+    """When it came, and what ended it for itself; other servers' and other definitions' claims are passed over."""
+    came = a_claim("b", "read-file", 1)
+    seen = Sightings(uid_of(Kind.TOOL_SHADOWED, "b", "read-file", came.full, "confusable_name"), "b", "read-file")
+    for claim in (
+        a_claim("a", "read-file", 0),
+        came,
+        a_claim("b", "read-file", 2, definition="other"),
+        a_claim("b", "read-file", 3, approved=True),
+        a_claim("b", "read-file", 4, is_offered=False),
+    ):
+        seen.add(claim)
+    assert seen.by_observer == {UNNAMED_OBSERVER: Sighting(1, at(1), at(1))}
+    assert list(seen.ends) == [End(at(3), "decided", None), End(at(4), "no_longer_offered", None)]
 
 
 def test_rules_in_force_are_known() -> None:

@@ -42,6 +42,21 @@ def test_the_record_alone_gives_codes_and_rules() -> None:
     assert story.info is KINDS[Kind.TOOL_CHANGED]
 
 
+def test_of_a_shadowed_tool_it_says_who_held_the_name() -> None:
+    """Which stands where other alerts have a pin's value."""
+    shadow = alert_of("send_email", kind=Kind.TOOL_SHADOWED, before=None, reason="taken_name", observed="mail")
+    story = story_of(a_life(shadow))
+    assert ("held before by", "mail") in story.details
+    assert ("reason", "taken_name") in story.details
+
+
+@pytest.mark.parametrize("reason", ["confusable_name", "taken_name", "same_name"])
+def test_a_shadowed_tool_is_as_severe_as_its_reason_says(reason: str) -> None:
+    """No earlier finding has to explain it."""
+    shadow = alert_of("send_email", kind=Kind.TOOL_SHADOWED, before=None, reason=reason, changed_fields=())
+    assert story_of(a_life(shadow)).severity_reasons == ("by its kind, tool_shadowed",)
+
+
 def test_the_finding_gives_paths() -> None:
     """As the registry wrote them."""
     story = story_of(a_life(), sightings=seen_by_the_fleet())

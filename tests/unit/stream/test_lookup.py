@@ -12,12 +12,13 @@ from aiokafka import TopicPartition
 from assay_stream.config import Settings, load_settings
 from assay_stream.core.errors import ConfigurationError, IntegrityError
 from assay_stream.core.facts import encode_key, encode_value
-from assay_stream.core.finding import Finding
+from assay_stream.core.finding import Finding, uid_of
 from assay_stream.core.kinds import Kind
 from assay_stream.core.partition import murmur2_partition
 from assay_stream.core.record import TOPIC_NAMES, Origin, Record, Role
 from assay_stream.stream import lookup
 from tests.support import facts
+from tests.support.findings import a_claim
 
 FINDING = Finding(
     kind=Kind.TOOL_CHANGED,
@@ -104,6 +105,17 @@ async def test_a_finding_is_found_by_the_uid_of_its_alert(monkeypatch: pytest.Mo
     use(monkeypatch, Role.FINDINGS, [], records)
     assert await lookup.find_finding(load_settings(), FINDING.uid()) == later
     assert await lookup.find_finding(load_settings(), "nothing") is None
+
+
+@pytest.mark.parametrize("reason", ["confusable_name", "taken_name", "same_name"])
+async def test_a_shadowed_tool_is_found_by_its_claim(monkeypatch: pytest.MonkeyPatch, reason: str) -> None:
+    """The topic holds no finding of it; what the newcomer claims is enough to decide on it."""
+    mine, other = a_claim("b", "read-file", 2), a_claim("a", "read_file", 1)
+    uid = uid_of(Kind.TOOL_SHADOWED, "b", "read-file", mine.full, reason)
+    use(monkeypatch, Role.FINDINGS, [a_record(Role.FINDINGS, claim.output().value) for claim in (other, mine)])
+    found = await lookup.find_finding(load_settings(), uid)
+    assert found is not None
+    assert (found.server_id, found.tool_name, found.after, found.uid()) == ("b", "read-file", mine.full, uid)
 
 
 async def test_definitions_are_read_by_digest(monkeypatch: pytest.MonkeyPatch) -> None:

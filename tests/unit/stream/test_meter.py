@@ -40,6 +40,12 @@ def test_stages_are_counted_apart(registry: CollectorRegistry) -> None:
     assert registry.get_sample_value("assay_stream_input_expired_total", {"stage": "registry"}) == 7
 
 
+def test_claims_that_are_not_remembered_are_counted(registry: CollectorRegistry) -> None:
+    """So that an operator sees that a name has more look-alikes than are compared."""
+    StageMeter(Meter(registry), "alerts").claim_left_out()
+    assert registry.get_sample_value("assay_stream_name_claims_left_out_total", {"stage": "alerts"}) == 1
+
+
 def test_a_batch_is_timed(registry: CollectorRegistry) -> None:
     """A batch counts its records and how long it took; a take-over how many partitions."""
     meter = StageMeter(Meter(registry), "join")

@@ -1,0 +1,96 @@
+"""A tool name drawn like another server's, on real Kafka: raised, shown, approved, and closed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import orjson
+import pytest
+
+from assay_stream.core.partition import murmur2_partition
+from assay_stream.core.record import Record, Role
+from tests.support.deployment import Deployment
+
+pytestmark = pytest.mark.kafka
+
+QUICK = {"ASSAY_STREAM_ALERT_TICK_S": "1", "ASSAY_STREAM_ALERT_SETTLE_S": "1"}
+HOLDER, NEWCOMER = "files", "git"
+HOMOGLYPH = "re\u0430d_file"
+
+
+def listing(server_id: str, second: int, *names: str) -> tuple[bytes, bytes]:
+    """A list that a proxy publishes, a number of seconds after a minute ago."""
+    time = datetime.now(UTC) - timedelta(seconds=60 - second)
+    event = {
+        "specversion": "1.0",
+        "type": "mcp.tools.list.observed",
+        "source": "urn:proxy",
+        "id": f"{server_id}-{second}",
+        "time": time.isoformat().replace("+00:00", "Z"),
+        "data": {
+            "server_id": server_id,
+            "observer_id": "proxy-1",
+            "snapshot_id": f"{server_id}-{second}",
+            "server_scoped": False,
+            "completeness": "complete",
+            "tools": [{"name": name, "inputSchema": {"type": "object"}} for name in names],
+        },
+    }
+    return server_id.encode(), orjson.dumps(event)
+
+
+def shadowed(records: list[Record]) -> list[dict[str, Any]]:
+    """The alerts about shadowed tools."""
+    bodies = [json.loads(record.value or b"") for record in records]
+    return [body for body in bodies if body["finding_info"]["types"] == ["tool_shadowed"]]
+
+
+async def told(deployment: Deployment, count: int) -> list[dict[str, Any]]:
+    """The first alerts about shadowed tools."""
+    enough = await deployment.wait_for(Role.ALERTS, lambda records: len(shadowed(records)) >= count)
+    return shadowed(enough)
+
+
+async def command(deployment: Deployment, *arguments: str) -> str:
+    """Standard output of ``assay-stream``."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "assay_stream", *arguments),
+        env=os.environ | deployment.env | {"COLUMNS": "100"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    out, err = await process.communicate()
+    assert process.returncode == 0, err.decode()
+    return out.decode()
+
+
+async def test_a_look_alike_of_a_server_in_another_partition(deployment: Deployment) -> None:
+    """Two registries never see one another's servers; the alert names both, can be shown, and ends by approval."""
+    assert murmur2_partition(HOLDER.encode(), 2) != murmur2_partition(NEWCOMER.encode(), 2)
+    worker = deployment.start_worker(**QUICK)
+    await worker.wait_ready()
+    await deployment.send(Role.SNAPSHOTS, [listing(HOLDER, 0, "read_file"), listing(NEWCOMER, 1, HOMOGLYPH)])
+    [raised] = await told(deployment, 1)
+    flat = raised["unmapped"]
+    assert (raised["activity_name"], raised["severity"], flat["mcp_reason"]) == (
+        "Create",
+        "High",
+        "confusable_name",
+    )
+    assert (flat["mcp_server_id"], flat["mcp_pin_observed"]) == (NEWCOMER, HOLDER)
+
+    uid = raised["finding_info"]["uid"]
+    page = await command(deployment, "alerts", "show", uid[:8])
+    assert "⟦U+0430" in page
+    assert re.search(f"held before by +{HOLDER}\\n", page)
+    await command(deployment, "pins", "approve", "--alert", uid, "--author", "ann", "--reason", "it is ours")
+    _, closed = await told(deployment, 2)
+    assert (closed["activity_name"], closed["unmapped"]["mcp_resolved_by"]) == ("Close", "decided")
+    assert await asyncio.to_thread(worker.terminate) == 0
