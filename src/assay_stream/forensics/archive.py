@@ -14,10 +14,10 @@ as gzip or zstd.
 from __future__ import annotations
 
 import base64
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import orjson
 
@@ -109,8 +109,11 @@ def event_timestamp_ms(text: object) -> int | None:
 def _record_line(content: dict[str, Any], place: Origin, roles: Collection[Role]) -> Record:
     try:
         headers: Headers = tuple(
-            [(_header_name(name), _text_bytes(value)) for name, value in content.get("headers", [])]
-            + [(_header_name(name), _base64_bytes(value)) for name, value in content.get("headers_base64", [])]
+            [(_header_name(name), _header_value(value, _text_bytes)) for name, value in content.get("headers", [])]
+            + [
+                (_header_name(name), _header_value(value, _base64_bytes))
+                for name, value in content.get("headers_base64", [])
+            ]
         )
         role = Role(content["role"])
         if role not in roles:
@@ -150,6 +153,11 @@ def _header_name(name: object) -> str:
     return str(name)
 
 
+def _header_value(value: object, decoded: Callable[[object], bytes]) -> bytes:
+    # Kafka knows headers without a value. None of ours is one, but somebody else's must keep what it is.
+    return cast("bytes", None) if value is None else decoded(value)
+
+
 def _text_bytes(text: object) -> bytes:
     if not isinstance(text, str):
         raise TypeError("no text")
@@ -167,6 +175,27 @@ def _bytes(content: dict[str, Any], name: str) -> bytes | None:
     return None if text is None else _text_bytes(text)
 
 
+def record_line(record: Record) -> bytes:
+    """Return a record as a record line, without its line feed: everything of it, to the byte.
+
+    Args:
+        record: a record of any topic.
+    """
+    line: dict[str, Any] = {
+        "origin": record.origin.as_json(),
+        "role": record.role.value,
+        "timestamp_ms": record.timestamp_ms,
+    }
+    _put_bytes(line, "key", record.key)
+    if any(value is not None and _text(value) is None for _, value in record.headers):
+        # All of them, so that their order is kept.
+        line["headers_base64"] = [[name, _optional(value, _base64)] for name, value in record.headers]
+    elif record.headers:
+        line["headers"] = [[name, _optional(value, _text)] for name, value in record.headers]
+    _put_bytes(line, "value", record.value)
+    return orjson.dumps(line)
+
+
 def rejected_line(output: Output) -> bytes:
     """Return a rejected record as a line of a file: original bytes, key and headers, and the error.
 
@@ -179,16 +208,24 @@ def rejected_line(output: Output) -> bytes:
     _put_bytes(line, "key", output.key)
     _put_bytes(line, "value", output.value)
     line["headers"] = [[name, _text(value)] for name, value in own if _text(value) is not None]
-    other = [[name, base64.b64encode(value).decode()] for name, value in own if _text(value) is None]
+    other = [[name, _base64(value)] for name, value in own if _text(value) is None]
     if other:
         line["headers_base64"] = other
     return orjson.dumps(line, option=orjson.OPT_SORT_KEYS)
 
 
+def _optional(value: bytes | None, written: Callable[[bytes], str | None]) -> str | None:
+    return None if value is None else written(value)
+
+
+def _base64(value: bytes) -> str:
+    return base64.b64encode(value).decode()
+
+
 def _put_bytes(line: dict[str, Any], name: str, value: bytes | None) -> None:
     text = None if value is None else _text(value)
     if value is not None and text is None:
-        line[f"{name}_base64"] = base64.b64encode(value).decode()
+        line[f"{name}_base64"] = _base64(value)
     else:
         line[name] = text
 
