@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -204,3 +205,27 @@ async def test_a_sealer_without_its_topic_says_which(deployment: Deployment, sea
         done = await seals.run(*arguments, code=2)
         assert "topic_missing" in done.stderr
         assert "nowhere.assay" in done.stderr
+
+
+async def test_the_walk_on_the_page_runs_as_it_stands(deployment: Deployment, seals: Seals) -> None:
+    """Every command of docs/seal.md, one block after the other, with exit code 0."""
+    page = (Path(__file__).parents[2] / "docs" / "seal.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```bash\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 4
+    command = seals.folder / "bin" / "assay-stream"
+    command.parent.mkdir()
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m assay_stream "$@"\n')
+    command.chmod(0o755)
+    await write_evidence(deployment, 0, 100)
+    done = await asyncio.to_thread(
+        subprocess.run,
+        ["bash", "-euo", "pipefail", "-c", "".join(blocks)],
+        cwd=seals.folder,
+        env=os.environ | deployment.env | {"PATH": f"{command.parent}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert '"record_checked":true' in done.stdout
