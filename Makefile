@@ -51,6 +51,7 @@ bench: $(VENV)/.ready ## Measure: digests, registry, join, gate, exports, seals 
 	$(BIN)/python -m bench.bench_controls
 	$(BIN)/python -m bench.bench_join
 	$(BIN)/python -m bench.bench_gate
+	$(BIN)/python -m bench.bench_verify
 	$(BIN)/python -m bench.bench_export
 	$(BIN)/python -m bench.bench_seal
 

@@ -41,6 +41,7 @@ class Case:
         family: what kind of case it is.
         source: where the pattern is described, in our own words.
         arrivals: the lists in the order of arrival; the first one is what was known.
+        part: the file it stands in, without its ending.
         fleet: the tools of other servers, by server.
     """
 
@@ -49,6 +50,7 @@ class Case:
     family: str
     source: str
     arrivals: Sequence[Arrival]
+    part: str = ""
     fleet: Mapping[str, Sequence[Tool]] = field(default_factory=dict)
 
 
@@ -66,7 +68,7 @@ def load(folder: Path = CASES) -> list[Case]:
         CorpusError: an id stands twice, a label is unknown or missing altogether, or a case has no two lists.
     """
     cases = [
-        _case(json.loads(line))
+        _case(json.loads(line), path.stem)
         for path in sorted(folder.glob("*.ndjson"))
         for line in path.read_text(encoding="utf-8").splitlines()
     ]
@@ -98,13 +100,14 @@ def check(cases: Sequence[Case]) -> None:
         raise CorpusError("both labels must be there")
 
 
-def _case(item: Mapping[str, Any]) -> Case:
+def _case(item: Mapping[str, Any], part: str) -> Case:
     return Case(
         id=item["id"],
         label=item["label"],
         family=item["family"],
         source=item["source"],
         arrivals=tuple(_arrivals(item)),
+        part=part,
         fleet=item.get("fleet", {}),
     )
 

@@ -14,6 +14,8 @@ from assay_stream.core.digest import jcs_digest
 from bench.alert_quality.corpus import Arrival, Case, load
 from bench.alert_quality.judges import HIGH, JUDGES, MEDIUM, Fleet, Judge, Tool
 
+_COUNTS = (("attacks_found", "attacks"), ("benign_at_high", "benign"))
+
 
 def levels(case: Case, judge: Judge) -> Iterator[int]:
     """Yield the level of each arrival of a case but the first, which is what was known.
@@ -60,9 +62,21 @@ def score(cases: Sequence[Case], judge: Judge) -> dict[str, Any]:
         "benign_session_starts": len(starts),
         "alerts_per_1000_high": 1000 * sum(level >= HIGH for level in starts) / len(starts),
         "alerts_per_1000_medium": 1000 * sum(level >= MEDIUM for level in starts) / len(starts),
+        "by_part": _by_part(cases, judged),
         "missed": missed,
         "benign_at_high": [case.id for case in benign if max(judged[case.id]) >= HIGH],
     }
+
+
+def _by_part(cases: Sequence[Case], judged: dict[str, list[int]]) -> dict[str, dict[str, int]]:
+    """Return by part of the corpus how many cases reach high, and of how many."""
+    parts: dict[str, dict[str, int]] = {}
+    for case in cases:
+        part = parts.setdefault(case.part, {"attacks": 0, "attacks_found": 0, "benign": 0, "benign_at_high": 0})
+        is_attack = case.label == "attack"
+        part["attacks" if is_attack else "benign"] += 1
+        part["attacks_found" if is_attack else "benign_at_high"] += max(judged[case.id]) >= HIGH
+    return parts
 
 
 def main() -> None:
@@ -90,6 +104,9 @@ def table(scores: dict[str, dict[str, Any]]) -> str:
         lines.append(f"{name:14}{figures['recall']:>8.3f}{noise}")
     name, ours = next(iter(scores.items()))
     lines.append(f"{ours['attacks']} attacks, {ours['benign_session_starts']} benign session starts")
+    for part, found in ours["by_part"].items():
+        attacks, benign = (f"{found[a]} of {found[b]}" for a, b in _COUNTS)
+        lines.append(f"{part}: {attacks} attacks found, {benign} benign cases at high")
     lines += [f"missed by {name}: {case}" for case in ours["missed"]]
     lines += [f"benign, at high or above for {name}: {case}" for case in ours["benign_at_high"]]
     return "\n".join(lines)

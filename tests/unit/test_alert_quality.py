@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -19,8 +20,16 @@ BY_TEXT = [
 ]
 """Attacks that stand in words or names, so that signs alone can find them."""
 
-RECALL_OF_SIGNS = 0.92
-"""What was reached: 173 of 188. The rest stands in docs/alert-quality.md, each with why."""
+RECALL_OF_SIGNS = 0.87
+"""What was reached: 204 of 232. The rest stands in docs/alert-quality.md, each with why."""
+
+FOUND = {"attacks": 147, "held_out": 24, "unseen": 17, "unseen_2": 20}
+"""Attacks that reach high, by part of the corpus, as docs/alert-quality.md has them."""
+
+BENIGN_AT_HIGH = ["unseen2-benign-40"]
+"""Left as measured: it was found by the set that nothing may be mended from."""
+
+BENIGN_PER_1000_MEDIUM = 16.5
 
 NOISE_RATIO = 20
 """How many times fewer benign alerts than "any change" raises; what the project sets itself."""
@@ -64,6 +73,22 @@ def test_noise_is_far_below_any_change() -> None:
     """Benign session starts alert far less often than under a plain comparison."""
     noise = {name: score(CASES, judge)["alerts_per_1000_high"] for name, judge in JUDGES.items()}
     assert noise["assay-stream"] * NOISE_RATIO <= noise["any change"]
+
+
+def test_judge_reaches_what_is_published() -> None:
+    """No part is judged worse than the page says, and nothing benign is at high that it does not name."""
+    figures = score(CASES, JUDGES["assay-stream"])
+    found = {part: counts["attacks_found"] for part, counts in figures["by_part"].items()}
+    assert all(found[part] >= least for part, least in FOUND.items())
+    assert figures["benign_at_high"] == BENIGN_AT_HIGH
+    assert figures["alerts_per_1000_medium"] <= BENIGN_PER_1000_MEDIUM
+
+
+def test_page_names_every_miss() -> None:
+    """The table of misses is complete."""
+    page = (Path(__file__).resolve().parents[2] / "docs" / "alert-quality.md").read_text(encoding="utf-8")
+    figures = score(CASES, JUDGES["assay-stream"])
+    assert [case for case in (*figures["missed"], *figures["benign_at_high"]) if f"`{case}`" not in page] == []
 
 
 def test_table_lists_every_miss() -> None:

@@ -21,10 +21,11 @@ import pytest
 from assay_stream.config import Settings
 from assay_stream.core import binding, cloudevents, facts, finding, fingerprint, pins
 from assay_stream.core.evidence import Producer
+from assay_stream.core.kinds import KINDS, Kind
 from assay_stream.core.limits import DEFAULT_LIMITS
 from assay_stream.core.meaning import CODES
 from assay_stream.core.record import Origin, Record, Role
-from assay_stream.core.severity import PROFILES
+from assay_stream.core.severity import DEFAULT_PROFILE, PROFILES, Level, assess
 from assay_stream.core.severity_by_code import BY_CODE
 from assay_stream.forensics.columns import COLUMNS
 from assay_stream.forensics.drift_report import KIND_TITLES
@@ -424,6 +425,25 @@ def test_every_value_of_our_own_vocabulary_is_in_the_glossary() -> None:
     ]
     missing = [str(word) for word in words if f"`{word}`" not in page]
     assert missing == []
+
+
+def test_the_table_of_kinds_is_the_data() -> None:
+    """Every kind in its order, with what an analyst reads in the alert."""
+    by_changes = {Kind.TOOL_CHANGED, Kind.PROMPT_CHANGED, Kind.TEMPLATE_CHANGED}
+    expected = [
+        [
+            f"`{kind.value}`",
+            info.title,
+            "by what changed"
+            if kind in by_changes
+            else str(assess(DEFAULT_PROFILE, kind.value, default=Level(info.severity_id))),
+            "until it ends" if info.lasts else "event",
+            info.next_step,
+            ", ".join((*info.atlas, *info.owasp)),
+        ]
+        for kind, info in KINDS.items()
+    ]
+    assert rows("alerts.md", "Kinds") == expected
 
 
 def test_the_glossary_is_sorted_and_has_one_entry_per_word() -> None:

@@ -10,10 +10,12 @@ import typer
 from assay_stream import __version__
 from assay_stream.cli import (
     alerts,
+    compare,
     conformance,
     drift,
     exporting,
     fingerprint,
+    looking_back,
     operating,
     pins,
     publishing,
@@ -26,6 +28,7 @@ from assay_stream.cli import (
     suppressing,
     tap,
     validate,
+    verify,
 )
 from assay_stream.core.errors import AssayStreamError, IntegrityError, OperatingError
 
@@ -41,7 +44,12 @@ app.command()(fingerprint.fingerprint)
 app.command()(drift.drift)
 app.command()(publishing.publish)
 app.command()(replay.replay)
+app.command()(compare.compare)
 app.command()(validate.validate)
+app.command()(verify.verify)
+app.command()(looking_back.asof)
+app.command()(looking_back.timeline)
+app.command()(looking_back.trace)
 app.command()(conformance.conformance)
 app.command(context_settings={"allow_interspersed_args": False})(tap.tap)
 app.add_typer(schemapin.schemapin_app, name="schemapin")

@@ -11,6 +11,7 @@ import orjson
 import typer
 
 from assay_stream import __version__
+from assay_stream.cli.compare import AlertFiles, compare_folder
 from assay_stream.cli.options import RedactionDisable, RedactionEnable, RedactionNames
 from assay_stream.config import load_settings
 from assay_stream.core.errors import InputError
@@ -42,6 +43,11 @@ def replay(
         CallProfile | None,
         typer.Option(help="What every call must satisfy. Default: ASSAY_STREAM_CALL_PROFILE, else assay."),
     ] = None,
+    compare: Annotated[
+        list[Path] | None,
+        typer.Option("--compare", help="Hold the result against this recorded evidence. May be repeated."),
+    ] = None,
+    alerts: AlertFiles = None,
 ) -> None:
     """Replay recorded observations through the engine, into files.
 
@@ -82,6 +88,8 @@ def replay(
     except OSError as error:
         raise InputError("unwritable_folder", f"cannot write to {output}: {error.strerror}") from None
     typer.echo(orjson.dumps({"written": counts, "what": dict(sorted(labels.items()))}).decode())
+    if compare:
+        compare_folder(settings, output, inputs, compare, alerts)
 
 
 def _line(output: Output) -> bytes:

@@ -235,7 +235,8 @@ def _one_kind(
             await (await start_admin(settings, waiting=say)).close()
 
         runner.run(reach())
-        yield KafkaLogs(settings, role, runner)
+        with KafkaLogs(settings, role, runner) as logs:
+            yield logs
 
 
 def _starts(texts: list[str] | None) -> dict[int, int]:

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from assay_stream.core.finding import Finding, finding_fields
+from assay_stream.core.kinds import Kind
 from assay_stream.core.limits import DEFAULT_LIMITS
 from assay_stream.core.record import Origin
 
@@ -83,6 +84,15 @@ class AlertState:
         return cls(**(fields | {"active": tuple(fields["active"]), "applied": applied}))
 
 
+_RETURNING = (Kind.TOOL_ADDED, Kind.TOOL_CHANGED)
+_SEVERITY_HIGH = 4
+
+
+def _only_returns(state: AlertState, finding: Finding, severity_id: int) -> bool:
+    """Tell whether an alert that is of little note was closed, and what it was about is merely shown again."""
+    return state.closed and finding.kind in _RETURNING and severity_id < _SEVERITY_HIGH
+
+
 def counted(state: AlertState | None, finding: Finding, severity_id: int) -> AlertState:
     """Return the state with one finding more.
 
@@ -127,7 +137,7 @@ def counted(state: AlertState | None, finding: Finding, severity_id: int) -> Ale
         raised=state.raised or not finding.known,
         last=finding_fields(finding),
     )
-    if finding.known and state.resolved_by == DECIDED:
+    if finding.known and (state.resolved_by == DECIDED or _only_returns(state, finding, new.severity_id)):
         return new
     return replace(
         new,

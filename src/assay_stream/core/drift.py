@@ -3,6 +3,10 @@
 The comparison is with what the same observer last saw; an observer's first look is compared with what the
 rest of the fleet last saw. Nothing is called removed on the word of an incomplete list, and nothing is called
 added where no complete list came before.
+
+What a server offers may depend on the rights under which it is asked: lists are compared within one
+``auth_context``. The first one under other rights is compared with what was seen under any, and nothing is called
+removed on its word.
 """
 
 from __future__ import annotations
@@ -32,29 +36,46 @@ class Baseline:
     Args:
         tools: tool name to the fingerprint last seen, ``None`` where it was ambiguous.
         complete: whether a complete list is among what this rests on.
+        same_rights: whether it was seen under the rights under which the server is asked now.
     """
 
     tools: dict[str, Fingerprint | None] = field(default_factory=dict)
     complete: bool = False
+    same_rights: bool = True
 
 
-def baseline_for(server: ServerBindings, observer_id: str, position: Position) -> Baseline | None:
+def baseline_for(server: ServerBindings, seen: Seen) -> Baseline | None:
     """Return what a snapshot is to be compared with, or ``None`` for the first one of its server.
 
     Args:
         server: the state before the snapshot.
-        observer_id: who took the snapshot.
-        position: the snapshot's position.
+        seen: the observation.
     """
-    own = server.observers.get(observer_id)
-    history = own.before(position) if own else []
-    if not history:
-        others = [seen for timeline in server.observers.values() for seen in timeline.before(position)]
-        if not others:
-            return None
-        latest = max(others, key=lambda seen: seen.position)
-        history = server.observers[latest.observer_id].before(position)
-    return _accumulate(server, history)
+    own = server.observers.get(seen.observer_id)
+    history = own.before(seen.position) if own else []
+    same = _under_rights_of(seen, history) or _latest_of_fleet(server, seen, under_same_rights=True)
+    found = same or history or _latest_of_fleet(server, seen)
+    if not found:
+        return None
+    baseline = _accumulate(server, found)
+    baseline.same_rights = bool(same)
+    return baseline
+
+
+def _under_rights_of(seen: Seen, history: list[Seen]) -> list[Seen]:
+    return [old for old in history if old.auth_context == seen.auth_context]
+
+
+def _latest_of_fleet(server: ServerBindings, seen: Seen, *, under_same_rights: bool = False) -> list[Seen]:
+    """Return the history of the observer who saw the server last before this observation."""
+    histories = [timeline.before(seen.position) for timeline in server.observers.values()]
+    if under_same_rights:
+        histories = [_under_rights_of(seen, history) for history in histories]
+    return max((each for each in histories if each), key=lambda each: _position(each[-1]), default=[])
+
+
+def _position(seen: Seen) -> Position:
+    return seen.position
 
 
 def _accumulate(server: ServerBindings, history: list[Seen]) -> Baseline:
@@ -106,7 +127,7 @@ def compare(
     told = _Telling(server, seen, offer)
     gone: set[str] = set()
     come = {name for name in catalogue.tools if name not in before.tools} if before.complete else set()
-    if before.complete and seen.completeness == "complete":
+    if before.complete and before.same_rights and seen.completeness == "complete":
         gone = before.tools.keys() - catalogue.tools.keys()
     renamed = _renames(server, before, catalogue, offer, gone, come)
     for name in sorted(catalogue.tools.keys() | gone):
@@ -115,7 +136,7 @@ def compare(
             if name in renamed:
                 yield from told.renamed(name, renamed[name], old, catalogue.tools[renamed[name]])
             else:
-                yield told.found(Kind.TOOL_REMOVED, name, before=old)
+                yield from told.removed(name, old)
             continue
         full = catalogue.tools[name]
         if full is None:
@@ -155,6 +176,17 @@ class _Telling:
         self._server = server
         self._seen = seen
         self._offer = offer
+
+    def removed(self, name: str, old: Fingerprint | None) -> Iterator[Finding]:
+        """A fleet that was shown this very list before learns nothing by it: tools come and go with who asks."""
+        seen = self._seen
+        was_shown = seen.catalogue in self._server.catalogues and any(
+            other.catalogue == seen.catalogue and other.completeness == "complete"
+            for timeline in self._server.observers.values()
+            for other in timeline.before(seen.position)
+        )
+        if not was_shown:
+            yield self.found(Kind.TOOL_REMOVED, name, before=old)
 
     def found(
         self,

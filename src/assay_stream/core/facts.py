@@ -97,6 +97,8 @@ class Seen:
     """Digest of the prompts that came with it, ``None`` where nothing was stated of them."""
     templates: str | None = None
     """Digest of the resource templates, in the same way."""
+    auth_context: str | None = None
+    """Name of the rights under which the server was asked, ``None`` where the observer states none."""
 
     def listed(self, subject: Subject) -> str | None:
         """Return the digest of the prompts or of the templates that it states, ``None`` where it states none."""
@@ -110,14 +112,14 @@ class Seen:
         return ("seen", self.server_id, self.observer_id, *self.origin)
 
     def value_json(self) -> dict[str, Any]:
-        lists = {"prompts": self.prompts, "templates": self.templates}
+        stated = {"prompts": self.prompts, "templates": self.templates, "auth_context": self.auth_context}
         return {
             "time_us": self.time_us,
             "snapshot_id": self.snapshot_id,
             "catalogue": self.catalogue,
             "completeness": self.completeness,
             "signatures": self.signatures,
-            **{name: digest for name, digest in lists.items() if digest is not None},
+            **{name: value for name, value in stated.items() if value is not None},
         }
 
 
@@ -274,6 +276,7 @@ def _read_seen(key: FactKey, value: dict[str, Any]) -> Seen:
         signatures=value["signatures"],
         prompts=value.get("prompts"),
         templates=value.get("templates"),
+        auth_context=value.get("auth_context"),
     )
 
 

@@ -4,6 +4,7 @@
 2. Each rule is searched in every other text, as it stands, as it is seen, and as it reads once decoded.
 3. What a rule found counts only if it touches a new sentence, and if the old definition gave the same rule no
    match of the same words: to move or to touch up an old sentence is not news.
+4. A script that the old definition did not use counts by itself (``introduced_scripts``).
 
 Signs raise a severity and lower none. They say what a text resembles, never what its author meant.
 """
@@ -13,6 +14,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from assay_stream.core.introduced_places import owner_of
+from assay_stream.core.introduced_rules import LEVELS
+from assay_stream.core.introduced_scripts import introduced_scripts, is_prose
 from assay_stream.core.introduced_search import Match, OtherTools, all_matches
 from assay_stream.core.introduced_texts import Text, required_of, texts_of
 from assay_stream.core.redaction import redact
@@ -21,6 +25,7 @@ from assay_stream.core.words import Words, visible
 _EXCERPT_CHARS = 80
 _CONTEXT_CHARS = 24
 _WORDS_ADDED_MAX = 2
+_LEVEL_LOW = 2
 
 
 class Sign(NamedTuple):
@@ -58,6 +63,21 @@ def signs_between(
     matches = list(all_matches(new_texts, others, required))
     if matches and old_texts:
         matches = list(_new_ones(matches, old_texts, others))
+    if new_texts and old_texts:
+        new = {(text.role, text.value) for text in texts_of(after)}
+        kept = any(is_prose(text) for text in old_texts if (text.role, text.value) in new)
+        matches += [
+            Match(
+                "script_introduced",
+                LEVELS["script_introduced"],
+                place.text,
+                place.start,
+                place.end,
+                (),
+                place.path,
+            )
+            for place in introduced_scripts(old_texts, new_texts, kept)
+        ]
     best: dict[tuple[str, str], Match] = {}
     for match in matches:
         found = best.get((match.rule, match.path))
@@ -69,11 +89,14 @@ def signs_between(
 
 def _new_ones(matches: Iterable[Match], old_texts: Sequence[Text], others: OtherTools) -> Iterator[Match]:
     old: dict[tuple[str, ...], set[tuple[str, ...]]] = {}
+    owners: set[str | None] = set()
     sentences: set[str] = set()
     for text in old_texts:
         sentences.update(Words(visible(text.value)).sentence_keys())
     for match in all_matches(old_texts, others, frozenset()):
         old.setdefault(_ends(match), set()).add(match.key)
+        if match.rule == "url_introduced":
+            owners.add(owner_of(match.key[0]))
     read: dict[str, Words] = {}
     for match in matches:
         alike = old.get(_ends(match), ())
@@ -82,7 +105,8 @@ def _new_ones(matches: Iterable[Match], old_texts: Sequence[Text], others: Other
         if match.text not in read:
             read[match.text] = Words(match.text)
         if _touches_new_sentence(match, read[match.text], sentences):
-            yield match
+            is_of_old_owner = match.rule == "url_introduced" and owner_of(match.key[0]) in owners - {None}
+            yield match._replace(level=_LEVEL_LOW) if is_of_old_owner else match
 
 
 def _ends(match: Match) -> tuple[str, ...]:

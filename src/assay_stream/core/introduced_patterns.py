@@ -12,6 +12,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from assay_stream.core.introduced_places import (
+    DROP_HOST,
+    EMAIL,
+    KEY_STORE,
+    KEY_VARIABLE,
+    REVEALING_COMMAND,
+    SETTINGS_FILE,
+    URL,
+)
+
 
 class Over(Enum):
     """What a rule's pattern is searched in."""
@@ -58,53 +68,6 @@ _TAGS = (
     "중요|시스템"
     "|مهم|महत्वपूर्ण"
 )
-_KEY_STORES = (
-    r"\.ssh\b(?![/\\](?:config|known_hosts))|\bid_(?:rsa|ed25519|ecdsa|dsa)\b|/etc/(?:passwd|shadow|sudoers)\b"
-    r"|\.aws\b[/\\](?!config)|\.git-credentials|\.netrc\b|\.npmrc\b|\.pypirc\b|\.docker[/\\]config|"
-    r"\.gnupg\b|\.pgpass\b"
-    r"|\.cursor[/\\]mcp|claude_desktop_config|\.config[/\\](?:gh|gcloud)|/proc/(?:self|\d{1,7})/environ"
-    r"|\bwallet\.dat\b|\bLogin Data\b|\bkeychain-db\b|\bauthorized_keys\b|\.(?:bash|zsh)_history\b|\bNTDS\.dit\b"
-    r"|(?<=[/\\])\.kube[/\\]config"
-)
-_SETTINGS = (
-    r"(?<![\w.])\.env(?:\.(?:local|production|prod))?(?!\.?\w)|\.ssh[/\\]config|\.aws[/\\]config"
-    r"|\bmcp(?:_config|\.json|-config)|\.cursor[/\\](?!mcp)|\bcredentials\.json\b|\bsecrets\.ya?ml\b|"
-    r"\bweb\.config\b"
-    r"|\b(?:AWS_)?SECRET_ACCESS_KEY\b|\b(?:OPENAI|ANTHROPIC|GITHUB|AWS|STRIPE)_[A-Z_]{0,30}(?:KEY|TOKEN)\b"
-    r"|\bservice[-_]account\.json\b|\bterraform\.tfstate\b|\b169\.254\.169\.254\b|\bhosts\.yml\b"
-)
-_URL = r"\b(?:https?|hxxps?|ftp|wss?)://[^\s<>\"'`)\]}|\\]{1,400}+"
-_IP = (
-    r"(?<![\d.])(?!(?:10|127|0|255|192\.168|169\.254|192\.0\.2|198\.51\.100|"
-    r"203\.0\.113)\.)(?:\d{1,3}\.){3}\d{1,3}(?![\d.])"
-)
-_EMAIL = r"(?<![\w.+-])[\w.+-]{1,64}+@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}\b"
-_DROP_HOSTS = (
-    r"webhook\.site|requestbin|pipedream\.net|ngrok|burpcollaborator|oastify|interact\.sh|\boast\."
-    r"|pastebin\.com|transfer\.sh"
-    r"|discord(?:app)?\.com/api/webhooks|api\.telegram\.org/bot|bit\.ly/|tinyurl\.com|\bt\.me/|\.onion\b"
-    r"|requestcatcher"
-    r"|beeceptor|trycloudflare\.com|serveo\.net|localtunnel|\bis\.gd/|rentry\.co|hookbin|pastes\.io"
-    r"|0x0\.st|file\.io/|xn--"
-)
-
-SECRET_FILE = f"{_KEY_STORES}|{_SETTINGS}"
-"""Pattern of what holds secrets by its name."""
-URL = _URL
-"""Pattern of a URL."""
-EMAIL = _EMAIL
-"""Pattern of a mail address."""
-
-IP_ADDRESS = _IP
-"""Pattern of an IPv4 address that is neither private nor kept for documentation (RFC 5737)."""
-
-HARMLESS_HOSTS = (
-    *("localhost", "127.0.0.1", "0.0.0.0", "::1", "host.docker.internal", "example.com", "example.org"),  # noqa: S104
-    *("example.net", "json-schema.org", "www.w3.org", "schema.org", "modelcontextprotocol.io"),
-    *("tools.ietf.org", "datatracker.ietf.org", "www.rfc-editor.org", "en.wikipedia.org"),
-)
-"""Hosts that documentation names as examples (RFC 2606) or as vocabulary: they receive nothing."""
-
 PATTERN_RULES: tuple[Rule, ...] = (
     Rule(
         id="shell_command",
@@ -246,7 +209,7 @@ PATTERN_RULES: tuple[Rule, ...] = (
         ),
         reference="MITRE ATT&CK T1567 exfiltration over web service",
         regex=(
-            rf"{_DROP_HOSTS}|://(?!(?:10|127|0|192\.168|169\.254|172\.(?:1[6-9]|2\d"
+            rf"{DROP_HOST}|://(?!(?:10|127|0|192\.168|169\.254|172\.(?:1[6-9]|2\d"
             rf"|3[01]))\.)\d{{1,3}}(?:\.\d{{1,3}}){{3}}\b"
         ),
     ),
@@ -255,21 +218,48 @@ PATTERN_RULES: tuple[Rule, ...] = (
         level=4,
         reason="Where a user's keys lie is of use to no tool but one that reads them.",
         reference="credential access; MITRE ATLAS AML.T0055",
-        regex=_KEY_STORES,
+        regex=KEY_STORE,
     ),
     Rule(
         id="secret_file_named",
         level=3,
         reason="Settings that often hold secrets have no place in most tools' words.",
         reference="credential access; MITRE ATLAS AML.T0055",
-        regex=_SETTINGS,
+        regex=SETTINGS_FILE,
+    ),
+    Rule(
+        id="secret_variable_named",
+        level=2,
+        reason="Documentation names the variable that holds a server's key; so does text that asks for its value.",
+        reference="credential access; MITRE ATLAS AML.T0055",
+        regex=KEY_VARIABLE,
+    ),
+    Rule(
+        id="secret_command_named",
+        level=3,
+        reason="A command that prints tokens or the environment belongs on a screen, not in a tool's words.",
+        reference="credential access; MITRE ATT&CK T1552",
+        regex=REVEALING_COMMAND,
+    ),
+    Rule(
+        id="data_in_host_name",
+        level=4,
+        reason="Looking up a host whose name holds data carries the data to whoever answers for that name.",
+        reference="DNS exfiltration; MITRE ATT&CK T1048",
+        regex=(
+            r"[<{\[]\$?[\w ]{0,30}(?:query|data|secret|key|token|content|context|prompt|result|password"
+            r"|text|message"
+            r"|answer|env|history|chunk|payload|encoded|base32|base64|hex)[\w ]{0,20}[>}\]]"
+            r"\.(?:[a-z0-9-]{1,63}\.){1,5}[a-z]{2,24}\b"
+        ),
+        hints=(">.", "}.", "]."),
     ),
     Rule(
         id="url_introduced",
         level=3,
         reason="A new address is where data may go or further instructions may come from.",
         reference="MITRE ATLAS AML.T0051.001 indirect prompt injection",
-        regex=_URL,
+        regex=URL,
         hints=("://",),
     ),
     Rule(
@@ -277,7 +267,7 @@ PATTERN_RULES: tuple[Rule, ...] = (
         level=3,
         reason="A new mail address is where data may go.",
         reference="tool shadowing of a mail tool (Invariant Labs)",
-        regex=_EMAIL,
+        regex=EMAIL,
         hints=("@",),
     ),
 )

@@ -81,6 +81,22 @@ PHRASE_RULES: tuple[Rule, ...] = (
         reference="rug pull with a setup step; MITRE ATLAS AML.T0053",
     ),
     Rule(
+        id="payment_diverted",
+        level=4,
+        reason="Money that goes where the caller did not say is taken from somebody.",
+        reference="OWASP LLM06 excessive agency; payment diversion fraud",
+    ),
+    Rule(
+        id="script_introduced",
+        level=4,
+        reason=(
+            "Text beside the old one in a script that hardly any phrase is written in: few rules and few"
+            " reviewers can"
+            " read it, and an agent can."
+        ),
+        reference="instructions in another language, OWASP LLM01",
+    ),
+    Rule(
         id="hidden_meaning",
         level=5,
         reason="Instructions that appear only when decoded are meant for a model and kept from a reviewer.",
@@ -198,6 +214,25 @@ NAME_RULES: tuple[Rule, ...] = (
     ),
 )
 """Rules on the names of parameters."""
+
+NOTE_NAMES = frozenset(
+    _listed(
+        "scratchpad scratch reasoning rationale context background memory notes note thoughts thinking"
+        " trace debug"
+        " metadata memo aside extra remarks diagnostics telemetry audit annotation annotations state"
+    )
+)
+"""Last words of the names of parameters that may hold anything, and so also what the model knows."""
+
+WHAT_MODELS_KNOW = (
+    "conversation|dialogue|transcript|system_prompt|system_message|chain_of_thought|tool_results"
+    "|tool_outputs|other_tools",
+    "user|users|you|your|earlier|previous|prior|all|latest|recent ~1 messages|turns|prompts",
+    "messages|turns|prompts ~2 so_far|exchanged|before|above|in_full|verbatim",
+    "what|everything|whatever ~2 user|you ~3 said|asked|typed|wrote|told|know|knows|learned|seen",
+    "results|answers|outputs ~2 of|from ~1 other|previous|earlier|all",
+)
+"""Phrases that make such a parameter a ``collecting_parameter`` when they describe it."""
 
 RULES = (*PHRASE_RULES, *PATTERN_RULES, *NAME_RULES)
 """Every rule."""

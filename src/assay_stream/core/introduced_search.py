@@ -6,14 +6,31 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from assay_stream.core.introduced_patterns import EMAIL, HARMLESS_HOSTS, IP_ADDRESS, SECRET_FILE, URL, Over, Rule
+from assay_stream.core.introduced_patterns import Over, Rule
 from assay_stream.core.introduced_phrases import ENGLISH
+from assay_stream.core.introduced_phrases_asia import ASIAN
+from assay_stream.core.introduced_phrases_concepts import CONCEPTS
 from assay_stream.core.introduced_phrases_east import EASTERN
+from assay_stream.core.introduced_phrases_europe import EUROPEAN
+from assay_stream.core.introduced_phrases_taking import TAKING
 from assay_stream.core.introduced_phrases_west import WESTERN
+from assay_stream.core.introduced_places import (
+    ADDRESS,
+    DOCUMENTATION_HOSTS,
+    EMAIL,
+    HARMLESS_HOSTS,
+    MONEY_ACCOUNT,
+    REVEALING_COMMAND,
+    SECRET_FILE,
+    host_of,
+    is_harmless,
+)
 from assay_stream.core.introduced_rules import (
     LEVELS,
+    NOTE_NAMES,
     RAISED_LEVEL,
     RULES,
+    WHAT_MODELS_KNOW,
 )
 from assay_stream.core.introduced_texts import Role, Text, name_words
 from assay_stream.core.introduced_views import hidden_views, whole_views
@@ -21,26 +38,34 @@ from assay_stream.core.limits import DEFAULT_LIMITS
 from assay_stream.core.phrases import PhraseBook, Span
 from assay_stream.core.words import Words, mixes_scripts, visible
 
-_EXCERPT_CHARS = 80
-_CONTEXT_CHARS = 24
-_WORDS_ADDED_MAX = 2
 _MATCHES_MAX = 200
 _LEVEL_HIGH = 4
 _WIDE = " " * 80
 
 _PATTERNS = [(rule, re.compile(rule.regex, re.IGNORECASE | re.MULTILINE)) for rule in RULES if rule.regex]
 _NAMED = [(rule, frozenset(tuple(name.split("_")) for name in rule.names)) for rule in RULES if rule.names]
+_LANGUAGES = (WESTERN, EUROPEAN, EASTERN, ASIAN)
 _PHRASES = PhraseBook(
     (rule, phrase)
-    for phrases in (ENGLISH, *WESTERN.values(), *EASTERN.values())
+    for phrases in (ENGLISH, CONCEPTS, TAKING, *(book for books in _LANGUAGES for book in books.values()))
     for rule, listed in phrases.items()
     for phrase in listed
 )
 _GIVEN = {
     "secret_file": re.compile(SECRET_FILE, re.IGNORECASE),
-    "address": re.compile(f"{URL}|{EMAIL}|{IP_ADDRESS}", re.IGNORECASE),
+    "secret_command": re.compile(REVEALING_COMMAND, re.IGNORECASE),
+    "money_account": re.compile(MONEY_ACCOUNT),
+    "mailbox": re.compile(EMAIL, re.IGNORECASE),
+    "address": re.compile(ADDRESS, re.IGNORECASE),
 }
-_HOST = re.compile(r"://(?:[^/\s@]{0,80}@)?(\[[0-9a-fA-F:]{2,40}\]|[^/\s:?#]{1,255})")
+_KNOWN = PhraseBook(("known", phrase) for phrase in WHAT_MODELS_KNOW)
+_PARAMETER_DESCRIPTION = re.compile(r"\.properties\.([A-Za-z_][\w-]{0,63})\.description$")
+_CONTACT = re.compile(
+    r"\b(?:contact|questions?|support|feedback|maintaine[rd]\w?|authors?|help|bugs?)\b[^.!?\n]{0,40}$",
+    re.IGNORECASE,
+)
+_CONTACT_CHARS = 60
+_LEVEL_LOW = 2
 
 
 class Match(NamedTuple):
@@ -154,23 +179,29 @@ def _by_pattern(rule: Rule, pattern: re.Pattern[str], text: str, path: str) -> I
         key = _pattern_key(rule, match[0])
         if key not in seen and not _is_harmless(rule, key):
             seen.add(key)
-            yield Match(rule.id, rule.level, text, match.start(), match.end(), key, path)
+            level = _level(rule, key, text[max(0, match.start() - _CONTACT_CHARS) : match.start()])
+            yield Match(rule.id, level, text, match.start(), match.end(), key, path)
         if len(seen) == _MATCHES_MAX:
             break
 
 
 def _pattern_key(rule: Rule, matched: str) -> tuple[str, ...]:
     if rule.id == "url_introduced":
-        host = _HOST.search(matched)
-        return ((host[1] if host else matched).lower().rstrip("."),)
+        return (host_of(matched),)
     return (" ".join(matched.split()).lower() if rule.over is Over.SEEN else matched,)
 
 
 def _is_harmless(rule: Rule, key: tuple[str, ...]) -> bool:
-    if rule.id not in {"url_introduced", "address_introduced"}:
-        return False
-    host = key[0].rpartition("@")[2]
-    return host in HARMLESS_HOSTS or host.endswith((".example", ".test", ".localhost", ".invalid", ".example.com"))
+    return rule.id in {"url_introduced", "address_introduced"} and is_harmless(host_of(key[0]))
+
+
+def _level(rule: Rule, key: tuple[str, ...], before: str) -> int:
+    """Return the level of a match: what documentation points at is of little note."""
+    if rule.id == "url_introduced" and key[0] in DOCUMENTATION_HOSTS:
+        return _LEVEL_LOW
+    if rule.id == "address_introduced" and _CONTACT.search(before):
+        return _LEVEL_LOW
+    return rule.level
 
 
 def _by_words(seen: str, path: str, others: OtherTools) -> Iterator[Match]:
@@ -180,6 +211,10 @@ def _by_words(seen: str, path: str, others: OtherTools) -> Iterator[Match]:
     counted: dict[str, set[tuple[str, ...]]] = {}
     for rule, (first, end) in _PHRASES.search(words, given):
         yield from _once(rule, words, (first, end), path, counted)
+    parameter = _PARAMETER_DESCRIPTION.search(path)
+    if parameter and name_words(parameter[1])[-1:] and name_words(parameter[1])[-1] in NOTE_NAMES:
+        for _, span in _KNOWN.search(words, given):
+            yield from _once("collecting_parameter", words, span, path, counted)
     for span in tools:
         yield from _once("other_tool_named", words, span, path, counted)
     if not seen.isascii():
@@ -209,15 +244,9 @@ def _spans(words: Words, pattern: re.Pattern[str]) -> list[Span]:
         first = index
         while index < len(words.spans) and words.spans[index][0] < match.end():
             index += 1
-        if index > first and not _is_example(match[0]):
+        if index > first and host_of(match[0]) not in HARMLESS_HOSTS:
             spans.append((first, index))
     return spans
-
-
-def _is_example(address: str) -> bool:
-    host = _HOST.search(address)
-    name = (host[1] if host else address.rpartition("@")[2]).lower()
-    return name in HARMLESS_HOSTS
 
 
 def _hidden(

@@ -3,7 +3,8 @@
 A phrase is written as slots with blanks between them. A slot is alternatives with ``|`` between them; an
 alternative is one word or several joined by ``_``, and a trailing ``*`` takes every word that begins so. ``~3``
 between two slots allows up to three other words there. ``{tool}`` and the like are places that the caller has
-found. So ``ignore|forget ~2 previous|prior instruction*`` is found in "ignore all the previous instructions".
+found; they may stand among the alternatives. So ``ignore|forget ~2 previous|prior instruction*`` is found in
+"ignore all the previous instructions".
 
 Each slot's places are listed once for a text, and a phrase walks through its slots' lists from left to right: the
 cost is the number of words times the number of phrases that use them, whatever the text.
@@ -27,7 +28,7 @@ Span = tuple[int, int]
 class _Slot(NamedTuple):
     gap: int
     alternatives: tuple[tuple[str, ...], ...]
-    places: str
+    places: tuple[str, ...]
 
 
 class Found(NamedTuple):
@@ -58,7 +59,7 @@ class PhraseBook:
 
         self._by_atom: dict[str, list[int]] = {}
         for number, (_, slots) in enumerate(self._phrases):
-            for atom in {each[0] for each in slots[0].alternatives} or {slots[0].places}:
+            for atom in {each[0] for each in slots[0].alternatives} | set(slots[0].places):
                 self._by_atom.setdefault(atom, []).append(number)
 
     def search(self, words: Words, given: Mapping[str, Sequence[Span]]) -> list[Found]:
@@ -114,10 +115,9 @@ def _parsed(phrase: str) -> tuple[_Slot, ...]:
         if part.startswith("~"):
             gap = int(part[1:])
             continue
-        if part.startswith("{"):
-            slots.append(_Slot(gap, (), part[1:-1]))
-        else:
-            slots.append(_Slot(gap, tuple(_alternative(each) for each in part.split("|")), ""))
+        given = tuple(each[1:-1] for each in part.split("|") if each.startswith("{"))
+        written = tuple(_alternative(each) for each in part.split("|") if not each.startswith("{"))
+        slots.append(_Slot(gap, written, given))
         gap = 0
     return tuple(slots)
 
@@ -134,14 +134,15 @@ def _slot_spans(
     given: Mapping[str, Sequence[Span]],
     known: dict[object, list[Span]],
 ) -> Sequence[Span]:
-    if slot.places:
-        return given.get(slot.places, ())
-    spans = known.get(slot.alternatives)
+    if len(slot.places) == 1 and not slot.alternatives:
+        return given.get(slot.places[0], ())
+    key = (slot.alternatives, slot.places)
+    spans = known.get(key)
     if spans is None:
-        found: set[Span] = set()
+        found = {span for name in slot.places for span in given.get(name, ())}
         for alternative in slot.alternatives:
             found.update(_alternative_spans(alternative, places))
-        spans = known[slot.alternatives] = sorted(found)
+        spans = known[key] = sorted(found)
     return spans
 
 

@@ -120,6 +120,7 @@ class Registry:
             snapshot_id=data.snapshot_id,
             catalogue=offer.digest,
             completeness=data.completeness,
+            auth_context=data.auth_context,
             signatures=None if signatures is None else signatures.digest,
             prompts=lists[Subject.PROMPT].digest if Subject.PROMPT in lists else None,
             templates=lists[Subject.TEMPLATE].digest if Subject.TEMPLATE in lists else None,
@@ -132,7 +133,7 @@ class Registry:
             server_scoped=data.server_scoped,
             tools=offer.tools,
         )
-        baseline = drift.baseline_for(server, data.observer_id, seen.position)
+        baseline = drift.baseline_for(server, seen)
         findings = [
             *self._misrouted(record, seen),
             *drift.compare(server, baseline, catalogue, seen, offer),

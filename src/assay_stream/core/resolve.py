@@ -160,7 +160,7 @@ def _gone(
     """Yield what the observer saw before and does not see now; an incomplete list says only what is in it."""
     for name, old in sorted(baseline.tools.items()):
         listed = name in catalogue.tools
-        if not listed and seen.completeness != "complete":
+        if not listed and not (seen.completeness == "complete" and baseline.same_rights):
             continue
         if old is not None and (not listed or catalogue.tools[name] != old.full):
             yield name, old.full

@@ -223,6 +223,8 @@ _PROFILES = (
             "tool_added": (Level.LOW, Level.MEDIUM),
             "tool_removed": _both(Level.LOW),
             "tool_renamed": _both(Level.MEDIUM),
+            # A rule of words with known false positives; what the words are for, signs tell.
+            "risk_level_changed": _both(Level.LOW),
             "prompt_added": _both(Level.LOW),
             "prompt_removed": _both(Level.INFORMATIONAL),
             "template_added": _both(Level.LOW),

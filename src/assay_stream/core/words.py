@@ -1,8 +1,9 @@
 """Words: a text as its reader understands it, whatever it was dressed in.
 
-``visible`` takes off what a reader does not see; ``Words`` splits the rest into words, in any script. Han, Kana
-and Hangul have no dependable spaces, so there each character is a word. Words keep their place in the text, and a
-sentence's end moves the next word further away, so that a rule with a short reach stays within its sentence.
+``visible`` takes off what a reader does not see; ``Words`` splits the rest into words, in any script. Han, Kana,
+Hangul, Thai and Lao have no dependable spaces, so there each character is a word. Words keep their place in the
+text, and a sentence's end moves the next word further away, so that a rule with a short reach stays within its
+sentence.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-_SINGLE = "぀-ヿ㐀-䶿一-鿿豈-﫿가-힣"
+_SINGLE = "぀-ヿ㐀-䶿一-鿿豈-﫿가-힣\u0e00-\u0eff"
 _WORD = re.compile(rf"[{_SINGLE}]|[^\W_{_SINGLE}]++|[.!?;:。！？；।؟]++(?=\s|$|[{_SINGLE}])|\n")
 _SENTENCE_END_WORDS = 3
 _ANSI = re.compile(r"\x1b(?:\[[0-?]{0,64}[ -/]{0,8}[@-~]|\][^\x07\x1b]{0,512}(?:\x07|\x1b\\)|[@-Z\\-_])")

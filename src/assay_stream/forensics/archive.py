@@ -106,6 +106,22 @@ def event_timestamp_ms(text: object) -> int | None:
         return None
 
 
+def record_line_parts(raw: bytes, place: Origin) -> Record | None:
+    """Return the record that a record line holds, whatever its topic carries; ``None`` for another line.
+
+    Args:
+        raw: a line.
+        place: its file and line.
+
+    Raises:
+        InputError: ``bad_record_line``.
+    """
+    content = read_leniently(raw)
+    if not isinstance(content, dict) or not isinstance(content.get("origin"), dict) or "specversion" in content:
+        return None
+    return _record_line(content, place, roles=tuple(Role))
+
+
 def _record_line(content: dict[str, Any], place: Origin, roles: Collection[Role]) -> Record:
     try:
         headers: Headers = tuple(
@@ -207,11 +223,15 @@ def rejected_line(output: Output) -> bytes:
     line: dict[str, Any] = {"error": {name.removeprefix("error."): value.decode() for name, value in ours}}
     _put_bytes(line, "key", output.key)
     _put_bytes(line, "value", output.value)
-    line["headers"] = [[name, _text(value)] for name, value in own if _text(value) is not None]
-    other = [[name, _base64(value)] for name, value in own if _text(value) is None]
+    _put_headers(line, own)
+    return orjson.dumps(line, option=orjson.OPT_SORT_KEYS)
+
+
+def _put_headers(line: dict[str, Any], headers: Headers) -> None:
+    line["headers"] = [[name, _text(value)] for name, value in headers if _text(value) is not None]
+    other = [[name, _base64(value)] for name, value in headers if _text(value) is None]
     if other:
         line["headers_base64"] = other
-    return orjson.dumps(line, option=orjson.OPT_SORT_KEYS)
 
 
 def _optional(value: bytes | None, written: Callable[[bytes], str | None]) -> str | None:

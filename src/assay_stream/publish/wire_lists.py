@@ -64,6 +64,10 @@ class ListObserver:
         self._listers = {method: Lister(member, limits) for method, member in _MEMBERS.items()}
         self._pending: OrderedDict[RequestKey, _Request] = OrderedDict()
         self._protocol_version: str | None = None
+        self._told: Assembly | None = None
+        """The tools of the last snapshot that can be accepted."""
+        self._companions: tuple[list[Any] | None, list[Any] | None] = (None, None)
+        """The prompts and templates that went with them."""
 
     @property
     def awaited(self) -> bool:
@@ -140,7 +144,8 @@ class ListObserver:
         sound = exact and isinstance(result, dict)
         assembly = lister.result(request.base, result, size_bytes=len(raw)) if sound else lister.unreadable(result)
         if request.method != _TOOLS:
-            return []
+            return self._with_companions(request.traceparent, at)
+        self._told = None
         readable = sound and isinstance(result.get(_MEMBERS[_TOOLS]), list)
         self._note_offered(assembly, readable=readable, doubts=request.doubts)
         self.snapshots += 1
@@ -167,6 +172,7 @@ class ListObserver:
         if not asked:
             return []
         self.snapshots += 1
+        self._told = None
         self._listers[_TOOLS].unreadable(None)
         return [self._refused(_MISSED, asked[-1].traceparent, at)]
 
@@ -179,14 +185,25 @@ class ListObserver:
         if readable and assembly.completeness == "complete":
             self.offered.settle(doubts)
 
+    def _with_companions(self, traceparent: str | None, at: datetime) -> list[Observation]:
+        """Return the tools once more where prompts or templates became known that did not go with them yet."""
+        known = self._companion(_PROMPTS), self._companion(_TEMPLATES)
+        is_news = any(new is not None and new != old for new, old in zip(known, self._companions, strict=True))
+        if self._told is None or self.awaited or not is_news:
+            return []
+        self.snapshots += 1
+        return [self._snapshot(self._told, traceparent, at)]
+
     def _snapshot(self, assembly: Assembly, traceparent: str | None, at: datetime) -> Observation:
         if not assembly.too_large:
-            prompts, templates = self._companion(_PROMPTS), self._companion(_TEMPLATES)
+            known = self._companion(_PROMPTS), self._companion(_TEMPLATES)
             identity = self._new_id(), self._new_id()
             # Where all of it is too much, the tools go alone.
-            for companions in ((prompts, templates), (None, None)):
+            for companions in (known, (None, None)):
                 event = self._event(identity, list(assembly.items), assembly, traceparent, at, companions)
                 if len(event.value) <= EVENT_BYTES_MAX:
+                    is_sound = all(isinstance(tool, dict) for tool in assembly.items)
+                    self._told, self._companions = assembly if is_sound else None, known
                     return event
         return self._refused(_TOO_LARGE, traceparent, at)
 

@@ -79,7 +79,7 @@ async def read_entries(settings: Settings, server_id: str) -> AsyncIterator[Entr
         IntegrityError: where the topic holds what is not ours.
     """
     topic = topic_names(settings)[Role.FINDINGS]
-    number = murmur2_partition(server_id.encode(), await partition_count(settings, topic))
+    number = murmur2_partition(server_id.encode(), await _partition_count(settings, topic))
     async for record in read_to_end(settings, Role.FINDINGS, TopicPartition(topic, number)):
         yield decode_entry(record.value)
 
@@ -101,21 +101,12 @@ async def read_records(settings: Settings, role: Role, *, since_ms: int | None =
 
 async def _records(settings: Settings, role: Role, since_ms: int | None = None) -> AsyncIterator[Record]:
     topic = topic_names(settings)[role]
-    for number in range(await partition_count(settings, topic)):
+    for number in range(await _partition_count(settings, topic)):
         async for record in read_to_end(settings, role, TopicPartition(topic, number), since_ms=since_ms):
             yield record
 
 
-async def partition_count(settings: Settings, topic: str) -> int:
-    """Return how many partitions a topic has.
-
-    Args:
-        settings: the operator's settings.
-        topic: its full name.
-
-    Raises:
-        ConfigurationError: ``topic_missing``.
-    """
+async def _partition_count(settings: Settings, topic: str) -> int:
     admin = await start_admin(settings)
     try:
         if topic not in await admin.list_topics():

@@ -9,24 +9,34 @@ import pytest
 
 from assay_stream.core.introduced import signs_between
 from assay_stream.core.introduced_phrases import ENGLISH
+from assay_stream.core.introduced_phrases_asia import ASIAN
+from assay_stream.core.introduced_phrases_concepts import CONCEPTS
 from assay_stream.core.introduced_phrases_east import EASTERN
+from assay_stream.core.introduced_phrases_europe import EUROPEAN
+from assay_stream.core.introduced_phrases_taking import TAKING
 from assay_stream.core.introduced_phrases_west import WESTERN
 from assay_stream.core.introduced_rules import NAME_RULES, PATTERN_RULES, RULES
 
 EXAMPLES = json.loads(
     (Path(__file__).resolve().parents[2] / "data" / "introduced_rules.json").read_text(encoding="utf-8")
 )
+LANGUAGES = json.loads(
+    (Path(__file__).resolve().parents[2] / "data" / "introduced_languages.json").read_text(encoding="utf-8")
+)
+HIGH = 4
 NAMED = {rule.id for rule in NAME_RULES}
 
 
 def rules_in(text: str, *, as_name: bool) -> set[str]:
-    """The rules that a new tool with this description, or this parameter, gives."""
+    """The rules that this description, or this parameter, gives where a tool had neither."""
     tool = (
         {"name": "x", "inputSchema": {"type": "object", "properties": {text: {"type": "string"}}}}
         if as_name
         else {"name": "x", "description": text}
     )
-    return {sign.rule for sign in signs_between(None, tool, tool_names=["send_email"])}
+    before = {"name": "adder", "title": "Adds two given numbers."}
+    signs = signs_between(before, {**before, **tool}, tool_names=["send_email"])
+    return {sign.rule for sign in signs}
 
 
 def cases(kind: str) -> list[tuple[str, str]]:
@@ -65,7 +75,28 @@ def test_ids_are_unique() -> None:
 def test_phrases_belong_to_rules() -> None:
     """Every phrase, in every language, stands under a rule."""
     ids = {rule.id for rule in RULES}
-    assert ids >= {rule for phrases in (ENGLISH, *WESTERN.values(), *EASTERN.values()) for rule in phrases}
+    books = [book for books in (WESTERN, EUROPEAN, EASTERN, ASIAN) for book in books.values()]
+    assert ids >= {rule for phrases in (ENGLISH, CONCEPTS, TAKING, *books) for rule in phrases}
+
+
+def test_each_of_the_later_languages_has_examples() -> None:
+    """A language comes with sentences that attack and sentences that do not."""
+    assert LANGUAGES.keys() == {*EUROPEAN, *ASIAN}
+    assert all(len(texts["attacks"]) >= 4 and len(texts["benign"]) >= 2 for texts in LANGUAGES.values())
+
+
+@pytest.mark.parametrize("text", [text for texts in LANGUAGES.values() for text in texts["attacks"]])
+def test_attack_in_another_language_is_found(text: str) -> None:
+    """Phrases alone find it: the tool is new, so that its script is no news."""
+    signs = signs_between(None, {"name": "x", "description": text})
+    assert max((sign.level for sign in signs), default=0) >= HIGH
+
+
+@pytest.mark.parametrize("text", [text for texts in LANGUAGES.values() for text in texts["benign"]])
+def test_translation_is_quiet(text: str) -> None:
+    """A description in another language, in place of the English one, brings nothing."""
+    before = {"name": "x", "description": "Returns the weather of the city that the user chose."}
+    assert signs_between(before, {**before, "description": text}) == []
 
 
 def test_hints_are_lowercase() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -64,6 +65,53 @@ def test_prompts_and_resource_templates_go_with_the_next_snapshot() -> None:
     assert "prompts" not in before["data"]
     assert before["data"]["resource_templates"] == [{"name": "t"}]
     assert after["data"]["prompts"] == [{"name": "p"}, {"name": "q"}]
+
+
+def test_prompts_that_are_asked_for_after_the_tools_are_published_with_them_once_more() -> None:
+    """Once known whole, and once for each content: most clients ask in this order, and only once."""
+    talk = Dialogue()
+    talk.request("tools/list", 1)
+    talk.result(1, {"tools": [tool("a")]})
+    talk.request("prompts/list", 2)
+    assert talk.result(2, {"prompts": [{"name": "p"}], "nextCursor": "2"}) == []
+    talk.request("prompts/list", 3, cursor="2")
+    [snapshot] = talk.result(3, {"prompts": [{"name": "q"}]})
+    assert names(snapshot) == ["a"]
+    assert snapshot["data"]["completeness"] == "complete"
+    assert snapshot["data"]["prompts"] == [{"name": "p"}, {"name": "q"}]
+    talk.request("resources/templates/list", 4)
+    [snapshot] = talk.result(4, {"resourceTemplates": [{"name": "t"}]})
+    assert snapshot["data"]["prompts"] == [{"name": "p"}, {"name": "q"}]
+    assert snapshot["data"]["resource_templates"] == [{"name": "t"}]
+    talk.request("resources/templates/list", 5)
+    assert talk.result(5, {"resourceTemplates": [{"name": "t"}]}) == []
+    [call] = talk.call(6) or talk.result(6, {})
+    assert call["data"]["snapshot_id"] == snapshot["data"]["snapshot_id"]
+
+
+@pytest.mark.parametrize("tools", [{"tools": [3]}, {"tools": {}}, {}])
+def test_prompts_do_not_repeat_a_list_of_tools_that_cannot_be_accepted(tools: dict[str, Any]) -> None:
+    """Nor the one before it, which is in force no more."""
+    talk = Dialogue()
+    talk.request("tools/list", 1)
+    talk.result(1, {"tools": [tool("a")]})
+    talk.request("tools/list", 2)
+    talk.result(2, tools)
+    talk.request("prompts/list", 3)
+    assert talk.result(3, {"prompts": [{"name": "p"}]}) == []
+
+
+def test_prompts_that_come_amid_the_tools_wait_for_them() -> None:
+    """What is under way gives the snapshot."""
+    talk = Dialogue()
+    talk.request("tools/list", 1)
+    talk.result(1, {"tools": [tool("a")]})
+    talk.request("tools/list", 2)
+    talk.request("prompts/list", 3)
+    assert talk.result(3, {"prompts": [{"name": "p"}]}) == []
+    [snapshot] = talk.result(2, {"tools": [tool("b")]})
+    assert names(snapshot) == ["b"]
+    assert snapshot["data"]["prompts"] == [{"name": "p"}]
 
 
 @pytest.mark.parametrize(

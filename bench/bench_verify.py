@@ -1,0 +1,178 @@
+"""How fast evidence is verified: ``verify --from-kafka`` beside plain reading of the same records, in one run.
+
+Both read the evidence and the calls from one broker, in one process. Plain reading does nothing else, so the rest
+is what verifying costs: the join done again, and the comparison. What the join alone costs in the same process, at
+the same time, is printed beside it.
+
+    python -m bench.bench_verify [--calls N] [--rounds N]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import os
+import platform
+import time
+from collections import Counter
+
+from aiokafka import AIOKafkaProducer
+
+from assay_stream import __version__
+from assay_stream.config import Settings, load_settings
+from assay_stream.core.cloudevents import read_event
+from assay_stream.core.decision import join
+from assay_stream.core.evidence import Producer
+from assay_stream.core.observation import CallEvent
+from assay_stream.core.partition import murmur2_partition
+from assay_stream.core.record import Origin, Record, Role
+from assay_stream.forensics.evidence_selection import EvidenceSelection
+from assay_stream.forensics.history import History
+from assay_stream.stream.connection import start_admin
+from assay_stream.stream.ranges import LogRanges
+from assay_stream.stream.topics import apply_topics, topic_names
+from assay_stream.stream.verify import verified
+from deploy.local.kafka import Broker
+from tests.support.fleet import Fleet
+
+
+def made_up(settings: Settings, calls: int) -> list[tuple[Role, Record]]:
+    """Return what a fleet published, and the evidence of it, each record with the topic it goes to."""
+    topics = topic_names(settings)
+    counts = {Role.SNAPSHOTS: settings.input_partitions, Role.CALLS: settings.call_partitions}
+    offsets: Counter[tuple[Role, int]] = Counter()
+    history, producer = History(), Producer(version=__version__)
+    written: list[tuple[Role, Record]] = []
+    waiting: list[Record] = []
+    for role, key, value in Fleet(servers=200, calls=calls, changes=100, seed=11).history():
+        # Calls may carry any key; a spread one gives every partition its share.
+        number = murmur2_partition(key if role is Role.SNAPSHOTS else value[-40:], counts[role])
+        place = Origin(topic=topics[role], partition=number, offset=offsets[role, number])
+        offsets[role, number] += 1
+        record = Record(role=role, origin=place, key=key, value=value)
+        written.append((role, record))
+        if role is Role.CALLS:
+            waiting.append(record)
+        else:
+            history.take(record)
+    for record in waiting:
+        event = read_event(record)
+        assert isinstance(event, CallEvent)
+        output = join(history.view, record, event, producer)[0]
+        evidence = record._replace(
+            key=output.key, value=output.value, headers=output.headers, timestamp_ms=output.timestamp_ms
+        )
+        written.append((Role.EVIDENCE, evidence))
+    return written
+
+
+async def publish(settings: Settings, written: list[tuple[Role, Record]]) -> None:
+    """Write the records to their topics, each at the offset that it has."""
+    topics = topic_names(settings)
+    producer = AIOKafkaProducer(
+        bootstrap_servers=settings.bootstrap_servers,
+        linger_ms=20,
+        max_batch_size=512 * 1_024,
+        enable_idempotence=True,
+    )
+    await producer.start()
+    try:
+        pending = []
+        for role, record in written:
+            sent = await producer.send(
+                topics[role],
+                key=record.key,
+                value=record.value,
+                headers=list(record.headers),
+                partition=record.origin.partition,
+                timestamp_ms=record.timestamp_ms or None,
+            )
+            pending.append(sent)
+            if len(pending) > 20_000:
+                await asyncio.gather(*pending)
+                pending.clear()
+        await asyncio.gather(*pending)
+    finally:
+        await producer.stop()
+
+
+async def read_plainly(settings: Settings) -> int:
+    """Read the evidence and the calls, and return how much evidence there is."""
+    count = 0
+    async with LogRanges(settings, [Role.EVIDENCE, Role.CALLS]) as logs:
+        async for batch in logs.read_all(Role.EVIDENCE):
+            count += len(batch)
+        async for _ in logs.read_all(Role.CALLS):
+            pass
+    return count
+
+
+async def verify(settings: Settings) -> int:
+    """Verify all evidence, and return how many records hold."""
+    holds = 0
+    async for _, judgement in verified(settings, EvidenceSelection()):
+        holds += judgement.status == "holds"
+    return holds
+
+
+def join_again(sample: list[tuple[Role, Record]]) -> float:
+    """Join some calls in memory, and return what one costs, microseconds of CPU time."""
+    history, producer = History(), Producer(version=__version__)
+    calls = [record for role, record in sample if role is Role.CALLS]
+    for role, record in sample:
+        if role is Role.SNAPSHOTS:
+            history.take(record)
+    started_s = time.process_time()
+    for record in calls:
+        event = read_event(record)
+        assert isinstance(event, CallEvent)
+        join(history.view, record, event, producer)
+    return (time.process_time() - started_s) / len(calls) * 1e6
+
+
+async def bench(bootstrap: str, calls: int, rounds: int) -> None:
+    """Measure, and print the result."""
+    settings = load_settings(bootstrap_servers=bootstrap, call_partitions=4, group_prefix="bench")
+    admin = await start_admin(settings)
+    await apply_topics(admin, settings)
+    await admin.close()
+    written = made_up(settings, calls)
+    await publish(settings, written)
+    sample = written[:20_000]
+    del written
+    print(
+        f"{calls} calls and as many records of evidence, {settings.call_partitions} partitions, {os.cpu_count()} "
+        f"cores shared with the broker, Python {platform.python_version()}"
+    )
+    for number in range(rounds):
+        figures = []
+        for measured in (verify, read_plainly):
+            gc.collect()
+            wall_s, cpu_s = time.perf_counter(), time.process_time()
+            count = await measured(settings)
+            wall_s, cpu_s = time.perf_counter() - wall_s, time.process_time() - cpu_s
+            assert count == calls, f"{count} of {calls}"
+            figures.append((calls / wall_s, cpu_s / calls * 1e6, calls / cpu_s))
+        join_us = join_again(sample)
+        (rate, cpu_us, per_core), (plain_rate, plain_us, _) = figures
+        print(
+            f"round {number + 1}: verify {rate:,.0f} records/s at {cpu_us:.1f} us CPU ({per_core:,.0f} per second "
+            f"of one core), the join alone {join_us:.1f} us CPU; plain reading {plain_rate:,.0f} records/s at "
+            f"{plain_us:.1f} us CPU; ratio {rate / plain_rate:.2f}"
+        )
+
+
+def main() -> None:
+    """Parse the arguments and run."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--calls", type=int, default=200_000)
+    parser.add_argument("--rounds", type=int, default=2)
+    arguments = parser.parse_args()
+    gc.set_threshold(50_000, 50, 100)  # as the worker does
+    with Broker() as broker:
+        asyncio.run(bench(broker.bootstrap, arguments.calls, arguments.rounds))
+
+
+if __name__ == "__main__":
+    main()

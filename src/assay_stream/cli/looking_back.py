@@ -1,0 +1,182 @@
+"""``assay-stream asof``, ``timeline`` and ``trace``: what was in force, what changed, what became of one call."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from assay_stream import __version__
+from assay_stream.cli.options import Bootstrap, quiet_client_logs, say
+from assay_stream.cli.tables import RowFormat, cell, print_table
+from assay_stream.cli.verify import Format, operator_time_us
+from assay_stream.config import Settings, load_settings
+from assay_stream.core.bindings import Bindings
+from assay_stream.core.errors import InputError
+from assay_stream.core.evidence import Producer
+from assay_stream.core.record import Record
+from assay_stream.forensics.archive import read_file
+from assay_stream.forensics.archived import archived_timeline, archived_traces
+from assay_stream.forensics.asof_report import asof_rows, check_tool
+from assay_stream.forensics.history import history_of
+from assay_stream.forensics.pin_report import server_of
+from assay_stream.forensics.timeline_report import timeline_rows
+from assay_stream.forensics.trace_report import Sought, trace_rows
+
+EXIT_GONE, EXIT_UNKNOWN = 3, 5
+_UNKNOWN = frozenset({"server_not_known", "tool_not_known", "nothing_known_then", "call_not_known"})
+
+Inputs = Annotated[
+    list[Path] | None,
+    typer.Option("--input", help="Recorded observations (NDJSON) in place of Kafka. May be repeated."),
+]
+ServerId = Annotated[str, typer.Option(help="Your name for the server.")]
+Tool = Annotated[str | None, typer.Option("--tool", help="Only what is about this tool.")]
+Result = TypeVar("Result")
+Rows = Iterable[Mapping[str, Any]]
+
+_ASOF = ("what", "state", "tool_name", "observer_id", "value", "pin", "author", "reason", "since", "origin")
+_TIMELINE = ("time", "what", "kind", "tool_name", "observer_id", "detail", "author", "reason", "value", "origin")
+_TRACE = ("call", "step", "time", "state", "kind", "tool_name", "observer_id", "detail", "value", "pin", "origin")
+
+
+def asof(
+    server_id: ServerId,
+    at: Annotated[str, typer.Option(metavar="TIME", help="The time (RFC 3339), inclusive.")],
+    tool: Tool = None,
+    inputs: Inputs = None,
+    from_log: Annotated[
+        bool,
+        typer.Option(
+            "--from-log", help="Read the snapshot and control topics, which reach further back than the facts."
+        ),
+    ] = False,
+    target: Format = RowFormat.TABLE,
+    bootstrap_servers: Bootstrap = None,
+) -> None:
+    """Show the catalogue, pins, policy and keys in force on a server at a time, and what says so.
+
+    Exit code 3: history that old was folded away. 5: nothing is known of what was asked for.
+    """
+    time_us = operator_time_us(at)
+
+    def answer() -> None:
+        bindings = _bindings(inputs, from_log, bootstrap_servers)
+        rows = asof_rows(server_of(bindings, server_id), server_id, time_us, tool_name=tool)
+        print_table(rows, _ASOF, target)
+        if any(row["what"] == "forgotten" for row in rows):
+            say("what some observers saw then was folded away: ask the snapshot log with --from-log, or --input")
+            raise typer.Exit(EXIT_GONE)
+
+    _answered(answer)
+
+
+def timeline(
+    server_id: ServerId,
+    tool: Tool = None,
+    since: Annotated[str | None, typer.Option(metavar="TIME", help="From this time (RFC 3339) on.")] = None,
+    until: Annotated[str | None, typer.Option(metavar="TIME", help="Up to this time, inclusive.")] = None,
+    inputs: Inputs = None,
+    target: Format = RowFormat.TABLE,
+    bootstrap_servers: Bootstrap = None,
+) -> None:
+    """Show every change on a server with its evidence: lists that differ, findings, decisions, alerts.
+
+    Exit code 5: nothing is known of what was asked for.
+    """
+    since_us = None if since is None else operator_time_us(since)
+    until_us = None if until is None else operator_time_us(until)
+
+    def answer() -> None:
+        settings = load_settings(bootstrap_servers=bootstrap_servers)
+        if inputs:
+            read = partial(_records, inputs)
+            check_tool(server_of(history_of(read).view, server_id), tool)
+            told = list(archived_timeline(read, server_id, producer=_producer(settings), tool_name=tool))
+        else:
+            from assay_stream.stream.looking_back import timeline_from_kafka
+
+            told = _from_kafka(timeline_from_kafka(settings, server_id, tool_name=tool))
+        rows = timeline_rows(server_id, told, since_us=since_us, until_us=until_us)
+        if not rows:
+            raise InputError("nothing_known_then", "nothing changed on this server, or this tool, in that time")
+        print_table(rows, _TIMELINE, target)
+
+    _answered(answer)
+
+
+def trace(
+    tool_call_id: Annotated[str | None, typer.Option(help="The call with this id.")] = None,
+    trace_id: Annotated[str | None, typer.Option(help="The calls of this trace.")] = None,
+    inputs: Inputs = None,
+    target: Format = RowFormat.TABLE,
+    bootstrap_servers: Bootstrap = None,
+) -> None:
+    """Follow one call from observation to evidence to alerts.
+
+    Exit code 5: no call and no evidence has this id.
+    """
+    if tool_call_id is None and trace_id is None:
+        raise InputError("bad_option", "say which call: --tool-call-id or --trace-id")
+    sought = Sought(tool_call_id=tool_call_id, trace_id=trace_id)
+
+    def answer() -> None:
+        settings = load_settings(bootstrap_servers=bootstrap_servers)
+        if inputs:
+            traces = archived_traces(
+                partial(_records, inputs),
+                sought,
+                producer=_producer(settings),
+                redaction=settings.redaction(),
+                call_profile=settings.call_profile,
+            )
+        else:
+            from assay_stream.stream.looking_back import traces_from_kafka
+
+            traces = _from_kafka(traces_from_kafka(settings, sought))
+        if not traces:
+            raise InputError("call_not_known", "no call and no evidence has this id: check it")
+        print_table(trace_rows(traces), _TRACE, target)
+
+    _answered(answer)
+
+
+def _answered(answer: Callable[[], None]) -> None:
+    try:
+        answer()
+    except InputError as error:
+        if error.code not in _UNKNOWN:
+            raise
+        say(str(error))
+        raise typer.Exit(EXIT_UNKNOWN) from None
+
+
+def _bindings(inputs: list[Path] | None, from_log: bool, bootstrap: str | None) -> Bindings:
+    if inputs:
+        return history_of(partial(_records, inputs)).view
+    from assay_stream.stream.looking_back import read_bindings_of, read_log_history
+
+    settings = load_settings(bootstrap_servers=bootstrap)
+    if not from_log:
+        return _from_kafka(read_bindings_of(settings))
+    bindings, begin = _from_kafka(read_log_history(settings))
+    if begin:
+        say(f"the logs have lost their beginning, and start at {cell([origin.as_json() for origin in begin])}")
+    return bindings
+
+
+def _from_kafka(reading: Coroutine[Any, Any, Result]) -> Result:
+    quiet_client_logs()
+    return asyncio.run(reading)
+
+
+def _producer(settings: Settings) -> Producer:
+    return Producer(version=__version__, git=settings.git_commit)
+
+
+def _records(paths: list[Path]) -> Iterable[Record]:
+    return (record for path in paths for record in read_file(path))

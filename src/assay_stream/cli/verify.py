@@ -1,0 +1,183 @@
+"""``assay-stream verify``: evidence held against the logs that it names."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from assay_stream.cli.lines import input_lines
+from assay_stream.cli.options import (
+    Bootstrap,
+    RedactionDisable,
+    RedactionEnable,
+    RedactionNames,
+    quiet_client_logs,
+    say,
+)
+from assay_stream.cli.tables import RowFormat, cell, json_line
+from assay_stream.config import Settings, load_settings
+from assay_stream.core.cloudevents import time_us_of
+from assay_stream.core.errors import InputError
+from assay_stream.core.record import Record
+from assay_stream.forensics.archive import read_file
+from assay_stream.forensics.evidence_record import Recorded, of_lines
+from assay_stream.forensics.evidence_selection import EvidenceSelection
+from assay_stream.forensics.history import history_of
+from assay_stream.forensics.verification import Judgement, Status, Verifier, late_only
+from assay_stream.forensics.verify_files import Summary, judgements
+
+Inputs = Annotated[
+    list[Path] | None,
+    typer.Option("--input", help="Recorded observations (NDJSON). May be given several times."),
+]
+EvidenceFiles = Annotated[
+    list[Path] | None, typer.Option("--evidence", help="Evidence (NDJSON). May be given several times.")
+]
+FromKafka = Annotated[bool, typer.Option("--from-kafka", help="Read everything from Kafka.")]
+Since = Annotated[str | None, typer.Option(metavar="TIME", help="Only calls of this time (RFC 3339) or later.")]
+Until = Annotated[str | None, typer.Option(metavar="TIME", help="Only calls of this time or earlier.")]
+Format = Annotated[RowFormat, typer.Option("--format", help="What to print.")]
+
+
+def verify(
+    evidence: EvidenceFiles = None,
+    inputs: Inputs = None,
+    from_kafka: FromKafka = False,
+    since: Since = None,
+    until: Until = None,
+    server_id: Annotated[str | None, typer.Option(help="Only calls on this server.")] = None,
+    evidence_id: Annotated[str | None, typer.Option(help="Only the records with this id.")] = None,
+    partition: Annotated[int | None, typer.Option(min=0, help="Only this partition of the calls.")] = None,
+    from_offset: Annotated[int | None, typer.Option(min=0, help="Only calls at this offset or later.")] = None,
+    to_offset: Annotated[int | None, typer.Option(min=0, help="Only calls before this offset.")] = None,
+    producer: Annotated[
+        list[str] | None,
+        typer.Option(help="VERSION or VERSION@GIT that may have written evidence. Default: any."),
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Records joined without what came late are wrong.")
+    ] = False,
+    every: Annotated[bool, typer.Option("--all", help="Show the records that hold, too.")] = False,
+    target: Format = RowFormat.TABLE,
+    redaction_enable: RedactionEnable = None,
+    redaction_disable: RedactionDisable = None,
+    redaction_names: RedactionNames = None,
+    bootstrap_servers: Bootstrap = None,
+) -> None:
+    """Work evidence out anew from the calls, snapshots and decisions that it names, and compare.
+
+    Exit code 0: all of it holds. 1: some is wrong. 3: some rests on what is no longer there. A summary goes to
+    standard error. That a record holds says nothing about the tool.
+    """
+    selection = EvidenceSelection(
+        since_us=None if since is None else operator_time_us(since),
+        until_us=None if until is None else operator_time_us(until),
+        server_id=server_id,
+        evidence_id=evidence_id,
+        partition=partition,
+        from_offset=from_offset,
+        to_offset=to_offset,
+    )
+    if from_kafka == bool(evidence or inputs) or bool(evidence) != bool(inputs):
+        raise InputError("bad_option", "give --from-kafka, or files: --evidence FILE --input FILE")
+    settings = load_settings(
+        redaction_enable=redaction_enable,
+        redaction_disable=redaction_disable,
+        redaction_names=redaction_names,
+        bootstrap_servers=bootstrap_servers,
+    )
+    printer = _Printer(target, strict=strict, every=every)
+    if from_kafka:
+        quiet_client_logs()
+        asyncio.run(_from_kafka(settings, selection, producer or (), printer))
+    else:
+        read = partial(_records, inputs or [])
+        verifier = Verifier(
+            history_of(read),
+            redaction=settings.redaction(),
+            call_profile=settings.call_profile,
+            producers=producer or (),
+        )
+        for judgement in judgements(verifier, _evidence(evidence or []), read, selection=selection):
+            printer.show(judgement)
+        printer.verifier = verifier
+    printer.end()
+
+
+class _Printer:
+    """Prints judgements as they come, so that a year of evidence needs no memory."""
+
+    def __init__(self, target: RowFormat, *, strict: bool, every: bool) -> None:
+        self._target, self._strict, self._every = target, strict, every
+        self._summary = Summary()
+        self.verifier: Verifier | None = None
+
+    def show(self, judgement: Judgement) -> None:
+        judgement = late_only(judgement) if self._strict else judgement
+        self._summary.note(judgement)
+        if judgement.status is Status.HOLDS and not self._every:
+            return
+        row = judgement.as_json()
+        typer.echo(json_line(row) if self._target is RowFormat.JSON else _line(row))
+
+    def end(self) -> None:
+        told = self._summary.as_json(self.verifier) if self.verifier is not None else {"records": 0}
+        typer.echo(json_line({"summary": told}), err=True)
+        if not told["records"]:
+            say("no evidence is as asked for")
+        if self._summary.exit_code:
+            raise typer.Exit(self._summary.exit_code)
+
+
+def _line(row: dict[str, Any]) -> str:
+    """Return a judgement for a person: status, which call, what is wrong, what is missing or was late."""
+    parts = [
+        f"{row['status']:<6}",
+        f"{cell(row.get('call')):<32}",
+        f"{cell(row.get('server_id'))} {cell(row.get('tool'))}",
+        " ".join(row.get("codes", [])),
+        *(cell(path) for path in row.get("paths", [])),
+    ]
+    parts += [f"missing {cell(origin)}" for origin in row.get("missing", [])]
+    parts += [f"joined without {cell(origin)}" for origin in row.get("left_out", [])]
+    return "  ".join(part for part in parts if part).rstrip()
+
+
+async def _from_kafka(
+    settings: Settings, selection: EvidenceSelection, producers: list[str] | tuple[()], printer: _Printer
+) -> None:
+    from assay_stream.stream.verify import verified
+
+    async for verifier, judgement in verified(settings, selection, producers=producers):
+        printer.verifier = verifier
+        printer.show(judgement)
+
+
+def _records(paths: list[Path]) -> Iterator[Record]:
+    return (record for path in paths for record in read_file(path))
+
+
+def _evidence(paths: list[Path]) -> Iterator[Recorded]:
+    return (
+        record for path in paths for record in of_lines((line for _, line in input_lines(path)), name=path.name)
+    )
+
+
+def operator_time_us(text: str) -> int:
+    """Return the time that an operator means, microseconds since the epoch.
+
+    Args:
+        text: RFC 3339, with its offset from UTC.
+
+    Raises:
+        InputError: ``bad_time``.
+    """
+    try:
+        return time_us_of(text)
+    except (InputError, TypeError):
+        raise InputError("bad_time", "write the time as RFC 3339 with its offset: 2026-03-01T10:00:00Z") from None

@@ -1,0 +1,121 @@
+"""Where two records of evidence differ, as JSON paths, and what each path means as a code.
+
+Paths name members of our own records only: an unknown member is named by the object that it stands in, since its
+name is whatever somebody wrote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+_SPLIT = frozenset({"$.data", "$.data.binding"})
+
+_ENVELOPE = {
+    "specversion": "envelope_differs",
+    "type": "envelope_differs",
+    "source": "envelope_differs",
+    "datacontenttype": "envelope_differs",
+    "id": "call_differs",
+    "time": "call_differs",
+    "subject": "call_differs",
+    "traceparent": "call_differs",
+    "assaycontenthash": "content_hash_mismatch",
+    "assayproducer": "producer_differs",
+    "assayproducerversion": "producer_differs",
+    "assaygit": "producer_differs",
+    "assaypii": "producer_differs",
+    "assaysecrets": "producer_differs",
+}
+_DATA = {
+    "unbound_reason": "unbound_reason_differs",
+    "tool_identity": "digest_differs",
+    "tool_definition_digest": "digest_differs",
+    "tool_definition_digest_alg": "digest_differs",
+    "tool_definition_canonicalization": "digest_differs",
+    "tool_definition_schema": "digest_differs",
+    "tool_definition_source": "digest_differs",
+    "pin": "pin_differs",
+    "signature": "signature_differs",
+    "redaction": "redaction_differs",
+}
+_BINDING = {
+    "scope": "binding_differs",
+    "snapshot_id": "binding_differs",
+    "origin": "binding_differs",
+    "server_scoped": "binding_differs",
+    "catalogue_digest": "digest_differs",
+    "full_digest": "digest_differs",
+}
+_FROM_LOGS = frozenset(
+    {"unbound_reason_differs", "digest_differs", "pin_differs", "signature_differs", "binding_differs"}
+)
+_HASH = "$.assaycontenthash"
+
+
+def differing_paths(one: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the members in which two envelopes differ, sorted.
+
+    The content hash is among them only if nothing else differs: it follows from what it covers.
+
+    Args:
+        one: a decoded envelope.
+        other: another one.
+    """
+    paths = set(_differing(one, other, "$"))
+    if len(paths) > 1:
+        paths.discard(_HASH)
+    return tuple(sorted(paths))
+
+
+def codes_of(paths: Iterable[str]) -> tuple[str, ...]:
+    """Return the codes of some paths, sorted, each once.
+
+    Args:
+        paths: what ``differing_paths`` gave.
+    """
+    return tuple(sorted({_code_of(path) for path in paths}))
+
+
+def rests_on_logs(paths: Iterable[str]) -> bool:
+    """Tell whether all that differs follows from snapshots and control records, and nothing from the call.
+
+    Args:
+        paths: what ``differing_paths`` gave.
+    """
+    return all(_code_of(path) in _FROM_LOGS for path in paths)
+
+
+def _differing(one: Mapping[str, Any], other: Mapping[str, Any], path: str) -> Iterator[str]:
+    for name in one.keys() | other.keys():
+        member = f"{path}.{name}"
+        mine, theirs = one.get(name), other.get(name)
+        if name in one and name in other and _same(mine, theirs):
+            continue
+        if member in _SPLIT and isinstance(mine, dict) and isinstance(theirs, dict):
+            yield from _differing(mine, theirs, member)
+        else:
+            yield member if _is_known(path, name, other) else path
+
+
+def _is_known(path: str, name: str, expected: Mapping[str, Any]) -> bool:
+    names: dict[str, Mapping[str, Any]] = {"$": _ENVELOPE, "$.data": _DATA, "$.data.binding": _BINDING}
+    return name in names[path] or name in expected or f"{path}.{name}" in _SPLIT
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Tell whether two JSON values are equal; true is not 1."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_same(one[name], other[name]) for name in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_same, one, other))
+    return isinstance(one, bool) is isinstance(other, bool) and bool(one == other)
+
+
+def _code_of(path: str) -> str:
+    steps = path.split(".")
+    if steps[:3] == ["$", "data", "binding"]:
+        return _BINDING.get(".".join(steps[3:]), "binding_differs")
+    if steps[:2] == ["$", "data"]:
+        return _DATA.get(".".join(steps[2:]), "call_differs")
+    return _ENVELOPE.get(".".join(steps[1:]), "envelope_differs")

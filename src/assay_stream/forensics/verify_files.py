@@ -1,0 +1,106 @@
+"""Evidence in files held against archives of the logs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from assay_stream.core.record import Record, Role
+from assay_stream.forensics.evidence_record import Recorded
+from assay_stream.forensics.evidence_selection import EvidenceSelection
+from assay_stream.forensics.pairing import CALLS, Pairing, paired
+from assay_stream.forensics.verification import Judgement, Status, Verifier
+
+Read = Callable[[], Iterable[Record]]
+
+
+def judgements(
+    verifier: Verifier,
+    evidence: Iterable[Recorded],
+    read: Read,
+    *,
+    selection: EvidenceSelection = EvidenceSelection(),  # noqa: B008 - frozen
+    pairing: Pairing[Record] | None = None,
+) -> Iterator[Judgement]:
+    """Yield the judgement on each record that is asked for.
+
+    Args:
+        verifier: knows the snapshot and control records of the archives.
+        evidence: the records.
+        read: gives the records of the archives anew each time.
+        selection: which evidence is asked for.
+        pairing: keeps what waits.
+    """
+    waiting = Pairing(CALLS) if pairing is None else pairing
+    nameless: list[Recorded] = []
+    naming = _naming(evidence, selection, nameless)
+    calls = (record for record in read() if record.role is Role.CALLS)
+    for given, call in paired(naming, calls, waiting):
+        judgement = verifier.check(given, call)
+        if judgement is not None:
+            yield judgement
+        yield from map(verifier.without_call, nameless)
+        nameless.clear()
+        if verifier.must_settle:
+            yield from verifier.settle(_of_servers(verifier, read))
+    yield from map(verifier.without_call, nameless)
+    for given, is_repeated in waiting.evidence_left():
+        yield verifier.repeated(given) if is_repeated else verifier.without_call(given)
+    if verifier.servers_in_doubt():
+        yield from verifier.settle(_of_servers(verifier, read))
+
+
+def _naming(
+    evidence: Iterable[Recorded], selection: EvidenceSelection, nameless: list[Recorded]
+) -> Iterator[Recorded]:
+    for given in evidence:
+        if not selection.wants(given):
+            continue
+        if given.call is None:
+            nameless.append(given)
+        else:
+            yield given
+
+
+def _of_servers(verifier: Verifier, read: Read) -> Iterable[Record]:
+    # The servers are asked for now: settling forgets them.
+    keys = {name.encode() for name in verifier.servers_in_doubt()}
+    return (record for record in read() if record.role is not Role.CALLS and record.key in keys)
+
+
+class Summary:
+    """What a run of judgements adds up to."""
+
+    def __init__(self) -> None:
+        self._statuses: Counter[str] = Counter({status.value: 0 for status in Status})
+        self._codes: Counter[str] = Counter()
+
+    def note(self, judgement: Judgement) -> None:
+        """Count a judgement.
+
+        Args:
+            judgement: one more.
+        """
+        self._statuses[judgement.status.value] += 1
+        self._codes.update(judgement.codes)
+
+    def as_json(self, verifier: Verifier) -> dict[str, Any]:
+        """Return the counts: by status, by code, and by who says to have written the records.
+
+        Args:
+            verifier: who gave the judgements.
+        """
+        return {
+            "records": sum(self._statuses.values()),
+            **self._statuses,
+            "codes": dict(sorted(self._codes.items())),
+            "producers": dict(sorted(verifier.written_by.items())),
+        }
+
+    @property
+    def exit_code(self) -> int:
+        """1 where something is wrong, 3 where what something rests on is no longer there, else 0."""
+        if self._statuses[Status.WRONG.value]:
+            return 1
+        return 3 if self._statuses[Status.GONE.value] else 0

@@ -1,0 +1,144 @@
+"""Looking back at a live run in Kafka: verify, compare, asof, timeline and trace, as an operator calls them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
+from aiokafka.structs import TopicPartition
+
+from assay_stream.core.record import Role
+from tests.support.deployment import Deployment
+from tests.support.fleet import START, Published, a_call_by, a_listing
+
+pytestmark = pytest.mark.kafka
+
+
+def run(deployment: Deployment, *arguments: str) -> tuple[int, list[dict[str, Any]], str]:
+    """Exit code, the JSON lines on standard output, and standard error of a command."""
+    done = subprocess.run(
+        [sys.executable, "-m", "assay_stream", *arguments],
+        env=os.environ | deployment.env,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    return done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr
+
+
+async def send(deployment: Deployment, *published: Published) -> None:
+    """Publish records of a fleet, one after the other."""
+    for role, key, value in published:
+        await deployment.send(role, [(key, value)])
+
+
+def a_pin() -> Published:
+    """A pin that no definition has."""
+    event = {
+        "specversion": "1.0",
+        "type": "assay.control.pin.set",
+        "source": "urn:ops",
+        "id": "pin-1",
+        "time": "2026-03-01T00:00:30Z",
+        "data": {
+            "server_id": "server-0",
+            "tool_name": "tool_0",
+            "scheme": "assay.v1",
+            "value": "0" * 64,
+            "author": "ann",
+            "reason": "review",
+        },
+    }
+    return Role.CONTROL, b"server-0", json.dumps(event).encode()
+
+
+async def test_a_live_run_is_looked_back_at(deployment: Deployment) -> None:
+    """All of a run holds and a replay agrees; what came late is named; what was deleted is said to be gone."""
+    minute = timedelta(minutes=1)
+    worker = deployment.start_worker()
+    await worker.wait_ready()
+    await send(deployment, a_listing(0, 0, 0, 1, START), a_pin(), a_listing(0, 0, 1, 2, START + 2 * minute))
+    calls = [a_call_by(0, 0, number * 3, START + number * minute, None) for number in range(4)]
+    await send(deployment, *calls)
+    await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) == 4)
+    await deployment.wait_for(Role.ALERTS, lambda records: len(records) >= 2)
+
+    code, found, summary = run(deployment, "verify", "--from-kafka", "--all", "--format", "json")
+    assert (code, [judgement["status"] for judgement in found]) == (0, ["holds"] * 4), summary
+    code, found, summary = run(deployment, "compare", "--from-kafka", "--format", "json")
+    assert (code, found) == (0, []), summary
+    assert json.loads(summary.splitlines()[-1])["summary"]["identical"]["evidence"] == 4
+
+    code, rows, said = run(
+        deployment, "asof", "--server-id", "server-0", "--at", "2026-03-01T00:01:00Z", "--format", "json"
+    )
+    assert code == 0, said
+    assert {row["snapshot_id"] for row in rows if row["what"] == "tool"} == {"snapshot-1"}
+    assert [(row["author"], row["reason"]) for row in rows if row["what"] == "pin"] == [("ann", "review")]
+    code, again, said = run(
+        deployment,
+        "asof",
+        "--from-log",
+        "--server-id",
+        "server-0",
+        "--at",
+        "2026-03-01T00:01:00Z",
+        "--format",
+        "json",
+    )
+    assert (code, again) == (0, rows), said
+    code, rows, said = run(deployment, "timeline", "--server-id", "server-0", "--format", "json")
+    assert code == 0, said
+    assert {row["what"] for row in rows} == {"snapshot", "decision", "finding", "alert"}
+    code, rows, said = run(deployment, "trace", "--tool-call-id", "call-9", "--format", "json")
+    assert code == 0, said
+    assert [row["step"] for row in rows[:3]] == ["call", "snapshot", "evidence"]
+    assert rows[1]["snapshot_id"] == "snapshot-2"
+    assert {row["step"] for row in rows[3:]} == {"finding", "alert"}
+    assert run(deployment, "trace", "--tool-call-id", "nobody's")[0] == 5
+
+    await send(deployment, a_listing(0, 0, 2, 3, START + 1.5 * minute))
+    await deployment.wait_for(
+        Role.FINDINGS, lambda records: any(b"snapshot-3" in (r.value or b"") for r in records)
+    )
+    code, found, summary = run(deployment, "verify", "--from-kafka", "--format", "json")
+    assert (code, found) == (0, []), summary
+    await send(deployment, a_listing(0, 0, 2, 4, START + 2.5 * minute))
+    await deployment.wait_for(
+        Role.FINDINGS, lambda records: any(b"snapshot-4" in (r.value or b"") for r in records)
+    )
+    code, found, summary = run(deployment, "compare", "--from-kafka", "--format", "json")
+    assert code == 1, summary
+    [difference] = [row for row in found if row["what"] == "evidence"]
+    assert difference["causes"] == ["late_snapshot"]
+    code, found, summary = run(deployment, "verify", "--from-kafka", "--format", "json")
+    assert (code, [judgement["status"] for judgement in found]) == (0, ["late"]), summary
+    assert found[0]["left_out"] == difference["left_out"]
+
+    await delete_snapshots(deployment)
+    code, found, summary = run(deployment, "verify", "--from-kafka", "--format", "json")
+    assert (code, {judgement["status"] for judgement in found}) == (3, {"gone"}), summary
+    assert found[0]["missing"][0]["topic"] == deployment.topics[Role.SNAPSHOTS]
+
+
+async def delete_snapshots(deployment: Deployment) -> None:
+    """What retention does after a year."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=deployment.bootstrap)
+    await admin.start()
+    try:
+        records = await deployment.read(Role.SNAPSHOTS)
+        ends = {record.origin[:2]: record.origin.offset + 1 for record in records}
+        await admin.delete_records(
+            {TopicPartition(*place): RecordsToDelete(before_offset=end) for place, end in ends.items()}
+        )
+    finally:
+        await admin.close()
+    await asyncio.sleep(0.5)

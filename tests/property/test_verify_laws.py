@@ -1,0 +1,136 @@
+"""Laws of verification: what a run wrote holds, what was altered does not, and what came late is told as late."""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from assay_stream.core.digest import canonicalize
+from assay_stream.core.record import Record, Role
+from assay_stream.forensics.evidence_record import Recorded
+from assay_stream.forensics.history import history_of
+from assay_stream.forensics.pairing import CALLS, Pairing
+from assay_stream.forensics.verification import Judgement, Status, Verifier
+from assay_stream.forensics.verify_files import judgements
+from assay_stream.schemes import assay
+from tests.property.test_replay_laws import FLEETS, LOGS, Drawn, drawn_log, handed_in, in_time, live, logged
+from tests.support.fleet import Fleet
+
+
+def written(records: list[Record]) -> list[bytes]:
+    """The evidence of a live run that reads these records in their order."""
+    outputs = live(records, snapshot_partitions=2)
+    return [output.value or b"" for output in outputs if output.role is Role.EVIDENCE]
+
+
+def verified(values: list[bytes], records: list[Record], *, waiting_max: int = 50_000) -> list[Judgement]:
+    """The judgement on each of some records of evidence, by the logs."""
+    verifier = Verifier(history_of(lambda: records))
+    evidence = [Recorded(f"line {number}", value) for number, value in enumerate(values)]
+    return list(judgements(verifier, evidence, lambda: records, pairing=Pairing(CALLS, waiting_max=waiting_max)))
+
+
+def statuses(found: list[Judgement]) -> list[Status]:
+    """The statuses, in the order of the evidence."""
+    return [judgement.status for judgement in sorted(found, key=lambda v: int(v.evidence.where.split()[1]))]
+
+
+def shuffled(records: list[Record], choose: random.Random) -> list[Record]:
+    """Any order of arrival that keeps each partition's: calls may overtake what they rest on."""
+    return handed_in(records, choose)
+
+
+@given(LOGS, st.randoms(use_true_random=False), st.integers(1, 4))
+def test_what_a_run_wrote_in_time_holds(drawn: list[Drawn], choose: random.Random, waiting_max: int) -> None:
+    """In whatever order a run read its partitions and the archives are given, and however little may wait."""
+    records = drawn_log(drawn)
+    values = written(in_time(records, choose))
+    found = verified(values, handed_in(records, choose), waiting_max=waiting_max)
+    assert statuses(found) == [Status.HOLDS] * len(values)
+
+
+@given(LOGS, st.randoms(use_true_random=False))
+def test_what_came_late_is_told_and_nothing_else(drawn: list[Drawn], choose: random.Random) -> None:
+    """No record of a run is wrong; those that the whole logs do not give are late, and name what they lacked."""
+    records = drawn_log(drawn)
+    values = written(shuffled(records, choose))
+    expected = {Recorded("", value).call: value for value in written(in_time(records, random.Random(0)))}
+    found = verified(values, records)
+    assert len(found) == len(values)
+    for judgement in found:
+        gives_the_same = expected[judgement.evidence.call] == judgement.evidence.value
+        assert judgement.status is (Status.HOLDS if gives_the_same else Status.LATE)
+        assert bool(judgement.left_out) is not gives_the_same
+
+
+def members(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The path of every member and item."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for name, item in items:
+        yield (*path, name)
+        yield from members(item, (*path, name))
+
+
+def altered(envelope: dict[str, Any], path: tuple[Any, ...], how: str) -> dict[str, Any]:
+    """The envelope with one member replaced, taken out, or joined by another."""
+    copied = copy.deepcopy(envelope)
+    parent: Any = copied
+    for name in path[:-1]:
+        parent = parent[name]
+    value = parent[path[-1]]
+    if how == "taken out":
+        del parent[path[-1]]
+    elif how == "joined" and isinstance(parent, dict):
+        parent["zz_new"] = value
+    elif isinstance(value, bool):
+        parent[path[-1]] = not value
+    elif isinstance(value, int | float):
+        parent[path[-1]] = value + 1
+    elif isinstance(value, str):
+        parent[path[-1]] = value[:-1] + ("0" if value[-1:] != "0" else "1")
+    else:
+        parent[path[-1]] = None
+    return copied
+
+
+OWN_WORD = {("assayproducerversion",), ("assaygit",)}
+"""What only the producer says: the logs do not repeat it. Whoever cares names the versions (``producers``)."""
+
+
+@given(FLEETS, st.randoms(use_true_random=False), st.sampled_from(["replaced", "taken out", "joined"]), st.data())
+def test_any_altered_member_is_found(fleet: Fleet, choose: random.Random, how: str, data: st.DataObject) -> None:
+    """One member altered, with the content hash as it was or made to fit again: that record does not hold."""
+    records = logged(fleet, snapshot_partitions=2, call_partitions=2)
+    values = written(records)
+    assume(values)
+    number = choose.randrange(len(values))
+    envelope = orjson.loads(values[number])
+    path = data.draw(st.sampled_from(sorted(members(envelope), key=repr)))
+    assume(path not in OWN_WORD)
+    changed = altered(envelope, path, how)
+    if data.draw(st.booleans()) and changed.keys() >= {"data", "specversion", "type", "datacontenttype"}:
+        changed["assaycontenthash"] = str(assay.content_hash(changed))
+    assume(changed != envelope)
+    values[number] = canonicalize(changed)
+    [found] = [one for one in verified(values, records) if one.evidence.where == f"line {number}"]
+    assert found.status is Status.WRONG or (
+        found.status is Status.GONE and path[-1] in ("topic", "offset", "origin")
+    )
+    assert found.codes
+
+
+@given(FLEETS, st.randoms(use_true_random=False))
+def test_a_record_that_stands_there_twice_is_found(fleet: Fleet, choose: random.Random) -> None:
+    """Evidence is written exactly once for each call: the second record is wrong."""
+    records = logged(fleet, snapshot_partitions=2, call_partitions=2)
+    values = written(records)
+    assume(values)
+    again = [*values, choose.choice(values)]
+    found = statuses(verified(again, records))
+    assert found == [Status.HOLDS] * len(values) + [Status.WRONG]

@@ -1,0 +1,175 @@
+"""``assay-stream verify``, ``compare``, ``asof``, ``timeline`` and ``trace`` over files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from assay_stream.cli.main import app
+from assay_stream.core.errors import InputError
+from assay_stream.core.record import Role
+from assay_stream.forensics.archive import record_line
+from tests.support.events import SERVER, TOOL, Story
+
+OTHER = {**TOOL, "description": "\x1b[2J\u202eAnother one"}
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """A folder with what was observed, and what a replay writes."""
+    story = Story().lists(TOOL).calls().lists(OTHER).calls().calls("\x1b[2Jghost")
+    (tmp_path / "in.ndjson").write_bytes(b"".join(record_line(record) + b"\n" for record in story.records))
+    result = run("replay", "--input", tmp_path / "in.ndjson", "--output", tmp_path)
+    assert result.exit_code == 0, result.output
+    return tmp_path
+
+
+def run(*arguments: object) -> Result:
+    """The command."""
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def held(files: Path, command: str = "verify", *arguments: object) -> Result:
+    """Verify or compare with the files as they are."""
+    return run(command, "--evidence", files / "evidence.ndjson", "--input", files / "in.ndjson", *arguments)
+
+
+def alter(files: Path, old: bytes, new: bytes, name: str = "evidence.ndjson") -> None:
+    """Change a file."""
+    content = (files / name).read_bytes()
+    assert old in content
+    (files / name).write_bytes(content.replace(old, new, 1))
+
+
+def test_verify_says_nothing_of_what_holds_but_counts_it(files: Path) -> None:
+    """Exit code 0; with --all each record is listed."""
+    result = held(files)
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert json.loads(result.stderr)["summary"]["holds"] == 3
+    assert [
+        json.loads(line)["status"]
+        for line in held(files, "verify", "--all", "--format", "json").stdout.splitlines()
+    ] == ["holds"] * 3
+
+
+def test_verify_ends_with_1_where_something_is_wrong(files: Path) -> None:
+    """And with 3 where what it rests on is not there."""
+    alter(files, b'"decision":"allow"', b'"decision":"deny"')
+    result = held(files)
+    assert result.exit_code == 1
+    assert result.stdout.startswith("wrong   calls/0/0")
+    assert "content_hash_mismatch" in result.stdout
+
+
+def test_verify_ends_with_3_where_snapshots_are_gone(files: Path) -> None:
+    """It names topic, partition and offset."""
+    lines = (files / "in.ndjson").read_bytes().splitlines(keepends=True)
+    (files / "in.ndjson").write_bytes(b"".join(line for line in lines if b'"role":"snapshots"' not in line))
+    result = held(files)
+    assert result.exit_code == 3
+    assert "missing snapshots/0/0" in result.stdout
+
+
+def test_record_lines_of_evidence_are_read_too(files: Path) -> None:
+    """Then key, headers, time and partition are checked with the value."""
+    story = Story().lists(TOOL).calls()
+    [output] = story.tell().of(Role.EVIDENCE)
+    line = record_line(
+        story.records[0]._replace(
+            role=Role.EVIDENCE,
+            key=b"server-z",
+            value=output.value,
+            headers=output.headers,
+            timestamp_ms=output.timestamp_ms,
+        )
+    )
+    (files / "evidence.ndjson").write_bytes(line + b"\n")
+    (files / "in.ndjson").write_bytes(b"".join(record_line(record) + b"\n" for record in story.records))
+    result = held(files, "verify", "--producer", "0.1.0")
+    assert "record_differs" in result.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("verify",),
+        ("verify", "--from-kafka", "--input", "x"),
+        ("verify", "--evidence", "x"),
+        ("compare", "--input", "x"),
+        ("compare", "--from-kafka", "--alerts", "x"),
+        ("trace",),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(arguments: tuple[str, ...]) -> None:
+    """With ``bad_option``, which ends with 2."""
+    result = run(*arguments)
+    assert isinstance(result.exception, InputError)
+    assert result.exception.code == "bad_option"
+
+
+def test_compare_ends_with_0_where_all_is_identical(files: Path) -> None:
+    """Evidence and alerts are counted."""
+    result = held(files, "compare", "--alerts", files / "alerts.ndjson")
+    assert (result.exit_code, result.stdout) == (0, "")
+    identical = json.loads(result.stderr)["summary"]["identical"]
+    assert (identical["evidence"], identical["alert"]) == (3, 2)
+
+
+def test_compare_ends_with_1_and_names_each_cause(files: Path) -> None:
+    """As a table, as JSON, and after a replay."""
+    alter(files, b'"decision":"allow"', b'"decision":"deny"')
+    table = held(files, "compare")
+    assert table.exit_code == 1
+    assert "altered_record" in table.stdout
+    assert "alerts were not compared" in table.stderr
+    rows = [json.loads(line) for line in held(files, "compare", "--format", "json").stdout.splitlines()]
+    assert [row["causes"] for row in rows] == [["altered_record"]]
+    recorded = (files / "evidence.ndjson").rename(files / "recorded.ndjson")
+    again = run("replay", "--input", files / "in.ndjson", "--output", files, "--compare", recorded)
+    assert again.exit_code == 1
+    assert "altered_record" in again.stdout
+
+
+def test_asof_timeline_and_trace_answer_from_files(files: Path) -> None:
+    """Each as a table and as JSON, and nothing of the attacker's text steers the terminal."""
+    source = ("--input", files / "in.ndjson")
+    for arguments in (
+        ("asof", "--server-id", SERVER, "--at", "2026-03-01T10:00:09Z"),
+        ("timeline", "--server-id", SERVER),
+        ("timeline", "--server-id", SERVER, "--tool", "read_file"),
+        ("trace", "--tool-call-id", "call-4"),
+    ):
+        for target in ("table", "json"):
+            result = run(*arguments, *source, "--format", target)
+            assert result.exit_code == 0, result.output
+            assert all(line.isprintable() for line in result.stdout.splitlines())
+            assert result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("asof", "--server-id", "nobody", "--at", "2026-03-01T10:00:09Z"), "server_not_known"),
+        (("asof", "--server-id", SERVER, "--at", "2020-03-01T10:00:09Z"), "nothing_known_then"),
+        (("asof", "--server-id", SERVER, "--at", "2026-03-01T10:00:09Z", "--tool", "nix"), "tool_not_known"),
+        (("timeline", "--server-id", "nobody"), "server_not_known"),
+        (("timeline", "--server-id", SERVER, "--tool", "nix"), "tool_not_known"),
+        (("timeline", "--server-id", SERVER, "--until", "2020-03-01T10:00:09Z"), "nothing_known_then"),
+        (("trace", "--tool-call-id", "nobody's"), "call_not_known"),
+    ],
+)
+def test_what_is_not_known_has_an_exit_code_of_its_own(files: Path, arguments: tuple[str, ...], code: str) -> None:
+    """5, and one sentence."""
+    result = run(*arguments, "--input", files / "in.ndjson")
+    assert result.exit_code == 5
+    assert result.stderr.startswith(f"assay-stream: {code}")
+
+
+def test_a_time_without_an_offset_is_refused(files: Path) -> None:
+    """Nobody is left to guess whose ten o'clock it is."""
+    result = run("asof", "--server-id", SERVER, "--at", "2026-03-01T10:00:09", "--input", files / "in.ndjson")
+    assert isinstance(result.exception, InputError)
+    assert result.exception.code == "bad_time"

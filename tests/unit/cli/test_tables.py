@@ -1,0 +1,53 @@
+"""Tables: nothing in a cell steers the terminal, and no name makes the table useless."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from assay_stream.cli.tables import CELL_CHARACTERS_MAX, cell, json_line, table_lines
+
+HOSTILE = ["\x1b[2J", "\x07", "a\nb", "a\rb", "\u202eevil", "\u2066x", "\x9b31m", "\u200b", "\x7f"]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_what_would_steer_a_terminal_is_shown_for_what_it_is(text: str) -> None:
+    """In a cell and in a line of JSON; what JSON holds is the text itself all the same."""
+    assert cell(text).isprintable()
+    line = json_line({"name": text})
+    assert line.isascii()
+    assert line.isprintable()
+    assert json.loads(line) == {"name": text}
+
+
+def test_a_character_beyond_the_first_plane_survives_json() -> None:
+    """As two escapes, as JSON writes it in ASCII."""
+    assert json.loads(json_line({"name": "\U0001f600"})) == {"name": "\U0001f600"}
+
+
+def test_long_names_are_shortened_and_digests_keep_their_algorithm() -> None:
+    """A digest is told by its first twelve digits; what is shortened shows it."""
+    assert cell("sha256:" + "ab" * 32) == "sha256:" + "ab" * 6 + "…"
+    assert len(cell("x" * 500)) == CELL_CHARACTERS_MAX
+    assert cell("x" * 500).endswith("…")
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (None, "-"),
+        ([], "-"),
+        (3, "3"),
+        (["a", "b"], "a, b"),
+        ({"topic": "t", "partition": 1, "offset": 2}, "t/1/2"),
+    ],
+)
+def test_values_are_shown_shortly(value: object, shown: str) -> None:
+    """Absence as a dash, origins as places, lists with commas."""
+    assert cell(value) == shown
+
+
+def test_columns_line_up() -> None:
+    """Under their heads."""
+    assert table_lines([{"a": "xx", "b": 1}, {"b": 2}], ("a", "b")) == ["a   b", "xx  1", "-   2"]
