@@ -106,6 +106,9 @@ class Sealer:
         self._lanes: dict[int, Lane] = {}
         self._ends: dict[TopicPartition, int] = {}
         """Where the evidence ended when the lanes were opened."""
+        self._written = 0
+        self._failures = 0
+        """How often in a row sealing failed, quiet turns in between or not."""
         self._stopping = asyncio.Event()
 
     def stop(self) -> None:
@@ -126,20 +129,17 @@ class Sealer:
         """
         consumer = reading_consumer(self._settings)
         await consumer.start()
-        failures = 0
         try:
             while True:
                 try:
                     if await self._turn(consumer, once=once):
                         return
-                    failures = 0
                 except ProducerFenced:
                     raise ConfigurationError(
                         "sealer_fenced", "another sealer has taken over: run one for each deployment"
                     ) from None
                 except _MAY_PASS as error:
-                    failures += 1
-                    await self._recover(error, failures)
+                    await self._recover(error)
         finally:
             await self._close_lanes()
             with suppress(KafkaError, OSError, TimeoutError):
@@ -152,6 +152,7 @@ class Sealer:
         fetched = await consumer.getmany(
             timeout_ms=self._settings.poll_timeout_ms, max_records=self._settings.batch_records_max
         )
+        written = self._written
         for partition, messages in fetched.items():
             lane = self._lanes[partition.partition]
             for message in messages:
@@ -162,6 +163,9 @@ class Sealer:
         for lane in self._lanes.values():
             if lane.leaves and (is_done or time.monotonic() - lane.since_s >= self._every_s):
                 await self._seal(lane)
+        if self._written > written:
+            # A turn with nothing to seal proves nothing.
+            self._failures = 0
         return is_done
 
     async def _is_at_end(self, consumer: AIOKafkaConsumer) -> bool:
@@ -188,6 +192,7 @@ class Sealer:
         sealed_to = {TopicPartition(checkpoint.topic, lane.partition): checkpoint.last_offset + 1}
         await lane.writer.write([output], sealed_to, self._group_id)
         lane.before, lane.leaves = checkpoint, []
+        self._written += 1
         _log.info(
             "checkpoint_written",
             partition=lane.partition,
@@ -200,7 +205,11 @@ class Sealer:
     async def _open_lanes(self, consumer: AIOKafkaConsumer) -> None:
         lanes = {number: self._lane(number) for number in range(self._partitions)}
         try:
-            await asyncio.gather(*(lane.writer.open() for lane in lanes.values()))
+            opened = await asyncio.gather(*(lane.writer.open() for lane in lanes.values()), return_exceptions=True)
+            # Only when all have ended: one that is still opening cannot be closed.
+            for error in opened:
+                if error is not None:
+                    raise error
             for lane in lanes.values():
                 lane.before = await self._last_checkpoint(lane.partition)
             await self._go_on(consumer, lanes)
@@ -260,7 +269,8 @@ class Sealer:
                 )
             consumer.seek(partition, max(following, beginning))
 
-    async def _recover(self, error: Exception, failures: int) -> None:
+    async def _recover(self, error: Exception) -> None:
+        failures = self._failures = self._failures + 1
         _log.warning("lanes_reopening", stage="seal", error=type(error).__name__, attempt=failures)
         if failures > _REOPENINGS_MAX or self._stopping.is_set():
             raise OperatingError(

@@ -45,6 +45,9 @@ class Log:
         self.beginning = 0
         self.position_ = 0
         self.errors: list[KafkaError] = []
+        self.opening_errors: list[KafkaError] = []
+        self.quiet_polls = 0
+        self._quiet = 0
         self.opened = 0
         self.closed = 0
         self.committed: list[int] = []
@@ -82,7 +85,10 @@ class Log:
         return {HOME: self.end}
 
     async def getmany(self, *, timeout_ms: int, max_records: int) -> dict[TopicPartition, list[Message]]:
-        """All that there is."""
+        """Nothing for some times, then all that there is."""
+        if self._quiet:
+            self._quiet -= 1
+            return {}
         found = [record for record in self.records if record.origin.offset >= self.position_]
         self.position_ = max(self.position_, self.end)
         return {HOME: [Message(*r.origin, r.key, r.value, r.headers, r.timestamp_ms) for r in found]}
@@ -91,6 +97,9 @@ class Log:
     async def open(self) -> None:
         """Count it."""
         self.opened += 1
+        self._quiet = self.quiet_polls
+        if self.opening_errors:
+            raise self.opening_errors.pop(0)
 
     async def close(self) -> None:
         """Count it."""
@@ -214,13 +223,23 @@ async def test_a_failed_write_is_made_up_for(monkeypatch: pytest.MonkeyPatch) ->
     assert checked(log.values, log.records).verified == 7
 
 
-async def test_brokers_that_fail_for_too_long_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a number of attempts in a row."""
+@pytest.mark.parametrize("quiet_polls", [0, 2])
+async def test_brokers_that_fail_for_too_long_end_it(quiet_polls: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a number of failed writes in a row, also with polls between them that found nothing."""
     log = Log(some_records(0))
+    log.quiet_polls = quiet_polls
     log.errors = [KafkaConnectionError()] * 20
     with pytest.raises(OperatingError, match="brokers_failing"):
         await seal(log, monkeypatch)
     assert log.opened == 11
+
+
+async def test_a_producer_that_cannot_be_opened_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And closed first."""
+    log = Log(some_records(0))
+    log.opening_errors = [KafkaConnectionError()]
+    await seal(log, monkeypatch)
+    assert (log.opened, len(log.values)) == (2, 1)
 
 
 async def test_a_sealer_that_was_shut_out_does_not_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
