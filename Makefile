@@ -45,13 +45,14 @@ unit: $(VENV)/.ready ## Tests that need no broker and no server.
 integration: $(VENV)/.ready ## Tests on a real Kafka broker and real MCP servers.
 	$(BIN)/python -m pytest -q -m "kafka or servers"
 
-bench: $(VENV)/.ready ## Measure: digests, registry, join, gate, exports, seals (ratios within one run).
+bench: $(VENV)/.ready ## Measure: digests, registry, join, gate, replay, exports, seals (ratios within one run).
 	$(BIN)/python -m bench.bench_core
 	$(BIN)/python -m bench.bench_registry
 	$(BIN)/python -m bench.bench_controls
 	$(BIN)/python -m bench.bench_join
 	$(BIN)/python -m bench.bench_gate
 	$(BIN)/python -m bench.bench_verify
+	$(BIN)/python -m bench.bench_replay
 	$(BIN)/python -m bench.bench_export
 	$(BIN)/python -m bench.bench_seal
 

@@ -17,8 +17,11 @@ from assay_stream.core.limits import DEFAULT_LIMITS, Limits
 from assay_stream.core.partition import murmur2_partition
 from assay_stream.core.record import Origin, Output, Record, Role
 from assay_stream.forensics.archive import event_timestamp_ms
-from assay_stream.forensics.replay import merge_by_event_time, replay
+from assay_stream.forensics.log_spool import LogSpool
+from assay_stream.forensics.replay import Replay, merge_by_event_time, replay
+from assay_stream.forensics.results import _checkpoint_json, _read_checkpoint
 from tests.property.test_registry_laws import LIMITS, a_state, histories, run
+from tests.support import replay_reference
 from tests.support.fleet import START, Fleet, a_call_by, a_listing
 
 PRODUCER = Producer(version="1")
@@ -395,3 +398,68 @@ def test_a_replay_forgets_what_the_live_run_forgot(steps: list[Step], choose: ra
     was = live(records, snapshot_partitions=2, limits=FORGETFUL)
     again = replayed(handed_in(records, choose), snapshot_partitions=2, limits=FORGETFUL)
     assert told(again) == told(was)
+
+
+# --- streaming, and going on after an interruption ---------------------------------------------------------------
+
+
+@st.composite
+def any_records(draw: st.DrawFn) -> list[Record]:
+    """Any log, in any order, with refused calls, and some records handed in twice."""
+    records = drawn_log(draw(LOGS))
+    shuffled = draw(st.permutations(records))
+    return [*shuffled, *draw(st.lists(st.sampled_from(shuffled), max_size=4))] if shuffled else []
+
+
+def small_spool(records: list[Record]) -> LogSpool:
+    """A spool that writes a block for every few records, and merges two runs at a time."""
+    spool = LogSpool(in_memory_bytes_max=1, block_bytes=900, runs_max=2)
+    for record in records:
+        spool.add(record)
+    spool.finish()
+    return spool
+
+
+@given(any_records())
+def test_streaming_gives_what_sorting_in_memory_gave(records: list[Record]) -> None:
+    """Every output, in the same order, whatever order the records come in."""
+    was = list(replay_reference.replay(records, producer=PRODUCER, snapshot_partitions=2))
+    with small_spool(records) as spool:
+        made = Replay(spool, producer=PRODUCER, snapshot_partitions=2)
+        assert [output for outputs in made.steps() for output in outputs] == was
+
+
+@given(any_records(), st.lists(st.integers(0, 30), max_size=3))
+def test_one_that_was_interrupted_gives_what_an_undisturbed_one_gives(
+    records: list[Record], stops: list[int]
+) -> None:
+    """Interrupted after any records, with the checkpoint written as JSON and read, the outputs are the same."""
+    was = replayed(records, snapshot_partitions=2)
+    outputs: list[Output] = []
+    told: bytes | None = None
+    for stop in [*stops, None]:
+        with small_spool(records) as spool:
+            made = Replay(spool, producer=PRODUCER, snapshot_partitions=2)
+            if told is not None:
+                made.go_on_from(_read_checkpoint(orjson.loads(told)))
+            for number, written in enumerate(made.steps()):
+                if number == stop:
+                    break
+                outputs += written
+                told = orjson.dumps(_checkpoint_json(made.checkpoint()))
+            else:
+                break
+    assert outputs == was
+
+
+@given(any_records())
+def test_a_spool_gives_each_log_once_and_in_order(records: list[Record]) -> None:
+    """What was handed in, sorted by offset, without repetitions, from any offset on."""
+    with small_spool(records) as spool:
+        for log in spool.logs():
+            wanted = sorted(
+                {r for r in records if (r.role, *r.origin[:2]) == log}, key=lambda record: record.origin.offset
+            )
+            assert list(spool.read(log)) == wanted
+            for place, record in enumerate(wanted):
+                assert list(spool.read(log, after=record.origin.offset)) == wanted[place + 1 :]

@@ -10,6 +10,7 @@ import typer
 from assay_stream import __version__
 from assay_stream.cli import (
     alerts,
+    archiving,
     compare,
     conformance,
     drift,
@@ -45,6 +46,7 @@ app.command()(drift.drift)
 app.command()(publishing.publish)
 app.command()(replay.replay)
 app.command()(compare.compare)
+app.command()(archiving.archive)
 app.command()(validate.validate)
 app.command()(verify.verify)
 app.command()(looking_back.asof)

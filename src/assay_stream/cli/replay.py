@@ -1,41 +1,88 @@
-"""``assay-stream replay``: the same engine over files, with no broker."""
+"""``assay-stream replay``: the same engine over recorded observations, from files or from the topics."""
 
 from __future__ import annotations
 
-from collections import Counter
-from contextlib import ExitStack
+import asyncio
+import gc
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import orjson
 import typer
 
 from assay_stream import __version__
 from assay_stream.cli.compare import AlertFiles, compare_folder
-from assay_stream.cli.options import RedactionDisable, RedactionEnable, RedactionNames
-from assay_stream.config import load_settings
-from assay_stream.core.errors import InputError
+from assay_stream.cli.options import (
+    Bootstrap,
+    RedactionDisable,
+    RedactionEnable,
+    RedactionNames,
+    quiet_client_logs,
+    say,
+)
+from assay_stream.cli.progress import Meter
+from assay_stream.cli.sources import (
+    FromKafka,
+    FromTime,
+    Offsets,
+    ServerIds,
+    Source,
+    ToTime,
+    make_selection,
+    make_source,
+)
+from assay_stream.config import Settings, load_settings
+from assay_stream.core.errors import ConfigurationError, InputError
 from assay_stream.core.evidence import Producer
 from assay_stream.core.observation import CallProfile
-from assay_stream.core.record import Output, Role
-from assay_stream.forensics import replay as core
-from assay_stream.forensics.archive import read_file, rejected_line
+from assay_stream.core.record import Record, Role
+from assay_stream.forensics.log_spool import LogSpool
+from assay_stream.forensics.replay import Replay
+from assay_stream.forensics.results import PROGRESS_FILE, Results, Tally, noted_ends
 
-_FILES = {
-    Role.EVIDENCE: "evidence.ndjson",
-    Role.ALERTS: "alerts.ndjson",
-    Role.DEFINITIONS: "definitions.ndjson",
-    Role.CHANGES: "changes.ndjson",
-    Role.REJECTED: "rejected.ndjson",
-}
+NOTHING_FOUND = 5
+"""Exit code where nothing of what was asked for is there."""
+INTERRUPTED = 130
+_RESUME_POINT_S = 5.0
+_LOOK_EVERY = 1_024
+"""Records between two looks at the clock."""
 
 
 def replay(
     inputs: Annotated[
-        list[Path],
-        typer.Option("--input", help="Recorded observations (NDJSON). May be given several times."),
-    ],
-    output: Annotated[Path, typer.Option(help="Folder for the results; made if missing.")],
+        list[Path] | None,
+        typer.Option(
+            "--input", help="Recorded observations (NDJSON; plain, gzip or zstd). May be given several times."
+        ),
+    ] = None,
+    from_kafka: FromKafka = False,
+    output: Annotated[Path | None, typer.Option(help="Folder for the results; made if missing.")] = None,
+    to_kafka: Annotated[
+        bool, typer.Option("--to-kafka", help="Write the results to topics instead, created if missing.")
+    ] = False,
+    topic_prefix: Annotated[
+        str, typer.Option(help="With --to-kafka: what the names of those topics begin with.")
+    ] = "shadow.",
+    from_time: FromTime = None,
+    to_time: ToTime = None,
+    offsets: Offsets = None,
+    server_ids: ServerIds = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with what an interrupted replay left in the folder.")
+    ] = False,
+    progress: Annotated[
+        bool | None, typer.Option(help="Tell on standard error how far it is. Default: on a terminal.")
+    ] = None,
+    snapshot_partitions: Annotated[
+        int | None,
+        typer.Option(min=1, help="Partitions of the snapshot topic that the files were read from."),
+    ] = None,
+    bootstrap_servers: Bootstrap = None,
     redaction_enable: RedactionEnable = None,
     redaction_disable: RedactionDisable = None,
     redaction_names: RedactionNames = None,
@@ -49,48 +96,172 @@ def replay(
     ] = None,
     alerts: AlertFiles = None,
 ) -> None:
-    """Replay recorded observations through the engine, into files.
+    """Replay recorded observations through the engine, into files or into topics beside the live ones.
 
     Writes evidence.ndjson, alerts.ndjson, definitions.ndjson, changes.ndjson and rejected.ndjson. The same input
-    gives the same bytes. Prints a summary as one JSON object.
+    gives the same bytes. Prints a summary as one JSON object. Exit code 5 if nothing that was asked for is there,
+    130 if it was interrupted.
     """
-    records = (record for path in inputs for record in read_file(path))
+    if to_kafka == (output is not None) or (to_kafka and resume):
+        raise ConfigurationError(
+            "no_destination", "give a folder (--output) or --to-kafka; --resume needs a folder"
+        )
+    if compare and (from_kafka or to_kafka):
+        raise ConfigurationError(
+            "bad_option", "--compare holds files against files; for the topics: assay-stream compare --from-kafka"
+        )
+    quiet_client_logs()
     settings = load_settings(
+        bootstrap_servers=bootstrap_servers,
         redaction_enable=redaction_enable,
         redaction_disable=redaction_disable,
         redaction_names=redaction_names,
         call_profile=call_profile,
     )
-    producer = Producer(version=__version__, git=settings.git_commit)
-    counts: Counter[str] = Counter({role.value: 0 for role in _FILES})
-    labels: Counter[str] = Counter()
-    seen_definitions: set[bytes | None] = set()
+    selection = make_selection(from_time, to_time, offsets, server_ids)
+    ends = noted_ends(output) if resume and output is not None and from_kafka else None
+    source = make_source(
+        inputs, from_kafka, selection, settings, snapshot_partitions=snapshot_partitions, ends=ends
+    )
+    job = _Job(source=source, settings=settings, meter=Meter(progress))
+    if output is None:
+        _into_topics(job, topic_prefix)
+    else:
+        _into_files(job, output, resume=resume)
+        if compare:
+            compare_folder(settings, output, inputs or [], compare, alerts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Job:
+    source: Source
+    settings: Settings
+    meter: Meter
+
+    @property
+    def producer(self) -> Producer:
+        return Producer(version=__version__, git=self.settings.git_commit)
+
+    def what(self) -> dict[str, Any]:
+        """Return everything that decides the bytes of the results."""
+        return self.source.what() | {
+            "version": self.producer.version,
+            "git": self.producer.git,
+            "redaction": self.settings.redaction().id,
+            "call_profile": self.settings.call_profile,
+        }
+
+    def spool(self) -> LogSpool:
+        """Return everything that is asked for, in order."""
+        spool, count, meter = LogSpool(), 0, self.meter
+
+        def take(record: Record) -> None:
+            nonlocal count
+            spool.add(record)
+            count += 1
+            if count % _LOOK_EVERY == 0:
+                meter.reading(count)
+
+        try:
+            self.source.read(take)
+            spool.finish()
+        except BaseException:
+            spool.close()
+            raise
+        return spool
+
+    def replay(self, spool: LogSpool) -> Replay:
+        return Replay(
+            spool,
+            producer=self.producer,
+            snapshot_partitions=self.source.partitions,
+            redaction=self.settings.redaction(),
+            call_profile=self.settings.call_profile,
+            server_ids=self.source.selection.server_ids or None,
+        )
+
+
+def _into_files(job: _Job, folder: Path, *, resume: bool) -> None:
     try:
-        output.mkdir(parents=True, exist_ok=True)
-        with ExitStack() as stack:
-            files = {role: stack.enter_context((output / name).open("wb")) for role, name in _FILES.items()}
-            outputs = core.replay(
-                records,
-                producer=producer,
-                redaction=settings.redaction(),
-                call_profile=settings.call_profile,
-            )
-            for written in outputs:
-                if written.role is Role.DEFINITIONS:
-                    # The definition topic is compacted: the same definition stands there once.
-                    if written.key in seen_definitions:
-                        continue
-                    seen_definitions.add(written.key)
-                labels[written.label] += 1
-                if written.role in files:
-                    files[written.role].write(_line(written) + b"\n")
-                    counts[written.role.value] += 1
+        with Results(folder, job.what(), ends=job.source.ends) as results:
+            checkpoint = results.go_on() if resume else None
+            with job.spool() as spool:
+                made = job.replay(spool)
+                if checkpoint is None:
+                    results.begin()
+                else:
+                    for written in made.go_on_from(checkpoint):
+                        if written.role is Role.DEFINITIONS:
+                            results.tally.is_new(written)
+                if not _run(made, results, job.meter):
+                    say(f"interrupted. Go on with the same command and --resume ({folder / PROGRESS_FILE})")
+                    raise typer.Exit(INTERRUPTED)
+                results.end()
+                _finish(job, results.tally, made)
     except OSError as error:
-        raise InputError("unwritable_folder", f"cannot write to {output}: {error.strerror}") from None
-    typer.echo(orjson.dumps({"written": counts, "what": dict(sorted(labels.items()))}).decode())
-    if compare:
-        compare_folder(settings, output, inputs, compare, alerts)
+        raise InputError("unwritable_folder", f"cannot write to {folder}: {error.strerror}") from None
 
 
-def _line(output: Output) -> bytes:
-    return rejected_line(output) if output.role is Role.REJECTED else output.value or b""
+def _run(made: Replay, results: Results, meter: Meter) -> bool:
+    """Write everything; return whether it came to its end."""
+    write = results.write
+    noted_s, count = time.monotonic(), 0
+    with _noting_interrupts() as interrupts:
+        for outputs in made.steps():
+            for written in outputs:
+                write(written)
+            count += 1
+            if interrupts:
+                results.resume_point(made.checkpoint())
+                meter.end()
+                return False
+            if count % _LOOK_EVERY == 0:
+                meter.replaying(made.calls_done())
+                if time.monotonic() - noted_s >= _RESUME_POINT_S:
+                    results.resume_point(made.checkpoint())
+                    noted_s = time.monotonic()
+    return True
+
+
+def _into_topics(job: _Job, prefix: str) -> None:
+    from assay_stream.stream.shadow import shadow_topics, write_shadow
+
+    topics = shadow_topics(job.settings, prefix)
+    tally = Tally()
+    with job.spool() as spool:
+        made = job.replay(spool)
+        partitions = 1 + max((log.partition for log in spool.logs() if log.role is Role.CALLS), default=0)
+        asyncio.run(write_shadow(job.settings, topics, made.steps(), call_partitions=partitions, tally=tally))
+        _finish(job, tally, made)
+
+
+def _finish(job: _Job, tally: Tally, made: Replay) -> None:
+    job.meter.end()
+    typer.echo(orjson.dumps({"written": tally.written, "what": dict(sorted(tally.what.items()))}).decode())
+    asked = job.source.selection.narrows or job.source.ends is not None
+    if asked and not any(total for _, _, total in made.calls_done()):
+        say("no call is in what was asked for: look at the times, offsets and servers")
+        raise typer.Exit(NOTHING_FOUND)
+
+
+@contextmanager
+def _noting_interrupts() -> Iterator[list[int]]:
+    """Note SIGINT and SIGTERM instead of dying of them; the second one kills as ever."""
+    noted: list[int] = []
+
+    def note(number: int, _: object) -> None:
+        noted.append(number)
+        signal.signal(number, before[number])
+
+    before = {int(number): signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    thresholds = gc.get_threshold()
+    # Records come and go by the hundred thousand and refer to nothing in circles.
+    gc.set_threshold(50_000, 50, 100)
+    for number in before:
+        signal.signal(number, note)
+    try:
+        yield noted
+    finally:
+        gc.set_threshold(*thresholds)
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -18,7 +18,7 @@ from assay_stream.config import load_settings
 from assay_stream.core.errors import ConfigurationError, InputError
 from assay_stream.core.record import Record, Role
 from assay_stream.core.seal_proof import Shown, chain_of, check_proof, consistency, inclusion
-from assay_stream.forensics.seal_archive import write_archive
+from assay_stream.forensics.seal_archive import write_logs
 from assay_stream.forensics.seal_files import FileLogs, LogName, Logs, record_in
 from assay_stream.forensics.seal_keys import read_public_keys
 from assay_stream.forensics.seal_verification import Outcome, outcome_of, verify_logs
@@ -104,7 +104,7 @@ def archive(
     Prints a summary as one JSON object, with the start of each log that retention has cut.
     """
     with _logs(None, None, None, bootstrap_servers) as (records, seals):
-        written = write_archive(output, records, seals, compress=gzip)
+        written = write_logs(output, records, seals, compress=gzip)
         starts = {str(name.partition): records.start(name) for name in records.names() if records.start(name)}
     typer.echo(orjson.dumps({"written": written, "log_start": starts}))
 

@@ -79,9 +79,16 @@ def bind(
     if server is None:
         return Binding(unbound=Unbound.NOT_OBSERVED)
     if snapshot_id is not None:
+        question = ("exact", snapshot_id, tool_name)
+        known: Binding | None = server.memo.get(question)
+        if known is not None:
+            return known
         named = server.snapshots.get(snapshot_id)
         if named is not None:
-            return _agreed(server, named, tool_name, Scope.EXACT)
+            answer = _agreed(server, named, tool_name, Scope.EXACT)
+            if answer.fingerprint is not None:
+                server.memo[question] = answer
+            return answer
     timeline = server.observers.get(observer_id)
     if timeline is not None:
         seen = timeline.as_of(time_us)

@@ -6,7 +6,7 @@ Binary mode: attributes in ``ce_*`` headers, the value is the data (Kafka protoc
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -28,7 +28,7 @@ from assay_stream.core.record import Headers, Record, Role
 from assay_stream.schemes import assay, handshake
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
+_DAY_US = 86_400_000_000
 
 Event = TypeVar("Event", bound=Envelope)
 
@@ -124,7 +124,8 @@ def time_us_of(text: str) -> int:
     """
     try:
         # Lower-case letters are legal in RFC 3339, but not to fromisoformat.
-        return (datetime.fromisoformat(text.upper()) - _EPOCH) // _MICROSECOND
+        since = datetime.fromisoformat(text.upper()) - _EPOCH
+        return since.days * _DAY_US + since.seconds * 1_000_000 + since.microseconds
     except (ValueError, OverflowError):
         raise InputError("bad_time", "the time does not exist: use RFC 3339", path="$.time") from None
 

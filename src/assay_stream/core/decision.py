@@ -61,6 +61,7 @@ _COPIED = frozenset(
         "result_ref",
     )
 )
+_NOT_COPIED = CallData.__annotations__.keys() - _COPIED
 
 
 def join(
@@ -140,9 +141,12 @@ def names_known_snapshot(bindings: Bindings, event: CallEvent) -> bool:
 
 
 def _payload(record: Record, data: CallData, redaction: Redaction) -> dict[str, Any]:
-    payload: dict[str, Any] = {
-        name: value for name, value in data.items() if name in _COPIED and value is not None
-    }
+    # The model has dropped what it does not name. To copy all and drop a little is what is fast.
+    payload: dict[str, Any] = {**data}
+    for name in _NOT_COPIED & payload.keys():
+        del payload[name]
+    if None in payload.values():
+        payload = _present(payload)
     payload["tool"] = data["tool_name"]
     payload["origin"] = record.origin.as_json()
     error = data.get("error")

@@ -83,6 +83,19 @@ def step(state: EngineState, record: Record) -> tuple[EngineState, list[Output]]
             raise AssertionError(f"records of role {record.role} are written, never read")
 
 
+def step_read(state: EngineState, record: Record, event: CallEvent | InputError) -> list[Output]:
+    """Apply one call that was read before, as ``step`` does.
+
+    Args:
+        state: the state so far.
+        record: a record of the calls topic.
+        event: what ``read_event`` made of it under the limits and the profile of the state.
+    """
+    if isinstance(event, InputError):
+        return [rejected(record, event)]
+    return join(state.view, record, event, state.producer, state.redaction)
+
+
 def ready_early(state: EngineState, record: Record) -> bool:
     """Tell whether a call's definition is final although the registry is still catching up with snapshots.
 

@@ -1,4 +1,4 @@
-"""Recorded observations in files: one JSON object a line.
+"""Recorded observations in files: one JSON object a line, plain or compressed (``.gz``, ``.zst``).
 
 Two kinds of line are read. An *event* line is a CloudEvent as a proxy publishes it; its origin is the file and
 the line. A *record* line is a Kafka record with its place in the log::
@@ -14,14 +14,15 @@ as gzip or zstd.
 from __future__ import annotations
 
 import base64
+import gzip
 from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, BinaryIO, cast
 
 import orjson
 
-from assay_stream.core.errors import InputError
+from assay_stream.core.errors import ConfigurationError, InputError
 from assay_stream.core.lenient import read_leniently
 from assay_stream.core.limits import DEFAULT_LIMITS
 from assay_stream.core.observation import CALL_TYPE, SNAPSHOT_TYPE
@@ -31,6 +32,8 @@ from assay_stream.forensics.compressed import opened
 _ROLE_OF_TYPE = {SNAPSHOT_TYPE: Role.SNAPSHOTS, CALL_TYPE: Role.CALLS}
 _CONTROL_PREFIX = "assay.control."
 _READ = (Role.SNAPSHOTS, Role.CONTROL, Role.CALLS)
+_ROLE_OF_NAME = {role.value: role for role in _READ}
+_PLAIN_NAMES = frozenset(("origin", "role", "timestamp_ms", "key", "value"))
 _INT64_MAX = 2**63 - 1
 
 
@@ -43,10 +46,57 @@ def read_file(path: Path) -> Iterator[Record]:
         path: an NDJSON file, plain or in gzip or zstd.
 
     Raises:
+        InputError: as ``open_archive``.
+    """
+    yield from read_lines(open_archive(path), name=path.name)
+
+
+def open_archive(path: Path) -> Iterator[bytes]:
+    """Yield the lines of a file, decompressed where it is compressed; an error says how far it was read.
+
+    Args:
+        path: a file.
+
+    Raises:
         InputError: as ``compressed.opened``.
     """
-    with opened(path) as lines:
-        yield from read_lines(lines, name=path.name)
+    count = 0
+    try:
+        with opened(path) as lines:
+            for line in lines:
+                yield line
+                count += 1
+    except InputError as error:
+        if not error.code.startswith("archive_"):
+            raise
+        raise InputError(error.code, f"{error.message} ({path}: {count} whole lines were read)") from None
+
+
+def write_archive(path: Path) -> BinaryIO:
+    """Return a new archive to write lines to; its name's ending says how it is compressed.
+
+    Args:
+        path: ``.gz`` for gzip, ``.zst`` for zstd, anything else for plain lines.
+
+    Raises:
+        ConfigurationError: ``extra_missing``.
+        OSError: where it cannot be written.
+    """
+    if path.suffix == ".gz":
+        raw = path.open("wb")
+        # No name and no time: the same records give the same bytes.
+        packed = gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=raw, mtime=0)
+        packed.myfileobj = raw  # type: ignore[assignment]  # closes it as well
+        return cast(BinaryIO, packed)
+    if path.suffix == ".zst":
+        try:
+            import zstandard
+        except ModuleNotFoundError:
+            raise ConfigurationError(
+                "extra_missing", "zstandard is not installed: pip install 'assay-stream[zstd]'"
+            ) from None
+        return cast(BinaryIO, zstandard.open(path, "wb"))
+    return path.open("wb")
 
 
 def read_lines(lines: Iterable[bytes], *, name: str, roles: Collection[Role] = _READ) -> Iterator[Record]:
@@ -62,9 +112,43 @@ def read_lines(lines: Iterable[bytes], *, name: str, roles: Collection[Role] = _
         raw = line.rstrip(b"\r\n")
         if not raw:
             continue
+        plain = _plain_record(raw, roles)
+        if plain is not None:
+            timestamp_ms = plain.timestamp_ms
+            yield plain
+            continue
         record = _record(raw, Origin(topic=name, partition=0, offset=number), timestamp_ms, roles)
         timestamp_ms = record.timestamp_ms
         yield record
+
+
+def _plain_record(raw: bytes, roles: Collection[Role]) -> Record | None:
+    """Return the record of a record line that holds texts only, as most do, or ``None`` for the slow path."""
+    try:
+        content = orjson.loads(raw)
+        if content.keys() != _PLAIN_NAMES:
+            return None
+        origin, key, value, timestamp_ms = (
+            content["origin"],
+            content["key"],
+            content["value"],
+            content["timestamp_ms"],
+        )
+        topic, partition, offset = origin["topic"], origin["partition"], origin["offset"]
+        role = _ROLE_OF_NAME[content["role"]]
+    except (orjson.JSONDecodeError, AttributeError, KeyError, TypeError):
+        return None
+    if (
+        len(origin) == 3
+        and role in roles
+        and type(topic) is type(value) is type(key) is str
+        and type(partition) is type(offset) is type(timestamp_ms) is int
+        and 0 <= partition <= _INT64_MAX
+        and 0 <= offset <= _INT64_MAX
+        and -1 <= timestamp_ms <= _INT64_MAX
+    ):
+        return Record(role, Origin(topic, partition, offset), key.encode(), value.encode(), (), timestamp_ms)
+    return None
 
 
 def _record(raw: bytes, place: Origin, previous_ms: int, roles: Collection[Role]) -> Record:

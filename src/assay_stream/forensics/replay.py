@@ -1,56 +1,190 @@
-"""Replay: recorded observations through the same engine, merged by event time.
-
-Order, stated:
-
-1. Records of one partition are in the order of their offsets: the order of the registry and of the evidence is the
-   log's. One that was given twice counts once.
-2. A snapshot or control record is applied before every call whose event time is not earlier than its own.
-3. A call that names a snapshot is joined after it, whatever the clocks said; where the name was used again, after
-   the first one, as a live join does.
-4. A call that is refused has no say in when others are joined: its time may be what is wrong with it.
-5. Ties: control before snapshots before calls, then topic, partition and offset.
+"""Replay: recorded observations through the same engine, in the order that ``order`` states.
 
 Time passes with the event times of what is replayed: once they have come a minute further, and at the last record,
 what is due by then is written, as a worker's own ticks would have it written. Nothing is written for the time
 after the last record: whether an alert would have been closed or repeated then, the records do not say.
 
 What a live worker did not know in time a replay may know: that is what a comparison calls a late snapshot.
+
+A replay that was interrupted goes on from a *checkpoint* between two records. It holds what calls have changed:
+how far each log was read, and the states of alerts. All else follows from snapshots and control records, which are
+few, and are applied anew.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from assay_stream.core import engine
 from assay_stream.core.attention import Tick
-from assay_stream.core.cloudevents import event_time_us, is_binary, read_event
 from assay_stream.core.engine import EngineState
 from assay_stream.core.errors import InputError
 from assay_stream.core.evidence import Producer
-from assay_stream.core.lenient import read_leniently
 from assay_stream.core.limits import DEFAULT_LIMITS, Limits
-from assay_stream.core.observation import CallEvent, CallProfile, SnapshotEvent
-from assay_stream.core.record import Headers, Origin, Output, Record, Role
+from assay_stream.core.observation import CallProfile
+from assay_stream.core.record import Origin, Output, Record, Role
 from assay_stream.core.redaction import DEFAULT_REDACTION, Redaction
-from assay_stream.forensics.archive import event_timestamp_ms
+from assay_stream.forensics.log_spool import Log, LogSpool
+from assay_stream.forensics.order import Merge, Placed, Position
 
-_RANK = {Role.CONTROL: 0, Role.SNAPSHOTS: 1, Role.CALLS: 2}
 _FINDING_TOPIC = "replay"
 _TICK_US = 60_000_000
 """How far event time must have come before another look at what is due."""
 
-_Place = tuple[Role, str, int]
-_Key = tuple[int, int, str, int, int, Record]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """Where a replay stands between two records.
+
+    Args:
+        positions: how far each log was read.
+        done: how many records of each log that were.
+        alerts: the states of the alert stage.
+        findings: how many records the finding topic had.
+        ticked_us: when it was last looked what is due, event time in microseconds.
+        time_us: event time of the last record, microseconds.
+    """
+
+    positions: dict[Log, Position]
+    done: dict[Log, int]
+    alerts: dict[str, dict[str, Any]]
+    findings: int
+    ticked_us: int
+    time_us: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Dated:
-    record: Record
-    time_ms: int
-    names: tuple[str, str] | None = None
-    """For a snapshot: its server and snapshot id. For a call: the server and the snapshot it names."""
-    refused: bool = False
+class Replay:
+    """The stages over everything that a spool holds.
+
+    Args:
+        spool: the records of the snapshots, control and calls topics; finished.
+        producer: who writes the evidence.
+        limits: bounds on what is accepted and kept.
+        snapshot_partitions: how many partitions the snapshot topic had, ``None`` where that is not known.
+        redaction: what leaves arguments and results before they are hashed.
+        call_profile: what every call must satisfy, whatever profile it names itself.
+        server_ids: replay the calls of these servers only; ``None`` for all.
+    """
+
+    def __init__(
+        self,
+        spool: LogSpool,
+        *,
+        producer: Producer,
+        limits: Limits = DEFAULT_LIMITS,
+        snapshot_partitions: int | None = None,
+        redaction: Redaction = DEFAULT_REDACTION,
+        call_profile: CallProfile = "assay",
+        server_ids: Collection[str] | None = None,
+    ) -> None:
+        self._producer = producer
+        self._limits = limits
+        self._snapshot_partitions = snapshot_partitions
+        self._server_ids = None if server_ids is None else frozenset(server_ids)
+        self._state = EngineState(producer=producer, limits=limits, redaction=redaction, call_profile=call_profile)
+        self._registries: dict[int, EngineState] = {}
+        self._spool = spool
+        self._merge = Merge(spool, limits=limits, call_profile=call_profile)
+        self._positions = [Position()] * len(self._merge.logs)
+        self._done = [0] * len(self._merge.logs)
+        self._findings = 0
+        self._ticked_us = self._time_us = 0
+
+    def calls_done(self) -> list[tuple[str, int, int]]:
+        """Return of each partition of calls its name, how many were replayed, and how many there are."""
+        return [
+            (f"{log.topic}:{log.partition}", done, self._spool.count(log))
+            for log, done in zip(self._merge.logs, self._done, strict=True)
+            if log.role is Role.CALLS
+        ]
+
+    def checkpoint(self) -> Checkpoint:
+        """Return where the replay stands; to be asked between two lists of ``steps``."""
+        return Checkpoint(
+            positions=dict(zip(self._merge.logs, self._positions, strict=True)),
+            done=dict(zip(self._merge.logs, self._done, strict=True)),
+            alerts=self._state.alerts,
+            findings=self._findings,
+            ticked_us=self._ticked_us,
+            time_us=self._time_us,
+        )
+
+    def go_on_from(self, checkpoint: Checkpoint) -> list[Output]:
+        """Bring the state to a checkpoint of another replay of the same records.
+
+        Args:
+            checkpoint: where that one stood.
+
+        Returns:
+            What snapshots and control records wrote up to there, alerts aside.
+        """
+        outputs: list[Output] = []
+        for placed in self._merge.read_applied(checkpoint.positions):
+            outputs += self._register(placed.record)
+        self._positions = [checkpoint.positions.get(log, Position()) for log in self._merge.logs]
+        self._done = [checkpoint.done.get(log, 0) for log in self._merge.logs]
+        self._state.alerts = dict(checkpoint.alerts)
+        self._state.alerts_due.note(self._state.alerts)
+        self._findings = checkpoint.findings
+        self._ticked_us, self._time_us = checkpoint.ticked_us, checkpoint.time_us
+        return outputs
+
+    def steps(self) -> Iterator[list[Output]]:
+        """Yield what each record leads to, record by record; the last list is that of the end."""
+        positions, done, server_ids, state = self._positions, self._done, self._server_ids, self._state
+        for placed in self._merge.read(dict(zip(self._merge.logs, positions, strict=True))):
+            time_ms, log, offset, record, event, latest_ms = placed
+            outputs: list[Output] = []
+            self._time_us = time_us = time_ms * 1_000
+            if time_us >= self._ticked_us + _TICK_US:
+                self._ticked_us = time_us
+                self._tick(time_us, outputs)
+            if event is None:
+                self._follow(self._register(record), outputs)
+            elif server_ids is None or _is_of(placed, server_ids):
+                written = engine.step_read(state, record, event)
+                if len(written) == 1:
+                    outputs += written  # evidence, or the rejected copy: most calls
+                else:
+                    self._follow(written, outputs)
+            positions[log] = Position(offset, latest_ms)
+            done[log] += 1
+            yield outputs
+        outputs = []
+        # Times may go back in the merged order: a partition keeps its own.
+        self._tick(max(self._ticked_us, self._time_us), outputs)
+        yield outputs
+
+    def _register(self, record: Record) -> list[Output]:
+        """Apply a snapshot or control record, and return what its registry writes but facts, which are applied."""
+        # One registry per partition, as in the worker: a misrouted server must look the same.
+        registry = self._registries.get(record.origin.partition)
+        if registry is None:
+            registry = self._registries[record.origin.partition] = EngineState(
+                producer=self._producer, limits=self._limits, snapshot_partitions=self._snapshot_partitions
+            )
+        outputs = []
+        for output in engine.step(registry, record)[1]:
+            if output.role is Role.BINDINGS:
+                engine.step(self._state, _fed_back(output, 0))
+            else:
+                outputs.append(output)
+        return outputs
+
+    def _follow(self, written: Iterable[Output], outputs: list[Output]) -> None:
+        """Add what was written, and behind each finding what the alert stage makes of it."""
+        for output in written:
+            outputs.append(output)
+            if output.role is Role.FINDINGS:
+                outputs += engine.step(self._state, _fed_back(output, self._findings))[1]
+                self._findings += 1
+
+    def _tick(self, time_us: int, outputs: list[Output]) -> None:
+        while self._state.alerts_due.any_by(time_us):
+            outputs += engine.step(self._state, _a_tick(time_us, self._findings))[1]
+            self._findings += 1
 
 
 def replay(
@@ -65,51 +199,34 @@ def replay(
     """Yield everything the stages write for these records: evidence, alerts, definitions, rejected records.
 
     Args:
-        records: records of the snapshots, control and calls topics, in any order.
+        records: records of the snapshots, control and calls topics, in any order. All are read before the first
+            output comes; what does not fit into memory goes to a temporary file.
         producer: who writes the evidence.
         limits: bounds on what is accepted and kept.
         snapshot_partitions: how many partitions the snapshot topic had, ``None`` where that is not known.
         redaction: what leaves arguments and results before they are hashed.
         call_profile: what every call must satisfy, whatever profile it names itself.
+
+    Raises:
+        InputError: ``conflicting_records``: two different records claim one place in one log.
     """
-    state = EngineState(producer=producer, limits=limits, redaction=redaction, call_profile=call_profile)
-    registries: dict[int, EngineState] = {}
-    findings = 0
-    ticked_us = time_us = 0
-    for time_us, record in _merged(records, limits=limits, call_profile=call_profile):
-        if time_us >= ticked_us + _TICK_US:
-            ticked_us = time_us
-            while state.alerts_due.any_by(time_us):
-                yield from engine.step(state, _a_tick(time_us, findings))[1]
-                findings += 1
-        if record.role is Role.CALLS:
-            _, outputs = engine.step(state, record)
-        else:
-            # One registry per partition, as in the worker: a misrouted server must look the same.
-            registry = registries.setdefault(
-                record.origin.partition,
-                EngineState(producer=producer, limits=limits, snapshot_partitions=snapshot_partitions),
-            )
-            _, outputs = engine.step(registry, record)
-        for output in outputs:
-            if output.role is Role.BINDINGS:
-                engine.step(state, _fed_back(output, 0))
-            elif output.role is Role.FINDINGS:
-                yield output
-                yield from engine.step(state, _fed_back(output, findings))[1]
-                findings += 1
-            else:
-                yield output
-    # Times may go back in the merged order: a partition keeps its own.
-    while state.alerts_due.any_by(last_us := max(ticked_us, time_us)):
-        yield from engine.step(state, _a_tick(last_us, findings))[1]
-        findings += 1
+    with spooled(records) as spool:
+        made = Replay(
+            spool,
+            producer=producer,
+            limits=limits,
+            snapshot_partitions=snapshot_partitions,
+            redaction=redaction,
+            call_profile=call_profile,
+        )
+        for outputs in made.steps():
+            yield from outputs
 
 
 def merge_by_event_time(
     records: Iterable[Record], *, limits: Limits = DEFAULT_LIMITS, call_profile: CallProfile = "assay"
 ) -> list[Record]:
-    """Return records in the order stated at the top of this module.
+    """Return records in the order of a replay.
 
     Args:
         records: records of any partitions, in any order.
@@ -119,109 +236,36 @@ def merge_by_event_time(
     Raises:
         InputError: ``conflicting_records``: two different records claim one place in one log.
     """
-    return [record for _, record in _merged(records, limits=limits, call_profile=call_profile)]
+    with spooled(records) as spool:
+        return [placed.record for placed in Merge(spool, limits=limits, call_profile=call_profile).read({})]
 
 
-def _merged(records: Iterable[Record], *, limits: Limits, call_profile: CallProfile) -> list[tuple[int, Record]]:
-    """Return records in their order, each with the event time at which it is applied, in microseconds."""
-    partitions: dict[_Place, dict[int, Record]] = {}
-    for record in records:
-        partition = partitions.setdefault((record.role, record.origin.topic, record.origin.partition), {})
-        if partition.setdefault(record.origin.offset, record) != record:
-            raise InputError(
-                "conflicting_records",
-                f"two different records claim offset (or line) {record.origin.offset} of partition "
-                f"{record.origin.partition} of {record.origin.topic}: give each file a name of its own",
-            )
-    dated = {
-        place: [_date(partition[offset], limits, call_profile) for offset in sorted(partition)]
-        for place, partition in partitions.items()
-    }
-    keyed: list[_Key] = []
-    applied_ms: dict[tuple[str, str], int] = {}
-    for (role, _, _), entries in dated.items():
-        if role is not Role.CALLS:
-            keyed.extend(_applied(entries, applied_ms))
-    for (role, _, _), entries in dated.items():
-        if role is Role.CALLS:
-            keyed.extend(_joined(entries, applied_ms))
-    keyed.sort(key=lambda key: key[:-1])
-    return [(key[0] * 1_000, key[-1]) for key in keyed]
+def spooled(records: Iterable[Record]) -> LogSpool:
+    """Return a finished spool of some records.
 
+    Args:
+        records: records of any partitions, in any order.
 
-def _applied(entries: list[_Dated], applied_ms: dict[tuple[str, str], int]) -> Iterator[_Key]:
-    """Yield when each record of a registry's partition is applied, and note it for the snapshots among them."""
-    earliest_ms = entries[-1].time_ms
-    for entry in reversed(entries):
-        earliest_ms = min(earliest_ms, entry.time_ms)
-        if entry.names is not None:
-            applied_ms[entry.names] = min(earliest_ms, applied_ms.get(entry.names, earliest_ms))
-        yield _key(entry, earliest_ms)
-
-
-def _joined(entries: list[_Dated], applied_ms: dict[tuple[str, str], int]) -> Iterator[_Key]:
-    """Yield when each call of a partition is joined."""
-    latest_ms = 0
-    at_ms = []
-    for entry in entries:
-        if not entry.refused:
-            named_ms = applied_ms.get(entry.names, 0) if entry.names else 0
-            latest_ms = max(latest_ms, entry.time_ms, named_ms)
-        at_ms.append(max(latest_ms, entry.time_ms))
-    following_ms = at_ms[-1]
-    for entry, own_ms in zip(reversed(entries), reversed(at_ms), strict=True):
-        following_ms = min(own_ms, following_ms)
-        yield _key(entry, following_ms)
-
-
-def _key(entry: _Dated, time_ms: int) -> _Key:
-    origin = entry.record.origin
-    return (
-        time_ms,
-        _RANK[entry.record.role],
-        origin.topic,
-        origin.partition,
-        origin.offset,
-        entry.record,
-    )
-
-
-def _date(record: Record, limits: Limits, call_profile: CallProfile) -> _Dated:
+    Raises:
+        InputError: ``conflicting_records``.
+    """
+    spool = LogSpool()
     try:
-        event = read_event(record, limits=limits, call_profile=call_profile)
-    except InputError:
-        return _Dated(record=record, time_ms=_time_of_refused_ms(record, limits), refused=True)
-    time_ms = event_time_us(event) // 1_000
-    if isinstance(event, CallEvent):
-        snapshot_id = event.data.get("snapshot_id")
-        names = None if snapshot_id is None else (event.data["server_id"], snapshot_id)
-        return _Dated(record=record, time_ms=time_ms, names=names)
-    if record.timestamp_ms > 0:
-        # One that the registry refuses takes effect at the log's time; one that it does not may be applied early.
-        time_ms = min(time_ms, record.timestamp_ms)
-    if isinstance(event, SnapshotEvent):
-        return _Dated(record=record, time_ms=time_ms, names=(event.data.server_id, event.data.snapshot_id))
-    return _Dated(record=record, time_ms=time_ms)
+        for record in records:
+            spool.add(record)
+        spool.finish()
+    except BaseException:
+        spool.close()
+        raise
+    return spool
 
 
-def _time_of_refused_ms(record: Record, limits: Limits) -> int:
-    """Return the log's time, which is when a rejection takes effect; of a call without one, the time it claims."""
-    if record.timestamp_ms > 0 or record.role is not Role.CALLS:
-        return max(record.timestamp_ms, 0)
-    claimed_ms = None
-    if is_binary(record.headers) or not record.value:
-        claimed_ms = _header_time_ms(record.headers)
-    else:
-        content = read_leniently(record.value)
-        if isinstance(content, dict):
-            claimed_ms = event_timestamp_ms(content.get("time"))
-        claimed_ms = _header_time_ms(record.headers) if claimed_ms is None else claimed_ms
-    return claimed_ms if claimed_ms is not None and 0 <= claimed_ms <= limits.time_max_s * 1_000 else 0
-
-
-def _header_time_ms(headers: Headers) -> int | None:
-    times = (event_timestamp_ms(value.decode("ascii", "replace")) for name, value in headers if name == "ce_time")
-    return next((time_ms for time_ms in times if time_ms is not None), None)
+def _is_of(placed: Placed, server_ids: Collection[str]) -> bool:
+    """Tell whether a call is one of some servers'; of a refused one its key must do."""
+    if placed.read is None or isinstance(placed.read, InputError):
+        key = placed.record.key
+        return key is not None and key.decode("utf-8", "replace") in server_ids
+    return placed.read.data["server_id"] in server_ids
 
 
 def _a_tick(time_us: int, offset: int) -> Record:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import gzip
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
 
 from assay_stream.core.errors import InputError
 from assay_stream.core.record import Role
-from assay_stream.forensics.archive import record_line
+from assay_stream.forensics.archive import record_line, write_archive
 from assay_stream.forensics.seal_files import FILE_PREFIX, LogName, Logs
 
 
-def write_archive(folder: Path, evidence: Logs, checkpoints: Logs, *, compress: bool = False) -> dict[str, int]:
+def write_logs(folder: Path, evidence: Logs, checkpoints: Logs, *, compress: bool = False) -> dict[str, int]:
     """Write both kinds of log, and return how many records of each were written.
 
     Args:
@@ -43,21 +39,10 @@ def write_archive(folder: Path, evidence: Logs, checkpoints: Logs, *, compress: 
 def _write_log(folder: Path, role: Role, logs: Logs, name: LogName, *, compress: bool) -> int:
     path = folder / f"{FILE_PREFIX[role]}{name.partition}.ndjson{'.gz' if compress else ''}"
     count = 0
-    with _new(path, compress=compress) as file:
+    with write_archive(path) as file:
         for record in logs.records(name):
             file.write(record_line(record) + b"\n")
             count += 1
     if not count:
         path.unlink()
     return count
-
-
-@contextmanager
-def _new(path: Path, *, compress: bool) -> Iterator[IO[bytes]]:
-    with path.open("xb") as raw:
-        if not compress:
-            yield raw
-            return
-        # No name and no time: the same records give the same bytes.
-        with gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=raw, mtime=0) as packed:
-            yield packed  # type: ignore[misc]

@@ -1,0 +1,118 @@
+"""How fast a replay of files is, and how much memory it takes, at two lengths of the same kind of history.
+
+Each replay is the command itself, in a process of its own that may use one core: what is told is calls per second
+of its CPU time and of the clock, from its start to its end, and its largest resident set. The archive is made
+first, by the command's own writer.
+
+    python -m bench.bench_replay [--calls N ...] [--suffix .zst] [--folder FOLDER]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+
+from assay_stream.core.partition import murmur2_partition
+from assay_stream.core.record import TOPIC_NAMES, Origin, Record, Role
+from assay_stream.forensics.archive import event_timestamp_ms, record_line, write_archive
+from tests.support.fleet import Fleet
+
+CALL_PARTITIONS = 8
+SNAPSHOT_PARTITIONS = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measure:
+    """One run: clock and CPU seconds, and the largest resident set in bytes."""
+
+    wall_s: float
+    cpu_s: float
+    rss_bytes: int
+
+
+def records(calls: int) -> Iterator[Record]:
+    """A fleet's history as it stands in Kafka: calls spread over their partitions."""
+    offsets: Counter[tuple[Role, int]] = Counter()
+    fleet = Fleet(servers=200, observers=2, calls=calls, changes=200, seed=11)
+    for role, key, value in fleet.history():
+        is_call = role is Role.CALLS
+        spread = value[-40:] if is_call else key
+        partition = murmur2_partition(spread, CALL_PARTITIONS if is_call else SNAPSHOT_PARTITIONS)
+        place = Origin(topic=TOPIC_NAMES[role], partition=partition, offset=offsets[role, partition])
+        offsets[role, partition] += 1
+        timestamp_ms = event_timestamp_ms(orjson.loads(value)["time"]) or 0
+        yield Record(role=role, origin=place, key=key, value=value, timestamp_ms=timestamp_ms)
+
+
+def make_archive(path: Path, calls: int) -> int:
+    """Write the archive; returns the bytes of its lines."""
+    size = 0
+    with write_archive(path) as archive:
+        for record in records(calls):
+            line = record_line(record)
+            size += len(line) + 1
+            archive.write(line + b"\n")
+    return size
+
+
+def run(archive: Path, output: Path) -> Measure:
+    """Replay the archive in a child process that has one core."""
+    started = time.perf_counter()
+    pid = os.fork()
+    if pid == 0:
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+        with (output.parent / "out.txt").open("wb") as stdout:
+            os.dup2(stdout.fileno(), 1)
+        command = ["-m", "assay_stream", "replay", "--input", str(archive), "--output", str(output)]
+        os.execv(sys.executable, [sys.executable, *command])  # noqa: S606
+    _, status, usage = os.wait4(pid, 0)
+    assert status == 0, f"the replay ended with {os.waitstatus_to_exitcode(status)}"
+    return Measure(
+        wall_s=time.perf_counter() - started,
+        cpu_s=usage.ru_utime + usage.ru_stime,
+        rss_bytes=usage.ru_maxrss * 1_024,
+    )
+
+
+def bench(calls: int, suffix: str, folder: Path) -> None:
+    """Measure one length, and print the result."""
+    archive = folder / f"{calls}.ndjson{suffix}"
+    size = make_archive(archive, calls)
+    measure = run(archive, folder / str(calls))
+    written = sum(1 for _ in (folder / str(calls) / "evidence.ndjson").open("rb"))
+    assert written == calls
+    print(
+        f"{calls:,} calls ({size / 1e6:,.0f} MB of lines, {archive.stat().st_size / 1e6:,.0f} MB file): "
+        f"{calls / measure.cpu_s:,.0f} calls/s of CPU, {calls / measure.wall_s:,.0f} calls/s by the clock, "
+        f"{measure.rss_bytes / 1e6:,.0f} MB RSS at most",
+        flush=True,
+    )
+    for path in (archive, *(folder / str(calls)).iterdir()):
+        path.unlink()
+
+
+def main() -> None:
+    """Parse the arguments and run."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--calls", type=int, nargs="*", default=[100_000, 2_000_000])
+    parser.add_argument("--suffix", choices=["", ".gz", ".zst"], default="")
+    parser.add_argument("--folder", type=Path, default=None, help="Where to put the archives; some gigabytes.")
+    arguments = parser.parse_args()
+    print(f"one core of {os.cpu_count()}, Python {platform.python_version()}")
+    with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
+        for calls in arguments.calls:
+            bench(calls, arguments.suffix, Path(folder))
+
+
+if __name__ == "__main__":
+    main()

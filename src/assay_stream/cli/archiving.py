@@ -1,0 +1,97 @@
+"""``assay-stream archive``: the input topics into files that replay without a broker."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, BinaryIO
+
+import orjson
+import typer
+
+from assay_stream.cli.options import Bootstrap, quiet_client_logs, say
+from assay_stream.cli.progress import Meter
+from assay_stream.cli.replay import NOTHING_FOUND
+from assay_stream.cli.sources import FromTime, Offsets, ServerIds, ToTime, make_selection, make_source
+from assay_stream.config import load_settings
+from assay_stream.core.errors import InputError
+from assay_stream.core.record import Record, Role
+from assay_stream.forensics.archive import record_line, write_archive
+
+_LOOK_EVERY = 1_024
+
+
+class ArchivedRole(StrEnum):
+    """A topic that an archive can hold."""
+
+    CONTROL = "control"
+    SNAPSHOTS = "snapshots"
+    CALLS = "calls"
+
+
+class Compression(StrEnum):
+    """How files are compressed."""
+
+    NONE = "none"
+    GZIP = "gzip"
+    ZSTD = "zstd"
+
+
+_SUFFIX = {Compression.NONE: "", Compression.GZIP: ".gz", Compression.ZSTD: ".zst"}
+
+
+def archive(
+    output: Annotated[Path, typer.Option(help="Folder for the files, one a topic; made if missing.")],
+    topics: Annotated[
+        list[ArchivedRole] | None,
+        typer.Option(help="This topic only, by what it carries. May be given several times."),
+    ] = None,
+    compression: Annotated[Compression, typer.Option(help="How files are compressed.")] = Compression.GZIP,
+    from_time: FromTime = None,
+    to_time: ToTime = None,
+    offsets: Offsets = None,
+    server_ids: ServerIds = None,
+    progress: Annotated[
+        bool | None, typer.Option(help="Tell on standard error how far it is. Default: on a terminal.")
+    ] = None,
+    bootstrap_servers: Bootstrap = None,
+) -> None:
+    """Copy the input topics into files, in no consumer group. A replay of them gives what one of the topics does.
+
+    A line is a record with topic, partition, offset, timestamp, key, headers and value. Prints a summary as
+    one JSON object. Exit code 5 if no record that was asked for is there.
+    """
+    quiet_client_logs()
+    settings = load_settings(bootstrap_servers=bootstrap_servers)
+    selection = make_selection(from_time, to_time, offsets, server_ids)
+    source = make_source(None, True, selection, settings)
+    wanted = {Role(chosen.value) for chosen in topics or list(ArchivedRole)}
+    source = replace(source, ends={role: ends for role, ends in (source.ends or {}).items() if role in wanted})
+    files: dict[Role, BinaryIO] = {}
+    counts: Counter[str] = Counter({role.value: 0 for role in sorted(wanted)})
+    meter = Meter(progress)
+
+    def take(record: Record) -> None:
+        files[record.role].write(record_line(record) + b"\n")
+        counts[record.role.value] += 1
+        if counts.total() % _LOOK_EVERY == 0:
+            meter.reading(counts.total())
+
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        try:
+            for role in sorted(wanted):
+                files[role] = write_archive(output / f"{role.value}.ndjson{_SUFFIX[compression]}")
+            source.read(take)
+        finally:
+            for file in files.values():
+                file.close()
+    except OSError as error:
+        raise InputError("unwritable_folder", f"cannot write to {output}: {error.strerror}") from None
+    meter.end()
+    typer.echo(orjson.dumps({"written": counts, "snapshot_partitions": source.partitions}).decode())
+    if not counts.total():
+        say("no record is in what was asked for: look at the times, offsets and servers")
+        raise typer.Exit(NOTHING_FOUND)

@@ -1,0 +1,129 @@
+"""Ranges of the input topics, read for an analyst: in no consumer group, with nothing committed.
+
+Where each partition ends is noted first, for calls before all else: whatever a call of the range rests on, and was
+published before it, is then in the range of its own topic. Records written later are not read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection, Mapping
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import KafkaError
+
+from assay_stream.config import Settings
+from assay_stream.core.errors import ConfigurationError
+from assay_stream.core.record import Record, Role
+from assay_stream.forensics.selection import Selection
+from assay_stream.stream.connection import broker_unreachable, reading_consumer, start_admin
+from assay_stream.stream.topics import inspect_topics, topic_names
+from assay_stream.stream.transport import record_of
+
+READ = (Role.CALLS, Role.SNAPSHOTS, Role.CONTROL)
+
+Ends = dict[Role, dict[int, int]]
+"""Of each role's topic, by partition: the first offset that is not read."""
+
+
+async def note_ends(settings: Settings, roles: Collection[Role]) -> Ends:
+    """Return where the topics of some roles end now.
+
+    Args:
+        settings: the operator's settings.
+        roles: what the topics carry.
+
+    Raises:
+        ConfigurationError: ``topic_missing``.
+        OperatingError: ``broker_unreachable``.
+    """
+    admin = await start_admin(settings)
+    try:
+        counts = {state.spec.role: state.partitions for state in await inspect_topics(admin, settings)}
+    finally:
+        await admin.close()
+    names = topic_names(settings)
+    missing = [names[role] for role in roles if not counts[role]]
+    if missing:
+        raise ConfigurationError("topic_missing", f"no such topic: {', '.join(missing)}")
+    consumer = await _started(settings)
+    try:
+        ends: Ends = {}
+        for role in sorted(roles, key=READ.index):
+            partitions = [TopicPartition(names[role], number) for number in range(counts[role])]
+            found = await consumer.end_offsets(partitions)
+            ends[role] = {tp.partition: end for tp, end in found.items()}
+        return ends
+    finally:
+        await consumer.stop()
+
+
+async def read_ranges(settings: Settings, ends: Ends, selection: Selection) -> AsyncIterator[Record]:
+    """Yield the committed records of some topics that are asked for, each partition in its order.
+
+    Args:
+        settings: the operator's settings.
+        ends: where to stop, from ``note_ends``.
+        selection: what is asked for.
+    """
+    names = topic_names(settings)
+    for role in sorted(ends, key=READ.index, reverse=True):
+        consumer = await _started(settings)
+        try:
+            bounds = await _bounds(consumer, names[role], role, ends[role], selection)
+            async for record in _read(consumer, role, bounds):
+                if selection.wants(record):
+                    yield record
+        finally:
+            await consumer.stop()
+
+
+async def _started(settings: Settings) -> AIOKafkaConsumer:
+    consumer = reading_consumer(settings)
+    try:
+        await consumer.start()
+    except (KafkaError, OSError) as error:
+        await consumer.stop()
+        raise broker_unreachable(settings, error) from None
+    return consumer
+
+
+async def _bounds(
+    consumer: AIOKafkaConsumer, topic: str, role: Role, ends: Mapping[int, int], selection: Selection
+) -> dict[TopicPartition, tuple[int, int]]:
+    """Return the offsets to read of each partition that holds any; the end exclusive."""
+    partitions = [TopicPartition(topic, number) for number in sorted(ends)]
+    begins = await consumer.beginning_offsets(partitions)
+    by_time = {}
+    if selection.from_ms is not None and role is Role.CALLS:
+        by_time = await consumer.offsets_for_times(dict.fromkeys(partitions, max(selection.from_ms, 0)))
+    bounds = {}
+    for tp in partitions:
+        asked = selection.range_of(topic, tp.partition)
+        if asked is None:
+            continue
+        first, end = max(begins[tp], asked[0]), ends[tp.partition]
+        if tp in by_time:
+            # None of that time or later is there yet.
+            first = end if by_time[tp] is None else max(first, by_time[tp].offset)
+        end = end if asked[1] is None else min(end, asked[1])
+        if first < end:
+            bounds[tp] = (first, end)
+    return bounds
+
+
+async def _read(
+    consumer: AIOKafkaConsumer, role: Role, bounds: Mapping[TopicPartition, tuple[int, int]]
+) -> AsyncIterator[Record]:
+    left = set(bounds)
+    consumer.assign(sorted(left))
+    for tp, (first, _) in bounds.items():
+        consumer.seek(tp, first)
+    while left:
+        fetched = await consumer.getmany(*left, timeout_ms=200, max_records=5_000)
+        for tp, messages in fetched.items():
+            for message in messages:
+                if message.offset < bounds[tp][1]:
+                    yield record_of(role, message)
+        for tp in [tp for tp in left if bounds[tp][1] <= await consumer.position(tp)]:
+            left.discard(tp)
+            consumer.pause(tp)

@@ -1,0 +1,49 @@
+"""The spool: logs in their order, conflicts found, whatever fits into memory."""
+
+from __future__ import annotations
+
+import pytest
+
+from assay_stream.core.errors import InputError
+from assay_stream.core.record import Origin, Record, Role
+from assay_stream.forensics.log_spool import Log, LogSpool
+
+
+def record(offset: int, value: bytes = b"v", topic: str = "t", partition: int = 0) -> Record:
+    """A record at its place."""
+    return Record(Role.CALLS, Origin(topic, partition, offset), b"k", value, (("h", b"\xff"),), offset)
+
+
+def spooled(*records: Record) -> LogSpool:
+    """A spool of very small blocks, on disk at once."""
+    spool = LogSpool(in_memory_bytes_max=1, block_bytes=1, runs_max=2)
+    try:
+        for given in records:
+            spool.add(given)
+        spool.finish()
+    except InputError:
+        spool.close()
+        raise
+    return spool
+
+
+def test_records_come_back_as_they_were_whatever_the_order() -> None:
+    """Two hundred blocks in reverse, merged two at a time, are the log."""
+    records = [record(offset) for offset in range(200)]
+    with spooled(*reversed(records)) as spool:
+        assert list(spool.read(Log(Role.CALLS, "t", 0))) == records
+
+
+def test_logs_are_told_apart_by_role_topic_and_partition() -> None:
+    """Each has its own records."""
+    with spooled(record(0), record(0, topic="u"), record(0, partition=1)) as spool:
+        assert [tuple(log)[1:] for log in spool.logs()] == [("t", 0), ("t", 1), ("u", 0)]
+
+
+@pytest.mark.parametrize("between", [0, 1, 9])
+def test_a_conflict_is_found_however_far_apart(between: int) -> None:
+    """Two records that differ at one place are an error at the end of reading at the latest."""
+    others = [record(offset) for offset in range(1, between + 1)]
+    with pytest.raises(InputError) as caught:
+        spooled(record(0), *others, record(0, b"other"))
+    assert caught.value.code == "conflicting_records"
