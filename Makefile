@@ -45,7 +45,7 @@ unit: $(VENV)/.ready ## Tests that need no broker and no server.
 integration: $(VENV)/.ready ## Tests on a real Kafka broker and real MCP servers.
 	$(BIN)/python -m pytest -q -m "kafka or servers"
 
-bench: $(VENV)/.ready ## Measure: digests, registry, join, gate, replay, exports (ratios within one run).
+bench: $(VENV)/.ready ## Measure: digests, registry, join, gate, replay, exports, seals (ratios within one run).
 	$(BIN)/python -m bench.bench_core
 	$(BIN)/python -m bench.bench_registry
 	$(BIN)/python -m bench.bench_controls
@@ -54,6 +54,7 @@ bench: $(VENV)/.ready ## Measure: digests, registry, join, gate, replay, exports
 	$(BIN)/python -m bench.bench_verify
 	$(BIN)/python -m bench.bench_replay
 	$(BIN)/python -m bench.bench_export
+	$(BIN)/python -m bench.bench_seal
 
 alert-quality: $(VENV)/.ready ## Score the alerts on the labelled corpus, beside two baselines.
 	$(BIN)/python -m bench.alert_quality.score

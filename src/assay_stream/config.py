@@ -100,6 +100,10 @@ class Settings(BaseSettings):
         description="How long a graceful stop may take before the process ends anyway; nothing is lost by it.",
     )
 
+    seal_key_password: SecretStr | None = Field(
+        None, description="Password of the private key that `seal` signs with, where it has one; never logged."
+    )
+
     redaction_enable: str = Field(
         "",
         description="Redaction rules to turn on, comma separated, for arguments and results that are hashed here.",

@@ -103,7 +103,8 @@ def full_digest(tool: dict[str, Any]) -> str:
 
 def findings_of(outcome: Outcome) -> list[dict[str, Any]]:
     """Every finding, whole."""
-    return [json.loads(output.value or b"") for output in outcome.of(Role.FINDINGS)]
+    written = [output for output in outcome.of(Role.FINDINGS) if output.label.startswith("finding:")]
+    return [json.loads(output.value or b"") for output in written]
 
 
 def alerts_of(outcome: Outcome) -> list[dict[str, Any]]:

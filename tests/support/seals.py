@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from assay_stream.core.checkpoint import Checkpoint, encode, leaf_of, sealed
 from assay_stream.core.record import Origin, Record, Role
 from assay_stream.core.seal_check import Report, check
+from assay_stream.forensics.archive import record_line
 from assay_stream.schemes import dsse
 
 TOPIC = "assay.tool.decision"
@@ -58,3 +61,23 @@ def checked(values: list[bytes], records: list[Record], *, keys: dsse.Keys = KEY
     report = Report(topic=TOPIC, partition=0)
     check(report, list(enumerate(values)), records, keys, log_start=log_start)
     return report
+
+
+def lines_of(records: list[Record]) -> bytes:
+    """Records as an archive holds them."""
+    return b"".join(record_line(record) + b"\n" for record in records)
+
+
+def checkpoint_records(values: list[bytes], *, topic: str = "assay.evidence.checkpoint") -> list[Record]:
+    """Checkpoints as their topic holds them."""
+    return [
+        Record(role=Role.CHECKPOINTS, origin=Origin(topic, 0, offset), key=None, value=value)
+        for offset, value in enumerate(values)
+    ]
+
+
+def write_keys(folder: Path, name: str = "seal", key: Ed25519PrivateKey = KEY) -> None:
+    """The files of a key pair."""
+    (folder / f"{name}.pem").write_bytes(dsse.private_pem(key))
+    (folder / f"{name}.pem").chmod(0o600)
+    (folder / f"{name}.pub.pem").write_bytes(dsse.public_pem(key.public_key()))

@@ -23,6 +23,8 @@ from assay_stream.cli import (
     replay,
     rules,
     schemapin,
+    seal_checking,
+    sealing,
     showing,
     suppressing,
     tap,
@@ -62,6 +64,8 @@ showing.register(alerts.alerts_app)
 suppressing.register(alerts.alerts_app)
 app.add_typer(exporting.export_app, name="export")
 app.add_typer(exporting.bundle_app, name="bundle")
+app.add_typer(sealing.seal_app, name="seal")
+seal_checking.register(sealing.seal_app)
 app.command()(operating.worker)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import sys
 import uuid
 from datetime import UTC, datetime
@@ -16,6 +15,7 @@ import typer
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from assay_stream.cli.new_file import write_key_files
 from assay_stream.cli.options import Bootstrap, ObserverId, observer_or_host, quiet_client_logs, say
 from assay_stream.cli.publishing import deliver
 from assay_stream.core.decode import decode_json
@@ -62,12 +62,7 @@ def keygen(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     public = PublicKey.of(key.public_key())
-    _write_new(private_key, private_pem, 0o600)
-    try:
-        _write_new(public_key, public.pem.encode(), 0o644)
-    except ConfigurationError:
-        private_key.unlink(missing_ok=True)
-        raise
+    write_key_files((private_key, private_pem), (public_key, public.pem.encode()))
     typer.echo(public.fingerprint)
 
 
@@ -224,15 +219,3 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise InputError("unreadable_file", f"cannot read {path}: {error.strerror}") from None
-
-
-def _write_new(path: Path, content: bytes, file_mode: int) -> None:
-    """Write a file that does not exist, with its final permissions from its first byte on."""
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, file_mode)
-    except FileExistsError:
-        raise ConfigurationError("file_exists", f"{path} exists: keys are never overwritten") from None
-    except OSError as error:
-        raise ConfigurationError("unwritable_file", f"cannot write {path}: {error.strerror}") from None
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)

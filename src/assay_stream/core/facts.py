@@ -98,7 +98,8 @@ class Seen:
     templates: str | None = None
     """Digest of the resource templates, in the same way."""
     auth_context: str | None = None
-    """Name of the rights under which the server was asked, ``None`` where the observer states none."""
+    """Digest of the name of the rights under which the server was asked, ``None`` where none is stated: what a proxy
+    puts there may be a credential."""
 
     def listed(self, subject: Subject) -> str | None:
         """Return the digest of the prompts or of the templates that it states, ``None`` where it states none."""

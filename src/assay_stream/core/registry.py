@@ -25,6 +25,7 @@ from assay_stream.core.control_step import fact_of
 from assay_stream.core.controls import Controls
 from assay_stream.core.definition_record import definition_record
 from assay_stream.core.definitions import pack
+from assay_stream.core.digest import jcs_digest
 from assay_stream.core.errors import InputError
 from assay_stream.core.evidence import Producer
 from assay_stream.core.facts import (
@@ -120,7 +121,7 @@ class Registry:
             snapshot_id=data.snapshot_id,
             catalogue=offer.digest,
             completeness=data.completeness,
-            auth_context=data.auth_context,
+            auth_context=None if data.auth_context is None else jcs_digest(data.auth_context).hex,
             signatures=None if signatures is None else signatures.digest,
             prompts=lists[Subject.PROMPT].digest if Subject.PROMPT in lists else None,
             templates=lists[Subject.TEMPLATE].digest if Subject.TEMPLATE in lists else None,

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import base64
 import gzip
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -209,8 +209,11 @@ def record_line_parts(raw: bytes, place: Origin) -> Record | None:
 def _record_line(content: dict[str, Any], place: Origin, roles: Collection[Role]) -> Record:
     try:
         headers: Headers = tuple(
-            [(_header_name(name), _text_bytes(value)) for name, value in content.get("headers", [])]
-            + [(_header_name(name), _base64_bytes(value)) for name, value in content.get("headers_base64", [])]
+            [(_header_name(name), _header_value(value, _text_bytes)) for name, value in content.get("headers", [])]
+            + [
+                (_header_name(name), _header_value(value, _base64_bytes))
+                for name, value in content.get("headers_base64", [])
+            ]
         )
         role = Role(content["role"])
         if role not in roles:
@@ -250,6 +253,11 @@ def _header_name(name: object) -> str:
     return str(name)
 
 
+def _header_value(value: object, decoded: Callable[[object], bytes]) -> bytes:
+    # Kafka knows headers without a value. None of ours is one, but somebody else's must keep what it is.
+    return cast("bytes", None) if value is None else decoded(value)
+
+
 def _text_bytes(text: object) -> bytes:
     if not isinstance(text, str):
         raise TypeError("no text")
@@ -268,23 +276,22 @@ def _bytes(content: dict[str, Any], name: str) -> bytes | None:
 
 
 def record_line(record: Record) -> bytes:
-    """Return a record as a record line, without its line feed.
+    """Return a record as a record line, without its line feed: everything of it, to the byte.
 
     Args:
         record: a record of any topic.
     """
-    origin = record.origin
     line: dict[str, Any] = {
-        "origin": {"topic": origin.topic, "partition": origin.partition, "offset": origin.offset},
+        "origin": record.origin.as_json(),
         "role": record.role.value,
         "timestamp_ms": record.timestamp_ms,
     }
     _put_bytes(line, "key", record.key)
-    if record.headers and any(_text(value) is None for _, value in record.headers):
+    if any(value is not None and _text(value) is None for _, value in record.headers):
         # All of them, so that their order is kept.
-        line["headers_base64"] = [[name, base64.b64encode(value).decode()] for name, value in record.headers]
+        line["headers_base64"] = [[name, _optional(value, _base64)] for name, value in record.headers]
     elif record.headers:
-        line["headers"] = [[name, _text(value)] for name, value in record.headers]
+        line["headers"] = [[name, _optional(value, _text)] for name, value in record.headers]
     _put_bytes(line, "value", record.value)
     return orjson.dumps(line)
 
@@ -306,15 +313,23 @@ def rejected_line(output: Output) -> bytes:
 
 def _put_headers(line: dict[str, Any], headers: Headers) -> None:
     line["headers"] = [[name, _text(value)] for name, value in headers if _text(value) is not None]
-    other = [[name, base64.b64encode(value).decode()] for name, value in headers if _text(value) is None]
+    other = [[name, _base64(value)] for name, value in headers if _text(value) is None]
     if other:
         line["headers_base64"] = other
+
+
+def _optional(value: bytes | None, written: Callable[[bytes], str | None]) -> str | None:
+    return None if value is None else written(value)
+
+
+def _base64(value: bytes) -> str:
+    return base64.b64encode(value).decode()
 
 
 def _put_bytes(line: dict[str, Any], name: str, value: bytes | None) -> None:
     text = None if value is None else _text(value)
     if value is not None and text is None:
-        line[f"{name}_base64"] = base64.b64encode(value).decode()
+        line[f"{name}_base64"] = _base64(value)
     else:
         line[name] = text
 

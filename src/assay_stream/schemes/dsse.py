@@ -95,7 +95,8 @@ def load_private_key(pem: bytes, password: bytes | None = None) -> Ed25519Privat
         password: of an encrypted file; ``None`` for one that is not.
 
     Raises:
-        InputError: ``bad_seal_key``.
+        InputError: ``bad_seal_key``; ``bad_seal_key_password`` where only the password is wrong, missing or
+            one too many.
     """
     try:
         key = serialization.load_pem_private_key(pem, password)
@@ -105,12 +106,38 @@ def load_private_key(pem: bytes, password: bytes | None = None) -> Ed25519Privat
             if password is None
             else "is not encrypted: unset the password"
         )
-        raise InputError("bad_seal_key", f"the private key {why}") from None
+        raise InputError("bad_seal_key_password", f"the private key {why}") from None
     except (ValueError, UnsupportedAlgorithm):
-        raise InputError("bad_seal_key", "the private key is malformed, or the password is wrong") from None
+        if password is not None and b"BEGIN ENCRYPTED PRIVATE KEY" in pem:
+            raise InputError(
+                "bad_seal_key_password", "the password of the private key is wrong, or its file is damaged"
+            ) from None
+        raise InputError("bad_seal_key", "the private key is malformed: give a PEM PRIVATE KEY block") from None
     if not isinstance(key, Ed25519PrivateKey):
         raise InputError("bad_seal_key", "the private key is of the wrong kind: ed25519 is needed")
     return key
+
+
+def private_pem(key: Ed25519PrivateKey, password: bytes | None = None) -> bytes:
+    """Return the PEM file of a private key: PKCS #8.
+
+    Args:
+        key: the key.
+        password: encrypts the file; ``None`` for one that is not encrypted.
+    """
+    protection = (
+        serialization.NoEncryption() if password is None else serialization.BestAvailableEncryption(password)
+    )
+    return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, protection)
+
+
+def public_pem(key: Ed25519PublicKey) -> bytes:
+    """Return the PEM file of a public key: SubjectPublicKeyInfo.
+
+    Args:
+        key: the key.
+    """
+    return key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
 
 
 def signed(payload_type: str, payload: bytes, keys: Iterable[Ed25519PrivateKey]) -> dict[str, Any]:

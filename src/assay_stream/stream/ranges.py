@@ -5,7 +5,7 @@ No consumer group is joined and no offset is committed: whoever looks back leave
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from types import TracebackType
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -91,7 +91,7 @@ class LogRanges:
         found = (await self._consumers[0].offsets_for_times({place: time_ms}))[place]
         return self.bounds[place.topic, number][1] if found is None else int(found.offset)
 
-    async def read(self, role: Role, number: int, *, first: int = 0) -> AsyncIterator[list[Record]]:
+    async def read(self, role: Role, number: int, *, first: int = 0) -> AsyncGenerator[list[Record], None]:
         """Yield the records of one partition, in batches, up to where it ended when this was opened.
 
         Args:

@@ -200,7 +200,7 @@ def check_topics(states: list[TopicState], needed: set[Role], *, alerts: bool = 
         )
     for group in (
         (Role.SNAPSHOTS, Role.CONTROL, Role.BINDINGS, Role.FINDINGS, Role.CHANGES, Role.VERDICTS),
-        (Role.CALLS, Role.EVIDENCE),
+        (Role.CALLS, Role.EVIDENCE, Role.CHECKPOINTS),
     ):
         counts = {by_role[role].spec.name: by_role[role].partitions for role in group if role in needed}
         if len(set(counts.values())) > 1:

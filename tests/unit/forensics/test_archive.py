@@ -11,6 +11,7 @@ import pytest
 
 from assay_stream.core.errors import InputError
 from assay_stream.core.record import Origin, Output, Record, Role, rejected
+from assay_stream.forensics import archive
 from assay_stream.forensics.archive import event_timestamp_ms, read_file, read_lines, rejected_line
 
 NOON = "2026-03-01T12:00:00Z"
@@ -260,3 +261,28 @@ def test_headers_of_the_original_called_error_are_kept(own: tuple[str, bytes]) -
     kept = [(name, text.encode()) for name, text in line["headers"]]
     kept += [(name, base64.b64decode(text)) for name, text in line.get("headers_base64", [])]
     assert kept == [own]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "headers"),
+    [
+        (None, None, ()),
+        (b"", b"", (("", b""),)),
+        ("k\u00e9\x00\n".encode(), b'{"a": 1}\r\n', (("b", b"2"), ("a", b"1"), ("b", b"3"))),
+        (b"\xff", b"\xfe\x00", (("b", b"2"), ("a", b"\xff"), ("b", b"3"), ("c", None))),
+        (b"k", b"v", (("none", None), ("some", b"1"))),
+    ],
+)
+def test_a_written_record_line_is_read_back_to_the_byte(key: Any, value: Any, headers: Any) -> None:
+    """Key, value and headers in their order, whatever bytes they are."""
+    record = Record(
+        role=Role.EVIDENCE,
+        origin=Origin(topic="t", partition=3, offset=2**63 - 1),
+        key=key,
+        value=value,
+        headers=headers,
+        timestamp_ms=7,
+    )
+    line = archive.record_line(record)
+    assert b"\n" not in line
+    assert list(read_lines([line], name="f", roles=(Role.EVIDENCE,))) == [record]

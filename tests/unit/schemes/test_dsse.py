@@ -18,6 +18,8 @@ from assay_stream.schemes.dsse import (
     load_public_key,
     opened,
     pae,
+    private_pem,
+    public_pem,
     signed,
 )
 
@@ -123,19 +125,21 @@ def test_keys_are_read_with_and_without_a_password() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pem", "password"),
+    ("pem", "password", "code"),
     [
-        (b"no key", None),
-        (_pem(KEY), b"secret"),
-        (_pem(KEY, b"secret"), None),
-        (_pem(KEY, b"secret"), b"other"),
-        (_pem(ec.generate_private_key(ec.SECP256R1())), None),
+        (b"no key", None, "bad_seal_key"),
+        (b"no key", b"secret", "bad_seal_key"),
+        (_pem(KEY), b"secret", "bad_seal_key_password"),
+        (_pem(KEY, b"secret"), None, "bad_seal_key_password"),
+        (_pem(KEY, b"secret"), b"other", "bad_seal_key_password"),
+        (_pem(ec.generate_private_key(ec.SECP256R1())), None, "bad_seal_key"),
     ],
 )
-def test_a_private_key_that_is_of_no_use_is_refused(pem: bytes, password: bytes | None) -> None:
+def test_a_private_key_that_is_of_no_use_is_refused(pem: bytes, password: bytes | None, code: str) -> None:
     """Malformed, of another kind, or with the wrong password; the message quotes none of it."""
-    with pytest.raises(InputError, match="bad_seal_key") as caught:
+    with pytest.raises(InputError) as caught:
         load_private_key(pem, password)
+    assert caught.value.code == code
     assert "secret" not in str(caught.value)
 
 
@@ -146,3 +150,12 @@ def test_a_public_key_of_another_kind_is_refused() -> None:
     for pem in (other, b"no key"):
         with pytest.raises(InputError, match="bad_seal_key"):
             load_public_key(pem)
+
+
+@pytest.mark.parametrize("password", [None, b"secret"])
+def test_written_keys_are_read_back(password: bytes | None) -> None:
+    """A private key with and without a password, and the public one beside it."""
+    raw = private_pem(KEY, password)
+    assert load_private_key(raw, password).private_bytes_raw() == KEY.private_bytes_raw()
+    assert (b"ENCRYPTED" in raw) == (password is not None)
+    assert load_public_key(public_pem(KEY.public_key())).public_bytes_raw() == KEY.public_key().public_bytes_raw()

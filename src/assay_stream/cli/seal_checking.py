@@ -1,0 +1,259 @@
+"""``assay-stream seal verify``, ``archive``, ``prove`` and ``check-proof``: evidence held against its seals."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import orjson
+import typer
+
+from assay_stream.cli.lines import read_input
+from assay_stream.cli.options import Bootstrap, quiet_client_logs, say
+from assay_stream.cli.seal_report import Format, as_json, print_table
+from assay_stream.config import load_settings
+from assay_stream.core.errors import ConfigurationError, InputError
+from assay_stream.core.record import Record, Role
+from assay_stream.core.seal_proof import Shown, chain_of, check_proof, consistency, inclusion
+from assay_stream.forensics.seal_archive import write_logs
+from assay_stream.forensics.seal_files import FileLogs, LogName, Logs, record_in
+from assay_stream.forensics.seal_keys import read_public_keys
+from assay_stream.forensics.seal_verification import Outcome, outcome_of, verify_logs
+
+_EXIT_CODES = {Outcome.HOLDS: 0, Outcome.BROKEN: 1, Outcome.NOTHING_VERIFIED: 3}
+
+
+Evidence = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--evidence",
+        help="Archive of evidence, or folder of `seal archive`; may be repeated. Default: from Kafka.",
+    ),
+]
+Checkpoints = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--checkpoints",
+        help="Archive of checkpoints, or folder of `seal archive`; may be repeated. Default: from Kafka.",
+    ),
+]
+Keys = Annotated[
+    list[Path],
+    typer.Option(
+        "--key", metavar="PUB.pem", help="Public key whose checkpoints count. May be given several times."
+    ),
+]
+LogStarts = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--log-start",
+        metavar="PARTITION:OFFSET",
+        help="For archives: where the log began when it was archived, after retention. `seal archive` prints it.",
+    ),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module to a group.
+
+    Args:
+        app: the group.
+    """
+    app.command()(verify)
+    app.command()(archive)
+    app.command()(prove)
+    app.command("check-proof")(check_proof_file)
+
+
+def verify(
+    key: Keys,
+    evidence: Evidence = None,
+    checkpoints: Checkpoints = None,
+    partition: Annotated[list[int] | None, typer.Option(help="Only this partition. May be repeated.")] = None,
+    log_start: LogStarts = None,
+    target: Annotated[Format, typer.Option("--format", help="What to write.")] = Format.TABLE,
+    bootstrap_servers: Bootstrap = None,
+) -> None:
+    """Hold evidence against its checkpoints, and name the offset and kind of every fault, up to 100 a partition.
+
+    Exit code 0 if all that is sealed and still there holds, 1 if anything is broken, 2 for a wrong command line or
+    unusable file, 3 if nothing could be verified: nothing is sealed, or retention deleted all that was.
+    """
+    keys = read_public_keys(key)
+    with _logs(evidence, checkpoints, log_start, bootstrap_servers) as (records, seals):
+        reports = verify_logs(records, seals, keys, partitions=partition or ())
+    files = [logs for logs in (records, seals) if isinstance(logs, FileLogs)]
+    outcome = outcome_of(reports, bad_lines=sum(logs.bad_lines_count for logs in files))
+    if target is Format.JSON:
+        typer.echo(orjson.dumps(as_json(outcome, reports, files)))
+    else:
+        print_table(outcome, reports, files)
+    raise typer.Exit(_EXIT_CODES[outcome])
+
+
+def archive(
+    output: Annotated[Path, typer.Option(help="Folder for the files; made if missing, else it must be empty.")],
+    gzip: Annotated[bool, typer.Option("--gzip", help="Compress the files.")] = False,
+    bootstrap_servers: Bootstrap = None,
+) -> None:
+    """Copy evidence and checkpoints from Kafka into files that `seal verify` reads, one for each partition.
+
+    Prints a summary as one JSON object, with the start of each log that retention has cut.
+    """
+    with _logs(None, None, None, bootstrap_servers) as (records, seals):
+        written = write_logs(output, records, seals, compress=gzip)
+        starts = {str(name.partition): records.start(name) for name in records.names() if records.start(name)}
+    typer.echo(orjson.dumps({"written": written, "log_start": starts}))
+
+
+def prove(
+    key: Keys,
+    partition: Annotated[int, typer.Option(min=0, help="The evidence partition.")],
+    output: Annotated[Path, typer.Option(help="File for the proof; one that is there is replaced.")],
+    offset: Annotated[
+        int | None, typer.Option(min=0, help="Prove that the record at this offset is sealed.")
+    ] = None,
+    two: Annotated[
+        tuple[int, int] | None,
+        typer.Option(
+            "--consistency",
+            metavar="FROM TO",
+            help="Prove that the tree of checkpoint TO begins with that of FROM; by their numbers, from 0.",
+        ),
+    ] = None,
+    checkpoints: Checkpoints = None,
+    bootstrap_servers: Bootstrap = None,
+) -> None:
+    """Write a proof that `seal check-proof` checks with public keys alone.
+
+    With --offset: that one record is in the tree of the last checkpoint, without showing any other record.
+    """
+    if (offset is None) == (two is None):
+        raise ConfigurationError("bad_option", "give --offset or --consistency, one of them")
+    keys = read_public_keys(key)
+    with _one_kind(Role.CHECKPOINTS, checkpoints, bootstrap_servers) as seals:
+        name = _chain_name(seals, partition)
+
+        def chain() -> Iterator[Any]:
+            return chain_of(((record.origin.offset, record.value) for record in seals.records(name)), keys)
+
+        proof = inclusion(chain, offset) if offset is not None else consistency(chain, *(two or (0, 0)))
+    try:
+        output.write_bytes(orjson.dumps(proof) + b"\n")
+    except OSError as error:
+        raise ConfigurationError("unwritable_file", f"cannot write {output}: {error.strerror}") from None
+    say(f"wrote {output}")
+
+
+def check_proof_file(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The proof.")],
+    key: Keys,
+    record: Annotated[
+        Path | None,
+        typer.Option(help="File with the record as one line of an archive: is it the one that was sealed?"),
+    ] = None,
+) -> None:
+    """Check a proof without any log, and print the answer as one JSON object.
+
+    Exit code 0 if it holds, 1 if not. Without --record it is not checked which record the proof is about.
+    """
+    keys = read_public_keys(key)
+    raw, held = read_input(file), None if record is None else _record(record)
+    try:
+        shown = check_proof(raw, keys, held)
+    except InputError as error:
+        answer = {"valid": False, "code": error.code, "path": error.path, "message": error.message}
+        typer.echo(orjson.dumps(answer))
+        raise typer.Exit(1) from None
+    typer.echo(orjson.dumps({"valid": True, **_shown_as_json(shown)}))
+
+
+def _record(path: Path) -> Record:
+    lines = [line for line in read_input(path).splitlines() if line.strip()]
+    found = record_in(lines[0], path.name, Role.EVIDENCE) if len(lines) == 1 else None
+    if found is None:
+        raise InputError(
+            "bad_record_line", f"{path} must hold one line of an archive of evidence, and nothing else"
+        )
+    return found
+
+
+def _shown_as_json(shown: Shown) -> dict[str, Any]:
+    made = shown.checkpoint
+    answer: dict[str, Any] = {"kind": shown.kind, "topic": made.topic, "partition": made.partition}
+    if shown.first is not None:
+        answer |= {"first_checkpoint": shown.first.sequence, "first_tree_size": shown.first.tree_size}
+    else:
+        answer |= {"offset": shown.offset, "leaf_index": shown.leaf_index, "record_checked": shown.record_checked}
+    return answer | {
+        "checkpoint": made.sequence,
+        "tree_size": made.tree_size,
+        "root": str(made.root),
+        "sealed_at": made.sealed_at,
+        "key_id": made.key_id,
+    }
+
+
+class _Sources(NamedTuple):
+    evidence: Logs
+    checkpoints: Logs
+
+
+@contextmanager
+def _logs(
+    evidence: list[Path] | None, checkpoints: list[Path] | None, log_start: list[str] | None, bootstrap: str | None
+) -> Iterator[_Sources]:
+    if log_start and not evidence:
+        raise ConfigurationError("bad_option", "--log-start is for --evidence: Kafka knows where its logs begin")
+    starts = _starts(log_start)
+    # Checkpoints first: what they cover is then within the end of the evidence.
+    with (
+        _one_kind(Role.CHECKPOINTS, checkpoints, bootstrap) as seals,
+        _one_kind(Role.EVIDENCE, evidence, bootstrap, starts) as records,
+    ):
+        yield _Sources(records, seals)
+
+
+@contextmanager
+def _one_kind(
+    role: Role, paths: list[Path] | None, bootstrap: str | None, starts: dict[int, int] | None = None
+) -> Iterator[Logs]:
+    if paths:
+        yield FileLogs(paths, role, starts=starts)
+        return
+    from assay_stream.stream.connection import start_admin
+    from assay_stream.stream.seal_logs import KafkaLogs
+
+    quiet_client_logs()
+    settings = load_settings(bootstrap_servers=bootstrap)
+    with asyncio.Runner() as runner:
+
+        async def reach() -> None:
+            await (await start_admin(settings, waiting=say)).close()
+
+        runner.run(reach())
+        with KafkaLogs(settings, role, runner) as logs:
+            yield logs
+
+
+def _starts(texts: list[str] | None) -> dict[int, int]:
+    starts = {}
+    for text in texts or ():
+        number, _, offset = text.partition(":")
+        if not (number.isdecimal() and offset.isdecimal()):
+            raise ConfigurationError("bad_option", "write --log-start as PARTITION:OFFSET, for example 3:1200")
+        starts[int(number)] = int(offset)
+    return starts
+
+
+def _chain_name(seals: Logs, partition: int) -> LogName:
+    names = [name for name in seals.names() if name.partition == partition]
+    if len(names) != 1:
+        raise InputError(
+            "checkpoint_not_found",
+            f"there must be one log of checkpoints for this partition, and there are {len(names)}",
+        )
+    return names[0]

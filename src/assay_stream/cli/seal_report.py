@@ -1,0 +1,87 @@
+"""What ``assay-stream seal verify`` says: a table for people, one JSON object for programs."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+import typer
+
+from assay_stream.cli.options import printable
+from assay_stream.core.seal_check import Report
+from assay_stream.forensics.seal_files import FileLogs
+from assay_stream.forensics.seal_verification import Outcome
+
+_ROW = "{:<40} {:>10} {:>8} {:>9} {:>12} {:>10} {:>7}"
+_SUMMARY = {
+    Outcome.HOLDS: "holds: what is sealed and still there is as it was sealed; unsealed records are not covered",
+    Outcome.BROKEN: "broken",
+    Outcome.NOTHING_VERIFIED: "nothing verified: nothing is sealed, or retention deleted all that was",
+}
+
+
+class Format(StrEnum):
+    """How a result is written."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+def as_json(outcome: Outcome, reports: list[Report], files: list[FileLogs]) -> dict[str, Any]:
+    """Return a verification as JSON.
+
+    Args:
+        outcome: what it comes to.
+        reports: one for each log.
+        files: the archives that were read.
+    """
+    return {
+        "result": outcome.value,
+        "logs": [
+            {
+                "topic": report.topic,
+                "partition": report.partition,
+                "checkpoints": report.checkpoints,
+                "sealed_to": report.sealed_to,
+                "verified": report.verified,
+                "expired": report.expired,
+                "unsealed": report.unsealed,
+                "faults_count": report.faults_count,
+                "faults": [fault._asdict() for fault in report.faults],
+            }
+            for report in reports
+        ],
+        "bad_lines_count": sum(logs.bad_lines_count for logs in files),
+        "bad_lines": [line._asdict() for logs in files for line in logs.bad_lines],
+    }
+
+
+def print_table(outcome: Outcome, reports: list[Report], files: list[FileLogs]) -> None:
+    """Print a verification as a table, its faults, and its outcome.
+
+    Args:
+        outcome: what it comes to.
+        reports: one for each log.
+        files: the archives that were read.
+    """
+    typer.echo(_ROW.format("LOG", "VERIFIED", "EXPIRED", "UNSEALED", "CHECKPOINTS", "SEALED TO", "FAULTS"))
+    for report in reports:
+        sealed_to = "-" if report.sealed_to is None else report.sealed_to
+        counts = (report.verified, report.expired, report.unsealed, report.checkpoints, sealed_to)
+        typer.echo(_ROW.format(_name(report), *counts, report.faults_count))
+    for report in reports:
+        for fault in report.faults:
+            place = f"checkpoint record {fault.offset}: {fault.code}" if fault.code else f"offset {fault.offset}"
+            typer.echo(f"{fault.kind:<10} {_name(report)} {place}")
+        if report.faults_count > len(report.faults):
+            typer.echo(f"and {report.faults_count - len(report.faults)} more in {_name(report)}")
+    for logs in files:
+        for line in logs.bad_lines:
+            typer.echo(f"unreadable {printable(line.file)} line {line.line}")
+        if logs.bad_lines_count > len(logs.bad_lines):
+            typer.echo(f"and {logs.bad_lines_count - len(logs.bad_lines)} more such lines")
+    typer.echo(_SUMMARY[outcome])
+
+
+def _name(report: Report) -> str:
+    return f"{printable(report.topic) or '(unknown)'}/{report.partition}"

@@ -1,0 +1,99 @@
+"""``assay-stream seal`` and ``seal keygen``: sign what the evidence topic holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from assay_stream.cli.new_file import write_key_files
+from assay_stream.cli.options import Bootstrap
+from assay_stream.config import Settings, load_settings
+from assay_stream.core.checkpoint import RANGE_RECORDS_MAX
+from assay_stream.core.errors import ConfigurationError
+from assay_stream.forensics.seal_keys import read_private_key, read_public_keys
+from assay_stream.schemes import dsse
+
+seal_app = typer.Typer()
+
+Key = Annotated[
+    Path | None,
+    typer.Option(
+        "--key", help="PEM file with the private key. Its password, if any, is in ASSAY_STREAM_SEAL_KEY_PASSWORD."
+    ),
+]
+AlsoTrust = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--also-trust",
+        metavar="PUB.pem",
+        help="Go on after checkpoints by this key too: the one before. May be given several times.",
+    ),
+]
+
+
+@seal_app.callback(invoke_without_command=True)
+def seal(
+    context: typer.Context,
+    key: Key = None,
+    also_trust: AlsoTrust = None,
+    once: Annotated[bool, typer.Option("--once", help="Seal what is there now, and end.")] = False,
+    every_records: Annotated[
+        int, typer.Option(min=1, max=RANGE_RECORDS_MAX, help="Records of one range at most.")
+    ] = 4_096,
+    every_s: Annotated[
+        float,
+        typer.Option(min=0.1, max=86_400, help="How long a record waits for its checkpoint at most, seconds."),
+    ] = 60.0,
+    bootstrap_servers: Bootstrap = None,
+) -> None:
+    """Seal evidence, and check it later.
+
+    Without a command it is the sealer: it follows the evidence topic, and writes a signed checkpoint over each
+    range, until SIGTERM or SIGINT. One runs for a deployment: a second one shuts the first out.
+    """
+    if context.invoked_subcommand is not None:
+        if key is not None or also_trust:
+            raise ConfigurationError("bad_option", "give --key and --also-trust behind the command, not before it")
+        return
+    if key is None:
+        raise ConfigurationError(
+            "bad_option", "--key is needed: assay-stream seal keygen --out seal.pem makes one"
+        )
+    settings = load_settings(bootstrap_servers=bootstrap_servers)
+    private = read_private_key(key, _password(settings))
+    trusted = read_public_keys(also_trust or ()) | dsse.keys_of([private.public_key()])
+    try:
+        from assay_stream.stream.sealing_process import run_sealer
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(
+            "extra_missing", f"{error.name} is not installed: pip install 'assay-stream[worker]'"
+        ) from None
+    run_sealer(settings, private, trusted, once=once, every_records=every_records, every_s=every_s)
+
+
+@seal_app.command()
+def keygen(
+    out: Annotated[
+        Path,
+        typer.Option(help="File for the private key, which must not exist. The public key goes to *.pub.pem."),
+    ],
+) -> None:
+    """Make an ed25519 key pair. Prints the id of the key.
+
+    The private key is encrypted if ASSAY_STREAM_SEAL_KEY_PASSWORD is set. Its owner alone can read the file.
+    """
+    password = _password(load_settings())
+    key = Ed25519PrivateKey.generate()
+    write_key_files(
+        (out, dsse.private_pem(key, password.encode() if password else None)),
+        (out.with_suffix(".pub.pem"), dsse.public_pem(key.public_key())),
+    )
+    typer.echo(dsse.key_id(key.public_key()))
+
+
+def _password(settings: Settings) -> str | None:
+    given = settings.seal_key_password
+    return None if given is None else given.get_secret_value()

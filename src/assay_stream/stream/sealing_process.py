@@ -1,0 +1,102 @@
+"""The process that seals: checks before it starts, and an end within a bound."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+from datetime import UTC, datetime
+
+import structlog
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from assay_stream.config import Settings
+from assay_stream.core.record import Role
+from assay_stream.schemes import dsse
+from assay_stream.stream.connection import start_admin
+from assay_stream.stream.logs import configure_logs
+from assay_stream.stream.sealing import Sealer
+from assay_stream.stream.topics import check_topics, inspect_topics
+
+_log = structlog.get_logger(__name__)
+
+
+def run_sealer(
+    settings: Settings,
+    key: Ed25519PrivateKey,
+    trusted: dsse.Keys,
+    *,
+    once: bool,
+    every_records: int,
+    every_s: float,
+) -> None:
+    """Seal until SIGTERM or SIGINT, or until everything that is there is sealed.
+
+    Args:
+        settings: the operator's settings.
+        key: signs.
+        trusted: keys whose checkpoints are continued.
+        once: seal what is there now, and return.
+        every_records: records of one range at most.
+        every_s: how long a record waits for its checkpoint at most.
+
+    Raises:
+        ConfigurationError: ``topic_missing``, ``partition_count``; as ``Sealer.run``.
+        OperatingError: ``broker_unreachable`` or ``brokers_failing``.
+    """
+    configure_logs(settings)
+    asyncio.run(_seal(settings, key, trusted, once=once, every_records=every_records, every_s=every_s))
+
+
+async def _seal(
+    settings: Settings,
+    key: Ed25519PrivateKey,
+    trusted: dsse.Keys,
+    *,
+    once: bool,
+    every_records: int,
+    every_s: float,
+) -> None:
+    admin = await start_admin(settings, waiting=lambda text: _log.warning("waiting_for_brokers", why=text))
+    try:
+        counts = check_topics(await inspect_topics(admin, settings), {Role.EVIDENCE, Role.CHECKPOINTS})
+    finally:
+        await admin.close()
+    sealer = Sealer(
+        settings,
+        key,
+        trusted,
+        partitions=counts[Role.EVIDENCE],
+        every_records=every_records,
+        every_s=every_s,
+        now=_now,
+    )
+    deadline: list[threading.Timer] = []
+
+    def stop() -> None:
+        sealer.stop()
+        if not deadline:
+            deadline.append(threading.Timer(settings.stop_limit_s, _give_up, [settings.stop_limit_s]))
+            deadline[0].daemon = True
+            deadline[0].start()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    try:
+        await sealer.run(once=once)
+    finally:
+        for timer in deadline:
+            timer.cancel()
+
+
+def _now() -> tuple[str, int]:
+    now = datetime.now(UTC)
+    return now.isoformat(timespec="milliseconds").replace("+00:00", "Z"), int(now.timestamp() * 1_000)
+
+
+def _give_up(limit_s: int) -> None:
+    # What is not sealed yet is sealed by whoever comes next.
+    _log.error("stop_cut_short", limit_s=limit_s)
+    os._exit(3)

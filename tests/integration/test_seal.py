@@ -1,0 +1,231 @@
+"""``assay-stream seal`` on real Kafka: sealed, sealed on, verified, archived, and proven."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay_stream.core.record import Record, Role
+from tests.support.deployment import Deployment
+
+pytestmark = pytest.mark.kafka
+
+
+class Seals:
+    """Seal commands against one deployment, in a folder of their own."""
+
+    def __init__(self, deployment: Deployment, folder: Path) -> None:
+        self.deployment = deployment
+        self.folder = folder
+
+    def command(self, *arguments: str) -> list[str]:
+        """The command line."""
+        return [sys.executable, "-m", "assay_stream", "seal", *arguments]
+
+    async def run(self, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+        """Run to the end, which has this exit code."""
+        done = await asyncio.to_thread(
+            subprocess.run,
+            self.command(*arguments),
+            cwd=self.folder,
+            env=os.environ | self.deployment.env,
+            capture_output=True,
+            text=True,
+            timeout=90,
+            check=False,
+        )
+        assert done.returncode == code, done.stdout + done.stderr
+        return done
+
+    async def verify(self, *arguments: str, code: int = 0) -> dict[str, Any]:
+        """What ``seal verify`` says as JSON."""
+        done = await self.run("verify", "--format", "json", *arguments, code=code)
+        answer: dict[str, Any] = json.loads(done.stdout)
+        return answer
+
+    def start(self, name: str, *arguments: str) -> subprocess.Popen[bytes]:
+        """Start a sealer that follows, and logs to a file of this name."""
+        with (self.folder / name).open("wb") as log:
+            return subprocess.Popen(
+                self.command(*arguments), cwd=self.folder, env=os.environ | self.deployment.env, stderr=log
+            )
+
+    def log(self, name: str) -> str:
+        """What such a sealer has logged."""
+        return (self.folder / name).read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def seals(deployment: Deployment, tmp_path: Path) -> Seals:
+    """With the source tree on the path of the commands, wherever they run."""
+    deployment.env["PYTHONPATH"] = os.pathsep.join(str(Path(entry).resolve()) for entry in sys.path if entry)
+    return Seals(deployment, tmp_path)
+
+
+async def write_evidence(deployment: Deployment, first: int, count: int) -> None:
+    """Records of several servers."""
+    await deployment.send_with_headers(
+        Role.EVIDENCE,
+        [
+            (b"server-%d" % (number % 5), b'{"number":"n%d"}' % number, (("content-type", b"application/json"),))
+            for number in range(first, first + count)
+        ],
+    )
+
+
+def sums(answer: dict[str, Any], *names: str) -> list[int]:
+    """Sums over all logs."""
+    return [sum(log[name] for log in answer["logs"]) for name in names]
+
+
+async def checkpoints(deployment: Deployment) -> list[Record]:
+    """The checkpoint records."""
+    return await deployment.read(Role.CHECKPOINTS)
+
+
+async def until_sealed(deployment: Deployment, count: int, process: subprocess.Popen[bytes]) -> None:
+    """Wait until there are so many checkpoints."""
+    deadline = time.monotonic() + 60
+    while len(await checkpoints(deployment)) < count:
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.3)
+
+
+async def test_the_life_of_a_seal(deployment: Deployment, seals: Seals) -> None:
+    """Sealed, sealed on, a key rotated; verified from Kafka and files; proven; a flipped byte has its offset."""
+    keys = ("--key", "seal.pub.pem")
+    await seals.run("keygen", "--out", "seal.pem")
+    assert (await seals.verify(*keys, code=3))["result"] == "nothing_verified"
+
+    await write_evidence(deployment, 0, 300)
+    await seals.run("--key", "seal.pem", "--once", "--every-records", "50")
+    first = await checkpoints(deployment)
+    assert sums(await seals.verify(*keys), "verified", "unsealed", "faults_count") == [300, 0, 0]
+    await write_evidence(deployment, 300, 100)
+    assert sums(await seals.verify(*keys), "verified", "unsealed") == [300, 100]
+    await seals.run("--key", "seal.pem", "--once")
+    second = await checkpoints(deployment)
+    assert len(first) < len(second)
+    assert sums(await seals.verify(*keys), "verified", "unsealed", "faults_count") == [400, 0, 0]
+    await seals.run("--key", "seal.pem", "--once")
+    assert await checkpoints(deployment) == second
+
+    await seals.run("keygen", "--out", "new.pem")
+    await write_evidence(deployment, 400, 100)
+    done = await seals.run("--key", "new.pem", "--once", code=2)
+    assert "checkpoint_not_continued" in done.stderr
+    await seals.run("--key", "new.pem", "--also-trust", "seal.pub.pem", "--once")
+    both = (*keys, "--key", "new.pub.pem")
+    assert sums(await seals.verify(*both), "verified", "faults_count") == [500, 0]
+    alone = await seals.verify(*keys, code=1)
+    assert {fault["code"] for log in alone["logs"] for fault in log["faults"]} == {"seal_key_unknown"}
+
+    told = json.loads((await seals.run("archive", "--output", "kept")).stdout)
+    assert told == {
+        "written": {"checkpoints": len(await checkpoints(deployment)), "evidence": 500},
+        "log_start": {},
+    }
+    files = ("--evidence", "kept", "--checkpoints", "kept")
+    deployment.env["ASSAY_STREAM_BOOTSTRAP_SERVERS"] = "127.0.0.1:1"
+    assert sums(await seals.verify(*both, *files), "verified", "unsealed", "faults_count") == [500, 0, 0]
+    file = max((seals.folder / "kept").glob("evidence-*"), key=lambda path: path.stat().st_size)
+    lines = file.read_bytes().splitlines(keepends=True)
+    origin = json.loads(lines[10])["origin"]
+    await prove(seals, both, origin, lines[10])
+    at = lines[10].index(b"n", lines[10].index(b"number"))
+    lines[10] = lines[10][:at] + bytes([lines[10][at] ^ 1]) + lines[10][at + 1 :]
+    file.write_bytes(b"".join(lines))
+    broken = await seals.verify(*both, *files, code=1)
+    assert [
+        (log["partition"], fault["kind"], fault["offset"]) for log in broken["logs"] for fault in log["faults"]
+    ] == [(origin["partition"], "altered", origin["offset"])]
+
+
+async def prove(seals: Seals, keys: tuple[str, ...], origin: dict[str, Any], line: bytes) -> None:
+    """Make both kinds of proof from the archive, and check them."""
+    (seals.folder / "record.ndjson").write_bytes(line)
+    place = (*keys, "--checkpoints", "kept", "--partition", str(origin["partition"]))
+    await seals.run("prove", *place, "--offset", str(origin["offset"]), "--output", "in.json")
+    done = await seals.run("check-proof", "in.json", *keys, "--record", "record.ndjson")
+    answer = json.loads(done.stdout)
+    assert (answer["valid"], answer["offset"], answer["record_checked"]) == (True, origin["offset"], True)
+    await seals.run("prove", *place, "--consistency", "0", "1", "--output", "con.json")
+    assert json.loads((await seals.run("check-proof", "con.json", *keys)).stdout)["first_checkpoint"] == 0
+
+
+async def test_a_second_sealer_shuts_the_first_out(deployment: Deployment, seals: Seals) -> None:
+    """The first ends with an error that says so; the chain goes on without a fork. SIGTERM seals what was read."""
+    await seals.run("keygen", "--out", "seal.pem")
+    await write_evidence(deployment, 0, 60)
+    first = seals.start("first.log", "--key", "seal.pem", "--every-s", "0.5")
+    second = None
+    try:
+        await until_sealed(deployment, 3, first)
+        before = len(await checkpoints(deployment))
+        second = seals.start("second.log", "--key", "seal.pem", "--every-s", "0.5")
+        deadline = time.monotonic() + 60
+        number = 60
+        while first.poll() is None:
+            assert time.monotonic() < deadline
+            await write_evidence(deployment, number, 30)
+            number += 30
+            await asyncio.sleep(0.5)
+        assert first.returncode == 2
+        assert "sealer_fenced" in seals.log("first.log")
+        await until_sealed(deployment, before + 3, second)
+        await write_evidence(deployment, number, 30)
+        await asyncio.sleep(1.0)
+        second.send_signal(signal.SIGTERM)
+        assert await asyncio.to_thread(second.wait, 30) == 0
+    finally:
+        for process in (first, second):
+            if process is not None and process.poll() is None:
+                process.kill()
+                process.wait(10)
+    answer = await seals.verify("--key", "seal.pub.pem")
+    assert sums(answer, "verified", "unsealed", "faults_count") == [number + 30, 0, 0]
+
+
+async def test_a_sealer_without_its_topic_says_which(deployment: Deployment, seals: Seals) -> None:
+    """And how to create it."""
+    deployment.env["ASSAY_STREAM_TOPIC_PREFIX"] = "nowhere."
+    await seals.run("keygen", "--out", "seal.pem")
+    for arguments in (("--key", "seal.pem", "--once"), ("verify", "--key", "seal.pub.pem")):
+        done = await seals.run(*arguments, code=2)
+        assert "topic_missing" in done.stderr
+        assert "nowhere.assay" in done.stderr
+
+
+async def test_the_walk_on_the_page_runs_as_it_stands(deployment: Deployment, seals: Seals) -> None:
+    """Every command of docs/seal.md, one block after the other, with exit code 0."""
+    page = (Path(__file__).parents[2] / "docs" / "seal.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```bash\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 4
+    command = seals.folder / "bin" / "assay-stream"
+    command.parent.mkdir()
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m assay_stream "$@"\n')
+    command.chmod(0o755)
+    await write_evidence(deployment, 0, 100)
+    done = await asyncio.to_thread(
+        subprocess.run,
+        ["bash", "-euo", "pipefail", "-c", "".join(blocks)],
+        cwd=seals.folder,
+        env=os.environ | deployment.env | {"PATH": f"{command.parent}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert '"record_checked":true' in done.stdout

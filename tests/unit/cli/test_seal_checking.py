@@ -1,0 +1,270 @@
+"""``assay-stream seal verify``, ``prove`` and ``check-proof``, over files."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.command import run_command_text
+from tests.support.seals import (
+    OTHER_KEY,
+    TOPIC,
+    a_record,
+    checkpoint_records,
+    checkpoints_of,
+    lines_of,
+    some_records,
+    write_keys,
+)
+
+FIRST, SECOND = some_records(2, 3, 5, 6), some_records(8, 9, 10)
+RECORDS = FIRST + SECOND
+SEALS = checkpoints_of(FIRST, SECOND)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Keys, and an archive of everything and of one record that is not sealed."""
+    write_keys(tmp_path)
+    write_keys(tmp_path, "other", OTHER_KEY)
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "evidence-0.ndjson").write_bytes(lines_of([*RECORDS, a_record(12)]))
+    (tmp_path / "kept" / "checkpoints-0.ndjson").write_bytes(lines_of(checkpoint_records(SEALS)))
+    return tmp_path
+
+
+def run(folder: Path, name: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """The command with the key that sealed."""
+    key = ("--key", str(folder / "seal.pub.pem"))
+    return run_command_text("seal", name, *key, *map(str, arguments))
+
+
+def verify(folder: Path, *arguments: str | Path, code: int = 0) -> dict[str, Any]:
+    """What ``verify`` says of the archive as JSON."""
+    files = ("--evidence", folder / "kept", "--checkpoints", folder / "kept")
+    done = run(folder, "verify", *files, "--format", "json", *arguments)
+    assert done.returncode == code, (done.returncode, done.stdout, done.stderr)
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+def faults(answer: dict[str, Any]) -> list[tuple[str, int]]:
+    """Kind and offset of the faults of the only log."""
+    [log] = answer["logs"]
+    return [(fault["kind"], fault["offset"]) for fault in log["faults"]]
+
+
+def test_an_archive_that_nobody_touched_holds(folder: Path) -> None:
+    """With what is not sealed counted."""
+    assert verify(folder) == {
+        "result": "holds",
+        "logs": [
+            {
+                "topic": TOPIC,
+                "partition": 0,
+                "checkpoints": 2,
+                "sealed_to": 10,
+                "verified": 7,
+                "expired": 0,
+                "unsealed": 1,
+                "faults_count": 0,
+                "faults": [],
+            }
+        ],
+        "bad_lines_count": 0,
+        "bad_lines": [],
+    }
+
+
+def test_the_table_says_the_same(folder: Path) -> None:
+    """One line for each log, and one for the result."""
+    files = ("--evidence", folder / "kept", "--checkpoints", folder / "kept")
+    done = run(folder, "verify", *files)
+    head, log, result = done.stdout.splitlines()
+    assert head.split("  ")[0] == "LOG"
+    assert log.split() == [f"{TOPIC}/0", "7", "0", "1", "2", "10", "0"]
+    assert result.startswith("holds: ")
+    assert "unsealed records are not covered" in result
+
+
+def test_every_flipped_byte_of_the_evidence_is_named(folder: Path) -> None:
+    """Whether the line can still be read or not: exit code 1, and the offset."""
+    file = folder / "kept" / "evidence-0.ndjson"
+    line = lines_of([RECORDS[2]])
+    before = file.read_bytes()
+    start = before.index(line)
+    for at in range(start, start + len(line) - 1, 3):
+        file.write_bytes(before[:at] + bytes([before[at] ^ 1]) + before[at + 1 :])
+        told = {
+            offset for log in verify(folder, code=1)["logs"] for offset in [f["offset"] for f in log["faults"]]
+        }
+        assert 5 in told, at - start
+
+
+def test_the_table_names_faults_and_bad_lines(folder: Path) -> None:
+    """A record that is altered, and a line that is none."""
+    (folder / "kept" / "evidence-0.ndjson").write_bytes(
+        lines_of([RECORDS[0]._replace(value=b"other"), *RECORDS[1:]]) + b"no line\n"
+    )
+    done = run(folder, "verify", "--evidence", folder / "kept", "--checkpoints", folder / "kept")
+    assert done.returncode == 1
+    assert f"altered    {TOPIC}/0 offset 2" in done.stdout.splitlines()
+    assert "unreadable evidence-0.ndjson line 8" in done.stdout.splitlines()
+    assert done.stdout.splitlines()[-1] == "broken"
+
+
+def test_many_faults_are_told_up_to_a_bound_and_counted(folder: Path) -> None:
+    """A hundred for each log, and how many more."""
+    many = some_records(*range(150))
+    (folder / "kept" / "checkpoints-0.ndjson").write_bytes(lines_of(checkpoint_records(checkpoints_of(many))))
+    (folder / "kept" / "evidence-0.ndjson").write_bytes(b"")
+    done = run(folder, "verify", "--evidence", folder / "kept", "--checkpoints", folder / "kept")
+    assert sum(line.startswith("missing ") for line in done.stdout.splitlines()) == 100
+    assert f"and 50 more in {TOPIC}/0" in done.stdout.splitlines()
+
+
+def test_a_checkpoint_by_a_key_that_was_not_given_is_a_fault(folder: Path) -> None:
+    """With its code; both keys make it hold."""
+    rotated = checkpoints_of(FIRST, SECOND, keys=[OTHER_KEY, OTHER_KEY])
+    (folder / "kept" / "checkpoints-0.ndjson").write_bytes(lines_of(checkpoint_records(rotated)))
+    [log] = verify(folder, code=1)["logs"]
+    assert log["faults"] == [{"kind": "checkpoint", "offset": 0, "code": "seal_key_unknown"}]
+    assert verify(folder, "--key", folder / "other.pub.pem")["result"] == "holds"
+
+
+def test_a_dropped_checkpoint_is_a_fault(folder: Path) -> None:
+    """By the place of the one that does not follow."""
+    (folder / "kept" / "checkpoints-0.ndjson").write_bytes(lines_of(checkpoint_records(SEALS)[1:]))
+    assert faults(verify(folder, code=1)) == [("checkpoint", 1)]
+
+
+def test_what_retention_deleted_is_not_missing(folder: Path) -> None:
+    """Where the start of the log is given; nothing left to verify is exit code 3."""
+    (folder / "kept" / "evidence-0.ndjson").write_bytes(lines_of(SECOND))
+    assert [offset for _, offset in faults(verify(folder, code=1))] == [2, 3, 5, 6]
+    [log] = verify(folder, "--log-start", "0:7")["logs"]
+    assert (log["expired"], log["verified"]) == (4, 3)
+    (folder / "kept" / "evidence-0.ndjson").write_bytes(b"")
+    assert verify(folder, "--log-start", "0:11", code=3)["result"] == "nothing_verified"
+
+
+def test_evidence_that_nobody_sealed_is_not_told_to_hold(folder: Path) -> None:
+    """Exit code 3, and all of it is counted as unsealed."""
+    (folder / "kept" / "checkpoints-0.ndjson").unlink()
+    [log] = (answer := verify(folder, code=3))["logs"]
+    assert (answer["result"], log["unsealed"], log["sealed_to"]) == ("nothing_verified", 8, None)
+
+
+def test_an_archive_may_be_compressed_split_and_in_any_order(folder: Path) -> None:
+    """Files of one log are read in the order of their first offsets."""
+    (folder / "kept" / "evidence-0.ndjson").unlink()
+    paths = [folder / "a.gz", folder / "b"]
+    paths[0].write_bytes(gzip.compress(lines_of(SECOND)))
+    paths[1].write_bytes(lines_of(FIRST))
+    arguments = [argument for path in paths for argument in ("--evidence", path)]
+    [log] = verify(folder, *arguments)["logs"]
+    assert (log["verified"], log["faults_count"]) == (7, 0)
+
+
+def test_one_partition_can_be_chosen(folder: Path) -> None:
+    """The others are not looked at."""
+    assert verify(folder, "--partition", "1", code=3)["logs"] == []
+    assert len(verify(folder, "--partition", "1", "--partition", "0")["logs"]) == 1
+
+
+@pytest.mark.parametrize("text", ["x", "1", "1:", ":1", "1:-1", "a:1"])
+def test_a_malformed_log_start_is_refused(text: str, folder: Path) -> None:
+    """Exit code 2, with the form."""
+    done = run(folder, "verify", "--evidence", folder / "kept", "--log-start", text)
+    assert done.returncode == 2
+    assert "PARTITION:OFFSET" in done.stderr
+
+
+def test_a_missing_key_or_file_is_a_usage_error(folder: Path) -> None:
+    """Exit code 2, whatever the evidence is like."""
+    done = run_command_text("seal", "verify", "--evidence", str(folder / "kept"))
+    assert done.returncode == 2
+    done = run(folder, "verify", "--key", folder / "none", "--evidence", folder / "kept")
+    assert (done.returncode, "seal_key_missing" in done.stderr) == (2, True)
+    done = run(folder, "verify", "--evidence", folder / "none", "--checkpoints", folder / "kept")
+    assert (done.returncode, "unreadable_file" in done.stderr) == (2, True)
+
+
+def prove(folder: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Write a proof from the archive."""
+    place = ("--partition", "0", "--checkpoints", folder / "kept", "--output", folder / "proof.json")
+    return run(folder, "prove", *place, *arguments)
+
+
+def test_a_record_is_proven_without_the_log(folder: Path) -> None:
+    """And held against the record itself where it is given."""
+    assert prove(folder, "--offset", "5").returncode == 0
+    done = run(folder, "check-proof", folder / "proof.json")
+    answer = json.loads(done.stdout)
+    assert done.returncode == 0
+    assert answer.items() >= {"valid": True, "offset": 5, "leaf_index": 2, "record_checked": False}.items()
+    assert answer.items() >= {"topic": TOPIC, "partition": 0, "checkpoint": 1, "tree_size": 7}.items()
+    (folder / "record").write_bytes(lines_of([a_record(5)]))
+    done = run(folder, "check-proof", folder / "proof.json", "--record", folder / "record")
+    assert (done.returncode, json.loads(done.stdout)["record_checked"]) == (0, True)
+    (folder / "record").write_bytes(lines_of([a_record(6)]))
+    done = run(folder, "check-proof", folder / "proof.json", "--record", folder / "record")
+    assert (done.returncode, json.loads(done.stdout)["code"]) == (1, "proof_of_another_record")
+
+
+def test_two_checkpoints_are_proven_consistent(folder: Path) -> None:
+    """By their numbers."""
+    assert prove(folder, "--consistency", "0", "1").returncode == 0
+    answer = json.loads(run(folder, "check-proof", folder / "proof.json").stdout)
+    assert answer.items() >= {"valid": True, "kind": "consistency", "first_checkpoint": 0, "checkpoint": 1}.items()
+    assert answer.items() >= {"first_tree_size": 4, "tree_size": 7}.items()
+
+
+def test_an_altered_proof_does_not_hold(folder: Path) -> None:
+    """Exit code 1 and the code, as JSON."""
+    prove(folder, "--offset", "5")
+    text = (folder / "proof.json").read_text()
+    (folder / "proof.json").write_text(text.replace('"leaf_index":2', '"leaf_index":3'))
+    done = run(folder, "check-proof", folder / "proof.json")
+    assert (done.returncode, json.loads(done.stdout)["code"]) == (1, "proof_fails")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        ((), "bad_option"),
+        (("--offset", "5", "--consistency", "0", "1"), "bad_option"),
+        (("--offset", "4"), "offset_not_sealed"),
+        (("--consistency", "0", "2"), "checkpoint_not_found"),
+        (("--offset", "5", "--partition", "1"), "checkpoint_not_found"),
+        (("--offset", "5", "--output", "/nowhere/proof.json"), "unwritable_file"),
+    ],
+)
+def test_what_cannot_be_proven_is_an_error(arguments: tuple[str, ...], code: str, folder: Path) -> None:
+    """Exit code 2, and no file."""
+    done = prove(folder, *arguments)
+    assert (done.returncode, done.stderr.startswith(f"assay-stream: {code}:")) == (2, True), done.stderr
+    assert not (folder / "proof.json").exists()
+
+
+def test_a_record_file_with_other_than_one_line_is_refused(folder: Path) -> None:
+    """Which record is meant is not guessed."""
+    prove(folder, "--offset", "5")
+    for content in (b"", lines_of(FIRST), lines_of(checkpoint_records(SEALS[:1]))):
+        (folder / "record").write_bytes(content)
+        done = run(folder, "check-proof", folder / "proof.json", "--record", folder / "record")
+        assert (done.returncode, "bad_record_line" in done.stderr) == (2, True)
+
+
+def test_hostile_names_reach_no_terminal(folder: Path) -> None:
+    """A topic name in an archive can be anything."""
+    evil = a_record(1)._replace(origin=a_record(1).origin._replace(topic="\x1b[2Jx"))
+    (folder / "kept" / "evidence-1.ndjson").write_bytes(lines_of([evil]))
+    done = run(folder, "verify", "--evidence", folder / "kept", "--checkpoints", folder / "kept")
+    assert "\x1b" not in done.stdout
+    assert "\\x1b[2Jx/0" in done.stdout
