@@ -98,8 +98,10 @@ class Seen:
     templates: str | None = None
     """Digest of the resource templates, in the same way."""
     auth_context: str | None = None
-    """Digest of the name of the rights under which the server was asked, ``None`` where none is stated: what a proxy
-    puts there may be a credential."""
+    """Digest of the name of the rights under which the server was asked, ``None`` where none is stated.
+
+    No more than that: what a proxy puts there may be a credential.
+    """
 
     def listed(self, subject: Subject) -> str | None:
         """Return the digest of the prompts or of the templates that it states, ``None`` where it states none."""
