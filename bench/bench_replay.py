@@ -43,7 +43,7 @@ class Measure:
 def records(calls: int) -> Iterator[Record]:
     """A fleet's history as it stands in Kafka: calls spread over their partitions."""
     offsets: Counter[tuple[Role, int]] = Counter()
-    fleet = Fleet(servers=200, observers=2, calls=calls, changes=200, seed=11)
+    fleet = Fleet(servers=10, observers=2, calls=calls, changes=50, seed=11)
     for role, key, value in fleet.history():
         is_call = role is Role.CALLS
         spread = value[-40:] if is_call else key
