@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
-import threading
 
 import structlog
 
@@ -17,6 +14,7 @@ from assay_stream.stream.connection import start_admin
 from assay_stream.stream.forward import Forwarder
 from assay_stream.stream.logs import configure_logs
 from assay_stream.stream.receivers import Receiver
+from assay_stream.stream.stopping import stopped_by_signals
 from assay_stream.stream.topics import check_topics, inspect_topics
 
 _log = structlog.get_logger(__name__)
@@ -49,27 +47,6 @@ async def _forward(settings: Settings, receiver: Receiver, *, target: AlertForma
     finally:
         await admin.close()
     forwarder = Forwarder(settings, receiver, target=target, group=group)
-    deadline: list[threading.Timer] = []
-
-    def stop() -> None:
-        forwarder.stop()
-        if not deadline:
-            deadline.append(threading.Timer(settings.stop_limit_s, _give_up, [settings.stop_limit_s]))
-            deadline[0].daemon = True
-            deadline[0].start()
-
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop)
-    _log.info("forwarding_started", receiver=receiver.name, format=target.value, group=group)
-    try:
+    with stopped_by_signals(forwarder.stop, limit_s=settings.stop_limit_s):
+        _log.info("forwarding_started", receiver=receiver.name, format=target.value, group=group)
         await forwarder.run()
-    finally:
-        for timer in deadline:
-            timer.cancel()
-
-
-def _give_up(limit_s: int) -> None:
-    # What was not committed is delivered again by whoever comes next.
-    _log.error("stop_cut_short", limit_s=limit_s)
-    os._exit(3)

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
-import threading
 from datetime import UTC, datetime
 
 import structlog
@@ -17,6 +14,7 @@ from assay_stream.schemes import dsse
 from assay_stream.stream.connection import start_admin
 from assay_stream.stream.logs import configure_logs
 from assay_stream.stream.sealing import Sealer
+from assay_stream.stream.stopping import stopped_by_signals
 from assay_stream.stream.topics import check_topics, inspect_topics
 
 _log = structlog.get_logger(__name__)
@@ -72,31 +70,10 @@ async def _seal(
         every_s=every_s,
         now=_now,
     )
-    deadline: list[threading.Timer] = []
-
-    def stop() -> None:
-        sealer.stop()
-        if not deadline:
-            deadline.append(threading.Timer(settings.stop_limit_s, _give_up, [settings.stop_limit_s]))
-            deadline[0].daemon = True
-            deadline[0].start()
-
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop)
-    try:
+    with stopped_by_signals(sealer.stop, limit_s=settings.stop_limit_s):
         await sealer.run(once=once)
-    finally:
-        for timer in deadline:
-            timer.cancel()
 
 
 def _now() -> tuple[str, int]:
     now = datetime.now(UTC)
     return now.isoformat(timespec="milliseconds").replace("+00:00", "Z"), int(now.timestamp() * 1_000)
-
-
-def _give_up(limit_s: int) -> None:
-    # What is not sealed yet is sealed by whoever comes next.
-    _log.error("stop_cut_short", limit_s=limit_s)
-    os._exit(3)

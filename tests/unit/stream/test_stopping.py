@@ -1,0 +1,45 @@
+"""Stopping on a signal."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from assay_stream.stream.stopping import stopped_by_signals
+
+STUCK = """
+import asyncio, sys
+from assay_stream.stream.stopping import stopped_by_signals
+
+async def main():
+    with stopped_by_signals(lambda: None, limit_s=1):
+        print("ready", flush=True)
+        await asyncio.sleep(60)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_asks_the_block_to_end(number: signal.Signals) -> None:
+    """It goes on to its own end, and nothing is cut short afterwards."""
+    asked = asyncio.Event()
+    with stopped_by_signals(asked.set, limit_s=60):
+        os.kill(os.getpid(), number)
+        await asyncio.wait_for(asked.wait(), 10)
+
+
+def test_a_block_that_does_not_end_is_cut_short() -> None:
+    """With exit code 3, once the time is up."""
+    with subprocess.Popen(
+        [sys.executable, "-c", STUCK], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 3
