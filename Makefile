@@ -43,7 +43,7 @@ unit: $(VENV)/.ready ## Tests that need no broker and no server.
 	$(BIN)/python -m pytest -q -n logical --dist worksteal -m "not kafka and not servers"
 
 integration: $(VENV)/.ready ## Tests on a real Kafka broker and real MCP servers.
-	$(BIN)/python -m pytest -q -m "kafka or servers"
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "kafka or servers"
 
 bench: $(VENV)/.ready ## Measure: digests, registry, join, gate, replay, exports, seals (ratios within one run).
 	$(BIN)/python -m bench.bench_core
