@@ -212,7 +212,10 @@ def _quotes(story: AlertStory) -> Iterator[tuple[str, str]]:
 
 def _unknown(story: AlertStory) -> Iterator[str]:
     has_definition = bool(story.view.fact("mcp_digest_after"))
-    if has_definition and not story.signs:
+    if has_definition and not story.signs and not story.text_was_examined:
+        also = f"; see also {', '.join(story.see_also)}, about the same definition" if story.see_also else ""
+        yield f"Whether the definition is harmful. Its text was not examined for this alert{also}."
+    elif has_definition and not story.signs:
         yield (
             "Whether the definition is harmful. No rule found a sign of an attack in its new text; rules know "
             "what was seen before, and find no other."
