@@ -9,7 +9,7 @@ from typing import Any
 
 from assay_stream.forensics.alert_formats.view import time_text
 from assay_stream.forensics.alert_index import AlertState
-from assay_stream.forensics.alert_page import calls_text, counted, event_text, observer_text, suppression_text
+from assay_stream.forensics.alert_page import calls_text, counted, event_text, observer_text, seen_text, suppression_text
 from assay_stream.forensics.alert_story import AlertStory
 from assay_stream.forensics.visible_text import shown
 
@@ -171,8 +171,7 @@ def _happened(story: AlertStory) -> Iterator[str]:
     row = story.row
     title = story.info.title if story.info is not None else shown(story.view.title)
     yield f"{title}. The alert is {row.state}, its severity is {row.severity.lower()}."
-    found = f"It was found {counted(row.count, 'time')} by {counted(row.observers, 'observer')}"
-    yield f"{found}, from {time_text(row.first_seen_ms)} to {time_text(row.last_seen_ms)}."
+    yield f"It was found {seen_text(row)}, from {time_text(row.first_seen_ms)} to {time_text(row.last_seen_ms)}."
     if row.state is AlertState.CLOSED:
         yield f"Its last record says: {event_text(story.view)}."
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from assay_stream.core.alert_state import FURTHER_OBSERVERS, UNNAMED_OBSERVER
 from assay_stream.forensics.alert_formats.view import AlertView, time_text
-from assay_stream.forensics.alert_index import Life
+from assay_stream.forensics.alert_index import AlertRow, Life
 from assay_stream.forensics.alert_story import AlertStory
 from assay_stream.forensics.definition_diff import PlaceDiff
 from assay_stream.forensics.visible_text import Span, Style, shown, spans_of
@@ -149,11 +149,11 @@ def _who(story: AlertStory) -> Iterator[Line]:
     row = story.row
     yield _title("Who saw it")
     yield _line(
-        f"{counted(row.count, 'time')} by {counted(row.observers, 'observer')}, "
+        f"{seen_text(row)}, "
         f"{time_text(row.first_seen_ms)} to {time_text(row.last_seen_ms)}"
     )
     active = story.view.flat.get("mcp_observers_active")
-    if isinstance(active, int):
+    if isinstance(active, int) and row.observers:
         yield _line(f"{active:,} of them see it still, as far as is known")
     if story.sightings is None:
         last = story.view.fact("mcp_observer_id")
@@ -166,6 +166,16 @@ def _who(story: AlertStory) -> Iterator[Line]:
         yield _line(f"{observer_text(name)}: {counted(sighting.count, 'time')}, {first} to {last}")
     if len(seen) > _OBSERVERS_MAX:
         yield _line(f"and {len(seen) - _OBSERVERS_MAX:,} further observers")
+
+
+def seen_text(row: AlertRow) -> str:
+    """Return how often something was seen and by how many.
+
+    Args:
+        row: the alert.
+    """
+    by = f" by {counted(row.observers, 'observer')}" if row.observers else ", no observer is named"
+    return f"{counted(row.count, 'time')}{by}"
 
 
 def observer_text(name: str) -> str:

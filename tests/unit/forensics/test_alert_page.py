@@ -98,6 +98,13 @@ def test_the_whole_page() -> None:
     assert page(story) == GOLDEN.format(uid=uid, before=digest_of(OLD), after=digest_of(NEW))
 
 
+def test_what_nobody_is_named_for_was_seen_by_no_observer() -> None:
+    """What a decision alone raised."""
+    text = page(story_of(a_life(changed_alert(observer_id=None))))
+    assert "1 time, no observer is named, 2026-03-01" in text
+    assert "see it still" not in text
+
+
 def test_hostile_text_reaches_no_terminal() -> None:
     """Wherever a server can put it: in its name, the tool's, descriptions, names of parameters, values."""
     before = {"name": HOSTILE, "description": "Reads."}
