@@ -54,7 +54,10 @@ class PinFormat(StrEnum):
 
 
 Tool = Annotated[str | None, typer.Option("--tool", help="The tool.")]
-Alert = Annotated[str | None, typer.Option(help="Decide on what this alert is about: its uid, or the beginning that `alerts list` shows.")]
+Alert = Annotated[
+    str | None,
+    typer.Option(help="Decide on what this alert is about: its uid, or the beginning that `alerts list` shows."),
+]
 Digest = Annotated[str | None, typer.Option(help="Full digest of the definition, where several are in force.")]
 Schemes = Annotated[
     list[str] | None,

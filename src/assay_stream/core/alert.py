@@ -31,9 +31,9 @@ from assay_stream.core.alert_state import (
     DECIDED,
     FURTHER_OBSERVERS,
     UNNAMED_OBSERVER,
-    named_count,
     AlertState,
     counted,
+    named_count,
     was_applied,
     with_origin,
 )

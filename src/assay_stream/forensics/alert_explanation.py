@@ -9,7 +9,14 @@ from typing import Any
 
 from assay_stream.forensics.alert_formats.view import time_text
 from assay_stream.forensics.alert_index import AlertState
-from assay_stream.forensics.alert_page import calls_text, counted, event_text, observer_text, seen_text, suppression_text
+from assay_stream.forensics.alert_page import (
+    calls_text,
+    counted,
+    event_text,
+    observer_text,
+    seen_text,
+    suppression_text,
+)
 from assay_stream.forensics.alert_story import AlertStory
 from assay_stream.forensics.visible_text import shown
 

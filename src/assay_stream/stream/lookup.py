@@ -60,9 +60,8 @@ async def find_finding(settings: Settings, uid: str) -> Finding | None:
         raise InputError("bad_uid", "give the first 6 to 64 hexadecimal digits of an alert's uid")
     found: dict[str, Finding] = {}
     async for record in _records(settings, Role.FINDINGS):
-        for each, finding in _told_of(decode_entry(record.value)):
-            if each.startswith(wanted):
-                found[each] = finding
+        told = _told_of(decode_entry(record.value))
+        found.update((each, finding) for each, finding in told if each.startswith(wanted))
     if len(found) > 1:
         named = ", ".join(sorted(found)[:_CANDIDATES_MAX])
         raise InputError(
