@@ -16,6 +16,7 @@ from assay_stream.core.evidence import Producer
 from assay_stream.core.finding import Finding
 from assay_stream.core.limits import DEFAULT_LIMITS, Limits
 from assay_stream.core.moments import start_of
+from assay_stream.core.name_claim import NameClaim
 from assay_stream.core.pins import check_pins
 from assay_stream.core.record import Output, Record, Role
 from assay_stream.core.signing import first_uses_since
@@ -350,5 +351,5 @@ def test_nothing_that_is_written_calls_a_tool_safe(history: list[Record]) -> Non
             assert not any(word in words for word in (b"safe", b"trusted", b"verified"))
             if output.role is Role.FINDINGS:
                 entry = decode_entry(output.value)
-                assert isinstance(entry, Finding | Resolution)
+                assert isinstance(entry, Finding | Resolution | NameClaim)
                 assert entry.output().value == output.value

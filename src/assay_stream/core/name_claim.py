@@ -105,10 +105,11 @@ def offers_the_same(server: ServerBindings, catalogue: Catalogue, seen: Seen) ->
     """
     own = server.observers.get(seen.observer_id)
     latest = None if own is None else own.as_of(_AFTER_ALL_US)
-    if latest is None:
+    if own is None or latest is None:
         return False
     if latest.position > seen.position:
-        return True
+        # A late list still counts where only incomplete ones came after it.
+        return any(known.completeness == "complete" and known.position > seen.position for known in own)
     return latest.catalogue == catalogue.digest and latest.completeness in ("complete", seen.completeness)
 
 
