@@ -54,12 +54,19 @@ class PinFormat(StrEnum):
 
 
 Tool = Annotated[str | None, typer.Option("--tool", help="The tool.")]
-Alert = Annotated[str | None, typer.Option(help="Decide on what this alert is about: its finding_info.uid.")]
+Alert = Annotated[
+    str | None,
+    typer.Option(help="Decide on what this alert is about: its uid, or the beginning that `alerts list` shows."),
+]
 Digest = Annotated[str | None, typer.Option(help="Full digest of the definition, where several are in force.")]
 Schemes = Annotated[
     list[str] | None,
     typer.Option("--scheme", help="Default: those the tool is pinned under, else assay.p60. May be repeated."),
 ]
+_CLOSING = (
+    "alerts that this ends are closed when the settle time has passed (ASSAY_STREAM_ALERT_SETTLE_S of the worker, "
+    "default 600 s)"
+)
 _LIST_COLUMNS = ("server_id", "tool_name", "scheme", "state", "standing", "author", "since", "value")
 _HISTORY_COLUMNS = ("time", "change", "server_id", "tool_name", "scheme", "value", "author", "reason")
 
@@ -265,6 +272,8 @@ def _decide_on(
     decide(decisions, author=author, reason=reason, output=output, bootstrap=bootstrap)
     for _, data in decisions:
         _tell(kind, data, server)
+    if kind == PIN_SET_TYPE:
+        say(_CLOSING)
 
 
 def _tell(kind: str, data: dict[str, Any], server: ServerBindings) -> None:

@@ -89,11 +89,13 @@ async def story_from(
     Raises:
         InputError: ``bad_uid``, ``unknown_uid`` or ``ambiguous_uid``; as ``index_of`` besides.
     """
-    life = (await index_of(sources, refused, uid)).the_one()
+    index = await index_of(sources, refused, uid)
+    life = index.the_one()
+    see_also = index.on_same_definition(life.last.uid)
     view = life.last
     calls = _calls_of(view, life, since_ms) if sources.calls else None
     if sources.alerts is not None:
-        return _from_files(life, sources, calls, refused, full=full)
+        return _from_files(life, sources, calls, refused, see_also, full=full)
     settings = load_settings(bootstrap_servers=sources.bootstrap)
     server_id, tool_name = view.fact("mcp_server_id"), view.fact("mcp_tool_name") or None
     sightings = Sightings(view.uid, server_id, tool_name)
@@ -111,11 +113,19 @@ async def story_from(
     elif calls is not None:
         async for record in _told(read_records(settings, Role.EVIDENCE, since_ms=calls.since_ms)):
             calls.add(record.value)
-    return story_of(life, sightings=sightings, definitions=definitions, pinned=pinned, calls=calls, full=full)
+    return story_of(
+        life,
+        sightings=sightings,
+        definitions=definitions,
+        pinned=pinned,
+        calls=calls,
+        see_also=see_also,
+        full=full,
+    )
 
 
 def _from_files(
-    life: Life, sources: Sources, calls: Calls | None, refused: list[str], *, full: bool
+    life: Life, sources: Sources, calls: Calls | None, refused: list[str], see_also: list[str], *, full: bool
 ) -> AlertStory:
     definitions = {}
     if sources.definitions is not None:
@@ -123,7 +133,11 @@ def _from_files(
     if calls is not None and sources.evidence is not None:
         _count_lines(calls, sources.evidence, refused)
     return story_of(
-        life, definitions=definitions, calls=calls if sources.evidence is not None else None, full=full
+        life,
+        definitions=definitions,
+        calls=calls if sources.evidence is not None else None,
+        see_also=see_also,
+        full=full,
     )
 
 

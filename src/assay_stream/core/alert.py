@@ -33,6 +33,7 @@ from assay_stream.core.alert_state import (
     UNNAMED_OBSERVER,
     AlertState,
     counted,
+    named_count,
     was_applied,
     with_origin,
 )
@@ -250,8 +251,8 @@ def _written(
         severity_id=state.severity_id,
         count=state.count,
         seen_us=(state.first_us, state.last_us),
-        observers=len(state.observers),
-        active=len(state.active),
+        observers=named_count(state.observers),
+        active=named_count(state.active),
         repeats=state.repeats,
         resolved_by=state.resolved_by if activity is Activity.CLOSE else None,
         suppressed_by=None if covering is None else covering.id,

@@ -73,7 +73,7 @@ def alert_record(
         severity_id: OCSF severity, 1 to 5.
         count: findings counted.
         seen_us: event time of the earliest and of the latest finding.
-        observers: how many observers contributed.
+        observers: how many observers contributed, of those that are named.
         active: how many of them see it still.
         repeats: how often it was written again since the last finding.
         resolved_by: what put an end to it, for one that closes.

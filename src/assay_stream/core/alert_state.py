@@ -6,6 +6,7 @@ A finding is recognised by the input record that it names. As many of the latest
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -19,6 +20,15 @@ FURTHER_OBSERVERS = ""
 
 UNNAMED_OBSERVER = " "
 """Under this name what was told of no observer is counted; no observer can have it either: names are not blank."""
+
+
+def named_count(observers: Iterable[str]) -> int:
+    """Return how many observers there are; what was told of none by name, as by a decision, is no observer.
+
+    Args:
+        observers: names, as a state has them.
+    """
+    return sum(1 for name in observers if name != UNNAMED_OBSERVER)
 
 
 DECIDED = "decided"

@@ -93,8 +93,17 @@ def shadow_told(claim: NameClaim, uid: str) -> Shadow | None:
         claim: a claim to a name.
         uid: of an alert.
     """
-    told = (Shadow.of(claim.server_id, claim.tool_name, claim.full, reason) for reason in REASONS)
-    return next((shadow for shadow in told if shadow.uid() == uid), None)
+    return next((shadow for shadow in shadows_told(claim) if shadow.uid() == uid), None)
+
+
+def shadows_told(claim: NameClaim) -> Iterator[Shadow]:
+    """Yield what alerts may be about that are about this claim.
+
+    Args:
+        claim: a claim to a name.
+    """
+    for reason in REASONS:
+        yield Shadow.of(claim.server_id, claim.tool_name, claim.full, reason)
 
 
 def with_claim(state: Mapping[str, Any], claim: NameClaim) -> dict[str, Any]:

@@ -9,7 +9,14 @@ from typing import Any
 
 from assay_stream.forensics.alert_formats.view import time_text
 from assay_stream.forensics.alert_index import AlertState
-from assay_stream.forensics.alert_page import calls_text, counted, event_text, observer_text, suppression_text
+from assay_stream.forensics.alert_page import (
+    calls_text,
+    counted,
+    event_text,
+    observer_text,
+    seen_text,
+    suppression_text,
+)
 from assay_stream.forensics.alert_story import AlertStory
 from assay_stream.forensics.visible_text import shown
 
@@ -171,8 +178,7 @@ def _happened(story: AlertStory) -> Iterator[str]:
     row = story.row
     title = story.info.title if story.info is not None else shown(story.view.title)
     yield f"{title}. The alert is {row.state}, its severity is {row.severity.lower()}."
-    found = f"It was found {counted(row.count, 'time')} by {counted(row.observers, 'observer')}"
-    yield f"{found}, from {time_text(row.first_seen_ms)} to {time_text(row.last_seen_ms)}."
+    yield f"It was found {seen_text(row)}, from {time_text(row.first_seen_ms)} to {time_text(row.last_seen_ms)}."
     if row.state is AlertState.CLOSED:
         yield f"Its last record says: {event_text(story.view)}."
 
@@ -212,7 +218,10 @@ def _quotes(story: AlertStory) -> Iterator[tuple[str, str]]:
 
 def _unknown(story: AlertStory) -> Iterator[str]:
     has_definition = bool(story.view.fact("mcp_digest_after"))
-    if has_definition and not story.signs:
+    if has_definition and not story.signs and not story.text_was_examined:
+        also = f"; see also {', '.join(story.see_also)}, about the same definition" if story.see_also else ""
+        yield f"Whether the definition is harmful. Its text was not examined for this alert{also}."
+    elif has_definition and not story.signs:
         yield (
             "Whether the definition is harmful. No rule found a sign of an attack in its new text; rules know "
             "what was seen before, and find no other."

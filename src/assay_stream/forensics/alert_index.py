@@ -149,6 +149,7 @@ class AlertIndex:
         if self._prefix is not None and not _PREFIX.fullmatch(self._prefix):
             raise InputError("bad_uid", f"give the first {PREFIX_MIN} to 64 hexadecimal digits of an alert's uid")
         self.rows: dict[str, AlertRow] = {}
+        self._definitions: dict[str, tuple[str, str]] = {}
         self._lives: dict[str, Life] = {}
 
     def add(self, alert: dict[str, Any]) -> None:
@@ -159,6 +160,8 @@ class AlertIndex:
         """
         view = view_of(alert)
         self.rows[view.uid] = row_of(view)
+        if view.fact("mcp_digest_after"):
+            self._definitions[view.uid] = (view.fact("mcp_server_id"), view.fact("mcp_digest_after"))
         if self._prefix is not None and view.uid.startswith(self._prefix):
             self._lives.setdefault(view.uid, Life()).add(view)
 
@@ -178,6 +181,21 @@ class AlertIndex:
         latest = sorted(self.rows, key=lambda uid: -self.rows[uid].last_seen_ms)
         hint = f"the latest are {self._named(latest)}" if latest else "there is no alert at all"
         raise InputError("unknown_uid", f"no alert has a uid that begins so; {hint} (assay-stream alerts list)")
+
+    def on_same_definition(self, uid: str) -> list[str]:
+        """Return what other alerts are about a definition that an alert is about, as a list shows them.
+
+        Args:
+            uid: the alert's.
+        """
+        about = self._definitions.get(uid)
+        found = [
+            self.rows[other]
+            for other, its in self._definitions.items()
+            if other != uid and about is not None and its == about
+        ]
+        short = short_uids(self.rows) if found else {}
+        return [short[row.uid] for row in sorted(found, key=_order)[:_CANDIDATES_MAX]]
 
     def _named(self, uids: Iterable[str]) -> str:
         listed = list(uids)

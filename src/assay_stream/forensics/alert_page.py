@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from assay_stream.core.alert_state import FURTHER_OBSERVERS, UNNAMED_OBSERVER
 from assay_stream.forensics.alert_formats.view import AlertView, time_text
-from assay_stream.forensics.alert_index import Life
+from assay_stream.forensics.alert_index import AlertRow, Life
 from assay_stream.forensics.alert_story import AlertStory
 from assay_stream.forensics.definition_diff import PlaceDiff
 from assay_stream.forensics.visible_text import Span, Style, shown, spans_of
@@ -117,17 +117,20 @@ def _definitions(story: AlertStory) -> Iterator[Line]:
         yield _title("Definition: as it is now" if story.has_after else "Definition: as it was")
         if story.has_after and story.view.fact("mcp_digest_before"):
             yield _line("the one before could not be read: all of it is shown as new")
+    is_alone = story.has_after and not story.has_before and not story.view.fact("mcp_digest_before")
     for place in story.diff.places:
-        yield from _place(place)
+        yield from _place(place, is_alone=is_alone)
     if story.diff.left_out:
         yield _line(f"{story.diff.left_out:,} further places differ, shown with --full", "warn")
     if story.diff.same:
         yield _line(f"{story.diff.same:,} places are the same", "dim")
 
 
-def _place(place: PlaceDiff) -> Iterator[Line]:
-    head = (Span(shown(place.path), "title"), Span(f"  {place.what}", "dim"))
-    spans = tuple(span for piece in place.pieces for span in _piece(piece))
+def _place(place: PlaceDiff, *, is_alone: bool) -> Iterator[Line]:
+    """Yield the lines of a place; of a definition that none came before, nothing is marked as new."""
+    head = (Span(shown(place.path), "title"), Span("" if is_alone else f"  {place.what}", "dim"))
+    pieces = [piece._replace(op="same") if is_alone and piece.op == "come" else piece for piece in place.pieces]
+    spans = tuple(span for piece in pieces for span in _piece(piece))
     if sum(len(span.text) for span in spans) <= _SHORT_CHARS and not any("\n" in span.text for span in spans):
         yield Line("  ", (*head, Span("  "), *spans))
     else:
@@ -148,12 +151,9 @@ def _piece(piece: Piece) -> list[Span]:
 def _who(story: AlertStory) -> Iterator[Line]:
     row = story.row
     yield _title("Who saw it")
-    yield _line(
-        f"{counted(row.count, 'time')} by {counted(row.observers, 'observer')}, "
-        f"{time_text(row.first_seen_ms)} to {time_text(row.last_seen_ms)}"
-    )
+    yield _line(f"{seen_text(row)}, {time_text(row.first_seen_ms)} to {time_text(row.last_seen_ms)}")
     active = story.view.flat.get("mcp_observers_active")
-    if isinstance(active, int):
+    if isinstance(active, int) and row.observers:
         yield _line(f"{active:,} of them see it still, as far as is known")
     if story.sightings is None:
         last = story.view.fact("mcp_observer_id")
@@ -166,6 +166,16 @@ def _who(story: AlertStory) -> Iterator[Line]:
         yield _line(f"{observer_text(name)}: {counted(sighting.count, 'time')}, {first} to {last}")
     if len(seen) > _OBSERVERS_MAX:
         yield _line(f"and {len(seen) - _OBSERVERS_MAX:,} further observers")
+
+
+def seen_text(row: AlertRow) -> str:
+    """Return how often something was seen and by how many.
+
+    Args:
+        row: the alert.
+    """
+    by = f" by {counted(row.observers, 'observer')}" if row.observers else ", no observer is named"
+    return f"{counted(row.count, 'time')}{by}"
 
 
 def observer_text(name: str) -> str:
@@ -258,13 +268,16 @@ def calls_text(story: AlertStory) -> str:
     if calls is None:
         return ""
     if calls.full_digest is None:
-        return f"{counted(calls.used, 'call')} of the tool, whatever its definition"
-    told = f"{counted(calls.used, 'call')} used this definition"
+        told = f"{counted(calls.used, 'call')} of the tool, whatever its definition"
+    else:
+        told = f"{counted(calls.used, 'call')} used this definition"
     if calls.other:
         told += f", {calls.other:,} used another one"
     if calls.unbound:
         told += f", {calls.unbound:,} could not be bound: which one they used is not known"
-    return told
+    # What a decision raised was in use before: an alert begins with its first finding, not with the definition.
+    begins_ms = min(story.row.first_seen_ms, story.life.first[0].first_seen_ms)
+    return f"{told}; earlier calls are not counted: use --since" if calls.since_ms >= begins_ms else told
 
 
 def counted(count: int, noun: str) -> str:

@@ -19,6 +19,14 @@ from assay_stream.forensics.alert_index import AlertRow, Life, row_of
 from assay_stream.forensics.alert_sightings import Sightings
 from assay_stream.forensics.definition_diff import DefinitionDiff, definition_diff
 
+_EXAMINED = frozenset(
+    (
+        *(Kind.TOOL_ADDED, Kind.TOOL_CHANGED, Kind.TOOL_RENAMED, Kind.PROMPT_ADDED, Kind.PROMPT_CHANGED),
+        *(Kind.TEMPLATE_ADDED, Kind.TEMPLATE_CHANGED),
+    )
+)
+"""Kinds whose findings say what changed and what new text brings; of the others no text is searched."""
+
 _REASONS = {rule.id: rule.reason for rule in RULES}
 _DETAILS = {
     "mcp_renamed_to": "new name",
@@ -89,6 +97,7 @@ class AlertStory:
         against_pin: whether the older one is what an operator pinned.
         sightings: what the finding topic says, ``None`` where it was not read.
         calls: which calls used the tool, ``None`` where that was not looked for.
+        see_also: uids of other alerts about the same definition, as a list shows them.
     """
 
     row: AlertRow
@@ -104,6 +113,12 @@ class AlertStory:
     against_pin: bool
     sightings: Sightings | None
     calls: Calls | None
+    see_also: tuple[str, ...] = ()
+
+    @property
+    def text_was_examined(self) -> bool:
+        """Whether rules were searched for in the new text for this alert."""
+        return self.view.kind in _EXAMINED
 
     @property
     def view(self) -> AlertView:
@@ -128,6 +143,7 @@ def story_of(
     definitions: Mapping[str, dict[str, Any]] | None = None,
     pinned: str | None = None,
     calls: Calls | None = None,
+    see_also: Iterable[str] = (),
     full: bool = False,
 ) -> AlertStory:
     """Return what there is to be said of an alert.
@@ -138,6 +154,7 @@ def story_of(
         definitions: full digest to definition, as far as they are known.
         pinned: full digest of the definition that an operator pinned, where the alert is about a pin.
         calls: which calls used the tool, if that was looked for.
+        see_also: uids of other alerts about the same definition.
         full: whether everything that differs is kept, however much.
     """
     view, known = life.last, definitions or {}
@@ -161,6 +178,7 @@ def story_of(
         against_pin=before is not None and not named_before,
         sightings=sightings,
         calls=calls,
+        see_also=tuple(see_also),
     )
 
 

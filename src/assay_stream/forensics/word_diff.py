@@ -6,6 +6,7 @@ Source: E. W. Myers, "An O(ND) difference algorithm and its variations", 1986, f
 from __future__ import annotations
 
 import re
+import string
 from collections.abc import Sequence
 from itertools import groupby
 from typing import Literal, NamedTuple
@@ -21,7 +22,12 @@ _EDITS_MAX = 400
 _CONTEXT_CHARS = 80
 _HEAD_CHARS, _TAIL_CHARS = 4_000, 1_000
 
+_JOINTS = frozenset(string.punctuation + " ")
+_JOINT_CHARS_MAX = 2
+"""As much punctuation between two changes as is no reason to show them as two."""
+
 Op = Literal["same", "gone", "come", "note"]
+_CHANGED: tuple[Op, ...] = ("gone", "come")
 
 
 class Piece(NamedTuple):
@@ -144,10 +150,26 @@ def _walk_back(trace: list[dict[int, int]], was: list[str], now: list[str]) -> l
 
 
 def _joined(pieces: list[Piece]) -> list[Piece]:
+    runs = [(is_same, list(group)) for is_same, group in groupby(pieces, key=lambda piece: piece.op == "same")]
+    untorn: list[Piece] = []
+    for index, (is_same, run) in enumerate(runs):
+        if is_same and 0 < index < len(runs) - 1 and _joins("".join(piece.text for piece in run)):
+            # A full stop that both texts have somewhere would tear the path in two that the other dot stands in.
+            untorn += [Piece(op, piece.text) for piece in run for op in _CHANGED]
+        else:
+            untorn += run
+    return _grouped(untorn)
+
+
+def _joins(text: str) -> bool:
+    return len(text) <= _JOINT_CHARS_MAX and all(character in _JOINTS for character in text)
+
+
+def _grouped(pieces: list[Piece]) -> list[Piece]:
     joined: list[Piece] = []
     for is_same, group in groupby(pieces, key=lambda piece: piece.op == "same"):
         run = list(group)
-        ops: tuple[Op, ...] = ("same",) if is_same else ("gone", "come")
+        ops: tuple[Op, ...] = ("same",) if is_same else _CHANGED
         for op in ops:
             text = "".join(piece.text for piece in run if piece.op == op)
             if text:

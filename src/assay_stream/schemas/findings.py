@@ -155,7 +155,7 @@ class AlertFlat(Closed):
     mcp_tool_name: str | None = None
     mcp_item_name: str | None = None
     mcp_observer_id: Identifier | None = None
-    mcp_observers: Annotated[int, Field(ge=1)]
+    mcp_observers: Natural
     mcp_observers_active: Natural
     mcp_repeats: Annotated[int, Field(ge=1)] | None = None
     mcp_resolved_by: str | None = None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection
+import re
+from collections.abc import AsyncIterator, Collection, Iterator
 from typing import Any
 
 import orjson
@@ -12,15 +13,18 @@ from assay_stream.config import Settings
 from assay_stream.core.attention import Entry, decode_entry
 from assay_stream.core.bindings import Bindings
 from assay_stream.core.engine import apply_fact
-from assay_stream.core.errors import ConfigurationError
+from assay_stream.core.errors import ConfigurationError, InputError
 from assay_stream.core.finding import Finding
 from assay_stream.core.name_claim import NameClaim
 from assay_stream.core.partition import murmur2_partition
 from assay_stream.core.record import Record, Role
-from assay_stream.core.shadowing import shadow_told
+from assay_stream.core.shadowing import shadows_told
 from assay_stream.stream.connection import start_admin
 from assay_stream.stream.topics import topic_names
 from assay_stream.stream.transport import read_to_end
+
+_CANDIDATES_MAX = 5
+_UID_PREFIX = re.compile("[0-9a-f]{6,64}")
 
 
 async def read_bindings(settings: Settings) -> Bindings:
@@ -46,16 +50,32 @@ async def find_finding(settings: Settings, uid: str) -> Finding | None:
 
     Args:
         settings: the operator's settings.
-        uid: ``finding_info.uid`` of the alert.
+        uid: ``finding_info.uid`` of the alert, or as much of its beginning as no other finding has.
+
+    Raises:
+        InputError: ``bad_uid`` or ``ambiguous_uid``.
     """
-    found: Finding | None = None
+    wanted = uid.lower()
+    if not _UID_PREFIX.fullmatch(wanted):
+        raise InputError("bad_uid", "give the first 6 to 64 hexadecimal digits of an alert's uid")
+    found: dict[str, Finding] = {}
     async for record in _records(settings, Role.FINDINGS):
-        entry = decode_entry(record.value)
-        if isinstance(entry, Finding) and entry.uid() == uid:
-            found = entry
-        elif isinstance(entry, NameClaim) and (shadow := shadow_told(entry, uid)) is not None:
-            found = shadow.finding(None, entry)
-    return found
+        told = _told_of(decode_entry(record.value))
+        found.update((each, finding) for each, finding in told if each.startswith(wanted))
+    if len(found) > 1:
+        named = ", ".join(sorted(found)[:_CANDIDATES_MAX])
+        raise InputError(
+            "ambiguous_uid", f"{len(found)} findings have a uid that begins so, give more of it: {named}"
+        )
+    return next(iter(found.values()), None)
+
+
+def _told_of(entry: Entry) -> Iterator[tuple[str, Finding]]:
+    if isinstance(entry, Finding):
+        yield entry.uid(), entry
+    elif isinstance(entry, NameClaim):
+        for shadow in shadows_told(entry):
+            yield shadow.uid(), shadow.finding(None, entry)
 
 
 async def read_definitions(settings: Settings, digests: Collection[str]) -> dict[str, dict[str, Any]]:

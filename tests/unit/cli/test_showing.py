@@ -172,3 +172,12 @@ def test_without_a_broker_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     error = run("list", "--bootstrap-servers", "127.0.0.1:1").exception
     assert isinstance(error, AssayStreamError)
     assert error.code == "broker_unreachable"
+
+
+def test_an_alert_about_a_pin_names_those_that_know_more_of_the_definition(tmp_path: Path) -> None:
+    """Nothing is said of rules that were not searched for."""
+    pin = alert_of("read_note", kind=Kind.PIN_MISMATCH, before=None, after=digest_of(NEW))
+    path = written(tmp_path / "alerts.ndjson", changed_alert(), pin, alert_of("another"))
+    text = run("explain", pin["finding_info"]["uid"], "--input", path).stdout
+    assert f"Its text was not examined for this alert; see also {UID[:8]}, about the same definition." in text
+    assert "No rule found" not in text

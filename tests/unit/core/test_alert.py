@@ -117,6 +117,15 @@ def test_what_was_found_for_nobody_in_particular_ends_when_nobody_is_known_to_se
     assert told(live(found, an_end(1, everywhere=True), 100)[1])[-1][0] == "Close"
 
 
+def test_who_is_not_named_is_not_counted_among_observers() -> None:
+    """An operator's decision raises what no proxy reported: the numbers are of those that have a name."""
+    numbers = [
+        (body(alert)["unmapped"]["mcp_observers"], body(alert)["unmapped"]["mcp_observers_active"])
+        for alert in live(a_finding(0, observer_id=None), a_finding(1), an_end(2, everywhere=True), 100)[1]
+    ]
+    assert numbers == [(0, 0), (1, 1), (1, 0)]
+
+
 def test_what_comes_back_before_it_settled_never_closed() -> None:
     """A flap within the settling time is a count."""
     _, alerts = live(a_finding(0), an_end(1), a_finding(2), an_end(3), a_finding(4), 100)

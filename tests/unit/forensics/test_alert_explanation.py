@@ -13,7 +13,7 @@ from assay_stream.forensics.alert_explanation import as_json, as_markdown, as_te
 from assay_stream.forensics.alert_story import AlertStory, story_of
 from assay_stream.forensics.visible_text import is_unseen
 from tests.support.alerts import alert_of
-from tests.support.stories import HOSTILE, KNOWN, a_life, changed_alert, digest_of
+from tests.support.stories import HOSTILE, KNOWN, NEW, a_life, changed_alert, digest_of
 from tests.unit.forensics.test_alert_calls import evidence
 from tests.unit.forensics.test_alert_page import sightings_of
 
@@ -46,6 +46,16 @@ def test_it_never_says_that_something_is_safe() -> None:
     text = text_of(story_of(a_life(changed_alert(signs=())), definitions=KNOWN))
     assert "Whether the definition is harmful. No rule found a sign of an attack" in text
     assert not re.search(r"\b(safe|harmless|trusted|benign)\b", text)
+
+
+def test_no_rule_speaks_where_no_text_was_examined() -> None:
+    """Of a pin values are compared, no texts: another alert about the definition may know more."""
+    life = a_life(alert_of("read_note", kind=Kind.PIN_MISMATCH, before=None, after=digest_of(NEW)))
+    alone = text_of(story_of(life, definitions=KNOWN))
+    assert "No rule found" not in alone
+    assert "Its text was not examined for this alert." in alone
+    text = text_of(story_of(life, definitions=KNOWN, see_also=["0123abcd", "89abcdef"]))
+    assert "not examined for this alert; see also 0123abcd, 89abcdef, about the same definition." in text
 
 
 @pytest.mark.parametrize("kind", list(Kind))

@@ -170,3 +170,18 @@ def test_what_is_not_shown_is_counted() -> None:
     cut = listing(rows(), EVERYTHING, limit=2)
     assert cut.summary(AlertState.OPEN) == "4 open; the first 2 shown; 1 suppressed, 1 closed not shown"
     assert listing([], EVERYTHING).summary(AlertState.OPEN) == "0 open"
+
+
+def test_other_alerts_about_the_same_definition_are_named() -> None:
+    """Of the same server; the gravest first, in short."""
+    definition = {"mcp_server_id": "server", "mcp_digest_after": "sha256:1"}
+    index = index_of(
+        an_alert("a" * 64, unmapped=definition),
+        an_alert("b" * 64, unmapped=definition, severity_id=2),
+        an_alert("c" * 64, unmapped=definition, severity_id=5),
+        an_alert("d" * 64, unmapped=definition | {"mcp_server_id": "other"}),
+        an_alert("e" * 64, unmapped=definition | {"mcp_digest_after": "sha256:2"}),
+        an_alert("f" * 64, unmapped={}),
+    )
+    assert index.on_same_definition("a" * 64) == ["c" * 8, "b" * 8]
+    assert index.on_same_definition("f" * 64) == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from assay_stream.core.attention import Suppression
+from assay_stream.core.kinds import Kind
 from assay_stream.forensics.alert_calls import Calls
 from assay_stream.forensics.alert_page import life_events, page_of, severity_style
 from assay_stream.forensics.alert_sightings import Sightings
@@ -71,7 +72,7 @@ Its life
   2026-03-01T00:00:00.123Z  Create, New; Critical; count 1
 
 Calls since 2026-03-01T00:00:00.123Z
-  1 call used this definition, 1 could not be bound: which one they used is not known
+  1 call used this definition, 1 could not be bound: which one they used is not known; earlier calls are not counted: use --since
   2026-03-01T00:00:01.000Z  allow  call-7  by proxy-1  evidence evidence-7"""  # noqa: E501 - as it is before it is wrapped
 
 
@@ -96,6 +97,35 @@ def test_the_whole_page() -> None:
     story = story_of(a_life(), sightings=sightings_of(), definitions=KNOWN, calls=calls)
     uid = changed_finding().uid()
     assert page(story) == GOLDEN.format(uid=uid, before=digest_of(OLD), after=digest_of(NEW))
+
+
+def test_what_nobody_is_named_for_was_seen_by_no_observer() -> None:
+    """What a decision alone raised."""
+    text = page(story_of(a_life(changed_alert(observer_id=None))))
+    assert "1 time, no observer is named, 2026-03-01" in text
+    assert "see it still" not in text
+
+
+def test_calls_before_the_first_finding_are_told_of_unless_they_were_asked_for() -> None:
+    """An alert that a decision raised begins after calls that used the definition."""
+
+    def told(since_ms: int) -> str:
+        calls = Calls(server_id="server", tool_names=frozenset({"read_note"}), full_digest=None, since_ms=since_ms)
+        return page(story_of(a_life(), calls=calls))
+
+    assert "0 calls of the tool, whatever its definition; earlier calls are not counted: use --since" in told(
+        START_MS
+    )
+    assert "--since" not in told(START_MS - 1)
+
+
+def test_a_definition_that_none_came_before_is_shown_without_marks() -> None:
+    """Nothing in it is newer than the rest. What is hidden is marked as ever."""
+    after = {"name": "read_note", "description": "Reads\u200b a note."}
+    alert = changed_alert(before=None, after=digest_of(after), kind=Kind.PIN_MISMATCH)
+    text = page(story_of(a_life(alert), definitions={digest_of(after): after}))
+    assert "  $.description  Reads⟦U+200B ZERO WIDTH SPACE⟧ a note." in text
+    assert "⟦+" not in text
 
 
 def test_hostile_text_reaches_no_terminal() -> None:

@@ -10,7 +10,7 @@ import pytest
 from aiokafka import TopicPartition
 
 from assay_stream.config import Settings, load_settings
-from assay_stream.core.errors import ConfigurationError, IntegrityError
+from assay_stream.core.errors import ConfigurationError, InputError, IntegrityError
 from assay_stream.core.facts import encode_key, encode_value
 from assay_stream.core.finding import Finding, uid_of
 from assay_stream.core.kinds import Kind
@@ -104,7 +104,27 @@ async def test_a_finding_is_found_by_the_uid_of_its_alert(monkeypatch: pytest.Mo
     records = [a_record(Role.FINDINGS, finding.encode()) for finding in (other, FINDING, later)]
     use(monkeypatch, Role.FINDINGS, [], records)
     assert await lookup.find_finding(load_settings(), FINDING.uid()) == later
-    assert await lookup.find_finding(load_settings(), "nothing") is None
+    assert await lookup.find_finding(load_settings(), "0" * 64) is None
+
+
+async def test_the_beginning_of_a_uid_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `alerts list` prints it, in any case; of less than six digits nothing is decided."""
+    use(monkeypatch, Role.FINDINGS, [a_record(Role.FINDINGS, FINDING.encode())])
+    assert await lookup.find_finding(load_settings(), FINDING.uid()[:8].upper()) == FINDING
+    for short in (FINDING.uid()[:5], "nothing", ""):
+        with pytest.raises(InputError) as caught:
+            await lookup.find_finding(load_settings(), short)
+        assert caught.value.code == "bad_uid"
+
+
+async def test_the_beginning_that_two_uids_have_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A decision on the wrong definition would be worse than none."""
+    use(monkeypatch, Role.FINDINGS, [a_record(Role.FINDINGS, FINDING.encode())] * 2)
+    uids = iter(("abcdef01", "abcdef02"))
+    monkeypatch.setattr(Finding, "uid", lambda _: next(uids))
+    with pytest.raises(InputError) as caught:
+        await lookup.find_finding(load_settings(), "abcdef")
+    assert caught.value.code == "ambiguous_uid"
 
 
 @pytest.mark.parametrize("reason", ["confusable_name", "taken_name", "same_name"])
