@@ -238,6 +238,7 @@ def where_next(bootstrap: str, web_port: str, keep: bool) -> None:
         console.print(
             "\nKafka and the worker go on. In another terminal:\n\n"
             f"  export ASSAY_STREAM_BOOTSTRAP_SERVERS={bootstrap}\n"
+            "  .venv/bin/assay-stream alerts list\n"
             "  .venv/bin/assay-stream tap --server-id my-server -- "
             "npx -y @modelcontextprotocol/server-everything\n"
             f"  curl http://127.0.0.1:{web_port}/metrics\n\nCtrl-C stops everything.",

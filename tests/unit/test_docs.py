@@ -21,6 +21,7 @@ import pytest
 from assay_stream.config import Settings
 from assay_stream.core import binding, cloudevents, facts, finding, fingerprint, pins
 from assay_stream.core.evidence import Producer
+from assay_stream.core.introduced_rules import RULES
 from assay_stream.core.kinds import KINDS, Kind
 from assay_stream.core.limits import DEFAULT_LIMITS
 from assay_stream.core.meaning import CODES
@@ -193,6 +194,11 @@ def test_the_table_of_codes_is_the_data() -> None:
         [f"`{code}`", info.title, str(info.direction), f"`{info.mirror}`", BY_CODE[code]]
         for code, info in CODES.items()
     ]
+
+
+def test_the_table_of_signs_is_the_data() -> None:
+    """Each rule on new text stands there with its level and its reason, in order."""
+    assert rows("drift.md", "Signs") == [[f"`{rule.id}`", str(Level(rule.level)), rule.reason] for rule in RULES]
 
 
 def test_the_table_of_profiles_is_the_data() -> None:

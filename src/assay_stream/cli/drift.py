@@ -10,7 +10,7 @@ import typer
 from assay_stream.cli.options import say
 from assay_stream.core.decode import decode_json
 from assay_stream.core.errors import InputError
-from assay_stream.core.severity import PROFILES, Level
+from assay_stream.core.severity import DEFAULT_PROFILE, PROFILES, Level
 from assay_stream.forensics.drift_formats import as_json, as_lines, as_sarif
 from assay_stream.forensics.drift_report import Offer, drift_findings, read_offer
 
@@ -36,7 +36,12 @@ def drift(
     something does, 2 where the input cannot be read.
     """
     was, now = _read(before), _read(after)
-    findings = drift_findings(was, now, profile=PROFILES[profile])
+    try:
+        findings = drift_findings(was, now, profile=PROFILES[profile])
+    except InputError as error:
+        where = " or ".join(str(path) for path, offer in ((before, was), (after, now)) if not _is_sound(offer))
+        message = f"{where or f'{before} or {after}'}: {error.message}"
+        raise InputError(error.code, message, path=error.path) from None
     if output_format == "json":
         typer.echo(as_json(findings))
     elif output_format == "sarif":
@@ -53,9 +58,23 @@ def drift(
         raise typer.Exit(1)
 
 
+def _is_sound(offer: Offer) -> bool:
+    """Tell whether a recording can be compared at all: with itself."""
+    try:
+        drift_findings(offer, offer, profile=DEFAULT_PROFILE)
+    except InputError:
+        return False
+    return True
+
+
 def _read(path: Path) -> Offer:
     try:
-        return read_offer(decode_json(path.read_bytes()))
+        content = decode_json(path.read_bytes())
+        if isinstance(content, dict) and "error" in content and content.keys() <= {"jsonrpc", "id", "error"}:
+            raise InputError(
+                "not_a_tool", "this is an error response, not a list: record the list again", path="$"
+            )
+        return read_offer(content)
     except OSError as error:
         raise InputError("unreadable_file", f"cannot read {path}: {error.strerror}") from None
     except InputError as error:

@@ -15,6 +15,24 @@ from assay_stream.core.glob import compile_glob
 from assay_stream.core.kinds import Kind
 from assay_stream.publish.events import rfc3339
 
+_MCP_FIELDS = frozenset(
+    {
+        "name",
+        "title",
+        "description",
+        "inputSchema",
+        "outputSchema",
+        "annotations",
+        "_meta",
+        "icons",
+        "execution",
+        "arguments",
+        "uriTemplate",
+        "mimeType",
+    }
+)
+"""Top-level fields that MCP gives to tools, prompts and resource templates."""
+
 RuleServer = Annotated[str, typer.Option("--server-id", help="Your name for the server; '*' for every server.")]
 RuleId = Annotated[str, typer.Option("--id", help="Your name for the rule. Setting it again replaces it.")]
 
@@ -41,6 +59,8 @@ def suppress(
     """Suppress alerts: they are still written, with the status Suppressed and the rule's name."""
     if tool is not None:
         compile_glob(tool)
+    if field and field not in _MCP_FIELDS:
+        say("--field is no field that MCP defines: the rule covers nothing unless a server uses that very name")
     data = {
         "server_id": server_id,
         "id": id_,
@@ -52,6 +72,10 @@ def suppress(
     decisions = [(SUPPRESSION_SET_TYPE, data)]
     decide(decisions, author=author, reason=reason, output=output, bootstrap=bootstrap_servers)
     say(f"suppressed by {id_} on {_shown(server_id)}" + (f" until {data['until']}" if until else ""))
+    say(
+        "an alert that is open already is suppressed from its next record on, "
+        "at the latest a repeat interval after its last one"
+    )
 
 
 def unsuppress(
@@ -67,7 +91,7 @@ def unsuppress(
     decide(
         [(SUPPRESSION_REMOVE_TYPE, data)], author=author, reason=reason, output=output, bootstrap=bootstrap_servers
     )
-    say(f"no longer suppressed by {id_} on {_shown(server_id)}")
+    say(f"a rule {id_} on {_shown(server_id)}, if there is one, ends")
 
 
 def register(alerts_app: typer.Typer) -> None:
@@ -91,4 +115,9 @@ def _time_of(text: str) -> str:
         raise InputError(
             "bad_time", "--until is no time: write it as 2026-03-01, or 2026-03-01T10:00:00Z", path="$.data.until"
         ) from None
-    return rfc3339(time if time.tzinfo is not None else time.replace(tzinfo=UTC))
+    time = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+    if time <= datetime.now(UTC):
+        raise InputError(
+            "bad_time", "--until is in the past: such a rule would cover nothing", path="$.data.until"
+        )
+    return rfc3339(time)

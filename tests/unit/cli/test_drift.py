@@ -126,6 +126,20 @@ def test_bad_input_exits_2_with_its_code(drift: Any, after: bytes, code: str) ->
     assert "Traceback" not in done.stderr
 
 
+def test_a_list_with_a_nameless_tool_is_named_by_its_file(drift: Any) -> None:
+    """It shows only in the comparison which of both it is."""
+    done = drift({"tools": [TOOL]}, {"tools": [{}]})
+    assert "after.json" in done.stderr
+    assert "before.json" not in done.stderr
+
+
+def test_an_error_response_is_called_one(drift: Any) -> None:
+    """A recording of a refusal is no list without tools."""
+    done = drift({"tools": [TOOL]}, {"jsonrpc": "2.0", "id": 1, "error": {"code": -32601, "message": "no"}})
+    assert done.returncode == 2
+    assert "after.json: this is an error response, not a list" in done.stderr
+
+
 def test_options_that_do_not_exist_exit_2(drift: Any) -> None:
     """So does a file that is not there."""
     assert drift(TOOL, TOOL, "--profile", "none").returncode == 2

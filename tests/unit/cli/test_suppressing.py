@@ -30,10 +30,10 @@ def decided(path: Path, *arguments: object) -> tuple[str, dict[str, Any]]:
 
 def test_a_rule_is_set_with_all_it_says(tmp_path: Path) -> None:
     """Tool, kind, field and end."""
-    options = ("--tool", "read_*", "--kind", "tool_changed", "--field", "title", "--until", "2026-03-01T10:00:00Z")
+    options = ("--tool", "read_*", "--kind", "tool_changed", "--field", "title", "--until", "2999-03-01T10:00:00Z")
     kind, data = decided(tmp_path / "o", "suppress", *HERE, *options)
     assert kind == "suppression.set"
-    assert data["until"].startswith("2026-03-01T10:00:00")
+    assert data["until"].startswith("2999-03-01T10:00:00")
     del data["until"]
     assert data == {
         "server_id": "server",
@@ -60,7 +60,12 @@ def test_a_rule_is_taken_back(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("options", "code"),
-    [(("--tool", "[abc"), "bad_pattern"), (("--until", "tomorrow"), "bad_time"), (("--field", ""), "empty_value")],
+    [
+        (("--tool", "[abc"), "bad_pattern"),
+        (("--until", "tomorrow"), "bad_time"),
+        (("--until", "2020-01-01"), "bad_time"),
+        (("--field", ""), "empty_value"),
+    ],
 )
 def test_what_is_wrong_is_refused_with_its_reason(tmp_path: Path, options: tuple[str, ...], code: str) -> None:
     """Before anything is published."""
@@ -73,3 +78,21 @@ def test_what_is_wrong_is_refused_with_its_reason(tmp_path: Path, options: tuple
 def test_a_kind_that_does_not_exist_is_refused_by_the_command_line(tmp_path: Path) -> None:
     """Exit code 2."""
     assert run("suppress", *HERE, "--kind", "novelty", "--output", tmp_path / "o").exit_code == 2
+
+
+def test_a_field_that_mcp_does_not_define_is_warned_of(tmp_path: Path) -> None:
+    """A slip would cover nothing; the rule is set all the same, since servers have fields of their own."""
+    slip = run("suppress", *HERE, "--field", "titel", "--output", tmp_path / "o")
+    assert slip.exit_code == 0
+    assert "no field that MCP defines" in slip.stderr
+    assert "no field" not in run("suppress", *HERE, "--field", "title", "--output", tmp_path / "p").stderr
+
+
+def test_it_says_from_when_on_open_alerts_are_suppressed(tmp_path: Path) -> None:
+    """Not at once: what was written stays as it is."""
+    assert "from its next record on" in run("suppress", *HERE, "--output", tmp_path / "o").stderr
+
+
+def test_taking_back_claims_no_more_than_it_knows(tmp_path: Path) -> None:
+    """Whether the rule exists is not looked up."""
+    assert "if there is one" in run("unsuppress", *HERE, "--output", tmp_path / "o").stderr
