@@ -51,6 +51,12 @@ def values(records: Sequence[Record]) -> list[bytes]:
     return [record.value or b"" for record in records]
 
 
+def of_one_server(alerts: Sequence[bytes]) -> list[bytes]:
+    """Alerts but those of shadowed names, which tell of two servers: what they name beside their uid follows from which
+    of the two was read first. tests/property/test_shadowing_laws.py holds what stands of them in the end."""
+    return [value for value in alerts if json.loads(value)["finding_info"]["types"] != ["tool_shadowed"]]
+
+
 async def let_time_pass(deployment: Deployment, findings: int) -> None:
     """Let time come as far as the last record, as a replay does, once everything was found."""
     limit_s = time.monotonic() + 60
@@ -84,9 +90,12 @@ async def test_live_evidence_is_the_replayed_evidence(deployment: Deployment) ->
     )
     assert sorted(values(findings)) == sorted(expected[Role.FINDINGS])
     await let_time_pass(deployment, len(expected[Role.FINDINGS]))
-    alerts = await deployment.wait_for(Role.ALERTS, lambda records: len(records) >= len(expected[Role.ALERTS]))
-    assert sorted(values(alerts)) == sorted(expected[Role.ALERTS])
-    assert len(expected[Role.ALERTS]) >= 1
+    wanted = of_one_server(expected[Role.ALERTS])
+    alerts = await deployment.wait_for(
+        Role.ALERTS, lambda records: len(of_one_server(values(records))) >= len(wanted)
+    )
+    assert sorted(of_one_server(values(alerts))) == sorted(wanted)
+    assert len(wanted) >= 1
     assert worker.terminate() == 0
 
 
@@ -110,7 +119,7 @@ async def test_kill_9_in_mid_stream_leaves_exactly_one_evidence_record_per_call(
 
     evidence = await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) >= calls, limit_s=90)
     expected = await undisturbed(deployment)
-    alerts_wanted = set(expected[Role.ALERTS])
+    alerts_wanted = set(of_one_server(expected[Role.ALERTS]))
     await let_time_pass(deployment, len(expected[Role.FINDINGS]))
     alerts = await deployment.wait_for(Role.ALERTS, lambda records: alerts_wanted <= set(values(records)))
     evidence = await deployment.read(Role.EVIDENCE)
@@ -120,4 +129,4 @@ async def test_kill_9_in_mid_stream_leaves_exactly_one_evidence_record_per_call(
     assert set(per_call.values()) == {1}
     assert sorted(values(evidence)) == sorted(expected[Role.EVIDENCE])
     assert sorted(values(await findings_of(deployment))) == sorted(expected[Role.FINDINGS])
-    assert set(values(alerts)) == alerts_wanted
+    assert set(of_one_server(values(alerts))) == alerts_wanted
