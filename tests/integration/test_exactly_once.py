@@ -52,8 +52,11 @@ def values(records: Sequence[Record]) -> list[bytes]:
 
 
 def of_one_server(alerts: Sequence[bytes]) -> list[bytes]:
-    """Alerts but those of shadowed names, which tell of two servers: what they name beside their uid follows from which
-    of the two was read first. tests/property/test_shadowing_laws.py holds what stands of them in the end."""
+    """Alerts but those of shadowed names, which tell of two servers.
+
+    What they name beside their uid follows from which of the two was read first. What stands of them in the end is
+    held by tests/property/test_shadowing_laws.py.
+    """
     return [value for value in alerts if json.loads(value)["finding_info"]["types"] != ["tool_shadowed"]]
 
 
