@@ -85,7 +85,7 @@ def test_other_partitions_are_refused_and_left_alone(bare: Deployment) -> None:
     assert "topic_differs" in done.stderr
     assert f"{bare.topics[Role.CALLS]} has 3 partitions, 5 were asked for" in done.stderr
     differing = {name for name, state in states(bare, **more).items() if state == "differs"}
-    assert differing == {bare.topics[Role.CALLS], bare.topics[Role.EVIDENCE]}
+    assert differing == {bare.topics[role] for role in (Role.CALLS, Role.EVIDENCE, Role.CHECKPOINTS)}
     assert topics(bare, "show", **more).returncode == 1
     assert topics(bare, "show").returncode == 0
 
