@@ -125,21 +125,25 @@ def test_what_is_added_is_found(definition: dict[str, Any], text: str) -> None:
     ids=ascii,
 )
 def test_time_is_linear(part: str) -> None:
-    """A megabyte of anything takes less than a second."""
-    text = part * (1_000_000 // len(part))
-    started = time.process_time()
+    """Four times as much of anything takes about four times as long; sixteen times would be quadratic."""
+    quarter_s, whole_s = (_cpu_s(part * (chars // len(part))) for chars in (250_000, 1_000_000))
+    assert whole_s < 0.5 + 8 * quarter_s
+
+
+def _cpu_s(text: str) -> float:
+    started_s = time.process_time()
     signs_between(None, {"name": "t", "description": text})
-    assert time.process_time() - started < 1.0
+    return time.process_time() - started_s
 
 
 def test_many_old_and_new_matches_are_compared_in_bounded_time() -> None:
-    """Hundreds of addresses on both sides take less than two seconds."""
+    """Hundreds of addresses on both sides take about a second; each against each would take minutes."""
     before, after = (
         {"description": " ".join(f"https://{side}{index}.net" for index in range(1_500))} for side in ("a", "b")
     )
     started = time.process_time()
     assert "url_introduced" in {sign.rule for sign in signs_between(before, after)}
-    assert time.process_time() - started < 2.0
+    assert time.process_time() - started < 20
 
 
 def test_text_in_many_small_fields_is_bounded_too() -> None:
@@ -147,5 +151,5 @@ def test_text_in_many_small_fields_is_bounded_too() -> None:
     definition = {f"x{index}": f"word{index} of many in one definition" for index in range(30_000)}
     started = time.process_time()
     signs = signs_between(None, definition)
-    assert time.process_time() - started < 2.0
+    assert time.process_time() - started < 20
     assert "text_oversized" in {sign.rule for sign in signs}

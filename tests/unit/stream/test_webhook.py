@@ -64,10 +64,10 @@ async def test_a_receiver_that_is_away_is_unavailable() -> None:
 
 async def test_an_attempt_ends_in_time() -> None:
     """A receiver that takes the alert and never answers."""
-    with WebhookServer(free_port(), delay_s=1.0) as server:
+    with WebhookServer(free_port(), delay_s=5.0) as server:
         started_s = time.monotonic()
         assert await posted(server.url, timeout_s=0.2) == Answer(outcome=Outcome.UNAVAILABLE, code="timeout")
-        assert time.monotonic() - started_s < 0.9
+        assert time.monotonic() - started_s < 4
 
 
 async def test_a_certificate_of_an_unknown_authority_is_not_accepted(tmp_path: Path) -> None:
