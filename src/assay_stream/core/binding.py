@@ -20,6 +20,7 @@ from enum import StrEnum
 from assay_stream.core.bindings import ServerBindings
 from assay_stream.core.facts import Catalogue, Seen
 from assay_stream.core.fingerprint import Fingerprint
+from assay_stream.core.timeline import AFTER_ALL_US, BEFORE_ALL_US
 
 
 class Scope(StrEnum):
@@ -104,6 +105,29 @@ def bind(
     if any(rejection.time_us <= time_us for rejection in server.rejections):
         return Binding(unbound=Unbound.SNAPSHOT_REJECTED)
     return Binding(unbound=Unbound.NOT_OBSERVED)
+
+
+def span_of(server: ServerBindings, binding: Binding, *, observer_id: str, time_us: int) -> tuple[int, int]:
+    """Return the event times from which on, and before which, calls that differ in nothing else are answered alike.
+
+    It holds until the next fact about the server.
+
+    Args:
+        server: what is known of the calls' server.
+        binding: the answer for a call at ``time_us``.
+        observer_id: who saw the calls.
+        time_us: event time of the call, microseconds since the epoch.
+    """
+    if binding.scope is Scope.EXACT:
+        return BEFORE_ALL_US, AFTER_ALL_US
+    own = binding.scope is Scope.OBSERVER
+    spans = [
+        timeline.span_at(time_us)
+        for timeline in ([server.observers[observer_id]] if own else server.observers.values())
+    ]
+    since_us = [since for since, _ in spans] + [bad.time_us for bad in server.rejections if bad.time_us <= time_us]
+    until_us = [until for _, until in spans] + [bad.time_us for bad in server.rejections if bad.time_us > time_us]
+    return max(since_us, default=BEFORE_ALL_US), min(until_us, default=AFTER_ALL_US)
 
 
 def _of_one(server: ServerBindings, seen: Seen, tool_name: str, scope: Scope) -> Binding:

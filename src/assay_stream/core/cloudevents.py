@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any, cast
 
 from pydantic import ValidationError
 
@@ -19,22 +19,25 @@ from assay_stream.core.limits import DEFAULT_LIMITS, Limits
 from assay_stream.core.observation import (
     CALL_TYPE,
     SNAPSHOT_TYPE,
+    CallData,
     CallEvent,
+    CallModel,
     CallProfile,
     Envelope,
     SnapshotEvent,
 )
+from assay_stream.core.plain_call import PlainCall, read_plain
 from assay_stream.core.record import Headers, Record, Role
 from assay_stream.schemes import assay, handshake
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY_US = 86_400_000_000
 
-Event = TypeVar("Event", bound=Envelope)
+Call = CallEvent | PlainCall
 
 _MODELS: dict[Role, dict[str, type[Envelope]]] = {
     Role.SNAPSHOTS: {SNAPSHOT_TYPE: SnapshotEvent},
-    Role.CALLS: {CALL_TYPE: CallEvent},
+    Role.CALLS: {CALL_TYPE: CallModel},
     Role.CONTROL: CONTROL_MODELS,
 }
 
@@ -64,7 +67,7 @@ _MEND_OF_CODE = {
 
 def read_event(
     record: Record, *, limits: Limits = DEFAULT_LIMITS, call_profile: CallProfile = "assay"
-) -> Envelope:
+) -> Envelope | CallEvent:
     """Decode and validate one observation or control record.
 
     Args:
@@ -73,11 +76,80 @@ def read_event(
         call_profile: what every call must satisfy, whatever profile it names itself.
 
     Returns:
-        The model of the event's type.
+        The model of the event's type; a call is a ``CallEvent``.
 
     Raises:
         InputError: for anything else than a valid event of a type that belongs in the record's topic.
     """
+    if record.role is Role.CALLS:
+        return read_whole_call(record, limits=limits, call_profile=call_profile)
+    validated = _validated(record, limits)
+    _check_time(event_time_us(validated), record, limits)
+    if isinstance(validated, SnapshotEvent) and len(validated.data.tools) > limits.tools_max:
+        raise InputError(
+            "too_many_tools", f"a snapshot may list {limits.tools_max} tools at most", path="$.data.tools"
+        )
+    return validated
+
+
+def read_call(record: Record, *, limits: Limits = DEFAULT_LIMITS, call_profile: CallProfile = "assay") -> Call:
+    """Decode and validate one call, the short way where that goes.
+
+    Args:
+        record: a record of the calls topic.
+        limits: bounds on what is accepted.
+        call_profile: what every call must satisfy, whatever profile it names itself.
+
+    Raises:
+        InputError: for anything else than a valid call.
+    """
+    value = record.value
+    if value is not None and call_profile == "assay" and not (record.headers and is_binary(record.headers)):
+        call = read_plain(value, limits)
+        if call is not None:
+            _check_time(call.time_us, record, limits)
+            return call
+    return read_whole_call(record, limits=limits, call_profile=call_profile)
+
+
+def read_whole_call(
+    record: Record, *, limits: Limits = DEFAULT_LIMITS, call_profile: CallProfile = "assay"
+) -> CallEvent:
+    """Decode and validate one call with all its fields at hand.
+
+    Args:
+        record: a record of the calls topic.
+        limits: bounds on what is accepted.
+        call_profile: what every call must satisfy, whatever profile it names itself.
+
+    Raises:
+        InputError: for anything else than a valid call.
+    """
+    model = _validated(record, limits)
+    if not isinstance(model, CallModel):
+        raise AssertionError(f"the calls topic gave a {type(model).__name__}")
+    time_us = event_time_us(model)
+    _check_time(time_us, record, limits)
+    if not _CLUSTER_FIELDS.isdisjoint(model.data):
+        assay.check_policy_cluster(model.data)
+        assay.check_definition_cluster(model.data)
+    if call_profile == "handshake" or model.data.get("profile") == "handshake":
+        handshake.check_observed_call(model.data)
+    return CallEvent(model.source, model.id, model.time, time_us, model.traceparent, _without_nulls(model.data))
+
+
+def _without_nulls(given: CallData) -> CallData:
+    """Return the fields of a call that are there; arguments and results may be null."""
+    data: dict[str, Any] = {
+        name: value for name, value in given.items() if value is not None or name in ("args", "result")
+    }
+    for name in ("error", "timing", "actor"):
+        if name in data:
+            data[name] = {key: value for key, value in data[name].items() if value is not None}
+    return cast(CallData, data)
+
+
+def _validated(record: Record, limits: Limits) -> Envelope:
     event = _attributes_and_data(record, limits)
     models = _MODELS[record.role]
     model = models.get(str(event.get("type")))
@@ -85,22 +157,12 @@ def read_event(
         allowed = ", ".join(sorted(models))
         raise InputError("unknown_type", f"this topic takes events of type {allowed}", path="$.type")
     try:
-        validated = model.model_validate(event)
+        return model.model_validate(event)
     except ValidationError as error:
         raise _first_error(error) from None
-    _check_time(event_time_us(validated), record, limits)
-    if isinstance(validated, CallEvent):
-        _check_clusters(validated)
-        if call_profile == "handshake" or validated.data.get("profile") == "handshake":
-            handshake.check_observed_call(validated.data)
-    elif isinstance(validated, SnapshotEvent) and len(validated.data.tools) > limits.tools_max:
-        raise InputError(
-            "too_many_tools", f"a snapshot may list {limits.tools_max} tools at most", path="$.data.tools"
-        )
-    return validated
 
 
-def event_time_us(event: Envelope) -> int:
+def event_time_us(event: Envelope | CallEvent) -> int:
     """Return the event time in microseconds since the epoch.
 
     Args:
@@ -109,7 +171,7 @@ def event_time_us(event: Envelope) -> int:
     Raises:
         InputError: ``bad_time`` for a date that does not exist.
     """
-    return time_us_of(event.time)
+    return event.time_us if isinstance(event, CallEvent) else time_us_of(event.time)
 
 
 @lru_cache(maxsize=1_024)
@@ -193,12 +255,6 @@ def _check_time(time_us: int, record: Record, limits: Limits) -> None:
             f"the event time is over {limits.future_max_ms} ms after the log's own time: mend the clock",
             path="$.time",
         )
-
-
-def _check_clusters(event: CallEvent) -> None:
-    if not event.data.keys().isdisjoint(_CLUSTER_FIELDS):
-        assay.check_policy_cluster(event.data)
-        assay.check_definition_cluster(event.data)
 
 
 _CLUSTER_FIELDS = frozenset(

@@ -6,20 +6,21 @@ Arguments, results, definitions and messages never enter it: only digests, codes
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
+from msgspec import UNSET, Raw
 
-from assay_stream.core.binding import Binding, Scope, Unbound, bind
+from assay_stream.core.binding import Binding, Scope, Unbound, bind, span_of
 from assay_stream.core.bindings import Bindings, ServerBindings
-from assay_stream.core.cloudevents import event_time_us
+from assay_stream.core.cloudevents import Call
 from assay_stream.core.digest import canonicalize
 from assay_stream.core.evidence import STRUCTURED, Producer, envelope
 from assay_stream.core.finding import Finding
 from assay_stream.core.kinds import Kind
 from assay_stream.core.observation import CallData, CallEvent
 from assay_stream.core.pins import UNPINNED
+from assay_stream.core.plain_call import PlainCall, PlainPart, plain_payload
 from assay_stream.core.record import Headers, Output, Record, Role
 from assay_stream.core.redaction import DEFAULT_REDACTION, Redaction, redacted_digest
 from assay_stream.core.standing import Standing, pin_fields, standing_of
@@ -27,47 +28,49 @@ from assay_stream.schemes import assay
 from assay_stream.schemes.hangar import Action
 
 _UNPINNED = orjson.Fragment(canonicalize(UNPINNED.as_json()))
+_UNPINNED_RAW = Raw(orjson.dumps(_UNPINNED))
 _LABELS: dict[Scope | Unbound | None, str] = {scope: f"bound:{scope.value}" for scope in Scope} | {
     reason: f"unbound:{reason.value}" for reason in Unbound
 }
-
-_COPIED = frozenset(
+_NOT_COPIED = frozenset(
     (
-        "observer_id",
-        "server_id",
-        "tool_call_id",
-        "profile",
-        "trace_id",
-        "decision",
-        "reason_code",
-        "args_schema_hash",
-        "policy_digest",
-        "policy_snapshot_digest",
-        "policy_snapshot_digest_alg",
-        "policy_snapshot_canonicalization",
-        "policy_snapshot_schema",
-        "ok",
-        "side_effect",
-        "idempotency",
-        "idempotency_key",
-        "transport",
-        "tool_id",
-        "tool_version",
-        "delegated_from",
-        "delegation_depth",
-        "args_hash",
-        "args_ref",
-        "result_hash",
-        "result_ref",
+        "snapshot_id",
+        "args",
+        "result",
+        "tool_definition_digest",
+        "tool_definition_digest_alg",
+        "tool_definition_canonicalization",
+        "tool_definition_schema",
+        "tool_definition_source",
     )
 )
-_NOT_COPIED = CallData.__annotations__.keys() - _COPIED
+"""Fields of a call that do not enter its evidence: some are hashed, some are what others say of the definition."""
+
+
+class _InForce(NamedTuple):
+    """What was in force for a call, and what evidence says of that.
+
+    Args:
+        since_us: the event time from which on it is the same for every such call, microseconds.
+        until_us: the event time before which it is.
+        binding: the answer.
+        part: its part of the payload.
+        plain: the same for a plain call.
+        label: what is counted.
+    """
+
+    since_us: int
+    until_us: int
+    binding: Binding
+    part: dict[str, Any]
+    plain: PlainPart
+    label: str
 
 
 def join(
     bindings: Bindings,
     record: Record,
-    event: CallEvent,
+    event: Call,
     producer: Producer,
     redaction: Redaction = DEFAULT_REDACTION,
 ) -> list[Output]:
@@ -80,112 +83,141 @@ def join(
         producer: who writes the evidence.
         redaction: what leaves arguments and results before they are hashed.
     """
-    data = event.data
-    time_us = event_time_us(event)
-    server_id, tool_name = data["server_id"], data["tool_name"]
+    server_id, time_us = event.server_id, event.time_us
     server = bindings.servers.get(server_id)
+    in_force = _in_force(bindings, server, record, event)
+    binding = in_force.binding
+    standing = None
+    if server is not None and server.controls:
+        standing = standing_of(server, binding.seen, binding.fingerprint, event.tool_name, time_us)
+    if isinstance(event, PlainCall):
+        data = _plain_data(event, record, in_force, standing)
+    else:
+        data = _data(event, record, in_force, standing, redaction)
+    evidence = Output(
+        Role.EVIDENCE,
+        server_id.encode(),
+        envelope(data, event, producer),
+        STRUCTURED if event.traceparent is None else _headers(event.traceparent),
+        time_us // 1_000,
+        record.origin.partition,
+        in_force.label,
+    )
+    if standing is None and binding.unbound is None:
+        return [evidence]
+    outputs = [evidence]
+    if binding.unbound is Unbound.NOT_LISTED:
+        outputs.append(_call_finding(Kind.CALL_TO_UNLISTED_TOOL, record, event, binding).output())
+    if standing is not None and standing.pin.action is Action.BLOCK and event.decision == "allow":
+        outputs.append(_call_finding(Kind.BLOCKED_TOOL_CALLED, record, event, binding, standing).output())
+    return outputs
+
+
+def _headers(traceparent: str) -> Headers:
+    return (*STRUCTURED, ("traceparent", traceparent.encode()))
+
+
+def _in_force(bindings: Bindings, server: ServerBindings | None, record: Record, event: Call) -> _InForce:
+    """Return what was in force for a call: worked out once for all calls that differ in nothing but their time."""
+    tool_name, observer_id, snapshot_id, time_us = (
+        event.tool_name,
+        event.observer_id,
+        event.snapshot_id,
+        event.time_us,
+    )
+    question: tuple[str | None, str | None, str] = (None, None, tool_name)
+    if server is not None:
+        if snapshot_id is not None and snapshot_id in server.snapshots:
+            question = (snapshot_id, None, tool_name)
+        elif observer_id in server.observers:
+            question = (None, observer_id, tool_name)
+        known: _InForce | None = server.memo.get(question)
+        if known is not None and known.since_us <= time_us < known.until_us and not record.hold_expired:
+            return known
     if record.hold_expired and not names_known_snapshot(bindings, event):
         binding = Binding(unbound=Unbound.UNAVAILABLE)
     else:
         binding = bind(
-            server,
-            tool_name=tool_name,
-            observer_id=data["observer_id"],
-            snapshot_id=data.get("snapshot_id"),
-            time_us=time_us,
+            server, tool_name=tool_name, observer_id=observer_id, snapshot_id=snapshot_id, time_us=time_us
         )
-    payload = _payload(record, data, redaction)
-    payload.update(_binding_part(server, data, binding))
-    standing = None
-    if server is not None and server.controls:
-        standing = standing_of(server, binding.seen, binding.fingerprint, tool_name, time_us)
-        payload["pin"] = standing.pin_fragment
-        if standing.signature_fragment is not None:
-            payload["signature"] = standing.signature_fragment
-    else:
-        payload["pin"] = _UNPINNED
-    value = envelope(payload, event, producer)
-    outputs = [
-        Output(
-            role=Role.EVIDENCE,
-            key=server_id.encode(),
-            value=value,
-            headers=_headers(event),
-            timestamp_ms=time_us // 1_000,
-            partition=record.origin.partition,
-            label=_LABELS[binding.unbound or binding.scope],
-        )
-    ]
-    if binding.unbound is Unbound.NOT_LISTED:
-        outputs.append(_call_finding(Kind.CALL_TO_UNLISTED_TOOL, record, data, binding, time_us).output())
-    if standing is not None and standing.pin.action is Action.BLOCK and data["decision"] == "allow":
-        outputs.append(_call_finding(Kind.BLOCKED_TOOL_CALLED, record, data, binding, time_us, standing).output())
-    return outputs
+    part = _describe(server, event.server_id, tool_name, binding)
+    label = _LABELS[binding.unbound or binding.scope]
+    if server is None or binding.fingerprint is None:
+        # Not kept: whoever makes names up must not fill the memory with what they are not.
+        return _InForce(time_us, time_us, binding, part, _plain(part), label)
+    span_us = span_of(server, binding, observer_id=observer_id, time_us=time_us)
+    found = server.memo[question] = _InForce(*span_us, binding, part, _plain(part), label)
+    return found
 
 
-def _headers(event: CallEvent) -> Headers:
-    if event.traceparent is None:
-        return STRUCTURED
-    return (*STRUCTURED, ("traceparent", event.traceparent.encode()))
+def _plain(part: dict[str, Any]) -> PlainPart:
+    identity = part.get("tool_identity")
+    return PlainPart(
+        Raw(orjson.dumps(part["binding"])),
+        UNSET if identity is None else Raw(orjson.dumps(identity)),
+        part.get("tool_definition_digest", UNSET),
+        part.get("unbound_reason", UNSET),
+    )
 
 
-def names_known_snapshot(bindings: Bindings, event: CallEvent) -> bool:
+def _plain_data(event: PlainCall, record: Record, in_force: _InForce, standing: Standing | None) -> bytes:
+    if standing is None:
+        return plain_payload(event, record.origin, in_force.plain, _UNPINNED_RAW)
+    signature = standing.signature_fragment
+    return plain_payload(
+        event,
+        record.origin,
+        in_force.plain,
+        Raw(orjson.dumps(standing.pin_fragment)),
+        UNSET if signature is None else Raw(orjson.dumps(signature)),
+    )
+
+
+def names_known_snapshot(bindings: Bindings, event: Call) -> bool:
     """Tell whether a call names a snapshot that is known already.
 
     Args:
         bindings: the view of the whole binding topic.
         event: the call.
     """
-    server = bindings.servers.get(event.data["server_id"])
-    return server is not None and event.data.get("snapshot_id") in server.snapshots
+    server = bindings.servers.get(event.server_id)
+    return server is not None and event.snapshot_id in server.snapshots
+
+
+def _data(
+    event: CallEvent, record: Record, in_force: _InForce, standing: Standing | None, redaction: Redaction
+) -> bytes:
+    payload = _payload(record, event.data, redaction)
+    payload.update(in_force.part)
+    payload["pin"] = _UNPINNED if standing is None else standing.pin_fragment
+    if standing is not None and standing.signature_fragment is not None:
+        payload["signature"] = standing.signature_fragment
+    return orjson.dumps(payload, option=orjson.OPT_SORT_KEYS)
 
 
 def _payload(record: Record, data: CallData, redaction: Redaction) -> dict[str, Any]:
-    # The model has dropped what it does not name. To copy all and drop a little is what is fast.
+    """Return what enters of the call itself, such that sorted orjson output is JCS: keys are ASCII."""
     payload: dict[str, Any] = {**data}
-    for name in _NOT_COPIED & payload.keys():
-        del payload[name]
-    if None in payload.values():
-        payload = _present(payload)
-    payload["tool"] = data["tool_name"]
+    payload["tool"] = payload.pop("tool_name")
     payload["origin"] = record.origin.as_json()
-    error = data.get("error")
-    if error is not None:
-        payload["error"] = {"code": error["code"]}
-    timing, actor = data.get("timing"), data.get("actor")
-    if timing is not None:
-        payload["timing"] = _present(timing)
-        duration_ms = timing.get("duration_ms")
-        if duration_ms is not None:
-            whole = duration_ms.is_integer()
-            payload["timing"]["duration_ms"] = (
-                int(duration_ms) if whole else orjson.Fragment(canonicalize(duration_ms))
-            )
-    if actor is not None:
-        payload["actor"] = _present(actor)
-    # What is given inline is hashed here, and wins over a hash that somebody else computed.
-    if "args" in data:
-        payload["args_hash"] = str(redacted_digest(data["args"], redaction))
-    if "result" in data:
-        payload["result_hash"] = str(redacted_digest(data["result"], redaction))
-    if not redaction.is_default and ("args" in data or "result" in data):
-        payload["redaction"] = redaction.id
+    if not _NOT_COPIED.isdisjoint(payload):
+        for name in _NOT_COPIED & payload.keys():
+            del payload[name]
+        # What is given inline is hashed here, and wins over a hash that somebody else computed.
+        if "args" in data:
+            payload["args_hash"] = str(redacted_digest(data["args"], redaction))
+        if "result" in data:
+            payload["result_hash"] = str(redacted_digest(data["result"], redaction))
+        if not redaction.is_default and ("args" in data or "result" in data):
+            payload["redaction"] = redaction.id
+    if "error" in payload:
+        payload["error"] = {"code": payload["error"]["code"]}
+    duration_ms = payload["timing"].get("duration_ms") if "timing" in payload else None
+    if duration_ms is not None:
+        whole = duration_ms.is_integer()
+        exact = int(duration_ms) if whole else orjson.Fragment(canonicalize(duration_ms))
+        payload["timing"] = payload["timing"] | {"duration_ms": exact}
     return payload
-
-
-def _present(group: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in group.items() if value is not None}
-
-
-def _binding_part(server: ServerBindings | None, data: CallData, binding: Binding) -> dict[str, Any]:
-    """Return what evidence says of a binding, worked out once per tool and observation."""
-    if server is None or binding.seen is None or binding.fingerprint is None:
-        return _describe(server, data["server_id"], data["tool_name"], binding)
-    question = ("described", binding.seen.origin, data["tool_name"], binding.scope, binding.unbound)
-    part: dict[str, Any] | None = server.memo.get(question)
-    if part is None:
-        part = server.memo[question] = _describe(server, data["server_id"], data["tool_name"], binding)
-    return part
 
 
 def _describe(server: ServerBindings | None, server_id: str, tool_name: str, binding: Binding) -> dict[str, Any]:
@@ -223,17 +255,16 @@ def _describe(server: ServerBindings | None, server_id: str, tool_name: str, bin
 def _call_finding(
     kind: Kind,
     record: Record,
-    data: CallData,
+    event: Call,
     binding: Binding,
-    time_us: int,
     standing: Standing | None = None,
 ) -> Finding:
     return Finding(
         kind=kind,
-        server_id=data["server_id"],
-        tool_name=data["tool_name"],
-        observer_id=data["observer_id"],
-        time_us=time_us,
+        server_id=event.server_id,
+        tool_name=event.tool_name,
+        observer_id=event.observer_id,
+        time_us=event.time_us,
         origin=record.origin,
         snapshot_id=binding.seen.snapshot_id if binding.seen else None,
         after=binding.fingerprint.full if standing and binding.fingerprint else None,

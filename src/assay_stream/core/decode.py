@@ -49,15 +49,32 @@ def decode_json(raw: bytes | bytearray | memoryview, *, limits: Limits = DEFAULT
     # second key, no changed number. Bytes of another form (white space, escapes) take the strict path.
     try:
         value = orjson.loads(text)
-        if (
-            orjson.dumps(value) == text
-            and _is_shallow(value, text, limits.depth_max)
-            and limits.integer_digits_max >= _FAST_DIGITS
-        ):
+        if _is_as_written(value, text, limits):
             return value
     except (orjson.JSONDecodeError, orjson.JSONEncodeError):
         pass
     return decode_json_strict(text, limits=limits)
+
+
+def is_faithful(raw: bytes, limits: Limits = DEFAULT_LIMITS) -> bool:
+    """Tell whether a JSON text plainly says nothing that ``decode_json`` refuses; ``False`` leaves it open.
+
+    Args:
+        raw: UTF-8 bytes, not longer than the limit.
+        limits: bounds on depth and integer digits.
+    """
+    try:
+        return _is_as_written(orjson.loads(raw), raw, limits)
+    except (orjson.JSONDecodeError, orjson.JSONEncodeError):
+        return False
+
+
+def _is_as_written(value: Any, text: bytes, limits: Limits) -> bool:
+    return (
+        orjson.dumps(value) == text
+        and _is_shallow(value, text, limits.depth_max)
+        and limits.integer_digits_max >= _FAST_DIGITS
+    )
 
 
 def decode_json_strict(raw: bytes, *, limits: Limits = DEFAULT_LIMITS) -> Any:

@@ -12,14 +12,14 @@ from assay_stream.core.alert import AlertRules
 from assay_stream.core.alerting import DueTimes, apply_entry
 from assay_stream.core.attention import decode_entry
 from assay_stream.core.bindings import Bindings
-from assay_stream.core.cloudevents import read_event
+from assay_stream.core.cloudevents import Call, read_call
 from assay_stream.core.decision import join, names_known_snapshot
 from assay_stream.core.errors import InputError
 from assay_stream.core.evidence import Producer
 from assay_stream.core.facts import Progress, decode_fact, decode_key, foreign_fact
 from assay_stream.core.ledger import fact_output
 from assay_stream.core.limits import DEFAULT_LIMITS, Limits
-from assay_stream.core.observation import CallEvent, CallProfile
+from assay_stream.core.observation import CallProfile
 from assay_stream.core.record import Output, Record, Role, rejected
 from assay_stream.core.redaction import DEFAULT_REDACTION, Redaction
 from assay_stream.core.registry import Registry
@@ -83,13 +83,13 @@ def step(state: EngineState, record: Record) -> tuple[EngineState, list[Output]]
             raise AssertionError(f"records of role {record.role} are written, never read")
 
 
-def step_read(state: EngineState, record: Record, event: CallEvent | InputError) -> list[Output]:
+def step_read(state: EngineState, record: Record, event: Call | InputError) -> list[Output]:
     """Apply one call that was read before, as ``step`` does.
 
     Args:
         state: the state so far.
         record: a record of the calls topic.
-        event: what ``read_event`` made of it under the limits and the profile of the state.
+        event: what ``read_call`` made of it under the limits and the profile of the state.
     """
     if isinstance(event, InputError):
         return [rejected(record, event)]
@@ -104,10 +104,10 @@ def ready_early(state: EngineState, record: Record) -> bool:
         record: a record of the calls topic.
     """
     try:
-        event = read_event(record, limits=state.limits, call_profile=state.call_profile)
+        event = read_call(record, limits=state.limits, call_profile=state.call_profile)
     except InputError:
         return True
-    return isinstance(event, CallEvent) and names_known_snapshot(state.view, event)
+    return names_known_snapshot(state.view, event)
 
 
 def apply_fact(bindings: Bindings, record: Record) -> None:
@@ -140,11 +140,9 @@ def progress(*, topic: str, partition: int, position: int) -> Output:
 
 def _call(state: EngineState, record: Record) -> list[Output]:
     try:
-        event = read_event(record, limits=state.limits, call_profile=state.call_profile)
+        event = read_call(record, limits=state.limits, call_profile=state.call_profile)
     except InputError as error:
         return [rejected(record, error)]
-    if not isinstance(event, CallEvent):
-        raise AssertionError(f"the calls topic gave a {type(event).__name__}")
     return join(state.view, record, event, state.producer, state.redaction)
 
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Any
 
 import orjson
 
 from assay_stream.core.digest import canonicalize
 from assay_stream.core.observation import CallEvent
+from assay_stream.core.plain_call import PlainCall
 from assay_stream.core.record import Headers
 
 EVIDENCE_TYPE = "assay.tool.decision"
@@ -50,20 +50,18 @@ class Producer:
         object.__setattr__(self, "fragment", fragment)
 
 
-def envelope(payload: dict[str, Any], event: CallEvent, producer: Producer) -> bytes:
+def envelope(data: bytes, event: CallEvent | PlainCall, producer: Producer) -> bytes:
     """Return the evidence record's bytes: JCS of the Assay envelope around a payload.
 
     Run id and sequence are a bundle's notions and are assigned at export. The parts are canonicalised one by one
     and set together in JCS order: ``assay...`` < ``data`` < ``datacontenttype`` < ... < ``type``.
 
     Args:
-        payload: the ``data`` of the record, such that sorted orjson output is JCS: keys are ASCII, integers exact,
-            and a float stands there as a fragment already.
+        data: the payload as JCS bytes.
         event: the call it is about.
         producer: who writes it.
     """
-    data = orjson.dumps(payload, option=orjson.OPT_SORT_KEYS)
-    subject = orjson.dumps(payload["tool"])
+    subject = orjson.dumps(event.tool_name)
     covered = b"".join((b'{"data":', data, _COVERED_MIDDLE, subject, _TYPE_AND_END))
     identity = sha256(orjson.dumps([event.source, event.id])).hexdigest()
     parts = [

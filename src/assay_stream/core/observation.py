@@ -6,7 +6,7 @@ Unknown fields are accepted and ignored; what a model names must be right.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Required
+from typing import Annotated, Any, Literal, NamedTuple, Required
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from typing_extensions import TypedDict
@@ -164,8 +164,55 @@ class CallData(TypedDict, total=False):
     delegation_depth: Count | None
 
 
-class CallEvent(Envelope):
+class CallModel(Envelope):
     """``mcp.tools.call.observed``: a call."""
+
+    model_config = ConfigDict(title="CallEvent")
 
     type: Literal["mcp.tools.call.observed"]
     data: CallData
+
+
+class CallEvent(NamedTuple):
+    """A call that satisfies the model; null fields are left out, but for the arguments and the result.
+
+    Args:
+        source: CloudEvents source.
+        id: CloudEvents id.
+        time: event time as it was written, RFC 3339.
+        time_us: event time, microseconds since the epoch.
+        traceparent: W3C trace context, if there is one.
+        data: what the model names.
+    """
+
+    source: str
+    id: str
+    time: str
+    time_us: int
+    traceparent: str | None
+    data: CallData
+
+    @property
+    def server_id(self) -> str:
+        """The operator's name of the server."""
+        return self.data["server_id"]
+
+    @property
+    def tool_name(self) -> str:
+        """The tool that was called."""
+        return self.data["tool_name"]
+
+    @property
+    def observer_id(self) -> str:
+        """Who saw the call."""
+        return self.data["observer_id"]
+
+    @property
+    def snapshot_id(self) -> str | None:
+        """The snapshot that the call names, if it names one."""
+        return self.data.get("snapshot_id")
+
+    @property
+    def decision(self) -> str:
+        """The proxy's decision."""
+        return self.data["decision"]

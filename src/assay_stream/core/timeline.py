@@ -18,6 +18,9 @@ from collections.abc import Iterator, Sequence
 from assay_stream.core.facts import Rejection, Seen
 from assay_stream.core.record import Origin, Position
 
+BEFORE_ALL_US, AFTER_ALL_US = -(2**63), 2**63 - 1
+"""Event times before and after everything."""
+
 
 class Timeline:
     """The observations of one observer on one server."""
@@ -68,6 +71,21 @@ class Timeline:
             return self._entries[-1]
         index = bisect_right(self._entries, time_us, key=_time)
         return self._entries[index - 1] if index else None
+
+    def span_at(self, time_us: int) -> tuple[int, int]:
+        """Return the times from which on, and before which, every answer is the same as at a time.
+
+        Args:
+            time_us: event time, microseconds since the epoch.
+        """
+        index = bisect_right(self._entries, time_us, key=_time)
+        since_us = self._entries[index - 1].time_us if index else BEFORE_ALL_US
+        until_us = self._entries[index].time_us if index < len(self._entries) else AFTER_ALL_US
+        if self.horizon_us is None:
+            return since_us, until_us
+        if self.horizon_us <= time_us:
+            return max(since_us, self.horizon_us), until_us
+        return since_us, min(until_us, self.horizon_us)
 
     def is_folded_at(self, time_us: int) -> bool:
         """Tell whether what was seen at a time may have been folded away.

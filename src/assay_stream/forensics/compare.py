@@ -28,10 +28,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from assay_stream.core.cloudevents import read_event
+from assay_stream.core.cloudevents import read_call
 from assay_stream.core.digest import canonicalize
 from assay_stream.core.errors import InputError
-from assay_stream.core.observation import CallEvent, CallProfile
+from assay_stream.core.observation import CallProfile
 from assay_stream.core.record import Origin, Output, Record, Role
 from assay_stream.core.redaction import DEFAULT_REDACTION, Redaction
 from assay_stream.forensics.alert_ledger import AlertLedger
@@ -224,7 +224,7 @@ class Comparison:
             if question is None:
                 yield _of_evidence(doubt.given, ALTERED, paths=doubt.paths)
             else:
-                key = question.event.data["server_id"].encode()
+                key = question.event.server_id.encode()
                 asked.setdefault(key, []).append((doubt, question))
         for key, questions in asked.items():
             answers = explain(
@@ -247,9 +247,7 @@ class Comparison:
             return None
         if doubt.given.text("unbound_reason") == "definition_unavailable":
             call = call._replace(hold_expired=True)
-        event = read_event(call, call_profile=self._call_profile)
-        if not isinstance(event, CallEvent):
-            raise AssertionError(f"the calls topic gave a {type(event).__name__}")
+        event = read_call(call, call_profile=self._call_profile)
         return Question(call, event, doubt.value, self._producers.of(doubt.given))
 
     def _of_alerts(self, recorded_alerts: Iterable[bytes | None]) -> Iterator[Difference]:

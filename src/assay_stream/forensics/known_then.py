@@ -22,12 +22,12 @@ from heapq import heappop, heappush
 from typing import NamedTuple
 
 from assay_stream.core.bindings import Bindings
+from assay_stream.core.cloudevents import Call
 from assay_stream.core.control import POLICY_SET_TYPE
 from assay_stream.core.decision import join
 from assay_stream.core.evidence import Producer
 from assay_stream.core.lenient import read_leniently
 from assay_stream.core.limits import DEFAULT_LIMITS, Limits
-from assay_stream.core.observation import CallEvent
 from assay_stream.core.record import Origin, Record, Role
 from assay_stream.core.redaction import DEFAULT_REDACTION, Redaction
 from assay_stream.forensics.history import History
@@ -55,7 +55,7 @@ class Question(NamedTuple):
     """
 
     call: Record
-    event: CallEvent
+    event: Call
     value: bytes
     producer: Producer
 

@@ -25,11 +25,11 @@ from collections.abc import Iterator, Mapping
 from itertools import takewhile
 from typing import NamedTuple
 
-from assay_stream.core.cloudevents import event_time_us, is_binary, read_event
+from assay_stream.core.cloudevents import Call, event_time_us, is_binary, read_call, read_event
 from assay_stream.core.errors import InputError
 from assay_stream.core.lenient import read_leniently
 from assay_stream.core.limits import Limits
-from assay_stream.core.observation import CallEvent, CallProfile, SnapshotEvent
+from assay_stream.core.observation import CallProfile, SnapshotEvent
 from assay_stream.core.record import Headers, Record, Role
 from assay_stream.forensics.archive import event_timestamp_ms
 from assay_stream.forensics.log_spool import Log, LogSpool
@@ -71,7 +71,7 @@ class Placed(NamedTuple):
     log: int
     offset: int
     record: Record
-    read: CallEvent | InputError | None
+    read: Call | InputError | None
     latest_ms: int
 
 
@@ -150,7 +150,7 @@ class Merge:
         for record in self._spool.read(log, after=after.offset):
             offset = record.origin.offset
             try:
-                event = read_event(record, limits=limits, call_profile=profile)
+                event = read_call(record, limits=limits, call_profile=profile)
             except InputError as error:
                 own_ms = max(latest_ms, time_of_refused_ms(record, limits))
                 held.append(Placed(own_ms, number, offset, record, error, latest_ms))
@@ -158,12 +158,10 @@ class Merge:
                     earliest_ms = min(placed.time_ms for placed in held)
                     yield held.popleft()._replace(time_ms=earliest_ms)
                 continue
-            if not isinstance(event, CallEvent):
-                raise AssertionError(f"the calls topic gave a {type(event).__name__}")
-            time_ms = event_time_us(event) // 1_000
-            snapshot_id = event.data.get("snapshot_id")
+            time_ms = event.time_us // 1_000
+            snapshot_id = event.snapshot_id
             if snapshot_id is not None:
-                time_ms = max(time_ms, named_ms.get((event.data["server_id"], snapshot_id), 0))
+                time_ms = max(time_ms, named_ms.get((event.server_id, snapshot_id), 0))
             latest_ms = max(latest_ms, time_ms)
             if held:
                 yield from _released(held, latest_ms)

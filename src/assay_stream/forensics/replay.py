@@ -265,7 +265,7 @@ def _is_of(placed: Placed, server_ids: Collection[str]) -> bool:
     if placed.read is None or isinstance(placed.read, InputError):
         key = placed.record.key
         return key is not None and key.decode("utf-8", "replace") in server_ids
-    return placed.read.data["server_id"] in server_ids
+    return placed.read.server_id in server_ids
 
 
 def _a_tick(time_us: int, offset: int) -> Record:

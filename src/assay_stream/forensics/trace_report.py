@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from assay_stream.core.cloudevents import event_time_us, read_event
+from assay_stream.core.cloudevents import event_time_us, read_event, read_whole_call
 from assay_stream.core.errors import InputError
 from assay_stream.core.finding import Finding
 from assay_stream.core.observation import CallEvent, CallProfile, SnapshotEvent
@@ -121,10 +121,9 @@ def call_of(record: Record, *, call_profile: CallProfile = "assay") -> CallEvent
         call_profile: what every call must satisfy.
     """
     try:
-        event = read_event(record, call_profile=call_profile)
+        return read_whole_call(record, call_profile=call_profile)
     except InputError:
         return None
-    return event if isinstance(event, CallEvent) else None
 
 
 def trace_rows(traces: Sequence[Trace]) -> list[Row]:

@@ -23,11 +23,11 @@ from typing import Any
 
 import orjson
 
-from assay_stream.core.cloudevents import read_event
+from assay_stream.core.cloudevents import read_call
 from assay_stream.core.decision import join
 from assay_stream.core.digest import canonicalize
 from assay_stream.core.errors import InputError
-from assay_stream.core.observation import CallEvent, CallProfile
+from assay_stream.core.observation import CallProfile
 from assay_stream.core.record import Origin, Output, Record
 from assay_stream.core.redaction import DEFAULT_REDACTION, Redaction
 from assay_stream.forensics.evidence_differences import codes_of, differing_paths, rests_on_logs
@@ -136,7 +136,7 @@ class Verifier:
 
     def servers_in_doubt(self) -> set[str]:
         """Return the servers whose records ``settle`` needs."""
-        return {doubt.question.event.data["server_id"] for doubt in self._doubts}
+        return {doubt.question.event.server_id for doubt in self._doubts}
 
     def check(self, evidence: Recorded, call: Record) -> Judgement | None:
         """Return the judgement on a record, ``None`` where ``settle`` will give it.
@@ -149,11 +149,9 @@ class Verifier:
         name = f"{producer.version}@{producer.git}"
         self.written_by[name] = self.written_by.get(name, 0) + 1
         try:
-            event = read_event(call, call_profile=self._call_profile)
+            event = read_call(call, call_profile=self._call_profile)
         except InputError:
             return self._wrong(evidence, "call_refused")
-        if not isinstance(event, CallEvent):
-            raise AssertionError(f"the calls topic gave a {type(event).__name__}")
         if self._expected_producers.isdisjoint((name, producer.version)) and self._expected_producers:
             return self._wrong(evidence, "producer_differs", "$.assayproducerversion")
         expected = join(self._history.view, call, event, producer, self._redaction)[0]
@@ -195,7 +193,7 @@ class Verifier:
         doubts, self._doubts = self._doubts, []
         by_server: dict[str, list[_Doubt]] = {}
         for doubt in doubts:
-            by_server.setdefault(doubt.question.event.data["server_id"], []).append(doubt)
+            by_server.setdefault(doubt.question.event.server_id, []).append(doubt)
         of_server: dict[bytes | None, list[Record]] = {name.encode(): [] for name in by_server}
         for record in records:
             if record.key in of_server:

@@ -15,7 +15,7 @@ from assay_stream.core.limits import DEFAULT_LIMITS
 from assay_stream.core.observation import (
     CALL_TYPE,
     SNAPSHOT_TYPE,
-    CallEvent,
+    CallModel,
     SnapshotEvent,
 )
 from assay_stream.schemas.checkpoints import CheckpointPayload, CheckpointRecord
@@ -60,7 +60,7 @@ HTC_FILE = "htc_v1.json"
 FACT_KEY = "assay.tool.binding.key"
 INPUTS: dict[str, type[BaseModel]] = {
     SNAPSHOT_TYPE: SnapshotEvent,
-    CALL_TYPE: CallEvent,
+    CALL_TYPE: CallModel,
     **CONTROL_MODELS,
 }
 OUTPUTS: dict[str, Any] = {

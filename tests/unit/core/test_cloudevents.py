@@ -11,7 +11,7 @@ from assay_stream.core.cloudevents import event_time_us, read_event
 from assay_stream.core.control import PinSetEvent
 from assay_stream.core.errors import InputError
 from assay_stream.core.limits import Limits
-from assay_stream.core.observation import CallEvent, SnapshotEvent
+from assay_stream.core.observation import CallEvent, Envelope, SnapshotEvent
 from assay_stream.core.record import Headers, Origin, Record, Role
 from tests.support.events import handshake_call_data
 
@@ -88,7 +88,9 @@ def test_both_modes_give_one_event(role: Role) -> None:
     """An event is the same whether its attributes stand in the value or in headers."""
     one, other = read_event(structured(role)), read_event(binary(role))
     assert type(one) is type(other) in (CallEvent, SnapshotEvent, PinSetEvent)
-    assert one.model_copy(update={"datacontenttype": None}) == other.model_copy(update={"datacontenttype": None})
+    if isinstance(one, Envelope) and isinstance(other, Envelope):
+        one, other = (event.model_copy(update={"datacontenttype": None}) for event in (one, other))
+    assert one == other
 
 
 def test_headers_of_others_do_not_make_an_event_binary() -> None:
