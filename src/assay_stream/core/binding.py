@@ -108,7 +108,7 @@ def bind(
 
 
 def span_of(server: ServerBindings, binding: Binding, *, observer_id: str, time_us: int) -> tuple[int, int]:
-    """Return the event times from which on, and before which, calls that differ in nothing else are answered alike.
+    """Return the event times from which on, and before which, calls alike in all else are answered alike.
 
     It holds until the next fact about the server.
 

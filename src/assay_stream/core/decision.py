@@ -27,6 +27,7 @@ from assay_stream.core.standing import Standing, pin_fields, standing_of
 from assay_stream.schemes import assay
 from assay_stream.schemes.hangar import Action
 
+_EVIDENCE = Role.EVIDENCE  # reading a member of an enum takes a call of its own
 _UNPINNED = orjson.Fragment(canonicalize(UNPINNED.as_json()))
 _UNPINNED_RAW = Raw(orjson.dumps(_UNPINNED))
 _LABELS: dict[Scope | Unbound | None, str] = {scope: f"bound:{scope.value}" for scope in Scope} | {
@@ -57,6 +58,7 @@ class _InForce(NamedTuple):
         part: its part of the payload.
         plain: the same for a plain call.
         label: what is counted.
+        is_controlled: whether anything was ever decided about the server.
     """
 
     since_us: int
@@ -65,6 +67,7 @@ class _InForce(NamedTuple):
     part: dict[str, Any]
     plain: PlainPart
     label: str
+    is_controlled: bool
 
 
 def join(
@@ -88,14 +91,14 @@ def join(
     in_force = _in_force(bindings, server, record, event)
     binding = in_force.binding
     standing = None
-    if server is not None and server.controls:
+    if server is not None and in_force.is_controlled:
         standing = standing_of(server, binding.seen, binding.fingerprint, event.tool_name, time_us)
     if isinstance(event, PlainCall):
         data = _plain_data(event, record, in_force, standing)
     else:
         data = _data(event, record, in_force, standing, redaction)
     evidence = Output(
-        Role.EVIDENCE,
+        _EVIDENCE,
         server_id.encode(),
         envelope(data, event, producer),
         STRUCTURED if event.traceparent is None else _headers(event.traceparent),
@@ -142,11 +145,12 @@ def _in_force(bindings: Bindings, server: ServerBindings | None, record: Record,
         )
     part = _describe(server, event.server_id, tool_name, binding)
     label = _LABELS[binding.unbound or binding.scope]
+    is_controlled = server is not None and bool(server.controls)
     if server is None or binding.fingerprint is None:
         # Not kept: whoever makes names up must not fill the memory with what they are not.
-        return _InForce(time_us, time_us, binding, part, _plain(part), label)
+        return _InForce(time_us, time_us, binding, part, _plain(part), label, is_controlled)
     span_us = span_of(server, binding, observer_id=observer_id, time_us=time_us)
-    found = server.memo[question] = _InForce(*span_us, binding, part, _plain(part), label)
+    found = server.memo[question] = _InForce(*span_us, binding, part, _plain(part), label, is_controlled)
     return found
 
 

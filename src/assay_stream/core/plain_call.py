@@ -197,7 +197,12 @@ def read_plain(raw: bytes, limits: Limits) -> PlainCall | None:
         raw: the value of the record.
         limits: bounds on what is accepted.
     """
-    if b"\\" in raw or len(raw) > limits.record_bytes_max or not _takes_all(limits):
+    if (
+        b"\\" in raw
+        or len(raw) > limits.record_bytes_max
+        or limits.depth_max < _DEPTH
+        or limits.integer_digits_max < _DIGITS
+    ):
         return None
     try:
         event = _DECODER.decode(raw)
@@ -274,10 +279,6 @@ def plain_payload(
     fields.origin = _Place(origin.offset, origin.partition, origin.topic)
     fields.pin, fields.signature = pin, signature
     return _ENCODER.encode(fields)
-
-
-def _takes_all(limits: Limits) -> bool:
-    return limits.depth_max >= _DEPTH and limits.integer_digits_max >= _DIGITS
 
 
 def _times(time: str, timing: _Timing | UnsetType) -> str:

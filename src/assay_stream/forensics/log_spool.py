@@ -82,7 +82,8 @@ class LogSpool:
         self._end = 0
         self._block_bytes = block_bytes
         self._runs_max = runs_max
-        self._logs: dict[tuple[Role, str, int], _Gathered] = {}
+        # By the plain text of the role: an enum takes a call of its own to be hashed.
+        self._logs: dict[tuple[str, str, int], _Gathered] = {}
         self._gathered_bytes = 0
 
     def __enter__(self) -> LogSpool:
@@ -107,7 +108,7 @@ class LogSpool:
             OperatingError: ``no_room``.
         """
         role, origin, key, value, headers, timestamp_ms, hold_expired = record
-        place = (role, origin[0], origin[1])
+        place = (role._value_, origin[0], origin[1])
         log = self._logs.get(place)
         if log is None:
             log = self._logs[place] = _Gathered()
@@ -132,12 +133,12 @@ class LogSpool:
             self._write_gathered(place, log)
             runs = [run for level in log.levels for run in level]
             if len(runs) > 1:
-                runs = [self._merged(Log(*place), runs)]
+                runs = [self._merged(_log_at(place), runs)]
             log.levels = [runs]
 
     def logs(self) -> list[Log]:
         """Return every log there is, in order."""
-        return sorted(Log(*place) for place in self._logs)
+        return sorted(map(_log_at, self._logs))
 
     def count(self, log: Log) -> int:
         """Return how many records of a log were handed in, repeated ones counted.
@@ -145,7 +146,7 @@ class LogSpool:
         Args:
             log: one of ``logs``.
         """
-        return self._logs[log].count
+        return self._logs[_place_of(log)].count
 
     def read(self, log: Log, *, after: int = -1) -> Iterator[Record]:
         """Yield the records of a log in the order of their offsets.
@@ -158,7 +159,7 @@ class LogSpool:
             OperatingError: ``no_room`` where the temporary file cannot be read.
         """
         role, topic, partition = log
-        for run in self._logs[log].levels[0]:
+        for run in self._logs[_place_of(log)].levels[0]:
             for offset, key, value, headers, timestamp_ms, hold_expired in self._rows(run, after):
                 origin = Origin(topic, partition, offset)
                 yield Record(role, origin, key, value, headers, timestamp_ms, hold_expired)
@@ -191,13 +192,13 @@ class LogSpool:
         self._end += len(packed)
         return block
 
-    def _write_gathered(self, place: tuple[Role, str, int], log: _Gathered) -> None:
+    def _write_gathered(self, place: tuple[str, str, int], log: _Gathered) -> None:
         if not log.rows:
             return
         self._gathered_bytes -= log.size_bytes
         log.count += len(log.rows)
         log.rows.sort(key=_offset_of)
-        block = self._write_block(list(_once(Log(*place), log.rows)))
+        block = self._write_block(list(_once(_log_at(place), log.rows)))
         log.rows, log.size_bytes = [], 0
         newest = log.levels[0]
         if newest and newest[-1][-1].last < block.first:
@@ -209,7 +210,7 @@ class LogSpool:
                 break
             if number + 1 == len(log.levels):
                 log.levels.append([])
-            log.levels[number + 1].append(self._merged(Log(*place), level))
+            log.levels[number + 1].append(self._merged(_log_at(place), level))
             log.levels[number] = []
 
     def _merged(self, log: Log, runs: list[_Run]) -> _Run:
@@ -225,6 +226,15 @@ class LogSpool:
         if rows:
             merged.append(self._write_block(rows))
         return merged
+
+
+def _place_of(log: Log) -> tuple[str, str, int]:
+    return log.role.value, log.topic, log.partition
+
+
+def _log_at(place: tuple[str, str, int]) -> Log:
+    role, topic, partition = place
+    return Log(Role(role), topic, partition)
 
 
 def _once(log: Log, rows: Iterable[_Row]) -> Iterator[_Row]:

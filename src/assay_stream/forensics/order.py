@@ -162,7 +162,8 @@ class Merge:
             snapshot_id = event.snapshot_id
             if snapshot_id is not None:
                 time_ms = max(time_ms, named_ms.get((event.server_id, snapshot_id), 0))
-            latest_ms = max(latest_ms, time_ms)
+            if time_ms > latest_ms:
+                latest_ms = time_ms
             if held:
                 yield from _released(held, latest_ms)
             yield Placed(latest_ms, number, offset, record, event, latest_ms)

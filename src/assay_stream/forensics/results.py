@@ -27,6 +27,8 @@ FILES = {
     Role.CHANGES: "changes.ndjson",
     Role.REJECTED: "rejected.ndjson",
 }
+# Evidence is the many, and reading a member of an enum, or its hash, takes a call of its own.
+_EVIDENCE, _DEFINITIONS = Role.EVIDENCE, Role.DEFINITIONS
 PROGRESS_FILE = "replay.progress.json"
 _VERSION = 1
 
@@ -47,12 +49,13 @@ class Tally:
         Args:
             output: an output of the stages.
         """
-        if output.role is Role.DEFINITIONS and not self.is_new(output):
+        role = output.role
+        if role is _DEFINITIONS and not self.is_new(output):
             return False
         self.what[output.label] += 1
-        if output.role not in FILES:
+        if role is not _EVIDENCE and role not in FILES:
             return False
-        self.written[output.role.value] += 1
+        self.written[role._value_] += 1
         return True
 
     def is_new(self, output: Output) -> bool:
@@ -85,6 +88,7 @@ class Results:
         self._what: dict[str, Any] = orjson.loads(orjson.dumps(what))
         self._ends = ends
         self._files: dict[Role, IO[bytes]] = {}
+        self._evidence: IO[bytes] | None = None
         self.tally = Tally()
 
     def __enter__(self) -> Results:
@@ -98,6 +102,7 @@ class Results:
         """Begin with empty files; what an earlier replay left is gone."""
         (self._folder / PROGRESS_FILE).unlink(missing_ok=True)
         self._files = {role: (self._folder / name).open("wb", 1_024 * 1_024) for role, name in FILES.items()}
+        self._evidence = self._files[_EVIDENCE]
 
     def go_on(self) -> Checkpoint | None:
         """Cut the files to the last resume point and return where the replay stood; ``None`` where there is none.
@@ -137,6 +142,7 @@ class Results:
                 )
             file.truncate(sizes[role])
             file.seek(sizes[role])
+        self._evidence = self._files[_EVIDENCE]
         self.tally.written, self.tally.what = written, labels
         return checkpoint
 
@@ -147,6 +153,9 @@ class Results:
             output: an output of the stages.
         """
         if self.tally.takes(output):
+            if output.role is _EVIDENCE and self._evidence is not None:
+                self._evidence.write((output.value or b"") + b"\n")
+                return
             line = rejected_line(output) if output.role is Role.REJECTED else output.value or b""
             self._files[output.role].write(line + b"\n")
 

@@ -1,0 +1,219 @@
+"""Laws of plain calls: the short way takes nothing that the model refuses, and writes the very same evidence."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay_stream.core import engine
+from assay_stream.core.cloudevents import read_whole_call
+from assay_stream.core.decision import join
+from assay_stream.core.engine import EngineState
+from assay_stream.core.evidence import Producer
+from assay_stream.core.limits import DEFAULT_LIMITS
+from assay_stream.core.plain_call import read_plain
+from assay_stream.core.record import Origin, Record, Role
+from assay_stream.schemes import assay
+from tests.support.events import TOOL, an_event, snapshot_data
+
+PRODUCER = Producer(version="1")
+POLICY = {**assay.POLICY_CLUSTER_CONSTANTS, "policy_snapshot_digest": "sha256:p", "policy_digest": "sha256:p"}
+TIMES = st.sampled_from(
+    [
+        "2026-03-01T10:00:05Z",
+        "2026-03-01T10:00:05.123Z",
+        "2026-03-01T10:00:05.123456Z",
+        "2026-03-01T10:00:05.1Z",
+        "2026-03-01t10:00:05z",
+        "2026-03-01T10:00:05+00:00",
+        "2026-03-01 10:00:05Z",
+        "2026-02-30T10:00:05Z",
+        "2026-03-01T10:00:05,123Z",
+        "1969-12-31T23:59:59Z",
+        "2026-03-01T10:00:05.123456789Z",
+        "20260301T100005.0000000000Z",
+    ]
+)
+TEXTS = st.text(min_size=1, max_size=12) | st.sampled_from(
+    [
+        "a",
+        " ",
+        "\u3000",
+        "\x85",
+        "x" * 512,
+        "x" * 513,
+        "x" * 129,
+        '"',
+        "\\",
+        "é",
+        "\x7f",
+        "a b",
+        "\u2028",
+        "null",
+        "",
+    ]
+)
+NUMBERS = (
+    st.integers(-2, 2**53 + 2)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.sampled_from([0, 1, 2**53, 0.5, 12.25, 1e2, -0.0, 0.0001, 1e-5, 2.0**53, True, None])
+)
+WORDS = st.sampled_from(["allow", "deny", "error", "agent", "human", "READ", "IDEMPOTENT", "assay", "handshake"])
+ODD = TEXTS | NUMBERS | st.none() | st.booleans() | st.just([]) | st.just({"a": [1, {"b": "c"}]})
+
+PLAIN = st.sampled_from(["a", "x" * 128, "é", "a b", "\x7f", "\u2028"])
+MOMENTS = st.sampled_from(["2026-03-01T10:00:05Z", "2026-03-01T10:00:05.123Z", "2026-03-01T10:00:05.123456Z"])
+FIELDS: dict[str, st.SearchStrategy[Any]] = {
+    "actor": st.fixed_dictionaries(
+        {"kind": st.just("agent")}, optional={"agent_id": PLAIN, "model_id": PLAIN, "x": PLAIN}
+    ),
+    "args_hash": PLAIN,
+    "args_ref": st.just("artifact:1"),
+    "delegated_from": PLAIN,
+    "delegation_depth": st.integers(0, 2**53),
+    "error": st.fixed_dictionaries({"code": PLAIN}, optional={"kind": PLAIN, "message": PLAIN}),
+    "idempotency": st.just("IDEMPOTENT"),
+    "ok": st.booleans(),
+    "profile": st.just("assay"),
+    "side_effect": st.just("READ"),
+    "snapshot_id": st.sampled_from(["snapshot-1", "unknown"]),
+    "timing": st.fixed_dictionaries(
+        {},
+        optional={
+            "duration_ms": st.sampled_from([0, 7, 2**53, 0.5, 12.25, 5.0, 0.0001, 1e15]),
+            "started_at": MOMENTS,
+            "ended_at": MOMENTS,
+        },
+    ),
+    "trace_id": PLAIN,
+    "transport": st.just("mcp"),
+    "tool_version": PLAIN,
+}
+ODD_FIELDS: dict[str, st.SearchStrategy[Any]] = {
+    **dict.fromkeys(FIELDS, TEXTS | ODD | WORDS),
+    **{name: st.just(value) | TEXTS for name, value in POLICY.items()},
+    **dict.fromkeys(("args", "result", "binding", "origin", "pin", "tool", "tool_identity", "x-unknown"), ODD),
+    **dict.fromkeys(("unbound_reason", "tool_definition_digest", "server_id", "tool_name", "tool_call_id"), TEXTS),
+    "actor": st.fixed_dictionaries({"kind": WORDS}, optional={"agent_id": ODD, "x": ODD}),
+    "error": st.fixed_dictionaries({}, optional={"code": ODD, "kind": ODD, "message": ODD, "x": ODD}),
+    "timing": st.fixed_dictionaries(
+        {}, optional={"duration_ms": NUMBERS, "started_at": TIMES, "ended_at": TIMES, "x": ODD}
+    ),
+}
+REQUIRED: dict[str, st.SearchStrategy[Any]] = {
+    "server_id": st.sampled_from(["server", "other"]),
+    "observer_id": st.sampled_from(["alice", "bob"]),
+    "tool_name": st.sampled_from(["read_file", "other"]),
+    "tool_call_id": PLAIN,
+    "decision": st.sampled_from(["allow", "deny"]),
+    "reason_code": PLAIN,
+}
+ATTRIBUTES: dict[str, st.SearchStrategy[Any]] = {
+    "specversion": st.just("1.0"),
+    "type": st.just("mcp.tools.call.observed"),
+    "source": st.just("urn:proxy"),
+    "id": PLAIN,
+    "time": MOMENTS,
+}
+ODD_ATTRIBUTES: dict[str, st.SearchStrategy[Any]] = {
+    "specversion": st.just("0.3"),
+    "source": TEXTS,
+    "id": TEXTS,
+    "time": TIMES,
+    "datacontenttype": st.just("application/json") | ODD,
+    "traceparent": st.just("00-" + "a" * 32 + "-" + "b" * 16 + "-01") | ODD,
+    "subject": ODD,
+}
+
+
+@st.composite
+def some_of(draw: st.DrawFn, odd: dict[str, st.SearchStrategy[Any]]) -> dict[str, Any]:
+    """Values of one or two of some fields, more often of none."""
+    names = draw(st.lists(st.sampled_from(sorted(odd)), max_size=2)) if draw(st.booleans()) else []
+    return {name: draw(odd[name]) for name in names}
+
+
+@st.composite
+def written(draw: st.DrawFn, value: Any) -> str:
+    """A JSON text of a value: now and then with white space, escapes, a key twice or one left out."""
+    if not isinstance(value, dict):
+        return json.dumps(value, ensure_ascii=draw(st.integers(0, 39)) == 0)
+    members = [(name, draw(written(member))) for name, member in value.items()]
+    if members and draw(st.integers(0, 19)) == 0:
+        members.insert(draw(st.integers(0, len(members))), draw(st.sampled_from(members)))
+    if members and draw(st.integers(0, 39)) == 0:
+        members.pop(draw(st.integers(0, len(members) - 1)))
+    colon, comma = draw(st.sampled_from([(":", ",")] * 4 + [(": ", ", "), (" :", " ,")]))
+    return "{" + comma.join(f"{json.dumps(name)}{colon}{text}" for name, text in members) + "}"
+
+
+@st.composite
+def calls(draw: st.DrawFn) -> bytes:
+    """The text of an event that is a call, or nearly one."""
+    data = draw(st.fixed_dictionaries(REQUIRED, optional=FIELDS)) | draw(some_of(ODD_FIELDS))
+    event = draw(st.fixed_dictionaries(ATTRIBUTES)) | draw(some_of(ODD_ATTRIBUTES))
+    return draw(written(event | {"data": data})).encode("utf-8", "surrogatepass")
+
+
+def a_state() -> EngineState:
+    """A view in which one server was listed by one observer."""
+    state = EngineState(producer=PRODUCER)
+    data = snapshot_data(TOOL, server_id="server", observer_id="alice", snapshot_id="snapshot-1")
+    place = Origin(topic="mcp.tools.list", partition=0, offset=0)
+    value = an_event(Role.SNAPSHOTS, 1, 1, data)
+    for output in engine.step(state, Record(role=Role.SNAPSHOTS, origin=place, key=b"server", value=value))[1]:
+        if output.role is Role.BINDINGS:
+            engine.step(state, Record(role=Role.BINDINGS, origin=place, key=output.key, value=output.value))
+    return state
+
+
+STATE = a_state()
+
+
+def a_record(value: bytes) -> Record:
+    """The record of a call."""
+    return Record(role=Role.CALLS, origin=Origin(topic='calls "1"', partition=3, offset=7), key=None, value=value)
+
+
+@given(calls())
+def test_what_is_taken_the_short_way_gives_the_evidence_of_the_model(value: bytes) -> None:
+    """Also the same event by name; and it is written twice alike."""
+    plain = read_plain(value, DEFAULT_LIMITS)
+    if plain is None:
+        return
+    whole = read_whole_call(a_record(value))
+    for name in (
+        *("source", "id", "time", "time_us", "traceparent"),
+        *("server_id", "tool_name", "observer_id", "snapshot_id", "decision"),
+    ):
+        assert getattr(plain, name) == getattr(whole, name)
+    for expired in (False, True):
+        record = a_record(value)._replace(hold_expired=expired)
+        expected = join(STATE.view, record, whole, PRODUCER)
+        assert join(STATE.view, record, plain, PRODUCER) == expected
+        assert join(STATE.view, record, plain, PRODUCER) == expected
+
+
+@given(st.fixed_dictionaries({}, optional=FIELDS), st.data())
+def test_a_key_that_stands_there_twice_is_never_plain(fields: dict[str, Any], data: st.DataObject) -> None:
+    """Whatever else is written in a way that takes more or less room."""
+    required = {
+        "server_id": "server",
+        "observer_id": "alice",
+        "tool_name": "read_file",
+        "tool_call_id": "c",
+        "decision": "allow",
+        "reason_code": "R",
+    }
+    content = required | fields
+    name = data.draw(st.sampled_from(sorted(content)))
+    text = json.dumps(content, ensure_ascii=False)
+    twice = text[:-1] + f",{json.dumps(name)}:{json.dumps(content[name], ensure_ascii=False)}}}"
+    value = (
+        '{"specversion":"1.0","type":"mcp.tools.call.observed","source":"urn:p","id":"1",'
+        f'"time":"2026-03-01T10:00:05Z","data":{twice}}}'
+    )
+    assert read_plain(value.encode("utf-8", "surrogatepass"), DEFAULT_LIMITS) is None
