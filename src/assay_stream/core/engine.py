@@ -24,6 +24,8 @@ from assay_stream.core.record import Output, Record, Role, rejected
 from assay_stream.core.redaction import DEFAULT_REDACTION, Redaction
 from assay_stream.core.registry import Registry
 
+_CALLS = Role.CALLS
+
 
 class EngineState:
     """The state of a worker's stages; a stage that a process does not run stays empty.
@@ -69,9 +71,9 @@ def step(state: EngineState, record: Record) -> tuple[EngineState, list[Output]]
     Raises:
         IntegrityError: where our own logs contradict each other. Bad input never raises: it is an output.
     """
+    if record.role is _CALLS:  # the many
+        return state, _call(state, record)
     match record.role:
-        case Role.CALLS:
-            return state, _call(state, record)
         case Role.SNAPSHOTS | Role.CONTROL:
             return state, state.registry.step(record)
         case Role.BINDINGS:

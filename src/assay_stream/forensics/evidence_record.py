@@ -176,7 +176,7 @@ def headers_equal(record: Record, expected: Output) -> bool:
         record: the record.
         expected: what the join writes.
     """
-    headers: Headers = tuple((name, value) for name, value in record.headers)
+    headers: Headers = tuple(map(tuple, record.headers))  # type: ignore[arg-type]
     return (record.key, headers, record.timestamp_ms, record.origin.partition) == (
         expected.key,
         expected.headers,

@@ -61,9 +61,9 @@ class JoinStage:
     def process(self, partition: int, records: Sequence[Record]) -> list[Output]:
         """Join the calls."""
         outputs: list[Output] = []
+        state = self._state
         for record in records:
-            _, written = engine.step(self._state, record)
-            outputs.extend(written)
+            outputs += engine.step(state, record)[1]
         return outputs
 
     def seal(self, partition: int, positions: Mapping[TopicPartition, int]) -> list[Output]:

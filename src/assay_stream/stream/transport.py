@@ -22,6 +22,7 @@ from assay_stream.stream.connection import REQUEST_BYTES_MAX, connection_options
 _BATCH_BYTES = 512 * 1_024
 _CLOSE_LIMIT_S = 10.0
 _ERROR_HEADERS = 5
+_REJECTED = Role.REJECTED
 REJECTED_BYTES_MAX = DEFAULT_LIMITS.record_bytes_max + 512 * 1_024
 """Between the largest input and the limit of the rejected topic, which is a mebibyte above it."""
 
@@ -33,13 +34,14 @@ def record_of(role: Role, message: ConsumerRecord) -> Record:
         role: what the record's topic carries.
         message: the record as aiokafka gives it.
     """
+    timestamp_ms = message.timestamp
     return Record(
-        role=role,
-        origin=Origin(topic=message.topic, partition=message.partition, offset=message.offset),
-        key=message.key,
-        value=message.value,
-        headers=message.headers,
-        timestamp_ms=max(message.timestamp, 0),
+        role,
+        Origin(message.topic, message.partition, message.offset),
+        message.key,
+        message.value,
+        message.headers,
+        timestamp_ms if timestamp_ms > 0 else 0,
     )
 
 
@@ -138,17 +140,20 @@ class TransactionalWriter:
 
     def _batches(self, outputs: Iterable[Output]) -> dict[tuple[str, int], list[BatchBuilder]]:
         batches: dict[tuple[str, int], list[BatchBuilder]] = {}
+        # Outputs of one place follow each other, by the thousand.
+        last: tuple[Role | None, int | None] = (None, None)
+        builders: list[BatchBuilder] = []
         for output in outputs:
-            partition = output.partition
+            role, partition = output.role, output.partition
             if partition is None:
-                partition = murmur2_partition(output.key or b"", self._partition_counts[output.role])
-            place = (self._topics[output.role], partition)
-            if output.role is Role.REJECTED:
+                partition = murmur2_partition(output.key or b"", self._partition_counts[role])
+            if (role, partition) != last:
+                last = (role, partition)
+                place = (self._topics[role], partition)
+                builders = batches.setdefault(place, [])
+            if role is _REJECTED:
                 output = fitting(output)
-            builders = batches.get(place)
-            if builders is None:
-                builders = batches[place] = [self._producer.create_batch()]
-            if not _append(builders[-1], output):
+            if not builders or not _append(builders[-1], output):
                 builders.append(self._producer.create_batch())
                 if not _append(builders[-1], output):
                     raise AssertionError("an empty batch takes any record")
