@@ -15,11 +15,14 @@ from __future__ import annotations
 
 import base64
 import gzip
+import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import datetime
+from operator import itemgetter
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Annotated, Any, BinaryIO, cast
 
+import msgspec
 import orjson
 
 from assay_stream.core.errors import ConfigurationError, InputError
@@ -32,9 +35,26 @@ from assay_stream.forensics.compressed import opened
 _ROLE_OF_TYPE = {SNAPSHOT_TYPE: Role.SNAPSHOTS, CALL_TYPE: Role.CALLS}
 _CONTROL_PREFIX = "assay.control."
 _READ = (Role.SNAPSHOTS, Role.CONTROL, Role.CALLS)
-_ROLE_OF_NAME = {role.value: role for role in _READ}
-_PLAIN_NAMES = frozenset(("origin", "role", "timestamp_ms", "key", "value"))
 _INT64_MAX = 2**63 - 1
+_Place = Annotated[int, msgspec.Meta(ge=0, le=_INT64_MAX)]
+
+
+class _PlainOrigin(msgspec.Struct, forbid_unknown_fields=True):
+    topic: str
+    partition: _Place
+    offset: _Place
+
+
+class _PlainLine(msgspec.Struct, forbid_unknown_fields=True):
+    origin: _PlainOrigin
+    role: str
+    timestamp_ms: Annotated[int, msgspec.Meta(ge=-1, le=_INT64_MAX)]
+    key: str
+    value: str
+
+
+_line_of = itemgetter(0)
+_PLAIN_LINES = msgspec.json.Decoder(_PlainLine)
 
 
 def read_file(path: Path) -> Iterator[Record]:
@@ -60,15 +80,14 @@ def open_archive(path: Path) -> Iterator[bytes]:
     Raises:
         InputError: as ``compressed.opened``.
     """
-    count = 0
+    counter = itertools.count()
     try:
         with opened(path) as lines:
-            for line in lines:
-                yield line
-                count += 1
+            yield from map(_line_of, zip(lines, counter, strict=False))
     except InputError as error:
         if not error.code.startswith("archive_"):
             raise
+        count = next(counter)
         raise InputError(error.code, f"{error.message} ({path}: {count} whole lines were read)") from None
 
 
@@ -108,47 +127,25 @@ def read_lines(lines: Iterable[bytes], *, name: str, roles: Collection[Role] = _
         roles: what record lines may carry.
     """
     timestamp_ms = 0
+    plain_roles = {role.value: role for role in _READ if role in roles}
     for number, line in enumerate(lines):
+        try:
+            # Record lines that hold texts only, as most do.
+            plain = _PLAIN_LINES.decode(line)
+            role = plain_roles[plain.role]
+        except (msgspec.DecodeError, UnicodeDecodeError, KeyError):
+            pass
+        else:
+            timestamp_ms, place = plain.timestamp_ms, plain.origin
+            origin = Origin(place.topic, place.partition, place.offset)
+            yield Record(role, origin, plain.key.encode(), plain.value.encode(), (), timestamp_ms)
+            continue
         raw = line.rstrip(b"\r\n")
         if not raw:
-            continue
-        plain = _plain_record(raw, roles)
-        if plain is not None:
-            timestamp_ms = plain.timestamp_ms
-            yield plain
             continue
         record = _record(raw, Origin(topic=name, partition=0, offset=number), timestamp_ms, roles)
         timestamp_ms = record.timestamp_ms
         yield record
-
-
-def _plain_record(raw: bytes, roles: Collection[Role]) -> Record | None:
-    """Return the record of a record line that holds texts only, as most do, or ``None`` for the slow path."""
-    try:
-        content = orjson.loads(raw)
-        if content.keys() != _PLAIN_NAMES:
-            return None
-        origin, key, value, timestamp_ms = (
-            content["origin"],
-            content["key"],
-            content["value"],
-            content["timestamp_ms"],
-        )
-        topic, partition, offset = origin["topic"], origin["partition"], origin["offset"]
-        role = _ROLE_OF_NAME[content["role"]]
-    except (orjson.JSONDecodeError, AttributeError, KeyError, TypeError):
-        return None
-    if (
-        len(origin) == 3
-        and role in roles
-        and type(topic) is type(value) is type(key) is str
-        and type(partition) is type(offset) is type(timestamp_ms) is int
-        and 0 <= partition <= _INT64_MAX
-        and 0 <= offset <= _INT64_MAX
-        and -1 <= timestamp_ms <= _INT64_MAX
-    ):
-        return Record(role, Origin(topic, partition, offset), key.encode(), value.encode(), (), timestamp_ms)
-    return None
 
 
 def _record(raw: bytes, place: Origin, previous_ms: int, roles: Collection[Role]) -> Record:
