@@ -8,10 +8,12 @@ from typing import Annotated, Literal
 from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from assay_stream.core.alert import Pacing
+from assay_stream.core.alert import AlertRules, Pacing
 from assay_stream.core.errors import ConfigurationError
+from assay_stream.core.finding_severity import severity_under
 from assay_stream.core.observation import CallProfile
 from assay_stream.core.redaction import Redaction, redaction_with
+from assay_stream.core.severity import PROFILES
 
 _TOPIC_PREFIX = r"^[a-zA-Z0-9._-]{0,100}$"
 
@@ -138,6 +140,15 @@ class Settings(BaseSettings):
         except ConfigurationError as error:
             raise ValueError(error.message) from None
         return value
+
+    def alert_rules(self, version: str) -> AlertRules:
+        """Return what the alert stage is told.
+
+        Args:
+            version: version of this software.
+        """
+        severity = severity_under(PROFILES[self.severity_profile])
+        return AlertRules(version=version, severity=severity, pacing=self.pacing())
 
     def pacing(self) -> Pacing:
         """Return how often an alert may be written."""

@@ -34,6 +34,10 @@ RedactionNames = Annotated[
     str | None,
     typer.Option(help="Further sensitive key names, comma separated. Default: ASSAY_STREAM_REDACTION_NAMES."),
 ]
+SnapshotPartitions = Annotated[
+    int | None,
+    typer.Option(min=1, help="Partitions of the snapshot topic that the files were read from."),
+]
 
 
 def quiet_client_logs() -> None:

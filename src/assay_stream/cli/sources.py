@@ -167,6 +167,22 @@ def make_source(
     )
 
 
+def joined_source(settings: Settings) -> Source:
+    """Return the topics of a deployment, their calls as far as there is evidence of them.
+
+    Args:
+        settings: the operator's settings.
+
+    Raises:
+        ConfigurationError: ``topic_missing``.
+        OperatingError: ``broker_unreachable``.
+    """
+    from assay_stream.stream.input_ranges import joined_ends
+
+    ends = asyncio.run(joined_ends(settings))
+    return make_source(None, True, Selection(), settings, ends=ends)
+
+
 async def _note_ends(settings: Settings) -> dict[Role, dict[int, int]]:
     from assay_stream.stream.input_ranges import READ, note_ends
 

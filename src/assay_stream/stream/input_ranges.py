@@ -57,6 +57,29 @@ async def note_ends(settings: Settings, roles: Collection[Role]) -> Ends:
         await consumer.stop()
 
 
+async def joined_ends(settings: Settings) -> Ends:
+    """Return where the input topics end now, of the calls no further than evidence of them is committed.
+
+    Args:
+        settings: the operator's settings.
+
+    Raises:
+        ConfigurationError: ``topic_missing``.
+        OperatingError: ``broker_unreachable``.
+    """
+    admin = await start_admin(settings)
+    try:
+        committed = await admin.list_consumer_group_offsets(f"{settings.group_prefix}-join")
+    finally:
+        await admin.close()
+    topic, ends = topic_names(settings)[Role.CALLS], await note_ends(settings, READ)
+    for number, end in ends[Role.CALLS].items():
+        joined = committed.get(TopicPartition(topic, number))
+        if joined is not None and joined.offset >= 0:
+            ends[Role.CALLS][number] = min(end, joined.offset)
+    return ends
+
+
 async def read_ranges(settings: Settings, ends: Ends, selection: Selection) -> AsyncIterator[Record]:
     """Yield the committed records of some topics that are asked for, each partition in its order.
 
