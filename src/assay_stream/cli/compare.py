@@ -27,7 +27,7 @@ from assay_stream.cli.options import (
 from assay_stream.cli.sources import Source, joined_source, make_source
 from assay_stream.cli.tables import RowFormat, cell, json_line
 from assay_stream.cli.verify import EvidenceFiles, Format, FromKafka, Inputs
-from assay_stream.config import Settings, load_settings
+from assay_stream.config import Settings, command_settings
 from assay_stream.core.errors import InputError
 from assay_stream.core.evidence import Producer
 from assay_stream.core.record import Origin, Output, Record, Role
@@ -78,7 +78,7 @@ def compare(
     if from_kafka == bool(evidence or inputs or alerts) or bool(evidence) != bool(inputs):
         raise InputError("bad_option", "give --from-kafka, or files: --evidence FILE --input FILE [--alerts FILE]")
     quiet_client_logs()
-    settings = load_settings(
+    settings = command_settings(
         redaction_enable=redaction_enable,
         redaction_disable=redaction_disable,
         redaction_names=redaction_names,

@@ -11,7 +11,7 @@ import orjson
 import typer
 
 from assay_stream.cli.options import Bootstrap, quiet_client_logs, say
-from assay_stream.config import Settings, load_settings
+from assay_stream.config import Settings, command_settings
 from assay_stream.core.errors import ConfigurationError, InputError
 from assay_stream.core.limits import BUNDLE_LIMITS
 from assay_stream.core.record import Role
@@ -169,7 +169,7 @@ def _collect(collection: Collection, inputs: list[Path] | None, kinds: Some[Kind
         collection.take(stored_in(inputs))
         return
     quiet_client_logs()
-    asyncio.run(_from_kafka(collection, kinds, load_settings(bootstrap_servers=bootstrap)))
+    asyncio.run(_from_kafka(collection, kinds, command_settings(bootstrap_servers=bootstrap)))
 
 
 async def _from_kafka(collection: Collection, kinds: Some[Kind], settings: Settings) -> None:

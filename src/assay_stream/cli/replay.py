@@ -39,7 +39,7 @@ from assay_stream.cli.sources import (
 )
 from assay_stream.cli.tables import RowFormat
 from assay_stream.cli.verify import EvidenceFiles
-from assay_stream.config import Settings, load_settings
+from assay_stream.config import Settings, command_settings
 from assay_stream.core.errors import ConfigurationError, InputError
 from assay_stream.core.evidence import Producer
 from assay_stream.core.observation import CallProfile
@@ -113,7 +113,7 @@ def replay(
             "no_destination", "give a folder (--output) or --to-kafka; --resume needs a folder"
         )
     quiet_client_logs()
-    settings = load_settings(
+    settings = command_settings(
         bootstrap_servers=bootstrap_servers,
         redaction_enable=redaction_enable,
         redaction_disable=redaction_disable,

@@ -20,7 +20,7 @@ from assay_stream.cli.options import (
     say,
 )
 from assay_stream.cli.tables import RowFormat, cell, json_line
-from assay_stream.config import Settings, load_settings
+from assay_stream.config import Settings, command_settings
 from assay_stream.core.cloudevents import time_us_of
 from assay_stream.core.errors import InputError
 from assay_stream.core.record import Record
@@ -85,7 +85,7 @@ def verify(
     )
     if from_kafka == bool(evidence or inputs) or bool(evidence) != bool(inputs):
         raise InputError("bad_option", "give --from-kafka, or files: --evidence FILE --input FILE")
-    settings = load_settings(
+    settings = command_settings(
         redaction_enable=redaction_enable,
         redaction_disable=redaction_disable,
         redaction_names=redaction_names,
