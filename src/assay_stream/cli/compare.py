@@ -204,6 +204,7 @@ def _line(difference: Difference, row: dict[str, Any]) -> str:
         f"{','.join(difference.causes):<18}",
         f"{cell(row.get('call', difference.record_id)):<32}",
         f"{cell(difference.server_id)} {cell(difference.tool_name)}",
+        *([] if difference.kind is None else [cell(difference.kind)]),
         *(cell(path) for path in difference.paths),
         *(cell(record) for record in difference.records),
         *(f"joined without {cell(origin.as_json())}" for origin in difference.left_out),

@@ -239,6 +239,7 @@ class Comparison:
                 record_id=alert.uid,
                 paths=paths,
                 records=records,
+                kind=alert.kind or None,
             )
 
     def _noted(self, difference: Difference) -> Difference:

@@ -24,6 +24,7 @@ class Difference:
         paths: the members that differ, as JSON paths.
         left_out: the first record of each log that the recorded run did not have.
         records: of an alert, which of its records differ.
+        kind: of an alert, what was found.
     """
 
     what: str
@@ -35,6 +36,7 @@ class Difference:
     paths: tuple[str, ...] = ()
     left_out: tuple[Origin, ...] = ()
     records: tuple[str, ...] = ()
+    kind: str | None = None
 
     @property
     def counts(self) -> bool:
@@ -45,6 +47,7 @@ class Difference:
         """Return the difference as one JSON object, without what is absent."""
         fields: dict[str, Any] = {
             "what": self.what,
+            "kind": self.kind,
             "causes": list(self.causes),
             "server_id": self.server_id,
             "tool_name": self.tool_name,
