@@ -11,9 +11,8 @@ from typing import Annotated, BinaryIO
 import orjson
 import typer
 
-from assay_stream.cli.options import Bootstrap, quiet_client_logs, say
+from assay_stream.cli.options import NOTHING_FOUND, Bootstrap, quiet_client_logs, say
 from assay_stream.cli.progress import Meter
-from assay_stream.cli.replay import NOTHING_FOUND
 from assay_stream.cli.sources import FromTime, Offsets, ServerIds, ToTime, make_selection, make_source
 from assay_stream.config import command_settings
 from assay_stream.core.errors import InputError

@@ -8,6 +8,9 @@ from typing import Annotated
 
 import typer
 
+NOTHING_FOUND = 5
+"""Exit code where nothing of what was asked for is there."""
+
 Bootstrap = Annotated[
     str | None, typer.Option(help="Kafka brokers, host:port. Default: ASSAY_STREAM_BOOTSTRAP_SERVERS.")
 ]

@@ -17,6 +17,7 @@ from assay_stream import __version__
 from assay_stream.cli.compare import AlertFiles, RecordedFiles, hold_against, hold_against_topics, written_in
 from assay_stream.cli.interrupts import noting_interrupts
 from assay_stream.cli.options import (
+    NOTHING_FOUND,
     Bootstrap,
     RedactionDisable,
     RedactionEnable,
@@ -49,8 +50,6 @@ from assay_stream.forensics.replay import Replay
 from assay_stream.forensics.results import PROGRESS_FILE, Results, Tally, noted_ends
 from assay_stream.forensics.selection import Selection
 
-NOTHING_FOUND = 5
-"""Exit code where nothing of what was asked for is there."""
 INTERRUPTED = 130
 _RESUME_POINT_S = 5.0
 _LOOK_EVERY = 1_024
