@@ -206,9 +206,10 @@ def opened(envelope: Any, keys: Keys) -> Opened:
 
 
 def _from_base64(text: Any, path: str) -> bytes:
-    """Decode standard or URL-safe base64, as the specification asks of readers; bits that say nothing must be zero.
+    """Decode standard or URL-safe base64, as the specification asks of readers.
 
-    RFC 4648, section 3.5: else one signature has several texts, and who exchanged them is not found.
+    Bits that say nothing must be zero (RFC 4648, section 3.5): else one signature has several texts, and who
+    exchanged them is not found.
     """
     if not isinstance(text, str):
         raise InputError("bad_envelope", "base64 text is needed", path=path)
