@@ -27,8 +27,8 @@ from tests.support.fleet import START, Fleet, Published, a_listing
 
 pytestmark = pytest.mark.kafka
 
-CALLS = 1_500
-PHASES = 5
+CALLS = 1_200
+PHASES = 4
 SLOW = {"ASSAY_STREAM_BATCH_RECORDS_MAX": "15"}
 Origin = tuple[str, int, int]
 
@@ -72,7 +72,7 @@ def phases() -> list[list[Published]]:
             (role, key, value.replace(b'"tool_1"', b'"tool_9"') if number % 50 == 0 else value)
             for number, (role, key, value) in enumerate(portion)
         ]
-        told.append([*decisions(phase, at + timedelta(microseconds=1)), *mixed])
+        told.append([*decisions(phase, at + timedelta(milliseconds=1)), *mixed])
     return told
 
 
@@ -127,18 +127,12 @@ async def caught_up(deployment: Deployment, stage: str, *roles: Role, limit_s: f
         left = {place: end for place, end in ends.items() if done.get(place, 0) < end}
         if not left:
             return
-        if time.monotonic() > deadline:
-            import shutil
-
-            shutil.rmtree("/tmp/proof_workers", ignore_errors=True)
-            shutil.copytree(Path(".run/tests") / deployment.name, "/tmp/proof_workers")
-            print([worker.process.poll() for worker in deployment.workers])
         assert time.monotonic() < deadline, f"{stage} has {left} left\n{deployment.workers[-1].tail()}"
         await asyncio.sleep(0.5)
 
 
 async def at_rest(deployment: Deployment) -> None:
-    """Wait until all is done, and time has come as far as the last record."""
+    """Wait until all is joined, and let time come as far as the last record: alerts follow."""
     await caught_up(deployment, "registry", Role.SNAPSHOTS, Role.CONTROL)
     await caught_up(deployment, "join", Role.CALLS)
     times_us = [
@@ -147,7 +141,6 @@ async def at_rest(deployment: Deployment) -> None:
         for record in await deployment.read(role)
     ]
     await deployment.tick(max(times_us))
-    await caught_up(deployment, "alerts", Role.FINDINGS)
 
 
 async def compared(deployment: Deployment, folder: Path) -> tuple[int, list[list[str]], dict[str, Any]]:
@@ -158,6 +151,18 @@ async def compared(deployment: Deployment, folder: Path) -> tuple[int, list[list
     assert summaries, done.stderr
     rows = [line.split() for line in done.stdout.splitlines() if not line.startswith("{")]
     return done.returncode, rows, json.loads(summaries[-1])["summary"]
+
+
+async def settled(
+    deployment: Deployment, folder: Path, causes: frozenset[str] = frozenset(), limit_s: float = 120
+) -> tuple[int, list[list[str]], dict[str, Any]]:
+    """The same, once the alerts have followed: until nothing is told but some causes."""
+    deadline = time.monotonic() + limit_s
+    while True:
+        code, rows, summary = await compared(deployment, folder)
+        if {row[1] for row in rows} <= causes | {"order_of_reading"} or time.monotonic() > deadline:
+            return code, rows, summary
+        await asyncio.sleep(1)
 
 
 async def differing_calls(deployment: Deployment) -> set[str]:
@@ -179,39 +184,31 @@ async def test_a_replay_of_a_disturbed_run_has_no_differences_until_something_co
 ) -> None:
     """Kills, workers that come and go, alerts, decisions: no difference. Then what comes late is named exactly."""
     await a_disturbed_run(deployment)
-    code, rows, summary = await compared(deployment, tmp_path / "live")
-    counting = [row for row in rows if row[1] != "order_of_reading"]
-    if counting:
-        import pickle
-
-        dump = {
-            role: await deployment.read(role)
-            for role in (Role.SNAPSHOTS, Role.CONTROL, Role.CALLS, Role.FINDINGS, Role.ALERTS)
-        }
-        Path("/tmp/proof_dump.pickle").write_bytes(pickle.dumps((counting, dump)))
-    assert (code, counting) == (0, []), summary
-    assert summary["differences"] == 0
+    code, rows, summary = await settled(deployment, tmp_path / "live")
+    assert (code, summary["differences"]) == (0, 0), (rows, summary)
     assert summary["identical"]["evidence"] == CALLS
     assert summary["identical"]["alert"] >= 10
     assert {row[1] for row in rows} <= {"order_of_reading"}
     await check_altered_copies(deployment, tmp_path)
 
     middle = START + timedelta(seconds=CALLS / 8)
-    role, key, value = a_listing(3, 0, 77, 10_077, middle)
+    role, key, value = a_listing(2, 0, 77, 10_077, middle)
     await deployment.send(role, [(key, value)])
     await at_rest(deployment)
     late = await differing_calls(deployment)
-    code, rows, summary = await compared(deployment, tmp_path / "late")
+    code, rows, summary = await settled(deployment, tmp_path / "late", frozenset({"late_snapshot"}))
     assert code == 1
     assert len(late) >= 3
     assert named(rows, "late_snapshot") == late, summary
     assert {row[1] for row in rows} <= {"late_snapshot", "order_of_reading"}
 
-    role, key, value = a_pin(99, middle, 4, "tool_1")
+    role, key, value = a_pin(99, middle, 3, "tool_1")
     await deployment.send(role, [(key, value)])
     await at_rest(deployment)
     pinned = await differing_calls(deployment) - late
-    code, rows, summary = await compared(deployment, tmp_path / "pinned")
+    code, rows, summary = await settled(
+        deployment, tmp_path / "pinned", frozenset({"late_snapshot", "pin_changed"})
+    )
     assert code == 1
     assert len(pinned) >= 3
     assert named(rows, "pin_changed") == pinned, summary

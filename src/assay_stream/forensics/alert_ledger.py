@@ -8,7 +8,9 @@
    stands: whatever differs in it is a difference, but for what ``alert_differences`` lets follow the order of
    reading. An earlier one must say what the replay says of the alert in some record, with numbers on the way to
    those at the end; then it was written at another moment.
-4. A record of the replay that is not among the recorded ones is missing, if none stands in its place. Records of
+4. Which alerts of shadowed tools there were on the way follows from the order in which servers were read; which are
+   open in the end does not. One that ended may stand on one side only.
+5. A record of the replay that is not among the recorded ones is missing, if none stands in its place. Records of
    one alert that stand in another order than they were written in were altered.
 """
 
@@ -19,6 +21,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
+from assay_stream.core.alert_record import Activity
 from assay_stream.core.digest import canonicalize
 from assay_stream.core.errors import InputError
 from assay_stream.core.finding import uid_of
@@ -92,6 +95,8 @@ class _Life:
     """Digests of the replay's records, each with its place among them."""
     reached: int = 0
     is_reordered: bool = False
+    is_over: bool = False
+    """Whether the replay closed it, or would have as time passes on."""
     strange: dict[bytes, dict[str, Any]] = field(default_factory=dict)
     of_other_version: bool = False
 
@@ -125,6 +130,7 @@ class AlertLedger:
         life.places[digest] = len(life.places)
         life.said.add(_digest(canonicalize(what_it_says(alert))))
         life.ends = [alert]
+        life.is_over = view.activity_id == Activity.CLOSE
         self._version = view.version
 
     def recorded(self, value: bytes | None) -> None:
@@ -170,7 +176,10 @@ class AlertLedger:
         """
         for value in values:
             alert = read_alert(value)
-            life = self._lives.get(view_of(alert).uid)
+            view = view_of(alert)
+            life = self._lives.get(view.uid)
+            if life is not None:
+                life.is_over = view.activity_id == Activity.CLOSE
             if life is not None and life.strange:
                 life.strange.pop(_digest(value or b""), None)
                 life.ends = [life.ends[0], *life.ends[1:][-_LATER_MAX:], alert]
@@ -192,13 +201,16 @@ class AlertLedger:
             if difference is not None:
                 yield _inheriting(difference)
         for uid in sorted(self._unexpected):
-            yield _inheriting(AlertDifference(UNEXPECTED, self._unexpected[uid]))
+            alert = self._unexpected[uid]
+            cause = ORDER_OF_READING if alert.kind == Kind.TOOL_SHADOWED else UNEXPECTED
+            yield _inheriting(AlertDifference(cause, alert))
 
 
 def _of(life: _Life) -> AlertDifference | None:
     alert = life.alert
     if not life.recorded:
-        return AlertDifference(MISSING, alert)
+        ended_on_the_way = alert.kind == Kind.TOOL_SHADOWED and life.is_over
+        return AlertDifference(ORDER_OF_READING if ended_on_the_way else MISSING, alert)
     names = tuple(_name(view_of(record)) for record in life.strange.values())
     altered = life.is_reordered
     paths: tuple[str, ...] = ()

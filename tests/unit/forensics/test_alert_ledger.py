@@ -141,3 +141,12 @@ def test_what_is_no_alert_or_not_what_its_uid_says_was_altered() -> None:
         assert causes == {"altered_record"}, value
     prompts = values([finding_of(None, kind=Kind.PROMPT_CHANGED, item_name="greeting")])
     assert held(prompts, [*prompts])[1] == []
+
+
+def test_a_shadowed_tool_that_ended_may_be_on_one_side_only() -> None:
+    """Which names met on the way follows from the order of reading; one that is open must be on both."""
+    told = values([finding_of(kind=Kind.TOOL_SHADOWED, before=None)])
+    closed = changed(told[0], activity_id=3)
+    assert [found.cause for found in held(told, [])[1]] == ["missing_record"]
+    assert [found.cause for found in held(told, [], [closed])[1]] == ["order_of_reading"]
+    assert [found.cause for found in held([], [*told])[1]] == ["order_of_reading"]
