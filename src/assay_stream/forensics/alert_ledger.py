@@ -8,8 +8,8 @@
    stands: whatever differs in it is a difference, but for what ``alert_differences`` lets follow the order of
    reading. An earlier one must say what the replay says of the alert in some record, with numbers on the way to
    those at the end; then it was written at another moment.
-4. Which alerts of shadowed tools there were on the way follows from the order in which servers were read; which are
-   open in the end does not. One that ended may stand on one side only.
+4. Which alerts of shadowed tools there were on the way follows from the order in which servers were read; which
+   are open in the end does not. One that ended may stand on one side only.
 5. A record of the replay that is not among the recorded ones is missing, if none stands in its place. Records of
    one alert that stand in another order than they were written in were altered.
 """
