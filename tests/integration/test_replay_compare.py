@@ -206,14 +206,13 @@ async def test_a_replay_of_a_disturbed_run_has_no_differences_until_something_co
     await deployment.send(role, [(key, value)])
     await at_rest(deployment)
     pinned = await differing_calls(deployment) - late
-    code, rows, summary = await settled(
-        deployment, tmp_path / "pinned", frozenset({"late_snapshot", "pin_changed"})
-    )
+    code, rows, summary = await compared(deployment, tmp_path / "pinned")
     assert code == 1
     assert len(pinned) >= 3
     assert named(rows, "pin_changed") == pinned, summary
     assert named(rows, "late_snapshot") == late
-    assert {row[1] for row in rows} <= {"late_snapshot", "pin_changed", "order_of_reading"}
+    # Alerts that a late decision would have raised may be missing with no evidence to explain them.
+    assert {row[1] for row in rows if row[0] == "evidence"} == {"late_snapshot", "pin_changed"}
 
 
 async def check_altered_copies(deployment: Deployment, folder: Path) -> None:
