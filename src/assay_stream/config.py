@@ -8,10 +8,12 @@ from typing import Annotated, Literal
 from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from assay_stream.core.alert import Pacing
+from assay_stream.core.alert import AlertRules, Pacing
 from assay_stream.core.errors import ConfigurationError
+from assay_stream.core.finding_severity import severity_under
 from assay_stream.core.observation import CallProfile
 from assay_stream.core.redaction import Redaction, redaction_with
+from assay_stream.core.severity import PROFILES
 
 _TOPIC_PREFIX = r"^[a-zA-Z0-9._-]{0,100}$"
 
@@ -74,7 +76,11 @@ class Settings(BaseSettings):
         10_000, description="After this a silent worker's partitions go to others."
     )
     connect_limit_s: Annotated[int, Field(ge=1, le=86_400)] = Field(
-        60, description="How long to try to reach the brokers at start before giving up."
+        60,
+        description="How long `worker`, `seal` and `alerts forward` try to reach the brokers at start, seconds.",
+    )
+    command_connect_limit_s: Annotated[int, Field(ge=1, le=86_400)] = Field(
+        10, description="How long every other command tries to reach the brokers before it gives up, seconds."
     )
 
     severity_profile: Literal["soc", "mcptrust", "mcptrust-code", "assay-p60", "strict"] = Field(
@@ -139,6 +145,15 @@ class Settings(BaseSettings):
             raise ValueError(error.message) from None
         return value
 
+    def alert_rules(self, version: str) -> AlertRules:
+        """Return what the alert stage is told.
+
+        Args:
+            version: version of this software.
+        """
+        severity = severity_under(PROFILES[self.severity_profile])
+        return AlertRules(version=version, severity=severity, pacing=self.pacing())
+
     def pacing(self) -> Pacing:
         """Return how often an alert may be written."""
         return Pacing(
@@ -178,3 +193,16 @@ def load_settings(**overrides: object) -> Settings:
         first = error.errors(include_url=False, include_input=False)[0]
         name = "ASSAY_STREAM_" + "_".join(str(part) for part in first["loc"]).upper()
         raise ConfigurationError("bad_setting", f"{name}: {first['msg']}") from None
+
+
+def command_settings(**overrides: object) -> Settings:
+    """Read the settings of a command that a person waits for: it gives up sooner where no broker answers.
+
+    Args:
+        overrides: settings that the command line gave.
+
+    Raises:
+        ConfigurationError: as ``load_settings``.
+    """
+    settings = load_settings(**overrides)
+    return settings.model_copy(update={"connect_limit_s": settings.command_connect_limit_s})

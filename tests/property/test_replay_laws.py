@@ -18,11 +18,12 @@ from assay_stream.core.partition import murmur2_partition
 from assay_stream.core.record import Origin, Output, Record, Role
 from assay_stream.forensics.archive import event_timestamp_ms
 from assay_stream.forensics.log_spool import LogSpool
-from assay_stream.forensics.replay import Replay, merge_by_event_time, replay
+from assay_stream.forensics.replay import Replay, replay
 from assay_stream.forensics.results import _checkpoint_json, _read_checkpoint
 from tests.property.test_registry_laws import LIMITS, a_state, histories, run
 from tests.support import replay_reference
 from tests.support.fleet import START, Fleet, a_call_by, a_listing
+from tests.support.merging import merge_by_event_time
 
 PRODUCER = Producer(version="1")
 

@@ -14,7 +14,7 @@ import typer
 
 from assay_stream.cli.lines import input_lines
 from assay_stream.cli.options import Bootstrap, quiet_client_logs, say
-from assay_stream.config import Settings, load_settings
+from assay_stream.config import Settings, command_settings, load_settings
 from assay_stream.core.errors import ConfigurationError, InputError
 from assay_stream.forensics.alert_formats import CONTENT_TYPES, AlertFormat, as_lines, read_alert, view_of
 from assay_stream.forensics.alert_selection import AlertSelection, SeverityLevel, since_of
@@ -177,7 +177,7 @@ def _stored(file: Path | None, bootstrap: str | None) -> Iterator[tuple[str, byt
             yield f"line {number}", line
         return
     quiet_client_logs()
-    yield from asyncio.run(_from_kafka(load_settings(bootstrap_servers=bootstrap)))
+    yield from asyncio.run(_from_kafka(command_settings(bootstrap_servers=bootstrap)))
 
 
 async def _from_kafka(settings: Settings) -> list[tuple[str, bytes | None]]:

@@ -11,11 +11,10 @@ from typing import Annotated, BinaryIO
 import orjson
 import typer
 
-from assay_stream.cli.options import Bootstrap, quiet_client_logs, say
+from assay_stream.cli.options import NOTHING_FOUND, Bootstrap, quiet_client_logs, say
 from assay_stream.cli.progress import Meter
-from assay_stream.cli.replay import NOTHING_FOUND
 from assay_stream.cli.sources import FromTime, Offsets, ServerIds, ToTime, make_selection, make_source
-from assay_stream.config import load_settings
+from assay_stream.config import command_settings
 from assay_stream.core.errors import InputError
 from assay_stream.core.record import Record, Role
 from assay_stream.forensics.archive import record_line, write_archive
@@ -64,7 +63,7 @@ def archive(
     one JSON object. Exit code 5 if no record that was asked for is there.
     """
     quiet_client_logs()
-    settings = load_settings(bootstrap_servers=bootstrap_servers)
+    settings = command_settings(bootstrap_servers=bootstrap_servers)
     selection = make_selection(from_time, to_time, offsets, server_ids)
     source = make_source(None, True, selection, settings)
     wanted = {Role(chosen.value) for chosen in topics or list(ArchivedRole)}

@@ -14,7 +14,7 @@ import orjson
 import typer
 
 from assay_stream.cli.options import printable, quiet_client_logs, say
-from assay_stream.config import Settings, load_settings
+from assay_stream.config import Settings, command_settings
 from assay_stream.core.bindings import Bindings
 from assay_stream.core.errors import InputError, OperatingError
 from assay_stream.publish import FileSink, Observation, ObservationPublisher, Sink
@@ -93,7 +93,7 @@ def known_bindings(bootstrap: str | None) -> tuple[Settings, Bindings]:
         bootstrap: Kafka brokers, ``None`` for the settings'.
     """
     quiet_client_logs()
-    settings = load_settings(bootstrap_servers=bootstrap)
+    settings = command_settings(bootstrap_servers=bootstrap)
 
     async def read() -> Bindings:
         admin = await start_admin(settings, waiting=say)
@@ -131,7 +131,7 @@ async def _publish(observations: list[Observation], output: Path | None, bootstr
         sink = FileSink(output)
     else:
         quiet_client_logs()
-        settings = load_settings(bootstrap_servers=bootstrap)
+        settings = command_settings(bootstrap_servers=bootstrap)
         admin = await start_admin(settings, waiting=say)
         await admin.close()
         publisher = ObservationPublisher(connection_options(settings), topics=topic_names(settings))

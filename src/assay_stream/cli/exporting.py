@@ -11,14 +11,15 @@ import orjson
 import typer
 
 from assay_stream.cli.options import Bootstrap, quiet_client_logs, say
-from assay_stream.config import Settings, load_settings
+from assay_stream.config import Settings, command_settings
 from assay_stream.core.errors import ConfigurationError, InputError
 from assay_stream.core.limits import BUNDLE_LIMITS
 from assay_stream.core.record import Role
 from assay_stream.forensics.bundle_file import verify_bundle
 from assay_stream.forensics.export import Collection, export_bundles, export_parquet, export_timesketch
 from assay_stream.forensics.export_input import Kind, Stored, stored_in, time_us_of
-from assay_stream.forensics.export_selection import Selection, offsets_of
+from assay_stream.forensics.export_selection import Selection
+from assay_stream.forensics.offset_ranges import OFFSETS_METAVAR, offset_ranges
 from assay_stream.forensics.parquet import check_installed
 
 export_app = typer.Typer(help="Evidence, alerts and definitions for other tools.", no_args_is_help=True)
@@ -43,8 +44,9 @@ Ranges = Annotated[
     list[str] | None,
     typer.Option(
         "--offsets",
-        metavar="PARTITION:FIRST-LAST",
-        help="Only evidence of calls at these offsets of the call topic. May be given several times.",
+        metavar=OFFSETS_METAVAR,
+        help="Only evidence of calls at these offsets of the call topic, the end exclusive, either may be "
+        "missing. May be given several times.",
     ),
 ]
 
@@ -151,7 +153,7 @@ def _selection(
         since_us=_time_us(since),
         until_us=_time_us(until),
         server_ids=frozenset(server_ids or ()),
-        offsets=tuple(map(offsets_of, offsets or ())),
+        offsets=offset_ranges(offsets or ()),
     )
 
 
@@ -169,7 +171,7 @@ def _collect(collection: Collection, inputs: list[Path] | None, kinds: Some[Kind
         collection.take(stored_in(inputs))
         return
     quiet_client_logs()
-    asyncio.run(_from_kafka(collection, kinds, load_settings(bootstrap_servers=bootstrap)))
+    asyncio.run(_from_kafka(collection, kinds, command_settings(bootstrap_servers=bootstrap)))
 
 
 async def _from_kafka(collection: Collection, kinds: Some[Kind], settings: Settings) -> None:

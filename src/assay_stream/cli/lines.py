@@ -9,6 +9,7 @@ from typing import BinaryIO
 
 from assay_stream.core.errors import InputError
 from assay_stream.core.limits import DEFAULT_LIMITS
+from assay_stream.forensics.archive import open_archive
 
 _STANDARD_INPUT = Path("-")
 _LINE_BYTES_MAX = DEFAULT_LIMITS.record_bytes_max
@@ -50,6 +51,23 @@ def input_lines(path: Path | None) -> Iterator[tuple[int, bytes]]:
             yield from _bounded(file)
     except OSError as error:
         raise _unreadable(path, error) from None
+
+
+def archive_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines of a file that are not blank, with their numbers; one in gzip or zstd is decompressed.
+
+    Args:
+        path: the file, or ``-`` for standard input.
+
+    Raises:
+        InputError: ``unreadable_file``, ``archive_damaged``, ``archive_truncated``.
+    """
+    if path == _STANDARD_INPUT:
+        yield from input_lines(path)
+        return
+    for number, line in enumerate(open_archive(path), 1):
+        if line.strip(b" \t\r\n"):
+            yield number, line.rstrip(b"\r\n")
 
 
 def _bounded(file: BinaryIO) -> Iterator[tuple[int, bytes]]:

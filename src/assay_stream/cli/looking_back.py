@@ -14,7 +14,7 @@ from assay_stream import __version__
 from assay_stream.cli.options import Bootstrap, quiet_client_logs, say
 from assay_stream.cli.tables import RowFormat, cell, print_table
 from assay_stream.cli.verify import Format, operator_time_us
-from assay_stream.config import Settings, load_settings
+from assay_stream.config import Settings, command_settings
 from assay_stream.core.bindings import Bindings
 from assay_stream.core.errors import InputError
 from assay_stream.core.evidence import Producer
@@ -92,7 +92,7 @@ def timeline(
     until_us = None if until is None else operator_time_us(until)
 
     def answer() -> None:
-        settings = load_settings(bootstrap_servers=bootstrap_servers)
+        settings = command_settings(bootstrap_servers=bootstrap_servers)
         if inputs:
             read = partial(_records, inputs)
             check_tool(server_of(history_of(read).view, server_id), tool)
@@ -125,7 +125,7 @@ def trace(
     sought = Sought(tool_call_id=tool_call_id, trace_id=trace_id)
 
     def answer() -> None:
-        settings = load_settings(bootstrap_servers=bootstrap_servers)
+        settings = command_settings(bootstrap_servers=bootstrap_servers)
         if inputs:
             traces = archived_traces(
                 partial(_records, inputs),
@@ -160,7 +160,7 @@ def _bindings(inputs: list[Path] | None, from_log: bool, bootstrap: str | None) 
         return history_of(partial(_records, inputs)).view
     from assay_stream.stream.looking_back import read_bindings_of, read_log_history
 
-    settings = load_settings(bootstrap_servers=bootstrap)
+    settings = command_settings(bootstrap_servers=bootstrap)
     if not from_log:
         return _from_kafka(read_bindings_of(settings))
     bindings, begin = _from_kafka(read_log_history(settings))

@@ -10,7 +10,7 @@ import orjson
 import typer
 
 from assay_stream.cli.options import Bootstrap, quiet_client_logs, say
-from assay_stream.config import Settings, load_settings
+from assay_stream.config import Settings, command_settings, load_settings
 from assay_stream.core.errors import ConfigurationError
 
 topics_app = typer.Typer(help="Create and inspect the topics of a deployment.", no_args_is_help=True)
@@ -50,7 +50,7 @@ def worker(
 def topics_apply(bootstrap_servers: Bootstrap = None) -> None:
     """Create the topics that are missing. Existing ones are never altered; one that differs is an error."""
     quiet_client_logs()
-    settings = load_settings(bootstrap_servers=bootstrap_servers)
+    settings = command_settings(bootstrap_servers=bootstrap_servers)
     created = asyncio.run(_apply(settings))
     for name in created:
         typer.echo(f"created {name}")
@@ -65,7 +65,7 @@ def topics_show(
 ) -> None:
     """Show every topic as it is and as it should be. Exit code 1 if one is missing or differs."""
     quiet_client_logs()
-    settings = load_settings(bootstrap_servers=bootstrap_servers)
+    settings = command_settings(bootstrap_servers=bootstrap_servers)
     rows = asyncio.run(_show(settings))
     for row in rows:
         if as_json:

@@ -8,6 +8,9 @@ from typing import Annotated
 
 import typer
 
+NOTHING_FOUND = 5
+"""Exit code where nothing of what was asked for is there."""
+
 Bootstrap = Annotated[
     str | None, typer.Option(help="Kafka brokers, host:port. Default: ASSAY_STREAM_BOOTSTRAP_SERVERS.")
 ]
@@ -33,6 +36,10 @@ RedactionDisable = Annotated[
 RedactionNames = Annotated[
     str | None,
     typer.Option(help="Further sensitive key names, comma separated. Default: ASSAY_STREAM_REDACTION_NAMES."),
+]
+SnapshotPartitions = Annotated[
+    int | None,
+    typer.Option(min=1, help="Partitions of the snapshot topic that the files were read from."),
 ]
 
 

@@ -20,7 +20,7 @@ from assay_stream.cli.options import (
     quiet_client_logs,
     say,
 )
-from assay_stream.config import load_settings
+from assay_stream.config import command_settings
 from assay_stream.core.errors import ConfigurationError, InputError, OperatingError
 from assay_stream.publish import (
     FileSink,
@@ -143,7 +143,7 @@ async def deliver(
     """
     if output is not None:
         return await _drain(observations, FileSink(output))
-    settings = load_settings(bootstrap_servers=bootstrap)
+    settings = command_settings(bootstrap_servers=bootstrap)
     # A tap waits for brokers for ever; someone at a command line wants to know.
     admin = await start_admin(settings, waiting=say)
     await admin.close()

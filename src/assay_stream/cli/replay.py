@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import gc
-import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,12 +14,15 @@ import orjson
 import typer
 
 from assay_stream import __version__
-from assay_stream.cli.compare import AlertFiles, compare_folder
+from assay_stream.cli.compare import AlertFiles, RecordedFiles, hold_against, hold_against_topics, written_in
+from assay_stream.cli.interrupts import noting_interrupts
 from assay_stream.cli.options import (
+    NOTHING_FOUND,
     Bootstrap,
     RedactionDisable,
     RedactionEnable,
     RedactionNames,
+    SnapshotPartitions,
     quiet_client_logs,
     say,
 )
@@ -33,10 +34,13 @@ from assay_stream.cli.sources import (
     ServerIds,
     Source,
     ToTime,
+    joined_source,
     make_selection,
     make_source,
 )
-from assay_stream.config import Settings, load_settings
+from assay_stream.cli.tables import RowFormat
+from assay_stream.cli.verify import EvidenceFiles
+from assay_stream.config import Settings, command_settings
 from assay_stream.core.errors import ConfigurationError, InputError
 from assay_stream.core.evidence import Producer
 from assay_stream.core.observation import CallProfile
@@ -44,9 +48,8 @@ from assay_stream.core.record import Record, Role
 from assay_stream.forensics.log_spool import LogSpool
 from assay_stream.forensics.replay import Replay
 from assay_stream.forensics.results import PROGRESS_FILE, Results, Tally, noted_ends
+from assay_stream.forensics.selection import Selection
 
-NOTHING_FOUND = 5
-"""Exit code where nothing of what was asked for is there."""
 INTERRUPTED = 130
 _RESUME_POINT_S = 5.0
 _LOOK_EVERY = 1_024
@@ -78,10 +81,7 @@ def replay(
     progress: Annotated[
         bool | None, typer.Option(help="Tell on standard error how far it is. Default: on a terminal.")
     ] = None,
-    snapshot_partitions: Annotated[
-        int | None,
-        typer.Option(min=1, help="Partitions of the snapshot topic that the files were read from."),
-    ] = None,
+    snapshot_partitions: SnapshotPartitions = None,
     bootstrap_servers: Bootstrap = None,
     redaction_enable: RedactionEnable = None,
     redaction_disable: RedactionDisable = None,
@@ -91,27 +91,28 @@ def replay(
         typer.Option(help="What every call must satisfy. Default: ASSAY_STREAM_CALL_PROFILE, else assay."),
     ] = None,
     compare: Annotated[
-        list[Path] | None,
-        typer.Option("--compare", help="Hold the result against this recorded evidence. May be repeated."),
-    ] = None,
+        bool,
+        typer.Option(
+            "--compare",
+            help="Hold the result against what was recorded: against the topics, with --input against --evidence "
+            "and --alerts.",
+        ),
+    ] = False,
+    evidence: EvidenceFiles = None,
     alerts: AlertFiles = None,
 ) -> None:
     """Replay recorded observations through the engine, into files or into topics beside the live ones.
 
     Writes evidence.ndjson, alerts.ndjson, definitions.ndjson, changes.ndjson and rejected.ndjson. The same input
     gives the same bytes. Prints a summary as one JSON object. Exit code 5 if nothing that was asked for is there,
-    130 if it was interrupted.
+    1 if --compare finds a difference, 130 if it was interrupted.
     """
     if to_kafka == (output is not None) or (to_kafka and resume):
         raise ConfigurationError(
             "no_destination", "give a folder (--output) or --to-kafka; --resume needs a folder"
         )
-    if compare and (from_kafka or to_kafka):
-        raise ConfigurationError(
-            "bad_option", "--compare holds files against files; for the topics: assay-stream compare --from-kafka"
-        )
     quiet_client_logs()
-    settings = load_settings(
+    settings = command_settings(
         bootstrap_servers=bootstrap_servers,
         redaction_enable=redaction_enable,
         redaction_disable=redaction_disable,
@@ -119,17 +120,46 @@ def replay(
         call_profile=call_profile,
     )
     selection = make_selection(from_time, to_time, offsets, server_ids)
+    if compare:
+        _check_comparison(selection, to_kafka, from_kafka, evidence, alerts)
     ends = noted_ends(output) if resume and output is not None and from_kafka else None
+    if ends is None and compare and from_kafka:
+        ends = joined_source(settings).ends
     source = make_source(
         inputs, from_kafka, selection, settings, snapshot_partitions=snapshot_partitions, ends=ends
     )
     job = _Job(source=source, settings=settings, meter=Meter(progress))
     if output is None:
         _into_topics(job, topic_prefix)
-    else:
-        _into_files(job, output, resume=resume)
-        if compare:
-            compare_folder(settings, output, inputs or [], compare, alerts)
+        return
+
+    def then(spool: LogSpool, made: Replay) -> None:
+        if compare and from_kafka:
+            hold_against_topics(source, spool, made, written_in(output), RowFormat.TABLE)
+        elif compare:
+            recorded = RecordedFiles(evidence=evidence or [], alerts=alerts)
+            hold_against(settings, spool, made, written_in(output), recorded)
+
+    _into_files(job, output, resume=resume, then=then)
+
+
+def _check_comparison(
+    selection: Selection,
+    to_kafka: bool,
+    against_topics: bool,
+    evidence: list[Path] | None,
+    alerts: list[Path] | None,
+) -> None:
+    if to_kafka or selection.narrows:
+        raise ConfigurationError(
+            "bad_option",
+            "--compare holds everything that was recorded against a replay of everything: it goes with --output, "
+            "and without options of time, offsets and servers",
+        )
+    if against_topics == bool(evidence) or (against_topics and alerts):
+        raise ConfigurationError(
+            "bad_option", "with --input, --compare needs --evidence FILE; with --from-kafka it reads the topics"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,6 +179,8 @@ class _Job:
             "git": self.producer.git,
             "redaction": self.settings.redaction().id,
             "call_profile": self.settings.call_profile,
+            "severity_profile": self.settings.severity_profile,
+            "pacing": asdict(self.settings.pacing()),
         }
 
     def spool(self) -> LogSpool:
@@ -178,26 +210,35 @@ class _Job:
             redaction=self.settings.redaction(),
             call_profile=self.settings.call_profile,
             server_ids=self.source.selection.server_ids or None,
+            alert_rules=self.settings.alert_rules(__version__),
         )
 
 
-def _into_files(job: _Job, folder: Path, *, resume: bool) -> None:
+def _into_files(job: _Job, folder: Path, *, resume: bool, then: Callable[[LogSpool, Replay], None]) -> None:
+    with _told_if_unwritable(folder):
+        results = Results(folder, job.what(), ends=job.source.ends)
+        checkpoint = results.go_on() if resume else None
+    with results, job.spool() as spool:
+        with _told_if_unwritable(folder):
+            made = job.replay(spool)
+            if checkpoint is None:
+                results.begin()
+            else:
+                for written in made.go_on_from(checkpoint):
+                    if written.role is Role.DEFINITIONS:
+                        results.tally.is_new(written)
+            if not _run(made, results, job.meter):
+                say(f"interrupted. Go on with the same command and --resume ({folder / PROGRESS_FILE})")
+                raise typer.Exit(INTERRUPTED)
+            results.end()
+        _finish(job, results.tally, made)
+        then(spool, made)
+
+
+@contextmanager
+def _told_if_unwritable(folder: Path) -> Iterator[None]:
     try:
-        with Results(folder, job.what(), ends=job.source.ends) as results:
-            checkpoint = results.go_on() if resume else None
-            with job.spool() as spool:
-                made = job.replay(spool)
-                if checkpoint is None:
-                    results.begin()
-                else:
-                    for written in made.go_on_from(checkpoint):
-                        if written.role is Role.DEFINITIONS:
-                            results.tally.is_new(written)
-                if not _run(made, results, job.meter):
-                    say(f"interrupted. Go on with the same command and --resume ({folder / PROGRESS_FILE})")
-                    raise typer.Exit(INTERRUPTED)
-                results.end()
-                _finish(job, results.tally, made)
+        yield
     except OSError as error:
         raise InputError("unwritable_folder", f"cannot write to {folder}: {error.strerror}") from None
 
@@ -206,7 +247,7 @@ def _run(made: Replay, results: Results, meter: Meter) -> bool:
     """Write everything; return whether it came to its end."""
     write = results.write
     noted_s, count = time.monotonic(), 0
-    with _noting_interrupts() as interrupts:
+    with noting_interrupts() as interrupts:
         for outputs in made.steps():
             for written in outputs:
                 write(written)
@@ -242,26 +283,3 @@ def _finish(job: _Job, tally: Tally, made: Replay) -> None:
     if asked and not any(total for _, _, total in made.calls_done()):
         say("no call is in what was asked for: look at the times, offsets and servers")
         raise typer.Exit(NOTHING_FOUND)
-
-
-@contextmanager
-def _noting_interrupts() -> Iterator[list[int]]:
-    """Note SIGINT and SIGTERM instead of dying of them; the second one kills as ever."""
-    noted: list[int] = []
-
-    def note(number: int, _: object) -> None:
-        noted.append(number)
-        signal.signal(number, before[number])
-
-    before = {int(number): signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    thresholds = gc.get_threshold()
-    # Records come and go by the hundred thousand and refer to nothing in circles.
-    gc.set_threshold(50_000, 50, 100)
-    for number in before:
-        signal.signal(number, note)
-    try:
-        yield noted
-    finally:
-        gc.set_threshold(*thresholds)
-        for number, handler in before.items():
-            signal.signal(number, handler)

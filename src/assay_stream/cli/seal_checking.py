@@ -14,7 +14,7 @@ import typer
 from assay_stream.cli.lines import read_input
 from assay_stream.cli.options import Bootstrap, quiet_client_logs, say
 from assay_stream.cli.seal_report import Format, as_json, print_table
-from assay_stream.config import load_settings
+from assay_stream.config import command_settings
 from assay_stream.core.errors import ConfigurationError, InputError
 from assay_stream.core.record import Record, Role
 from assay_stream.core.seal_proof import Shown, chain_of, check_proof, consistency, inclusion
@@ -228,7 +228,7 @@ def _one_kind(
     from assay_stream.stream.seal_logs import KafkaLogs
 
     quiet_client_logs()
-    settings = load_settings(bootstrap_servers=bootstrap)
+    settings = command_settings(bootstrap_servers=bootstrap)
     with asyncio.Runner() as runner:
 
         async def reach() -> None:

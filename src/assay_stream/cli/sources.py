@@ -15,6 +15,7 @@ from assay_stream.core.errors import ConfigurationError, InputError
 from assay_stream.core.record import Record, Role
 from assay_stream.forensics.alert_selection import since_of
 from assay_stream.forensics.archive import read_file
+from assay_stream.forensics.offset_ranges import OFFSETS_METAVAR
 from assay_stream.forensics.selection import Selection, offsets_of
 
 FromTime = Annotated[
@@ -25,8 +26,9 @@ ToTime = Annotated[str | None, typer.Option(help="Records before this time of th
 Offsets = Annotated[
     list[str] | None,
     typer.Option(
-        help="TOPIC:PARTITION=FIRST..END, the end exclusive, either may be missing. Of this topic these "
-        "partitions only. May be given several times."
+        metavar=OFFSETS_METAVAR,
+        help="Only these offsets, the end exclusive, either may be missing. Of this topic these partitions only. "
+        "May be given several times.",
     ),
 ]
 ServerIds = Annotated[
@@ -165,6 +167,22 @@ def make_source(
         selection=selection,
         partitions=snapshot_partitions,
     )
+
+
+def joined_source(settings: Settings) -> Source:
+    """Return the topics of a deployment, their calls as far as there is evidence of them.
+
+    Args:
+        settings: the operator's settings.
+
+    Raises:
+        ConfigurationError: ``topic_missing``.
+        OperatingError: ``broker_unreachable``.
+    """
+    from assay_stream.stream.input_ranges import joined_ends
+
+    ends = asyncio.run(joined_ends(settings))
+    return make_source(None, True, Selection(), settings, ends=ends)
 
 
 async def _note_ends(settings: Settings) -> dict[Role, dict[int, int]]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from assay_stream.cli.lines import input_lines
 from assay_stream.cli.options import quiet_client_logs, say
-from assay_stream.config import Settings, load_settings
+from assay_stream.config import Settings, command_settings
 from assay_stream.core.alerting import partition_key
 from assay_stream.core.bindings import Bindings
 from assay_stream.core.decode import decode_json
@@ -96,7 +96,7 @@ async def story_from(
     calls = _calls_of(view, life, since_ms) if sources.calls else None
     if sources.alerts is not None:
         return _from_files(life, sources, calls, refused, see_also, full=full)
-    settings = load_settings(bootstrap_servers=sources.bootstrap)
+    settings = command_settings(bootstrap_servers=sources.bootstrap)
     server_id, tool_name = view.fact("mcp_server_id"), view.fact("mcp_tool_name") or None
     sightings = Sightings(view.uid, server_id, tool_name)
     key = partition_key({"kind": view.kind, "server_id": server_id, "tool_name": tool_name or ""})
@@ -209,7 +209,7 @@ def _lines(path: Path) -> Iterator[tuple[str, bytes]]:
 
 async def _reached(sources: Sources) -> Settings:
     quiet_client_logs()
-    settings = load_settings(bootstrap_servers=sources.bootstrap)
+    settings = command_settings(bootstrap_servers=sources.bootstrap)
     await (await start_admin(settings, waiting=say)).close()
     return settings
 

@@ -10,8 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
-from assay_stream.cli.lines import input_lines
+from assay_stream.cli.lines import archive_lines
 from assay_stream.cli.options import (
+    NOTHING_FOUND,
     Bootstrap,
     RedactionDisable,
     RedactionEnable,
@@ -20,7 +21,7 @@ from assay_stream.cli.options import (
     say,
 )
 from assay_stream.cli.tables import RowFormat, cell, json_line
-from assay_stream.config import Settings, load_settings
+from assay_stream.config import Settings, command_settings
 from assay_stream.core.cloudevents import time_us_of
 from assay_stream.core.errors import InputError
 from assay_stream.core.record import Record
@@ -71,8 +72,8 @@ def verify(
 ) -> None:
     """Work evidence out anew from the calls, snapshots and decisions that it names, and compare.
 
-    Exit code 0: all of it holds. 1: some is wrong. 3: some rests on what is no longer there. A summary goes to
-    standard error. That a record holds says nothing about the tool.
+    Exit code 0: all of it holds. 1: some is wrong. 3: some rests on what is no longer there. 5: none is as asked
+    for. A summary goes to standard error. That a record holds says nothing about the tool.
     """
     selection = EvidenceSelection(
         since_us=None if since is None else operator_time_us(since),
@@ -85,7 +86,7 @@ def verify(
     )
     if from_kafka == bool(evidence or inputs) or bool(evidence) != bool(inputs):
         raise InputError("bad_option", "give --from-kafka, or files: --evidence FILE --input FILE")
-    settings = load_settings(
+    settings = command_settings(
         redaction_enable=redaction_enable,
         redaction_disable=redaction_disable,
         redaction_names=redaction_names,
@@ -129,7 +130,8 @@ class _Printer:
         told = self._summary.as_json(self.verifier) if self.verifier is not None else {"records": 0}
         typer.echo(json_line({"summary": told}), err=True)
         if not told["records"]:
-            say("no evidence is as asked for")
+            say("no evidence is as asked for: look at the times, offsets and servers")
+            raise typer.Exit(NOTHING_FOUND)
         if self._summary.exit_code:
             raise typer.Exit(self._summary.exit_code)
 
@@ -164,7 +166,7 @@ def _records(paths: list[Path]) -> Iterator[Record]:
 
 def _evidence(paths: list[Path]) -> Iterator[Recorded]:
     return (
-        record for path in paths for record in of_lines((line for _, line in input_lines(path)), name=path.name)
+        record for path in paths for record in of_lines((line for _, line in archive_lines(path)), name=path.name)
     )
 
 

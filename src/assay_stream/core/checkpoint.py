@@ -287,7 +287,7 @@ def _unpacked(text: Any) -> tuple[Leaf, ...]:
         raw = binascii.a2b_base64(text.encode("ascii"), strict_mode=True)
     except (AttributeError, ValueError):
         raise _bad("$.leaves") from None
-    if not raw or len(raw) % _LEAF_BYTES:
+    if not raw or len(raw) % _LEAF_BYTES or base64.b64encode(raw) != text.encode("ascii"):
         raise _bad("$.leaves")
     return tuple(
         (unpack_from(">q", raw, at)[0], raw[at + 8 : at + _LEAF_BYTES]) for at in range(0, len(raw), _LEAF_BYTES)

@@ -36,6 +36,7 @@ class EngineState:
         snapshot_partitions: how many partitions the snapshot topic has, ``None`` where there is no such topic.
         redaction: what leaves arguments and results before they are hashed.
         call_profile: what every call must satisfy, whatever profile it names itself.
+        alert_rules: what the alert stage is told; the defaults where it is ``None``.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class EngineState:
         snapshot_partitions: int | None = None,
         redaction: Redaction = DEFAULT_REDACTION,
         call_profile: CallProfile = "assay",
+        alert_rules: AlertRules | None = None,
     ) -> None:
         self.producer = producer
         self.limits = limits
@@ -54,7 +56,7 @@ class EngineState:
         self.registry = Registry(producer=producer, limits=limits, partitions=snapshot_partitions)
         self.view = Bindings()
         self.alerts: dict[str, dict[str, Any]] = {}
-        self.alert_rules = AlertRules(version=producer.version)
+        self.alert_rules = AlertRules(version=producer.version) if alert_rules is None else alert_rules
         self.alerts_due = DueTimes(self.alert_rules)
 
 

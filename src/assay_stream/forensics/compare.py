@@ -15,10 +15,10 @@ The cause of a difference in evidence is the first of these that applies:
    definition: digests, the tool identity, the pin result and the signature.
 7. ``altered_record``: nothing explains it.
 
-Alerts are told apart by their uid: which there are, and what each is about. How often one was written depends on
-the worker's clock, and is not compared. A difference takes the causes of the evidence that differs on its server
-and tool, if there is some; else ``missing_record``, ``unexpected_record`` or, where the uid does not belong to
-what the alert says, ``altered_record``.
+Alerts are compared record by record, and by how each stands at the end (``forensics.alert_ledger``). A difference
+takes the causes of the evidence that differs on its server and tool, if there is some; else ``missing_record``,
+``unexpected_record``, ``software_changed`` or ``altered_record``. What follows the order in which a worker read
+its partitions is told with ``order_of_reading``, and is no difference.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from assay_stream.core.cloudevents import read_call
 from assay_stream.core.digest import canonicalize
@@ -34,7 +33,14 @@ from assay_stream.core.errors import InputError
 from assay_stream.core.observation import CallProfile
 from assay_stream.core.record import Origin, Output, Record, Role
 from assay_stream.core.redaction import DEFAULT_REDACTION, Redaction
-from assay_stream.forensics.alert_ledger import AlertLedger
+from assay_stream.forensics.alert_ledger import (
+    ALTERED,
+    MISSING,
+    SOFTWARE_CHANGED,
+    UNEXPECTED,
+    AlertLedger,
+)
+from assay_stream.forensics.difference import Difference, of_evidence
 from assay_stream.forensics.evidence_differences import codes_of, differing_paths, rests_on_logs
 from assay_stream.forensics.evidence_record import Producers, Recorded, strict_content
 from assay_stream.forensics.history import in_log_order
@@ -42,8 +48,6 @@ from assay_stream.forensics.known_then import Question, explain
 from assay_stream.forensics.pairing import EVIDENCE, Pairing, paired
 from assay_stream.schemes import assay
 
-MISSING, UNEXPECTED, ALTERED = "missing_record", "unexpected_record", "altered_record"
-SOFTWARE_CHANGED = "software_changed"
 LATE_CALL = "late_call"
 DOUBTS_MAX = 2_000
 """Differences that wait for their cause. Further ones wait until these have theirs."""
@@ -52,45 +56,7 @@ _OWN_WORD = frozenset({"$.assayproducerversion", "$.assaygit"})
 _OF_DEFINITIONS = frozenset({"digest_differs", "pin_differs", "signature_differs", "producer_differs"})
 
 Read = Callable[[], Iterable[Record]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
-    """One difference between the replay and what was recorded.
-
-    Args:
-        what: ``evidence`` or ``alert``.
-        causes: why, sorted.
-        server_id: the server that it is about.
-        tool_name: the tool that it is about.
-        call: of evidence, the call.
-        record_id: ``id`` of the evidence, or ``uid`` of the alert.
-        paths: the members that differ, as JSON paths.
-        left_out: the first record of each log that the recorded run did not have.
-    """
-
-    what: str
-    causes: tuple[str, ...]
-    server_id: str | None = None
-    tool_name: str | None = None
-    call: Origin | None = None
-    record_id: str | None = None
-    paths: tuple[str, ...] = ()
-    left_out: tuple[Origin, ...] = ()
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the difference as one JSON object, without what is absent."""
-        fields: dict[str, Any] = {
-            "what": self.what,
-            "causes": list(self.causes),
-            "server_id": self.server_id,
-            "tool_name": self.tool_name,
-            "call": None if self.call is None else self.call.as_json(),
-            "id": self.record_id,
-            "paths": list(self.paths),
-            "left_out": [origin.as_json() for origin in self.left_out],
-        }
-        return {name: value for name, value in fields.items() if value not in (None, [])}
+Later = Callable[[int], Iterable[Output]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,23 +103,27 @@ class Comparison:
         replayed: Iterable[Output],
         recorded: Iterable[Recorded],
         recorded_alerts: Iterable[bytes | None] | None = None,
+        later: Later | None = None,
     ) -> Iterator[Difference]:
-        """Yield each difference.
+        """Yield each difference, and what follows the order of reading.
 
         Args:
             replayed: what a replay writes.
             recorded: the evidence.
             recorded_alerts: the alerts, ``None`` where these are not to be compared.
+            later: what the replay would write as time passes on to a moment, microseconds since the epoch.
         """
-        for difference in self._differences(replayed, recorded, recorded_alerts):
+        for difference in self._evidence_differences(replayed, recorded):
+            self.causes.update(difference.causes)
+            yield difference
+        if recorded_alerts is None:
+            return
+        for difference in self._of_alerts(recorded_alerts, later):
             self.causes.update(difference.causes)
             yield difference
 
-    def _differences(
-        self,
-        replayed: Iterable[Output],
-        recorded: Iterable[Recorded],
-        recorded_alerts: Iterable[bytes | None] | None,
+    def _evidence_differences(
+        self, replayed: Iterable[Output], recorded: Iterable[Recorded]
     ) -> Iterator[Difference]:
         nameless: list[Recorded] = []
         naming = _naming(recorded, nameless)
@@ -165,13 +135,11 @@ class Comparison:
                 yield from map(self._noted, self._settled())
         yield from map(self._noted, self._settled())
         for given in nameless:
-            yield self._noted(_of_evidence(given, ALTERED))
+            yield self._noted(of_evidence(given, ALTERED))
         for given, _ in self._pairing.evidence_left():
-            yield self._noted(_of_evidence(given, UNEXPECTED))
+            yield self._noted(of_evidence(given, UNEXPECTED))
         for again in self._pairing.others_left():
-            yield self._noted(_of_evidence(again, MISSING))
-        if recorded_alerts is not None:
-            yield from self._of_alerts(recorded_alerts)
+            yield self._noted(of_evidence(again, MISSING))
 
     def _evidence_of(self, replayed: Iterable[Output]) -> Iterator[Recorded]:
         for output in replayed:
@@ -190,7 +158,7 @@ class Comparison:
         except InputError:
             intact = False
         if not intact:
-            return _of_evidence(given, ALTERED)
+            return of_evidence(given, ALTERED)
         paths = differing_paths(content, again.content)
         if not paths:
             self.identical["evidence"] += 1
@@ -198,11 +166,11 @@ class Comparison:
         own_word = _OWN_WORD.intersection(paths)
         others = tuple(path for path in paths if path not in _OWN_WORD)
         if not others:
-            return _of_evidence(given, SOFTWARE_CHANGED, paths=paths)
+            return of_evidence(given, SOFTWARE_CHANGED, paths=paths)
         if rests_on_logs(others):
             self._doubts.append(_Doubt(given, canonicalize(content), paths, bool(own_word)))
             return None
-        return _of_evidence(given, ALTERED, paths=paths)
+        return of_evidence(given, ALTERED, paths=paths)
 
     def _settled(self) -> Iterator[Difference]:
         """Yield the differences in doubt with their causes, and forget them."""
@@ -222,7 +190,7 @@ class Comparison:
         for doubt in doubts:
             question = self._question(doubt, calls)
             if question is None:
-                yield _of_evidence(doubt.given, ALTERED, paths=doubt.paths)
+                yield of_evidence(doubt.given, ALTERED, paths=doubt.paths)
             else:
                 key = question.event.server_id.encode()
                 asked.setdefault(key, []).append((doubt, question))
@@ -235,11 +203,11 @@ class Comparison:
             for (doubt, _), answer in zip(questions, answers, strict=True):
                 if answer.found:
                     causes = answer.causes or (LATE_CALL,)
-                    yield _of_evidence(doubt.given, *causes, paths=doubt.paths, left_out=answer.left_out)
+                    yield of_evidence(doubt.given, *causes, paths=doubt.paths, left_out=answer.left_out)
                 elif doubt.other_producer and _OF_DEFINITIONS.issuperset(codes_of(doubt.paths)):
-                    yield _of_evidence(doubt.given, SOFTWARE_CHANGED, paths=doubt.paths)
+                    yield of_evidence(doubt.given, SOFTWARE_CHANGED, paths=doubt.paths)
                 else:
-                    yield _of_evidence(doubt.given, ALTERED, paths=doubt.paths)
+                    yield of_evidence(doubt.given, ALTERED, paths=doubt.paths)
 
     def _question(self, doubt: _Doubt, calls: dict[Origin, Record]) -> Question | None:
         call = None if doubt.given.call is None else calls.get(doubt.given.call)
@@ -250,41 +218,32 @@ class Comparison:
         event = read_call(call, call_profile=self._call_profile)
         return Question(call, event, doubt.value, self._producers.of(doubt.given))
 
-    def _of_alerts(self, recorded_alerts: Iterable[bytes | None]) -> Iterator[Difference]:
+    def _of_alerts(self, recorded_alerts: Iterable[bytes | None], later: Later | None) -> Iterator[Difference]:
         for value in recorded_alerts:
             self._alerts.recorded(value)
+        if later is not None:
+            until_us = self._alerts.latest_ms * 1_000
+            self._alerts.written_later(one.value for one in later(until_us) if one.role is Role.ALERTS)
         self.identical["alert"] = self._alerts.identical
-        for cause, alert in self._alerts.differences():
-            inherited = self._causes_by_tool.get((alert.server_id, alert.tool_name), set())
-            causes = (cause,) if cause == ALTERED else tuple(sorted(inherited)) or (cause,)
+        for cause, alert, paths, records, inherits in self._alerts.differences():
+            place = (alert.server_id, alert.tool_name)
+            inherited = self._causes_by_tool.get(place, set()) if inherits else set()
+            causes = tuple(sorted(inherited)) or (cause,)
             yield Difference(
                 what="alert",
                 causes=causes,
                 server_id=alert.server_id,
                 tool_name=alert.tool_name,
                 record_id=alert.uid,
+                paths=paths,
+                records=records,
+                kind=alert.kind or None,
             )
 
     def _noted(self, difference: Difference) -> Difference:
         place = (difference.server_id, difference.tool_name)
         self._causes_by_tool.setdefault(place, set()).update(difference.causes)
         return difference
-
-
-def _of_evidence(
-    evidence: Recorded, *causes: str, paths: tuple[str, ...] = (), left_out: tuple[Origin, ...] = ()
-) -> Difference:
-    record_id = evidence.content.get("id")
-    return Difference(
-        what="evidence",
-        causes=tuple(sorted(causes)),
-        server_id=evidence.text("server_id"),
-        tool_name=evidence.text("tool"),
-        call=evidence.call,
-        record_id=record_id if isinstance(record_id, str) else None,
-        paths=paths,
-        left_out=left_out,
-    )
 
 
 def _naming(recorded: Iterable[Recorded], nameless: list[Recorded]) -> Iterator[Recorded]:

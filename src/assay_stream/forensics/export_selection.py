@@ -2,28 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from typing import NamedTuple
 
-from assay_stream.core.errors import InputError
 from assay_stream.forensics.export_input import Item, Kind
-
-_OFFSETS = re.compile(r"(?P<partition>[0-9]{1,9}):(?P<first>[0-9]{1,18})-(?P<last>[0-9]{1,18})")
-
-
-class Offsets(NamedTuple):
-    """A range of the log of calls.
-
-    Args:
-        partition: partition of the call.
-        first: its first offset.
-        last: its last one, inclusive.
-    """
-
-    partition: int
-    first: int
-    last: int
+from assay_stream.forensics.offset_ranges import OffsetRange
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +23,7 @@ class Selection:
     since_us: int | None = None
     until_us: int | None = None
     server_ids: frozenset[str] = frozenset()
-    offsets: tuple[Offsets, ...] = ()
+    offsets: tuple[OffsetRange, ...] = ()
 
     def wants(self, item: Item) -> bool:
         """Say whether a record is asked for.
@@ -61,24 +43,8 @@ class Selection:
         if not self.offsets:
             return True
         return item.kind is Kind.EVIDENCE and any(
-            place.partition == wanted.partition and wanted.first <= place.offset <= wanted.last
-            for wanted in self.offsets
+            wanted.holds(place.name, place.partition, place.offset) for wanted in self.offsets
         )
-
-
-def offsets_of(text: str) -> Offsets:
-    """Return the range that an operator means.
-
-    Args:
-        text: ``PARTITION:FIRST-LAST``.
-
-    Raises:
-        InputError: ``bad_offsets``.
-    """
-    match = _OFFSETS.fullmatch(text)
-    if match is None or int(match["first"]) > int(match["last"]):
-        raise InputError("bad_offsets", "write a range of offsets as PARTITION:FIRST-LAST, for example 3:100-199")
-    return Offsets(int(match["partition"]), int(match["first"]), int(match["last"]))
 
 
 def _server_id(item: Item) -> object:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from assay_stream.core import engine
+from assay_stream.core.alert import AlertRules
 from assay_stream.core.attention import Tick
 from assay_stream.core.engine import EngineState
 from assay_stream.core.errors import InputError
@@ -32,6 +33,8 @@ from assay_stream.forensics.order import Merge, Placed, Position
 _FINDING_TOPIC = "replay"
 _TICK_US = 60_000_000
 """How far event time must have come before another look at what is due."""
+_STEPS_MAX = 400
+"""Repetitions of an alert after the last record that are worked out one by one: more than a year of days."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +69,7 @@ class Replay:
         redaction: what leaves arguments and results before they are hashed.
         call_profile: what every call must satisfy, whatever profile it names itself.
         server_ids: replay the calls of these servers only; ``None`` for all.
+        alert_rules: what the alert stage is told; the defaults where it is ``None``.
     """
 
     def __init__(
@@ -78,12 +82,19 @@ class Replay:
         redaction: Redaction = DEFAULT_REDACTION,
         call_profile: CallProfile = "assay",
         server_ids: Collection[str] | None = None,
+        alert_rules: AlertRules | None = None,
     ) -> None:
         self._producer = producer
         self._limits = limits
         self._snapshot_partitions = snapshot_partitions
         self._server_ids = None if server_ids is None else frozenset(server_ids)
-        self._state = EngineState(producer=producer, limits=limits, redaction=redaction, call_profile=call_profile)
+        self._state = EngineState(
+            producer=producer,
+            limits=limits,
+            redaction=redaction,
+            call_profile=call_profile,
+            alert_rules=alert_rules,
+        )
         self._registries: dict[int, EngineState] = {}
         self._spool = spool
         self._merge = Merge(spool, limits=limits, call_profile=call_profile)
@@ -157,6 +168,24 @@ class Replay:
         self._tick(max(self._ticked_us, self._time_us), outputs)
         yield outputs
 
+    def let_time_pass(self, until_us: int) -> Iterator[list[Output]]:
+        """Yield the alerts that would be written after the last record, as far as a worker's clock may have come.
+
+        Args:
+            until_us: event time of the last alert that is asked for, microseconds since the epoch.
+        """
+        pacing = self._state.alert_rules.pacing
+        # The end of an alert is dated by when it showed, and written once it has settled.
+        until_us += max(pacing.settle_us, pacing.repeat_interval_us)
+        time_us = max(self._ticked_us, self._time_us)
+        # Somebody may have dated an alert thousands of years ahead.
+        step_us = max(pacing.repeat_interval_us, (until_us - time_us) // _STEPS_MAX)
+        while time_us < until_us and self._state.alerts_due.any_by(until_us):
+            time_us = min(time_us + step_us, until_us)
+            outputs: list[Output] = []
+            self._tick(time_us, outputs)
+            yield outputs
+
     def _register(self, record: Record) -> list[Output]:
         """Apply a snapshot or control record, and return what its registry writes but facts, which are applied."""
         # One registry per partition, as in the worker: a misrouted server must look the same.
@@ -195,6 +224,7 @@ def replay(
     snapshot_partitions: int | None = None,
     redaction: Redaction = DEFAULT_REDACTION,
     call_profile: CallProfile = "assay",
+    alert_rules: AlertRules | None = None,
 ) -> Iterator[Output]:
     """Yield everything the stages write for these records: evidence, alerts, definitions, rejected records.
 
@@ -206,6 +236,7 @@ def replay(
         snapshot_partitions: how many partitions the snapshot topic had, ``None`` where that is not known.
         redaction: what leaves arguments and results before they are hashed.
         call_profile: what every call must satisfy, whatever profile it names itself.
+        alert_rules: what the alert stage is told; the defaults where it is ``None``.
 
     Raises:
         InputError: ``conflicting_records``: two different records claim one place in one log.
@@ -218,26 +249,10 @@ def replay(
             snapshot_partitions=snapshot_partitions,
             redaction=redaction,
             call_profile=call_profile,
+            alert_rules=alert_rules,
         )
         for outputs in made.steps():
             yield from outputs
-
-
-def merge_by_event_time(
-    records: Iterable[Record], *, limits: Limits = DEFAULT_LIMITS, call_profile: CallProfile = "assay"
-) -> list[Record]:
-    """Return records in the order of a replay.
-
-    Args:
-        records: records of any partitions, in any order.
-        limits: bounds on what is accepted.
-        call_profile: what every call must satisfy.
-
-    Raises:
-        InputError: ``conflicting_records``: two different records claim one place in one log.
-    """
-    with spooled(records) as spool:
-        return [placed.record for placed in Merge(spool, limits=limits, call_profile=call_profile).read({})]
 
 
 def spooled(records: Iterable[Record]) -> LogSpool:

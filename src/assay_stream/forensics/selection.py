@@ -8,15 +8,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from assay_stream.core.errors import ConfigurationError
 from assay_stream.core.record import Record, Role
 from assay_stream.core.suppression import ANY_SERVER
-
-_OFFSETS = re.compile(r"(?P<topic>.+):(?P<partition>\d{1,9})=(?P<first>\d{1,18})?\.\.(?P<end>\d{1,18})?")
+from assay_stream.forensics.offset_ranges import offset_ranges
 
 Place = tuple[str, int]
 Range = tuple[int, int | None]
@@ -87,18 +85,14 @@ def offsets_of(texts: Iterable[str]) -> dict[Place, Range]:
     """Return the offsets that an operator means.
 
     Args:
-        texts: ``TOPIC:PARTITION=FIRST..END`` each; either number may be missing.
+        texts: as ``offset_ranges`` takes them, one for each partition at most.
 
     Raises:
         ConfigurationError: ``bad_offsets``.
     """
     found: dict[Place, Range] = {}
-    for text in texts:
-        match = _OFFSETS.fullmatch(text)
-        if match is None:
-            raise ConfigurationError(
-                "bad_offsets", "write offsets as TOPIC:PARTITION=FIRST..END, the end exclusive"
-            )
-        first, end = int(match["first"] or 0), None if match["end"] is None else int(match["end"])
-        found[match["topic"], int(match["partition"])] = (first, end)
+    for topic, partition, first, end in offset_ranges(texts):
+        if (topic, partition) in found:
+            raise ConfigurationError("bad_offsets", "give each partition one range of offsets")
+        found[topic, partition] = (first, end)
     return found

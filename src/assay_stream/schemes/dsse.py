@@ -206,13 +206,21 @@ def opened(envelope: Any, keys: Keys) -> Opened:
 
 
 def _from_base64(text: Any, path: str) -> bytes:
-    """Decode standard or URL-safe base64, as the specification asks of readers."""
+    """Decode standard or URL-safe base64, as the specification asks of readers.
+
+    Bits that say nothing must be zero (RFC 4648, section 3.5): else one signature has several texts, and who
+    exchanged them is not found.
+    """
     if not isinstance(text, str):
         raise InputError("bad_envelope", "base64 text is needed", path=path)
     try:
-        return binascii.a2b_base64(text.translate(_STANDARD).encode("ascii"), strict_mode=True)
+        standard = text.translate(_STANDARD).encode("ascii")
+        raw = binascii.a2b_base64(standard, strict_mode=True)
     except ValueError:
         raise InputError("bad_envelope", "base64 text is needed", path=path) from None
+    if base64.b64encode(raw) != standard:
+        raise InputError("bad_envelope", "base64 text is needed, with nothing behind its last byte", path=path)
+    return raw
 
 
 _STANDARD = str.maketrans("-_", "+/")

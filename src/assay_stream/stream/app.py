@@ -20,13 +20,10 @@ from prometheus_client import CollectorRegistry
 
 from assay_stream import __version__
 from assay_stream.config import Settings
-from assay_stream.core.alert import AlertRules
 from assay_stream.core.engine import EngineState
 from assay_stream.core.errors import AssayStreamError
 from assay_stream.core.evidence import Producer
-from assay_stream.core.finding_severity import severity_under
 from assay_stream.core.record import Role
-from assay_stream.core.severity import PROFILES
 from assay_stream.stream.alerts import AlertStage
 from assay_stream.stream.connection import connection_options, start_admin
 from assay_stream.stream.health import Health, add_pages
@@ -224,11 +221,7 @@ class WorkerBuilder:
             alerts_topic=self._topics[Role.ALERTS],
             partitions=self._counts[Role.FINDINGS],
             alert_partitions=self._counts[Role.ALERTS],
-            rules=AlertRules(
-                version=__version__,
-                severity=severity_under(PROFILES[self._settings.severity_profile]),
-                pacing=self._settings.pacing(),
-            ),
+            rules=self._settings.alert_rules(__version__),
             clock_us=lambda: time.time_ns() // 1_000,
             tick_s=self._settings.alert_tick_s,
             meter=StageMeter(self._meter, "alerts"),

@@ -17,6 +17,7 @@ from assay_stream.core.limits import DEFAULT_LIMITS
 
 REQUEST_BYTES_MAX = 2 * DEFAULT_LIMITS.record_bytes_max
 """Room for the largest record and what goes with it in one request."""
+_ATTEMPT_LEAST_S = 1.0
 
 
 def connection_options(settings: Settings) -> dict[str, Any]:
@@ -87,7 +88,9 @@ async def start_admin(settings: Settings, *, waiting: Callable[[str], None] | No
     while True:
         admin = AIOKafkaAdminClient(**connection_options(settings))
         try:
-            await admin.start()
+            # A host that drops packets would hold one attempt for longer than all of them may take.
+            async with asyncio.timeout_at(max(deadline, asyncio.get_running_loop().time() + _ATTEMPT_LEAST_S)):
+                await admin.start()
         except (KafkaError, OSError) as error:
             await admin.close()
             if asyncio.get_running_loop().time() >= deadline:

@@ -6,6 +6,7 @@ published before it, is then in the range of its own topic. Records written late
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Collection, Mapping
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -20,6 +21,8 @@ from assay_stream.stream.topics import inspect_topics, topic_names
 from assay_stream.stream.transport import record_of
 
 READ = (Role.CALLS, Role.SNAPSHOTS, Role.CONTROL)
+
+_ATTEMPTS_MAX = 5
 
 Ends = dict[Role, dict[int, int]]
 """Of each role's topic, by partition: the first offset that is not read."""
@@ -55,6 +58,48 @@ async def note_ends(settings: Settings, roles: Collection[Role]) -> Ends:
         return ends
     finally:
         await consumer.stop()
+
+
+async def joined_ends(settings: Settings) -> Ends:
+    """Return where the input topics end now, of the calls no further than evidence of them is committed.
+
+    Args:
+        settings: the operator's settings.
+
+    Raises:
+        ConfigurationError: ``topic_missing``.
+        OperatingError: ``broker_unreachable``.
+    """
+    committed = await committed_offsets(settings, "join")
+    topic, ends = topic_names(settings)[Role.CALLS], await note_ends(settings, READ)
+    for number, end in ends[Role.CALLS].items():
+        ends[Role.CALLS][number] = min(end, committed.get((topic, number), end))
+    return ends
+
+
+async def committed_offsets(settings: Settings, stage: str) -> dict[tuple[str, int], int]:
+    """Return how far a stage has come, by topic and partition; without those of which nothing is committed.
+
+    Args:
+        settings: the operator's settings.
+        stage: ``registry``, ``join`` or ``alerts``.
+
+    Raises:
+        OperatingError: ``broker_unreachable``.
+    """
+    for attempt in range(_ATTEMPTS_MAX):
+        admin = await start_admin(settings)
+        try:
+            found = await admin.list_consumer_group_offsets(f"{settings.group_prefix}-{stage}")
+            return {tuple(place): told.offset for place, told in found.items() if told.offset >= 0}
+        except KafkaError as error:
+            # The coordinator is another broker, or moves: a busy one is not ready at the first attempt.
+            if attempt == _ATTEMPTS_MAX - 1:
+                raise broker_unreachable(settings, error) from None
+            await asyncio.sleep(1.0)
+        finally:
+            await admin.close()
+    raise AssertionError("unreachable")
 
 
 async def read_ranges(settings: Settings, ends: Ends, selection: Selection) -> AsyncIterator[Record]:

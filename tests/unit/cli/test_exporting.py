@@ -151,7 +151,16 @@ def test_ranges_add_up(tmp_path: Path) -> None:
     told = summary(
         run(
             *("export", "assay-bundle", "--input", file, "--output", tmp_path / "b.tar.gz"),
-            *("--offsets", "3:0-1", "--offsets", "3:7-7", "--server-id", "x", "--server-id", "server-a"),
+            *(
+                "--offsets",
+                "mcp.tools.call:3=0..2",
+                "--offsets",
+                "mcp.tools.call:3=7..8",
+                "--server-id",
+                "x",
+                "--server-id",
+                "server-a",
+            ),
         )
     )
     assert (told["written"], told["left_out"]) == ({"evidence": 3}, 6)

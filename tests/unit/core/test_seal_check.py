@@ -125,3 +125,49 @@ def test_many_faults_are_counted_and_some_told() -> None:
     many = some_records(*range(FAULTS_TOLD_MAX + 50))
     report = checked(checkpoints_of(many), [])
     assert (len(report.faults), report.faults_count) == (FAULTS_TOLD_MAX, FAULTS_TOLD_MAX + 50)
+
+
+def test_every_altered_byte_of_a_checkpoint_is_found() -> None:
+    """Each bit of each byte of each checkpoint: no envelope holds that was not written so."""
+    for number, value in enumerate(SEALS):
+        for at in range(len(value)):
+            for bit in range(8):
+                other = value[:at] + bytes([value[at] ^ (1 << bit)]) + value[at + 1 :]
+                values = [*SEALS[:number], other, *SEALS[number + 1 :]]
+                assert checked(values, RECORDS).faults, (number, at, bit)
+
+
+def test_every_altered_byte_of_a_header_s_name_and_of_the_time_is_found() -> None:
+    """A record is sealed as the log holds it."""
+    for index, record in enumerate(RECORDS):
+        renamed = [record._replace(headers=((chr(ord("h") ^ (1 << bit)), b"x"),)) for bit in range(7)]
+        dated = [record._replace(timestamp_ms=record.timestamp_ms ^ (1 << bit)) for bit in range(40)]
+        bare = [record._replace(headers=()), record._replace(headers=record.headers * 2)]
+        for altered in (*renamed, *dated, *bare):
+            report = checked(SEALS, [*RECORDS[:index], altered, *RECORDS[index + 1 :]])
+            assert report.faults == [Fault("altered", record.origin.offset)]
+
+
+def test_every_exchanged_or_inserted_checkpoint_is_found() -> None:
+    """In another order, twice, or with a sound one of another history between them."""
+    seals = checkpoints_of(FIRST, SECOND, some_records(12), some_records(13, 15))
+    records = [*RECORDS, *some_records(12, 13, 15)]
+    assert checked(seals, records).faults == []
+    for one, other in combinations(range(len(seals)), 2):
+        exchanged = list(seals)
+        exchanged[one], exchanged[other] = exchanged[other], exchanged[one]
+        assert checked(exchanged, records).faults
+    foreign = checkpoints_of(FIRST, some_records(8, 9))[1]
+    for value in (*seals, foreign):
+        for at in range(len(seals) + 1):
+            inserted = [*seals[:at], value, *seals[at:]]
+            assert checked(inserted, records).faults, at
+
+
+def test_every_dropped_checkpoint_but_the_last_is_found() -> None:
+    """Who drops the last one makes its range unsealed, and that is told."""
+    seals = checkpoints_of(FIRST, SECOND, some_records(12))
+    records = [*RECORDS, *some_records(12)]
+    for dropped in range(len(seals) - 1):
+        assert checked([value for number, value in enumerate(seals) if number != dropped], records).faults
+    assert checked(seals[:-1], records).unsealed == 1

@@ -9,7 +9,8 @@ import orjson
 from assay_stream.core.digest import canonicalize
 from assay_stream.core.evidence import Producer
 from assay_stream.core.record import Record, Role
-from assay_stream.forensics.compare import Comparison, Difference
+from assay_stream.forensics.compare import Comparison
+from assay_stream.forensics.difference import Difference
 from assay_stream.forensics.evidence_record import Recorded
 from assay_stream.forensics.replay import replay
 from assay_stream.schemes import assay

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
-from assay_stream.core.errors import InputError
 from assay_stream.forensics.export_input import Stored, items
-from assay_stream.forensics.export_selection import Offsets, Selection, offsets_of
+from assay_stream.forensics.export_selection import Selection
+from assay_stream.forensics.offset_ranges import offset_ranges
 from tests.support.alerts import alert_records, finding_of
 from tests.support.exports import NOON, NOON_US, definition, evidence
 
+CALLS = "mcp.tools.call"
 ALERT = alert_records(finding_of())[0].value or b""
 
 
@@ -34,21 +33,9 @@ def test_servers_can_be_asked_for() -> None:
 
 
 def test_offsets_can_be_asked_for() -> None:
-    """Of the calls, both ends included; alerts are not of calls."""
+    """Of the calls, the end excluded; alerts are not of calls."""
     raw = [*(evidence(number) for number in range(4)), ALERT]
-    assert chosen(Selection(offsets=(Offsets(3, 1, 2),)), *raw) == [1, 2]
-    assert chosen(Selection(offsets=(Offsets(3, 0, 0), Offsets(3, 3, 9))), *raw) == [0, 3]
-    assert chosen(Selection(offsets=(Offsets(2, 0, 9),)), *raw) == []
-
-
-def test_a_range_is_written_in_one_way() -> None:
-    """Partition, first and last."""
-    assert offsets_of("3:100-199") == Offsets(3, 100, 199)
-
-
-@pytest.mark.parametrize("text", ["", "3", "3:1", "3:2-1", "x:1-2", "3:-1-2", "3:1-2 ", "٣:1-2"])
-def test_another_writing_of_a_range_is_refused(text: str) -> None:
-    """Nothing is guessed."""
-    with pytest.raises(InputError) as caught:
-        offsets_of(text)
-    assert caught.value.code == "bad_offsets"
+    assert chosen(Selection(offsets=offset_ranges([f"{CALLS}:3=1..3"])), *raw) == [1, 2]
+    assert chosen(Selection(offsets=offset_ranges([f"{CALLS}:3=..1", f"{CALLS}:3=3.."])), *raw) == [0, 3]
+    assert chosen(Selection(offsets=offset_ranges([f"{CALLS}:2=0..9"])), *raw) == []
+    assert chosen(Selection(offsets=offset_ranges(["another:3=0..9"])), *raw) == []

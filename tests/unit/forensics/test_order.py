@@ -5,7 +5,7 @@ from __future__ import annotations
 from assay_stream.core.limits import DEFAULT_LIMITS
 from assay_stream.core.record import Record
 from assay_stream.forensics.order import REFUSED_AHEAD_MAX, time_of_refused_ms
-from assay_stream.forensics.replay import merge_by_event_time
+from tests.support.merging import merge_by_event_time
 from tests.unit.forensics.test_replay import call, listing
 
 

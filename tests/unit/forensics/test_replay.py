@@ -12,8 +12,9 @@ from assay_stream.core.errors import InputError
 from assay_stream.core.evidence import Producer
 from assay_stream.core.record import Origin, Output, Record, Role
 from assay_stream.forensics.archive import event_timestamp_ms
-from assay_stream.forensics.replay import merge_by_event_time, replay
+from assay_stream.forensics.replay import replay
 from tests.support.fleet import START, Published, a_call_by, a_listing
+from tests.support.merging import merge_by_event_time
 
 
 def at(offset: int, published: Published, partition: int = 0) -> Record:

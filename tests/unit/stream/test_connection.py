@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from pathlib import Path
 
 import pytest
@@ -57,4 +58,14 @@ async def test_brokers_that_do_not_answer_are_given_up_in_time() -> None:
     async with asyncio.timeout(10):
         with pytest.raises(OperatingError, match=address) as caught:
             await start_admin(settings)
+    assert caught.value.code == "broker_unreachable"
+
+
+async def test_a_host_that_never_answers_is_given_up_in_time() -> None:
+    """One that takes the connection and says nothing holds nobody longer than one that is not there."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        settings = Settings(bootstrap_servers=f"127.0.0.1:{silent.getsockname()[1]}", connect_limit_s=1)
+        async with asyncio.timeout(20):
+            with pytest.raises(OperatingError) as caught:
+                await start_admin(settings)
     assert caught.value.code == "broker_unreachable"

@@ -1,0 +1,195 @@
+"""What an analyst may be handed instead of sound logs, command by command: each says what is wrong and where."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+import tarfile
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from assay_stream.cli.main import app
+from assay_stream.core.errors import AssayStreamError
+from assay_stream.forensics.archive import record_line
+from tests.support.events import SERVER, TOOL, Story
+from tests.support.seals import OTHER_KEY, checkpoint_records, checkpoints_of, lines_of, some_records, write_keys
+
+
+def run(*arguments: object) -> Result:
+    """The command."""
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def refusal(result: Result) -> AssayStreamError:
+    """What a command said of its input."""
+    assert isinstance(result.exception, AssayStreamError), result.output
+    return result.exception
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """What was observed, plain and compressed, and what a replay writes."""
+    story = Story().lists(TOOL)
+    for _ in range(40):
+        story.calls()
+    lines = b"".join(record_line(record) + b"\n" for record in story.records)
+    (tmp_path / "in.ndjson").write_bytes(lines)
+    assert run("replay", "--input", tmp_path / "in.ndjson", "--output", tmp_path / "out").exit_code == 0
+    for path in (tmp_path / "in.ndjson", *(tmp_path / "out").iterdir()):
+        (tmp_path / f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes(), mtime=0))
+        shutil.copy(path, tmp_path / path.name) if path.parent != tmp_path else None
+    return tmp_path
+
+
+def commands(files: Path, cut: str) -> list[tuple[object, ...]]:
+    """Every command that can read a file of this name."""
+    pairs = {
+        "in.ndjson.gz": ["--input", files / "in.ndjson.gz", "--evidence", files / "evidence.ndjson"],
+        "evidence.ndjson.gz": ["--input", files / "in.ndjson", "--evidence", files / "evidence.ndjson.gz"],
+    }[cut]
+    told: list[tuple[object, ...]] = [("verify", *pairs), ("compare", *pairs)]
+    if cut == "in.ndjson.gz":
+        source = ("--input", files / cut)
+        told += [
+            ("replay", *source, "--output", files / "again"),
+            ("timeline", "--server-id", SERVER, *source),
+            ("asof", "--server-id", SERVER, "--at", "2026-03-01T10:00:09Z", *source),
+            ("trace", "--tool-call-id", "call-1", *source),
+        ]
+    else:
+        told.append(("export", "assay-bundle", "--input", files / cut, "--output", files / "bundle.tar.gz"))
+    return told
+
+
+@pytest.mark.parametrize("cut", ["in.ndjson.gz", "evidence.ndjson.gz"])
+def test_a_truncated_gzip_is_named_by_every_command(files: Path, cut: str) -> None:
+    """With the file, and where lines were used how many of them; nothing that looks whole is left behind."""
+    for arguments in commands(files, cut):
+        whole = run(*arguments)
+        assert whole.exit_code in (0, 5), (arguments, whole.output)
+    (files / "bundle.tar.gz").unlink(missing_ok=True)
+    content = (files / cut).read_bytes()
+    (files / cut).write_bytes(content[: len(content) // 2])
+    for arguments in commands(files, cut):
+        error = refusal(run(*arguments))
+        assert error.code == "archive_truncated", arguments
+        assert cut in error.message
+        assert arguments[0] == "export" or "whole lines were read" in error.message
+    assert not (files / "bundle.tar.gz").exists()
+
+
+def test_a_damaged_gzip_is_named(files: Path) -> None:
+    """A byte in its middle that is another one."""
+    content = bytearray((files / "in.ndjson.gz").read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    (files / "in.ndjson.gz").write_bytes(content)
+    error = refusal(run("replay", "--input", files / "in.ndjson.gz", "--output", files / "again"))
+    assert error.code in ("archive_damaged", "bad_record_line")
+
+
+def test_each_changed_line_of_a_bundle_is_found(files: Path) -> None:
+    """Whichever it is: exit code 1, the place in words, and no export out of it."""
+    bundle = files / "bundle.tar.gz"
+    assert run("export", "assay-bundle", "--input", files / "evidence.ndjson", "--output", bundle).exit_code == 0
+    members = contents(bundle)
+    name = next(name for name in members if name.endswith(".ndjson"))
+    lines = members[name].splitlines(keepends=True)
+    for number in (0, len(lines) // 2, len(lines) - 1):
+        changed = [*lines[:number], lines[number].replace(b'"allow"', b'"block"'), *lines[number + 1 :]]
+        assert changed != lines
+        write(bundle, members | {name: b"".join(changed)})
+        done = run("bundle", "verify", bundle)
+        assert done.exit_code == 1
+        told = json.loads(done.stdout)
+        assert told["valid"] is False
+        assert told["code"]
+        error = refusal(run("export", "timesketch", "--input", bundle, "--output", files / "again.csv"))
+        assert error.code == told["code"]
+        assert not (files / "again.csv").exists()
+
+
+def contents(bundle: Path) -> dict[str, bytes]:
+    """The members of a bundle."""
+    with tarfile.open(bundle) as tar:
+        return {member.name: (tar.extractfile(member) or BytesIO()).read() for member in tar}
+
+
+def write(bundle: Path, members: dict[str, bytes]) -> None:
+    """A bundle with these members, put together as ours are."""
+    with gzip.GzipFile(bundle, "wb", mtime=0) as packed, tarfile.open(fileobj=packed, mode="w|") as tar:
+        for name, content in members.items():
+            info = tarfile.TarInfo(name)
+            info.size, info.mode = len(content), 0o644
+            tar.addfile(info, BytesIO(content))
+
+
+def test_a_checkpoint_that_another_key_signed_breaks_the_seal(tmp_path: Path) -> None:
+    """Exit code 1, with the place of the checkpoint; the records under it are not told to hold."""
+    records = some_records(2, 3, 5)
+    write_keys(tmp_path)
+    (tmp_path / "evidence.ndjson").write_bytes(lines_of(records))
+    seals = checkpoints_of(records, keys=[OTHER_KEY])
+    (tmp_path / "checkpoints.ndjson").write_bytes(lines_of(checkpoint_records(seals)))
+    options = ("--evidence", tmp_path / "evidence.ndjson", "--checkpoints", tmp_path / "checkpoints.ndjson")
+    done = run("seal", "verify", "--key", tmp_path / "seal.pub.pem", *options, "--format", "json")
+    assert done.exit_code == 1
+    answer: dict[str, Any] = json.loads(done.stdout)
+    assert answer["result"] == "broken"
+    assert answer["logs"][0]["faults"] == [{"kind": "checkpoint", "offset": 0, "code": "seal_key_unknown"}]
+    assert answer["logs"][0]["verified"] == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "sentence"),
+    [
+        (
+            ("replay", "--from-time", "2099-01-01T00:00:00Z", "--output", "again"),
+            5,
+            "no call is in what was asked",
+        ),
+        (("timeline", "--server-id", SERVER, "--since", "2099-01-01T00:00:00Z"), 5, "nothing_known_then"),
+        (("asof", "--server-id", SERVER, "--at", "2020-01-01T00:00:00Z"), 5, "nothing_known_then"),
+    ],
+)
+def test_a_time_range_with_no_data_says_so(
+    files: Path, command: tuple[str, ...], code: int, sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sentence and an exit code of its own, not an empty answer."""
+    monkeypatch.chdir(files)
+    done = run(*command, "--input", files / "in.ndjson")
+    assert done.exit_code == code
+    assert sentence in done.stderr
+
+
+def test_an_export_of_a_time_range_with_no_data_says_so(files: Path) -> None:
+    """Exit code 1, how many records were read, and no file."""
+    options = ("--since", "2099-01-01T00:00:00Z", "--output", files / "bundle.tar.gz")
+    done = run("export", "assay-bundle", "--input", files / "evidence.ndjson", *options)
+    assert done.exit_code == 1
+    assert "none of the 40 records that were read is asked for" in done.stderr
+    assert not (files / "bundle.tar.gz").exists()
+
+
+def test_verifying_a_time_range_with_no_data_says_so(files: Path) -> None:
+    """Nothing was verified: that is not the same as that all holds."""
+    options = ("--evidence", files / "evidence.ndjson", "--since", "2099-01-01T00:00:00Z")
+    done = run("verify", "--input", files / "in.ndjson", *options)
+    assert done.exit_code == 5
+    assert "no evidence is as asked for" in done.stderr
+
+
+def test_what_retention_deleted_is_named_place_by_place(files: Path) -> None:
+    """Exit code 3, each record with the snapshot that it rests on; the same for calls that are gone."""
+    lines = (files / "in.ndjson").read_bytes().splitlines(keepends=True)
+    for role, missing, code in (("snapshots", "snapshots/0/0", 3), ("calls", "calls/0/7", 3)):
+        kept = [line for line in lines if f'"role":"{role}"'.encode() not in line]
+        (files / "left.ndjson").write_bytes(b"".join(kept))
+        done = run("verify", "--input", files / "left.ndjson", "--evidence", files / "evidence.ndjson")
+        assert done.exit_code == code, done.output
+        assert f"missing {missing}" in done.stdout
+        assert [line.split()[0] for line in done.stdout.splitlines()] == ["gone"] * 40

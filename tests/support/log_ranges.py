@@ -1,0 +1,99 @@
+"""Topics in memory, in place of ``stream.ranges.LogRanges``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Sequence
+from types import TracebackType
+from typing import Any
+
+import pytest
+
+from assay_stream.config import Settings
+from assay_stream.core.record import Origin, Record, Role
+from assay_stream.stream.topics import topic_names
+from tests.support.events import Story
+
+
+def topics_of(story: Story, settings: Settings) -> list[Record]:
+    """What a live run of a story leaves in the topics: its input, and what the stages wrote of it but facts."""
+    names = topic_names(settings)
+    story.records = [
+        record._replace(origin=record.origin._replace(topic=names[record.role])) for record in story.records
+    ]
+    records = list(story.records)
+    counts: Counter[Role] = Counter()
+    for output in story.tell().outputs:
+        place = Origin(names[output.role], 0, counts[output.role])
+        counts[output.role] += 1
+        records.append(Record(output.role, place, output.key, output.value, output.headers, output.timestamp_ms))
+    return records
+
+
+class LogsInMemory:
+    """The records of some topics, each in one partition or more."""
+
+    def __init__(self, records: Iterable[Record], firsts: dict[tuple[str, int], int] | None = None) -> None:
+        self._records = list(records)
+        self._firsts = firsts or {}
+        self.opened: list[Sequence[Role]] = []
+        self.bounds: dict[tuple[str, int], tuple[int, int]] = {}
+        for record in self._records:
+            place = record.origin[:2]
+            first, end = self.bounds.get(place, (self._firsts.get(place, 0), 0))
+            self.bounds[place] = (first, max(end, record.origin.offset + 1))
+
+    def __call__(self, settings: Settings, roles: Sequence[Role]) -> LogsInMemory:
+        """Stand in for the class."""
+        assert settings
+        self.opened.append(roles)
+        return self
+
+    async def __aenter__(self) -> LogsInMemory:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None
+
+    def partitions(self, role: Role) -> list[int]:
+        """Which there are."""
+        return sorted({record.origin.partition for record in self._records if record.role is role})
+
+    def starts(self) -> dict[tuple[str, int], int]:
+        """The first offset that is left of each."""
+        return {place: first for place, (first, _) in self.bounds.items()}
+
+    async def offset_at(self, role: Role, number: int, time_ms: int) -> int:
+        """The first of a time."""
+        offsets = [
+            record.origin.offset
+            for record in self._records
+            if record.role is role and record.origin.partition == number and record.timestamp_ms >= time_ms
+        ]
+        return min(offsets, default=2**40)
+
+    async def read(self, role: Role, number: int, *, first: int = 0) -> AsyncIterator[list[Record]]:
+        """One partition, two records at a time."""
+        found = [
+            record
+            for record in self._records
+            if record.role is role
+            and record.origin.partition == number
+            and record.origin.offset >= max(first, self._firsts.get(record.origin[:2], 0))
+        ]
+        for at in range(0, len(found), 2):
+            yield found[at : at + 2]
+
+    async def read_all(self, role: Role) -> AsyncIterator[list[Record]]:
+        """All partitions."""
+        for number in self.partitions(role):
+            async for batch in self.read(role, number):
+                yield batch
+
+
+def stand_in(monkeypatch: pytest.MonkeyPatch, module: Any, logs: LogsInMemory) -> LogsInMemory:
+    """Have a module read these."""
+    monkeypatch.setattr(module, "LogRanges", logs)
+    return logs

@@ -1,0 +1,16 @@
+"""The order of a replay, for tests that look at nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from assay_stream.core.limits import DEFAULT_LIMITS
+from assay_stream.core.record import Record
+from assay_stream.forensics.order import Merge
+from assay_stream.forensics.replay import spooled
+
+
+def merge_by_event_time(records: Iterable[Record]) -> list[Record]:
+    """Records in the order in which a replay applies them."""
+    with spooled(records) as spool:
+        return [placed.record for placed in Merge(spool, limits=DEFAULT_LIMITS, call_profile="assay").read({})]

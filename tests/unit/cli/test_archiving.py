@@ -1,0 +1,133 @@
+"""``assay-stream archive``, over topics in memory, and the way back into a replay."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from assay_stream.cli.main import app
+from assay_stream.config import Settings
+from assay_stream.core.errors import InputError
+from assay_stream.core.record import Record, Role
+from assay_stream.forensics.archive import read_file
+from assay_stream.forensics.selection import Selection
+from assay_stream.stream import input_ranges
+from tests.support.controls import a_control
+from tests.support.events import TOOL, Story
+
+STORY = Story().lists(TOOL).calls().raw(Role.CONTROL, a_control("policy.set", second=2, unknown="warn")).calls()
+STORY.raw(Role.CALLS, b"\xff\xfe", key=None, headers=(("h", b"\xff"),)).lists({**TOOL, "description": "other"})
+RECORDS = STORY.calls().records
+
+
+@pytest.fixture(autouse=True)
+def _topics(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The input topics of a deployment."""
+
+    async def note_ends(_: Settings, roles: tuple[Role, ...]) -> dict[Role, dict[int, int]]:
+        return {role: {0: sum(record.role is role for record in RECORDS)} for role in roles}
+
+    async def read_ranges(_: Settings, ends: dict[Role, Any], selection: Selection) -> AsyncIterator[Record]:
+        for record in RECORDS:
+            if record.role in ends and selection.wants(record):
+                yield record
+
+    monkeypatch.setattr(input_ranges, "note_ends", note_ends)
+    monkeypatch.setattr(input_ranges, "read_ranges", read_ranges)
+
+
+def run(*arguments: object) -> Result:
+    """The command."""
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def inputs(folder: Path) -> list[object]:
+    """The files of an archive as options."""
+    return [option for path in sorted(folder.iterdir()) for option in ("--input", path)]
+
+
+@pytest.mark.parametrize(("compression", "suffix"), [("none", ""), ("gzip", ".gz"), ("zstd", ".zst")])
+def test_an_archive_replays_as_the_topics_do(tmp_path: Path, compression: str, suffix: str) -> None:
+    """Every record comes back with its place, key, headers and time, and the results are the same bytes."""
+    done = run("archive", "--output", tmp_path / "kept", "--compression", compression)
+    assert done.exit_code == 0, done.output
+    written = {role.value: sum(record.role is role for record in RECORDS) for role in (Role.CALLS, Role.CONTROL)}
+    assert json.loads(done.stdout) == {"written": written | {"snapshots": 2}, "snapshot_partitions": 1}
+    names = {f"{role}.ndjson{suffix}" for role in ("calls", "control", "snapshots")}
+    assert {path.name for path in (tmp_path / "kept").iterdir()} == names
+    read = [record for path in sorted((tmp_path / "kept").iterdir()) for record in read_file(path)]
+    assert sorted(read, key=lambda record: record.origin) == sorted(RECORDS, key=lambda record: record.origin)
+
+    direct = run("replay", "--from-kafka", "--output", tmp_path / "direct")
+    again = run("replay", *inputs(tmp_path / "kept"), "--snapshot-partitions", "1", "--output", tmp_path / "again")
+    assert (direct.exit_code, again.exit_code) == (0, 0), again.output
+    for path in (tmp_path / "direct").iterdir():
+        assert (tmp_path / "again" / path.name).read_bytes() == path.read_bytes()
+
+
+def test_what_a_replay_wrote_can_be_read_again(tmp_path: Path) -> None:
+    """Held against a replay of the archive nothing differs; it verifies, and is exported."""
+    assert run("archive", "--output", tmp_path / "kept").exit_code == 0
+    source = inputs(tmp_path / "kept")
+    assert run("replay", *source, "--output", tmp_path / "out").exit_code == 0
+    evidence, alerts = tmp_path / "out" / "evidence.ndjson", tmp_path / "out" / "alerts.ndjson"
+    for command in (
+        ("compare", *source, "--evidence", evidence, "--alerts", alerts),
+        (
+            "replay",
+            *source,
+            "--output",
+            tmp_path / "more",
+            "--compare",
+            "--evidence",
+            evidence,
+            "--alerts",
+            alerts,
+        ),
+        ("verify", *source, "--evidence", evidence),
+        ("export", "assay-bundle", "--input", tmp_path / "out", "--output", tmp_path / "bundle.tar.gz"),
+    ):
+        done = run(*command)
+        assert done.exit_code == 0, (command[0], done.output)
+
+
+def test_one_topic_can_be_asked_for(tmp_path: Path) -> None:
+    """The others have no file."""
+    done = run("archive", "--output", tmp_path, "--topics", "control", "--compression", "none")
+    assert json.loads(done.stdout)["written"] == {"control": 1}
+    assert [path.name for path in tmp_path.iterdir()] == ["control.ndjson"]
+
+
+def test_a_range_without_records_says_so(tmp_path: Path) -> None:
+    """Exit code 5."""
+    done = run("archive", "--output", tmp_path, "--to-time", "2020-01-01T00:00:00Z")
+    assert done.exit_code == 5
+    assert "no record is in what was asked for" in done.stderr
+
+
+def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    """A file of its name is there."""
+    (tmp_path / "taken").write_bytes(b"")
+    done = run("archive", "--output", tmp_path / "taken")
+    assert isinstance(done.exception, InputError)
+    assert done.exception.code == "unwritable_folder"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--to-kafka",),
+        ("--output", "x", "--server-id", "s"),
+        ("--output", "x", "--evidence", "e"),
+        ("--output", "x", "--alerts", "a"),
+    ],
+)
+def test_a_comparison_is_of_everything_and_of_one_source(options: tuple[str, ...]) -> None:
+    """Else it would tell what nobody asked for as missing."""
+    done = run("replay", "--from-kafka", "--compare", *options)
+    assert getattr(done.exception, "code", None) == "bad_option", done.output

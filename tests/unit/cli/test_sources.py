@@ -1,0 +1,96 @@
+"""Where a replay takes its records from, and which."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from assay_stream.cli import sources
+from assay_stream.cli.sources import make_selection, make_source
+from assay_stream.config import Settings, load_settings
+from assay_stream.core.errors import AssayStreamError, ConfigurationError, InputError
+from assay_stream.core.record import Record, Role
+from assay_stream.forensics.archive import record_line
+from assay_stream.forensics.selection import Selection
+from tests.support.events import TOOL, Story
+
+SETTINGS = load_settings()
+ENDS = {Role.CALLS: {0: 5, 1: 6}, Role.SNAPSHOTS: {0: 2, 1: 0, 2: 0}, Role.CONTROL: {0: 0}}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A list and two calls."""
+    path = tmp_path / "in.ndjson"
+    story = Story().lists(TOOL).calls().calls()
+    path.write_bytes(b"".join(record_line(record) + b"\n" for record in story.records))
+    return path
+
+
+@pytest.mark.parametrize(("files", "from_kafka"), [(None, False), ([], False), ([Path("x")], True)])
+def test_files_or_topics_are_read_and_not_both(files: list[Path] | None, from_kafka: bool) -> None:
+    """Nor neither."""
+    with pytest.raises(ConfigurationError) as caught:
+        make_source(files, from_kafka, Selection(), SETTINGS)
+    assert caught.value.code == "no_source"
+
+
+@pytest.mark.parametrize(
+    ("given", "code"),
+    [
+        (("yesterday", None, None), "bad_time"),
+        ((None, "1", None), "bad_time"),
+        ((None, None, ["x"]), "bad_offsets"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(
+    given: tuple[str | None, str | None, list[str] | None], code: str
+) -> None:
+    """Times and offsets, before anything is read."""
+    with pytest.raises(AssayStreamError) as caught:
+        make_selection(*given, None)
+    assert caught.value.code == code
+
+
+def test_a_file_gives_the_records_that_are_asked_for(file: Path) -> None:
+    """All where nothing is said."""
+    for selection, count in (
+        (make_selection(None, None, None, None), 3),
+        (make_selection(None, None, ["calls:0=1.."], None), 2),
+        (make_selection("2026-03-01T10:00:02Z", None, None, None), 2),
+        (make_selection(None, "2026-03-01T10:00:01Z", None, None), 1),
+        (make_selection(None, None, None, ["another"]), 0),
+    ):
+        taken: list[Record] = []
+        make_source([file], False, selection, SETTINGS).read(taken.append)
+        assert len(taken) == count, selection
+
+
+def test_what_decides_the_records_is_told_for_who_goes_on(file: Path) -> None:
+    """A file by its name, size and time; a file that is gone is an error."""
+    source = make_source([file], False, make_selection(None, None, ["calls:0=1..2"], ["s"]), SETTINGS)
+    told = source.what()
+    assert told["offsets"] == [["calls", 0, 1, 2]]
+    assert told["server_ids"] == ["s"]
+    assert [name for name, _, _ in told["inputs"]] == [str(file)]
+    file.write_bytes(file.read_bytes() + b"\n")
+    assert source.what() != told
+    file.unlink()
+    with pytest.raises(InputError) as caught:
+        source.what()
+    assert caught.value.code == "unreadable_file"
+
+
+def test_topics_are_read_as_far_as_was_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their partitions are counted there, and brokers and prefix decide what is read."""
+
+    async def note(_: Settings) -> dict[Role, dict[int, int]]:
+        return ENDS
+
+    monkeypatch.setattr(sources, "_note_ends", note)
+    source = make_source(None, True, Selection(), SETTINGS, snapshot_partitions=9)
+    assert (source.partitions, source.ends) == (3, ENDS)
+    assert source.what()["bootstrap_servers"] == SETTINGS.bootstrap_servers
+    other = {**ENDS, Role.CALLS: {0: 1}}
+    assert make_source(None, True, Selection(), SETTINGS, ends=other).ends == other
