@@ -18,11 +18,11 @@ from collections import defaultdict
 from dataclasses import asdict
 from pathlib import Path
 
-import orjson
 from aiokafka import AIOKafkaConsumer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from assay_stream import __version__
+from assay_stream.cli.options import quiet_client_logs
 from assay_stream.config import Settings, load_settings
 from assay_stream.core.evidence import Producer
 from assay_stream.core.record import Role
@@ -35,6 +35,7 @@ from bench.peers.environment import Environment
 from bench.peers.measure import Measure, Window, committed_by, measure, written_to
 from bench.peers.programs import OURS, PEERS_PYTHON, PROGRAMS, ROOT, Program, build_kafka_streams
 from bench.publishing import publish
+from bench.results import write_line
 from deploy.local.kafka import Broker
 from tests.support.deployment import free_port
 from tests.support.fleet import Fleet
@@ -48,14 +49,16 @@ class Bench:
 
     Args:
         settings: names the broker; what our worker runs with.
-        window: what of a run counts.
         folder: for logs and the programs' own files.
+        calls: how many calls there are.
+        limit_s: how long a program may take over them before it is stopped.
     """
 
-    def __init__(self, settings: Settings, window: Window, folder: Path) -> None:
+    def __init__(self, settings: Settings, folder: Path, *, calls: int, limit_s: float) -> None:
         self._settings = settings
-        self._window = window
         self._folder = folder
+        self._calls = calls
+        self._limit_s = limit_s
         self._topics = topic_names(settings)
 
     async def prepare(self, fleet: Fleet) -> int:
@@ -69,7 +72,7 @@ class Bench:
         await publish_bindings(self._settings, _BINDINGS_TOPIC)
         return size
 
-    async def run(self, program: Program, number: int) -> Measure:
+    async def run(self, program: Program, number: int, *, processes: int = 1) -> Measure:
         """Run one program once over all calls."""
         environment = self._environment(program, number)
         admin = await start_admin(self._settings)
@@ -84,7 +87,10 @@ class Bench:
                 else written_to(consumer, environment.evidence_topic, self._settings.call_partitions)
             )
             log = self._folder / f"{environment.group}.log"
-            return await measure(program.command, self._variables(environment), log, progress, self._window)
+            variables = [self._variables(environment, process) for process in range(processes)]
+            warm_up = min(program.warm_up_calls, self._calls // 3)
+            window = Window(calls=self._calls, warm_up_calls=warm_up, limit_s=self._limit_s)
+            return await measure(program.command, variables, log, progress, window)
         finally:
             await consumer.stop()
             await admin.close()
@@ -116,13 +122,13 @@ class Bench:
             version=__version__,
         )
 
-    def _variables(self, environment: Environment) -> dict[str, str]:
+    def _variables(self, environment: Environment, process: int) -> dict[str, str]:
         ours = {
             "ASSAY_STREAM_BOOTSTRAP_SERVERS": environment.bootstrap,
             "ASSAY_STREAM_GROUP_PREFIX": environment.group.removesuffix("-join"),
             "ASSAY_STREAM_CALL_PARTITIONS": str(self._settings.call_partitions),
             "ASSAY_STREAM_WEB_PORT": str(free_port()),
-            "ASSAY_STREAM_STATE_DIR": environment.state_dir,
+            "ASSAY_STREAM_STATE_DIR": f"{environment.state_dir}-{process}",
             "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}",
         }
         return dict(os.environ) | ours | environment.variables()
@@ -135,11 +141,10 @@ class Bench:
 async def bench(bootstrap: str, arguments: argparse.Namespace, programs: list[Program]) -> None:
     """Measure all programs, and print the result."""
     settings = load_settings(bootstrap_servers=bootstrap, call_partitions=4, group_prefix="bench")
-    window = Window(calls=arguments.calls, warm_up_s=arguments.warm_up, limit_s=arguments.limit)
     folder = ROOT / ".run" / "bench"
     folder.mkdir(parents=True, exist_ok=True)
-    run = Bench(settings, window, folder)
-    size = await run.prepare(Fleet(servers=200, calls=arguments.calls, changes=100, seed=11))
+    run = Bench(settings, folder, calls=arguments.calls, limit_s=arguments.limit)
+    size = await run.prepare(Fleet(servers=200, calls=arguments.calls, changes=20, seed=11))
     print(
         f"{arguments.calls} calls of {size} bytes, {settings.call_partitions} partitions, {os.cpu_count()} cores "
         f"shared with the broker, Python {platform.python_version()}"
@@ -147,21 +152,21 @@ async def bench(bootstrap: str, arguments: argparse.Namespace, programs: list[Pr
     measures: dict[str, list[Measure]] = defaultdict(list)
     for number in range(arguments.rounds):
         for program in programs:
-            found = await run.run(program, number)
-            measures[program.name].append(found)
+            one = await run.run(program, number)
+            measures[program.name].append(one)
             print(
-                f"round {number + 1}: {program.name:14} {found.calls_per_s:9,.0f} calls/s "
-                f"{found.cpu_us:7.1f} us CPU {found.memory_mib:6.0f} MiB",
+                f"round {number + 1}: {program.name:14} {one.calls_per_s:9,.0f} calls/s "
+                f"{one.cpu_us:7.1f} us CPU {one.memory_mib:6.0f} MiB",
                 flush=True,
             )
-            if arguments.json is not None:
-                line = {"program": program.name, "round": number, **asdict(found)}
-                with arguments.json.open("ab") as lines:
-                    lines.write(orjson.dumps(line) + b"\n")
+            write_line(arguments.json, {"bench": "peers", "program": program.name, "round": number, **asdict(one)})
     report(measures)
     for program in programs:
         if program.joins and program is not OURS:
-            print(f"evidence of {program.name} beside ours: {await run.compare(program, 0)}")
+            found = await run.compare(program, 0)
+            print(f"evidence of {program.name} beside ours: {found}")
+            if found.different or not found.same:
+                raise AssertionError(f"{program.name} does not write what we write: its figures compare nothing")
 
 
 def report(measures: dict[str, list[Measure]]) -> None:
@@ -184,8 +189,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--calls", type=int, default=600_000)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--warm-up", type=float, default=4.0, help="seconds that do not count")
-    parser.add_argument("--limit", type=float, default=25.0, help="seconds after which a program is stopped")
+    parser.add_argument("--limit", type=float, default=40.0, help="seconds after which a program is stopped")
     parser.add_argument("--only", nargs="*", choices=[program.name for program in PROGRAMS])
     parser.add_argument("--json", type=Path, help="append each measure to this file, one JSON object a line")
     arguments = parser.parse_args()
@@ -195,6 +199,7 @@ def main() -> None:
         raise SystemExit("the peers are not installed: make bench-peers does that")
     if any(program.name == "kafka-streams" for program in programs):
         build_kafka_streams()
+    quiet_client_logs()
     with Broker() as broker:
         asyncio.run(bench(broker.bootstrap, arguments, programs))
 

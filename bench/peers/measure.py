@@ -1,11 +1,11 @@
-"""One program measured from outside: how far it has come, and the CPU time its process took for that."""
+"""A program measured from outside: how far it has come, and the CPU time its processes took for that."""
 
 from __future__ import annotations
 
 import asyncio
 import subprocess
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,18 +26,18 @@ class Window:
 
     Args:
         calls: how many calls there are.
-        warm_up_s: time from the first result that does not count.
+        warm_up_calls: how many of them do not count.
         limit_s: time from the first result after which the program is stopped, done or not.
     """
 
     calls: int
-    warm_up_s: float
+    warm_up_calls: int
     limit_s: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measure:
-    """What one run showed: calls per second of wall clock, and CPU time of the process per call."""
+    """What one run showed: calls per second of wall clock, and CPU time of all processes per call."""
 
     calls: int
     calls_per_s: float
@@ -53,14 +53,18 @@ class _Sample:
 
 
 async def measure(
-    command: tuple[str, ...], variables: Mapping[str, str], log: Path, progress: Progress, window: Window
+    command: tuple[str, ...],
+    variables: Sequence[Mapping[str, str]],
+    log: Path,
+    progress: Progress,
+    window: Window,
 ) -> Measure:
     """Run a program over a window and kill it.
 
     Args:
         command: what starts it.
-        variables: its whole environment.
-        log: where its output goes.
+        variables: the whole environment of each of its processes.
+        log: where their output goes.
         progress: tells how many calls it has finished.
         window: what counts.
 
@@ -68,23 +72,26 @@ async def measure(
         AssertionError: it ended, stalled, or was done before the warm-up was over.
     """
     with log.open("wb") as output:
-        process = subprocess.Popen(command, env=dict(variables), stdout=output, stderr=subprocess.STDOUT)
+        processes = [
+            subprocess.Popen(command, env=dict(one), stdout=output, stderr=subprocess.STDOUT) for one in variables
+        ]
     try:
-        return await _watch(psutil.Process(process.pid), log, progress, window)
+        return await _watch([psutil.Process(process.pid) for process in processes], log, progress, window)
     finally:
-        process.kill()
-        process.wait()
+        for process in processes:
+            process.kill()
+            process.wait()
 
 
-async def _watch(process: psutil.Process, log: Path, progress: Progress, window: Window) -> Measure:
+async def _watch(processes: list[psutil.Process], log: Path, progress: Progress, window: Window) -> Measure:
     first_s: float | None = None
     start: _Sample | None = None
     moved_s, last = time.monotonic(), 0
     while True:
         await asyncio.sleep(_SAMPLE_S)
-        if process.status() == psutil.STATUS_ZOMBIE:
+        if any(process.status() == psutil.STATUS_ZOMBIE for process in processes):
             raise AssertionError(f"the program ended; {log} ends:\n{log.read_text(errors='replace')[-2_000:]}")
-        sample = await _sample(process, progress)
+        sample = await _sample(processes, progress)
         if sample.calls > last:
             moved_s, last = sample.wall_s, sample.calls
         elif sample.wall_s - moved_s > (_STALL_LIMIT_S if last else _START_LIMIT_S):
@@ -97,12 +104,12 @@ async def _watch(process: psutil.Process, log: Path, progress: Progress, window:
         if sample.wall_s != moved_s:
             continue
         done = sample.calls >= window.calls or since_s >= window.limit_s
-        if start is None and since_s >= window.warm_up_s and not done:
+        if start is None and sample.calls >= window.warm_up_calls and not done:
             start = sample
         elif done:
             if start is None:
-                raise AssertionError("done before the warm-up was over: raise --calls or lower --warm-up")
-            memory_mib = process.memory_info().rss / 2**20
+                raise AssertionError("done before the warm-up was over: raise --calls or --limit")
+            memory_mib = sum(process.memory_info().rss for process in processes) / 2**20
             return _between(start, sample, memory_mib)
 
 
@@ -116,10 +123,11 @@ def _between(start: _Sample, end: _Sample, memory_mib: float) -> Measure:
     )
 
 
-async def _sample(process: psutil.Process, progress: Progress) -> _Sample:
+async def _sample(processes: list[psutil.Process], progress: Progress) -> _Sample:
     calls = await progress()
-    times = process.cpu_times()
-    return _Sample(calls=calls, wall_s=time.monotonic(), cpu_s=times.user + times.system)
+    times = [process.cpu_times() for process in processes]
+    cpu_s = sum(one.user + one.system for one in times)
+    return _Sample(calls=calls, wall_s=time.monotonic(), cpu_s=cpu_s)
 
 
 def committed_by(admin: AIOKafkaAdminClient, group: str, topic: str) -> Progress:

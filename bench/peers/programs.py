@@ -23,12 +23,14 @@ class Program:
         command: what starts it; topics and names come by environment.
         joins: whether it writes evidence; a pass-through writes the call's own bytes.
         transactional: whether its consumer group's offsets tell exactly what was written.
+        warm_up_calls: calls that do not count; a JVM compiles while it runs.
     """
 
     name: str
     command: tuple[str, ...]
     joins: bool = True
     transactional: bool = True
+    warm_up_calls: int = 20_000
 
 
 OURS = Program(name="assay-stream", command=(sys.executable, "-m", "assay_stream", "worker", "--role", "join"))
