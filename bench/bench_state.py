@@ -114,7 +114,7 @@ def main() -> None:
     parser.add_argument("--one", type=int, nargs=2, metavar=("SERVERS", "OBSERVERS"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one is not None:
-        print(orjson.dumps(one_size(*arguments.one, arguments.calls)).decode())
+        print(orjson.dumps(one_size(arguments.one[0], arguments.one[1], arguments.calls)).decode())
         return
     sizes = [("servers", count, 2) for count in arguments.servers]
     sizes += [("observers", 1_000, count) for count in arguments.observers]

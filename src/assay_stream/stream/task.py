@@ -94,6 +94,8 @@ class BatchTask:
         self._lanes: dict[int, Lane] = {}
         self._assigned: set[int] = set()
         self._generation = 0
+        self._settled = False
+        """Whether the group has told what is ours: between a revocation and the next assignment nobody knows."""
         self._reopenings = 0
         self._failures: Counter[int] = Counter()
         """Partition to how often in a row its batch could not be written, quiet turns in between or not."""
@@ -108,7 +110,7 @@ class BatchTask:
         held_too_long = (
             self._held_since_s is not None and time.monotonic() - self._held_since_s > _HELD_READY_LIMIT_S
         )
-        return self._generation > 0 and self._assigned == set(self._lanes) and not held_too_long
+        return self._settled and self._assigned == set(self._lanes) and not held_too_long
 
     def stop(self) -> None:
         """Ask the task to finish the batch in hand and return."""
@@ -140,6 +142,7 @@ class BatchTask:
 
     async def give_up(self) -> None:
         """Close every lane once the batch in hand is done: the partitions may be someone else's next."""
+        self._settled = False
         self._generation += 1
         async with self._batch_lock:
             lanes, self._lanes = self._lanes, {}
@@ -156,6 +159,7 @@ class BatchTask:
         """
         self._generation += 1
         self._assigned = partitions
+        self._settled = True
         _log.info("partitions_assigned", stage=self._stage.name, partitions=sorted(partitions))
 
     async def _turn(self, consumer: AIOKafkaConsumer) -> None:

@@ -1,4 +1,4 @@
-"""The batch task's patience with brokers that fail."""
+"""The batch task: what it says of itself, and its patience with brokers that fail."""
 
 from __future__ import annotations
 
@@ -78,3 +78,16 @@ async def test_quiet_turns_do_not_hide_a_batch_that_always_fails(
     """A batch that fails each time it is read ends the task, though empty polls lie between."""
     with pytest.raises(OperatingError):
         await turns(task, monkeypatch, [FAILING, {}] * 30)
+
+
+async def test_a_task_is_ready_only_while_the_group_has_told_its_share(task: BatchTask) -> None:
+    """Before the first assignment and during a rebalance it is not; with no partition to do it is."""
+    assert not task.ready
+    await task.give_up()  # as the client asks of every member before it joins
+    assert not task.ready
+    task.take_over(set())
+    assert task.ready
+    task.take_over({0})
+    assert not task.ready
+    await task.give_up()
+    assert not task.ready
