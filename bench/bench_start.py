@@ -27,6 +27,9 @@ from deploy.local.kafka import Broker
 from tests.support.deployment import Deployment
 
 _PENDING_MAX = 20_000
+_READY_LIMIT_S = 600.0
+_PRODUCTION = {"ASSAY_STREAM_SESSION_TIMEOUT_MS": "10000"}
+"""The default again, in place of what tests run with."""
 
 
 async def fill(deployment: Deployment, servers: int, observers: int) -> int:
@@ -56,7 +59,10 @@ async def one_start(deployment: Deployment, role: str) -> dict[str, Any]:
     started_s = time.monotonic()
     worker = deployment.start_worker("--role", role)
     try:
-        await worker.wait_ready()
+        while (await asyncio.to_thread(worker.get, "/readyz"))[0] != 200:
+            if time.monotonic() - started_s > _READY_LIMIT_S or worker.process.poll() is not None:
+                raise AssertionError(f"the worker does not become ready:\n{worker.tail()}")
+            await asyncio.sleep(0.1)
         ready_s = time.monotonic() - started_s
         process = psutil.Process(worker.process.pid)
         times = process.cpu_times()
@@ -73,7 +79,7 @@ async def one_start(deployment: Deployment, role: str) -> dict[str, Any]:
 async def bench(bootstrap: str, arguments: argparse.Namespace) -> None:
     """Measure, and print one line for each size and role."""
     for servers in arguments.servers:
-        deployment = Deployment(bootstrap, f"start-{servers}")
+        deployment = Deployment(bootstrap, f"start-{servers}", env=_PRODUCTION)
         await deployment.apply_topics()
         count = await fill(deployment, servers, arguments.observers)
         for role in ("join", "registry"):
