@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 import psutil
@@ -27,7 +27,16 @@ from bench.results import write_line
 from bench.synthetic import calls, facts
 
 _BATCH = 1_000
+_WARM_UP_CALLS = 20_000
 _ZIPF_EXPONENT = 1.1
+
+
+class Joined(NamedTuple):
+    """What joining took on average: CPU time, bytes in, bytes out."""
+
+    cpu_us: float
+    call_bytes: int
+    evidence_bytes: int
 
 
 def one_size(servers: int, observers: int, count: int) -> dict[str, Any]:
@@ -42,11 +51,14 @@ def one_size(servers: int, observers: int, count: int) -> dict[str, Any]:
     state = EngineState(producer=Producer(version="bench"))
     # One server first, so that what every process needs once is not counted as a fleet's.
     _load(state, facts(1, 1))
+    _join(state, calls(1, 1, _WARM_UP_CALLS))
     memory = psutil.Process().memory_info
     before_bytes = memory().rss
     fact_count, topic_bytes, load_s = _load(state, facts(servers, observers))
     state_bytes = memory().rss - before_bytes
-    _join(state, calls(servers, observers, min(count, 20_000)))
+    _join(state, calls(servers, observers, min(count, _WARM_UP_CALLS)))
+    evenly = _join(state, calls(servers, observers, count))
+    skewed = _join(state, calls(servers, observers, count, zipf_exponent=_ZIPF_EXPONENT))
     return {
         "servers": servers,
         "observers": servers * observers,
@@ -55,8 +67,10 @@ def one_size(servers: int, observers: int, count: int) -> dict[str, Any]:
         "state_mib": state_bytes / 2**20,
         "load_us_per_fact": load_s / fact_count * 1e6,
         "load_s": load_s,
-        "call_us": _join(state, calls(servers, observers, count)),
-        "call_us_zipf": _join(state, calls(servers, observers, count, zipf_exponent=_ZIPF_EXPONENT)),
+        "call_us": evenly.cpu_us,
+        "call_us_zipf": skewed.cpu_us,
+        "call_bytes": evenly.call_bytes,
+        "evidence_bytes": evenly.evidence_bytes,
         "state_mib_after_calls": (memory().rss - before_bytes) / 2**20,
     }
 
@@ -75,9 +89,9 @@ def _load(state: EngineState, written: Iterable[tuple[bytes, bytes]]) -> tuple[i
     return count, size, cpu_s
 
 
-def _join(state: EngineState, values: Iterable[bytes]) -> float:
+def _join(state: EngineState, values: Iterable[bytes]) -> Joined:
     cpu_s = 0.0
-    count = 0
+    count = call_bytes = evidence_bytes = 0
     for batch in _batched(values):
         records = [
             Record(Role.CALLS, Origin("calls", 0, count + index), None, value) for index, value in enumerate(batch)
@@ -86,9 +100,11 @@ def _join(state: EngineState, values: Iterable[bytes]) -> float:
         for record in records:
             _, outputs = engine.step(state, record)
             assert outputs[0].label.startswith("bound:")
+            evidence_bytes += len(outputs[0].value or b"")
         cpu_s += time.process_time() - started_s
         count += len(batch)
-    return cpu_s / count * 1e6
+        call_bytes += sum(map(len, batch))
+    return Joined(cpu_s / count * 1e6, call_bytes // count, evidence_bytes // count)
 
 
 def _batched(items: Iterable[Any]) -> Iterable[list[Any]]:

@@ -86,14 +86,16 @@ class FullLog:
     async def seek_to_beginning(self, partition: TopicPartition) -> None: ...
 
     async def end_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
-        return {self._partition: len(self._messages)}
+        return dict.fromkeys(partitions, len(self._messages))
 
     async def position(self, partition: TopicPartition) -> int:
+        assert partition == self._partition
         return self._position
 
     async def getmany(
         self, partition: TopicPartition, timeout_ms: int
     ) -> dict[TopicPartition, list[ConsumerRecord]]:
+        assert timeout_ms > 0
         chunk = self._messages[self._position : self._position + 500]
         self._position += len(chunk)
         return {partition: chunk}
@@ -102,7 +104,7 @@ class FullLog:
 async def test_reading_a_long_log_leaves_turns_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """A restore that never paused would starve the heartbeats, and lose the partition that is being restored."""
     partition = TopicPartition("assay.tool.binding", 0)
-    monkeypatch.setattr(module, "reading_consumer", lambda settings: FullLog(partition, 20_000))
+    monkeypatch.setattr(module, "reading_consumer", lambda _settings: FullLog(partition, 20_000))
     turns = 0
 
     async def beat() -> None:
