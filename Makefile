@@ -82,6 +82,7 @@ bench-curves: $(VENV)/.ready ## Measure what the size of a fleet costs: memory, 
 
 bench-plot: .bench-venv/.ready ## Draw docs/performance.png and print the tables of docs from the last results of those.
 	$(BENCH_BIN)/python -m bench.plot $(RESULTS) docs/performance.png
+	$(BENCH_BIN)/python -m bench.capacity $(RESULTS)
 
 alert-quality: $(VENV)/.ready ## Score the alerts on the labelled corpus, beside two baselines.
 	$(BIN)/python -m bench.alert_quality.score

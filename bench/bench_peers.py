@@ -51,7 +51,7 @@ class Bench:
         settings: names the broker; what our worker runs with.
         folder: for logs and the programs' own files.
         calls: how many calls there are.
-        limit_s: how long a program may take over them before it is stopped.
+        limit_s: how long a program is measured at most.
     """
 
     def __init__(self, settings: Settings, folder: Path, *, calls: int, limit_s: float) -> None:
@@ -189,7 +189,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--calls", type=int, default=600_000)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--limit", type=float, default=40.0, help="seconds after which a program is stopped")
+    parser.add_argument("--limit", type=float, default=20.0, help="seconds that a program is measured at most")
     parser.add_argument("--only", nargs="*", choices=[program.name for program in PROGRAMS])
     parser.add_argument("--json", type=Path, help="append each measure to this file, one JSON object a line")
     arguments = parser.parse_args()

@@ -2,7 +2,7 @@
 
 Each size is measured in a process of its own. Every line of the result is one JSON object.
 
-    python -m bench.bench_state [--servers N ...] [--observers N ...] [--calls N] [--json FILE]
+    python -m bench.bench_state [--servers N ...] [--observers N ...] [--lists N ...] [--calls N] [--json FILE]
 """
 
 from __future__ import annotations
@@ -39,12 +39,13 @@ class Joined(NamedTuple):
     evidence_bytes: int
 
 
-def one_size(servers: int, observers: int, count: int) -> dict[str, Any]:
+def one_size(servers: int, observers: int, lists: int, count: int) -> dict[str, Any]:
     """Return what a fleet of one size costs.
 
     Args:
         servers: how many servers.
         observers: observers of each.
+        lists: lists that each of these has seen.
         count: calls to measure with.
     """
     gc.set_threshold(50_000, 50, 100)  # as the worker does
@@ -54,7 +55,7 @@ def one_size(servers: int, observers: int, count: int) -> dict[str, Any]:
     _join(state, calls(1, 1, _WARM_UP_CALLS))
     memory = psutil.Process().memory_info
     before_bytes = memory().rss
-    fact_count, topic_bytes, load_s = _load(state, facts(servers, observers))
+    fact_count, topic_bytes, load_s = _load(state, facts(servers, observers, lists))
     state_bytes = memory().rss - before_bytes
     _join(state, calls(servers, observers, min(count, _WARM_UP_CALLS)))
     evenly = _join(state, calls(servers, observers, count))
@@ -62,6 +63,7 @@ def one_size(servers: int, observers: int, count: int) -> dict[str, Any]:
     return {
         "servers": servers,
         "observers": servers * observers,
+        "lists": servers * observers * lists,
         "facts": fact_count,
         "topic_mib": topic_bytes / 2**20,
         "state_mib": state_bytes / 2**20,
@@ -125,18 +127,23 @@ def main() -> None:
     parser.add_argument(
         "--observers", type=int, nargs="*", default=[1, 10, 100, 1_000], help="of each of 1,000 servers"
     )
+    parser.add_argument(
+        "--lists", type=int, nargs="*", default=[1, 8, 64, 512], help="of each of 2 observers of 100 servers"
+    )
     parser.add_argument("--calls", type=int, default=100_000)
     parser.add_argument("--json", type=Path, help="append the result to this file")
-    parser.add_argument("--one", type=int, nargs=2, metavar=("SERVERS", "OBSERVERS"), help=argparse.SUPPRESS)
+    parser.add_argument("--one", type=int, nargs=3, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one is not None:
-        print(orjson.dumps(one_size(arguments.one[0], arguments.one[1], arguments.calls)).decode())
+        servers, observers, lists = arguments.one
+        print(orjson.dumps(one_size(servers, observers, lists, arguments.calls)).decode())
         return
-    sizes = [("servers", count, 2) for count in arguments.servers]
-    sizes += [("observers", 1_000, count) for count in arguments.observers]
-    for curve, servers, observers in sizes:
+    sizes = [("servers", count, 2, 1) for count in arguments.servers]
+    sizes += [("observers", 1_000, count, 1) for count in arguments.observers]
+    sizes += [("lists", 100, 2, count) for count in arguments.lists]
+    for curve, servers, observers, lists in sizes:
         command = ["-m", "bench.bench_state", "--calls", str(arguments.calls)]
-        command += ["--one", str(servers), str(observers)]
+        command += ["--one", str(servers), str(observers), str(lists)]
         done = subprocess.run([sys.executable, *command], capture_output=True, check=True)
         found = {"bench": "state", "curve": curve, **orjson.loads(done.stdout)}
         print(orjson.dumps(found).decode(), flush=True)

@@ -42,7 +42,7 @@ def main() -> None:
     """Parse the arguments and run."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--calls", type=int, default=400_000)
-    parser.add_argument("--limit", type=float, default=60.0, help="seconds after which workers are stopped")
+    parser.add_argument("--limit", type=float, default=60.0, help="seconds that workers are measured at most")
     parser.add_argument("--workers", type=int, nargs="*", default=[1, 2, 4])
     parser.add_argument("--json", type=Path, help="append the result to this file")
     arguments = parser.parse_args()

@@ -45,7 +45,7 @@ async def publish_bindings(settings: Settings, topic: str) -> int:
     count = 0
     try:
         for server_id, server in state.view.servers.items():
-            for tool_name, found in _tools(server_id, server):
+            for tool_name, found in tools_of(server_id, server):
                 key = binding_key(server_id, tool_name).encode()
                 await producer.send(topic, key=key, value=orjson.dumps(found), partition=0)
                 count += 1
@@ -54,7 +54,13 @@ async def publish_bindings(settings: Settings, topic: str) -> int:
     return count
 
 
-def _tools(server_id: str, server: ServerBindings) -> Iterator[tuple[str, dict[str, Any]]]:
+def tools_of(server_id: str, server: ServerBindings) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield every tool of a server's newest list, and what a peer must know of it.
+
+    Args:
+        server_id: the server.
+        server: what the registry found of it.
+    """
     latest = {
         observer_id: seen
         for observer_id, timeline in server.observers.items()

@@ -27,7 +27,7 @@ class Window:
     Args:
         calls: how many calls there are.
         warm_up_calls: how many of them do not count.
-        limit_s: time from the first result after which the program is stopped, done or not.
+        limit_s: how long is measured at most, and how long is warmed up at most.
     """
 
     calls: int
@@ -103,12 +103,12 @@ async def _watch(processes: list[psutil.Process], log: Path, progress: Progress,
         # A window begins and ends where progress was made: batches are large.
         if sample.wall_s != moved_s:
             continue
-        done = sample.calls >= window.calls or since_s >= window.limit_s
-        if start is None and sample.calls >= window.warm_up_calls and not done:
-            start = sample
-        elif done:
-            if start is None:
-                raise AssertionError("done before the warm-up was over: raise --calls or --limit")
+        if start is None:
+            if sample.calls >= window.calls:
+                raise AssertionError("done before the warm-up was over: raise --calls")
+            if sample.calls >= window.warm_up_calls or since_s >= window.limit_s:
+                start = sample
+        elif sample.calls >= window.calls or sample.wall_s - start.wall_s >= window.limit_s:
             memory_mib = sum(process.memory_info().rss for process in processes) / 2**20
             return _between(start, sample, memory_mib)
 
