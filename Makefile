@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
 
-.PHONY: help demo run test check lint types layers unit integration bench bench-peers bench-latency bench-curves bench-plot alert-quality schemas samples clean
+.PHONY: help demo run test check lint types layers unit integration bench bench-peers bench-latency bench-curves bench-docs alert-quality schemas samples clean
 
 help: ## Show this help.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -80,9 +80,9 @@ bench-curves: $(VENV)/.ready ## Measure what the size of a fleet costs: memory, 
 	$(BIN)/python -m bench.bench_start --json $(RESULTS)/curves.jsonl
 	$(BIN)/python -m bench.bench_workers --json $(RESULTS)/curves.jsonl
 
-bench-plot: .bench-venv/.ready ## Draw docs/performance.png and print the tables of docs from the last results of those.
+bench-docs: .bench-venv/.ready ## Put the last results of those into the tables of docs/, and draw docs/performance.png.
+	$(BENCH_BIN)/python -m bench.tables $(RESULTS) docs/performance.md docs/capacity.md
 	$(BENCH_BIN)/python -m bench.plot $(RESULTS) docs/performance.png
-	$(BENCH_BIN)/python -m bench.capacity $(RESULTS)
 
 alert-quality: $(VENV)/.ready ## Score the alerts on the labelled corpus, beside two baselines.
 	$(BIN)/python -m bench.alert_quality.score

@@ -5,14 +5,11 @@ python -m bench.capacity .run/bench/results
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
-from pathlib import Path
-from typing import Any
 
-import orjson
+from bench.results import Row, rows_of
 
 _KIB = 1_024
 _BUSY_MAX = 0.7
@@ -115,7 +112,7 @@ def needs(fleet: Fleet, costs: Costs) -> dict[str, float]:
     }
 
 
-def costs_of(rows: Sequence[dict[str, Any]]) -> Costs:
+def costs_of(rows: Sequence[Row]) -> Costs:
     """Return the costs that results of benches show.
 
     Args:
@@ -125,11 +122,11 @@ def costs_of(rows: Sequence[dict[str, Any]]) -> Costs:
         SystemExit: where a bench has not been run.
     """
     curves = {
-        curve: sorted((row for row in rows if row.get("curve") == curve), key=lambda row: int(row[curve]))
+        curve: sorted(rows_of(rows, "state", curve=curve), key=lambda row: int(row[curve]))
         for curve in ("servers", "observers", "lists")
     }
-    lists = [row for row in rows if row["bench"] == "registry" and row["tools"] == 50]
-    workers = [row for row in rows if row["bench"] == "workers" and row["workers"] == 1]
+    lists = rows_of(rows, "registry", tools=50)
+    workers = rows_of(rows, "workers", workers=1)
     if not (lists and workers and all(len(curve) > 1 for curve in curves.values())):
         raise SystemExit("results are missing: make bench-curves writes them")
     largest = curves["servers"][-1]
@@ -146,30 +143,7 @@ def costs_of(rows: Sequence[dict[str, Any]]) -> Costs:
     )
 
 
-def _slope(curve: list[dict[str, Any]], of: str) -> float:
+def _slope(curve: list[Row], of: str) -> float:
     """Return the bytes that one more of something takes, between the first and the last point of a curve."""
     first, last = curve[0], curve[-1]
     return float((last["state_mib"] - first["state_mib"]) * _KIB**2 / (last[of] - first[of]))
-
-
-def _rounded(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.2g}"
-
-
-def main() -> None:
-    """Print the costs and the needs as tables in Markdown."""
-    rows = [orjson.loads(line) for file in sorted(Path(sys.argv[1]).glob("*.jsonl")) for line in file.open("rb")]
-    costs = costs_of(rows)
-    print("| one of | costs |\n|---|---|")
-    for name, value in vars(costs).items():
-        print(f"| `{name}` | {value:,.1f} |")
-    found = [needs(fleet, costs) for fleet in FLEETS]
-    print("\n| a fleet of | " + " | ".join(f"{fleet.proxies:,} proxies" for fleet in FLEETS) + " |")
-    print("|---|" + "---:|" * len(FLEETS))
-    print("| servers in all | " + " | ".join(f"{fleet.servers:,}" for fleet in FLEETS) + " |")
-    for name in found[0]:
-        print(f"| {name} | " + " | ".join(_rounded(one[name]) for one in found) + " |")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,84 +1,34 @@
-"""Draws the results of the benches, and prints them as the tables that the docs show.
+"""Draws the results of the benches.
 
 .bench-venv/bin/python -m bench.plot .run/bench/results docs/performance.png
 """
 
 from __future__ import annotations
 
-import statistics
 import sys
-from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
-import orjson
 
 mpl.use("Agg")
 
 from matplotlib import pyplot as plt
 
-Row = dict[str, Any]
+from bench.results import Row, read_lines, rows_of
+from bench.tables import medians
 
 _OURS = "assay-stream"
 _COLOUR, _SECOND, _GREY = "#1b6ca8", "#d1495b", "#9aa5b1"
 
 
-def read(folder: Path) -> list[Row]:
-    """Return every line of every result file of a folder."""
-    return [orjson.loads(line) for file in sorted(folder.glob("*.jsonl")) for line in file.open("rb")]
-
-
-def of(rows: Iterable[Row], bench: str, **wanted: object) -> list[Row]:
-    """Return the rows of one bench that have these values."""
-    return [
-        row
-        for row in rows
-        if row["bench"] == bench and all(row.get(name) == value for name, value in wanted.items())
-    ]
-
-
-def medians(rows: list[Row], by: str, *names: str) -> dict[Any, Row]:
-    """Return the medians of some values, by the value of another."""
-    groups = defaultdict(list)
-    for row in rows:
-        groups[row[by]].append(row)
-    return {
-        group: {name: statistics.median(row[name] for row in members) for name in names}
-        for group, members in groups.items()
-    }
-
-
-def table(header: list[str], body: Iterable[Iterable[object]]) -> None:
-    """Print a table in Markdown."""
-    print("\n| " + " | ".join(header) + " |")
-    print("|" + "---|" * len(header))
-    for cells in body:
-        print("| " + " | ".join(str(cell) for cell in cells) + " |")
-
-
 def draw_peers(axes: Any, rows: list[Row]) -> None:
     """CPU time of a call, by program."""
-    found = medians(of(rows, "peers"), "program", "cpu_us", "calls_per_s", "memory_mib")
+    found = medians(rows_of(rows, "peers"), "program", "cpu_us")
     if not found:
         return
-    ours = found[_OURS]
     ranked = sorted(found.items(), key=lambda item: item[1]["cpu_us"])
-    table(
-        ["program", "CPU beside ours", "rate beside ours", "µs CPU per call", "calls/s", "MiB"],
-        (
-            (
-                name,
-                f"{one['cpu_us'] / ours['cpu_us']:.2f}",
-                f"{one['calls_per_s'] / ours['calls_per_s']:.2f}",
-                f"{one['cpu_us']:.1f}",
-                f"{one['calls_per_s']:,.0f}",
-                f"{one['memory_mib']:.0f}",
-            )
-            for name, one in ranked
-        ),
-    )
     names = [name for name, _ in ranked]
     colours = [_COLOUR if name == _OURS else _GREY for name in names]
     bars = axes.barh(names, [one["cpu_us"] for _, one in ranked], color=colours)
@@ -89,33 +39,13 @@ def draw_peers(axes: Any, rows: list[Row]) -> None:
 
 def draw_latency(axes: Any, rows: list[Row]) -> None:
     """Latency at half the maximum rate, by setting."""
-    found = of(rows, "latency")
+    found = rows_of(rows, "latency")
     if not found:
         return
     names = [
         f"batch {row['batch_records_max']:,}, poll {row['poll_timeout_ms']} ms\n{row['snapshots_per_s']:g} lists/s"
         for row in found
     ]
-    parts = ["p50_ms", "p90_ms", "p99_ms", "p99.9_ms"]
-    table(
-        [
-            "batch_records_max",
-            "poll_timeout_ms",
-            "lists/s",
-            "calls/s",
-            *(part.removesuffix("_ms") for part in parts),
-        ],
-        (
-            (
-                f"{row['batch_records_max']:,}",
-                row["poll_timeout_ms"],
-                f"{row['snapshots_per_s']:g}",
-                f"{row['calls_per_s']:,.0f}",
-                *(f"{row[part]:.0f} ms" for part in parts),
-            )
-            for row in found
-        ),
-    )
     places = range(len(found))
     axes.barh(places, [row["p99_ms"] for row in found], color=_GREY, label="p99")
     axes.barh(places, [row["p50_ms"] for row in found], color=_COLOUR, label="p50")
@@ -127,30 +57,9 @@ def draw_latency(axes: Any, rows: list[Row]) -> None:
 
 def draw_calls(axes: Any, rows: list[Row]) -> None:
     """CPU time of a call in the engine, against the number of servers."""
-    found = of(rows, "state", curve="servers")
+    found = rows_of(rows, "state", curve="servers")
     if not found:
         return
-    table(
-        [
-            "servers",
-            "µs per call, even",
-            "µs per call, Zipf",
-            "state MiB",
-            "state MiB after calls",
-            "µs to load a fact",
-        ],
-        (
-            (
-                f"{row['servers']:,}",
-                f"{row['call_us']:.1f}",
-                f"{row['call_us_zipf']:.1f}",
-                f"{row['state_mib']:,.1f}",
-                f"{row['state_mib_after_calls']:,.1f}",
-                f"{row['load_us_per_fact']:.1f}",
-            )
-            for row in found
-        ),
-    )
     servers = [row["servers"] for row in found]
     axes.plot(servers, [row["call_us"] for row in found], "o-", color=_COLOUR, label="servers called evenly")
     axes.plot(servers, [row["call_us_zipf"] for row in found], "s--", color=_SECOND, label="Zipf 1.1")
@@ -161,21 +70,9 @@ def draw_calls(axes: Any, rows: list[Row]) -> None:
 
 def draw_memory(axes: Any, rows: list[Row]) -> None:
     """Memory of the view, against servers and observers."""
-    by_servers, by_observers = of(rows, "state", curve="servers"), of(rows, "state", curve="observers")
+    by_servers, by_observers = rows_of(rows, "state", curve="servers"), rows_of(rows, "state", curve="observers")
     if not by_servers or not by_observers:
         return
-    table(
-        ["observers on 1,000 servers", "state MiB", "µs per call, even", "binding topic MiB"],
-        (
-            (
-                f"{row['observers']:,}",
-                f"{row['state_mib']:,.1f}",
-                f"{row['call_us']:.1f}",
-                f"{row['topic_mib']:,.1f}",
-            )
-            for row in by_observers
-        ),
-    )
     axes.plot(
         [row["servers"] for row in by_servers],
         [row["state_mib"] for row in by_servers],
@@ -198,23 +95,9 @@ def draw_memory(axes: Any, rows: list[Row]) -> None:
 
 def draw_start(axes: Any, rows: list[Row]) -> None:
     """Time to be ready, against the state."""
-    found = of(rows, "start")
+    found = rows_of(rows, "start")
     if not found:
         return
-    table(
-        ["servers", "facts", "role", "ready after", "CPU", "MiB"],
-        (
-            (
-                f"{row['servers']:,}",
-                f"{row['facts']:,}",
-                row["role"],
-                f"{row['ready_s']:.1f} s",
-                f"{row['cpu_s']:.1f} s",
-                f"{row['memory_mib']:,.0f}",
-            )
-            for row in found
-        ),
-    )
     for role, style, colour in (("join", "o-", _COLOUR), ("registry", "s--", _SECOND)):
         of_role = [row for row in found if row["role"] == role]
         axes.plot(
@@ -226,29 +109,10 @@ def draw_start(axes: Any, rows: list[Row]) -> None:
 
 
 def draw_workers(axes: Any, rows: list[Row]) -> None:
-    """Throughput of several workers, and lists of tools."""
-    lists = of(rows, "registry")
-    if lists:
-        table(
-            ["tools in a list", "new", "repeated", "new lists/s of a core", "repeated lists/s of a core"],
-            (
-                (
-                    row["tools"],
-                    f"{row['new_ms']:.2f} ms",
-                    f"{row['repeated_ms']:.3f} ms",
-                    f"{1_000 / row['new_ms']:,.0f}",
-                    f"{1_000 / row['repeated_ms']:,.0f}",
-                )
-                for row in lists
-            ),
-        )
-    found = of(rows, "workers")
+    """Throughput of several workers."""
+    found = rows_of(rows, "workers")
     if not found:
         return
-    table(
-        ["workers", "calls/s", "µs CPU per call, all workers"],
-        ((row["workers"], f"{row['calls_per_s']:,.0f}", f"{row['cpu_us']:.1f}") for row in found),
-    )
     workers = [str(row["workers"]) for row in found]
     bars = axes.bar(workers, [row["calls_per_s"] for row in found], color=_COLOUR)
     axes.bar_label(bars, [f"{row['cpu_us']:.0f} µs/call" for row in found], padding=3)
@@ -266,9 +130,9 @@ _PANELS: list[Callable[[Any, list[Row]], None]] = [
 
 
 def main() -> None:
-    """Read, print, draw."""
+    """Read and draw."""
     folder, picture = Path(sys.argv[1]), Path(sys.argv[2])
-    rows = read(folder)
+    rows = read_lines(folder)
     figure, grid = plt.subplots(2, 3, figsize=(15, 8.5), layout="constrained")
     for axes, draw in zip(grid.flat, _PANELS, strict=True):
         draw(axes, rows)

@@ -1,6 +1,9 @@
-"""What the benches compute themselves: the peers' evidence, the comparison with ours, and the capacity tables."""
+"""What the benches compute themselves: the peers' evidence, its comparison with ours, and the tables of docs."""
 
 from __future__ import annotations
+
+import re
+from pathlib import Path
 
 import pytest
 
@@ -13,7 +16,10 @@ from bench.peers.bindings import tools_of
 from bench.peers.compare import Comparison, compare
 from bench.peers.evidence import binding_key, evidence_of
 from bench.synthetic import calls, facts
+from bench.tables import TABLES, peers, with_tables
 from tests.support.fleet import Fleet as History
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
 def test_the_peers_join_writes_what_ours_writes() -> None:
@@ -134,3 +140,35 @@ def test_costs_of_benches_that_were_not_run_are_not_made_up() -> None:
     """The message names what to run."""
     with pytest.raises(SystemExit, match="make bench-curves"):
         costs_of([])
+
+
+def test_a_document_keeps_all_but_its_tables() -> None:
+    """What stands between the marks is made anew; the marks stay, so that it can be made again."""
+    rows = [
+        {"bench": "workers", "workers": count, "cpu_us": 10.0 * count, "calls_per_s": 2_000.0} for count in (1, 2)
+    ]
+    text = "a\n<!-- table workers: make it -->\nold\n<!-- end of table -->\nb\n"
+    made = (
+        "a\n<!-- table workers: make it -->\n| workers | µs CPU per call, of all | calls/s |\n|---|---|---|\n"
+        "| 1 | 10.0 | 2,000 |\n| 2 | 20.0 | 2,000 |\n<!-- end of table -->\nb\n"
+    )
+    assert with_tables(text, rows) == made
+    assert with_tables(made, rows) == made
+
+
+def test_programs_are_told_by_the_medians_of_all_rounds() -> None:
+    """One round in which the machine was busy decides nothing."""
+    rows = [
+        {"bench": "peers", "program": program, "cpu_us": cpu_us, "calls_per_s": 1e6 / cpu_us, "memory_mib": 1.0}
+        for program, cpu_us in [("assay-stream", 20.0), ("faust", 200.0), ("assay-stream", 25.0)]
+        + [("faust", 900.0), ("assay-stream", 90.0), ("faust", 250.0)]
+    ]
+    assert "| assay-stream | 1.00 | 1.00 | 25.0 | 40,000 | 1 |\n| faust | 10.00 | 0.10 | 250.0 |" in peers(rows)
+
+
+def test_every_table_of_the_docs_is_one_that_can_be_made() -> None:
+    """A name that is misspelt would stop the next refresh."""
+    for document in ("performance.md", "capacity.md"):
+        names = re.findall(r"<!-- table (\w+):", (DOCS / document).read_text(encoding="utf-8"))
+        assert names
+        assert set(names) <= set(TABLES)
