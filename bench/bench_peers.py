@@ -14,6 +14,7 @@ import asyncio
 import os
 import platform
 import statistics
+import time
 from collections import defaultdict
 from dataclasses import asdict
 from pathlib import Path
@@ -24,6 +25,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from assay_stream import __version__
 from assay_stream.cli.options import quiet_client_logs
 from assay_stream.config import Settings, load_settings
+from assay_stream.core.errors import ConfigurationError
 from assay_stream.core.evidence import Producer
 from assay_stream.core.record import Role
 from assay_stream.stream.connection import start_admin
@@ -42,6 +44,7 @@ from tests.support.fleet import Fleet
 
 _BINDINGS_TOPIC = "bench.bindings"
 _SAMPLE_PER_PARTITION = 5_000
+_TOPICS_LIMIT_S = 30.0
 
 
 class Bench:
@@ -65,12 +68,23 @@ class Bench:
         """Publish the fleet's history and what the registry finds in it; returns the bytes of a call."""
         admin = await start_admin(self._settings)
         await apply_topics(admin, self._settings)
-        counts = check_topics(await inspect_topics(admin, self._settings), ROLES | {Role.DEFINITIONS})
+        counts = await self._partition_counts(admin)
         await admin.close()
         size = await publish(self._settings, fleet)
         await run_registry(self._settings, counts, Producer(version=__version__))
         await publish_bindings(self._settings, _BINDINGS_TOPIC)
         return size
+
+    async def _partition_counts(self, admin: AIOKafkaAdminClient) -> dict[Role, int]:
+        """Return how many partitions each topic has, once the broker tells of all that were just made."""
+        deadline_s = time.monotonic() + _TOPICS_LIMIT_S
+        while True:
+            try:
+                return check_topics(await inspect_topics(admin, self._settings), ROLES | {Role.DEFINITIONS})
+            except ConfigurationError:
+                if time.monotonic() > deadline_s:
+                    raise
+                await asyncio.sleep(0.5)
 
     async def run(self, program: Program, number: int, *, processes: int = 1) -> Measure:
         """Run one program once over all calls."""

@@ -119,7 +119,7 @@ def costs_of(rows: Sequence[Row]) -> Costs:
         rows: the lines of ``bench_state``, ``bench_registry`` and ``bench_workers``.
 
     Raises:
-        SystemExit: where a bench has not been run.
+        LookupError: where a bench has not been run.
     """
     curves = {
         curve: sorted(rows_of(rows, "state", curve=curve), key=lambda row: int(row[curve]))
@@ -128,7 +128,7 @@ def costs_of(rows: Sequence[Row]) -> Costs:
     lists = rows_of(rows, "registry", tools=50)
     workers = rows_of(rows, "workers", workers=1)
     if not (lists and workers and all(len(curve) > 1 for curve in curves.values())):
-        raise SystemExit("results are missing: make bench-curves writes them")
+        raise LookupError("results are missing: make bench-curves writes them")
     largest = curves["servers"][-1]
     return Costs(
         call_us=workers[-1]["cpu_us"],

@@ -20,6 +20,8 @@ from bench.results import Row, read_lines, rows_of
 from bench.tables import medians
 
 _OURS = "assay-stream"
+_SEEN_MIB = 0.5
+"""Less cannot be told from what the process takes anyway."""
 _COLOUR, _SECOND, _GREY = "#1b6ca8", "#d1495b", "#9aa5b1"
 
 
@@ -70,7 +72,10 @@ def draw_calls(axes: Any, rows: list[Row]) -> None:
 
 def draw_memory(axes: Any, rows: list[Row]) -> None:
     """Memory of the view, against servers and observers."""
-    by_servers, by_observers = rows_of(rows, "state", curve="servers"), rows_of(rows, "state", curve="observers")
+    by_servers, by_observers = (
+        [row for row in rows_of(rows, "state", curve=curve) if row["state_mib"] >= _SEEN_MIB]
+        for curve in ("servers", "observers")
+    )
     if not by_servers or not by_observers:
         return
     axes.plot(

@@ -45,10 +45,15 @@ def markdown(header: Iterable[str], body: Iterable[Iterable[object]]) -> str:
     Args:
         header: names of the columns.
         body: the rows.
+
+    Raises:
+        LookupError: there is no row.
     """
     names = list(header)
     lines = ["| " + " | ".join(names) + " |", "|" + "---|" * len(names)]
     lines += ["| " + " | ".join(map(str, cells)) + " |" for cells in body]
+    if len(lines) == 2:
+        raise LookupError("results are missing")
     return "\n".join(lines) + "\n"
 
 
@@ -206,13 +211,21 @@ TABLES: Mapping[str, Callable[[list[Row]], str]] = {
 
 
 def with_tables(text: str, rows: list[Row]) -> str:
-    """Return a document with its tables made anew.
+    """Return a document with its tables made anew; one whose bench has no results stays as it is.
 
     Args:
         text: the document.
         rows: results.
     """
-    return _TABLE.sub(lambda found: found[1] + TABLES[found[2]](rows) + found[3], text)
+
+    def made(found: re.Match[str]) -> str:
+        try:
+            return found[1] + TABLES[found[2]](rows) + found[3]
+        except LookupError as error:
+            print(f"table {found[2]} is kept: {error}", file=sys.stderr)
+            return found[0]
+
+    return _TABLE.sub(made, text)
 
 
 def main() -> None:
