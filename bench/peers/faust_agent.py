@@ -21,6 +21,8 @@ app = faust.App(
     topic_allow_declare=False,
     topic_disable_leader=True,
     web_enabled=False,
+    # As large batches as ours; the default is a few records.
+    producer_max_batch_size=512 * 1_024,
 )
 calls = app.topic(ENVIRONMENT.calls_topic, value_type=bytes, value_serializer="raw", key_serializer="raw")
 evidence = app.topic(ENVIRONMENT.evidence_topic, value_serializer="raw", key_serializer="raw")
