@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
 
-.PHONY: help demo run test check lint types layers unit integration bench alert-quality schemas samples clean
+.PHONY: help demo run test check lint types layers unit integration bench bench-peers bench-latency bench-curves bench-docs alert-quality schemas samples clean
 
 help: ## Show this help.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -55,6 +55,34 @@ bench: $(VENV)/.ready ## Measure: digests, registry, join, gate, replay, exports
 	$(BIN)/python -m bench.bench_replay
 	$(BIN)/python -m bench.bench_export
 	$(BIN)/python -m bench.bench_seal
+
+BENCH_BIN := .bench-venv/bin
+RESULTS := .run/bench/results
+
+.bench-venv/.ready: bench/requirements.txt
+	$(PYTHON) -m venv .bench-venv
+	$(BENCH_BIN)/python -m pip install --quiet --disable-pip-version-check --requirement bench/requirements.txt
+	@touch $@
+
+bench-peers: $(VENV)/.ready .bench-venv/.ready ## Measure the join beside Kafka Streams, Quix Streams, Faust and raw clients.
+	rm -f $(RESULTS)/peers.jsonl
+	$(BIN)/python -m bench.bench_peers --json $(RESULTS)/peers.jsonl
+
+bench-latency: $(VENV)/.ready .bench-venv/.ready ## Measure from a call published to its evidence readable.
+	rm -f $(RESULTS)/latency.jsonl
+	$(BIN)/python -m bench.bench_latency --json $(RESULTS)/latency.jsonl
+
+bench-curves: $(VENV)/.ready ## Measure what the size of a fleet costs: memory, starting, calls, lists, workers.
+	rm -f $(RESULTS)/curves.jsonl
+	$(BIN)/python -m bench.bench_state --json $(RESULTS)/curves.jsonl
+	$(BIN)/python -m bench.bench_registry --tools 3 --json $(RESULTS)/curves.jsonl
+	$(BIN)/python -m bench.bench_registry --json $(RESULTS)/curves.jsonl
+	$(BIN)/python -m bench.bench_start --json $(RESULTS)/curves.jsonl
+	$(BIN)/python -m bench.bench_workers --json $(RESULTS)/curves.jsonl
+
+bench-docs: .bench-venv/.ready ## Put the last results of those into the tables of docs/, and draw docs/performance.png.
+	$(BENCH_BIN)/python -m bench.tables $(RESULTS) docs/performance.md docs/capacity.md
+	$(BENCH_BIN)/python -m bench.plot $(RESULTS) docs/performance.png
 
 alert-quality: $(VENV)/.ready ## Score the alerts on the labelled corpus, beside two baselines.
 	$(BIN)/python -m bench.alert_quality.score

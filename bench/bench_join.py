@@ -18,7 +18,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from aiokafka import AIOKafkaProducer, TopicPartition
+from aiokafka import TopicPartition
 from prometheus_client import CollectorRegistry
 
 from assay_stream import __version__
@@ -34,6 +34,7 @@ from assay_stream.stream.stage import Stage
 from assay_stream.stream.task import BatchTask
 from assay_stream.stream.topics import apply_topics, check_topics, inspect_topics, topic_names
 from assay_stream.stream.view import BindingView
+from bench.publishing import publish
 from deploy.local.kafka import Broker
 from tests.support.fleet import Fleet
 
@@ -100,30 +101,6 @@ class Measure:
     cpu_us: float
 
 
-async def publish(settings: Settings, calls: int) -> int:
-    """Publish a fleet's history; returns the bytes of one call on average."""
-    topics = topic_names(settings)
-    producer = AIOKafkaProducer(
-        bootstrap_servers=settings.bootstrap_servers, linger_ms=20, max_batch_size=512 * 1_024
-    )
-    await producer.start()
-    size = 0
-    try:
-        pending = []
-        for role, key, value in Fleet(servers=200, calls=calls, changes=100, seed=11).history():
-            size += len(value) if role is Role.CALLS else 0
-            # Calls may carry any key; a spread one gives every partition its share.
-            call_key = key if role is Role.SNAPSHOTS else value[-40:]
-            pending.append(await producer.send(topics[role], key=call_key, value=value))
-            if len(pending) > 20_000:
-                await asyncio.gather(*pending)
-                pending.clear()
-        await asyncio.gather(*pending)
-    finally:
-        await producer.stop()
-    return size // calls
-
-
 async def run_until(task: BatchTask, count: Count, calls: int) -> Measure:
     """Run a task until it has processed all calls."""
     running = asyncio.create_task(task.run())
@@ -177,7 +154,7 @@ async def bench(bootstrap: str, calls: int, rounds: int) -> None:
     counts = check_topics(await inspect_topics(admin, settings), ROLES | {Role.DEFINITIONS})
     await admin.close()
     producer = Producer(version=__version__)
-    size = await publish(settings, calls)
+    size = await publish(settings, Fleet(servers=200, calls=calls, changes=100, seed=11))
     await run_registry(settings, counts, producer)
     print(
         f"{calls} calls of {size} bytes, {counts[Role.CALLS]} partitions, {os.cpu_count()} cores shared "

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -15,6 +16,7 @@ from assay_stream.core import engine
 from assay_stream.core.engine import EngineState
 from assay_stream.core.evidence import Producer
 from assay_stream.core.record import Origin, Record, Role
+from bench.results import write_line
 
 
 def a_snapshot(number: int, tools: int, version: int, prompts: int = 0) -> Record:
@@ -79,6 +81,7 @@ def main() -> None:
     parser.add_argument("--tools", type=int, default=50)
     parser.add_argument("--prompts", type=int, default=0)
     parser.add_argument("--rounds", type=int, default=300)
+    parser.add_argument("--json", type=Path, help="append the result to this file")
     arguments = parser.parse_args()
     state = EngineState(producer=Producer(version="bench"))
     new = [a_snapshot(number, arguments.tools, number, arguments.prompts) for number in range(20)]
@@ -92,6 +95,8 @@ def main() -> None:
         f"{len(new[0].value or b'') / 1024:.0f} KiB: "
         f"new {new_ms:.2f} ms, repeated {repeated_ms:.3f} ms, ratio {new_ms / repeated_ms:.0f}"
     )
+    line = {"bench": "registry", "tools": arguments.tools, "new_ms": new_ms, "repeated_ms": repeated_ms}
+    write_line(arguments.json, line)
 
 
 def _milliseconds(state: EngineState, records: list[Record]) -> float:

@@ -120,7 +120,7 @@ class Settings(BaseSettings):
     )
 
     web_host: str = Field("127.0.0.1", description="Where /healthz, /readyz and /metrics are served.")
-    web_port: Annotated[int, Field(ge=0, le=65_535)] = Field(6_066, description="Its port.")
+    web_port: Annotated[int, Field(ge=1, le=65_535)] = Field(6_066, description="Its port.")
     state_dir: Path = Field(Path(".run/state"), description="Folder for Faust's own state.")
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field("INFO", description="Of our own loggers.")
     log_format: Literal["json", "console"] = Field("json", description="How log lines look.")

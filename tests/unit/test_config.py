@@ -59,6 +59,7 @@ def test_the_command_line_wins(monkeypatch: pytest.MonkeyPatch) -> None:
         ("SESSION_TIMEOUT_MS", "999"),
         ("CONNECT_LIMIT_S", "0"),
         ("CALL_PROFILE", "strict"),
+        ("WEB_PORT", "0"),
         ("WEB_PORT", "65536"),
         ("LOG_LEVEL", "LOUD"),
         ("LOG_FORMAT", "xml"),

@@ -25,7 +25,7 @@ from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
 from assay_stream.config import Settings
 from assay_stream.core.errors import OperatingError
-from assay_stream.core.record import Record, Role
+from assay_stream.core.record import Output, Record, Role
 from assay_stream.stream.connection import reading_consumer
 from assay_stream.stream.meter import StageMeter
 from assay_stream.stream.stage import Stage
@@ -40,6 +40,8 @@ _REOPENINGS_MAX = 10
 _REOPENING_PAUSE_S = 1.0
 _PROGRESS_WAIT_S = 0.25
 _HELD_READY_LIMIT_S = 5.0
+_PIECE_RECORDS = 500
+"""Records stepped without a pause: half a second where a record has a millisecond, as on a starved machine."""
 _POLL_INTERVAL_MS = 2**31 - 1
 """Calls may wait for the registry for ever, so a long time between two polls is no sign of death."""
 
@@ -94,11 +96,14 @@ class BatchTask:
         self._lanes: dict[int, Lane] = {}
         self._assigned: set[int] = set()
         self._generation = 0
+        self._settled = False
+        """Whether the group has told what is ours: between a revocation and the next assignment nobody knows."""
         self._reopenings = 0
         self._failures: Counter[int] = Counter()
         """Partition to how often in a row its batch could not be written, quiet turns in between or not."""
         self._held_since_s: float | None = None
         self._batch_lock = asyncio.Lock()
+        self._stepping = asyncio.Lock()
         self._stopping = asyncio.Event()
         self._consumer: AIOKafkaConsumer | None = None
 
@@ -108,7 +113,7 @@ class BatchTask:
         held_too_long = (
             self._held_since_s is not None and time.monotonic() - self._held_since_s > _HELD_READY_LIMIT_S
         )
-        return self._generation > 0 and self._assigned == set(self._lanes) and not held_too_long
+        return self._settled and self._assigned == set(self._lanes) and not held_too_long
 
     def stop(self) -> None:
         """Ask the task to finish the batch in hand and return."""
@@ -140,6 +145,7 @@ class BatchTask:
 
     async def give_up(self) -> None:
         """Close every lane once the batch in hand is done: the partitions may be someone else's next."""
+        self._settled = False
         self._generation += 1
         async with self._batch_lock:
             lanes, self._lanes = self._lanes, {}
@@ -156,6 +162,7 @@ class BatchTask:
         """
         self._generation += 1
         self._assigned = partitions
+        self._settled = True
         _log.info("partitions_assigned", stage=self._stage.name, partitions=sorted(partitions))
 
     async def _turn(self, consumer: AIOKafkaConsumer) -> None:
@@ -235,7 +242,7 @@ class BatchTask:
         if not batch and positions == lane.committed:
             return
         started_s = time.monotonic()
-        outputs = self._stage.process(lane.partition, batch)
+        outputs = await self._step(lane.partition, batch)
         outputs += self._stage.seal(lane.partition, positions)
         try:
             await lane.writer.write(outputs, positions, self._group_id)
@@ -246,6 +253,18 @@ class BatchTask:
         lane.committed = positions
         waiting[:] = held
         self._meter.batch(batch, outputs, seconds=time.monotonic() - started_s)
+
+    async def _step(self, partition: int, batch: list[Record]) -> list[Output]:
+        """Step a batch piece by piece: a whole one can outlast the session, and heartbeats must not wait for it.
+
+        One lane after the other, so that one is written while the next is stepped.
+        """
+        outputs: list[Output] = []
+        async with self._stepping:
+            for start in range(0, len(batch), _PIECE_RECORDS):
+                outputs += self._stage.process(partition, batch[start : start + _PIECE_RECORDS])
+                await asyncio.sleep(0)
+        return outputs
 
     async def _open_lanes(self, consumer: AIOKafkaConsumer, missing: set[int], generation: int) -> None:
         async with self._batch_lock:

@@ -23,6 +23,7 @@ _BATCH_BYTES = 512 * 1_024
 _CLOSE_LIMIT_S = 10.0
 _ERROR_HEADERS = 5
 _REJECTED = Role.REJECTED
+_YIELD_EVERY = 2_000
 REJECTED_BYTES_MAX = DEFAULT_LIMITS.record_bytes_max + 512 * 1_024
 """Between the largest input and the limit of the rejected topic, which is a mebibyte above it."""
 
@@ -65,10 +66,15 @@ async def read_to_end(
         if since_ms is not None:
             found = (await consumer.offsets_for_times({partition: since_ms}))[partition]
             consumer.seek(partition, end if found is None else found.offset)
+        count = 0
         while await consumer.position(partition) < end:
             fetched = await consumer.getmany(partition, timeout_ms=200)
             for message in fetched.get(partition, []):
                 yield record_of(role, message)
+                count += 1
+                if count % _YIELD_EVERY == 0:
+                    # What is fetched already is read without a pause, and heartbeats must not wait for its end.
+                    await asyncio.sleep(0)
     finally:
         await consumer.stop()
 

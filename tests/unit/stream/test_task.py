@@ -1,4 +1,4 @@
-"""The batch task's patience with brokers that fail."""
+"""The batch task: what it says of itself, and its patience with brokers that fail."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from assay_stream.config import Settings
 from assay_stream.core.engine import EngineState
 from assay_stream.core.errors import OperatingError
 from assay_stream.core.evidence import Producer
-from assay_stream.core.record import Role
+from assay_stream.core.record import Origin, Output, Record, Role
 from assay_stream.stream import task as module
 from assay_stream.stream.join import JoinStage
 from assay_stream.stream.meter import Meter, StageMeter
@@ -78,3 +78,39 @@ async def test_quiet_turns_do_not_hide_a_batch_that_always_fails(
     """A batch that fails each time it is read ends the task, though empty polls lie between."""
     with pytest.raises(OperatingError):
         await turns(task, monkeypatch, [FAILING, {}] * 30)
+
+
+async def test_a_task_is_ready_only_while_the_group_has_told_its_share(task: BatchTask) -> None:
+    """Before the first assignment and during a rebalance it is not; with no partition to do it is."""
+    assert not task.ready
+    await task.give_up()  # as the client asks of every member before it joins
+    assert not task.ready
+    task.take_over(set())
+    assert task.ready
+    task.take_over({0})
+    assert not task.ready
+    await task.give_up()
+    assert not task.ready
+
+
+async def test_a_large_batch_leaves_turns_to_heartbeats(task: BatchTask, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stepped in one go it would outlast the session on a busy machine, be refused, and begin anew for ever."""
+
+    def process(partition: int, records: list[Record]) -> list[Output]:
+        return [Output(Role.EVIDENCE, None, record.value, partition=partition) for record in records]
+
+    monkeypatch.setattr(task._stage, "process", process)
+    batch = [Record(Role.CALLS, Origin("c", 3, number), None, b"%d" % number) for number in range(9_999)]
+    turns = 0
+
+    async def beat() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    beating = asyncio.create_task(beat())
+    outputs = await task._step(3, batch)
+    beating.cancel()
+    assert [output.value for output in outputs] == [record.value for record in batch]
+    assert turns >= 10

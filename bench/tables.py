@@ -1,0 +1,240 @@
+"""Puts the results of the benches into the tables of the docs.
+
+A table stands between ``<!-- table NAME: how it is made -->`` and ``<!-- end of table -->``.
+
+    python -m bench.tables .run/bench/results docs/performance.md docs/capacity.md
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from bench.capacity import FLEETS, costs_of, needs
+from bench.results import Row, read_lines, rows_of
+
+_OURS = "assay-stream"
+_TABLE = re.compile(r"(<!-- table (\w+):[^>]*-->\n).*?(<!-- end of table -->)", re.DOTALL)
+
+
+def medians(rows: Iterable[Row], by: str, *names: str) -> dict[Any, dict[str, float]]:
+    """Return the medians of some values, by the value of another.
+
+    Args:
+        rows: results.
+        by: what they are grouped by.
+        names: the values.
+    """
+    groups = defaultdict(list)
+    for row in rows:
+        groups[row[by]].append(row)
+    return {
+        group: {name: statistics.median(row[name] for row in members) for name in names}
+        for group, members in groups.items()
+    }
+
+
+def markdown(header: Iterable[str], body: Iterable[Iterable[object]]) -> str:
+    """Return a table in Markdown.
+
+    Args:
+        header: names of the columns.
+        body: the rows.
+
+    Raises:
+        LookupError: there is no row.
+    """
+    names = list(header)
+    lines = ["| " + " | ".join(names) + " |", "|" + "---|" * len(names)]
+    lines += ["| " + " | ".join(map(str, cells)) + " |" for cells in body]
+    if len(lines) == 2:
+        raise LookupError("results are missing")
+    return "\n".join(lines) + "\n"
+
+
+def peers(rows: list[Row]) -> str:
+    """CPU time and rate of every program, beside ours."""
+    found = medians(rows_of(rows, "peers"), "program", "cpu_us", "calls_per_s", "memory_mib")
+    ours = found[_OURS]
+    return markdown(
+        ["program", "CPU beside ours", "rate beside ours", "µs CPU per call", "calls/s", "MiB"],
+        (
+            (
+                name,
+                f"{one['cpu_us'] / ours['cpu_us']:.2f}",
+                f"{one['calls_per_s'] / ours['calls_per_s']:.2f}",
+                f"{one['cpu_us']:.1f}",
+                f"{one['calls_per_s']:,.0f}",
+                f"{one['memory_mib']:.0f}",
+            )
+            for name, one in sorted(found.items(), key=lambda item: item[1]["cpu_us"])
+        ),
+    )
+
+
+def latency(rows: list[Row]) -> str:
+    """Percentiles of every setting."""
+    parts = ("p50_ms", "p90_ms", "p99_ms", "p99.9_ms")
+    return markdown(
+        [
+            "batch_records_max",
+            "poll_timeout_ms",
+            "lists/s",
+            "calls/s",
+            *(part.removesuffix("_ms") for part in parts),
+        ],
+        (
+            (
+                f"{row['batch_records_max']:,}",
+                row["poll_timeout_ms"],
+                f"{row['snapshots_per_s']:g}",
+                f"{row['calls_per_s']:,.0f}",
+                *(f"{row[part]:,.0f} ms" for part in parts),
+            )
+            for row in rows_of(rows, "latency")
+        ),
+    )
+
+
+def servers(rows: list[Row]) -> str:
+    """CPU time of a call and memory, against servers."""
+    return markdown(
+        ["servers", "µs per call, even", "µs per call, Zipf 1.1", "state", "state after calls", "to load a fact"],
+        (
+            (
+                f"{row['servers']:,}",
+                f"{row['call_us']:.1f}",
+                f"{row['call_us_zipf']:.1f}",
+                f"{row['state_mib']:,.1f} MiB",
+                f"{row['state_mib_after_calls']:,.1f} MiB",
+                f"{row['load_us_per_fact']:.1f} µs",
+            )
+            for row in rows_of(rows, "state", curve="servers")
+        ),
+    )
+
+
+def observers(rows: list[Row]) -> str:
+    """Memory against observers, and against the lists that each has seen."""
+    return markdown(
+        ["servers", "observers of them", "lists", "state", "binding topic", "to load a fact"],
+        (
+            (
+                f"{row['servers']:,}",
+                f"{row['observers']:,}",
+                f"{row['lists']:,}",
+                f"{row['state_mib']:,.1f} MiB",
+                f"{row['topic_mib']:,.1f} MiB",
+                f"{row['load_us_per_fact']:.1f} µs",
+            )
+            for curve in ("observers", "lists")
+            for row in rows_of(rows, "state", curve=curve)
+        ),
+    )
+
+
+def registry(rows: list[Row]) -> str:
+    """What a list of tools costs."""
+    return markdown(
+        ["tools in a list", "all new", "repeated", "new lists/s of a core", "repeated lists/s of a core"],
+        (
+            (
+                row["tools"],
+                f"{row['new_ms']:.2f} ms",
+                f"{row['repeated_ms']:.3f} ms",
+                f"{1_000 / row['new_ms']:,.0f}",
+                f"{1_000 / row['repeated_ms']:,.0f}",
+            )
+            for row in rows_of(rows, "registry")
+        ),
+    )
+
+
+def start(rows: list[Row]) -> str:
+    """Time to be ready, against the state."""
+    return markdown(
+        ["servers", "facts", "role", "ready after", "CPU", "memory"],
+        (
+            (
+                f"{row['servers']:,}",
+                f"{row['facts']:,}",
+                row["role"],
+                f"{row['ready_s']:.1f} s",
+                f"{row['cpu_s']:.1f} s",
+                f"{row['memory_mib']:,.0f} MiB",
+            )
+            for row in rows_of(rows, "start")
+        ),
+    )
+
+
+def workers(rows: list[Row]) -> str:
+    """Throughput of several workers."""
+    return markdown(
+        ["workers", "µs CPU per call, of all", "calls/s"],
+        (
+            (row["workers"], f"{row['cpu_us']:.1f}", f"{row['calls_per_s']:,.0f}")
+            for row in rows_of(rows, "workers")
+        ),
+    )
+
+
+def costs(rows: list[Row]) -> str:
+    """What one of each costs."""
+    return markdown(
+        ["one of", "costs"], ((f"`{name}`", _rounded(value)) for name, value in vars(costs_of(rows)).items())
+    )
+
+
+def fleets(rows: list[Row]) -> str:
+    """What fleets need."""
+    found = [needs(fleet, costs_of(rows)) for fleet in FLEETS]
+    return markdown(
+        ["a fleet of", *(f"{fleet.proxies:,} proxies, {fleet.servers:,} servers" for fleet in FLEETS)],
+        ((name, *(_rounded(one[name]) for one in found)) for name in found[0]),
+    )
+
+
+def _rounded(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2g}"
+
+
+TABLES: Mapping[str, Callable[[list[Row]], str]] = {
+    table.__name__: table
+    for table in (peers, latency, servers, observers, registry, start, workers, costs, fleets)
+}
+
+
+def with_tables(text: str, rows: list[Row]) -> str:
+    """Return a document with its tables made anew; one whose bench has no results stays as it is.
+
+    Args:
+        text: the document.
+        rows: results.
+    """
+
+    def made(found: re.Match[str]) -> str:
+        try:
+            return found[1] + TABLES[found[2]](rows) + found[3]
+        except LookupError as error:
+            print(f"table {found[2]} is kept: {error}", file=sys.stderr)
+            return found[0]
+
+    return _TABLE.sub(made, text)
+
+
+def main() -> None:
+    """Rewrite the documents."""
+    rows = read_lines(Path(sys.argv[1]))
+    for name in sys.argv[2:]:
+        document = Path(name)
+        document.write_text(with_tables(document.read_text(encoding="utf-8"), rows), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
