@@ -80,16 +80,9 @@ def bind(
     if server is None:
         return Binding(unbound=Unbound.NOT_OBSERVED)
     if snapshot_id is not None:
-        question = ("exact", snapshot_id, tool_name)
-        known: Binding | None = server.memo.get(question)
-        if known is not None:
-            return known
         named = server.snapshots.get(snapshot_id)
         if named is not None:
-            answer = _agreed(server, named, tool_name, Scope.EXACT)
-            if answer.fingerprint is not None:
-                server.memo[question] = answer
-            return answer
+            return _agreed(server, named, tool_name, Scope.EXACT)
     timeline = server.observers.get(observer_id)
     if timeline is not None:
         seen = timeline.as_of(time_us)
@@ -132,15 +125,10 @@ def span_of(server: ServerBindings, binding: Binding, *, observer_id: str, time_
 
 def _of_one(server: ServerBindings, seen: Seen, tool_name: str, scope: Scope) -> Binding:
     catalogue = server.catalogue_of(seen)
-    if tool_name not in catalogue.tools:
-        # Not kept: whoever makes names up must not fill the memory with what they are not.
-        complete = seen.completeness == "complete"
-        return Binding(scope=scope, seen=seen, unbound=Unbound.NOT_LISTED if complete else Unbound.NOT_OBSERVED)
-    question = ("of_one", seen.origin, tool_name, scope)
-    answer: Binding | None = server.memo.get(question)
-    if answer is None:
-        answer = server.memo[question] = _work_out(server, catalogue, seen, tool_name, scope)
-    return answer
+    if tool_name in catalogue.tools:
+        return _work_out(server, catalogue, seen, tool_name, scope)
+    complete = seen.completeness == "complete"
+    return Binding(scope=scope, seen=seen, unbound=Unbound.NOT_LISTED if complete else Unbound.NOT_OBSERVED)
 
 
 def _work_out(server: ServerBindings, catalogue: Catalogue, seen: Seen, tool_name: str, scope: Scope) -> Binding:

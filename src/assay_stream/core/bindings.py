@@ -20,6 +20,7 @@ from assay_stream.core.errors import IntegrityError
 from assay_stream.core.facts import Catalogue, Fact, Horizon, Progress, Rejection, Seen, ToolFact
 from assay_stream.core.fingerprint import Fingerprint
 from assay_stream.core.item_facts import ItemFact, ItemList
+from assay_stream.core.limits import DEFAULT_LIMITS
 from assay_stream.core.meaning import Subject
 from assay_stream.core.record import Position
 from assay_stream.core.timeline import Timeline
@@ -43,7 +44,7 @@ class ServerBindings:
 
     def __init__(self) -> None:
         self.memo: dict[tuple[Any, ...], Any] = {}
-        """Answers worked out since the last change of this server; whoever asks often keeps them here."""
+        """Answers worked out since the last change of this server, as ``Bindings.remember`` keeps them."""
         self.tools: dict[tuple[bool, str], Fingerprint] = {}
         self.packed: dict[tuple[bool, str], str] = {}
         """The definitions themselves, where they are kept: the registry compares them, the join never does."""
@@ -133,12 +134,13 @@ class Bindings:
         keep_definitions: whether definitions are kept beside their fingerprints.
     """
 
-    __slots__ = ("_holders", "_keep_definitions", "progress", "servers")
+    __slots__ = ("_holders", "_keep_definitions", "_remembered", "progress", "servers")
 
     def __init__(self, *, keep_definitions: bool = False) -> None:
         self._keep_definitions = keep_definitions
         self.servers: dict[str, ServerBindings] = {}
         self.progress: dict[tuple[str, int], int] = {}
+        self._remembered = 0
         self._holders: dict[FactKey, set[int]] = {}
         """Definitions, catalogues and signatures by the partitions whose registry holds them: a server that stands
         in two partitions has two registries, and what one of them drops the other may still name."""
@@ -153,6 +155,21 @@ class Bindings:
         if found is None:
             found = self.servers[server_id] = ServerBindings()
         return found
+
+    def remember(self, server: ServerBindings, question: tuple[Any, ...], answer: object) -> None:
+        """Keep an answer until the server changes, or until too many are kept.
+
+        Args:
+            server: the server it is about.
+            question: what it answers.
+            answer: anything that follows from the state of the server.
+        """
+        if self._remembered >= DEFAULT_LIMITS.answers_max:
+            for known in self.servers.values():
+                known.memo.clear()
+            self._remembered = 0
+        server.memo[question] = answer
+        self._remembered += 1
 
     def apply(self, fact: Fact, *, partition: int = 0) -> None:
         """Take a fact in.

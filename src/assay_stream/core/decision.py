@@ -150,7 +150,8 @@ def _in_force(bindings: Bindings, server: ServerBindings | None, record: Record,
         # Not kept: whoever makes names up must not fill the memory with what they are not.
         return _InForce(time_us, time_us, binding, part, _plain(part), label, is_controlled)
     span_us = span_of(server, binding, observer_id=observer_id, time_us=time_us)
-    found = server.memo[question] = _InForce(*span_us, binding, part, _plain(part), label, is_controlled)
+    found = _InForce(*span_us, binding, part, _plain(part), label, is_controlled)
+    bindings.remember(server, question, found)
     return found
 
 

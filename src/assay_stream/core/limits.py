@@ -131,6 +131,10 @@ class Limits:
     """One schema in canonical form, where it is held against its dialect: that can cost time in the square of its
     length. The largest of the captures has 1,137 bytes."""
 
+    answers_max: int = 100_000
+    """What was in force for calls alike, kept by whoever joins: some 5 KB each, so half a gigabyte. They are worked
+    out anew after that."""
+
     timeline_entries_max: int = 512
     """Observations kept per server and observer. Older repeats are folded first, see ``core.timeline``."""
 

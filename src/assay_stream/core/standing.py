@@ -37,6 +37,9 @@ _OF_SIGNATURE: dict[str, Kind] = {
 """What is found in each failure. That nobody has asked for a key, or could not, is no finding."""
 
 
+_KEPT_MAX = 4_096
+"""Answers kept of one server before all of them are worked out anew."""
+
 _OF_PIN = frozenset({Kind.PIN_MISMATCH, Kind.UNPINNED_TOOL})
 
 
@@ -77,6 +80,8 @@ def standing_of(
     question = ("standing", seen.origin, tool_name, found.full, server.controls.epoch(when))
     answer: Standing | None = server.memo.get(question)
     if answer is None:
+        if len(server.memo) >= _KEPT_MAX:
+            server.memo.clear()
         answer = server.memo[question] = _work_out(server, seen, found, tool_name, when)
     return answer
 
