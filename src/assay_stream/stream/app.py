@@ -22,11 +22,11 @@ from assay_stream import __version__
 from assay_stream.config import Settings
 from assay_stream.core.alert import AlertRules
 from assay_stream.core.engine import EngineState
-from assay_stream.core.errors import AssayStreamError
 from assay_stream.core.evidence import Producer
 from assay_stream.core.finding_severity import severity_under
 from assay_stream.core.record import Role
 from assay_stream.core.severity import PROFILES
+from assay_stream.refusals import explained
 from assay_stream.stream.alerts import AlertStage
 from assay_stream.stream.connection import connection_options, start_admin
 from assay_stream.stream.health import Health, add_pages
@@ -333,8 +333,9 @@ def run_worker(settings: Settings, stages: frozenset[str]) -> int:
         if worker.deadline is not None:
             worker.deadline.cancel()
     if failures:
-        if isinstance(failures[0], AssayStreamError):
-            raise failures[0]
+        told = explained(failures[0])
+        if told is not None:
+            raise told from failures[0]
         raise RuntimeError("a stage failed without a reason of its own") from failures[0]
     return code
 

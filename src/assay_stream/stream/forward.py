@@ -20,10 +20,11 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListen
 from aiokafka.errors import KafkaError
 
 from assay_stream.config import Settings
-from assay_stream.core.errors import AssayStreamError, InputError, OperatingError
+from assay_stream.core.errors import AssayStreamError, ConfigurationError, InputError, OperatingError
 from assay_stream.core.record import Record, Role
 from assay_stream.forensics.alert_formats import AlertFormat, AlertView, read_alert, render, view_of
 from assay_stream.forensics.delivery import Answer, Outcome, Schedule, Step, after, dead_letter
+from assay_stream.refusals import explained
 from assay_stream.stream.connection import reading_consumer, writing_producer
 from assay_stream.stream.receivers import Receiver
 from assay_stream.stream.topics import topic_names
@@ -104,16 +105,19 @@ class Forwarder:
         Raises:
             OperatingError: ``brokers_failing``.
         """
-        await self._producer.start()
         self._consumer.subscribe([self._topics[Role.ALERTS]], listener=_Listener(self))
-        await self._consumer.start()
         failures = 0
         try:
+            await self._producer.start()
+            await self._consumer.start()
             while not self._stopping.is_set():
                 try:
                     await self._turn()
                     failures = 0
                 except (KafkaError, OSError, TimeoutError) as error:
+                    told = explained(error)
+                    if isinstance(told, ConfigurationError):
+                        raise told from error
                     failures += 1
                     _log.warning("brokers_not_answering", error=type(error).__name__, attempt=failures)
                     if failures > _FAILURES_MAX:

@@ -26,6 +26,7 @@ from assay_stream.config import Settings
 from assay_stream.core.checkpoint import Checkpoint, Leaf, decode, encode, leaf_of, sealed
 from assay_stream.core.errors import ConfigurationError, InputError, IntegrityError, OperatingError
 from assay_stream.core.record import Output, Record, Role
+from assay_stream.refusals import explained
 from assay_stream.schemes import dsse
 from assay_stream.stream.connection import reading_consumer
 from assay_stream.stream.topics import topic_names
@@ -128,8 +129,8 @@ class Sealer:
             OperatingError: ``brokers_failing``.
         """
         consumer = reading_consumer(self._settings)
-        await consumer.start()
         try:
+            await consumer.start()
             while True:
                 try:
                     if await self._turn(consumer, once=once):
@@ -270,6 +271,9 @@ class Sealer:
             consumer.seek(partition, max(following, beginning))
 
     async def _recover(self, error: Exception) -> None:
+        told = explained(error)
+        if isinstance(told, ConfigurationError):
+            raise told from error
         failures = self._failures = self._failures + 1
         _log.warning("lanes_reopening", stage="seal", error=type(error).__name__, attempt=failures)
         if failures > _REOPENINGS_MAX or self._stopping.is_set():
@@ -297,8 +301,8 @@ async def last_record(settings: Settings, role: Role, partition: TopicPartition)
     """
     consumer = reading_consumer(settings)
     consumer.assign([partition])
-    await consumer.start()
     try:
+        await consumer.start()
         beginning = (await consumer.beginning_offsets([partition]))[partition]
         end = (await consumer.end_offsets([partition]))[partition]
         found, back = None, _LOOK_BACK_RECORDS

@@ -24,8 +24,9 @@ from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
 from assay_stream.config import Settings
-from assay_stream.core.errors import OperatingError
+from assay_stream.core.errors import ConfigurationError, OperatingError
 from assay_stream.core.record import Record, Role
+from assay_stream.refusals import explained
 from assay_stream.stream.connection import reading_consumer
 from assay_stream.stream.meter import StageMeter
 from assay_stream.stream.stage import Stage
@@ -130,8 +131,8 @@ class BatchTask:
             partition_assignment_strategy=(RangePartitionAssignor,),
         )
         consumer.subscribe(list(self._role_of), listener=_Listener(self))
-        await consumer.start()
         try:
+            await consumer.start()
             while not self._stopping.is_set():
                 await self._turn(consumer)
         finally:
@@ -304,6 +305,7 @@ class BatchTask:
         return position
 
     async def _recover(self, error: Exception) -> None:
+        _stop_if_forbidden(error)
         if isinstance(error, OffsetOutOfRangeError):
             _log.warning("offset_out_of_range", stage=self._stage.name)
         self._reopenings += 1
@@ -323,6 +325,13 @@ class BatchTask:
             await _all(lane.writer.close() for lane in lanes.values())
         # A fenced lane has a new owner, who will have it for good once the group has noticed: let it.
         await asyncio.sleep(_REOPENING_PAUSE_S * attempts)
+
+
+def _stop_if_forbidden(error: Exception) -> None:
+    told = explained(error)
+    if isinstance(told, ConfigurationError):
+        # What this user may not do now it may not do in a second.
+        raise told from error
 
 
 async def _all(steps: Iterable[Coroutine[None, None, None]]) -> None:
