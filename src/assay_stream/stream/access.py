@@ -74,7 +74,7 @@ class Access:
         reads: topics whose records it reads.
         writes: topics that it writes.
         looks_at: topics of which it asks only how far they are.
-        group: how its consumer group goes on after the prefix; one that ends with ``-`` stands for all that begin so.
+        group: how its consumer group goes on after the prefix; with ``-`` at its end all that begin so.
         is_transactional: whether it writes in transactions, under ids that begin as its group.
     """
 

@@ -197,8 +197,8 @@ def check_topics(states: list[TopicState], needed: set[Role], *, alerts: bool = 
     if missing:
         raise ConfigurationError(
             "topic_missing",
-            f"no such topic: {', '.join(missing)}. Create it: assay-stream topics apply. Where the brokers ask who "
-            "comes, one that this user may not describe looks the same: assay-stream topics acls",
+            f"no such topic: {', '.join(missing)}. Create it: assay-stream topics apply. Where the brokers "
+            "ask who comes, one that this user may not describe looks the same: assay-stream topics acls",
         )
     for group in (
         (Role.SNAPSHOTS, Role.CONTROL, Role.BINDINGS, Role.FINDINGS, Role.CHANGES, Role.VERDICTS),
