@@ -111,6 +111,10 @@ class Settings(BaseSettings):
         description="How long a graceful stop may take before the process ends anyway; nothing is lost by it.",
     )
 
+    stall_limit_s: Annotated[int, Field(ge=1, le=86_400)] = Field(
+        300, description="How long a stage may not move before /healthz says that it hangs, seconds."
+    )
+
     seal_key_password: SecretStr | None = Field(
         None, description="Password of the private key that `seal` signs with, where it has one; never logged."
     )

@@ -25,7 +25,7 @@ from deploy.local.secured import SecuredBroker
 from tests.support.command import run_command_text
 from tests.support.deployment import Worker
 from tests.support.fleet import START, a_call_by, a_listing, server_name
-from tests.support.secured import ALL_STAGES, USERS, SecuredDeployment, password_of
+from tests.support.secured import ALL_STAGES, SecuredDeployment, password_of
 
 pytestmark = pytest.mark.kafka
 
@@ -49,13 +49,6 @@ for line in sys.stdin:
 def said(number: int, method: str, **params: object) -> bytes:
     """What a client of that server says."""
     return json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params}).encode() + b"\n"
-
-
-@pytest.fixture(scope="module")
-def secured() -> Iterator[SecuredBroker]:
-    """One broker with a secured listener."""
-    with SecuredBroker({user: password_of(user) for user in USERS}) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 from datetime import UTC, datetime
 
 import structlog
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from prometheus_client import CollectorRegistry
 
 from assay_stream.config import Settings
 from assay_stream.core.record import Role
 from assay_stream.schemes import dsse
 from assay_stream.stream.connection import start_admin
+from assay_stream.stream.health import Health
 from assay_stream.stream.logs import configure_logs
+from assay_stream.stream.meter import Meter, StageMeter
+from assay_stream.stream.pages import served
 from assay_stream.stream.sealing import Sealer
 from assay_stream.stream.stopping import stopped_by_signals
 from assay_stream.stream.topics import check_topics, inspect_topics
@@ -28,6 +33,7 @@ def run_sealer(
     once: bool,
     every_records: int,
     every_s: float,
+    web_port: int | None = None,
 ) -> None:
     """Seal until SIGTERM or SIGINT, or until everything that is there is sealed.
 
@@ -38,13 +44,16 @@ def run_sealer(
         once: seal what is there now, and return.
         every_records: records of one range at most.
         every_s: how long a record waits for its checkpoint at most.
+        web_port: where health and metrics are served, if anywhere.
 
     Raises:
-        ConfigurationError: ``topic_missing``, ``partition_count``; as ``Sealer.run``.
+        ConfigurationError: ``topic_missing``, ``partition_count``, ``web_port_taken``; as ``Sealer.run``.
         OperatingError: ``broker_unreachable`` or ``brokers_failing``.
     """
     configure_logs(settings)
-    asyncio.run(_seal(settings, key, trusted, once=once, every_records=every_records, every_s=every_s))
+    asyncio.run(
+        _seal(settings, key, trusted, once=once, every_records=every_records, every_s=every_s, web_port=web_port)
+    )
 
 
 async def _seal(
@@ -55,12 +64,14 @@ async def _seal(
     once: bool,
     every_records: int,
     every_s: float,
+    web_port: int | None,
 ) -> None:
     admin = await start_admin(settings, waiting=lambda text: _log.warning("waiting_for_brokers", why=text))
     try:
         counts = check_topics(await inspect_topics(admin, settings), {Role.EVIDENCE, Role.CHECKPOINTS})
     finally:
         await admin.close()
+    meter = Meter(CollectorRegistry())
     sealer = Sealer(
         settings,
         key,
@@ -69,9 +80,15 @@ async def _seal(
         every_records=every_records,
         every_s=every_s,
         now=_now,
+        meter=StageMeter(meter, "seal"),
     )
+    health = Health(stall_limit_s=settings.stall_limit_s)
+    health.watch("seal", lambda: sealer.ready, still_s=lambda: sealer.still_s)
+    meter.on_scrape(sealer.note_gauges)
+    pages = nullcontext() if web_port is None else served(settings, health, meter, port=web_port)
     with stopped_by_signals(sealer.stop, limit_s=settings.stop_limit_s):
-        await sealer.run(once=once)
+        async with pages:
+            await sealer.run(once=once)
 
 
 def _now() -> tuple[str, int]:

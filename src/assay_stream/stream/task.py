@@ -100,6 +100,8 @@ class BatchTask:
         """Partition to how often in a row its batch could not be written, quiet turns in between or not."""
         self._held_since_s: float | None = None
         self._batch_lock = asyncio.Lock()
+        self._moved_s = time.monotonic()
+        self._is_opening = False
         self._stopping = asyncio.Event()
         self._consumer: AIOKafkaConsumer | None = None
 
@@ -110,6 +112,29 @@ class BatchTask:
             self._held_since_s is not None and time.monotonic() - self._held_since_s > _HELD_READY_LIMIT_S
         )
         return self._generation > 0 and self._assigned == set(self._lanes) and not held_too_long
+
+    @property
+    def still_s(self) -> float:
+        """For how long no turn was taken; restoring, which may take long, counts as moving."""
+        return 0.0 if self._is_opening else time.monotonic() - self._moved_s
+
+    def note_gauges(self) -> None:
+        """Note how far behind each partition is, and how much state there is."""
+        consumer = self._consumer
+        if consumer is None:
+            return
+        assigned = consumer.assignment()
+        ends = {
+            tp: consumer.last_stable_offset(tp)
+            for lane in self._lanes.values()
+            for tp in lane.committed
+            if tp in assigned
+        }
+        committed = {tp: offset for lane in self._lanes.values() for tp, offset in lane.committed.items()}
+        self._meter.lags(
+            {(tp.topic, tp.partition): end - committed[tp] for tp, end in ends.items() if (end or -1) >= 0}
+        )
+        self._meter.state(self._stage.entries)
 
     def stop(self) -> None:
         """Ask the task to finish the batch in hand and return."""
@@ -161,6 +186,7 @@ class BatchTask:
 
     async def _turn(self, consumer: AIOKafkaConsumer) -> None:
         generation = self._generation
+        self._moved_s = time.monotonic()
         try:
             missing = self._assigned - set(self._lanes)
             if missing:
@@ -198,6 +224,7 @@ class BatchTask:
         since_s = time.monotonic()
         ends = await self._stage.note_ends() if waiting else {}
         while True:
+            self._moved_s = time.monotonic()
             async with self._batch_lock:
                 if self._generation != generation:
                     return
@@ -238,11 +265,13 @@ class BatchTask:
         started_s = time.monotonic()
         outputs = self._stage.process(lane.partition, batch)
         outputs += self._stage.seal(lane.partition, positions)
+        writing_s = time.monotonic()
         try:
             await lane.writer.write(outputs, positions, self._group_id)
         except _MAY_PASS:
             self._failures[lane.partition] += 1
             raise
+        self._meter.transaction(time.monotonic() - writing_s)
         self._failures.pop(lane.partition, None)
         lane.committed = positions
         waiting[:] = held
@@ -253,7 +282,11 @@ class BatchTask:
             if self._generation != generation:
                 return
             started_s = time.monotonic()
-            await _all(self._open_lane(consumer, partition) for partition in sorted(missing))
+            self._is_opening = True
+            try:
+                await _all(self._open_lane(consumer, partition) for partition in sorted(missing))
+            finally:
+                self._is_opening, self._moved_s = False, time.monotonic()
             seconds = time.monotonic() - started_s
             self._meter.opened(len(missing), seconds=seconds)
             _log.info("lanes_open", stage=self._stage.name, partitions=sorted(missing), seconds=round(seconds, 3))
