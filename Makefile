@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
 
-.PHONY: help demo run test check lint types layers unit integration bench alert-quality schemas samples clean
+.PHONY: help demo run test check lint types layers unit integration fuzz bench alert-quality schemas samples clean
 
 help: ## Show this help.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -44,6 +44,9 @@ unit: $(VENV)/.ready ## Tests that need no broker and no server.
 
 integration: $(VENV)/.ready ## Tests on a real Kafka broker and real MCP servers.
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "kafka or servers"
+
+fuzz: $(VENV)/.ready ## Feed the decoder and the stages with damaged records for ten minutes (FUZZ="--minutes 1 --seed 7").
+	$(BIN)/python -m tests.fuzz $(FUZZ)
 
 bench: $(VENV)/.ready ## Measure: digests, registry, join, gate, replay, exports, seals (ratios within one run).
 	$(BIN)/python -m bench.bench_core

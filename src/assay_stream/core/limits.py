@@ -134,6 +134,10 @@ class Limits:
     timeline_entries_max: int = 512
     """Observations kept per server and observer. Older repeats are folded first, see ``core.timeline``."""
 
+    server_definitions_bytes_max: int = 64 * 1024 * 1024
+    """Definitions kept of one server, packed: twenty thousand real ones, or the eight largest lists. A server with
+    new definitions in every list loses its older observations sooner; the two latest always stay."""
+
 
 DEFAULT_LIMITS = Limits()
 

@@ -45,12 +45,12 @@ async def served(settings: Settings, health: Health, meter: Meter, *, port: int)
 
     app = web.Application()
     app.add_routes([web.get("/healthz", healthz), web.get("/readyz", readyz), web.get("/metrics", metrics)])
-    runner = web.AppRunner(app, access_log=None)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     watching = asyncio.create_task(brokers.run())
     try:
         try:
-            await web.TCPSite(runner, settings.web_host, port, shutdown_timeout=1.0).start()
+            await web.TCPSite(runner, settings.web_host, port).start()
         except OSError:
             raise ConfigurationError(
                 "web_port_taken", f"cannot listen on {settings.web_host}:{port}: choose another --web-port"

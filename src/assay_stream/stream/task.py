@@ -132,7 +132,11 @@ class BatchTask:
         }
         committed = {tp: offset for lane in self._lanes.values() for tp, offset in lane.committed.items()}
         self._meter.lags(
-            {(tp.topic, tp.partition): end - committed[tp] for tp, end in ends.items() if (end or -1) >= 0}
+            {
+                (tp.topic, tp.partition): end - committed[tp]
+                for tp, end in ends.items()
+                if end is not None and end >= 0
+            }
         )
         self._meter.state(self._stage.entries)
 
