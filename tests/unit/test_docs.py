@@ -333,6 +333,16 @@ def test_the_table_of_roles_is_the_data() -> None:
     assert rows("security.md", "Who may do what") == expected
 
 
+@pytest.mark.parametrize("threat", rows("security.md", "Threats"), ids=lambda row: row[0][:40])
+def test_what_is_done_about_a_threat_is_shown_by_a_test(threat: list[str]) -> None:
+    """Each row names a test that there is, or the page that says why there is none, and says what remains."""
+    _, _, shown_by, remains = threat
+    name, _, test = shown_by.strip("`").partition("::")
+    source = (ROOT / name).read_text(encoding="utf-8")
+    assert name.endswith(".md") or re.search(rf"def {test}\(" if test else r"def test_", source)
+    assert remains
+
+
 def test_every_secret_has_its_file() -> None:
     """The table of secrets names each setting that is one, and the file in its place."""
     secret = {name for name, field in Settings.model_fields.items() if "SecretStr" in str(field.annotation)}
