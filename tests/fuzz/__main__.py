@@ -9,6 +9,7 @@ Each round takes a new seed, printed with what it found; the exit code is 1 if a
 from __future__ import annotations
 
 import argparse
+import itertools
 import secrets
 import sys
 import time
@@ -98,25 +99,35 @@ def fuzz(seconds: float, first_seed: int, *, examples: int = _EXAMPLES_PER_ROUND
     Raises:
         AssertionError: where a law is broken; the seed and the law are on standard error.
     """
-    until_s, tried, number = time.monotonic() + seconds, 0, first_seed
-    while True:
+    profile = settings(
+        max_examples=examples,
+        deadline=None,
+        database=None,
+        derandomize=False,
+        suppress_health_check=list(HealthCheck),
+    )
+    settings.register_profile("fuzz", profile)
+    before = settings.get_current_profile_name()
+    settings.load_profile("fuzz")
+    try:
+        return _rounds(time.monotonic() + seconds, first_seed, examples)
+    finally:
+        settings.load_profile(before)
+
+
+def _rounds(until_s: float, first_seed: int, examples: int) -> int:
+    tried = 0
+    for number in itertools.count(first_seed):
         for law in LAWS:
-            profile = settings(
-                max_examples=examples,
-                deadline=None,
-                database=None,
-                derandomize=False,
-                suppress_health_check=HealthCheck,
-            )
             try:
-                profile(seed(number)(law))()
+                seed(number)(law)()
             except BaseException:
                 print(f"seed {number}, {law.__name__}", file=sys.stderr)
                 raise
             tried += examples
             if time.monotonic() >= until_s:
                 return tried
-        number += 1
+    raise AssertionError("seeds do not end")
 
 
 def main() -> int:

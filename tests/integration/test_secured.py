@@ -27,7 +27,11 @@ from tests.support.deployment import Worker
 from tests.support.fleet import START, a_call_by, a_listing, server_name
 from tests.support.secured import ALL_STAGES, SecuredDeployment, password_of
 
-pytestmark = pytest.mark.kafka
+pytestmark = [
+    pytest.mark.kafka,
+    # A command's event loop ends before the brokers have answered the end of its TLS connections.
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 
 SERVER = """
 import json, sys

@@ -32,6 +32,12 @@ async def served(settings: Settings, health: Health, meter: Meter, *, port: int)
     health.watch("brokers", lambda: brokers.ready)
     meter.on_scrape(lambda: meter.brokers_silent_seconds.set(brokers.silent_s))
 
+    def note_ready() -> None:
+        for name, is_ready in health.readiness()[1]["stages"].items():
+            meter.stage_ready.labels(name).set(is_ready)
+
+    meter.on_scrape(note_ready)
+
     async def healthz(_request: web.Request) -> web.Response:
         status, body = health.liveness()
         return web.json_response(body, status=status)

@@ -27,6 +27,7 @@ async def test_all_three_pages_are_served_until_the_block_ends() -> None:
         assert (ready.status_code, ready.json()["stages"]) == (503, {"seal": True, "brokers": False})
         metrics = await client.get(f"{url}/metrics")
         assert 'assay_stream_state_entries{stage="seal"} 7.0' in metrics.text
+        assert 'assay_stream_stage_ready{stage="brokers"} 0.0' in metrics.text
         assert metrics.headers["content-type"].startswith("text/plain")
         with pytest.raises(ConfigurationError, match="--web-port") as caught:
             async with served(settings, Health(), Meter(CollectorRegistry()), port=port):
