@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import faust
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from assay_stream.stream.meter import Meter
+
+if TYPE_CHECKING:
+    import faust
 
 METRICS_TYPE = CONTENT_TYPE_LATEST.partition(";")[0]
 

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import structlog
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -29,9 +30,11 @@ from assay_stream.core.record import Output, Record, Role
 from assay_stream.refusals import explained
 from assay_stream.schemes import dsse
 from assay_stream.stream.connection import reading_consumer
-from assay_stream.stream.meter import StageMeter
 from assay_stream.stream.topics import topic_names
 from assay_stream.stream.transport import TransactionalWriter, record_of
+
+if TYPE_CHECKING:
+    from assay_stream.stream.meter import StageMeter
 
 _log = structlog.get_logger(__name__)
 
@@ -83,7 +86,6 @@ class Sealer:
         every_records: records of one range at most.
         every_s: how long a record waits for its checkpoint at most.
         now: the time for ``sealed_at``, RFC 3339, and in milliseconds.
-        meter: where to count, if anywhere.
     """
 
     def __init__(
@@ -96,10 +98,10 @@ class Sealer:
         every_records: int,
         every_s: float,
         now: Callable[[], tuple[str, int]],
-        meter: StageMeter | None = None,
     ) -> None:
         self._settings = settings
-        self._meter = meter
+        self.meter: StageMeter | None = None
+        """Where to count, if anywhere."""
         self._consumer: AIOKafkaConsumer | None = None
         self._moved_s = time.monotonic()
         self._key = key
@@ -130,7 +132,7 @@ class Sealer:
 
     def note_gauges(self) -> None:
         """Note how much evidence of each partition is not sealed yet."""
-        if self._meter is None or self._consumer is None or not self._lanes:
+        if self.meter is None or self._consumer is None or not self._lanes:
             return
         behind = {}
         for partition in self._consumer.assignment():
@@ -139,9 +141,9 @@ class Sealer:
             sealed_to = 0 if before is None else before.last_offset + 1
             if end is not None and end >= 0:
                 behind[(partition.topic, partition.partition)] = end - sealed_to
-        self._meter.lags(behind)
+        self.meter.lags(behind)
         # What is read and not sealed yet is all that is kept.
-        self._meter.state(sum(len(lane.leaves) for lane in self._lanes.values()))
+        self.meter.state(sum(len(lane.leaves) for lane in self._lanes.values()))
 
     def stop(self) -> None:
         """Ask it to seal what it has read, and return."""
@@ -182,8 +184,8 @@ class Sealer:
         self._moved_s = time.monotonic()
         if not self._lanes:
             await self._open_lanes(consumer)
-            if self._meter is not None:
-                self._meter.opened(self._partitions, seconds=time.monotonic() - self._moved_s)
+            if self.meter is not None:
+                self.meter.opened(self._partitions, seconds=time.monotonic() - self._moved_s)
         fetched = await consumer.getmany(
             timeout_ms=self._settings.poll_timeout_ms, max_records=self._settings.batch_records_max
         )
@@ -233,10 +235,10 @@ class Sealer:
         sealed_to = {TopicPartition(checkpoint.topic, lane.partition): checkpoint.last_offset + 1}
         writing_s = time.monotonic()
         await lane.writer.write([output], sealed_to, self._group_id)
-        if self._meter is not None:
-            self._meter.transaction(time.monotonic() - writing_s)
-            self._meter.batch((), [output], seconds=time.monotonic() - started_s)
-            self._meter.done(len(lane.leaves), ())
+        if self.meter is not None:
+            self.meter.transaction(time.monotonic() - writing_s)
+            self.meter.batch((), [output], seconds=time.monotonic() - started_s)
+            self.meter.done(len(lane.leaves), ())
         lane.before, lane.leaves = checkpoint, []
         self._written += 1
         _log.info(
@@ -307,8 +309,8 @@ class Sealer:
                     f"sealed up to {following - 1}: alter neither topic, and run assay-stream seal verify",
                 )
             if lane.before is not None and following < beginning:
-                if self._meter is not None:
-                    self._meter.lost(beginning - following)
+                if self.meter is not None:
+                    self.meter.lost(beginning - following)
                 _log.error(
                     "input_expired",
                     partition=partition.partition,
@@ -322,8 +324,8 @@ class Sealer:
         if isinstance(told, ConfigurationError):
             raise told from error
         failures = self._failures = self._failures + 1
-        if self._meter is not None:
-            self._meter.reopened()
+        if self.meter is not None:
+            self.meter.reopened()
         _log.warning("lanes_reopening", stage="seal", error=type(error).__name__, attempt=failures)
         if failures > _REOPENINGS_MAX or self._stopping.is_set():
             raise OperatingError(

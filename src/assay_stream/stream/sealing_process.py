@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import nullcontext
+from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import UTC, datetime
 
 import structlog
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from prometheus_client import CollectorRegistry
 
 from assay_stream.config import Settings
+from assay_stream.core.errors import ConfigurationError
 from assay_stream.core.record import Role
 from assay_stream.schemes import dsse
 from assay_stream.stream.connection import start_admin
-from assay_stream.stream.health import Health
 from assay_stream.stream.logs import configure_logs
-from assay_stream.stream.meter import Meter, StageMeter
-from assay_stream.stream.pages import served
 from assay_stream.stream.sealing import Sealer
 from assay_stream.stream.stopping import stopped_by_signals
 from assay_stream.stream.topics import check_topics, inspect_topics
@@ -71,7 +68,6 @@ async def _seal(
         counts = check_topics(await inspect_topics(admin, settings), {Role.EVIDENCE, Role.CHECKPOINTS})
     finally:
         await admin.close()
-    meter = Meter(CollectorRegistry())
     sealer = Sealer(
         settings,
         key,
@@ -80,12 +76,8 @@ async def _seal(
         every_records=every_records,
         every_s=every_s,
         now=_now,
-        meter=StageMeter(meter, "seal"),
     )
-    health = Health(stall_limit_s=settings.stall_limit_s)
-    health.watch("seal", lambda: sealer.ready, still_s=lambda: sealer.still_s)
-    meter.on_scrape(sealer.note_gauges)
-    pages = nullcontext() if web_port is None else served(settings, health, meter, port=web_port)
+    pages = nullcontext() if web_port is None else _pages(settings, sealer, web_port)
     with stopped_by_signals(sealer.stop, limit_s=settings.stop_limit_s):
         async with pages:
             await sealer.run(once=once)
@@ -94,3 +86,13 @@ async def _seal(
 def _now() -> tuple[str, int]:
     now = datetime.now(UTC)
     return now.isoformat(timespec="milliseconds").replace("+00:00", "Z"), int(now.timestamp() * 1_000)
+
+
+def _pages(settings: Settings, sealer: Sealer, port: int) -> AbstractAsyncContextManager[None]:
+    try:
+        from assay_stream.stream.seal_meter import pages_of
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(
+            "extra_missing", f"{error.name} is not installed: pip install 'assay-stream[worker]'"
+        ) from None
+    return pages_of(settings, sealer, port=port)
