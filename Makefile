@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
 
-.PHONY: help demo run test check lint types layers unit integration bench bench-peers bench-latency bench-curves bench-docs alert-quality schemas samples clean
+.PHONY: help demo run test check lint types layers unit integration audit sbom fuzz bench bench-peers bench-latency bench-curves bench-docs alert-quality schemas samples clean
 
 help: ## Show this help.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -17,6 +17,12 @@ $(VENV)/.ready: requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@# The reference SDK, for tests against it. It asks for one old version of cryptography exactly: not ours to follow.
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps schemapin==1.3.0
+	@touch $@
+
+# Tools that ask about our packages keep out of the environment that they are asked about.
+$(VENV)-tools/.ready: requirements-tools.lock
+	$(PYTHON) -m venv $(VENV)-tools
+	$(VENV)-tools/bin/python -m pip install --quiet --disable-pip-version-check --requirement requirements-tools.lock
 	@touch $@
 
 demo: $(VENV)/.ready ## Set everything up, run the main job on real servers, show the result, end.
@@ -44,6 +50,15 @@ unit: $(VENV)/.ready ## Tests that need no broker and no server.
 
 integration: $(VENV)/.ready ## Tests on a real Kafka broker and real MCP servers.
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "kafka or servers"
+
+audit: $(VENV)-tools/.ready ## Hold the pinned packages against published advisories.
+	$(VENV)-tools/bin/python deploy/supply_chain.py audit
+
+sbom: $(VENV)-tools/.ready ## Write what the pins are to dist/sbom.json (CycloneDX).
+	$(VENV)-tools/bin/python deploy/supply_chain.py sbom dist/sbom.json
+
+fuzz: $(VENV)/.ready ## Feed the decoder and the stages with damaged records for ten minutes (FUZZ="--minutes 1 --seed 7").
+	$(BIN)/python -m tests.fuzz $(FUZZ)
 
 bench: $(VENV)/.ready ## Measure: digests, registry, join, gate, replay, exports, seals (ratios within one run).
 	$(BIN)/python -m bench.bench_core

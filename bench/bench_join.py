@@ -45,6 +45,7 @@ class PassThrough:
     """The ceiling of our client: every call's own bytes to the evidence topic."""
 
     input_roles = (Role.CALLS,)
+    entries = 0
 
     def __init__(self, name: str) -> None:
         self.name = name

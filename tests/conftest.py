@@ -10,7 +10,9 @@ import pytest
 from hypothesis import settings
 
 from deploy.local.kafka import Broker
+from deploy.local.secured import SecuredBroker
 from tests.support.deployment import Deployment
+from tests.support.secured import USERS, password_of
 
 # A busy machine is no reason to fail; and a change is judged by the same examples every time.
 settings.register_profile("everywhere", deadline=None)
@@ -24,6 +26,13 @@ _numbers = itertools.count(1)
 def broker() -> Iterator[Broker]:
     """One Apache Kafka broker on loopback, started on first use."""
     with Broker() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def secured() -> Iterator[SecuredBroker]:
+    """One broker with a secured listener, started on first use, that knows a user for each role."""
+    with SecuredBroker({user: password_of(user) for user in USERS}) as running:
         yield running
 
 

@@ -30,7 +30,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -126,8 +126,8 @@ class Broker:
         self._throwaway = data is None
         self.data = (data or ROOT / ".run" / f"kafka-{secrets.token_hex(4)}").resolve()
         self.log = self.data / "broker.log"  # of all its starts
-        self.port = _free_port() if port is None else port
-        self._controller_port = _free_port(besides=self.port)
+        self.port = free_port() if port is None else port
+        self.controller_port = free_port(besides={self.port})
         self._heap_mib = heap_mib
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -136,20 +136,36 @@ class Broker:
         """What a client connects to: `host:port`."""
         return f"{HOST}:{self.port}"
 
+    def properties(self) -> str:
+        """The text of the broker's `server.properties`."""
+        logs = self.data / "logs"
+        return _PROPERTIES.format(host=HOST, port=self.port, controller_port=self.controller_port, logs=logs)
+
+    def format_options(self) -> list[str]:
+        """Further arguments of the command that formats the broker's storage."""
+        return []
+
     def start(self) -> None:
         """Start, and return when the broker serves requests."""
         if self._process is not None:
             raise BrokerError(f"the broker on {self.bootstrap} is already started: stop it first")
-        for port in (self.port, self._controller_port):
+        for port in (self.port, self.controller_port):
             if not _is_free(port):
                 raise BrokerError(f"port {port} on {HOST} is taken: stop what listens there, or use another")
         self.data.mkdir(parents=True, exist_ok=True)
         logs = self.data / "logs"
-        text = _PROPERTIES.format(host=HOST, port=self.port, controller_port=self._controller_port, logs=logs)
         properties = self.data / "server.properties"
-        properties.write_text(text, encoding="utf-8")
+        properties.write_text(self.properties(), encoding="utf-8")
         if not (logs / "meta.properties").exists():
-            tool = self._spawn("kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID, "-c", str(properties))
+            tool = self._spawn(
+                "kafka.tools.StorageTool",
+                "format",
+                "-t",
+                _CLUSTER_ID,
+                "-c",
+                str(properties),
+                *self.format_options(),
+            )
             if tool.wait(START_LIMIT_S) != 0:
                 raise self._failed(f"could not format its storage in {logs}")
         self._process = self._spawn("kafka.Kafka", str(properties))
@@ -257,9 +273,10 @@ def _is_free(port: int) -> bool:
     return False
 
 
-def _free_port(besides: int | None = None) -> int:
+def free_port(besides: Collection[int] = ()) -> int:
+    """A port in `PORTS` that nobody listens on, and that is none of these."""
     for port in random.sample(PORTS, k=200):
-        if port != besides and _is_free(port):
+        if port not in besides and _is_free(port):
             return port
     raise BrokerError(f"no free port on {HOST} in {PORTS.start}-{PORTS.stop - 1}: stop some listeners")
 

@@ -15,6 +15,12 @@ from assay_stream.core.observation import CallProfile
 from assay_stream.core.redaction import Redaction, redaction_with
 from assay_stream.core.severity import PROFILES
 
+_SECRETS = ("ssl_keyfile_password", "sasl_password", "seal_key_password")
+"""Settings that a file may hold instead: ``<name>_file``."""
+
+SECRET_FILE_BYTES_MAX = 64 * 1_024
+"""A longer file is no password: somebody named the wrong one."""
+
 _TOPIC_PREFIX = r"^[a-zA-Z0-9._-]{0,100}$"
 
 
@@ -30,11 +36,16 @@ class Settings(BaseSettings):
     ssl_cafile: Path | None = Field(None, description="CA certificates that the brokers' are checked against.")
     ssl_certfile: Path | None = Field(None, description="Client certificate, where the brokers ask for one.")
     ssl_keyfile: Path | None = Field(None, description="Its private key.")
+    ssl_keyfile_password: SecretStr | None = Field(
+        None, description="Password of that key, where it has one; never logged."
+    )
+    ssl_keyfile_password_file: Path | None = Field(None, description="File that holds it, instead.")
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = Field(
         "SCRAM-SHA-512", description="Used with SASL_* protocols."
     )
     sasl_username: str | None = Field(None, description="Used with SASL_* protocols.")
     sasl_password: SecretStr | None = Field(None, description="Used with SASL_* protocols; never logged.")
+    sasl_password_file: Path | None = Field(None, description="File that holds the password, instead.")
 
     topic_prefix: Annotated[str, Field(pattern=_TOPIC_PREFIX)] = Field(
         "", description="Put before every topic name, to run several deployments on one cluster."
@@ -106,9 +117,14 @@ class Settings(BaseSettings):
         description="How long a graceful stop may take before the process ends anyway; nothing is lost by it.",
     )
 
+    stall_limit_s: Annotated[int, Field(ge=1, le=86_400)] = Field(
+        300, description="How long a stage may not move before /healthz says that it hangs, seconds."
+    )
+
     seal_key_password: SecretStr | None = Field(
         None, description="Password of the private key that `seal` signs with, where it has one; never logged."
     )
+    seal_key_password_file: Path | None = Field(None, description="File that holds it, instead.")
 
     redaction_enable: str = Field(
         "",
@@ -188,11 +204,12 @@ def load_settings(**overrides: object) -> Settings:
     """
     given = {name: value for name, value in overrides.items() if value is not None}
     try:
-        return Settings(**given)  # type: ignore[arg-type]
+        settings = Settings(**given)  # type: ignore[arg-type]
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         name = "ASSAY_STREAM_" + "_".join(str(part) for part in first["loc"]).upper()
         raise ConfigurationError("bad_setting", f"{name}: {first['msg']}") from None
+    return settings.model_copy(update=_secrets_of_files(settings))
 
 
 def command_settings(**overrides: object) -> Settings:
@@ -206,3 +223,44 @@ def command_settings(**overrides: object) -> Settings:
     """
     settings = load_settings(**overrides)
     return settings.model_copy(update={"connect_limit_s": settings.command_connect_limit_s})
+
+
+def _secrets_of_files(settings: Settings) -> dict[str, SecretStr]:
+    found = {}
+    for name in _SECRETS:
+        path: Path | None = getattr(settings, f"{name}_file")
+        if path is None:
+            continue
+        variable = f"ASSAY_STREAM_{name.upper()}"
+        if getattr(settings, name) is not None:
+            raise ConfigurationError("bad_setting", f"give {variable} or {variable}_FILE, not both")
+        found[name] = SecretStr(secret_of_file(path, variable=f"{variable}_FILE"))
+    return found
+
+
+def secret_of_file(path: Path, *, variable: str) -> str:
+    """Return the secret that a file holds, without the line feed at its end.
+
+    Args:
+        path: the file.
+        variable: what named it, for the error.
+
+    Raises:
+        ConfigurationError: ``bad_secret_file``.
+    """
+    try:
+        with path.open("rb") as file:
+            raw = file.read(SECRET_FILE_BYTES_MAX + 1)
+    except OSError as error:
+        raise ConfigurationError(
+            "bad_secret_file", f"{variable} names a file that cannot be read ({error.strerror}): {path}"
+        ) from None
+    try:
+        text = raw.decode("utf-8").removesuffix("\n").removesuffix("\r")
+    except UnicodeDecodeError:
+        text = ""
+    if not text or len(raw) > SECRET_FILE_BYTES_MAX or "\n" in text:
+        raise ConfigurationError(
+            "bad_secret_file", f"{variable} names a file that does not hold one line of UTF-8 text: {path}"
+        )
+    return text

@@ -25,7 +25,7 @@ from assay_stream.stream.connection import reading_consumer, start_admin
 from assay_stream.stream.topics import apply_topics, inspect_topics, topic_names
 from assay_stream.stream.transport import read_to_end
 
-_READY_LIMIT_S = 40.0
+_READY_LIMIT_S = 120.0
 
 
 def free_port() -> int:

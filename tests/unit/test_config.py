@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from assay_stream.config import Settings, load_settings
@@ -127,3 +129,32 @@ def test_a_redaction_rule_cannot_be_on_and_off(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("ASSAY_STREAM_REDACTION_DISABLE", "env_var")
     with pytest.raises(ConfigurationError, match="ASSAY_STREAM_REDACTION_DISABLE"):
         load_settings()
+
+
+@pytest.mark.parametrize("name", ["SASL_PASSWORD", "SSL_KEYFILE_PASSWORD", "SEAL_KEY_PASSWORD"])
+def test_a_secret_may_stand_in_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str) -> None:
+    """As a mounted secret does, with or without a line feed at its end; both ways at once are refused."""
+    for text in ("hünter 2", "hünter 2\n", "hünter 2\r\n"):
+        (tmp_path / "secret").write_bytes(text.encode())
+        monkeypatch.setenv(f"ASSAY_STREAM_{name}_FILE", str(tmp_path / "secret"))
+        found = getattr(load_settings(), name.lower())
+        assert found.get_secret_value() == "hünter 2"
+    monkeypatch.setenv(f"ASSAY_STREAM_{name}", "another")
+    with pytest.raises(ConfigurationError, match=f"ASSAY_STREAM_{name}_FILE, not both"):
+        load_settings()
+
+
+@pytest.mark.parametrize("raw", [None, b"", b"\n", b"two\nlines", b"\xff", b"x" * 70_000])
+def test_a_file_that_holds_no_secret_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, raw: bytes | None
+) -> None:
+    """The variable and the path stand in the error, what the file holds does not."""
+    path = tmp_path / "secret"
+    if raw is not None:
+        path.write_bytes(raw)
+    monkeypatch.setenv("ASSAY_STREAM_SASL_PASSWORD_FILE", str(path))
+    with pytest.raises(ConfigurationError, match="ASSAY_STREAM_SASL_PASSWORD_FILE") as caught:
+        load_settings()
+    assert caught.value.code == "bad_secret_file"
+    assert str(path) in str(caught.value)
+    assert "lines" not in str(caught.value)

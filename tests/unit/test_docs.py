@@ -31,6 +31,7 @@ from assay_stream.core.severity_by_code import BY_CODE
 from assay_stream.forensics.columns import COLUMNS
 from assay_stream.forensics.drift_report import KIND_TITLES
 from assay_stream.forensics.replay import replay
+from assay_stream.stream.access import ACCESS
 from assay_stream.stream.meter import Meter
 from assay_stream.stream.topics import TOPIC_NAMES
 from tests.support import exports, gates
@@ -42,7 +43,14 @@ VECTORS = ROOT / "tests" / "data" / "vectors" / "assay_tool_definition_p56b.json
 
 _FENCE = re.compile(r"^```([a-z-]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[[^\]]+\]\(([^)#\s]+)(?:#[^)]*)?\)")
-_ERROR_CLASSES = {"AssayStreamError", "InputError", "ConfigurationError", "OperatingError", "IntegrityError"}
+_ERROR_CLASSES = {
+    "Refusal",
+    "AssayStreamError",
+    "InputError",
+    "ConfigurationError",
+    "OperatingError",
+    "IntegrityError",
+}
 
 
 def text_of(name: str) -> str:
@@ -297,6 +305,52 @@ def test_the_endpoints_are_described(endpoint: str) -> None:
 def test_the_exit_codes_are_described(code: str) -> None:
     """Every exit code of the command line has a row."""
     assert code in {row[0] for row in rows("operations.md", "Exit codes")}
+
+
+# --- security.md --------------------------------------------------------------------------------------------
+
+
+def _topics(roles: frozenset[Role]) -> str:
+    if roles == frozenset(Role):
+        return "all"
+    return ", ".join(f"`{TOPIC_NAMES[role]}`" for role in Role if role in roles)
+
+
+def test_the_table_of_roles_is_the_data() -> None:
+    """What each role reads, writes and asks, and its group and ids, as `topics acls` grants it."""
+    expected = [
+        [
+            actor.value,
+            access.purpose,
+            _topics(access.reads),
+            _topics(access.writes),
+            _topics(access.looks_at),
+            f"`<group_prefix>-{access.group}{'*' if access.group.endswith('-') else ''}`" if access.group else "",
+            f"`<group_prefix>-{access.group}-*`" if access.is_transactional else "",
+        ]
+        for actor, access in ACCESS.items()
+    ]
+    assert rows("security.md", "Who may do what") == expected
+
+
+@pytest.mark.parametrize("threat", rows("security.md", "Threats"), ids=lambda row: row[0][:40])
+def test_what_is_done_about_a_threat_is_shown_by_a_test(threat: list[str]) -> None:
+    """Each row names a test that there is, or the page that says why there is none, and says what remains."""
+    _, _, shown_by, remains = threat
+    name, _, test = shown_by.strip("`").partition("::")
+    source = (ROOT / name).read_text(encoding="utf-8")
+    assert name.endswith(".md") or re.search(rf"def {test}\(" if test else r"def test_", source)
+    assert remains
+
+
+def test_every_secret_has_its_file() -> None:
+    """The table of secrets names each setting that is one, and the file in its place."""
+    secret = {name for name, field in Settings.model_fields.items() if "SecretStr" in str(field.annotation)}
+    named = {row[1].strip("`") for row in rows("security.md", "Secrets")}
+    assert {f"ASSAY_STREAM_{name.upper()}" for name in secret} == {
+        name for name in named if name.startswith("ASSAY_STREAM_")
+    }
+    assert all(f"{name}_file" in Settings.model_fields for name in secret)
 
 
 # --- enforce.md ---------------------------------------------------------------------------------------------

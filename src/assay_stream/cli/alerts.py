@@ -104,6 +104,9 @@ def forward(
     enterprise: Annotated[
         int, typer.Option(min=0, help="Syslog: private enterprise number of the structured data.")
     ] = EXAMPLE_ENTERPRISE,
+    web_port: Annotated[
+        int | None, typer.Option(min=1, max=65_535, help="Serve /healthz, /readyz and /metrics on this port.")
+    ] = None,
     bootstrap_servers: Bootstrap = None,
 ) -> None:
     """Follow the alerts and deliver each at least once, until told to stop.
@@ -143,6 +146,7 @@ def forward(
         receiver,
         target=target,
         group=f"{settings.group_prefix}-forward-{kind}" if group is None else group,
+        web_port=web_port,
     )
 
 

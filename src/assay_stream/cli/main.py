@@ -32,6 +32,7 @@ from assay_stream.cli import (
     verify,
 )
 from assay_stream.core.errors import AssayStreamError, IntegrityError, OperatingError
+from assay_stream.refusals import explained
 
 app = typer.Typer(
     name="assay-stream",
@@ -91,6 +92,9 @@ def main() -> None:
     """Run the command line."""
     try:
         app()
-    except AssayStreamError as error:
-        print(f"assay-stream: {error}", file=sys.stderr)
-        sys.exit(_EXIT_CODES.get(type(error), 2))
+    except Exception as error:
+        told = explained(error)
+        if told is None:
+            raise
+        print(f"assay-stream: {told}", file=sys.stderr)
+        sys.exit(_EXIT_CODES.get(type(told), 2))

@@ -12,6 +12,7 @@ import typer
 from assay_stream.cli.options import Bootstrap, quiet_client_logs, say
 from assay_stream.config import Settings, command_settings, load_settings
 from assay_stream.core.errors import ConfigurationError
+from assay_stream.stream.access import ACCESS, Actor, acl_commands, grants_of
 
 topics_app = typer.Typer(help="Create and inspect the topics of a deployment.", no_args_is_help=True)
 
@@ -76,6 +77,50 @@ def topics_show(
             )
     if any(row["state"] != "ok" for row in rows):
         raise typer.Exit(1)
+
+
+@topics_app.command("acls")
+def topics_acls(
+    role: Annotated[list[Actor] | None, typer.Option(help="This role only. May be given several times.")] = None,
+    principal: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ROLE=USER", help="Who has a role; default: User:assay-<role>."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per grant.")] = False,
+) -> None:
+    """Print the commands that grant each role what it needs and no more. Asks no broker.
+
+    The commands are Kafka's own kafka-acls.sh; add --bootstrap-server and --command-config as your cluster needs.
+    """
+    settings = load_settings()
+    principals = _principals(principal or [])
+    for actor in role or list(Actor):
+        grants, who = grants_of(actor, settings), principals.get(actor, f"User:assay-{actor}")
+        if as_json:
+            for grant in grants:
+                row = {
+                    "role": actor.value,
+                    "principal": who,
+                    "resource": grant.resource.value,
+                    "name": grant.name,
+                    "pattern": "prefixed" if grant.is_prefix else "literal",
+                    "operations": [operation.value for operation in grant.operations],
+                }
+                typer.echo(orjson.dumps(row).decode())
+        else:
+            typer.echo(f"# {actor}: {ACCESS[actor].purpose}")
+            for command in acl_commands(who, grants):
+                typer.echo(command)
+
+
+def _principals(given: list[str]) -> dict[Actor, str]:
+    named: dict[Actor, str] = {}
+    for text in given:
+        role, _, user = text.partition("=")
+        if role not in list(Actor) or not user.startswith("User:") or not user.isprintable():
+            raise ConfigurationError("bad_option", "--principal is ROLE=User:NAME, the role one that --role takes")
+        named[Actor(role)] = user
+    return named
 
 
 async def _apply(settings: Settings) -> list[str]:

@@ -47,6 +47,9 @@ def seal(
         float,
         typer.Option(min=0.1, max=86_400, help="How long a record waits for its checkpoint at most, seconds."),
     ] = 60.0,
+    web_port: Annotated[
+        int | None, typer.Option(min=1, max=65_535, help="Serve /healthz, /readyz and /metrics on this port.")
+    ] = None,
     bootstrap_servers: Bootstrap = None,
 ) -> None:
     """Seal evidence, and check it later.
@@ -71,7 +74,9 @@ def seal(
         raise ConfigurationError(
             "extra_missing", f"{error.name} is not installed: pip install 'assay-stream[worker]'"
         ) from None
-    run_sealer(settings, private, trusted, once=once, every_records=every_records, every_s=every_s)
+    run_sealer(
+        settings, private, trusted, once=once, every_records=every_records, every_s=every_s, web_port=web_port
+    )
 
 
 @seal_app.command()

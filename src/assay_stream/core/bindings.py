@@ -57,6 +57,11 @@ class ServerBindings:
         self.rejections: list[Rejection] = []
         self.controls = Controls()
 
+    def definitions_bytes(self) -> int:
+        """Return how much the definitions take that are kept, packed."""
+        items = sum(len(packed) for packed in self.items.values() if packed is not None)
+        return items + sum(len(packed) for packed in self.packed.values())
+
     def catalogue_of(self, seen: Seen) -> Catalogue:
         """Return the catalogue that an observation saw.
 

@@ -14,6 +14,10 @@ from assay_stream.core.facts import Fact, Horizon, Rejection, Seen, encode_key, 
 from assay_stream.core.limits import Limits
 from assay_stream.core.meaning import Subject
 from assay_stream.core.record import Output, Record, Role
+from assay_stream.core.timeline import Timeline
+
+_LATEST_KEPT = 2
+"""Observations that stay however large they are: the latest, and what it is compared with."""
 
 
 class Ledger:
@@ -64,7 +68,7 @@ class Ledger:
         """
         timeline = server.observers[seen.observer_id]
         outputs: list[Output] = []
-        while (surplus := timeline.one_too_many(self._limits.timeline_entries_max, server.rejections)) is not None:
+        while (surplus := self._surplus(server, timeline)) is not None:
             folded, history_lost = surplus
             outputs.append(self.retract(record, folded.key()))
             if history_lost:
@@ -79,6 +83,12 @@ class Ledger:
             outputs.extend(self._drop_unused_signatures(record, server, folded.signatures))
             outputs.extend(self._drop_unused_lists(record, server, folded))
         return outputs
+
+    def _surplus(self, server: ServerBindings, timeline: Timeline) -> tuple[Seen, bool] | None:
+        entries_max = self._limits.timeline_entries_max
+        if len(timeline) > _LATEST_KEPT and server.definitions_bytes() > self._limits.server_definitions_bytes_max:
+            entries_max = min(entries_max, len(timeline) - 1)
+        return timeline.one_too_many(entries_max, server.rejections)
 
     def _drop_unused_lists(self, record: Record, server: ServerBindings, folded: Seen) -> list[Output]:
         outputs: list[Output] = []

@@ -132,11 +132,15 @@ class Limits:
     length. The largest of the captures has 1,137 bytes."""
 
     answers_max: int = 100_000
-    """What was in force for calls alike, kept by whoever joins: some 5 KB each, so half a gigabyte. They are worked
-    out anew after that."""
+    """What was in force for calls alike, kept by whoever joins: some 5 KB each, half a gigabyte. Beyond that all
+    are worked out anew."""
 
     timeline_entries_max: int = 512
     """Observations kept per server and observer. Older repeats are folded first, see ``core.timeline``."""
+
+    server_definitions_bytes_max: int = 64 * 1024 * 1024
+    """Definitions kept of one server, packed: twenty thousand real ones, or the eight largest lists. A server with
+    new definitions in every list loses its older observations sooner; the two latest always stay."""
 
 
 DEFAULT_LIMITS = Limits()

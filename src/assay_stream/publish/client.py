@@ -25,6 +25,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
+from assay_stream.core.errors import ConfigurationError
 from assay_stream.core.record import TOPIC_NAMES, Role
 from assay_stream.publish.events import Observation
 from assay_stream.publish.producer import (
@@ -36,6 +37,7 @@ from assay_stream.publish.producer import (
     send_all,
 )
 from assay_stream.publish.sinks import DropReason, SinkStats
+from assay_stream.refusals import explained, why_refused
 
 _log = logging.getLogger(__name__)
 
@@ -63,6 +65,7 @@ class ObservationPublisher:
     ) -> None:
         self._limits = limits or PublisherLimits()
         self._topics = dict(topics)
+        self._connection_options = connection if producer_factory is None else None
         self._factory = producer_factory or (lambda: aiokafka_producer(connection, self._limits))
         self._thread: threading.Thread | None = None
         self._attempts = 0  # at the record at the head of the queue
@@ -188,7 +191,7 @@ class ObservationPublisher:
             except asyncio.CancelledError:
                 return
             except Exception as error:  # noqa: BLE001 - whatever fails must not end the delivery
-                self._note_failure(error)
+                self._note_failure(self._why(error))
                 self._given_up.wait(self._pause_s)
                 self._pause_s = min(self._pause_s * 2, self._limits.backoff_max_s)
 
@@ -281,9 +284,18 @@ class ObservationPublisher:
         if returned:
             _log.warning("Kafka is reached again; %d observations are queued", len(self._queue))
 
-    def _note_failure(self, error: BaseException) -> None:
+    def _why(self, error: Exception) -> str:
+        """Say what to mend, where that can be told; looked for once for each time the brokers are away."""
+        if self._away or self._given_up.is_set():
+            return ""
+        told = explained(error)
+        if not isinstance(told, ConfigurationError) and self._connection_options is not None:
+            told = asyncio.run(why_refused(self._connection_options))
+        return str(told) if isinstance(told, ConfigurationError) else type(error).__name__
+
+    def _note_failure(self, why: str) -> None:
         with self._lock:
             self._retries += 1
             first, self._away = not self._away, True
         if first:
-            _log.warning("cannot deliver observations to Kafka, still trying: %s", type(error).__name__)
+            _log.warning("cannot deliver observations to Kafka, still trying: %s", why)

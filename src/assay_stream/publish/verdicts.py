@@ -13,10 +13,11 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from assay_stream.core.errors import AssayStreamError, ConfigurationError, IntegrityError
+from assay_stream.core.errors import AssayStreamError, ConfigurationError, IntegrityError, OperatingError
 from assay_stream.core.fingerprint import Fingerprint
 from assay_stream.core.record import TOPIC_NAMES, Role
 from assay_stream.publish.ruling import Ruling, VerdictTable
+from assay_stream.refusals import explained, why_refused
 from assay_stream.schemes.hangar import Action
 
 _log = logging.getLogger(__name__)
@@ -105,7 +106,10 @@ class VerdictClient:
             except Exception as error:  # noqa: BLE001 - whatever fails, the last verdicts stand and we come back
                 if not self._complained or isinstance(error, IntegrityError):
                     # Our own errors quote nothing; others may name hosts and users.
-                    what = str(error) if isinstance(error, AssayStreamError) else type(error).__name__
+                    told = explained(error)
+                    if not isinstance(told, AssayStreamError) or isinstance(told, OperatingError):
+                        told = asyncio.run(why_refused(self._connection))
+                    what = type(error).__name__ if told is None else str(told)
                     _log.warning("cannot follow the verdicts, still trying: %s", what)
                 self._complained = True
                 self._closing.wait(self._pause_s)

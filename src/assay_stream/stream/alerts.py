@@ -15,6 +15,7 @@ At least once, and no less:
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -75,27 +76,60 @@ class AlertStage:
         self._meter = meter
         self._fail = fail
         self.ready = False
+        self._restoring_since_s: float | None = time.monotonic()
+        self._event_since_s: float | None = None
+        """Since when the one event in hand is."""
+        self._done: dict[int, int] = {}
+        """Partition to the next finding to read."""
         app.agent(self._findings, name="raise_alerts")(self._raise_alerts)
         if tick_s:
             app.timer(float(tick_s))(self._tick)
         app.on_rebalance_complete.connect(self._on_rebalance_complete)
         app.on_partitions_revoked.connect(self._on_partitions_revoked)
 
+    @property
+    def still_s(self) -> float:
+        """For how long the table is being restored, or one event is in hand."""
+        since_s = [moment for moment in (self._restoring_since_s, self._event_since_s) if moment is not None]
+        return time.monotonic() - min(since_s) if since_s else 0.0
+
+    def note_gauges(self) -> None:
+        """Note how far behind each partition is, and how many alerts are kept."""
+        behind = {}
+        if self.ready:
+            for tp in self._app.consumer.assignment():
+                done = self._done.get(tp.partition)
+                end = self._app.consumer.highwater(tp) if tp.topic == self._findings_name else None
+                if end is not None and done is not None:
+                    behind[(tp.topic, tp.partition)] = end - done
+        self._meter.lags(behind)
+        self._meter.state(len(self._states))
+
     async def _on_rebalance_complete(self, app: faust.App, **_: Any) -> None:
         # Faust clears its queues when it recovers a table, but not the position it has read to: what was fetched
         # in between would be skipped for good. With the flow stopped nothing is; recovery resumes it itself.
         app.consumer.stop_flow()
+        if self._restoring_since_s is not None:
+            mine = [tp for tp in app.consumer.assignment() if tp.topic == self._findings_name]
+            self._meter.opened(len(mine), seconds=time.monotonic() - self._restoring_since_s)
+        self._restoring_since_s = None
         self.ready = True
 
     async def _on_partitions_revoked(self, *_: Any, **__: Any) -> None:
         self.ready = False
+        self._restoring_since_s = time.monotonic()
         self._due.clear()
+        self._done.clear()
 
     async def _raise_alerts(self, stream: Any) -> None:
         async for event in stream.events():
+            self._event_since_s = time.monotonic()
             try:
                 await self._apply(event)
+                self._event_since_s = None
+                self._done[event.message.partition] = event.message.offset + 1
             except asyncio.CancelledError:
+                self._event_since_s = None
                 raise
             except Exception as error:  # noqa: BLE001 - whatever it is, the event must not be acknowledged
                 self._fail(error)

@@ -16,15 +16,16 @@ import structlog
 from aiokafka import TopicPartition
 from faust.app import BootStrategy
 from mode import Service
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, ProcessCollector
 
 from assay_stream import __version__
 from assay_stream.config import Settings
 from assay_stream.core.engine import EngineState
-from assay_stream.core.errors import AssayStreamError
 from assay_stream.core.evidence import Producer
 from assay_stream.core.record import Role
+from assay_stream.refusals import explained
 from assay_stream.stream.alerts import AlertStage
+from assay_stream.stream.broker_watch import BrokerWatch
 from assay_stream.stream.connection import connection_options, start_admin
 from assay_stream.stream.health import Health, add_pages
 from assay_stream.stream.join import JoinStage
@@ -118,8 +119,10 @@ class WorkerBuilder:
         self._counts = partition_counts
         self._topics = topic_names(settings)
         self._producer = Producer(version=__version__, git=settings.git_commit)
-        self._meter = Meter(CollectorRegistry())
-        self.health = Health()
+        registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        self._meter = Meter(registry)
+        self.health = Health(stall_limit_s=settings.stall_limit_s)
         self.app = self._make_app()
 
     def build(self, fail: Callable[[BaseException], None]) -> faust.App:
@@ -129,13 +132,18 @@ class WorkerBuilder:
             fail: called with the error that must stop the worker.
         """
         if "registry" in self._stages:
-            self._add("registry", self._registry(), fail)
+            registry = self._registry()
+            self._add("registry", registry, fail, still_s=lambda: registry.still_s)
+            self._meter.on_scrape(registry.note_gauges)
         if "join" in self._stages:
             view, join = self._join()
-            self._add("view", view, fail)
-            self._add("join", join, fail)
+            self._add("view", view, fail, still_s=lambda: view.still_s)
+            self._add("join", join, fail, still_s=lambda: join.still_s)
+            self._meter.on_scrape(join.note_gauges)
         if "alerts" in self._stages:
             self._add_alerts(fail)
+        self._add_brokers(fail)
+        self._meter.on_scrape(self._note_ready)
         add_pages(self.app, self.health, self._meter)
         return self.app
 
@@ -210,8 +218,24 @@ class WorkerBuilder:
             meter=StageMeter(self._meter, stage.name),
         )
 
-    def _add(self, name: str, runnable: Runnable, fail: Callable[[BaseException], None]) -> None:
-        self.health.watch(name, lambda: runnable.ready)
+    def _add_brokers(self, fail: Callable[[BaseException], None]) -> None:
+        brokers = BrokerWatch(self._settings)
+        self._add("brokers", brokers, fail)
+        self._meter.on_scrape(lambda: self._meter.brokers_silent_seconds.set(brokers.silent_s))
+
+    def _note_ready(self) -> None:
+        for name, is_ready in self.health.readiness()[1]["stages"].items():
+            self._meter.stage_ready.labels(name).set(is_ready)
+
+    def _add(
+        self,
+        name: str,
+        runnable: Runnable,
+        fail: Callable[[BaseException], None],
+        *,
+        still_s: Callable[[], float] | None = None,
+    ) -> None:
+        self.health.watch(name, lambda: runnable.ready, still_s=still_s)
         self.app.stage_services.append(_StageService(name, runnable, fail))
 
     def _add_alerts(self, fail: Callable[[BaseException], None]) -> None:
@@ -227,7 +251,8 @@ class WorkerBuilder:
             meter=StageMeter(self._meter, "alerts"),
             fail=fail,
         )
-        self.health.watch("alerts", lambda: stage.ready)
+        self.health.watch("alerts", lambda: stage.ready, still_s=lambda: stage.still_s)
+        self._meter.on_scrape(stage.note_gauges)
 
 
 class _StageService(Service):  # type: ignore[misc]
@@ -300,7 +325,9 @@ def run_worker(settings: Settings, stages: frozenset[str]) -> int:
     def fail(error: BaseException) -> None:
         failures.append(error)
         builder.health.failed = True
-        _log.error("worker_stopping", error=str(error), kind=type(error).__name__)
+        # Our own errors quote nothing; what others say may hold what they were given.
+        told = explained(error)
+        _log.error("worker_stopping", error=None if told is None else str(told), kind=type(error).__name__)
         stopping.append(loop.create_task(worker.stop()))
 
     stopping: list[asyncio.Task[None]] = []
@@ -326,8 +353,9 @@ def run_worker(settings: Settings, stages: frozenset[str]) -> int:
         if worker.deadline is not None:
             worker.deadline.cancel()
     if failures:
-        if isinstance(failures[0], AssayStreamError):
-            raise failures[0]
+        told = explained(failures[0])
+        if told is not None:
+            raise told from failures[0]
         raise RuntimeError("a stage failed without a reason of its own") from failures[0]
     return code
 

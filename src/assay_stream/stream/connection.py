@@ -14,6 +14,7 @@ from aiokafka.errors import KafkaConnectionError, KafkaError
 from assay_stream.config import Settings
 from assay_stream.core.errors import ConfigurationError, OperatingError
 from assay_stream.core.limits import DEFAULT_LIMITS
+from assay_stream.refusals import why_refused
 
 REQUEST_BYTES_MAX = 2 * DEFAULT_LIMITS.record_bytes_max
 """Room for the largest record and what goes with it in one request."""
@@ -38,7 +39,8 @@ def connection_options(settings: Settings) -> dict[str, Any]:
     if settings.security_protocol.startswith("SASL"):
         if settings.sasl_username is None or settings.sasl_password is None:
             raise ConfigurationError(
-                "bad_setting", "SASL needs ASSAY_STREAM_SASL_USERNAME and ASSAY_STREAM_SASL_PASSWORD"
+                "bad_setting",
+                "SASL needs ASSAY_STREAM_SASL_USERNAME and ASSAY_STREAM_SASL_PASSWORD (or _PASSWORD_FILE)",
             )
         options["sasl_mechanism"] = settings.sasl_mechanism
         options["sasl_plain_username"] = settings.sasl_username
@@ -66,8 +68,14 @@ def _ssl_context(settings: Settings) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=settings.ssl_cafile)
         if settings.ssl_certfile is not None:
-            context.load_cert_chain(settings.ssl_certfile, settings.ssl_keyfile)
-    except (OSError, ssl.SSLError) as error:
+            password = settings.ssl_keyfile_password
+            # Without a password of ours OpenSSL would ask the terminal for one, and wait.
+            context.load_cert_chain(
+                settings.ssl_certfile,
+                settings.ssl_keyfile,
+                "" if password is None else password.get_secret_value(),
+            )
+    except (OSError, ssl.SSLError, ValueError) as error:
         raise ConfigurationError(
             "bad_tls_file", f"cannot use the TLS files of ASSAY_STREAM_SSL_*: {error}"
         ) from None
@@ -82,17 +90,22 @@ async def start_admin(settings: Settings, *, waiting: Callable[[str], None] | No
         waiting: told once, in words, that the brokers do not answer yet.
 
     Raises:
+        ConfigurationError: where the brokers are there and refuse us, or we them: as ``refusals.why_refused``.
         OperatingError: ``broker_unreachable`` after ``connect_limit_s``.
     """
     deadline = asyncio.get_running_loop().time() + settings.connect_limit_s
+    options = connection_options(settings)
     while True:
-        admin = AIOKafkaAdminClient(**connection_options(settings))
+        admin = AIOKafkaAdminClient(**options)
         try:
             # A host that drops packets would hold one attempt for longer than all of them may take.
             async with asyncio.timeout_at(max(deadline, asyncio.get_running_loop().time() + _ATTEMPT_LEAST_S)):
                 await admin.start()
-        except (KafkaError, OSError) as error:
+        except (KafkaError, OSError, ValueError) as error:
             await admin.close()
+            refusal = await why_refused(options)
+            if refusal is not None:
+                raise refusal from None
             if asyncio.get_running_loop().time() >= deadline:
                 raise broker_unreachable(settings, error) from None
             if waiting is not None:
@@ -117,7 +130,8 @@ def broker_unreachable(settings: Settings, error: Exception) -> OperatingError:
     return OperatingError(
         "broker_unreachable",
         f"no Kafka broker answers at {settings.bootstrap_servers}{detail}, tried for "
-        f"{settings.connect_limit_s} s. Start it, or set ASSAY_STREAM_BOOTSTRAP_SERVERS.",
+        f"{settings.connect_limit_s} s. Start it, or set ASSAY_STREAM_BOOTSTRAP_SERVERS; if it runs there, "
+        "ASSAY_STREAM_SECURITY_PROTOCOL must be what its listener speaks.",
     )
 
 

@@ -20,10 +20,11 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListen
 from aiokafka.errors import KafkaError
 
 from assay_stream.config import Settings
-from assay_stream.core.errors import AssayStreamError, InputError, OperatingError
+from assay_stream.core.errors import AssayStreamError, ConfigurationError, InputError, OperatingError
 from assay_stream.core.record import Record, Role
 from assay_stream.forensics.alert_formats import AlertFormat, AlertView, read_alert, render, view_of
 from assay_stream.forensics.delivery import Answer, Outcome, Schedule, Step, after, dead_letter
+from assay_stream.refusals import explained
 from assay_stream.stream.connection import reading_consumer, writing_producer
 from assay_stream.stream.receivers import Receiver
 from assay_stream.stream.topics import topic_names
@@ -93,6 +94,30 @@ class Forwarder:
             max_poll_interval_ms=_POLL_INTERVAL_MS,
         )
         self.counts: Counter[str] = Counter()
+        self.is_waiting = False
+        """Whether the receiver is waited for."""
+        self._is_running = False
+        self._moved_s = time.monotonic()
+
+    @property
+    def ready(self) -> bool:
+        """Whether the receiver took the last alert, and the brokers answer."""
+        return self._is_running and not self.is_waiting
+
+    @property
+    def still_s(self) -> float:
+        """For how long nothing was tried: neither read, nor delivered, nor waited for a receiver."""
+        return time.monotonic() - self._moved_s
+
+    def lags(self) -> dict[tuple[str, int], int]:
+        """Return how many alerts of each partition wait to be delivered."""
+        behind = {}
+        for partition, following in self._next.items():
+            if partition in self._consumer.assignment():
+                end = self._consumer.last_stable_offset(partition)
+                if end is not None and end >= 0:
+                    behind[(partition.topic, partition.partition)] = end - following
+        return behind
 
     def stop(self) -> None:
         """Ask it to finish the attempt in hand and return."""
@@ -104,17 +129,21 @@ class Forwarder:
         Raises:
             OperatingError: ``brokers_failing``.
         """
-        await self._producer.start()
         self._consumer.subscribe([self._topics[Role.ALERTS]], listener=_Listener(self))
-        await self._consumer.start()
         failures = 0
         try:
+            await self._producer.start()
+            await self._consumer.start()
             while not self._stopping.is_set():
                 try:
                     await self._turn()
-                    failures = 0
+                    failures, self._is_running = 0, True
                 except (KafkaError, OSError, TimeoutError) as error:
+                    told = explained(error)
+                    if isinstance(told, ConfigurationError):
+                        raise told from error
                     failures += 1
+                    self._is_running = False
                     _log.warning("brokers_not_answering", error=type(error).__name__, attempt=failures)
                     if failures > _FAILURES_MAX:
                         raise OperatingError(
@@ -163,6 +192,7 @@ class Forwarder:
 
     async def _turn(self) -> None:
         generation = self._generation
+        self._moved_s = time.monotonic()
         unplaced = self._consumer.assignment() - self._next.keys()
         if unplaced:
             await self._go_to(set(unplaced), generation)
@@ -175,6 +205,7 @@ class Forwarder:
             for message in messages:
                 if not await self._handle(record_of(Role.ALERTS, message), generation):
                     return
+                self.counts["read"] += 1
                 self._delivered[partition] = self._next[partition] = message.offset + 1
                 if time.monotonic() - self._committed_s >= _COMMIT_INTERVAL_S:
                     await self._commit()
@@ -191,9 +222,11 @@ class Forwarder:
             return await self._bury(record, error, generation)
         failures = 0
         while self._is_ours(generation):
+            self._moved_s = time.monotonic()
             answer = await self._attempt(view, body)
             self.counts[answer.outcome.value] += 1
             following = after(answer, failures=failures, schedule=self._schedule)
+            self.is_waiting = following.step not in (Step.DONE, Step.BURY)
             if following.step is Step.DONE:
                 if failures:
                     _log.info("receiver_answers_again", receiver=self._receiver.name, failures=failures)

@@ -16,6 +16,7 @@ from assay_stream.config import Settings
 from assay_stream.core.errors import ConfigurationError
 from assay_stream.core.record import Record, Role
 from assay_stream.forensics.selection import Selection
+from assay_stream.refusals import explained
 from assay_stream.stream.connection import broker_unreachable, reading_consumer, start_admin
 from assay_stream.stream.topics import inspect_topics, topic_names
 from assay_stream.stream.transport import record_of
@@ -128,7 +129,8 @@ async def _started(settings: Settings) -> AIOKafkaConsumer:
         await consumer.start()
     except (KafkaError, OSError) as error:
         await consumer.stop()
-        raise broker_unreachable(settings, error) from None
+        told = explained(error)
+        raise (told if isinstance(told, ConfigurationError) else broker_unreachable(settings, error)) from None
     return consumer
 
 

@@ -32,6 +32,11 @@ class JoinStage:
         self._view = view
         self._control_topic = control_topic
 
+    @property
+    def entries(self) -> int:
+        """How many servers the view holds."""
+        return len(self._state.view.servers)
+
     async def open(self, partition: int) -> Mapping[TopicPartition, int | None]:
         """Nothing to restore; the group's committed offset is where to start."""
         return {}

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from assay_stream.core.record import Output, Record
 
@@ -21,6 +21,7 @@ class Meter:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registry = registry
+        self._on_scrape: list[Callable[[], None]] = []
         self.read = Counter("assay_stream_records_read", "Input records processed.", ["stage"], registry=registry)
         self.outputs = Counter(
             "assay_stream_outputs",
@@ -62,6 +63,46 @@ class Meter:
         self.lanes = Gauge(
             "assay_stream_partitions_opened", "Partitions taken over last.", ["stage"], registry=registry
         )
+        self.transaction_seconds = Histogram(
+            "assay_stream_transaction_seconds",
+            "From the begin of a transaction to its commit.",
+            ["stage"],
+            registry=registry,
+            buckets=_BATCH_BUCKETS_S,
+        )
+        self.lag = Gauge(
+            "assay_stream_lag_records",
+            "Offsets of a partition that are not processed yet.",
+            ["stage", "topic", "partition"],
+            registry=registry,
+        )
+        self.state_entries = Gauge(
+            "assay_stream_state_entries", "What a stage keeps in memory.", ["stage"], registry=registry
+        )
+        self.brokers_silent_seconds = Gauge(
+            "assay_stream_brokers_silent_seconds", "Since a broker last answered.", registry=registry
+        )
+        self.stage_ready = Gauge(
+            "assay_stream_stage_ready",
+            "1 while a stage does its work, as /readyz says.",
+            ["stage"],
+            registry=registry,
+        )
+
+    def on_scrape(self, note: Callable[[], None]) -> None:
+        """Have something noted just before the metrics are read.
+
+        Args:
+            note: sets gauges.
+        """
+        self._on_scrape.append(note)
+
+    def text(self) -> bytes:
+        """Return all metrics as Prometheus reads them."""
+        for note in self._on_scrape:
+            note()
+        text: bytes = generate_latest(self.registry)
+        return text
 
 
 class StageMeter:
@@ -75,6 +116,7 @@ class StageMeter:
     def __init__(self, meter: Meter, stage: str) -> None:
         self._meter = meter
         self._stage = stage
+        self._lagging: set[tuple[str, int]] = set()
 
     def batch(self, records: Sequence[Record], outputs: Sequence[Output], *, seconds: float) -> None:
         """Count a committed batch.
@@ -97,6 +139,34 @@ class StageMeter:
         self._meter.read.labels(self._stage).inc(count)
         for what, count in Tally(output.label for output in outputs).items():
             self._meter.outputs.labels(self._stage, what).inc(count)
+
+    def transaction(self, seconds: float) -> None:
+        """Time a committed transaction.
+
+        Args:
+            seconds: how long it took.
+        """
+        self._meter.transaction_seconds.labels(self._stage).observe(seconds)
+
+    def lags(self, records: Mapping[tuple[str, int], int]) -> None:
+        """Note how far behind each partition is; those of others are forgotten.
+
+        Args:
+            records: topic and partition to offsets that are not processed yet.
+        """
+        for topic, partition in self._lagging - records.keys():
+            self._meter.lag.remove(self._stage, topic, str(partition))
+        self._lagging = set(records)
+        for (topic, partition), count in records.items():
+            self._meter.lag.labels(self._stage, topic, str(partition)).set(max(count, 0))
+
+    def state(self, entries: int) -> None:
+        """Note how much is kept in memory.
+
+        Args:
+            entries: servers, or alerts.
+        """
+        self._meter.state_entries.labels(self._stage).set(entries)
 
     def held(self, count: int) -> None:
         """Note how many records wait now.

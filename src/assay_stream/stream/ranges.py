@@ -129,6 +129,6 @@ class LogRanges:
 
     async def _consumer(self) -> AIOKafkaConsumer:
         consumer = reading_consumer(self._settings)
-        await consumer.start()
         self._consumers.append(consumer)
+        await consumer.start()
         return consumer

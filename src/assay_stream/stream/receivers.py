@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlsplit
 
+from assay_stream.config import secret_of_file
 from assay_stream.core.errors import ConfigurationError
 from assay_stream.forensics.alert_formats import AlertView
 from assay_stream.forensics.delivery import Answer
@@ -111,18 +112,23 @@ def _syslog_target(text: str) -> SyslogTarget | None:
 
 
 def secret_from(variable: str, environment: Mapping[str, str]) -> str:
-    """Return a secret from an environment variable.
+    """Return a secret from an environment variable, or from the file that ``<variable>_FILE`` names.
 
     Args:
         variable: its name.
         environment: the variables.
 
     Raises:
-        ConfigurationError: ``secret_missing`` where it is not set, or empty.
+        ConfigurationError: ``secret_missing`` where neither is set, or it is empty; ``bad_secret_file``.
     """
     value = environment.get(variable, "")
+    path = environment.get(f"{variable}_FILE", "")
+    if not value and path:
+        return secret_of_file(Path(path), variable=f"{variable}_FILE")
     if not value:
-        raise ConfigurationError("secret_missing", f"the environment variable {variable} is not set")
+        raise ConfigurationError(
+            "secret_missing", f"the environment variable {variable} is not set, nor is {variable}_FILE"
+        )
     return value
 
 

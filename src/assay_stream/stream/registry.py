@@ -36,6 +36,11 @@ class RegistryStage:
         self._producer = producer
         self._states: dict[int, EngineState] = {}
 
+    @property
+    def entries(self) -> int:
+        """How many servers its state holds."""
+        return sum(len(state.registry.bindings.servers) for state in self._states.values())
+
     async def open(self, partition: int) -> Mapping[TopicPartition, int | None]:
         """Restore the partition's state; its start positions are the progress that it last recorded.
 

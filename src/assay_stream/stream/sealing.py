@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import structlog
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -26,10 +27,14 @@ from assay_stream.config import Settings
 from assay_stream.core.checkpoint import Checkpoint, Leaf, decode, encode, leaf_of, sealed
 from assay_stream.core.errors import ConfigurationError, InputError, IntegrityError, OperatingError
 from assay_stream.core.record import Output, Record, Role
+from assay_stream.refusals import explained
 from assay_stream.schemes import dsse
 from assay_stream.stream.connection import reading_consumer
 from assay_stream.stream.topics import topic_names
 from assay_stream.stream.transport import TransactionalWriter, record_of
+
+if TYPE_CHECKING:
+    from assay_stream.stream.meter import StageMeter
 
 _log = structlog.get_logger(__name__)
 
@@ -95,6 +100,10 @@ class Sealer:
         now: Callable[[], tuple[str, int]],
     ) -> None:
         self._settings = settings
+        self.meter: StageMeter | None = None
+        """Where to count, if anywhere."""
+        self._consumer: AIOKafkaConsumer | None = None
+        self._moved_s = time.monotonic()
         self._key = key
         self._trusted = trusted
         self._partitions = partitions
@@ -110,6 +119,31 @@ class Sealer:
         self._failures = 0
         """How often in a row sealing failed, quiet turns in between or not."""
         self._stopping = asyncio.Event()
+
+    @property
+    def ready(self) -> bool:
+        """Whether every partition is open, and what was read last could be sealed."""
+        return bool(self._lanes) and not self._failures
+
+    @property
+    def still_s(self) -> float:
+        """For how long no turn was taken."""
+        return time.monotonic() - self._moved_s
+
+    def note_gauges(self) -> None:
+        """Note how much evidence of each partition is not sealed yet."""
+        if self.meter is None or self._consumer is None or not self._lanes:
+            return
+        behind = {}
+        for partition in self._consumer.assignment():
+            end = self._consumer.last_stable_offset(partition)
+            before = self._lanes[partition.partition].before
+            sealed_to = 0 if before is None else before.last_offset + 1
+            if end is not None and end >= 0:
+                behind[(partition.topic, partition.partition)] = end - sealed_to
+        self.meter.lags(behind)
+        # What is read and not sealed yet is all that is kept.
+        self.meter.state(sum(len(lane.leaves) for lane in self._lanes.values()))
 
     def stop(self) -> None:
         """Ask it to seal what it has read, and return."""
@@ -127,9 +161,9 @@ class Sealer:
             IntegrityError: ``evidence_cut_off`` where sealed evidence is gone from the end of its log.
             OperatingError: ``brokers_failing``.
         """
-        consumer = reading_consumer(self._settings)
-        await consumer.start()
+        consumer = self._consumer = reading_consumer(self._settings)
         try:
+            await consumer.start()
             while True:
                 try:
                     if await self._turn(consumer, once=once):
@@ -147,8 +181,11 @@ class Sealer:
 
     async def _turn(self, consumer: AIOKafkaConsumer, *, once: bool) -> bool:
         """Read and seal a little, and say whether that was all."""
+        self._moved_s = time.monotonic()
         if not self._lanes:
             await self._open_lanes(consumer)
+            if self.meter is not None:
+                self.meter.opened(self._partitions, seconds=time.monotonic() - self._moved_s)
         fetched = await consumer.getmany(
             timeout_ms=self._settings.poll_timeout_ms, max_records=self._settings.batch_records_max
         )
@@ -175,6 +212,7 @@ class Sealer:
         return True
 
     async def _seal(self, lane: Lane) -> None:
+        started_s = time.monotonic()
         sealed_at, now_ms = self._now()
         made = sealed(
             lane.before,
@@ -187,10 +225,20 @@ class Sealer:
         )
         checkpoint = made.checkpoint
         output = Output(
-            role=Role.CHECKPOINTS, key=None, value=encode(made), timestamp_ms=now_ms, partition=lane.partition
+            role=Role.CHECKPOINTS,
+            key=None,
+            value=encode(made),
+            timestamp_ms=now_ms,
+            partition=lane.partition,
+            label="checkpoint",
         )
         sealed_to = {TopicPartition(checkpoint.topic, lane.partition): checkpoint.last_offset + 1}
+        writing_s = time.monotonic()
         await lane.writer.write([output], sealed_to, self._group_id)
+        if self.meter is not None:
+            self.meter.transaction(time.monotonic() - writing_s)
+            self.meter.batch((), [output], seconds=time.monotonic() - started_s)
+            self.meter.done(len(lane.leaves), ())
         lane.before, lane.leaves = checkpoint, []
         self._written += 1
         _log.info(
@@ -261,6 +309,8 @@ class Sealer:
                     f"sealed up to {following - 1}: alter neither topic, and run assay-stream seal verify",
                 )
             if lane.before is not None and following < beginning:
+                if self.meter is not None:
+                    self.meter.lost(beginning - following)
                 _log.error(
                     "input_expired",
                     partition=partition.partition,
@@ -270,7 +320,12 @@ class Sealer:
             consumer.seek(partition, max(following, beginning))
 
     async def _recover(self, error: Exception) -> None:
+        told = explained(error)
+        if isinstance(told, ConfigurationError):
+            raise told from error
         failures = self._failures = self._failures + 1
+        if self.meter is not None:
+            self.meter.reopened()
         _log.warning("lanes_reopening", stage="seal", error=type(error).__name__, attempt=failures)
         if failures > _REOPENINGS_MAX or self._stopping.is_set():
             raise OperatingError(
@@ -297,8 +352,8 @@ async def last_record(settings: Settings, role: Role, partition: TopicPartition)
     """
     consumer = reading_consumer(settings)
     consumer.assign([partition])
-    await consumer.start()
     try:
+        await consumer.start()
         beginning = (await consumer.beginning_offsets([partition]))[partition]
         end = (await consumer.end_offsets([partition]))[partition]
         found, back = None, _LOOK_BACK_RECORDS

@@ -63,8 +63,8 @@ async def write_shadow(
     """
     counts = await _make_topics(settings, topics, call_partitions)
     producer = writing_producer(settings, linger_ms=20, max_batch_size=512 * 1_024)
-    await producer.start()
     try:
+        await producer.start()
         pending: list[Awaitable[Any]] = []
         for outputs in steps:
             for output in outputs:

@@ -21,6 +21,10 @@ class Stage(Protocol):
     def input_roles(self) -> tuple[Role, ...]:
         """What it reads; within a partition number, in this order."""
 
+    @property
+    def entries(self) -> int:
+        """How many servers its state holds."""
+
     async def open(self, partition: int) -> Mapping[TopicPartition, int | None]:
         """Restore the partition's state, and return start positions that override the group's.
 

@@ -24,8 +24,9 @@ from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
 from assay_stream.config import Settings
-from assay_stream.core.errors import OperatingError
+from assay_stream.core.errors import ConfigurationError, OperatingError
 from assay_stream.core.record import Output, Record, Role
+from assay_stream.refusals import explained
 from assay_stream.stream.connection import reading_consumer
 from assay_stream.stream.meter import StageMeter
 from assay_stream.stream.stage import Stage
@@ -104,6 +105,8 @@ class BatchTask:
         self._held_since_s: float | None = None
         self._batch_lock = asyncio.Lock()
         self._stepping = asyncio.Lock()
+        self._moved_s = time.monotonic()
+        self._is_opening = False
         self._stopping = asyncio.Event()
         self._consumer: AIOKafkaConsumer | None = None
 
@@ -114,6 +117,33 @@ class BatchTask:
             self._held_since_s is not None and time.monotonic() - self._held_since_s > _HELD_READY_LIMIT_S
         )
         return self._settled and self._assigned == set(self._lanes) and not held_too_long
+
+    @property
+    def still_s(self) -> float:
+        """For how long no turn was taken; restoring, which may take long, counts as moving."""
+        return 0.0 if self._is_opening else time.monotonic() - self._moved_s
+
+    def note_gauges(self) -> None:
+        """Note how far behind each partition is, and how much state there is."""
+        consumer = self._consumer
+        if consumer is None:
+            return
+        assigned = consumer.assignment()
+        ends = {
+            tp: consumer.last_stable_offset(tp)
+            for lane in self._lanes.values()
+            for tp in lane.committed
+            if tp in assigned
+        }
+        committed = {tp: offset for lane in self._lanes.values() for tp, offset in lane.committed.items()}
+        self._meter.lags(
+            {
+                (tp.topic, tp.partition): end - committed[tp]
+                for tp, end in ends.items()
+                if end is not None and end >= 0
+            }
+        )
+        self._meter.state(self._stage.entries)
 
     def stop(self) -> None:
         """Ask the task to finish the batch in hand and return."""
@@ -135,8 +165,8 @@ class BatchTask:
             partition_assignment_strategy=(RangePartitionAssignor,),
         )
         consumer.subscribe(list(self._role_of), listener=_Listener(self))
-        await consumer.start()
         try:
+            await consumer.start()
             while not self._stopping.is_set():
                 await self._turn(consumer)
         finally:
@@ -167,6 +197,7 @@ class BatchTask:
 
     async def _turn(self, consumer: AIOKafkaConsumer) -> None:
         generation = self._generation
+        self._moved_s = time.monotonic()
         try:
             missing = self._assigned - set(self._lanes)
             if missing:
@@ -204,6 +235,7 @@ class BatchTask:
         since_s = time.monotonic()
         ends = await self._stage.note_ends() if waiting else {}
         while True:
+            self._moved_s = time.monotonic()
             async with self._batch_lock:
                 if self._generation != generation:
                     return
@@ -244,11 +276,13 @@ class BatchTask:
         started_s = time.monotonic()
         outputs = await self._step(lane.partition, batch)
         outputs += self._stage.seal(lane.partition, positions)
+        writing_s = time.monotonic()
         try:
             await lane.writer.write(outputs, positions, self._group_id)
         except _MAY_PASS:
             self._failures[lane.partition] += 1
             raise
+        self._meter.transaction(time.monotonic() - writing_s)
         self._failures.pop(lane.partition, None)
         lane.committed = positions
         waiting[:] = held
@@ -271,7 +305,11 @@ class BatchTask:
             if self._generation != generation:
                 return
             started_s = time.monotonic()
-            await _all(self._open_lane(consumer, partition) for partition in sorted(missing))
+            self._is_opening = True
+            try:
+                await _all(self._open_lane(consumer, partition) for partition in sorted(missing))
+            finally:
+                self._is_opening, self._moved_s = False, time.monotonic()
             seconds = time.monotonic() - started_s
             self._meter.opened(len(missing), seconds=seconds)
             _log.info("lanes_open", stage=self._stage.name, partitions=sorted(missing), seconds=round(seconds, 3))
@@ -323,6 +361,7 @@ class BatchTask:
         return position
 
     async def _recover(self, error: Exception) -> None:
+        _stop_if_forbidden(error)
         if isinstance(error, OffsetOutOfRangeError):
             _log.warning("offset_out_of_range", stage=self._stage.name)
         self._reopenings += 1
@@ -342,6 +381,13 @@ class BatchTask:
             await _all(lane.writer.close() for lane in lanes.values())
         # A fenced lane has a new owner, who will have it for good once the group has noticed: let it.
         await asyncio.sleep(_REOPENING_PAUSE_S * attempts)
+
+
+def _stop_if_forbidden(error: Exception) -> None:
+    told = explained(error)
+    if isinstance(told, ConfigurationError):
+        # What this user may not do now it may not do in a second.
+        raise told from error
 
 
 async def _all(steps: Iterable[Coroutine[None, None, None]]) -> None:

@@ -196,7 +196,9 @@ def check_topics(states: list[TopicState], needed: set[Role], *, alerts: bool = 
     missing = [by_role[role].spec.name for role in sorted(needed) if not by_role[role].partitions]
     if missing:
         raise ConfigurationError(
-            "topic_missing", f"no such topic: {', '.join(missing)}. Create it: assay-stream topics apply"
+            "topic_missing",
+            f"no such topic: {', '.join(missing)}. Create it: assay-stream topics apply. Where the brokers "
+            "ask who comes, one that this user may not describe looks the same: assay-stream topics acls",
         )
     for group in (
         (Role.SNAPSHOTS, Role.CONTROL, Role.BINDINGS, Role.FINDINGS, Role.CHANGES, Role.VERDICTS),

@@ -59,8 +59,8 @@ async def read_to_end(
     """
     consumer = reading_consumer(settings)
     consumer.assign([partition])
-    await consumer.start()
     try:
+        await consumer.start()
         await consumer.seek_to_beginning(partition)
         end = (await consumer.end_offsets([partition]))[partition]
         if since_ms is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping
 
 import structlog
@@ -51,6 +52,12 @@ class BindingView:
         # wait for its long poll.
         self._ends_reader: AIOKafkaConsumer | None = None
         self.ready = False
+        self._moved_s = time.monotonic()
+
+    @property
+    def still_s(self) -> float:
+        """For how long nothing was asked of the brokers."""
+        return time.monotonic() - self._moved_s
 
     def stop(self) -> None:
         """Ask the view to stop following."""
@@ -109,6 +116,7 @@ class BindingView:
         self._changed.clear()
 
     async def _follow(self, consumer: AIOKafkaConsumer) -> None:
+        self._moved_s = time.monotonic()
         fetched = await consumer.getmany(timeout_ms=_POLL_MS)
         applied = 0
         for messages in fetched.values():

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives import serialization
 
 from assay_stream.config import Settings
 from assay_stream.core.errors import ConfigurationError, OperatingError
 from assay_stream.stream.connection import connection_options, start_admin
+from deploy.local.secured import make_certificates
 from tests.support.deployment import free_port
 
 
@@ -69,3 +72,28 @@ async def test_a_host_that_never_answers_is_given_up_in_time() -> None:
             with pytest.raises(OperatingError) as caught:
                 await start_admin(settings)
     assert caught.value.code == "broker_unreachable"
+
+
+def _client_pair(folder: Path, password: bytes) -> Path:
+    make_certificates(folder)
+    raw = (folder / "broker.pem").read_bytes()
+    key = serialization.load_pem_private_key(raw, None)
+    locked = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.BestAvailableEncryption(password),
+    )
+    path = folder / "client.pem"
+    path.write_bytes(locked + raw[raw.index(b"-----BEGIN CERTIFICATE") :])
+    return path
+
+
+def test_a_client_key_may_have_a_password(tmp_path: Path) -> None:
+    """It is used; without it, or with a wrong one, the error names the variables and nobody is asked."""
+    path = _client_pair(tmp_path, b"planted")
+    options: dict[str, Any] = {"security_protocol": "SSL", "ssl_certfile": path, "ssl_keyfile": path}
+    assert connection_options(Settings(**options, ssl_keyfile_password="planted"))["ssl_context"]
+    for wrong in ({}, {"ssl_keyfile_password": "other"}):
+        with pytest.raises(ConfigurationError, match="ASSAY_STREAM_SSL_") as caught:
+            connection_options(Settings(**options, **wrong))
+        assert caught.value.code == "bad_tls_file"

@@ -69,3 +69,25 @@ def test_health_asks_every_stage_anew() -> None:
     answers["join"] = True
     assert health.stages() == {"join": True, "view": True}
     assert not health.failed
+
+
+def test_the_lag_of_a_partition_that_went_elsewhere_is_forgotten(registry: CollectorRegistry) -> None:
+    """Its last value would stand for ever otherwise, and wake somebody."""
+    meter = StageMeter(Meter(registry), "join")
+    meter.lags({("calls", 0): 5, ("calls", 1): -1})
+    place = {"stage": "join", "topic": "calls"}
+    assert registry.get_sample_value("assay_stream_lag_records", place | {"partition": "0"}) == 5
+    assert registry.get_sample_value("assay_stream_lag_records", place | {"partition": "1"}) == 0
+    meter.lags({("calls", 1): 2})
+    assert registry.get_sample_value("assay_stream_lag_records", place | {"partition": "0"}) is None
+    assert registry.get_sample_value("assay_stream_lag_records", place | {"partition": "1"}) == 2
+
+
+def test_gauges_are_noted_when_the_metrics_are_read(registry: CollectorRegistry) -> None:
+    """And transactions are timed."""
+    meter = Meter(registry)
+    meter.on_scrape(lambda: StageMeter(meter, "registry").state(3))
+    StageMeter(meter, "join").transaction(0.2)
+    text = meter.text().decode()
+    assert 'assay_stream_state_entries{stage="registry"} 3.0' in text
+    assert 'assay_stream_transaction_seconds_sum{stage="join"} 0.2' in text

@@ -58,3 +58,13 @@ def test_a_file_that_holds_no_certificates_is_refused(tmp_path: Path) -> None:
         with pytest.raises(ConfigurationError) as caught:
             tls_context(file)
         assert caught.value.code == "bad_tls_file"
+
+
+def test_a_secret_may_stand_in_a_file(tmp_path: Path) -> None:
+    """``KEY_FILE`` names it; the variable itself goes first."""
+    path = tmp_path / "key"
+    path.write_text("of the file\n")
+    assert secret_from("KEY", {"KEY_FILE": str(path)}) == "of the file"
+    assert secret_from("KEY", {"KEY_FILE": str(path), "KEY": "value"}) == "value"
+    with pytest.raises(ConfigurationError, match="KEY_FILE"):
+        secret_from("KEY", {"KEY_FILE": str(tmp_path / "missing")})

@@ -6,12 +6,12 @@ import asyncio
 from typing import Any
 
 import pytest
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
 from prometheus_client import CollectorRegistry
 
 from assay_stream.config import Settings
 from assay_stream.core.engine import EngineState
-from assay_stream.core.errors import OperatingError
+from assay_stream.core.errors import ConfigurationError, OperatingError
 from assay_stream.core.evidence import Producer
 from assay_stream.core.record import Origin, Output, Record, Role
 from assay_stream.stream import task as module
@@ -114,3 +114,34 @@ async def test_a_large_batch_leaves_turns_to_heartbeats(task: BatchTask, monkeyp
     beating.cancel()
     assert [output.value for output in outputs] == [record.value for record in batch]
     assert turns >= 10
+
+
+async def test_what_a_user_may_not_do_stops_the_worker_at_once(
+    task: BatchTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another attempt would be refused too: the error is the operator's to mend."""
+
+    async def fetch(consumer: object) -> dict[int, Any]:
+        raise TopicAuthorizationFailedError("calls")
+
+    monkeypatch.setattr(task, "_fetch", fetch)
+    with pytest.raises(ConfigurationError) as caught:
+        await task._turn(None)
+    assert caught.value.code == "not_authorized"
+
+
+async def test_a_turn_that_does_not_end_is_seen(task: BatchTask, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time without a turn counts from the last one's beginning."""
+
+    async def fetch(consumer: object) -> dict[int, Any]:
+        return {}
+
+    async def process(consumer: object, fetched: dict[int, Any], generation: int) -> None:
+        pass
+
+    monkeypatch.setattr(task, "_fetch", fetch)
+    monkeypatch.setattr(task, "_process", process)
+    task._moved_s -= 300.0
+    assert task.still_s >= 300.0
+    await task._turn(None)
+    assert task.still_s < 300.0

@@ -1,0 +1,183 @@
+"""A server that means harm: what it can make us keep, write and work is bounded, and said."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from assay_stream.config import Settings
+from assay_stream.core import engine
+from assay_stream.core.engine import EngineState
+from assay_stream.core.evidence import Producer
+from assay_stream.core.limits import Limits
+from assay_stream.core.record import Origin, Output, Record, Role
+from assay_stream.stream.topics import topic_table
+from tests.support.fleet import START, _event, a_call_by
+
+SERVER = "server-0"
+BYTES_MAX = {spec.role: int(spec.config.get("max.message.bytes", 0)) for spec in topic_table(Settings())}
+
+
+class Stream:
+    """Registry, join and alerts over one partition."""
+
+    def __init__(self, **limits: int) -> None:
+        self.state = EngineState(producer=Producer(version="1"), limits=Limits(**limits), snapshot_partitions=1)
+        self.facts: dict[bytes, bytes] = {}
+        """The binding topic as compaction leaves it."""
+        self._offsets: Counter[Role] = Counter()
+
+    def tells(self, role: Role, value: bytes, key: bytes = SERVER.encode()) -> list[Output]:
+        """Take one record through all stages; nothing may raise, and everything must fit its topic."""
+        outputs = self._step(role, key, value)
+        for output in list(outputs):
+            if output.role is Role.BINDINGS:
+                self._keep(output)
+            elif output.role is Role.FINDINGS:
+                outputs += self._step(Role.FINDINGS, output.key, output.value, output.headers)
+        for output in outputs:
+            assert len(output.value or b"") + len(output.key or b"") < BYTES_MAX[output.role], output.label
+        return outputs
+
+    def lists(self, number: int, tools: Sequence[Any]) -> list[Output]:
+        """The server shows these tools."""
+        data = {
+            "server_id": SERVER,
+            "observer_id": "observer-0",
+            "snapshot_id": f"snapshot-{number}",
+            "server_scoped": True,
+            "completeness": "complete",
+            "tools": tools,
+        }
+        at = START + timedelta(minutes=number)
+        return self.tells(Role.SNAPSHOTS, _event("mcp.tools.list.observed", f"list-{number}", at, data))
+
+    def calls(self, number: int, at: datetime) -> dict[str, Any]:
+        """Somebody calls the first tool; returns the evidence."""
+        [output] = self.tells(Role.CALLS, a_call_by(0, 0, number * 3, at, None)[2])
+        assert output.role is Role.EVIDENCE
+        data: dict[str, Any] = json.loads(output.value or b"")["data"]
+        return data
+
+    def _step(self, role: Role, key: bytes | None, value: bytes | None, headers: Any = ()) -> list[Output]:
+        origin = Origin(topic=role.value, partition=0, offset=self._offsets[role])
+        self._offsets[role] += 1
+        record = Record(role=role, origin=origin, key=key, value=value, headers=headers, timestamp_ms=0)
+        _, outputs = engine.step(self.state, record)
+        return outputs
+
+    def _keep(self, output: Output) -> None:
+        assert output.key is not None
+        engine.apply_fact(
+            self.state.view,
+            Record(
+                role=Role.BINDINGS,
+                origin=Origin(topic="bindings", partition=0, offset=0),
+                key=output.key,
+                value=output.value,
+                headers=(),
+                timestamp_ms=0,
+            ),
+        )
+        if output.value is None:
+            self.facts.pop(output.key, None)
+        else:
+            self.facts[output.key] = output.value
+
+
+def labels(outputs: list[Output]) -> set[str]:
+    """What happened."""
+    return {output.label for output in outputs}
+
+
+def a_tool(number: int, **fields: Any) -> dict[str, Any]:
+    """A tool, the first with the name that calls use."""
+    return {"name": f"tool_{number}", "inputSchema": {"type": "object"}, **fields}
+
+
+def nested(levels: int) -> dict[str, Any]:
+    """A schema of objects within objects."""
+    schema: dict[str, Any] = {"type": "string"}
+    for _ in range(levels // 2):
+        schema = {"properties": {"p": schema}}  # two levels each
+    return schema
+
+
+def new_lists(lists: int, tools: int, chars: int) -> Iterator[list[dict[str, Any]]]:
+    """Lists in which every definition is new each time, of text that does not compress."""
+    chance = random.Random(6)
+    for _ in range(lists):
+        yield [a_tool(number, description=chance.randbytes(chars // 2).hex()) for number in range(tools)]
+
+
+def test_ten_thousand_tools_are_refused_with_a_code() -> None:
+    """Nothing of the list is kept, the refusal is told, and later calls are not bound to the past."""
+    stream = Stream()
+    stream.lists(0, [a_tool(0)])
+    kept = dict(stream.facts)
+    outputs = stream.lists(1, [a_tool(number) for number in range(10_000)])
+    assert "rejected:too_many_tools" in labels(outputs)
+    assert any(output.role is Role.FINDINGS for output in outputs)
+    assert len(stream.facts) <= len(kept) + 2
+    assert stream.calls(0, START + timedelta(minutes=5)).get("tool_definition_digest") is None
+
+
+def test_a_megabyte_of_description_is_kept_once_and_told_in_short() -> None:
+    """Each change is found and told; what is told of it fits where it goes."""
+    stream = Stream()
+    for number in range(4):
+        outputs = stream.lists(number, [a_tool(0, description=chr(97 + number) * 1024 * 1024)])
+        assert not {label for label in labels(outputs) if label.startswith("rejected:")}
+    found = [output for output in outputs if output.role is Role.FINDINGS]
+    assert found
+    assert max(len(output.value or b"") for output in found) < 64 * 1024
+    assert stream.calls(0, START + timedelta(minutes=9))["tool_definition_digest"].startswith("sha256:")
+
+
+def test_a_hundred_levels_are_read_and_more_than_the_limit_refused() -> None:
+    """A deep schema is a definition like any other; one that is too deep has a code of its own."""
+    stream = Stream()
+    stream.lists(0, [a_tool(0)])
+    assert any(output.role is Role.FINDINGS for output in stream.lists(1, [a_tool(0, inputSchema=nested(100))]))
+    assert "rejected:too_deep" in labels(stream.lists(2, [a_tool(0, inputSchema=nested(140))]))
+
+
+def test_a_new_definition_on_every_list_keeps_no_more_than_the_limit() -> None:
+    """State and topic stay within the bound; every change is told; what was forgotten is not guessed."""
+    limit = 256 * 1024
+    stream = Stream(server_definitions_bytes_max=limit)
+    told = 0
+    for number, tools in enumerate(new_lists(lists=30, tools=20, chars=2_000)):
+        outputs = stream.lists(number, tools)
+        told += any(output.role is Role.FINDINGS for output in outputs)
+        bindings = stream.state.registry.bindings.server(SERVER)
+        assert bindings.definitions_bytes() <= limit
+        assert sum(map(len, stream.facts.values())) < 2 * limit
+        assert len(stream.state.view.server(SERVER).tools) <= 20 * 10
+    assert told >= 29
+    assert stream.calls(0, START + timedelta(minutes=100))["tool_definition_digest"].startswith("sha256:")
+    assert stream.calls(1, START + timedelta(minutes=1, seconds=1)).get("tool_definition_digest") is None
+
+
+def test_the_two_latest_lists_stay_however_large() -> None:
+    """A single list above the bound is still what calls are bound to, and what the next one is compared with."""
+    stream = Stream(server_definitions_bytes_max=1_000)
+    for number, tools in enumerate(new_lists(lists=5, tools=5, chars=2_000)):
+        outputs = stream.lists(number, tools)
+        assert number == 0 or any(output.role is Role.FINDINGS for output in outputs)
+        assert stream.calls(number, START + timedelta(minutes=number, seconds=1))["tool_definition_digest"]
+    assert len(stream.state.registry.bindings.server(SERVER).observers["observer-0"]) == 2
+
+
+def test_new_names_on_every_list_do_not_add_up() -> None:
+    """Nothing is kept of tools that came and went long ago."""
+    stream = Stream(server_definitions_bytes_max=64 * 1024, timeline_entries_max=16)
+    sizes = []
+    for number in range(60):
+        stream.lists(number, [{**a_tool(0), "name": f"tool_{number}_{index}"} for index in range(20)])
+        sizes.append(len(stream.facts))
+    assert sizes[-1] <= sizes[20] + 40

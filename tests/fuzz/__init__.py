@@ -1,0 +1,1 @@
+"""Fuzzing in its long form: ``make fuzz``."""

@@ -1,0 +1,113 @@
+"""What health, readiness and metrics say while brokers die and return."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from assay_stream.core.record import Role
+from deploy.local.kafka import Broker
+from tests.support.deployment import Deployment, Worker, free_port
+from tests.support.fleet import START, a_call_by, a_listing
+
+pytestmark = pytest.mark.kafka
+
+LIMIT_S = 120.0
+
+
+async def until_ready(process: Worker, wanted: bool) -> dict[str, bool]:
+    """Wait until a process says that it is ready, or is not; returns its stages."""
+    deadline = time.monotonic() + LIMIT_S
+    while time.monotonic() < deadline:
+        status, body = await asyncio.to_thread(process.get, "/readyz")
+        if status and (status == 200) is wanted:
+            stages: dict[str, bool] = json.loads(body)["stages"]
+            return stages
+        assert process.process.poll() is None, process.tail()
+        await asyncio.sleep(0.1)
+    raise AssertionError(f"not {'' if wanted else 'un'}ready after {LIMIT_S} s:\n{process.tail()}")
+
+
+def value(process: Worker, sample: str) -> float | None:
+    """A sample of a process's metrics, as it stands in the text."""
+    found = re.search(rf"^{re.escape(sample)} (\S+)$", process.get("/metrics")[1], re.MULTILINE)
+    return float(found[1]) if found else None
+
+
+def a_sealer(deployment: Deployment, folder: Path) -> Worker:
+    """A sealer with pages."""
+    environment = os.environ | deployment.env
+    command = [sys.executable, "-m", "assay_stream", "seal"]
+    key, port, log = folder / "seal.pem", free_port(), folder / "seal.log"
+    subprocess.run([*command, "keygen", "--out", str(key)], env=environment, check=True, capture_output=True)
+    options = ["--key", str(key), "--every-s", "0.2", "--web-port", str(port)]
+    with log.open("wb") as stderr:
+        process = subprocess.Popen([*command, *options], env=environment, stderr=stderr)
+    return Worker(process=process, web_port=port, log=log)
+
+
+async def test_the_pages_tell_the_truth_while_a_broker_dies_and_returns(tmp_path: Path) -> None:
+    """Worker and sealer: ready, then unready with the brokers at fault but alive, then ready again."""
+    with Broker() as broker:
+        deployment = Deployment(broker.bootstrap, name="health")
+        await deployment.apply_topics()
+        worker, sealer = deployment.start_worker(), a_sealer(deployment, tmp_path)
+        deployment.workers.append(sealer)
+        try:
+            assert await until_ready(worker, True) == dict.fromkeys(
+                ["registry", "view", "join", "alerts", "brokers"], True
+            )
+            assert await until_ready(sealer, True) == {"seal": True, "brokers": True}
+            await publish(deployment)
+            await deployment.wait_until_written(Role.CHECKPOINTS, 1)
+            assert_counted(worker, sealer, deployment)
+            broker.kill()
+            for process in (worker, sealer):
+                assert (await until_ready(process, False))["brokers"] is False
+                assert process.get("/healthz")[0] == 200
+                assert (value(process, "assay_stream_brokers_silent_seconds") or 0) > 5
+            await asyncio.to_thread(broker.start)
+            for process in (worker, sealer):
+                await until_ready(process, True)
+        finally:
+            deployment.stop_workers()
+
+
+async def publish(deployment: Deployment) -> None:
+    """A list, a call after it, and a changed list."""
+    for role, key, record in (
+        a_listing(0, 0, 0, 1, START),
+        a_call_by(0, 0, 0, START + timedelta(minutes=1), "snapshot-1"),
+        a_listing(0, 0, 1, 2, START + timedelta(minutes=2)),
+    ):
+        await deployment.send(role, [(key, record)])
+    await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) == 1)
+    await deployment.wait_for(Role.ALERTS, lambda records: len(records) >= 1)
+
+
+def assert_counted(worker: Worker, sealer: Worker, deployment: Deployment) -> None:
+    """Every promise has its figure."""
+    topic = deployment.topics[Role.CALLS]
+    lags = [
+        value(worker, f'assay_stream_lag_records{{partition="{number}",stage="join",topic="{topic}"}}')
+        for number in range(3)
+    ]
+    assert lags == [0.0] * 3
+    for stage in ("registry", "join"):
+        assert (value(worker, f'assay_stream_transaction_seconds_count{{stage="{stage}"}}') or 0) >= 1
+        assert value(worker, f'assay_stream_state_entries{{stage="{stage}"}}') == 1
+        assert value(worker, f'assay_stream_stage_ready{{stage="{stage}"}}') == 1
+    assert (value(worker, 'assay_stream_state_entries{stage="alerts"}') or 0) >= 1
+    assert value(worker, 'assay_stream_opening_seconds{stage="alerts"}') is not None
+    assert value(worker, "process_resident_memory_bytes")
+    assert (value(sealer, 'assay_stream_outputs_total{stage="seal",what="checkpoint"}') or 0) >= 1
+    assert value(sealer, 'assay_stream_records_read_total{stage="seal"}') == 1

@@ -1,0 +1,356 @@
+"""Every client of the product over SASL_SSL, each with the grants of its role and no others."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.errors import TopicAuthorizationFailedError
+
+from assay_stream.core.record import Record, Role
+from assay_stream.stream.access import ACCESS, Actor
+from assay_stream.stream.connection import connection_options
+from deploy.local.secured import SecuredBroker
+from tests.support.command import run_command_text
+from tests.support.deployment import Worker
+from tests.support.fleet import START, a_call_by, a_listing, server_name
+from tests.support.secured import ALL_STAGES, SecuredDeployment, password_of
+
+pytestmark = [
+    pytest.mark.kafka,
+    # A command's event loop ends before the brokers have answered the end of its TLS connections.
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+SERVER = """
+import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "id" in asked:
+        tools = [{"name": "echo", "description": "Says it again.", "inputSchema": {"type": "object"}}]
+        answers = {
+            "initialize": {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
+                           "serverInfo": {"name": "s", "version": "1"}},
+            "tools/list": {"tools": tools},
+            "tools/call": {"content": [{"type": "text", "text": "hello"}]},
+        }
+        print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": answers[asked["method"]]}), flush=True)
+"""
+"""An MCP server with one tool."""
+
+
+def said(number: int, method: str, **params: object) -> bytes:
+    """What a client of that server says."""
+    return json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params}).encode() + b"\n"
+
+
+@pytest.fixture(scope="module")
+def deployment(secured: SecuredBroker) -> Iterator[SecuredDeployment]:
+    """Topics, applied by the admin over the secured listener, and every role with its grants; no worker."""
+    made = SecuredDeployment(secured.bootstrap, "secured", broker=secured)
+    asyncio.run(made.grant())
+    assert cli(made, Actor.ADMIN, "topics", "apply").returncode == 0
+    try:
+        yield made
+    finally:
+        made.stop_workers()
+
+
+@pytest.fixture(scope="module")
+def worker(deployment: SecuredDeployment) -> Worker:
+    """A worker with all three stages, the alert stage on Faust among them."""
+    started = deployment.start_worker(**deployment.env_of(ALL_STAGES))
+    asyncio.run(started.wait_ready())
+    return started
+
+
+def cli(
+    deployment: SecuredDeployment, user: str, *arguments: str, stdin: bytes = b"", **more: str
+) -> subprocess.CompletedProcess[str]:
+    """A command of the product that comes as this user."""
+    return run_command_text(*arguments, stdin=stdin, **(deployment.env | deployment.env_of(user) | more))
+
+
+def cli_with(deployment: SecuredDeployment, user: str, env: dict[str, str], *arguments: str) -> str:
+    """A command that is refused, and what it says; it exits with 2 and shows no stack trace."""
+    started = time.monotonic()
+    done = run_command_text(*arguments, **(deployment.env | deployment.env_of(user) | env))
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+    assert password_of(user) not in done.stderr
+    assert time.monotonic() - started < 60
+    return done.stderr
+
+
+def read(deployment: SecuredDeployment, role: Role, count: int) -> list[Record]:
+    """What a topic holds once it holds as much."""
+    return asyncio.run(deployment.wait_for(role, lambda records: len(records) >= count))
+
+
+# --- the work, over the secured listener --------------------------------------------------------------------
+
+
+def test_what_a_proxy_publishes_becomes_evidence_and_alerts(deployment: SecuredDeployment, worker: Worker) -> None:
+    """Publisher, registry, join and the alert stage on Faust do the main job over SASL_SSL."""
+    later = START + timedelta(minutes=5)
+    lines = [
+        a_listing(0, 0, 0, 1, START),
+        a_call_by(0, 0, 0, START + timedelta(minutes=1), "snapshot-1"),
+        a_listing(0, 0, 1, 2, later),
+    ]
+    stdin = b"".join(value + b"\n" for _, _, value in lines)
+    done = cli(deployment, Actor.PROXY, "publish", "--from", "observations", "-", stdin=stdin)
+    assert done.returncode == 0, done.stderr
+    [evidence] = read(deployment, Role.EVIDENCE, 1)
+    assert json.loads(evidence.value or b"")["data"]["tool_definition_digest"].startswith("sha256:")
+    assert read(deployment, Role.ALERTS, 1)
+    assert worker.process.poll() is None
+
+
+def test_a_tap_that_enforces_publishes_and_follows_the_verdicts(
+    deployment: SecuredDeployment, worker: Worker
+) -> None:
+    """The tap and the verdict client come as the proxy."""
+    lines = [
+        said(
+            1,
+            "initialize",
+            protocolVersion="2025-11-25",
+            capabilities={},
+            clientInfo={"name": "c", "version": "1"},
+        ),
+        said(2, "tools/list"),
+        said(3, "tools/call", name="echo", arguments={}),
+    ]
+    tap = ["tap", "--enforce", "--server-id", "tapped", "--", sys.executable, "-c", SERVER]
+    done = subprocess.run(
+        [sys.executable, "-m", "assay_stream", *tap],
+        env=os.environ | deployment.env | deployment.env_of(Actor.PROXY),
+        input=b"".join(lines),
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert b"verdicts_unavailable" not in done.stdout
+    assert b"hello" in done.stdout
+    asyncio.run(
+        deployment.wait_for(Role.EVIDENCE, lambda records: any(b"tapped" in (one.value or b"") for one in records))
+    )
+
+
+def test_an_operator_decides_and_an_analyst_looks(deployment: SecuredDeployment, worker: Worker) -> None:
+    """Decisions are written by the operator; whoever only reads can read all, and decide nothing."""
+    rule = ["policy", "set", "--server-id", server_name(0), "--enforcement", "warn", "--reason", "test"]
+    assert cli(deployment, Actor.OPERATOR, *rule, "--author", "o").returncode == 0
+    for command in (
+        ["pins", "list"],
+        ["alerts", "list"],
+        ["timeline", "--server-id", server_name(0)],
+        ["verify", "--from-kafka"],
+        ["topics", "show"],
+    ):
+        done = cli(deployment, Actor.ANALYST, *command)
+        assert done.returncode in (0, 1), (command, done.stderr)
+        assert "not_authorized" not in done.stderr
+    assert cli(deployment, Actor.ANALYST, "alerts", "list").stdout
+
+
+def test_a_sealer_seals_and_a_forwarder_forwards(
+    deployment: SecuredDeployment, worker: Worker, tmp_path: Path
+) -> None:
+    """Both with the grants of their role alone."""
+    key = tmp_path / "seal.pem"
+    assert cli(deployment, Actor.SEALER, "seal", "keygen", "--out", str(key)).returncode == 0
+    seal = subprocess.run(
+        [sys.executable, "-m", "assay_stream", "seal", "--key", str(key), "--once"],
+        env=os.environ | deployment.env | deployment.env_of(Actor.SEALER),
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert seal.returncode == 0, seal.stderr
+    assert read(deployment, Role.CHECKPOINTS, 1)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver:
+        receiver.bind(("127.0.0.1", 0))
+        receiver.settimeout(40)
+        to = f"syslog:127.0.0.1:{receiver.getsockname()[1]},udp"
+        forwarder = subprocess.Popen(
+            [sys.executable, "-m", "assay_stream", "alerts", "forward", "--to", to],
+            env=os.environ | deployment.env | deployment.env_of(Actor.FORWARDER),
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            assert receiver.recv(65_536)
+        finally:
+            forwarder.terminate()
+            assert forwarder.wait(40) == 0
+
+
+def test_secrets_may_stand_in_files(deployment: SecuredDeployment, tmp_path: Path) -> None:
+    """The password comes from the file that is named, as a mounted secret does."""
+    path = tmp_path / "password"
+    path.write_text(password_of(Actor.ANALYST) + "\n")
+    env = deployment.env_of(Actor.ANALYST)
+    del env["ASSAY_STREAM_SASL_PASSWORD"]
+    done = run_command_text(
+        "topics", "show", **(deployment.env | env | {"ASSAY_STREAM_SASL_PASSWORD_FILE": str(path)})
+    )
+    assert done.returncode == 0, done.stderr
+
+
+# --- refused ------------------------------------------------------------------------------------------------
+
+
+def test_every_way_to_be_refused_is_named(deployment: SecuredDeployment, secured: SecuredBroker) -> None:
+    """Each with its own code and the variable or the file to mend."""
+    port = secured.secured.rpartition(":")[2]
+    for env, code, mend in (
+        ({"SASL_PASSWORD": "wrong"}, "sasl_refused", "ASSAY_STREAM_SASL_PASSWORD"),
+        ({"SASL_USERNAME": "nobody"}, "sasl_refused", "ASSAY_STREAM_SASL_USERNAME"),
+        ({"SASL_MECHANISM": "SCRAM-SHA-256"}, "sasl_mechanism_refused", "ASSAY_STREAM_SASL_MECHANISM"),
+        ({"SSL_CAFILE": str(secured.foreign_cafile)}, "broker_not_trusted", "ASSAY_STREAM_SSL_CAFILE"),
+        ({"BOOTSTRAP_SERVERS": secured.expired}, "broker_certificate_expired", "renew"),
+        ({"BOOTSTRAP_SERVERS": f"localhost:{port}"}, "broker_name_differs", "ASSAY_STREAM_BOOTSTRAP_SERVERS"),
+        (
+            {"BOOTSTRAP_SERVERS": secured.bootstrap, "SECURITY_PROTOCOL": "SASL_PLAINTEXT"},
+            "sasl_not_expected",
+            "ASSAY_STREAM_SECURITY_PROTOCOL",
+        ),
+    ):
+        wrong = {f"ASSAY_STREAM_{name}": value for name, value in env.items()}
+        told = cli_with(deployment, Actor.ANALYST, wrong, "topics", "show")
+        assert told.startswith(f"assay-stream: {code}: "), told
+        assert mend in told
+
+
+@pytest.mark.parametrize(
+    ("env", "code"),
+    [
+        ({"ASSAY_STREAM_SASL_PASSWORD": "wrong"}, "sasl_refused"),
+        ({"ASSAY_STREAM_SSL_CAFILE": "foreign"}, "broker_not_trusted"),
+        ({"ASSAY_STREAM_BOOTSTRAP_SERVERS": "expired"}, "broker_certificate_expired"),
+    ],
+)
+def test_a_worker_and_a_publisher_end_at_once(
+    deployment: SecuredDeployment, secured: SecuredBroker, env: dict[str, str], code: str, tmp_path: Path
+) -> None:
+    """Neither waits for what will not come: exit code 2, the code on the last line, no stack trace."""
+    places = {"foreign": str(secured.foreign_cafile), "expired": secured.expired}
+    wrong = {name: places.get(value, value) for name, value in env.items()}
+    refused = deployment.start_worker(**deployment.env_of(ALL_STAGES) | wrong)
+    assert refused.process.wait(60) == 2
+    assert refused.tail().splitlines()[-1].startswith(f"assay-stream: {code}: ")
+    assert "Traceback" not in refused.tail()
+    observations = tmp_path / "observations.ndjson"
+    observations.write_bytes(a_listing(0, 0, 0, 9, START)[2] + b"\n")
+    told = cli_with(deployment, Actor.PROXY, wrong, "publish", "--from", "observations", str(observations))
+    assert f"assay-stream: {code}: " in told
+
+
+def test_a_tap_that_is_refused_says_why_and_lets_the_server_work(deployment: SecuredDeployment) -> None:
+    """Observation must not break the call: the answer comes, and standard error says what to mend."""
+    done = subprocess.run(
+        [sys.executable, "-m", "assay_stream", "tap", "--server-id", "s", "--", sys.executable, "-c", SERVER],
+        env=os.environ | deployment.env | deployment.env_of(Actor.PROXY) | {"ASSAY_STREAM_SASL_PASSWORD": "wrong"},
+        input=said(1, "tools/list"),
+        capture_output=True,
+        timeout=90,
+        check=False,
+    )
+    assert done.returncode == 0
+    assert b"Says it again." in done.stdout
+    assert b"sasl_refused: " in done.stderr
+    assert b"Traceback" not in done.stderr
+    assert b"1 observations were dropped" in done.stderr
+
+
+# --- who may do what, by the real authorizer ----------------------------------------------------------------
+
+
+async def may_write(deployment: SecuredDeployment, user: str) -> set[Role]:
+    """The topics whose broker takes a record of this user."""
+    producer = AIOKafkaProducer(**connection_options(deployment.as_user(user).settings), request_timeout_ms=10_000)
+    taken = set()
+    try:
+        await producer.start()
+        for role in Role:
+            with suppress(TopicAuthorizationFailedError):
+                await producer.send_and_wait(deployment.topics[role], b"of nobody", key=b"nobody", partition=0)
+                taken.add(role)
+    finally:
+        await producer.stop()
+    return taken
+
+
+async def may_read(deployment: SecuredDeployment, user: str, role: Role) -> bool:
+    """Whether the broker gives this user records."""
+    partition = TopicPartition(deployment.topics[role], 0)
+    consumer = AIOKafkaConsumer(
+        **connection_options(deployment.as_user(user).settings), auto_offset_reset="earliest"
+    )
+    consumer.assign([partition])
+    try:
+        await consumer.start()
+        await consumer.seek_to_beginning(partition)
+        await consumer.getmany(timeout_ms=500)
+    except TopicAuthorizationFailedError:
+        return False
+    finally:
+        await consumer.stop()
+    return True
+
+
+@pytest.fixture(scope="module")
+def matrix(secured: SecuredBroker) -> SecuredDeployment:
+    """A second deployment on the same broker, for records that are none."""
+    made = SecuredDeployment(secured.bootstrap, "matrix", broker=secured)
+
+    async def set_up() -> None:
+        await made.apply_topics()
+        await made.grant()
+
+    asyncio.run(set_up())
+    return made
+
+
+@pytest.mark.parametrize("actor", Actor)
+def test_a_role_writes_and_reads_what_its_row_says_and_no_other_topic(
+    matrix: SecuredDeployment, actor: Actor
+) -> None:
+    """Asked of the broker for every topic. A proxy can write neither evidence nor control nor bindings."""
+    access = ACCESS[actor]
+
+    async def ask() -> tuple[set[Role], set[Role]]:
+        seen = await asyncio.gather(*(may_read(matrix, actor, role) for role in Role))
+        return await may_write(matrix, actor), {role for role, may in zip(Role, seen, strict=True) if may}
+
+    writes, reads = asyncio.run(ask())
+    assert writes == access.writes
+    assert reads == access.reads
+    if actor is Actor.PROXY:
+        assert writes == {Role.SNAPSHOTS, Role.CALLS}
+        assert reads == {Role.VERDICTS}
+
+
+def test_a_worker_without_a_grant_stops_and_says_so(matrix: SecuredDeployment) -> None:
+    """It may describe the topics of a join, and not join: exit code 2, and where to look."""
+    refused = matrix.start_worker("--role", "join", **matrix.env_of(Actor.ANALYST))
+    try:
+        assert refused.process.wait(60) == 2
+    finally:
+        matrix.stop_workers()
+    assert refused.tail().splitlines()[-1].startswith("assay-stream: not_authorized: ")
+    assert "Traceback" not in refused.tail()
+    assert "topics acls" in refused.tail()

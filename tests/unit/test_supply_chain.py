@@ -1,0 +1,88 @@
+"""What an audit means: an advisory fails, silence does not, and silence is never taken for good news."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deploy.supply_chain import LOCK, main, verdict
+
+ROOT = Path(__file__).parents[2]
+
+SOUND: dict[str, Any] = {"name": "sound", "version": "1.0", "vulns": []}
+UNKNOWN: dict[str, Any] = {"name": "unknown", "skip_reason": "Dependency not found"}
+FLAWED: dict[str, Any] = {
+    "name": "flawed",
+    "version": "2.0",
+    "vulns": [{"id": "GHSA-1", "fix_versions": ["2.1"]}, {"id": "GHSA-2", "fix_versions": []}],
+}
+
+
+def told(*dependencies: dict[str, Any]) -> str:
+    """What pip-audit prints."""
+    return json.dumps({"dependencies": list(dependencies), "fixes": []})
+
+
+def test_an_advisory_fails_and_is_named() -> None:
+    """With the package, its version, and where it is mended."""
+    found = verdict(told(SOUND, FLAWED, UNKNOWN), "")
+    assert found.code == 1
+    assert "flawed 2.0: GHSA-1, mended in 2.1" in found.lines
+    assert "flawed 2.0: GHSA-2, mended in no version" in found.lines
+    assert any("NOT AUDITED" in line and "unknown" in line for line in found.lines)
+
+
+def test_nothing_against_what_was_asked_passes() -> None:
+    """And says how much was asked."""
+    found = verdict(told(SOUND), "")
+    assert (found.code, found.lines) == (0, ["1 packages audited, 0 advisories"])
+
+
+def test_a_service_that_knows_nothing_is_not_good_news() -> None:
+    """pip-audit itself says then that there are no known vulnerabilities."""
+    found = verdict(told(UNKNOWN, UNKNOWN), "No known vulnerabilities found")
+    assert found.code == 0
+    assert found.lines[0].startswith("NOT AUDITED")
+
+
+@pytest.mark.parametrize(
+    "stderr",
+    [
+        "ERROR:pip_audit._cli:Could not connect to the vulnerability feed",
+        "pip_audit._service.interface.ConnectionError: x",
+        "requests.exceptions.HTTPError: 503",
+    ],
+)
+def test_a_service_that_cannot_be_reached_does_not_fail(stderr: str) -> None:
+    """An outage elsewhere stops nobody's change, and is told."""
+    found = verdict("", stderr)
+    assert found.code == 0
+    assert found.lines[0].startswith("NOT AUDITED")
+
+
+def test_an_audit_that_failed_by_itself_does() -> None:
+    """A malformed lock must not pass for an outage."""
+    assert verdict("", "ERROR:pip_audit._cli:requirement file is invalid").code == 2
+    assert verdict("[]", "").code == 2
+
+
+@pytest.mark.parametrize("lock", [LOCK, ROOT / "requirements-tools.lock"], ids=lambda path: path.name)
+def test_every_package_is_pinned_to_one_version(lock: Path) -> None:
+    """No range, no address, no other index."""
+    lines = [line for line in lock.read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")]
+    assert lines
+    assert all(re.fullmatch(r"[A-Za-z0-9._-]+(\[[a-z,]+\])?==[0-9][A-Za-z0-9.+!]*", line) for line in lines)
+
+
+def test_ci_audits(capsys: pytest.CaptureFixture[str]) -> None:
+    """The targets are there, CI calls the audit, and a wrong command line says how it is used."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert re.search(r"^audit: .+\n\t.+supply_chain\.py audit$", makefile, re.MULTILINE)
+    assert re.search(r"^sbom: .+\n\t.+supply_chain\.py sbom \S+$", makefile, re.MULTILINE)
+    assert "make audit" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    assert main([]) == 2
+    assert "audit" in capsys.readouterr().err
