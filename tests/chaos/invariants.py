@@ -1,0 +1,107 @@
+"""What must hold after any faults: checked against a replay of the very same input logs."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from assay_stream.core.record import Origin, Record, Role
+from tests.chaos.catching_up import caught_up
+from tests.chaos.crew import Crew
+from tests.integration.test_exactly_once import findings_of, let_time_pass, of_one_server, undisturbed, values
+from tests.support.deployment import payload
+
+
+async def check_promises(crew: Crew, *, calls_published: int) -> dict[str, int]:
+    """Check every promise once the load has ended and nothing is broken any more.
+
+    Returns:
+        How much was checked: number of records by what they are.
+
+    Raises:
+        AssertionError: naming the promise that does not hold.
+    """
+    deployment = crew.deployment
+    await caught_up(crew)
+    expected = await undisturbed(deployment)
+    await let_time_pass(deployment, len(expected[Role.FINDINGS]))
+    await caught_up(crew)
+
+    inputs = await deployment.read(Role.CALLS)
+    assert len(inputs) >= calls_published, "the brokers lost calls that they had acknowledged"
+    evidence = await deployment.read(Role.EVIDENCE)
+    rejected = await deployment.read(Role.REJECTED)
+    _one_each(inputs, evidence, rejected)
+    _same("evidence", values(evidence), expected[Role.EVIDENCE])
+    _same("rejected records", values(rejected), expected[Role.REJECTED])
+    findings = await findings_of(deployment)
+    _same("findings", values(findings), expected[Role.FINDINGS])
+    alerts = await deployment.read(Role.ALERTS)
+    _right_alerts(values(alerts), expected[Role.ALERTS])
+    assert not crew.unasked, "workers ended that nobody had stopped:\n" + "\n".join(crew.unasked)
+    return {
+        "calls": len(inputs),
+        "evidence": len(evidence),
+        "findings": len(findings),
+        "alerts": len(set(values(alerts))),
+        "alerts repeated": len(alerts) - len(set(values(alerts))),
+    }
+
+
+def _one_each(inputs: Sequence[Record], evidence: Sequence[Record], rejected: Sequence[Record]) -> None:
+    """Every call has one evidence record, or one rejected copy, that names its place; and nothing else has."""
+    places = Counter(_place_of_call(record) for record in evidence)
+    places.update(_place_of_rejected(record) for record in rejected)
+    twice = [place for place, count in places.items() if count > 1]
+    assert not twice, f"{len(twice)} calls have more than one record, the first of them is {twice[0]}"
+    never = {record.origin for record in inputs} - set(places)
+    assert not never, f"{len(never)} calls have no record, one of them is {min(never)}"
+    assert len(places) == len(inputs)
+
+
+def _place_of_call(record: Record) -> Origin:
+    place: Any = payload(record)["origin"]
+    return Origin(topic=place["topic"], partition=place["partition"], offset=place["offset"])
+
+
+def _place_of_rejected(record: Record) -> Origin:
+    told = {name: value.decode() for name, value in record.headers}
+    return Origin(
+        topic=told["error.topic"], partition=int(told["error.partition"]), offset=int(told["error.offset"])
+    )
+
+
+def _same(what: str, got: Iterable[bytes], wanted: Iterable[bytes]) -> None:
+    got_times, wanted_times = Counter(got), Counter(wanted)
+    more, less = got_times - wanted_times, wanted_times - got_times
+    assert not more, f"{what}: {more.total()} that an undisturbed run does not write, such as {next(iter(more))!r}"
+    assert not less, f"{what}: {less.total()} are missing, such as {next(iter(less))!r}"
+
+
+def _right_alerts(got: Sequence[bytes], wanted: Sequence[bytes]) -> None:
+    """Every alert of an undisturbed run at least once, with its bytes; repeats allowed, other contents not."""
+    assert set(of_one_server(got)) == set(of_one_server(wanted)), _first_difference(got, wanted)
+    assert {_uid(value) for value in got} == {_uid(value) for value in wanted}
+    contents: dict[tuple[Any, ...], set[bytes]] = defaultdict(set)
+    for value in of_one_server(got):
+        contents[_state(value)].add(value)
+    differing = [state for state, bodies in contents.items() if len(bodies) > 1]
+    assert not differing, f"alerts with more than one content for one state: {differing[:3]}"
+
+
+def _first_difference(got: Sequence[bytes], wanted: Sequence[bytes]) -> str:
+    more, less = set(of_one_server(got)) - set(wanted), set(of_one_server(wanted)) - set(got)
+    return (
+        f"alerts: {len(more)} too many {min(more, default=b'')!r}; {len(less)} missing {min(less, default=b'')!r}"
+    )
+
+
+def _uid(value: bytes) -> str:
+    return str(json.loads(value)["finding_info"]["uid"])
+
+
+def _state(value: bytes) -> tuple[Any, ...]:
+    alert = json.loads(value)
+    return (_uid(value), alert["activity_id"], alert["status_id"], alert["time"], alert.get("count"))
