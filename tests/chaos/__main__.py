@@ -9,9 +9,12 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import signal
 import sys
 import time
 import traceback
+
+from aiokafka.errors import KafkaError
 
 from tests.chaos.faults import FAULTS
 from tests.chaos.rounds import Record, play_round
@@ -22,6 +25,7 @@ FAULTS_PER_ROUND = 6
 
 def main() -> int:
     """Run all rounds; the exit code is 1 where a promise did not hold."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     seed = int(os.environ.get("ASSAY_CHAOS_SEED") or random.SystemRandom().randrange(10**6))
     times = int(os.environ.get("ASSAY_CHAOS_ROUNDS") or 3)
     only = os.environ.get("ASSAY_CHAOS_ONLY", "")
@@ -39,7 +43,7 @@ def main() -> int:
             round_seed = choose.randrange(10**6)
             try:
                 asyncio.run(play_round(ground, faults, seed=round_seed, record=record))
-            except AssertionError:
+            except (AssertionError, KafkaError, TimeoutError):
                 traceback.print_exc()
                 broken.append(f"round with seed {round_seed}: {', '.join(faults)}")
                 ground.cluster.start()

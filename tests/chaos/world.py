@@ -28,6 +28,7 @@ _SETTINGS: Mapping[str, str] = {
     # Small batches: many transactions for a fault to hit.
     "ASSAY_STREAM_BATCH_RECORDS_MAX": "60",
     "ASSAY_STREAM_CONNECT_LIMIT_S": "120",
+    "ASSAY_STREAM_ALERT_STALL_LIMIT_S": "30",
 }
 _BINDING_TOPIC: Mapping[str, str] = {
     # Compacted all the time, so that every restore and every follower meets it.

@@ -10,12 +10,13 @@ At least once, and no less:
    alert there is due; what is written for it follows from the log, whoever reads it.
 4. Faust acknowledges an event whose agent failed. So an error is caught here, the worker is told to stop, and
    the event is never let go.
+5. Nothing is written without a lease on the partitions: Faust's producers are not fenced (``alert_watch``).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import faust
@@ -26,6 +27,7 @@ from assay_stream.core.alerting import DueTimes, apply_entry, is_alert, partitio
 from assay_stream.core.attention import Tick, decode_entry
 from assay_stream.core.partition import murmur2_partition
 from assay_stream.core.record import Origin, Output
+from assay_stream.stream.alert_watch import Lease
 from assay_stream.stream.meter import StageMeter
 
 _log = structlog.get_logger(__name__)
@@ -44,6 +46,9 @@ class AlertStage:
         clock_us: gives the time, microseconds since the epoch.
         tick_s: how often to look whether an alert is due, seconds; 0 for never.
         meter: where to count.
+        lease: says whether the stage may write.
+        before_work: called after each rebalance, before anything is processed.
+        processed: partition number to the offset of the last record processed: kept up to date here.
         fail: called with the error that must stop the worker.
     """
 
@@ -59,6 +64,9 @@ class AlertStage:
         clock_us: Callable[[], int],
         tick_s: int,
         meter: StageMeter,
+        lease: Lease,
+        before_work: Callable[[], Coroutine[None, None, None]],
+        processed: dict[int, int],
         fail: Callable[[BaseException], None],
     ) -> None:
         raw = {"key_type": bytes, "value_type": bytes, "key_serializer": "raw", "value_serializer": "raw"}
@@ -73,6 +81,9 @@ class AlertStage:
         self._partitions = partitions
         self._due: dict[int, DueTimes] = {}
         self._meter = meter
+        self._lease = lease
+        self._before_work = before_work
+        self._processed = processed
         self._fail = fail
         self.ready = False
         app.agent(self._findings, name="raise_alerts")(self._raise_alerts)
@@ -85,11 +96,17 @@ class AlertStage:
         # Faust clears its queues when it recovers a table, but not the position it has read to: what was fetched
         # in between would be skipped for good. With the flow stopped nothing is; recovery resumes it itself.
         app.consumer.stop_flow()
+        try:
+            await self._before_work()
+        except Exception as error:  # noqa: BLE001 - whatever it is, nothing may be processed
+            self._fail(error)
+            await asyncio.Event().wait()
         self.ready = True
 
     async def _on_partitions_revoked(self, *_: Any, **__: Any) -> None:
         self.ready = False
         self._due.clear()
+        self._processed.clear()
 
     async def _raise_alerts(self, stream: Any) -> None:
         async for event in stream.events():
@@ -105,10 +122,13 @@ class AlertStage:
         message = event.message
         due = self._due_times(message.partition)
         place = Origin(topic=message.topic, partition=message.partition, offset=message.offset)
+        self._lease.check()
         step = apply_entry(self._states, decode_entry(event.value), self._rules, due, place=place)
         # A tick may have thousands due: they wait for the broker together.
         for delivery in [await self._publish(alert) for alert in step.outputs]:
             await delivery
+        # Those may have taken long, and a state from before would undo what another worker has counted since.
+        self._lease.check()
         for key, state in step.states.items():
             self._states[key] = state
         due.note(step.states)
@@ -117,6 +137,7 @@ class AlertStage:
         if step.left_out == 1:
             # Once for each set of look-alikes: who floods it shall not flood the log.
             _log.warning("name_claims_left_out", partition=message.partition, offset=message.offset)
+        self._processed[message.partition] = message.offset
         self._meter.done(1, step.outputs)
 
     def _due_times(self, partition: int) -> DueTimes:

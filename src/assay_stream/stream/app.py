@@ -27,6 +27,7 @@ from assay_stream.core.evidence import Producer
 from assay_stream.core.finding_severity import severity_under
 from assay_stream.core.record import Role
 from assay_stream.core.severity import PROFILES
+from assay_stream.stream.alert_watch import AlertWatch, Lease
 from assay_stream.stream.alerts import AlertStage
 from assay_stream.stream.connection import connection_options, start_admin
 from assay_stream.stream.health import Health, add_pages
@@ -218,6 +219,15 @@ class WorkerBuilder:
         self.app.stage_services.append(_StageService(name, runnable, fail))
 
     def _add_alerts(self, fail: Callable[[BaseException], None]) -> None:
+        lease = Lease(self._settings.session_timeout_ms / 1_000)
+        processed: dict[int, int] = {}
+        watch = AlertWatch(
+            self._settings,
+            self.app,
+            findings_topic=self._topics[Role.FINDINGS],
+            processed=processed,
+            lease=lease,
+        )
         stage = AlertStage(
             self.app,
             findings_topic=self._topics[Role.FINDINGS],
@@ -232,8 +242,12 @@ class WorkerBuilder:
             clock_us=lambda: time.time_ns() // 1_000,
             tick_s=self._settings.alert_tick_s,
             meter=StageMeter(self._meter, "alerts"),
+            lease=lease,
+            before_work=watch.before_work,
+            processed=processed,
             fail=fail,
         )
+        self.app.stage_services.append(_StageService("alert_watch", watch, fail))
         self.health.watch("alerts", lambda: stage.ready)
 
 
