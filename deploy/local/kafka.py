@@ -28,7 +28,7 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -55,11 +55,12 @@ class Broker:
         *,
         port: int | None = None,
         heap_mib: int = 512,
+        options: Sequence[str] = (),
         place: Place | None = None,
     ) -> None:
         """Keep the broker's files in `data`; without it, in a new folder that an orderly exit removes.
 
-        Without a `place` it is a cluster of its own.
+        Without a `place` it is a cluster of its own. `options` go to Java.
         """
         self._java = java()
         self._libs = fetch()
@@ -71,7 +72,7 @@ class Broker:
             place = Place(port=port or client_port, voters={1: controller_port})
         self.place = place
         self.port = place.port
-        self._heap_mib = heap_mib
+        self._options = [f"-Xmx{heap_mib}m", *options]
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -168,7 +169,7 @@ class Broker:
         return properties
 
     def _spawn(self, *command: str) -> subprocess.Popen[bytes]:
-        options = [f"-Xmx{self._heap_mib}m", "-Dlog4j2.level=INFO", "-cp", f"{self._libs}/*"]
+        options = [*self._options, "-Dlog4j2.level=INFO", "-cp", f"{self._libs}/*"]
         with self.log.open("ab") as log:
             return subprocess.Popen(
                 [self._java, *options, *command],

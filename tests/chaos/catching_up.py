@@ -19,7 +19,8 @@ from tests.support.deployment import Deployment
 RECOVERY_LIMIT_S = 240.0
 """Within this every stage must have worked off what stood in its inputs when a fault was over."""
 
-_LOOK_S = 0.25
+_LOOK_S = 1.0
+_TELL_S = 20.0
 _ANSWER_LIMIT_S = 30.0
 _LONG_AGO_US = 1
 _PASSING = (KafkaError, OSError, TimeoutError)
@@ -70,7 +71,7 @@ async def caught_up(crew: Crew, *, limit_s: float = RECOVERY_LIMIT_S) -> float:
     """
     started_s = time.monotonic()
     wanted: Positions | None = None
-    behind = "the brokers did not answer"
+    behind, told_s = "the brokers did not answer", started_s
     while time.monotonic() - started_s < limit_s:
         try:
             async with asyncio.timeout(_ANSWER_LIMIT_S):
@@ -82,6 +83,9 @@ async def caught_up(crew: Crew, *, limit_s: float = RECOVERY_LIMIT_S) -> float:
             if not missing and await crew.all_ready():
                 return time.monotonic() - started_s
             behind = f"records behind: {missing}" if missing else "not every worker is ready"
+        if time.monotonic() - told_s > _TELL_S:
+            told_s = time.monotonic()
+            print(f"chaos:     after {told_s - started_s:.0f} s {behind}", flush=True)
         await asyncio.sleep(_LOOK_S)
     raise AssertionError(f"not recovered after {limit_s:.0f} s: {behind}\n{crew.tails()}")
 

@@ -33,7 +33,7 @@ _SETTINGS: Mapping[str, str] = {
 _BINDING_TOPIC: Mapping[str, str] = {
     # Compacted all the time, so that every restore and every follower meets it.
     "cleanup.policy": "compact",
-    "segment.ms": "1000",
+    "segment.ms": "4000",
     "min.cleanable.dirty.ratio": "0.01",
     "max.message.bytes": "9437184",
 }

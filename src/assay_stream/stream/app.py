@@ -22,14 +22,16 @@ from assay_stream import __version__
 from assay_stream.config import Settings
 from assay_stream.core.alert import AlertRules
 from assay_stream.core.engine import EngineState
-from assay_stream.core.errors import AssayStreamError
+from assay_stream.core.errors import AssayStreamError, OperatingError
 from assay_stream.core.evidence import Producer
 from assay_stream.core.finding_severity import severity_under
 from assay_stream.core.record import Role
 from assay_stream.core.severity import PROFILES
+from assay_stream.stream.alert_table import start_over_where_lost
 from assay_stream.stream.alert_watch import AlertWatch, Lease
 from assay_stream.stream.alerts import AlertStage
 from assay_stream.stream.connection import connection_options, start_admin
+from assay_stream.stream.faust_gaps import note_gaps_exactly
 from assay_stream.stream.health import Health, add_pages
 from assay_stream.stream.join import JoinStage
 from assay_stream.stream.logs import configure_logs
@@ -101,6 +103,9 @@ class _WorkerApp(faust.App):  # type: ignore[misc]
 
     def on_init_dependencies(self) -> Iterable[Service]:
         return [*super().on_init_dependencies(), *self.stage_services]
+
+    def _new_consumer(self) -> Any:
+        return note_gaps_exactly(super()._new_consumer())
 
 
 class _WebOnlyApp(_WorkerApp):
@@ -327,6 +332,7 @@ def run_worker(settings: Settings, stages: frozenset[str]) -> int:
     stopping: list[asyncio.Task[None]] = []
     builder = WorkerBuilder(settings, stages, counts)
     app = builder.build(fail)
+    _make_state_dir(settings, app)
     worker = _BoundedWorker(
         app,
         stop_limit_s=settings.stop_limit_s,
@@ -353,11 +359,27 @@ def run_worker(settings: Settings, stages: frozenset[str]) -> int:
     return code
 
 
+def _make_state_dir(settings: Settings, app: faust.App) -> None:
+    """Make Faust's folders before it does: its own error would pass for a defect of ours."""
+    try:
+        settings.state_dir.mkdir(parents=True, exist_ok=True)
+        app._create_directories()
+    except OSError as error:
+        raise OperatingError(
+            "state_dir_unusable",
+            f"ASSAY_STREAM_STATE_DIR: cannot make a folder in {settings.state_dir}: {error.strerror}. Free some "
+            "space there, or name another folder.",
+        ) from None
+
+
 async def _preflight(settings: Settings, stages: frozenset[str]) -> dict[Role, int]:
     """Reach the brokers and check the topics before anything starts."""
     admin = await start_admin(settings, waiting=lambda text: _log.warning("waiting_for_brokers", why=text))
     try:
         needed = set().union(*(ROLES_OF_STAGE[stage] for stage in stages))
-        return check_topics(await inspect_topics(admin, settings), needed, alerts="alerts" in stages)
+        counts = check_topics(await inspect_topics(admin, settings), needed, alerts="alerts" in stages)
     finally:
         await admin.close()
+    if "alerts" in stages:
+        await start_over_where_lost(settings, partitions=counts[Role.FINDINGS])
+    return counts
