@@ -13,8 +13,8 @@ from tests.support.deployment import Deployment, Worker
 
 _LOOK_S = 0.2
 _RESTART_PAUSE_S = 0.5
-RESTARTABLE = frozenset({0, 3, -signal.SIGKILL})
-"""Exit codes after which a restart may help: see docs/operations.md, "Exit codes"."""
+_RESTART_MAY_HELP = 3
+"""The exit code that asks for a supervisor: see docs/operations.md, "Exit codes"."""
 
 
 @dataclass
@@ -41,7 +41,9 @@ class Crew:
         self.deployment = deployment
         self.posts: dict[str, Post] = {}
         self.unasked: list[str] = []
-        """Ends that nobody caused: which post, its exit code, and the end of its log."""
+        """Ends that nobody caused and no restart mends: which post, its exit code, and the end of its log."""
+        self.restarted = 0
+        """How many workers ended of themselves, asking for a restart."""
         self._supervisor: asyncio.Task[None] | None = None
 
     def hire(self, name: str, role: str | None = None, **env: str) -> Post:
@@ -112,7 +114,10 @@ class Crew:
                 if post.name not in ended_s:
                     ended_s[post.name] = time.monotonic()
                     post.ended.append(code)
-                    if code not in (0, -signal.SIGKILL):
+                    if code == _RESTART_MAY_HELP:
+                        self.restarted += 1
+                        print(f"chaos:     {post.name} ended: {post.worker.reason()}", flush=True)
+                    elif code not in (0, -signal.SIGKILL):
                         self.unasked.append(f"{post.name} ended with {code}:\n{post.worker.tail()}")
                 elif time.monotonic() - ended_s[post.name] > _RESTART_PAUSE_S:
                     del ended_s[post.name]

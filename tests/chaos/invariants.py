@@ -47,6 +47,7 @@ async def check_promises(crew: Crew, *, calls_published: int) -> dict[str, int]:
         "findings": len(findings),
         "alerts": len(set(values(alerts))),
         "alerts repeated": len(alerts) - len(set(values(alerts))),
+        "workers restarted": crew.restarted,
     }
 
 

@@ -1,7 +1,7 @@
 """Gaps between the offsets of records, told to Faust as they are.
 
-Transactions leave markers between records, which a consumer never sees. Faust notes the gap, but the record after it
-too (faust-streaming 0.15, `Consumer._add_gap`). That record then counts twice, Faust takes the second for the
+Transactions leave markers between records, which a consumer never sees. Faust notes the gap, but the record after
+it too (faust-streaming 0.15, `Consumer._add_gap`). That record then counts twice, Faust takes the second for the
 beginning of another run, and commits no further than one gap at a time: its group falls behind for good.
 """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -32,7 +33,7 @@ class Offsets:
 
 async def after_all(consumer: Any) -> int | None:
     """What Faust commits once every record was read and acknowledged."""
-    for before, offset in zip(RECORDS, RECORDS[1:], strict=False):
+    for before, offset in pairwise(RECORDS):
         if offset > before + 1:
             await consumer._add_gap(PARTITION, before + 1, offset)
     consumer._acked[PARTITION].extend(RECORDS)
