@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from tests.chaos import broker_faults, storage_faults, worker_faults
+from tests.chaos import broker_faults, machine_faults, storage_faults, worker_faults
 from tests.chaos.world import World
 
 Fault = Callable[[World], Awaitable[None]]
 
-FAULTS: dict[str, Fault] = worker_faults.FAULTS | broker_faults.FAULTS | storage_faults.FAULTS
+FAULTS: dict[str, Fault] = (
+    worker_faults.FAULTS | broker_faults.FAULTS | storage_faults.FAULTS | machine_faults.FAULTS
+)
 """Every fault, by name."""

@@ -40,6 +40,10 @@ _BINDING_TOPIC: Mapping[str, str] = {
 _numbers = itertools.count(1)
 
 
+class NotPossibleHereError(Exception):
+    """This machine lacks what a fault needs: the message says what."""
+
+
 @dataclass
 class Ground:
     """A cluster and the relays in front of its brokers."""

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
@@ -37,6 +35,7 @@ from assay_stream.stream.join import JoinStage
 from assay_stream.stream.logs import configure_logs
 from assay_stream.stream.meter import Meter, StageMeter
 from assay_stream.stream.registry import RegistryStage
+from assay_stream.stream.stopping import Deadline
 from assay_stream.stream.task import BatchTask
 from assay_stream.stream.topics import check_topics, inspect_topics, topic_names
 from assay_stream.stream.view import BindingView
@@ -284,25 +283,16 @@ class _BoundedWorker(faust.Worker):  # type: ignore[misc]
     """Stops within a bound, also where the brokers are away and the clients wait for them.
 
     Args:
-        stop_limit_s: how long stopping may take, seconds.
+        deadline: started when stopping begins.
     """
 
-    def __init__(self, *args: Any, stop_limit_s: int, **options: Any) -> None:
-        self._stop_limit_s = stop_limit_s
-        self.deadline: threading.Timer | None = None
+    def __init__(self, *args: Any, deadline: Deadline, **options: Any) -> None:
+        self._deadline = deadline
         super().__init__(*args, **options)
 
     async def stop(self) -> None:
-        if self.deadline is None:
-            self.deadline = threading.Timer(self._stop_limit_s, self._give_up)
-            self.deadline.daemon = True
-            self.deadline.start()
+        self._deadline.start()
         await super().stop()
-
-    def _give_up(self) -> None:
-        # What was not committed is read again by whoever comes next.
-        _log.error("stop_cut_short", limit_s=self._stop_limit_s)
-        os._exit(3)
 
 
 def run_worker(settings: Settings, stages: frozenset[str]) -> int:
@@ -333,9 +323,10 @@ def run_worker(settings: Settings, stages: frozenset[str]) -> int:
     builder = WorkerBuilder(settings, stages, counts)
     app = builder.build(fail)
     _make_state_dir(settings, app)
+    deadline = Deadline(settings.stop_limit_s)
     worker = _BoundedWorker(
         app,
-        stop_limit_s=settings.stop_limit_s,
+        deadline=deadline,
         loop=loop,
         override_logging=False,
         redirect_stdouts=False,
@@ -350,8 +341,8 @@ def run_worker(settings: Settings, stages: frozenset[str]) -> int:
     except SystemExit as exit_:
         code = exit_.code if isinstance(exit_.code, int) else 1
     finally:
-        if worker.deadline is not None:
-            worker.deadline.cancel()
+        # Faust's consumer has a thread of its own, which can outlive all else and keep its partitions.
+        deadline.settle()
     if failures:
         if isinstance(failures[0], AssayStreamError):
             raise failures[0]
