@@ -29,6 +29,7 @@ _SETTINGS: Mapping[str, str] = {
     "ASSAY_STREAM_BATCH_RECORDS_MAX": "60",
     "ASSAY_STREAM_CONNECT_LIMIT_S": "120",
     "ASSAY_STREAM_ALERT_STALL_LIMIT_S": "30",
+    "ASSAY_STREAM_STOP_LIMIT_S": "15",
 }
 _BINDING_TOPIC: Mapping[str, str] = {
     # Compacted all the time, so that every restore and every follower meets it.
