@@ -29,7 +29,7 @@ from assay_stream.stream.alert_table import start_over_where_lost
 from assay_stream.stream.alert_watch import AlertWatch, Lease
 from assay_stream.stream.alerts import AlertStage
 from assay_stream.stream.connection import connection_options, start_admin
-from assay_stream.stream.faust_gaps import note_gaps_exactly
+from assay_stream.stream.faust_consumer import set_right
 from assay_stream.stream.health import Health, add_pages
 from assay_stream.stream.join import JoinStage
 from assay_stream.stream.logs import configure_logs
@@ -104,7 +104,7 @@ class _WorkerApp(faust.App):  # type: ignore[misc]
         return [*super().on_init_dependencies(), *self.stage_services]
 
     def _new_consumer(self) -> Any:
-        return note_gaps_exactly(super()._new_consumer())
+        return set_right(super()._new_consumer())
 
 
 class _WebOnlyApp(_WorkerApp):

@@ -1,4 +1,4 @@
-"""Gaps between offsets, as Faust's own consumer commits over them."""
+"""Faust's own consumer: what it commits where offsets have gaps, and whether its thread keeps the process."""
 
 from __future__ import annotations
 
@@ -10,8 +10,12 @@ import pytest
 from faust.transport.consumer import Consumer
 from faust.types import TP
 from intervaltree import IntervalTree
+from mode.threads import WorkerThread
 
-from assay_stream.stream.faust_gaps import note_gaps_exactly
+from assay_stream.config import load_settings
+from assay_stream.core.record import Role
+from assay_stream.stream.app import WorkerBuilder
+from assay_stream.stream.faust_consumer import note_gaps_exactly
 
 PARTITION = TP("findings", 0)
 RECORDS = (0, 1, 3, 4, 6, 9)
@@ -54,7 +58,15 @@ async def test_a_record_after_a_gap_is_not_committed_before_it_is_acknowledged()
     assert consumer._new_offset(PARTITION) in (2, 3)
 
 
-@pytest.mark.xfail(strict=True, reason="faust-streaming 0.15: once this passes, faust_gaps can go")
+@pytest.mark.xfail(strict=True, reason="faust-streaming 0.15: once this passes, note_gaps_exactly can go")
 async def test_faust_itself_commits_no_further_than_one_gap() -> None:
-    """Left alone Faust stops behind the first gap: what faust_gaps is for."""
+    """Left alone Faust stops behind the first gap: what note_gaps_exactly is for."""
     assert await after_all(Offsets()) == RECORDS[-1] + 1
+
+
+async def test_the_consumer_of_a_worker_is_set_right() -> None:
+    """Its thread ends with the process: the thread that Faust makes by itself would keep it."""
+    worker = WorkerBuilder(load_settings(), frozenset({"alerts"}), dict.fromkeys(Role, 1))
+    thread = worker.app.consumer._thread
+    assert thread.Worker(thread).daemon
+    assert not WorkerThread(thread).daemon
