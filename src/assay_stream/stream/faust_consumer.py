@@ -1,8 +1,8 @@
 """Faust's consumer, set right in two places (faust-streaming 0.15, mode-streaming 0.5).
 
 1. *Gaps.* Transactions leave markers between records, which a consumer never sees. Faust notes the gap, but the
-   record after it too (`Consumer._add_gap`). That record then counts twice, Faust takes the second for the beginning
-   of another run, and commits no further than one gap at a time: its group falls behind for good.
+   record after it too (`Consumer._add_gap`). That record then counts twice, Faust takes the second for the
+   beginning of another run, and commits no further than one gap at a time: its group falls behind for good.
 2. *Its thread.* It can outlive a worker that has stopped, send heartbeats and keep its partitions.
 """
 

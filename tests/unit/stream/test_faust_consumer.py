@@ -68,5 +68,8 @@ async def test_the_consumer_of_a_worker_is_set_right() -> None:
     """Its thread ends with the process: the thread that Faust makes by itself would keep it."""
     worker = WorkerBuilder(load_settings(), frozenset({"alerts"}), dict.fromkeys(Role, 1))
     thread = worker.app.consumer._thread
-    assert thread.Worker(thread).daemon
-    assert not WorkerThread(thread).daemon
+    try:
+        assert thread.Worker(thread).daemon
+        assert not WorkerThread(thread).daemon
+    finally:
+        thread.thread_loop.close()
