@@ -16,6 +16,7 @@ import traceback
 
 from aiokafka.errors import KafkaError
 
+from assay_stream.core.errors import AssayStreamError
 from tests.chaos.faults import FAULTS
 from tests.chaos.rounds import Record, play_round
 from tests.chaos.world import standing_ground
@@ -43,7 +44,7 @@ def main() -> int:
             round_seed = choose.randrange(10**6)
             try:
                 asyncio.run(play_round(ground, faults, seed=round_seed, record=record))
-            except (AssertionError, KafkaError, TimeoutError):
+            except (AssertionError, AssayStreamError, KafkaError, TimeoutError):
                 traceback.print_exc()
                 broken.append(f"round with seed {round_seed}: {', '.join(faults)}")
                 ground.cluster.start()

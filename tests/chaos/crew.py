@@ -102,7 +102,9 @@ class Crew:
         self.deployment.stop_workers()
 
     def _start(self, role: str | None, env: Mapping[str, str]) -> Worker:
-        return self.deployment.start_worker(*(["--role", role] if role else []), **env)
+        # Workers start often: compiling their modules once is enough.
+        compiled = {"PYTHONDONTWRITEBYTECODE": ""}
+        return self.deployment.start_worker(*(["--role", role] if role else []), **(compiled | dict(env)))
 
     async def _supervise(self) -> None:
         ended_s: dict[str, float] = {}

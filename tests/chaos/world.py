@@ -35,7 +35,7 @@ _BINDING_TOPIC: Mapping[str, str] = {
     # Compacted all the time, so that every restore and every follower meets it.
     "cleanup.policy": "compact",
     "segment.ms": "4000",
-    "min.cleanable.dirty.ratio": "0.01",
+    "min.cleanable.dirty.ratio": "0.1",
     "max.message.bytes": "9437184",
 }
 _numbers = itertools.count(1)
