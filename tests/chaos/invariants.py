@@ -108,9 +108,18 @@ def _right_alerts(got: Sequence[bytes], wanted: Sequence[bytes]) -> None:
 
 def _first_difference(got: Sequence[bytes], wanted: Sequence[bytes]) -> str:
     more, less = set(of_one_server(got)) - set(wanted), set(of_one_server(wanted)) - set(got)
-    return (
-        f"alerts: {len(more)} too many {min(more, default=b'')!r}; {len(less)} missing {min(less, default=b'')!r}"
-    )
+    return f"alerts: {len(more)} too many: {_causes(more)}; {len(less)} missing: {_causes(less)}"
+
+
+def _causes(alerts: Iterable[bytes]) -> list[str]:
+    """Which records the alerts are about: partition and offset of the input, what was found, what was written."""
+    told = []
+    for value in alerts:
+        alert = json.loads(value)
+        said = alert["unmapped"]
+        place = f"{said.get('mcp_origin_partition')}:{said.get('mcp_origin_offset')}"
+        told.append(f"{place} {alert['finding_info']['types'][0]} {alert['activity_name']}")
+    return sorted(told)
 
 
 def _uid(value: bytes) -> str:
