@@ -1,7 +1,7 @@
 """Watches over the alert stage where Faust does not: that it moves, that its table is whole, that it may write.
 
 1. *It moves.* Faust can lose its place in a rebalance or an outage and sit there for good, alive and idle. Where
-   findings wait and nothing has moved for a limit, the worker ends, and a new one starts from what was committed.
+   findings wait and nothing was committed for a limit, the worker ends; a new one starts from what was committed.
 2. *Its table is whole.* Faust's recovery goes on where a step of it times out. The worker ends where the table was
    not read to the end of its change log: counts would start anew.
 3. *It may write.* Nothing fences Faust's writes. A worker that was frozen or cut off for longer than its session
@@ -80,7 +80,6 @@ class AlertWatch:
         settings: the operator's settings.
         app: the application that runs the stage.
         findings_topic: what the stage reads.
-        processed: partition number to the offset of the last record processed, as the stage keeps it.
         lease: renewed with every heartbeat.
     """
 
@@ -90,13 +89,11 @@ class AlertWatch:
         app: faust.App,
         *,
         findings_topic: str,
-        processed: Mapping[int, int],
         lease: Lease,
     ) -> None:
         self._settings = settings
         self._app = app
         self._findings_topic = findings_topic
-        self._processed = processed
         self._lease = lease
         self._stopping = asyncio.Event()
         self._reader: AIOKafkaConsumer | None = None
@@ -201,7 +198,8 @@ class AlertWatch:
             for tp in assigned
             if tp.topic == self._findings_topic
         }
-        seen = (committed, dict(self._processed), dict(self._app.tables.recovery.active_offsets))
+        # What was processed and is not committed does not count: it may never be.
+        seen = (committed, dict(self._app.tables.recovery.active_offsets))
         if seen != self._seen or not await self._anything_waits(reader, committed):
             self._seen = seen
             self._moved_s = time.monotonic()

@@ -48,7 +48,6 @@ class AlertStage:
         meter: where to count.
         lease: says whether the stage may write.
         before_work: called after each rebalance, before anything is processed.
-        processed: partition number to the offset of the last record processed: kept up to date here.
         fail: called with the error that must stop the worker.
     """
 
@@ -66,7 +65,6 @@ class AlertStage:
         meter: StageMeter,
         lease: Lease,
         before_work: Callable[[], Coroutine[None, None, None]],
-        processed: dict[int, int],
         fail: Callable[[BaseException], None],
     ) -> None:
         raw = {"key_type": bytes, "value_type": bytes, "key_serializer": "raw", "value_serializer": "raw"}
@@ -83,7 +81,6 @@ class AlertStage:
         self._meter = meter
         self._lease = lease
         self._before_work = before_work
-        self._processed = processed
         self._fail = fail
         self.ready = False
         app.agent(self._findings, name="raise_alerts")(self._raise_alerts)
@@ -106,7 +103,6 @@ class AlertStage:
     async def _on_partitions_revoked(self, *_: Any, **__: Any) -> None:
         self.ready = False
         self._due.clear()
-        self._processed.clear()
 
     async def _raise_alerts(self, stream: Any) -> None:
         async for event in stream.events():
@@ -137,7 +133,6 @@ class AlertStage:
         if step.left_out == 1:
             # Once for each set of look-alikes: who floods it shall not flood the log.
             _log.warning("name_claims_left_out", partition=message.partition, offset=message.offset)
-        self._processed[message.partition] = message.offset
         self._meter.done(1, step.outputs)
 
     def _due_times(self, partition: int) -> DueTimes:

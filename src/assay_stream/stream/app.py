@@ -224,12 +224,10 @@ class WorkerBuilder:
 
     def _add_alerts(self, fail: Callable[[BaseException], None]) -> None:
         lease = Lease(self._settings.session_timeout_ms / 1_000)
-        processed: dict[int, int] = {}
         watch = AlertWatch(
             self._settings,
             self.app,
             findings_topic=self._topics[Role.FINDINGS],
-            processed=processed,
             lease=lease,
         )
         stage = AlertStage(
@@ -248,7 +246,6 @@ class WorkerBuilder:
             meter=StageMeter(self._meter, "alerts"),
             lease=lease,
             before_work=watch.before_work,
-            processed=processed,
             fail=fail,
         )
         self.app.stage_services.append(_StageService("alert_watch", watch, fail))
