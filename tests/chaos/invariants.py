@@ -98,8 +98,6 @@ def _same(what: str, got: Iterable[bytes], wanted: Iterable[bytes]) -> None:
 def _right_alerts(got: Sequence[bytes], wanted: Sequence[bytes]) -> None:
     """Every alert of an undisturbed run at least once, with its bytes; repeats allowed, other contents not."""
     assert set(of_one_server(got)) == set(of_one_server(wanted)), _first_difference(got, wanted)
-    still_open, should_be = _open_of_two_servers(got), _open_of_two_servers(wanted)
-    assert still_open == should_be, f"shadowed names: {sorted(still_open ^ should_be)} stand open on one side only"
     contents: dict[tuple[Any, ...], set[bytes]] = defaultdict(set)
     for value in of_one_server(got):
         contents[_state(value)].add(value)
@@ -110,16 +108,6 @@ def _right_alerts(got: Sequence[bytes], wanted: Sequence[bytes]) -> None:
 def _first_difference(got: Sequence[bytes], wanted: Sequence[bytes]) -> str:
     more, less = set(of_one_server(got)) - set(wanted), set(of_one_server(wanted)) - set(got)
     return f"alerts: {len(more)} too many: {_causes(more)}; {len(less)} missing: {_causes(less)}"
-
-
-def _open_of_two_servers(alerts: Sequence[bytes]) -> set[str]:
-    """The uids of the alerts of shadowed names that stand open in the end.
-
-    Which of them come and go on the way follows from how the claims of several servers were mixed: see ADR 0011.
-    """
-    of_one = set(of_one_server(alerts))
-    last = {_uid(value): json.loads(value)["activity_name"] for value in alerts if value not in of_one}
-    return {uid for uid, activity in last.items() if activity != "Close"}
 
 
 def _causes(alerts: Iterable[bytes]) -> list[str]:
