@@ -1,16 +1,13 @@
-"""Faust's consumer, set right in three places (faust-streaming 0.15, mode-streaming 0.5).
+"""Faust's consumer, set right in two places (faust-streaming 0.15, mode-streaming 0.5).
 
 1. *Gaps.* Transactions leave markers between records, which a consumer never sees. Faust notes the gap, but the
    record after it too (`Consumer._add_gap`). That record then counts twice, Faust takes the second for the
    beginning of another run, and commits no further than one gap at a time: its group falls behind for good.
-2. *Its place.* What was fetched before a rebalance may still be handed on after the positions were set anew. Faust
-   then takes itself to be further than it is, drops what it reads again, and can commit past it.
-3. *Its thread.* It can outlive a worker that has stopped, send heartbeats and keep its partitions.
+2. *Its thread.* It can outlive a worker that has stopped, send heartbeats and keep its partitions.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 from mode.threads import WorkerThread
@@ -25,7 +22,7 @@ class ThreadOfProcess(WorkerThread):  # type: ignore[misc]
 
 
 def set_right(consumer: Any) -> Any:
-    """Have a Faust consumer note gaps as they are, keep its place, and end with its process.
+    """Have a Faust consumer note gaps as they are, and end with its process.
 
     Args:
         consumer: the consumer, before it has been started.
@@ -34,7 +31,7 @@ def set_right(consumer: Any) -> Any:
         The same consumer.
     """
     consumer._thread.Worker = ThreadOfProcess
-    return drop_what_was_fetched_before(note_gaps_exactly(consumer))
+    return note_gaps_exactly(consumer)
 
 
 def note_gaps_exactly(consumer: Any) -> Any:
@@ -52,32 +49,4 @@ def note_gaps_exactly(consumer: Any) -> Any:
         await add_gap(partition, first, next_record - 1)
 
     consumer._add_gap = add_gap_before
-    return consumer
-
-
-def drop_what_was_fetched_before(consumer: Any) -> Any:
-    """Have a Faust consumer hand on no record that it fetched before its positions were last set.
-
-    Args:
-        consumer: the consumer, before it has read anything.
-
-    Returns:
-        The same consumer.
-    """
-    getmany, perform_seek = consumer.getmany, consumer.perform_seek
-    seeks = 0
-
-    async def counted_seek() -> None:
-        nonlocal seeks
-        await perform_seek()
-        seeks += 1
-
-    async def fresh(timeout: float) -> AsyncIterator[Any]:
-        before = seeks
-        async for fetched in getmany(timeout):
-            if seeks != before:
-                return
-            yield fetched
-
-    consumer.perform_seek, consumer.getmany = counted_seek, fresh
     return consumer

@@ -1,11 +1,8 @@
 """Faust's own consumer: what it commits where offsets have gaps, and whether its thread keeps the process."""
 
-# ruff: noqa: ARG002 - the signatures are the client's
-
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import AsyncIterator
 from itertools import pairwise
 from typing import Any
 
@@ -18,7 +15,7 @@ from mode.threads import WorkerThread
 from assay_stream.config import load_settings
 from assay_stream.core.record import Role
 from assay_stream.stream.app import WorkerBuilder
-from assay_stream.stream.faust_consumer import drop_what_was_fetched_before, note_gaps_exactly
+from assay_stream.stream.faust_consumer import note_gaps_exactly
 
 PARTITION = TP("findings", 0)
 RECORDS = (0, 1, 3, 4, 6, 9)
@@ -65,29 +62,6 @@ async def test_a_record_after_a_gap_is_not_committed_before_it_is_acknowledged()
 async def test_faust_itself_commits_no_further_than_one_gap() -> None:
     """Left alone Faust stops behind the first gap: what note_gaps_exactly is for."""
     assert await after_all(Offsets()) == RECORDS[-1] + 1
-
-
-class Fetching:
-    """A consumer that has fetched four records at once."""
-
-    async def getmany(self, timeout: float) -> AsyncIterator[tuple[TP, int]]:
-        for offset in range(4):
-            yield PARTITION, offset
-
-    async def perform_seek(self) -> None:
-        pass
-
-
-async def test_records_fetched_before_a_seek_are_dropped() -> None:
-    """Once positions are set anew nothing of the fetch before is handed on; the next fetch is."""
-    consumer: Any = drop_what_was_fetched_before(Fetching())
-    handed_on = []
-    async for _, offset in consumer.getmany(timeout=1.0):
-        handed_on.append(offset)
-        if offset == 1:
-            await consumer.perform_seek()
-    assert handed_on == [0, 1]
-    assert [offset async for _, offset in consumer.getmany(timeout=1.0)] == [0, 1, 2, 3]
 
 
 async def test_the_consumer_of_a_worker_is_set_right() -> None:
