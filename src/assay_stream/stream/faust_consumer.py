@@ -1,4 +1,4 @@
-"""Faust's consumer, set right in two places (faust-streaming 0.15, mode-streaming 0.5).
+"""Faust's consumer, set right in two places (faust-streaming 0.15, mode-streaming 0.7).
 
 1. *Gaps.* Transactions leave markers between records, which a consumer never sees. Faust notes the gap, but the
    record after it too (`Consumer._add_gap`). That record then counts twice, Faust takes the second for the
