@@ -28,6 +28,7 @@ from assay_stream.core.attention import Tick, decode_entry
 from assay_stream.core.partition import murmur2_partition
 from assay_stream.core.record import Origin, Output
 from assay_stream.stream.alert_watch import Lease
+from assay_stream.stream.faust_consumer import commit_no_more
 from assay_stream.stream.meter import StageMeter
 
 _log = structlog.get_logger(__name__)
@@ -109,8 +110,10 @@ class AlertStage:
             try:
                 await self._apply(event)
             except asyncio.CancelledError:
+                commit_no_more(self._app.consumer)
                 raise
             except Exception as error:  # noqa: BLE001 - whatever it is, the event must not be acknowledged
+                commit_no_more(self._app.consumer)
                 self._fail(error)
                 await asyncio.Event().wait()
 

@@ -1,4 +1,4 @@
-"""Faust's consumer, set right in two places (faust-streaming 0.15, mode-streaming 0.7).
+"""Faust's consumer, set right (faust-streaming 0.15, mode-streaming 0.7).
 
 1. *Gaps.* Transactions leave markers between records, which a consumer never sees. Faust notes the gap, but the
    record after it too (`Consumer._add_gap`). That record then counts twice, Faust takes the second for the
@@ -50,3 +50,19 @@ def note_gaps_exactly(consumer: Any) -> Any:
 
     consumer._add_gap = add_gap_before
     return consumer
+
+
+def commit_no_more(consumer: Any) -> None:
+    """Have a Faust consumer commit nothing from now on: what was in hand is read again by whoever comes next.
+
+    Faust acknowledges an event whose agent ends, also where it is cancelled in the middle of it, and commits when it
+    stops.
+
+    Args:
+        consumer: the consumer of a worker that is about to end.
+    """
+
+    async def nothing(*_: Any, **__: Any) -> bool:
+        return False
+
+    consumer._commit_offsets = nothing

@@ -1,5 +1,7 @@
 """Faust's own consumer: what it commits where offsets have gaps, and whether its thread keeps the process."""
 
+# ruff: noqa: ARG002 - the signatures are the client's
+
 from __future__ import annotations
 
 from collections import defaultdict
@@ -15,7 +17,7 @@ from mode.threads import WorkerThread
 from assay_stream.config import load_settings
 from assay_stream.core.record import Role
 from assay_stream.stream.app import WorkerBuilder
-from assay_stream.stream.faust_consumer import note_gaps_exactly
+from assay_stream.stream.faust_consumer import commit_no_more, note_gaps_exactly
 
 PARTITION = TP("findings", 0)
 RECORDS = (0, 1, 3, 4, 6, 9)
@@ -62,6 +64,34 @@ async def test_a_record_after_a_gap_is_not_committed_before_it_is_acknowledged()
 async def test_faust_itself_commits_no_further_than_one_gap() -> None:
     """Left alone Faust stops behind the first gap: what note_gaps_exactly is for."""
     assert await after_all(Offsets()) == RECORDS[-1] + 1
+
+
+class Committing:
+    """The part of Faust's consumer that decides what to commit."""
+
+    _commit_tps = Consumer._commit_tps
+
+    def __init__(self) -> None:
+        self.committed: list[Any] = []
+
+    def _filter_committable_offsets(self, partitions: Any) -> Any:
+        return dict.fromkeys(partitions, 7)
+
+    async def _handle_attached(self, offsets: Any) -> None:
+        pass
+
+    async def _commit_offsets(self, offsets: Any, start_new_transaction: bool = True) -> bool:
+        self.committed.append(offsets)
+        return True
+
+
+async def test_a_worker_that_ends_in_the_middle_of_an_event_commits_nothing() -> None:
+    """Faust acknowledges the event of a cancelled agent; no commit makes it final."""
+    consumer: Any = Committing()
+    assert await consumer._commit_tps([PARTITION], True)
+    commit_no_more(consumer)
+    assert not await consumer._commit_tps([PARTITION], True)
+    assert len(consumer.committed) == 1
 
 
 async def test_the_consumer_of_a_worker_is_set_right() -> None:
