@@ -55,8 +55,8 @@ def note_gaps_exactly(consumer: Any) -> Any:
 def commit_no_more(consumer: Any) -> None:
     """Have a Faust consumer commit nothing from now on: what was in hand is read again by whoever comes next.
 
-    Faust acknowledges an event whose agent ends, also where it is cancelled in the middle of it, and commits when it
-    stops.
+    Faust acknowledges an event whose agent ends, also where it is cancelled in the middle of it, and commits when
+    it stops.
 
     Args:
         consumer: the consumer of a worker that is about to end.
