@@ -29,7 +29,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from deploy.local.kafka import Broker, BrokerError, fetch
+from deploy.local.kafka import Broker
+from deploy.local.kafka_jars import BrokerError, fetch
 from deploy.local.servers import ServerError, python_server
 
 SERVER_ID = "time"

@@ -21,7 +21,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from deploy.local.kafka import HOST, Broker, free_port
+from deploy.local.kafka import Broker, free_ports
+from deploy.local.kafka_place import HOST
 
 _DAY: Final = datetime.timedelta(days=1)
 
@@ -52,9 +53,8 @@ class SecuredBroker(Broker):
         """Let these users in, by name and password; what each may do has to be granted."""
         super().__init__()
         self._users = dict(users)
-        taken = {self.port, self.controller_port}
-        self._secured_port = free_port(besides=taken)
-        self._expired_port = free_port(besides=taken | {self._secured_port})
+        taken = set(self.place.ports)
+        self._secured_port, self._expired_port = [port for port in free_ports(4) if port not in taken][:2]
         folder = self.data / "tls"
         folder.mkdir(parents=True)
         self.cafile = make_certificates(folder)
@@ -73,11 +73,12 @@ class SecuredBroker(Broker):
 
     def properties(self) -> str:
         """The broker's settings, with the three listeners."""
-        kept = [line for line in super().properties().splitlines() if not line.startswith("listeners=")]
+        ours = ("listeners=", "advertised.listeners=", "listener.security.protocol.map=")
+        kept = [line for line in super().properties().splitlines() if not line.startswith(ours)]
         more = _PROPERTIES.format(
             host=HOST,
             port=self.port,
-            controller=self.controller_port,
+            controller=self.place.voters[self.place.node_id],
             secured=self._secured_port,
             expired=self._expired_port,
             jaas=_JAAS,

@@ -74,6 +74,11 @@ class Worker:
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(30)
 
+    def reason(self) -> str:
+        """Why it ended of itself, as it says on its last line."""
+        lines = self.log.read_text(errors="replace").splitlines()
+        return next((line for line in reversed(lines) if line.startswith("assay-stream: ")), "it does not say")
+
     def tail(self) -> str:
         """The end of its log."""
         return self.log.read_text(errors="replace")[-4_000:]

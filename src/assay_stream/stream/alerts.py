@@ -10,13 +10,14 @@ At least once, and no less:
    alert there is due; what is written for it follows from the log, whoever reads it.
 4. Faust acknowledges an event whose agent failed. So an error is caught here, the worker is told to stop, and
    the event is never let go.
+5. Nothing is written without a lease on the partitions: Faust's producers are not fenced (``alert_watch``).
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import faust
@@ -27,6 +28,8 @@ from assay_stream.core.alerting import DueTimes, apply_entry, is_alert, partitio
 from assay_stream.core.attention import Tick, decode_entry
 from assay_stream.core.partition import murmur2_partition
 from assay_stream.core.record import Origin, Output
+from assay_stream.stream.alert_watch import Lease
+from assay_stream.stream.faust_consumer import commit_no_more
 from assay_stream.stream.meter import StageMeter
 
 _log = structlog.get_logger(__name__)
@@ -45,6 +48,8 @@ class AlertStage:
         clock_us: gives the time, microseconds since the epoch.
         tick_s: how often to look whether an alert is due, seconds; 0 for never.
         meter: where to count.
+        lease: says whether the stage may write.
+        before_work: called after each rebalance, before anything is processed.
         fail: called with the error that must stop the worker.
     """
 
@@ -60,6 +65,8 @@ class AlertStage:
         clock_us: Callable[[], int],
         tick_s: int,
         meter: StageMeter,
+        lease: Lease,
+        before_work: Callable[[], Coroutine[None, None, None]],
         fail: Callable[[BaseException], None],
     ) -> None:
         raw = {"key_type": bytes, "value_type": bytes, "key_serializer": "raw", "value_serializer": "raw"}
@@ -74,6 +81,8 @@ class AlertStage:
         self._partitions = partitions
         self._due: dict[int, DueTimes] = {}
         self._meter = meter
+        self._lease = lease
+        self._before_work = before_work
         self._fail = fail
         self.ready = False
         self._restoring_since_s: float | None = time.monotonic()
@@ -113,6 +122,11 @@ class AlertStage:
             mine = [tp for tp in app.consumer.assignment() if tp.topic == self._findings_name]
             self._meter.opened(len(mine), seconds=time.monotonic() - self._restoring_since_s)
         self._restoring_since_s = None
+        try:
+            await self._before_work()
+        except Exception as error:  # noqa: BLE001 - whatever it is, nothing may be processed
+            self._fail(error)
+            await asyncio.Event().wait()
         self.ready = True
 
     async def _on_partitions_revoked(self, *_: Any, **__: Any) -> None:
@@ -130,8 +144,10 @@ class AlertStage:
                 self._done[event.message.partition] = event.message.offset + 1
             except asyncio.CancelledError:
                 self._event_since_s = None
+                commit_no_more(self._app.consumer)
                 raise
             except Exception as error:  # noqa: BLE001 - whatever it is, the event must not be acknowledged
+                commit_no_more(self._app.consumer)
                 self._fail(error)
                 await asyncio.Event().wait()
 
@@ -139,10 +155,13 @@ class AlertStage:
         message = event.message
         due = self._due_times(message.partition)
         place = Origin(topic=message.topic, partition=message.partition, offset=message.offset)
+        self._lease.check()
         step = apply_entry(self._states, decode_entry(event.value), self._rules, due, place=place)
         # A tick may have thousands due: they wait for the broker together.
         for delivery in [await self._publish(alert) for alert in step.outputs]:
             await delivery
+        # Those may have taken long, and a state from before would undo what another worker has counted since.
+        self._lease.check()
         for key, state in step.states.items():
             self._states[key] = state
         due.note(step.states)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
@@ -21,17 +19,22 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from assay_stream import __version__
 from assay_stream.config import Settings
 from assay_stream.core.engine import EngineState
+from assay_stream.core.errors import OperatingError
 from assay_stream.core.evidence import Producer
 from assay_stream.core.record import Role
 from assay_stream.refusals import explained
+from assay_stream.stream.alert_table import start_over_where_lost
+from assay_stream.stream.alert_watch import AlertWatch, Lease
 from assay_stream.stream.alerts import AlertStage
 from assay_stream.stream.broker_watch import BrokerWatch
 from assay_stream.stream.connection import connection_options, start_admin
+from assay_stream.stream.faust_consumer import set_right
 from assay_stream.stream.health import Health, add_pages
 from assay_stream.stream.join import JoinStage
 from assay_stream.stream.logs import configure_logs
 from assay_stream.stream.meter import Meter, StageMeter
 from assay_stream.stream.registry import RegistryStage
+from assay_stream.stream.stopping import Deadline
 from assay_stream.stream.task import BatchTask
 from assay_stream.stream.topics import check_topics, inspect_topics, topic_names
 from assay_stream.stream.view import BindingView
@@ -98,6 +101,9 @@ class _WorkerApp(faust.App):  # type: ignore[misc]
 
     def on_init_dependencies(self) -> Iterable[Service]:
         return [*super().on_init_dependencies(), *self.stage_services]
+
+    def _new_consumer(self) -> Any:
+        return set_right(super()._new_consumer())
 
 
 class _WebOnlyApp(_WorkerApp):
@@ -239,6 +245,13 @@ class WorkerBuilder:
         self.app.stage_services.append(_StageService(name, runnable, fail))
 
     def _add_alerts(self, fail: Callable[[BaseException], None]) -> None:
+        lease = Lease(self._settings.session_timeout_ms / 1_000)
+        watch = AlertWatch(
+            self._settings,
+            self.app,
+            findings_topic=self._topics[Role.FINDINGS],
+            lease=lease,
+        )
         stage = AlertStage(
             self.app,
             findings_topic=self._topics[Role.FINDINGS],
@@ -249,10 +262,13 @@ class WorkerBuilder:
             clock_us=lambda: time.time_ns() // 1_000,
             tick_s=self._settings.alert_tick_s,
             meter=StageMeter(self._meter, "alerts"),
+            lease=lease,
+            before_work=watch.before_work,
             fail=fail,
         )
         self.health.watch("alerts", lambda: stage.ready, still_s=lambda: stage.still_s)
         self._meter.on_scrape(stage.note_gauges)
+        self.app.stage_services.append(_StageService("alert_watch", watch, fail))
 
 
 class _StageService(Service):  # type: ignore[misc]
@@ -283,25 +299,16 @@ class _BoundedWorker(faust.Worker):  # type: ignore[misc]
     """Stops within a bound, also where the brokers are away and the clients wait for them.
 
     Args:
-        stop_limit_s: how long stopping may take, seconds.
+        deadline: started when stopping begins.
     """
 
-    def __init__(self, *args: Any, stop_limit_s: int, **options: Any) -> None:
-        self._stop_limit_s = stop_limit_s
-        self.deadline: threading.Timer | None = None
+    def __init__(self, *args: Any, deadline: Deadline, **options: Any) -> None:
+        self._deadline = deadline
         super().__init__(*args, **options)
 
     async def stop(self) -> None:
-        if self.deadline is None:
-            self.deadline = threading.Timer(self._stop_limit_s, self._give_up)
-            self.deadline.daemon = True
-            self.deadline.start()
+        self._deadline.start()
         await super().stop()
-
-    def _give_up(self) -> None:
-        # What was not committed is read again by whoever comes next.
-        _log.error("stop_cut_short", limit_s=self._stop_limit_s)
-        os._exit(3)
 
 
 def run_worker(settings: Settings, stages: frozenset[str]) -> int:
@@ -333,9 +340,11 @@ def run_worker(settings: Settings, stages: frozenset[str]) -> int:
     stopping: list[asyncio.Task[None]] = []
     builder = WorkerBuilder(settings, stages, counts)
     app = builder.build(fail)
+    _make_state_dir(settings, app)
+    deadline = Deadline(settings.stop_limit_s)
     worker = _BoundedWorker(
         app,
-        stop_limit_s=settings.stop_limit_s,
+        deadline=deadline,
         loop=loop,
         override_logging=False,
         redirect_stdouts=False,
@@ -350,8 +359,8 @@ def run_worker(settings: Settings, stages: frozenset[str]) -> int:
     except SystemExit as exit_:
         code = exit_.code if isinstance(exit_.code, int) else 1
     finally:
-        if worker.deadline is not None:
-            worker.deadline.cancel()
+        # Faust's consumer has a thread of its own, which can outlive all else and keep its partitions.
+        deadline.settle()
     if failures:
         told = explained(failures[0])
         if told is not None:
@@ -360,11 +369,27 @@ def run_worker(settings: Settings, stages: frozenset[str]) -> int:
     return code
 
 
+def _make_state_dir(settings: Settings, app: faust.App) -> None:
+    """Make Faust's folders before it does: its own error would pass for a defect of ours."""
+    try:
+        settings.state_dir.mkdir(parents=True, exist_ok=True)
+        app._create_directories()
+    except OSError as error:
+        raise OperatingError(
+            "state_dir_unusable",
+            f"ASSAY_STREAM_STATE_DIR: cannot make a folder in {settings.state_dir}: {error.strerror}. Free some "
+            "space there, or name another folder.",
+        ) from None
+
+
 async def _preflight(settings: Settings, stages: frozenset[str]) -> dict[Role, int]:
     """Reach the brokers and check the topics before anything starts."""
     admin = await start_admin(settings, waiting=lambda text: _log.warning("waiting_for_brokers", why=text))
     try:
         needed = set().union(*(ROLES_OF_STAGE[stage] for stage in stages))
-        return check_topics(await inspect_topics(admin, settings), needed, alerts="alerts" in stages)
+        counts = check_topics(await inspect_topics(admin, settings), needed, alerts="alerts" in stages)
     finally:
         await admin.close()
+    if "alerts" in stages:
+        await start_over_where_lost(settings, partitions=counts[Role.FINDINGS])
+    return counts

@@ -43,3 +43,25 @@ def test_a_block_that_does_not_end_is_cut_short() -> None:
         assert process.stdout.readline() == b"ready\n"
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 3
+
+
+LEFT_BEHIND = """
+import sys, threading
+from assay_stream.stream.stopping import Deadline
+
+deadline = Deadline(1)
+if "start" in sys.argv:
+    deadline.start()
+if "thread" in sys.argv:
+    threading.Thread(target=threading.Event().wait).start()
+deadline.settle()
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"), [(["thread"], 3), (["start", "thread"], 3), (["start"], 0), ([], 0)], ids=str
+)
+def test_a_thread_that_is_left_behind_does_not_keep_the_process(arguments: list[str], code: int) -> None:
+    """Once all is done the deadline is off, unless another thread would keep the process alive."""
+    done = subprocess.run([sys.executable, "-c", LEFT_BEHIND, *arguments], check=False, timeout=60)
+    assert done.returncode == code

@@ -1,0 +1,127 @@
+"""Workers under a supervisor: who ends is started again, as a service manager would do."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tests.support.deployment import Deployment, Worker
+
+_LOOK_S = 0.2
+_RESTART_PAUSE_S = 0.5
+_RESTART_MAY_HELP = 3
+"""The exit code that asks for a supervisor: see docs/operations.md, "Exit codes"."""
+
+
+@dataclass
+class Post:
+    """A worker's place: which stages it runs, and who runs them now."""
+
+    name: str
+    role: str | None
+    env: Mapping[str, str]
+    worker: Worker
+    frozen: bool = False
+    ended: list[int] = field(default_factory=list)
+    """Exit code of every worker that held the post."""
+
+
+class Crew:
+    """The workers of a deployment.
+
+    Args:
+        deployment: whose workers they are.
+    """
+
+    def __init__(self, deployment: Deployment) -> None:
+        self.deployment = deployment
+        self.posts: dict[str, Post] = {}
+        self.unasked: list[str] = []
+        """Ends that nobody caused and no restart mends: which post, its exit code, and the end of its log."""
+        self.restarted = 0
+        """How many workers ended of themselves, asking for a restart."""
+        self._supervisor: asyncio.Task[None] | None = None
+
+    def hire(self, name: str, role: str | None = None, **env: str) -> Post:
+        """Fill a new post. Without a role it runs every stage."""
+        post = Post(name=name, role=role, env=env, worker=self._start(role, env))
+        self.posts[name] = post
+        return post
+
+    def dismiss(self, name: str, *, gently: bool) -> None:
+        """End a post for good."""
+        post = self.posts.pop(name)
+        post.worker.process.send_signal(signal.SIGTERM if gently else signal.SIGKILL)
+
+    def kill(self, post: Post) -> None:
+        """``kill -9``; the supervisor fills the post again."""
+        post.worker.kill()
+
+    def terminate(self, post: Post) -> None:
+        """SIGTERM; the supervisor fills the post again."""
+        post.worker.process.send_signal(signal.SIGTERM)
+
+    def freeze(self, post: Post) -> None:
+        """SIGSTOP."""
+        post.frozen = True
+        post.worker.process.send_signal(signal.SIGSTOP)
+
+    def thaw(self, post: Post) -> None:
+        """SIGCONT."""
+        post.worker.process.send_signal(signal.SIGCONT)
+        post.frozen = False
+
+    def of_role(self, role: str | None) -> list[Post]:
+        """The posts of one role; of those that run every stage for ``None``."""
+        return [post for post in self.posts.values() if post.role == role]
+
+    async def all_ready(self) -> bool:
+        """Whether every post is filled and does its work."""
+        answers = [asyncio.to_thread(post.worker.get, "/readyz") for post in self.posts.values()]
+        return all(status == 200 for status, _ in await asyncio.gather(*answers))
+
+    def tails(self) -> str:
+        """The ends of all logs."""
+        return "\n".join(
+            f"--- {post.name} ({post.worker.log})\n{post.worker.tail()}" for post in self.posts.values()
+        )
+
+    async def __aenter__(self) -> Crew:
+        self._supervisor = asyncio.create_task(self._supervise())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._supervisor is not None:
+            self._supervisor.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._supervisor
+        self.deployment.stop_workers()
+
+    def _start(self, role: str | None, env: Mapping[str, str]) -> Worker:
+        # Workers start often: compiling their modules once is enough.
+        compiled = {"PYTHONDONTWRITEBYTECODE": ""}
+        return self.deployment.start_worker(*(["--role", role] if role else []), **(compiled | dict(env)))
+
+    async def _supervise(self) -> None:
+        ended_s: dict[str, float] = {}
+        while True:
+            for post in list(self.posts.values()):
+                code = post.worker.process.poll()
+                if code is None:
+                    continue
+                if post.name not in ended_s:
+                    ended_s[post.name] = time.monotonic()
+                    post.ended.append(code)
+                    if code == _RESTART_MAY_HELP:
+                        self.restarted += 1
+                        print(f"chaos:     {post.name} ended: {post.worker.reason()}", flush=True)
+                    elif code not in (0, -signal.SIGKILL):
+                        self.unasked.append(f"{post.name} ended with {code}:\n{post.worker.tail()}")
+                elif time.monotonic() - ended_s[post.name] > _RESTART_PAUSE_S:
+                    del ended_s[post.name]
+                    post.worker = self._start(post.role, post.env)
+            await asyncio.sleep(_LOOK_S)

@@ -1,0 +1,124 @@
+"""What must hold after any faults: checked against a replay of the very same input logs."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from assay_stream.core.cloudevents import event_time_us, read_event
+from assay_stream.core.errors import InputError
+from assay_stream.core.record import Origin, Record, Role
+from tests.chaos.catching_up import caught_up
+from tests.chaos.crew import Crew
+from tests.integration.test_exactly_once import findings_of, of_one_server, undisturbed, values
+from tests.support.deployment import Deployment, payload
+
+
+async def check_promises(crew: Crew, *, calls_published: int) -> dict[str, int]:
+    """Check every promise once the load has ended and nothing is broken any more.
+
+    Returns:
+        How much was checked: number of records by what they are.
+
+    Raises:
+        AssertionError: naming the promise that does not hold.
+    """
+    deployment = crew.deployment
+    await caught_up(crew)
+    expected = await undisturbed(deployment)
+    assert len(await findings_of(deployment)) >= len(expected[Role.FINDINGS]), "findings are missing"
+    await deployment.tick(await _last_time_us(deployment))
+    await caught_up(crew)
+
+    inputs = await deployment.read(Role.CALLS)
+    assert len(inputs) >= calls_published, "the brokers lost calls that they had acknowledged"
+    evidence = await deployment.read(Role.EVIDENCE)
+    rejected = await deployment.read(Role.REJECTED)
+    _one_each(inputs, evidence, rejected)
+    _same("evidence", values(evidence), expected[Role.EVIDENCE])
+    _same("rejected records", values(rejected), expected[Role.REJECTED])
+    findings = await findings_of(deployment)
+    _same("findings", values(findings), expected[Role.FINDINGS])
+    alerts = await deployment.read(Role.ALERTS)
+    _right_alerts(alerts, expected[Role.ALERTS])
+    assert not crew.unasked, "workers ended that nobody had stopped:\n" + "\n".join(crew.unasked)
+    return {
+        "calls": len(inputs),
+        "evidence": len(evidence),
+        "findings": len(findings),
+        "alerts": len(set(values(alerts))),
+        "alerts repeated": len(alerts) - len(set(values(alerts))),
+        "workers restarted": crew.restarted,
+    }
+
+
+async def _last_time_us(deployment: Deployment) -> int:
+    """The time of the latest input that has one: as far as time comes in a replay."""
+    times_us = []
+    for role in (Role.SNAPSHOTS, Role.CALLS):
+        for record in await deployment.read(role):
+            with suppress(InputError):
+                times_us.append(event_time_us(read_event(record)))
+    return max(times_us)
+
+
+def _one_each(inputs: Sequence[Record], evidence: Sequence[Record], rejected: Sequence[Record]) -> None:
+    """Every call has one evidence record, or one rejected copy, that names its place; and nothing else has."""
+    places = Counter(_place_of_call(record) for record in evidence)
+    places.update(_place_of_rejected(record) for record in rejected)
+    twice = [place for place, count in places.items() if count > 1]
+    assert not twice, f"{len(twice)} calls have more than one record, the first of them is {twice[0]}"
+    never = {record.origin for record in inputs} - set(places)
+    assert not never, f"{len(never)} calls have no record, one of them is {min(never)}"
+    assert len(places) == len(inputs)
+
+
+def _place_of_call(record: Record) -> Origin:
+    place: Any = payload(record)["origin"]
+    return Origin(topic=place["topic"], partition=place["partition"], offset=place["offset"])
+
+
+def _place_of_rejected(record: Record) -> Origin:
+    told = {name: value.decode() for name, value in record.headers}
+    return Origin(
+        topic=told["error.topic"], partition=int(told["error.partition"]), offset=int(told["error.offset"])
+    )
+
+
+def _same(what: str, got: Iterable[bytes], wanted: Iterable[bytes]) -> None:
+    got_times, wanted_times = Counter(got), Counter(wanted)
+    more, less = got_times - wanted_times, wanted_times - got_times
+    assert not more, f"{what}: {more.total()} that an undisturbed run does not write, such as {next(iter(more))!r}"
+    assert not less, f"{what}: {less.total()} are missing, such as {next(iter(less))!r}"
+
+
+def _right_alerts(records: Sequence[Record], wanted: Sequence[bytes]) -> None:
+    """Every alert of an undisturbed run at least once, with its bytes; repeats allowed, other contents not."""
+    got = values(records)
+    assert set(of_one_server(got)) == set(of_one_server(wanted)), _first_difference(got, wanted)
+    of_one = set(of_one_server(got))
+    contents: dict[bytes, set[bytes]] = defaultdict(set)
+    for record in records:
+        if record.value in of_one:
+            contents[dict(record.headers)["ce_id"]].add(record.value or b"")
+    differing = [name for name, bodies in contents.items() if len(bodies) > 1]
+    assert not differing, f"alerts with more than one content for one state: {differing[:3]}"
+
+
+def _first_difference(got: Sequence[bytes], wanted: Sequence[bytes]) -> str:
+    more, less = set(of_one_server(got)) - set(wanted), set(of_one_server(wanted)) - set(got)
+    return f"alerts: {len(more)} too many: {_causes(more)}; {len(less)} missing: {_causes(less)}"
+
+
+def _causes(alerts: Iterable[bytes]) -> list[str]:
+    """Which records the alerts are about: partition and offset of the input, what was found, what was written."""
+    told = []
+    for value in alerts:
+        alert = json.loads(value)
+        said = alert["unmapped"]
+        place = f"{said.get('mcp_origin_partition')}:{said.get('mcp_origin_offset')}"
+        told.append(f"{place} {alert['finding_info']['types'][0]} {alert['activity_name']}")
+    return sorted(told)

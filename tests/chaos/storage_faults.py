@@ -1,0 +1,77 @@
+"""Faults of what is kept: a state folder gone or full, the change log lost, facts compacted away unread."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Awaitable, Callable
+
+from assay_stream.stream.connection import start_admin
+from assay_stream.stream.topics import alert_changelog_name
+from tests.chaos.crew import Post
+from tests.chaos.world import SESSION_TIMEOUT_S, World
+
+_GONE_LIMIT_S = 60.0
+_COMPACTION_S = (12.0, 16.0)
+"""Some segments of the binding topic and some rounds of its cleaner."""
+
+
+async def lose_state_folder(world: World) -> None:
+    """``kill -9`` of the workers of the alert stage, whose folder is gone when they come back."""
+    for post in [*world.crew.of_role("alerts"), *world.crew.of_role(None)]:
+        world.crew.kill(post)
+    # The logs of the workers stand in the same folder.
+    shutil.rmtree(world.deployment.settings.state_dir / "v1", ignore_errors=True)
+
+
+async def lose_changelog(world: World) -> None:
+    """The topic of the alert table is deleted and created anew while no worker runs the alert stage."""
+    posts = [*world.crew.of_role("alerts"), *world.crew.of_role(None)]
+    for post in posts:
+        world.crew.dismiss(post.name, gently=True)
+    for post in posts:
+        await asyncio.to_thread(post.worker.process.wait, _GONE_LIMIT_S)
+    settings = world.deployment.settings
+    admin = await start_admin(settings)
+    try:
+        await admin.delete_topics([alert_changelog_name(settings)])
+        while alert_changelog_name(settings) in await admin.list_topics():
+            await asyncio.sleep(0.2)
+    finally:
+        await admin.close()
+    # As an operator would, and again where the brokers have not forgotten the old one yet.
+    while alert_changelog_name(settings) not in await _created(world):
+        await asyncio.sleep(1.0)
+    for post in posts:
+        world.crew.hire(post.name, post.role)
+
+
+async def _created(world: World) -> list[str]:
+    await world.deployment.apply_topics()
+    admin = await start_admin(world.deployment.settings)
+    try:
+        return list(await admin.list_topics())
+    finally:
+        await admin.close()
+
+
+async def compact_under(world: World, *, role: str) -> None:
+    """The binding topic is compacted under workers that stand still; one of them wakes, one restores itself."""
+    posts: list[Post] = [*world.crew.of_role(role), *world.crew.of_role(None)]
+    for post in posts:
+        world.crew.freeze(post)
+    await world.pause(*_COMPACTION_S)
+    world.choose.shuffle(posts)
+    world.crew.kill(posts[0])
+    posts[0].frozen = False
+    await world.pause(0, SESSION_TIMEOUT_S)
+    for post in posts[1:]:
+        world.crew.thaw(post)
+
+
+FAULTS: dict[str, Callable[[World], Awaitable[None]]] = {
+    "state folder lost": lose_state_folder,
+    "change log of the alert table lost": lose_changelog,
+    "bindings compacted under the join": lambda world: compact_under(world, role="join"),
+    "bindings compacted under the registry": lambda world: compact_under(world, role="registry"),
+}

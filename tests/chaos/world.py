@@ -1,0 +1,123 @@
+"""A cluster, a deployment on it with its workers, and a load: what faults are injected into."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import random
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass
+
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+
+from assay_stream.core.record import Role
+from assay_stream.stream.connection import start_admin
+from deploy.local.cluster import NODES, Cluster
+from deploy.local.kafka import free_ports
+from tests.chaos.crew import Crew
+from tests.chaos.load import Load
+from tests.support.deployment import Deployment
+from tests.support.relay import Relay
+
+SESSION_TIMEOUT_S = 3.0
+_SETTINGS: Mapping[str, str] = {
+    "ASSAY_STREAM_REPLICATION_FACTOR": "3",
+    "ASSAY_STREAM_SESSION_TIMEOUT_MS": str(int(SESSION_TIMEOUT_S * 1_000)),
+    # Small batches: many transactions for a fault to hit.
+    "ASSAY_STREAM_BATCH_RECORDS_MAX": "60",
+    "ASSAY_STREAM_CONNECT_LIMIT_S": "120",
+    "ASSAY_STREAM_ALERT_STALL_LIMIT_S": "30",
+    "ASSAY_STREAM_STOP_LIMIT_S": "15",
+}
+_BINDING_TOPIC: Mapping[str, str] = {
+    # Compacted all the time, so that every restore and every follower meets it.
+    "cleanup.policy": "compact",
+    "segment.ms": "4000",
+    "min.cleanable.dirty.ratio": "0.1",
+    "max.message.bytes": "9437184",
+}
+_numbers = itertools.count(1)
+
+
+class NotPossibleHereError(Exception):
+    """This machine lacks what a fault needs: the message says what."""
+
+
+@dataclass
+class Ground:
+    """A cluster and the relays in front of its brokers."""
+
+    cluster: Cluster
+    relays: list[Relay]
+
+    @property
+    def relayed(self) -> str:
+        """What a client connects to that shall stay behind the relays."""
+        return ",".join(f"127.0.0.1:{relay.port}" for relay in self.relays)
+
+
+@contextmanager
+def standing_ground() -> Iterator[Ground]:
+    """Start a cluster with its relays. Call it in the main thread."""
+    with ExitStack() as stack:
+        relays = [Relay(port) for port in free_ports(NODES)]
+        cluster = Cluster(relays=[relay.port for relay in relays])
+        for relay, broker in zip(relays, cluster.brokers.values(), strict=True):
+            assert broker.place.relayed is not None
+            relay.target_port = broker.place.relayed[0]
+            stack.enter_context(relay)
+        yield Ground(stack.enter_context(cluster), relays)
+
+
+@dataclass
+class World:
+    """What a fault may break.
+
+    Args:
+        ground: the cluster.
+        deployment: the topics and settings.
+        crew: the workers.
+        choose: makes every choice.
+    """
+
+    ground: Ground
+    deployment: Deployment
+    crew: Crew
+    choose: random.Random
+
+    @property
+    def cluster(self) -> Cluster:
+        """The brokers."""
+        return self.ground.cluster
+
+    async def pause(self, least_s: float, most_s: float) -> None:
+        """Let a random time pass."""
+        await asyncio.sleep(self.choose.uniform(least_s, most_s))
+
+
+@asynccontextmanager
+async def living_world(ground: Ground, choose: random.Random) -> AsyncIterator[tuple[World, Load]]:
+    """A new deployment with one worker of each role and one of all roles, under load."""
+    deployment = Deployment(
+        ground.cluster.bootstrap, name=f"chaos-{os.getpid()}-{next(_numbers)}", env=dict(_SETTINGS)
+    )
+    await deployment.apply_topics()
+    await _compact_often(deployment)
+    crew = Crew(deployment)
+    for role in ("registry", "join", "alerts", None):
+        crew.hire(f"{role or 'all'}-1", role)
+    async with crew, Load(deployment, seed=choose.randrange(10**6)) as load:
+        yield World(ground=ground, deployment=deployment, crew=crew, choose=choose), load
+
+
+async def _compact_often(deployment: Deployment) -> None:
+    admin = await start_admin(deployment.settings)
+    try:
+        topic = ConfigResource(
+            ConfigResourceType.TOPIC, deployment.topics[Role.BINDINGS], configs=dict(_BINDING_TOPIC)
+        )
+        await admin.alter_configs([topic])
+    finally:
+        await admin.close()
