@@ -10,6 +10,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from assay_stream.core.alert import AlertRules
+from assay_stream.stream.alert_watch import Lease
 from assay_stream.stream.alerts import AlertStage
 from assay_stream.stream.meter import Meter, StageMeter
 
@@ -20,6 +21,10 @@ FINDINGS = "findings"
 def registry() -> CollectorRegistry:
     """A registry of its own."""
     return CollectorRegistry()
+
+
+async def _nothing_to_do() -> None:
+    pass
 
 
 @pytest.fixture
@@ -35,6 +40,8 @@ def stage(registry: CollectorRegistry) -> AlertStage:
         clock_us=lambda: 0,
         tick_s=0,
         meter=StageMeter(Meter(registry), "alerts"),
+        lease=Lease(60.0),
+        before_work=_nothing_to_do,
         fail=lambda _error: None,
     )
 
