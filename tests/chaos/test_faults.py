@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 
 import pytest
 
@@ -13,7 +12,7 @@ from tests.chaos.world import Ground
 # Under a minute each alone; a busy machine may take many times as long.
 pytestmark = [pytest.mark.kafka, pytest.mark.chaos, pytest.mark.timeout(1_500)]
 
-SEED = int(os.environ.get("ASSAY_CHAOS_SEED") or random.SystemRandom().randrange(10**6))
+SEED = int(os.environ.get("ASSAY_CHAOS_SEED") or 11)
 
 
 @pytest.mark.parametrize(

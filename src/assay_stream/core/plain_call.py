@@ -207,7 +207,7 @@ def read_plain(raw: bytes, limits: Limits) -> PlainCall | None:
     try:
         event = _DECODER.decode(raw)
         time_us = (datetime.fromisoformat(event.time) - _EPOCH) // _MICROSECOND
-    except (msgspec.DecodeError, UnicodeDecodeError, ValueError, TypeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError, TypeError):
         return None
     fields: Any = event.data
     if not _TIMES.fullmatch(_times(event.time, fields.timing)):

@@ -133,7 +133,7 @@ def read_lines(lines: Iterable[bytes], *, name: str, roles: Collection[Role] = _
             # Record lines that hold texts only, as most do.
             plain = _PLAIN_LINES.decode(line)
             role = plain_roles[plain.role]
-        except (msgspec.DecodeError, UnicodeDecodeError, KeyError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError):
             pass
         else:
             timestamp_ms, place = plain.timestamp_ms, plain.origin

@@ -94,6 +94,8 @@ def test_what_is_not_plain_is_left_to_the_model(data: dict[str, Any]) -> None:
         b'{"a":1}',
         text()[:-1],
         text() + b"x",
+        b'{"data":' + b"[" * 100_000,
+        b'{"id":' + b'{"a":' * 10_000 + b"1" + b"}" * 10_000 + b"}",
         text().replace(b'"ok"', b'"\xff"') + b"\xff",
         text().replace(b'{"specversion"', b'{"id":"1","specversion"'),
         text(event={"time": "2026-02-30T00:00:00Z"}),
