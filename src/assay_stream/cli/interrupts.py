@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,14 +17,10 @@ def noting_interrupts() -> Iterator[list[int]]:
         signal.signal(number, before[number])
 
     before = {int(number): signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    thresholds = gc.get_threshold()
-    # Records come and go by the hundred thousand and refer to nothing in circles.
-    gc.set_threshold(50_000, 50, 100)
     for number in before:
         signal.signal(number, note)
     try:
         yield noted
     finally:
-        gc.set_threshold(*thresholds)
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -14,6 +14,7 @@ import orjson
 import typer
 
 from assay_stream import __version__
+from assay_stream.cli.collecting import collecting_seldom
 from assay_stream.cli.compare import AlertFiles, RecordedFiles, hold_against, hold_against_topics, written_in
 from assay_stream.cli.interrupts import noting_interrupts
 from assay_stream.cli.options import (
@@ -130,7 +131,8 @@ def replay(
     )
     job = _Job(source=source, settings=settings, meter=Meter(progress))
     if output is None:
-        _into_topics(job, topic_prefix)
+        with collecting_seldom():
+            _into_topics(job, topic_prefix)
         return
 
     def then(spool: LogSpool, made: Replay) -> None:
@@ -140,7 +142,8 @@ def replay(
             recorded = RecordedFiles(evidence=evidence or [], alerts=alerts)
             hold_against(settings, spool, made, written_in(output), recorded)
 
-    _into_files(job, output, resume=resume, then=then)
+    with collecting_seldom():
+        _into_files(job, output, resume=resume, then=then)
 
 
 def _check_comparison(

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from assay_stream.cli.collecting import collecting_seldom
 from assay_stream.cli.lines import archive_lines
 from assay_stream.cli.options import (
     NOTHING_FOUND,
@@ -93,20 +94,21 @@ def verify(
         bootstrap_servers=bootstrap_servers,
     )
     printer = _Printer(target, strict=strict, every=every)
-    if from_kafka:
-        quiet_client_logs()
-        asyncio.run(_from_kafka(settings, selection, producer or (), printer))
-    else:
-        read = partial(_records, inputs or [])
-        verifier = Verifier(
-            history_of(read),
-            redaction=settings.redaction(),
-            call_profile=settings.call_profile,
-            producers=producer or (),
-        )
-        for judgement in judgements(verifier, _evidence(evidence or []), read, selection=selection):
-            printer.show(judgement)
-        printer.verifier = verifier
+    with collecting_seldom():
+        if from_kafka:
+            quiet_client_logs()
+            asyncio.run(_from_kafka(settings, selection, producer or (), printer))
+        else:
+            read = partial(_records, inputs or [])
+            verifier = Verifier(
+                history_of(read),
+                redaction=settings.redaction(),
+                call_profile=settings.call_profile,
+                producers=producer or (),
+            )
+            for judgement in judgements(verifier, _evidence(evidence or []), read, selection=selection):
+                printer.show(judgement)
+            printer.verifier = verifier
     printer.end()
 
 

@@ -102,12 +102,10 @@ def of_lines(lines: Iterable[bytes], *, name: str) -> Iterator[Recorded]:
         raw = line.strip(b" \t\r\n")
         if not raw:
             continue
-        place = Origin(topic=name, partition=0, offset=number)
-        record = None if raw.startswith(_CANONICAL_START) else record_line_parts(raw, place)
-        if record is None:
-            yield Recorded(f"{name} line {number + 1}", raw)
-        else:
-            yield of_record(record)
+        record = None
+        if not raw.startswith(_CANONICAL_START):
+            record = record_line_parts(raw, Origin(topic=name, partition=0, offset=number))
+        yield Recorded(f"{name} line {number + 1}", raw) if record is None else of_record(record)
 
 
 def origin_in(data: object, name: str) -> Origin | None:

@@ -40,8 +40,9 @@ def judgements(
         judgement = verifier.check(given, call)
         if judgement is not None:
             yield judgement
-        yield from map(verifier.without_call, nameless)
-        nameless.clear()
+        if nameless:
+            yield from map(verifier.without_call, nameless)
+            nameless.clear()
         if verifier.must_settle:
             yield from verifier.settle(_of_servers(verifier, read))
     yield from map(verifier.without_call, nameless)
@@ -54,8 +55,9 @@ def judgements(
 def _naming(
     evidence: Iterable[Recorded], selection: EvidenceSelection, nameless: list[Recorded]
 ) -> Iterator[Recorded]:
+    wants_all = selection == EvidenceSelection()
     for given in evidence:
-        if not selection.wants(given):
+        if not (wants_all or selection.wants(given)):
             continue
         if given.call is None:
             nameless.append(given)
@@ -82,8 +84,9 @@ class Summary:
         Args:
             judgement: one more.
         """
-        self._statuses[judgement.status.value] += 1
-        self._codes.update(judgement.codes)
+        self._statuses[judgement.status._value_] += 1
+        if judgement.codes:
+            self._codes.update(judgement.codes)
 
     def as_json(self, verifier: Verifier) -> dict[str, Any]:
         """Return the counts: by status, by code, and by who says to have written the records.

@@ -115,6 +115,10 @@ class Offsets:
             origin: what to add.
         """
         starts, ends = self._runs.setdefault(origin[:2], ([], []))
+        if ends and ends[-1] == origin.offset:
+            # As in a log that is in order.
+            ends[-1] += 1
+            return
         index = bisect_right(starts, origin.offset) - 1
         if index >= 0 and origin.offset < ends[index]:
             return
