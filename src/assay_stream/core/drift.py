@@ -13,12 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, TypedDict, Unpack
+from functools import cached_property
+from typing import TypedDict, Unpack
 
 from assay_stream.core.bindings import ServerBindings
+from assay_stream.core.digest import Digest, jcs_digest
 from assay_stream.core.facts import Catalogue, Seen
 from assay_stream.core.finding import Finding
-from assay_stream.core.fingerprint import Fingerprint, changed_fields
+from assay_stream.core.fingerprint import ContentCache, Fingerprint, changed_fields
 from assay_stream.core.introduced import signs_between
 from assay_stream.core.kinds import Kind
 from assay_stream.core.meaning import Change, compare_definitions
@@ -27,6 +29,9 @@ from assay_stream.core.offer import Offer
 from assay_stream.core.record import Position
 from assay_stream.schemes.handshake_contract import contract, contract_drift
 from assay_stream.schemes.mcptrust import RISK_LEVELS
+
+_PAIRS_KEPT = 2_048
+"""Comparisons of two definitions that are remembered: every tool of forty large servers."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -177,6 +182,10 @@ class _Telling:
         self._seen = seen
         self._offer = offer
 
+    @cached_property
+    def _names_digest(self) -> Digest:
+        return jcs_digest(sorted(self._offer.tools))
+
     def removed(self, name: str, old: Fingerprint | None) -> Iterator[Finding]:
         """A fleet that was shown this very list before learns nothing by it: tools come and go with who asks."""
         seen = self._seen
@@ -228,29 +237,51 @@ class _Telling:
         self, kind: Kind, name: str, old: Fingerprint, full: str, *, renamed_to: str | None = None
     ) -> Iterator[Finding]:
         new = self._offer.fingerprints[full]
-        was, now = self._server.definition_of(old.full), self._offer.definitions[full]
+        changes, reasons = self._compared(old.full, full)
         yield self.found(
             kind,
             name,
             before=old,
             after=new,
             renamed_to=renamed_to,
-            changes=telling_changes(compare_definitions(was, now)),
-            signs=self._signs(was, full),
+            changes=changes,
+            signs=self._signs(old.full, full),
         )
         if _risk(new) > _risk(old):
             yield self.found(Kind.RISK_LEVEL_CHANGED, name, before=old, after=new)
-        for reason in contract_drift(contract(was), contract(now)):
+        for reason in reasons:
             yield self.found(Kind.CONTRACT_VIOLATION, name, before=old, after=new, reason=reason)
 
-    def _signs(self, was: dict[str, Any] | None, full: str) -> tuple[tuple[str, int, str], ...]:
+    def _compared(self, old_full: str, full: str) -> tuple[_Changes, tuple[str, ...]]:
+        key = f"{old_full} {full}".encode()
+        known = _COMPARED.get(key)
+        if known is None:
+            was, now = self._server.definition_of(old_full), self._offer.definitions[full]
+            reasons = tuple(contract_drift(contract(was), contract(now)))
+            known = telling_changes(compare_definitions(was, now)), reasons
+            _COMPARED.put(key, known)
+        return known
+
+    def _signs(self, old_full: str | None, full: str) -> tuple[tuple[str, int, str], ...]:
         names = self._offer.tools.keys()
-        signs = signs_between(was, self._offer.definitions[full], tool_names=names)
-        return tuple((sign.rule, sign.level, sign.path) for sign in signs)
+        key = f"{old_full} {full} {self._names_digest}".encode()
+        known = _SIGNS.get(key)
+        if known is None:
+            was = None if old_full is None else self._server.definition_of(old_full)
+            signs = signs_between(was, self._offer.definitions[full], tool_names=names)
+            known = tuple((sign.rule, sign.level, sign.path) for sign in signs)
+            _SIGNS.put(key, known)
+        return known
 
     def _is_known(self, full: str) -> bool:
         tools = self._server.tools
         return (True, full) in tools or (False, full) in tools
+
+
+_Changes = tuple[tuple[str, str, str], ...]
+# A roll-out shows the same change to every observer of a server, one after the other.
+_COMPARED: ContentCache[tuple[_Changes, tuple[str, ...]]] = ContentCache(_PAIRS_KEPT)
+_SIGNS: ContentCache[tuple[tuple[str, int, str], ...]] = ContentCache(_PAIRS_KEPT)
 
 
 class _More(TypedDict, total=False):
