@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
 
-.PHONY: help demo run test check lint types layers unit integration chaos audit sbom fuzz bench bench-peers bench-latency bench-curves bench-docs alert-quality schemas samples clean
+.PHONY: help demo run test check lint types layers unit integration chaos chaos-short audit sbom fuzz bench bench-peers bench-latency bench-curves bench-docs alert-quality schemas samples clean
 
 help: ## Show this help.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -48,9 +48,10 @@ layers: $(VENV)/.ready
 unit: $(VENV)/.ready ## Tests that need no broker and no server.
 	$(BIN)/python -m pytest -q -n logical --dist worksteal -m "not kafka and not servers"
 
-integration: $(VENV)/.ready ## Tests on real Kafka brokers and real MCP servers, and a short form of chaos.
+integration: $(VENV)/.ready ## Tests on real Kafka brokers and real MCP servers.
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "(kafka or servers) and not chaos"
-	@# Three brokers: alone on the machine.
+
+chaos-short: $(VENV)/.ready ## One round of faults of workers and one of brokers, on three brokers: alone on the machine.
 	$(BIN)/python -m pytest -q -m chaos
 
 chaos: $(VENV)/.ready ## Inject every fault many times (ASSAY_CHAOS_SEED, ASSAY_CHAOS_ROUNDS), check every promise.

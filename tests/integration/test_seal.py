@@ -164,8 +164,11 @@ async def prove(seals: Seals, keys: tuple[str, ...], origin: dict[str, Any], lin
     assert json.loads((await seals.run("check-proof", "con.json", *keys)).stdout)["first_checkpoint"] == 0
 
 
-async def test_a_second_sealer_shuts_the_first_out(deployment: Deployment, seals: Seals) -> None:
-    """The first ends with an error that says so; the chain goes on without a fork. SIGTERM seals what was read."""
+async def test_one_of_two_sealers_is_shut_out(deployment: Deployment, seals: Seals) -> None:
+    """It ends with an error that says so; the chain goes on without a fork. SIGTERM seals what was read.
+
+    It is the first, unless that one lost its broker for a moment and came back, as on a machine that is very busy.
+    """
     await seals.run("keygen", "--out", "seal.pem")
     await write_evidence(deployment, 0, 60)
     first = seals.start("first.log", "--key", "seal.pem", "--every-s", "0.5")
@@ -174,20 +177,21 @@ async def test_a_second_sealer_shuts_the_first_out(deployment: Deployment, seals
         await until_sealed(deployment, 3, first)
         before = len(await checkpoints(deployment))
         second = seals.start("second.log", "--key", "seal.pem", "--every-s", "0.5")
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         number = 60
-        while first.poll() is None:
+        while first.poll() is None and second.poll() is None:
             assert time.monotonic() < deadline
             await write_evidence(deployment, number, 30)
             number += 30
             await asyncio.sleep(0.5)
-        assert first.returncode == 2
-        assert "sealer_fenced" in seals.log("first.log")
-        await until_sealed(deployment, before + 3, second)
+        ended, left, log = (first, second, "first.log") if second.poll() is None else (second, first, "second.log")
+        assert ended.returncode == 2
+        assert "sealer_fenced" in seals.log(log)
+        await until_sealed(deployment, before + 3, left)
         await write_evidence(deployment, number, 30)
         await asyncio.sleep(1.0)
-        second.send_signal(signal.SIGTERM)
-        assert await asyncio.to_thread(second.wait, 30) == 0
+        left.send_signal(signal.SIGTERM)
+        assert await asyncio.to_thread(left.wait, 30) == 0
     finally:
         for process in (first, second):
             if process is not None and process.poll() is None:
