@@ -28,8 +28,8 @@ from assay_stream.cli.options import Bootstrap, printable, say
 from assay_stream.core.bindings import Bindings, ServerBindings
 from assay_stream.core.control import PIN_REJECT_TYPE, PIN_REMOVE_TYPE, PIN_SET_TYPE
 from assay_stream.core.errors import InputError
+from assay_stream.core.timeline import AFTER_ALL_US
 from assay_stream.forensics.pin_report import (
-    AFTER_ALL_US,
     approved_entries,
     history_rows,
     offered_now,

@@ -20,9 +20,9 @@ from assay_stream.core.name_sketch import name_sketch
 from assay_stream.core.pins import PinStatus, check_pins
 from assay_stream.core.record import Origin, Output, Role
 from assay_stream.core.skeleton import skeleton
+from assay_stream.core.timeline import AFTER_ALL_US
 
 CLAIM = "name_claim"
-_AFTER_ALL_US = 2**63 - 1
 
 Offered = Mapping[tuple[str, str], bool]
 """Tool name and full digest of what a server offers anybody, to whether an operator approved it."""
@@ -104,7 +104,7 @@ def offers_the_same(server: ServerBindings, catalogue: Catalogue, seen: Seen) ->
         seen: the observation itself.
     """
     own = server.observers.get(seen.observer_id)
-    latest = None if own is None else own.as_of(_AFTER_ALL_US)
+    latest = None if own is None else own.as_of(AFTER_ALL_US)
     if own is None or latest is None:
         return False
     if latest.position > seen.position:
@@ -173,6 +173,6 @@ def _is_approved(server: ServerBindings, name: str, full: str) -> bool:
     if name not in server.controls.pins:
         return False
     found = server.tools.get((True, full)) or server.tools.get((False, full))
-    policy = server.controls.policy_as_of(name, _AFTER_ALL_US)
-    pins = server.controls.pins_as_of(name, _AFTER_ALL_US)
+    policy = server.controls.policy_as_of(name, AFTER_ALL_US)
+    pins = server.controls.pins_as_of(name, AFTER_ALL_US)
     return check_pins(pins, found, policy=policy).status is PinStatus.MATCH

@@ -17,6 +17,7 @@ from assay_stream.core.kinds import Kind
 from assay_stream.core.limits import DEFAULT_LIMITS
 from assay_stream.core.pins import PinStatus, check_pins
 from assay_stream.core.signing import check_signature
+from assay_stream.core.timeline import AFTER_ALL_US
 from assay_stream.schemes.handshake_contract import DRIFT_CODES
 from assay_stream.schemes.hangar import Action
 from assay_stream.schemes.schemapin import ErrorCode
@@ -42,9 +43,6 @@ _OF_KEY = (Kind.KEY_CHANGED, Kind.KEY_REVOKED, Kind.SIGNATURE_MISSING)
 """Kinds whose reason is a key."""
 
 _OF_CALL: _Reasons = {Kind.BLOCKED_TOOL_CALLED: (None,)}
-
-AFTER_ALL_US = 2**63 - 1
-"""An event time after everything."""
 
 
 def resolved_by_snapshot(

@@ -9,8 +9,9 @@ from assay_stream.core.bindings import ServerBindings
 from assay_stream.core.controls import When
 from assay_stream.core.facts import Catalogue, Seen
 from assay_stream.core.moments import start_of
-from assay_stream.core.resolve import AFTER_ALL_US, latest_sights, told, uids_of_signature
+from assay_stream.core.resolve import latest_sights, told, uids_of_signature
 from assay_stream.core.signing import check_signature
+from assay_stream.core.timeline import AFTER_ALL_US
 
 
 def resolved_by_signature(server: ServerBindings, catalogue: Catalogue, seen: Seen) -> list[Resolution]:

@@ -13,10 +13,8 @@ from assay_stream.core.facts import Seen
 from assay_stream.core.fingerprint import Fingerprint
 from assay_stream.core.pin_life import PinState, pin_states
 from assay_stream.core.pins import check_pins
+from assay_stream.core.timeline import AFTER_ALL_US
 from assay_stream.schemes.pin_files import PinEntry
-
-AFTER_ALL_US = 2**63 - 1
-"""An event time after everything."""
 
 DEFAULT_SCHEME = "assay.p60"
 """What a tool is pinned under if nobody says otherwise: it covers the output schema and the annotations too."""
