@@ -28,8 +28,8 @@ from assay_stream.schemes import assay
 from assay_stream.schemes.hangar import Action
 
 _EVIDENCE = Role.EVIDENCE  # reading a member of an enum takes a call of its own
-_UNPINNED = orjson.Fragment(canonicalize(UNPINNED.as_json()))
-_UNPINNED_RAW = Raw(orjson.dumps(_UNPINNED))
+_UNPINNED = canonicalize(UNPINNED.as_json())
+_UNPINNED_RAW = Raw(_UNPINNED)
 _LABELS: dict[Scope | Unbound | None, str] = {scope: f"bound:{scope.value}" for scope in Scope} | {
     reason: f"unbound:{reason.value}" for reason in Unbound
 }
@@ -173,8 +173,8 @@ def _plain_data(event: PlainCall, record: Record, in_force: _InForce, standing: 
         event,
         record.origin,
         in_force.plain,
-        Raw(orjson.dumps(standing.pin_fragment)),
-        UNSET if signature is None else Raw(orjson.dumps(signature)),
+        Raw(standing.pin_fragment),
+        UNSET if signature is None else Raw(signature),
     )
 
 
@@ -194,9 +194,9 @@ def _data(
 ) -> bytes:
     payload = _payload(record, event.data, redaction)
     payload.update(in_force.part)
-    payload["pin"] = _UNPINNED if standing is None else standing.pin_fragment
+    payload["pin"] = orjson.Fragment(_UNPINNED if standing is None else standing.pin_fragment)
     if standing is not None and standing.signature_fragment is not None:
-        payload["signature"] = standing.signature_fragment
+        payload["signature"] = orjson.Fragment(standing.signature_fragment)
     return orjson.dumps(payload, option=orjson.OPT_SORT_KEYS)
 
 

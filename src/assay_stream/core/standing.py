@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple, TypedDict
 
-import orjson
-
 from assay_stream.core.bindings import ServerBindings
 from assay_stream.core.controls import When
 from assay_stream.core.digest import canonicalize
@@ -54,12 +52,12 @@ class PinFields(TypedDict, total=False):
 
 
 class Standing(NamedTuple):
-    """The answer, and its form in evidence."""
+    """The answer, and its canonical form in evidence."""
 
     pin: PinResult
     signature: SignatureResult | None
-    pin_fragment: orjson.Fragment
-    signature_fragment: orjson.Fragment | None
+    pin_fragment: bytes
+    signature_fragment: bytes | None
 
 
 def standing_of(
@@ -93,8 +91,8 @@ def _work_out(
     return Standing(
         pin=pin,
         signature=signature,
-        pin_fragment=orjson.Fragment(canonicalize(pin.as_json())),
-        signature_fragment=None if signature is None else orjson.Fragment(canonicalize(signature.as_json())),
+        pin_fragment=canonicalize(pin.as_json()),
+        signature_fragment=None if signature is None else canonicalize(signature.as_json()),
     )
 
 
