@@ -18,8 +18,7 @@ from assay_stream.config import Settings, command_settings
 from assay_stream.core.bindings import Bindings
 from assay_stream.core.errors import InputError
 from assay_stream.core.evidence import Producer
-from assay_stream.core.record import Record
-from assay_stream.forensics.archive import read_file
+from assay_stream.forensics.archive import read_files
 from assay_stream.forensics.archived import archived_timeline, archived_traces
 from assay_stream.forensics.asof_report import asof_rows, check_tool
 from assay_stream.forensics.history import history_of
@@ -94,7 +93,7 @@ def timeline(
     def answer() -> None:
         settings = command_settings(bootstrap_servers=bootstrap_servers)
         if inputs:
-            read = partial(_records, inputs)
+            read = partial(read_files, inputs)
             check_tool(server_of(history_of(read).view, server_id), tool)
             told = list(archived_timeline(read, server_id, producer=_producer(settings), tool_name=tool))
         else:
@@ -128,7 +127,7 @@ def trace(
         settings = command_settings(bootstrap_servers=bootstrap_servers)
         if inputs:
             traces = archived_traces(
-                partial(_records, inputs),
+                partial(read_files, inputs),
                 sought,
                 producer=_producer(settings),
                 redaction=settings.redaction(),
@@ -157,7 +156,7 @@ def _answered(answer: Callable[[], None]) -> None:
 
 def _bindings(inputs: list[Path] | None, from_log: bool, bootstrap: str | None) -> Bindings:
     if inputs:
-        return history_of(partial(_records, inputs)).view
+        return history_of(partial(read_files, inputs)).view
     from assay_stream.stream.looking_back import read_bindings_of, read_log_history
 
     settings = command_settings(bootstrap_servers=bootstrap)
@@ -176,7 +175,3 @@ def _from_kafka(reading: Coroutine[Any, Any, Result]) -> Result:
 
 def _producer(settings: Settings) -> Producer:
     return Producer(version=__version__, git=settings.git_commit)
-
-
-def _records(paths: list[Path]) -> Iterable[Record]:
-    return (record for path in paths for record in read_file(path))

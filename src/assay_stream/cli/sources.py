@@ -14,7 +14,7 @@ from assay_stream.config import Settings
 from assay_stream.core.errors import ConfigurationError, InputError
 from assay_stream.core.record import Record, Role
 from assay_stream.forensics.alert_selection import since_of
-from assay_stream.forensics.archive import read_file
+from assay_stream.forensics.archive import read_files
 from assay_stream.forensics.offset_ranges import OFFSETS_METAVAR
 from assay_stream.forensics.selection import Selection, offsets_of
 
@@ -102,10 +102,9 @@ class Source:
 
     def _from_files(self) -> Iterator[Record]:
         narrows, wants = self.selection.narrows, self.selection.wants
-        for path in self.files:
-            for record in read_file(path):
-                if not narrows or wants(record):
-                    yield record
+        for record in read_files(self.files):
+            if not narrows or wants(record):
+                yield record
 
 
 def make_selection(

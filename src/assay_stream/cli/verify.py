@@ -25,8 +25,7 @@ from assay_stream.cli.tables import RowFormat, cell, json_line
 from assay_stream.config import Settings, command_settings
 from assay_stream.core.cloudevents import time_us_of
 from assay_stream.core.errors import InputError
-from assay_stream.core.record import Record
-from assay_stream.forensics.archive import read_file
+from assay_stream.forensics.archive import read_files
 from assay_stream.forensics.evidence_record import Recorded, of_lines
 from assay_stream.forensics.evidence_selection import EvidenceSelection
 from assay_stream.forensics.history import history_of
@@ -99,7 +98,7 @@ def verify(
             quiet_client_logs()
             asyncio.run(_from_kafka(settings, selection, producer or (), printer))
         else:
-            read = partial(_records, inputs or [])
+            read = partial(read_files, inputs or [])
             verifier = Verifier(
                 history_of(read),
                 redaction=settings.redaction(),
@@ -160,10 +159,6 @@ async def _from_kafka(
     async for verifier, judgement in verified(settings, selection, producers=producers):
         printer.verifier = verifier
         printer.show(judgement)
-
-
-def _records(paths: list[Path]) -> Iterator[Record]:
-    return (record for path in paths for record in read_file(path))
 
 
 def _evidence(paths: list[Path]) -> Iterator[Recorded]:

@@ -71,6 +71,19 @@ def read_file(path: Path) -> Iterator[Record]:
     yield from read_lines(open_archive(path), name=path.name)
 
 
+def read_files(paths: Iterable[Path]) -> Iterator[Record]:
+    """Yield the records of some files, one after the other.
+
+    Args:
+        paths: as in ``read_file``.
+
+    Raises:
+        InputError: as ``open_archive``.
+    """
+    for path in paths:
+        yield from read_file(path)
+
+
 def open_archive(path: Path) -> Iterator[bytes]:
     """Yield the lines of a file, decompressed where it is compressed; an error says how far it was read.
 
