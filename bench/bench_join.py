@@ -74,6 +74,9 @@ class PassThrough:
     def seal(self, partition: int, positions: Mapping[TopicPartition, int]) -> list[Output]:
         return []
 
+    def unasked(self, partition: int) -> list[Output]:
+        return []
+
 
 @dataclass(kw_only=True)
 class Count:

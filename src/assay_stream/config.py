@@ -111,12 +111,6 @@ class Settings(BaseSettings):
         description="How often to look whether an alert is due, seconds. 0: never; time then passes with what is "
         "found alone, as it should while old records are loaded.",
     )
-    alert_stall_limit_s: Annotated[int, Field(ge=5, le=86_400)] = Field(
-        120,
-        description="A worker whose alert stage stands still for so long while findings wait ends with code 3, "
-        "seconds.",
-    )
-
     stop_limit_s: Annotated[int, Field(ge=1, le=3_600)] = Field(
         30,
         description="How long a graceful stop may take before the process ends anyway; nothing is lost by it.",

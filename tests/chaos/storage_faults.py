@@ -1,4 +1,4 @@
-"""Faults of what is kept: a state folder gone or full, the change log lost, facts compacted away unread."""
+"""Faults of what is kept: a state folder gone or full, alert states lost, facts compacted away unread."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import asyncio
 import shutil
 from collections.abc import Awaitable, Callable
 
+from assay_stream.core.record import Role
 from assay_stream.stream.connection import start_admin
-from assay_stream.stream.topics import alert_changelog_name
 from tests.chaos.crew import Post
 from tests.chaos.world import SESSION_TIMEOUT_S, World
 
@@ -24,23 +24,24 @@ async def lose_state_folder(world: World) -> None:
     shutil.rmtree(world.deployment.settings.state_dir / "v1", ignore_errors=True)
 
 
-async def lose_changelog(world: World) -> None:
-    """The topic of the alert table is deleted and created anew while no worker runs the alert stage."""
+async def lose_alert_states(world: World) -> None:
+    """The topic of the alert states is deleted and created anew while no worker runs the alert stage."""
     posts = [*world.crew.of_role("alerts"), *world.crew.of_role(None)]
     for post in posts:
         world.crew.dismiss(post.name, gently=True)
     for post in posts:
         await asyncio.to_thread(post.worker.process.wait, _GONE_LIMIT_S)
-    settings = world.deployment.settings
-    admin = await start_admin(settings)
+    world.alerts_repeated = True
+    topic = world.deployment.topics[Role.ALERT_STATES]
+    admin = await start_admin(world.deployment.settings)
     try:
-        await admin.delete_topics([alert_changelog_name(settings)])
-        while alert_changelog_name(settings) in await admin.list_topics():
+        await admin.delete_topics([topic])
+        while topic in await admin.list_topics():
             await asyncio.sleep(0.2)
     finally:
         await admin.close()
     # As an operator would, and again where the brokers have not forgotten the old one yet.
-    while alert_changelog_name(settings) not in await _created(world):
+    while topic not in await _created(world):
         await asyncio.sleep(1.0)
     for post in posts:
         world.crew.hire(post.name, post.role)
@@ -71,7 +72,7 @@ async def compact_under(world: World, *, role: str) -> None:
 
 FAULTS: dict[str, Callable[[World], Awaitable[None]]] = {
     "state folder lost": lose_state_folder,
-    "change log of the alert table lost": lose_changelog,
+    "alert states lost": lose_alert_states,
     "bindings compacted under the join": lambda world: compact_under(world, role="join"),
     "bindings compacted under the registry": lambda world: compact_under(world, role="registry"),
 }

@@ -28,10 +28,9 @@ _SETTINGS: Mapping[str, str] = {
     # Small batches: many transactions for a fault to hit.
     "ASSAY_STREAM_BATCH_RECORDS_MAX": "60",
     "ASSAY_STREAM_CONNECT_LIMIT_S": "120",
-    "ASSAY_STREAM_ALERT_STALL_LIMIT_S": "30",
     "ASSAY_STREAM_STOP_LIMIT_S": "15",
 }
-_BINDING_TOPIC: Mapping[str, str] = {
+_COMPACTED: Mapping[str, str] = {
     # Compacted all the time, so that every restore and every follower meets it.
     "cleanup.policy": "compact",
     "segment.ms": "4000",
@@ -80,12 +79,14 @@ class World:
         deployment: the topics and settings.
         crew: the workers.
         choose: makes every choice.
+        alerts_repeated: whether a fault made the alert stage write all it had written again.
     """
 
     ground: Ground
     deployment: Deployment
     crew: Crew
     choose: random.Random
+    alerts_repeated: bool = False
 
     @property
     def cluster(self) -> Cluster:
@@ -115,9 +116,9 @@ async def living_world(ground: Ground, choose: random.Random) -> AsyncIterator[t
 async def _compact_often(deployment: Deployment) -> None:
     admin = await start_admin(deployment.settings)
     try:
-        topic = ConfigResource(
-            ConfigResourceType.TOPIC, deployment.topics[Role.BINDINGS], configs=dict(_BINDING_TOPIC)
+        topics = [deployment.topics[role] for role in (Role.BINDINGS, Role.ALERT_STATES)]
+        await admin.alter_configs(
+            [ConfigResource(ConfigResourceType.TOPIC, topic, configs=dict(_COMPACTED)) for topic in topics]
         )
-        await admin.alter_configs([topic])
     finally:
         await admin.close()

@@ -15,6 +15,8 @@ from jsonschema import Draft202012Validator
 
 from assay_stream import schemas
 from assay_stream.core import decision, engine
+from assay_stream.core.alert import AlertRules
+from assay_stream.core.alert_table import AlertTable
 from assay_stream.core.attention import Tick
 from assay_stream.core.cloudevents import read_event
 from assay_stream.core.engine import EngineState
@@ -250,6 +252,21 @@ def test_what_the_engine_writes_is_valid(role: Role, name: str) -> None:
 def test_a_tick_is_valid() -> None:
     """What the alert stage itself writes to the finding topic."""
     assert problems("assay.tool.finding.tick", orjson.loads(Tick(time_us=1).encode())) == []
+
+
+def test_what_the_alert_stage_remembers_is_valid() -> None:
+    """Of a varied day: states of alerts, rules, claims to names, and how far it is."""
+    table = AlertTable(0, AlertRules(version=PRODUCER.version))
+    findings = [output for output in outputs() if output.role is Role.FINDINGS]
+    for offset, output in enumerate(findings):
+        table.apply(Record(Role.FINDINGS, Origin("findings", 0, offset), output.key, output.value))
+    seen = set()
+    for output in table.written(len(findings)):
+        kind, slash, _ = (output.key or b"").decode().partition("/")
+        own = f".{kind}" if slash or kind == "progress" else ""
+        seen.add(own)
+        assert problems(f"assay.alert.state{own}", orjson.loads(output.value or b"")) == []
+    assert seen == {"", ".names", ".progress", ".rules"}
 
 
 def test_the_day_shows_every_kind_of_outcome() -> None:

@@ -69,7 +69,7 @@ def deployment(secured: SecuredBroker) -> Iterator[SecuredDeployment]:
 
 @pytest.fixture(scope="module")
 def worker(deployment: SecuredDeployment) -> Worker:
-    """A worker with all three stages, the alert stage on Faust among them."""
+    """A worker with all three stages."""
     started = deployment.start_worker(**deployment.env_of(ALL_STAGES))
     asyncio.run(started.wait_ready())
     return started
@@ -102,7 +102,7 @@ def read(deployment: SecuredDeployment, role: Role, count: int) -> list[Record]:
 
 
 def test_what_a_proxy_publishes_becomes_evidence_and_alerts(deployment: SecuredDeployment, worker: Worker) -> None:
-    """Publisher, registry, join and the alert stage on Faust do the main job over SASL_SSL."""
+    """Publisher, registry, join and the alert stage do the main job over SASL_SSL."""
     later = START + timedelta(minutes=5)
     lines = [
         a_listing(0, 0, 0, 1, START),

@@ -304,12 +304,12 @@ async def assert_undisturbed(deployment: Deployment, calls: int) -> None:
     expected = await undisturbed(deployment)
     evidence = await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) >= calls)
     assert sorted(values(evidence)) == sorted(expected[Role.EVIDENCE])
-    wanted = set(of_one_server(expected[Role.ALERTS]))
+    wanted = sorted(of_one_server(expected[Role.ALERTS]))
     await let_time_pass(deployment, len(expected[Role.FINDINGS]))
-    await deployment.wait_for(Role.ALERTS, lambda records: wanted <= set(values(records)))
+    await deployment.wait_for(Role.ALERTS, lambda records: set(wanted) <= set(values(records)))
     assert sorted(values(await deployment.read(Role.EVIDENCE))) == sorted(expected[Role.EVIDENCE])
     assert sorted(values(await findings_of(deployment))) == sorted(expected[Role.FINDINGS])
-    assert set(of_one_server(values(await deployment.read(Role.ALERTS)))) == wanted
+    assert sorted(of_one_server(values(await deployment.read(Role.ALERTS)))) == wanted
 
 
 async def test_stages_in_three_processes_do_the_same(deployment: Deployment) -> None:

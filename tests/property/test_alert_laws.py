@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable
-from itertools import pairwise
+from itertools import cycle, pairwise
 from typing import Any
 
 import jsonschema
@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 from ocsf_json_schema import OcsfJsonSchemaEmbedded, get_ocsf_schema
 
 from assay_stream.core.alert_record import OCSF_VERSION
+from assay_stream.core.alert_table import AlertTable
 from assay_stream.core.alerting import DueTimes, apply_entry
 from assay_stream.core.attention import Entry, Resolution, Suppression, Tick
 from assay_stream.core.finding import Finding
 from assay_stream.core.kinds import Kind
-from assay_stream.core.record import Origin, Output
+from assay_stream.core.record import Origin, Output, Record, Role
 from tests.support.findings import PACING, RULES, a_finding, a_rule, an_end, at, body, place
 
 DIGESTS = st.sampled_from([None, "sha256:" + "a" * 64, "sha256:" + "b" * 64])
@@ -167,6 +168,37 @@ def test_a_repeat_after_a_crash_changes_nothing_and_gives_the_same_bytes(
     after = run(states, log[behind:])
     assert states == undisturbed
     assert before + after == expected
+
+
+@given(lives(), TICKS, st.lists(st.integers(1, 6), min_size=1))
+def test_a_table_restored_after_any_batch_goes_on_as_if_it_had_never_stopped(
+    entries: list[Entry], ticks: list[int], sizes: list[int]
+) -> None:
+    """Whoever takes over reads what was written with each batch, and writes what one table alone would have."""
+    log = in_log(with_ticks(entries, ticks))
+    expected = run({}, log)
+    topic: dict[bytes | None, Record] = {}
+    outputs: list[Output] = []
+    size = cycle(sizes)
+    done = 0
+    while done < len(log):
+        table = AlertTable(0, RULES)
+        for record in topic.values():
+            table.restore(record)
+        assert table.restored() == (done or None)
+        batch = log[done : done + next(size)]
+        for offset, entry in batch:
+            outputs += table.apply(as_read(offset, entry)).outputs
+        done += len(batch)
+        for output in table.written(done):
+            topic[output.key] = Record(Role.ALERT_STATES, Origin("states", 0, 0), output.key, output.value)
+    assert outputs == expected
+
+
+def as_read(offset: int, entry: Entry) -> Record:
+    """An entry as the finding topic holds it."""
+    value = entry.encode() if isinstance(entry, Tick) else entry.output().value
+    return Record(Role.FINDINGS, Origin("findings", 0, offset), b"", value)
 
 
 @given(lives(), TICKS)

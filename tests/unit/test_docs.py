@@ -276,13 +276,9 @@ def test_every_error_code_is_explained() -> None:
     assert explained_by_scheme == set(), "codes that nothing raises"
 
 
-def test_every_topic_stands_on_both_pages() -> None:
-    """The tables of topics name every topic, and no other."""
-    names = {f"`{name}`" for name in TOPIC_NAMES.values()}
-    assert {row[0] for row in rows("architecture.md", "Topics")} - names == {
-        "`<group_prefix>-alerts-alerts-changelog`"
-    }
-    assert names <= {row[0] for row in rows("architecture.md", "Topics")}
+def test_every_topic_has_a_row() -> None:
+    """The table of topics names every topic, and no other."""
+    assert {row[0] for row in rows("architecture.md", "Topics")} == {f"`{name}`" for name in TOPIC_NAMES.values()}
 
 
 def test_every_metric_is_explained() -> None:

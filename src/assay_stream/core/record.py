@@ -23,6 +23,7 @@ class Role(StrEnum):
     DEFINITIONS = "definitions"
     FINDINGS = "findings"
     ALERTS = "alerts"
+    ALERT_STATES = "alert_states"
     EVIDENCE = "evidence"
     CHANGES = "changes"
     VERDICTS = "verdicts"
@@ -39,6 +40,7 @@ TOPIC_NAMES: dict[Role, str] = {
     Role.DEFINITIONS: "assay.tool.definition",
     Role.FINDINGS: "assay.tool.finding",
     Role.ALERTS: "assay.tool.drift",
+    Role.ALERT_STATES: "assay.alert.state",
     Role.EVIDENCE: "assay.tool.decision",
     Role.CHANGES: "assay.control.change",
     Role.VERDICTS: "assay.tool.verdict",

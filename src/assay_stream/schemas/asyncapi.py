@@ -54,6 +54,13 @@ _CHANNELS: dict[Role, tuple[str, str, tuple[str, ...], str | None]] = {
         ("assay.tool.drift",),
         "assay.tool.drift.headers",
     ),
+    Role.ALERT_STATES: (
+        "assay.alert.state",
+        "What the alert stage remembers. Compacted. Key: uid of the alert, rules/<partition>/<server>, "
+        "names/<partition>/<skeleton>, or progress.",
+        tuple(name for name in OUTPUTS if name.startswith("assay.alert.state")),
+        None,
+    ),
     Role.EVIDENCE: (
         "assay.tool.decision",
         "Evidence: one record per call. Key: server_id; partition number: the call's.",

@@ -18,6 +18,12 @@ from assay_stream.core.observation import (
     CallModel,
     SnapshotEvent,
 )
+from assay_stream.schemas.alert_states import (
+    AlertNamesValue,
+    AlertProgressValue,
+    AlertRulesValue,
+    AlertStateValue,
+)
 from assay_stream.schemas.checkpoints import CheckpointPayload, CheckpointRecord
 from assay_stream.schemas.evidence import Change, Evidence, VerdictRecord
 from assay_stream.schemas.facts import (
@@ -74,6 +80,10 @@ OUTPUTS: dict[str, Any] = {
     "assay.tool.finding.tick": TickRecord,
     "assay.tool.drift": Alert,
     "assay.tool.drift.headers": AlertHeaders,
+    "assay.alert.state": AlertStateValue,
+    "assay.alert.state.names": AlertNamesValue,
+    "assay.alert.state.progress": AlertProgressValue,
+    "assay.alert.state.rules": AlertRulesValue,
     "assay.tool.definition": Definition,
     FACT_KEY: FactKeyModel,
     "assay.tool.binding.tool": ToolFactValue,

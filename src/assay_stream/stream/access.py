@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from assay_stream.config import Settings
 from assay_stream.core.record import Role
-from assay_stream.stream.topics import alert_changelog_name, topic_names
+from assay_stream.stream.topics import topic_names
 
 
 class Actor(StrEnum):
@@ -113,9 +113,10 @@ ACCESS: Mapping[Actor, Access] = {
     ),
     Actor.ALERTS: Access(
         purpose="`worker --role alerts`",
-        reads=frozenset({Role.FINDINGS}),
-        writes=frozenset({Role.FINDINGS, Role.ALERTS}),
+        reads=frozenset({Role.FINDINGS, Role.ALERT_STATES}),
+        writes=frozenset({Role.FINDINGS, Role.ALERTS, Role.ALERT_STATES}),
         group="alerts",
+        is_transactional=True,
     ),
     Actor.SEALER: Access(
         purpose="`seal`",
@@ -140,14 +141,6 @@ ACCESS: Mapping[Actor, Access] = {
 }
 """Every role. What stands here is all that it needs, and all that it may do."""
 
-_OF_CHANGELOG: Mapping[Actor, tuple[Operation, ...]] = {
-    Actor.ALERTS: (Operation.READ, Operation.WRITE),
-    Actor.ANALYST: (),
-    Actor.OPERATOR: (),
-    Actor.ADMIN: (Operation.CREATE,),
-}
-"""What is done to the change log of the alert table beside being looked at."""
-
 
 def grants_of(actor: Actor, settings: Settings) -> list[Grant]:
     """Return what a role may do in one deployment.
@@ -162,10 +155,6 @@ def grants_of(actor: Actor, settings: Settings) -> list[Grant]:
         for role in Role
         if role in access.reads | access.writes | access.looks_at
     ]
-    own = _OF_CHANGELOG.get(actor)
-    if own is not None:
-        operations = (*own, Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS)
-        grants.append(Grant(resource=Resource.TOPIC, name=alert_changelog_name(settings), operations=operations))
     if access.group:
         name = f"{settings.group_prefix}-{access.group}"
         grants.append(

@@ -23,17 +23,15 @@ from assay_stream.core.errors import OperatingError
 from assay_stream.core.evidence import Producer
 from assay_stream.core.record import Role
 from assay_stream.refusals import explained
-from assay_stream.stream.alert_table import start_over_where_lost
-from assay_stream.stream.alert_watch import AlertWatch, Lease
 from assay_stream.stream.alerts import AlertStage
 from assay_stream.stream.broker_watch import BrokerWatch
-from assay_stream.stream.connection import connection_options, start_admin
-from assay_stream.stream.faust_consumer import set_right
+from assay_stream.stream.connection import start_admin
 from assay_stream.stream.health import Health, add_pages
 from assay_stream.stream.join import JoinStage
 from assay_stream.stream.logs import configure_logs
 from assay_stream.stream.meter import Meter, StageMeter
 from assay_stream.stream.registry import RegistryStage
+from assay_stream.stream.stage import Stage
 from assay_stream.stream.stopping import Deadline
 from assay_stream.stream.task import BatchTask
 from assay_stream.stream.topics import check_topics, inspect_topics, topic_names
@@ -67,7 +65,7 @@ ROLES_OF_STAGE: dict[str, frozenset[Role]] = {
             Role.REJECTED,
         }
     ),
-    "alerts": frozenset({Role.FINDINGS, Role.ALERTS}),
+    "alerts": frozenset({Role.FINDINGS, Role.ALERTS, Role.ALERT_STATES}),
 }
 """Which topics each stage reads or writes."""
 
@@ -86,14 +84,16 @@ class Runnable(Protocol):
         """Ask it to finish what it has in hand."""
 
 
-class _WebOnly(BootStrategy):  # type: ignore[misc]
-    """Without the alert stage Faust supervises services and serves pages; it has nothing to ask of Kafka."""
+class _WithoutKafka(BootStrategy):  # type: ignore[misc]
+    """Faust supervises the stages and serves pages; they reach Kafka by themselves."""
 
     enable_kafka = False
 
 
 class _WorkerApp(faust.App):  # type: ignore[misc]
-    """Starts the stages beside Faust's own services: evidence does not wait for the alert table."""
+    """Starts the stages beside Faust's own services."""
+
+    BootStrategy = _WithoutKafka
 
     def __init__(self, *args: Any, **options: Any) -> None:
         self.stage_services: list[Service] = []
@@ -101,13 +101,6 @@ class _WorkerApp(faust.App):  # type: ignore[misc]
 
     def on_init_dependencies(self) -> Iterable[Service]:
         return [*super().on_init_dependencies(), *self.stage_services]
-
-    def _new_consumer(self) -> Any:
-        return set_right(super()._new_consumer())
-
-
-class _WebOnlyApp(_WorkerApp):
-    BootStrategy = _WebOnly
 
 
 class WorkerBuilder:
@@ -147,7 +140,9 @@ class WorkerBuilder:
             self._add("join", join, fail, still_s=lambda: join.still_s)
             self._meter.on_scrape(join.note_gauges)
         if "alerts" in self._stages:
-            self._add_alerts(fail)
+            alerts = self._alerts()
+            self._add("alerts", alerts, fail, still_s=lambda: alerts.still_s)
+            self._meter.on_scrape(alerts.note_gauges)
         self._add_brokers(fail)
         self._meter.on_scrape(self._note_ready)
         add_pages(self.app, self.health, self._meter)
@@ -155,30 +150,10 @@ class WorkerBuilder:
 
     def _make_app(self) -> _WorkerApp:
         settings = self._settings
-        options = connection_options(settings)
-        credentials = None
-        if settings.security_protocol.startswith("SASL"):
-            credentials = faust.SASLCredentials(
-                username=options["sasl_plain_username"],
-                password=options["sasl_plain_password"],
-                mechanism=settings.sasl_mechanism,
-                ssl_context=options.get("ssl_context"),
-            )
-        elif settings.security_protocol == "SSL":
-            credentials = faust.SSLCredentials(context=options["ssl_context"])
-        app_class = _WorkerApp if "alerts" in self._stages else _WebOnlyApp
-        return app_class(
-            f"{settings.group_prefix}-alerts",
-            broker=[f"kafka://{broker.strip()}" for broker in settings.bootstrap_servers.split(",")],
-            broker_credentials=credentials,
-            broker_session_timeout=settings.session_timeout_ms / 1_000,
-            broker_heartbeat_interval=settings.session_timeout_ms / 3_000,
+        return _WorkerApp(
+            settings.group_prefix,
             store="memory://",
             datadir=str(settings.state_dir),
-            topic_allow_declare=False,
-            topic_disable_leader=True,
-            consumer_auto_offset_reset="earliest",
-            producer_acks=-1,
             web_bind=settings.web_host,
             web_host=settings.web_host,
             web_port=settings.web_port,
@@ -215,7 +190,17 @@ class WorkerBuilder:
         stage = JoinStage(state, view, control_topic=self._topics[Role.CONTROL])
         return view, self._task(stage)
 
-    def _task(self, stage: RegistryStage | JoinStage) -> BatchTask:
+    def _alerts(self) -> BatchTask:
+        stage = AlertStage(
+            self._settings,
+            topics=self._topics,
+            rules=self._settings.alert_rules(__version__),
+            clock_us=lambda: time.time_ns() // 1_000,
+            meter=StageMeter(self._meter, AlertStage.name),
+        )
+        return self._task(stage)
+
+    def _task(self, stage: Stage) -> BatchTask:
         return BatchTask(
             self._settings,
             stage,
@@ -243,32 +228,6 @@ class WorkerBuilder:
     ) -> None:
         self.health.watch(name, lambda: runnable.ready, still_s=still_s)
         self.app.stage_services.append(_StageService(name, runnable, fail))
-
-    def _add_alerts(self, fail: Callable[[BaseException], None]) -> None:
-        lease = Lease(self._settings.session_timeout_ms / 1_000)
-        watch = AlertWatch(
-            self._settings,
-            self.app,
-            findings_topic=self._topics[Role.FINDINGS],
-            lease=lease,
-        )
-        stage = AlertStage(
-            self.app,
-            findings_topic=self._topics[Role.FINDINGS],
-            alerts_topic=self._topics[Role.ALERTS],
-            partitions=self._counts[Role.FINDINGS],
-            alert_partitions=self._counts[Role.ALERTS],
-            rules=self._settings.alert_rules(__version__),
-            clock_us=lambda: time.time_ns() // 1_000,
-            tick_s=self._settings.alert_tick_s,
-            meter=StageMeter(self._meter, "alerts"),
-            lease=lease,
-            before_work=watch.before_work,
-            fail=fail,
-        )
-        self.health.watch("alerts", lambda: stage.ready, still_s=lambda: stage.still_s)
-        self._meter.on_scrape(stage.note_gauges)
-        self.app.stage_services.append(_StageService("alert_watch", watch, fail))
 
 
 class _StageService(Service):  # type: ignore[misc]
@@ -359,7 +318,7 @@ def run_worker(settings: Settings, stages: frozenset[str]) -> int:
     except SystemExit as exit_:
         code = exit_.code if isinstance(exit_.code, int) else 1
     finally:
-        # Faust's consumer has a thread of its own, which can outlive all else and keep its partitions.
+        # A thread that hangs, as in looking up a name, would keep the process alive.
         deadline.settle()
     if failures:
         told = explained(failures[0])
@@ -387,9 +346,6 @@ async def _preflight(settings: Settings, stages: frozenset[str]) -> dict[Role, i
     admin = await start_admin(settings, waiting=lambda text: _log.warning("waiting_for_brokers", why=text))
     try:
         needed = set().union(*(ROLES_OF_STAGE[stage] for stage in stages))
-        counts = check_topics(await inspect_topics(admin, settings), needed, alerts="alerts" in stages)
+        return check_topics(await inspect_topics(admin, settings), needed)
     finally:
         await admin.close()
-    if "alerts" in stages:
-        await start_over_where_lost(settings, partitions=counts[Role.FINDINGS])
-    return counts

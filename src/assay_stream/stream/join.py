@@ -74,3 +74,7 @@ class JoinStage:
     def seal(self, partition: int, positions: Mapping[TopicPartition, int]) -> list[Output]:
         """Nothing goes with the offsets."""
         return []
+
+    def unasked(self, partition: int) -> list[Output]:
+        """Nothing is written but for a record."""
+        return []

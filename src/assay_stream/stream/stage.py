@@ -48,3 +48,6 @@ class Stage(Protocol):
 
     def seal(self, partition: int, positions: Mapping[TopicPartition, int]) -> list[Output]:
         """Return what must be written with these new input positions."""
+
+    def unasked(self, partition: int) -> list[Output]:
+        """Return what must be written although nothing was read: time has passed."""

@@ -1,4 +1,4 @@
-"""The transactional batch task: the one mechanism that the registry and the join run on.
+"""The transactional batch task: the one mechanism that all stages run on.
 
 A batch of an input partition is read, stepped, and its outputs and offsets are committed in one transaction.
 
@@ -271,11 +271,12 @@ class BatchTask:
         positions = await positions_of(consumer, lane.committed)
         for record in reversed(held):
             positions[TopicPartition(record.origin.topic, record.origin.partition)] = record.origin.offset
-        if not batch and positions == lane.committed:
+        unasked = self._stage.unasked(lane.partition)
+        if not batch and not unasked and positions == lane.committed:
             return
         started_s = time.monotonic()
         outputs = await self._step(lane.partition, batch)
-        outputs += self._stage.seal(lane.partition, positions)
+        outputs += [*unasked, *self._stage.seal(lane.partition, positions)]
         writing_s = time.monotonic()
         try:
             await lane.writer.write(outputs, positions, self._group_id)

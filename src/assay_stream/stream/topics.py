@@ -20,6 +20,12 @@ from assay_stream.core.record import TOPIC_NAMES, Role
 
 _DAY_MS = 24 * 3_600 * 1_000
 _MARGIN_BYTES = 1_024 * 1_024
+_SAME_PARTITIONS = (
+    (Role.SNAPSHOTS, Role.CONTROL, Role.BINDINGS, Role.FINDINGS, Role.ALERT_STATES, Role.CHANGES, Role.VERDICTS),
+    (Role.CALLS, Role.EVIDENCE, Role.CHECKPOINTS),
+)
+_STATE = frozenset({Role.BINDINGS, Role.ALERT_STATES})
+"""What stages restore themselves from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,25 +33,16 @@ class TopicSpec:
     """One topic as it must be.
 
     Args:
-        role: what it carries; ``None`` for the alert table's change log.
+        role: what it carries.
         name: full name, prefix included.
         partitions: how many partitions it is created with.
         config: topic settings that matter to a promise.
     """
 
-    role: Role | None
+    role: Role
     name: str
     partitions: int
     config: Mapping[str, str]
-
-
-def alert_changelog_name(settings: Settings) -> str:
-    """Return the name of the change log of the alert table, as Faust builds it.
-
-    Args:
-        settings: the operator's settings.
-    """
-    return f"{settings.group_prefix}-alerts-alerts-changelog"
 
 
 def topic_table(settings: Settings) -> list[TopicSpec]:
@@ -72,6 +69,7 @@ def topic_table(settings: Settings) -> list[TopicSpec]:
         (Role.DEFINITIONS, few, compacted, output_bytes),
         (Role.FINDINGS, few, kept_year, output_bytes),
         (Role.ALERTS, few, kept_year, _MARGIN_BYTES),
+        (Role.ALERT_STATES, few, compacted, output_bytes),
         (Role.EVIDENCE, many, kept_always, _MARGIN_BYTES),
         (Role.CHANGES, few, kept_always, _MARGIN_BYTES),
         (Role.VERDICTS, few, compacted, output_bytes),
@@ -80,7 +78,7 @@ def topic_table(settings: Settings) -> list[TopicSpec]:
         (Role.DEAD_LETTERS, few, kept_year, 2 * _MARGIN_BYTES),
         (Role.CHECKPOINTS, many, kept_always, _MARGIN_BYTES),
     ]
-    specs = [
+    return [
         TopicSpec(
             role=role,
             name=settings.topic_prefix + TOPIC_NAMES[role],
@@ -89,8 +87,6 @@ def topic_table(settings: Settings) -> list[TopicSpec]:
         )
         for role, partitions, config, bytes_max in table
     ]
-    changelog = TopicSpec(role=None, name=alert_changelog_name(settings), partitions=few, config=dict(compacted))
-    return [*specs, changelog]
 
 
 def topic_names(settings: Settings) -> dict[Role, str]:
@@ -179,7 +175,7 @@ async def apply_topics(admin: AIOKafkaAdminClient, settings: Settings) -> list[s
     return [spec.name for spec in missing]
 
 
-def check_topics(states: list[TopicState], needed: set[Role], *, alerts: bool = False) -> dict[Role, int]:
+def check_topics(states: list[TopicState], needed: set[Role]) -> dict[Role, int]:
     """Check that a worker may run on the topics as they are, and return their partition counts.
 
     Partition counts may differ from the settings, but not among topics that belong together.
@@ -187,7 +183,6 @@ def check_topics(states: list[TopicState], needed: set[Role], *, alerts: bool = 
     Args:
         states: what ``inspect_topics`` found.
         needed: the roles this worker reads or writes.
-        alerts: whether this worker keeps the alert table.
 
     Raises:
         ConfigurationError: ``topic_missing``, ``partition_count`` or ``topic_not_compacted``.
@@ -200,10 +195,7 @@ def check_topics(states: list[TopicState], needed: set[Role], *, alerts: bool = 
             f"no such topic: {', '.join(missing)}. Create it: assay-stream topics apply. Where the brokers "
             "ask who comes, one that this user may not describe looks the same: assay-stream topics acls",
         )
-    for group in (
-        (Role.SNAPSHOTS, Role.CONTROL, Role.BINDINGS, Role.FINDINGS, Role.CHANGES, Role.VERDICTS),
-        (Role.CALLS, Role.EVIDENCE, Role.CHECKPOINTS),
-    ):
+    for group in _SAME_PARTITIONS:
         counts = {by_role[role].spec.name: by_role[role].partitions for role in group if role in needed}
         if len(set(counts.values())) > 1:
             listed = ", ".join(f"{name} has {count}" for name, count in counts.items())
@@ -211,30 +203,15 @@ def check_topics(states: list[TopicState], needed: set[Role], *, alerts: bool = 
                 "partition_count",
                 f"these topics must have the same number of partitions: {listed}. Create the wrong one anew.",
             )
-    if alerts:
-        _check_changelog(by_role[None], by_role[Role.FINDINGS])
-    bindings = by_role[Role.BINDINGS]
-    policy = bindings.differing.get("cleanup.policy")
-    if Role.BINDINGS in needed and policy is not None and policy[0] != "compact":
-        raise ConfigurationError(
-            "topic_not_compacted",
-            f"{bindings.spec.name} has cleanup.policy={policy[0]}, which deletes what is in force: "
-            "set it to compact",
-        )
+    for role in sorted(needed & _STATE):
+        policy = by_role[role].differing.get("cleanup.policy")
+        if policy is not None and policy[0] != "compact":
+            raise ConfigurationError(
+                "topic_not_compacted",
+                f"{by_role[role].spec.name} has cleanup.policy={policy[0]}, which deletes what is in force: "
+                "set it to compact",
+            )
     return {role: by_role[role].partitions for role in needed}
-
-
-def _check_changelog(changelog: TopicState, findings: TopicState) -> None:
-    if not changelog.partitions:
-        raise ConfigurationError(
-            "topic_missing", f"no such topic: {changelog.spec.name}. Create it: assay-stream topics apply"
-        )
-    if changelog.partitions != findings.partitions:
-        raise ConfigurationError(
-            "partition_count",
-            f"{changelog.spec.name} has {changelog.partitions} partitions and {findings.spec.name} has "
-            f"{findings.partitions}; they must agree. Create the change log anew.",
-        )
 
 
 def _complaints(state: TopicState) -> list[str]:

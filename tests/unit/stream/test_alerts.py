@@ -1,96 +1,112 @@
-"""What the alert stage says of itself while Faust restores its table, and while an event is in hand."""
+"""The alert stage without Kafka: where it goes on, and when it lets time come."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+from collections.abc import AsyncIterator
 from typing import Any
 
-import faust
 import pytest
+from aiokafka import TopicPartition
 from prometheus_client import CollectorRegistry
 
-from assay_stream.core.alert import AlertRules
-from assay_stream.stream.alert_watch import Lease
+from assay_stream.config import load_settings
+from assay_stream.core.alert_table import AlertTable
+from assay_stream.core.record import Origin, Record, Role
+from assay_stream.stream import alerts as module
 from assay_stream.stream.alerts import AlertStage
 from assay_stream.stream.meter import Meter, StageMeter
+from assay_stream.stream.topics import topic_names
+from tests.support.findings import PACING, RULES, a_finding, at
 
-FINDINGS = "findings"
+SETTINGS = load_settings(alert_tick_s=5)
+FINDINGS = TopicPartition(topic_names(SETTINGS)[Role.FINDINGS], 0)
+
+
+def found(offset: int = 0) -> Record:
+    """A finding as it is read."""
+    return Record(Role.FINDINGS, Origin(FINDINGS.topic, 0, offset), b"server", a_finding(offset).output().value)
+
+
+def a_state_topic(*findings: Record) -> list[Record]:
+    """What the state topic holds after some findings."""
+    table = AlertTable(0, RULES)
+    for finding in findings:
+        table.apply(finding)
+    place = Origin("states", 0, 0)
+    return [Record(Role.ALERT_STATES, place, output.key, output.value) for output in table.written(len(findings))]
 
 
 @pytest.fixture
-def registry() -> CollectorRegistry:
-    """A registry of its own."""
-    return CollectorRegistry()
-
-
-async def _nothing_to_do() -> None:
-    pass
+def now() -> dict[str, float]:
+    """Both clocks: ``s`` since some moment, ``us`` of the day."""
+    return {"s": 100.0, "us": at(0)}
 
 
 @pytest.fixture
-def stage(registry: CollectorRegistry) -> AlertStage:
-    """A stage on an application that is never started."""
+def states() -> list[Record]:
+    """What the state topic holds."""
+    return a_state_topic(found())
+
+
+@pytest.fixture
+async def stage(monkeypatch: pytest.MonkeyPatch, now: dict[str, float], states: list[Record]) -> AlertStage:
+    """A stage whose state topic is a list and whose clocks stand."""
+
+    async def read(*_: Any) -> AsyncIterator[Record]:
+        for record in states:
+            yield record
+
+    monkeypatch.setattr(module, "read_to_end", read)
+    monkeypatch.setattr(module.time, "monotonic", lambda: now["s"])
     return AlertStage(
-        faust.App("unit", broker="kafka://127.0.0.1:1", store="memory://"),
-        findings_topic=FINDINGS,
-        alerts_topic="alerts",
-        partitions=2,
-        alert_partitions=2,
-        rules=AlertRules(version="1"),
-        clock_us=lambda: 0,
-        tick_s=0,
-        meter=StageMeter(Meter(registry), "alerts"),
-        lease=Lease(60.0),
-        before_work=_nothing_to_do,
-        fail=lambda _error: None,
+        SETTINGS,
+        topics=topic_names(SETTINGS),
+        rules=RULES,
+        clock_us=lambda: int(now["us"]),
+        meter=StageMeter(Meter(CollectorRegistry()), "alerts"),
     )
 
 
-def a_consumer(**ends: int) -> Any:
-    """An application whose consumer has partition 0 of the findings, and the changelog's."""
-    partitions = [faust.types.TP(FINDINGS, 0), faust.types.TP("changelog", 0)]
-    consumer = SimpleNamespace(
-        stop_flow=lambda: None, assignment=lambda: partitions, highwater=lambda tp: ends.get(tp.topic)
-    )
-    return SimpleNamespace(consumer=consumer)
+async def test_it_goes_on_from_where_its_table_is(stage: AlertStage) -> None:
+    """The table says which finding is next, whatever the group committed."""
+    assert await stage.open(0) == {FINDINGS: 1}
+    assert stage.entries == 1
+    stage.process(0, [found(1)])
+    state, progress = stage.seal(0, {FINDINGS: 2})
+    assert (state.key, progress.key) == (a_finding().uid().encode(), b"progress")
 
 
-async def test_a_stage_that_restores_is_not_ready_and_its_time_counts(stage: AlertStage) -> None:
-    """From the start, and from each time its partitions are taken away, until Faust says that it is done."""
-    assert not stage.ready
-    assert stage._restoring_since_s is not None
-    stage._restoring_since_s -= 100
-    assert stage.still_s >= 100
-    await stage._on_rebalance_complete(a_consumer())
-    assert (stage.ready, stage.still_s) == (True, 0.0)
-    await stage._on_partitions_revoked()
-    assert not stage.ready
-    assert stage._restoring_since_s is not None
+async def test_without_a_table_it_begins_with_the_first_finding(stage: AlertStage, states: list[Record]) -> None:
+    """Whatever the group committed: counts would start anew otherwise."""
+    states.clear()
+    assert await stage.open(0) == {FINDINGS: None}
 
 
-async def test_how_long_it_restored_is_measured(stage: AlertStage, registry: CollectorRegistry) -> None:
-    """With the partitions of the findings alone: the changelog's are no input."""
-    assert stage._restoring_since_s is not None
-    stage._restoring_since_s -= 100
-    await stage._on_rebalance_complete(a_consumer())
-    assert (registry.get_sample_value("assay_stream_opening_seconds", {"stage": "alerts"}) or 0) >= 100
-    assert registry.get_sample_value("assay_stream_partitions_opened", {"stage": "alerts"}) == 1
+async def test_a_closed_partition_is_forgotten(stage: AlertStage) -> None:
+    """Its states belong to whoever has it next."""
+    await stage.open(0)
+    stage.close(0)
+    assert stage.entries == 0
 
 
-async def test_an_event_in_hand_counts_too(stage: AlertStage) -> None:
-    """A stage that hangs in one event is as stuck as one that never restores."""
-    await stage._on_rebalance_complete(a_consumer())
-    stage._event_since_s = 0.0
-    assert stage.still_s > 0
+async def test_a_tick_is_written_where_something_is_due(stage: AlertStage, now: dict[str, float]) -> None:
+    """Not before, and no more often than the interval says."""
+    await stage.open(0)
+    assert stage.unasked(0) == []
+    now["us"] += PACING.repeat_interval_us
+    now["s"] += 4.9
+    assert stage.unasked(0) == [], "it was asked within the interval"
+    now["s"] += 0.1
+    (tick,) = stage.unasked(0)
+    assert (tick.role, tick.partition) == (Role.FINDINGS, 0)
+    assert stage.unasked(0) == []
 
 
-async def test_the_lag_is_told_once_something_was_read(stage: AlertStage, registry: CollectorRegistry) -> None:
-    """Before that nobody knows where it stands."""
-    stage._app = a_consumer(findings=10)
-    await stage._on_rebalance_complete(stage._app)
-    place = {"stage": "alerts", "topic": FINDINGS, "partition": "0"}
-    stage.note_gauges()
-    assert registry.get_sample_value("assay_stream_lag_records", place) is None
-    stage._done[0] = 4
-    stage.note_gauges()
-    assert registry.get_sample_value("assay_stream_lag_records", place) == 6
+async def test_without_an_interval_time_never_comes(
+    stage: AlertStage, now: dict[str, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``ASSAY_STREAM_ALERT_TICK_S=0`` is for loading old records: nothing of them is due now."""
+    monkeypatch.setattr(stage, "_settings", load_settings(alert_tick_s=0))
+    await stage.open(0)
+    now["us"] += PACING.repeat_interval_us
+    assert stage.unasked(0) == []

@@ -1,0 +1,64 @@
+"""Models of what the alert stage remembers: the values of the alert state topic."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field, RootModel
+
+from assay_stream.core.limits import DEFAULT_LIMITS
+from assay_stream.core.observation import Identifier
+from assay_stream.schemas.fields import Closed, DigestText, Micros, Natural
+from assay_stream.schemas.findings import FindingRecord, NameDigest, SuppressionRuleField
+
+
+class AlertStateValue(Closed):
+    """What is remembered of one alert. The record's key is its uid."""
+
+    applied: dict[str, list[Natural]]
+    count: Annotated[int, Field(ge=1)]
+    first_us: Micros
+    last_us: Micros
+    observers: dict[str, Annotated[int, Field(ge=1)]]
+    active: list[str]
+    severity_id: Annotated[int, Field(ge=1, le=5)]
+    raised: bool
+    closed: bool
+    told: bool
+    resolved_us: Micros | None
+    resolved_by: str | None
+    written_count: Natural
+    written_us: Micros
+    repeats: Natural
+    last: FindingRecord
+    through: Natural
+
+
+class AlertRulesValue(RootModel[dict[str, SuppressionRuleField]]):
+    """The suppression rules of one server, or of all, by their ids. The key is ``rules/<partition>/<server>``."""
+
+
+class ClaimedName(Closed):
+    """A server's claim to a name: since when, with which definitions, approved or not."""
+
+    server_id: Identifier
+    tool_name: str
+    since_us: Micros
+    added: bool
+    sketch: Annotated[list[NameDigest], Field(max_length=DEFAULT_LIMITS.name_sketch_max)]
+    definitions: dict[DigestText, bool]
+
+
+class AlertNamesValue(Closed):
+    """The claims to names that look alike. The key is ``names/<partition>/<skeleton>``."""
+
+    names: list[ClaimedName]
+    left_out: Natural
+    through: Natural
+
+
+class AlertProgressValue(Closed):
+    """The next finding to read, and how many states the partition has. The key is ``progress``."""
+
+    position: Natural
+    states: Natural
