@@ -1,7 +1,8 @@
-"""How fast a replay of files is, and how much memory it takes, at two lengths of the same kind of history.
+"""How fast a replay of files is and its evidence is verified, at two lengths of the same kind of history.
 
-Each replay is the command itself, in a process of its own that may use one core: what is told is calls per second
-of its CPU time and of the clock, from its start to its end, and its largest resident set. The archive is made
+Each is the command itself, from its start to its end. The replay may use one core: what is told is calls per
+second of its CPU time and of the clock, and its largest resident set. ``verify`` holds the replay's evidence
+against the archive, once with one process on one core and once with a process for each core. The archive is made
 first, by the command's own writer.
 
     python -m bench.bench_replay [--calls N ...] [--suffix .zst] [--folder FOLDER]
@@ -65,18 +66,19 @@ def make_archive(path: Path, calls: int) -> int:
     return size
 
 
-def run(archive: Path, output: Path) -> Measure:
-    """Replay the archive in a child process that has one core."""
+def run(folder: Path, *arguments: str, cores: int = 1) -> Measure:
+    """Run the command in a child process that has some cores."""
     started = time.perf_counter()
     pid = os.fork()
     if pid == 0:
-        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-        with (output.parent / "out.txt").open("wb") as stdout:
-            os.dup2(stdout.fileno(), 1)
-        command = ["-m", "assay_stream", "replay", "--input", str(archive), "--output", str(output)]
-        os.execv(sys.executable, [sys.executable, *command])  # noqa: S606
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
+        with (folder / "out.txt").open("wb") as out:
+            os.dup2(out.fileno(), 1)
+            os.dup2(out.fileno(), 2)
+        os.execv(sys.executable, [sys.executable, "-m", "assay_stream", *arguments])  # noqa: S606
     _, status, usage = os.wait4(pid, 0)
-    assert status == 0, f"the replay ended with {os.waitstatus_to_exitcode(status)}"
+    told = (folder / "out.txt").read_text()
+    assert status == 0, f"{arguments[0]} ended with {os.waitstatus_to_exitcode(status)}: {told}"
     return Measure(
         wall_s=time.perf_counter() - started,
         cpu_s=usage.ru_utime + usage.ru_stime,
@@ -88,16 +90,28 @@ def bench(calls: int, suffix: str, folder: Path) -> None:
     """Measure one length, and print the result."""
     archive = folder / f"{calls}.ndjson{suffix}"
     size = make_archive(archive, calls)
-    measure = run(archive, folder / str(calls))
-    written = sum(1 for _ in (folder / str(calls) / "evidence.ndjson").open("rb"))
-    assert written == calls
+    output = folder / str(calls)
+    measure = run(folder, "replay", "--input", str(archive), "--output", str(output))
+    evidence = output / "evidence.ndjson"
+    assert sum(1 for _ in evidence.open("rb")) == calls
     print(
         f"{calls:,} calls ({size / 1e6:,.0f} MB of lines, {archive.stat().st_size / 1e6:,.0f} MB file): "
         f"{calls / measure.cpu_s:,.0f} calls/s of CPU, {calls / measure.wall_s:,.0f} calls/s by the clock, "
         f"{measure.rss_bytes / 1e6:,.0f} MB RSS at most",
         flush=True,
     )
-    for path in (archive, *(folder / str(calls)).iterdir()):
+    cores = len(os.sched_getaffinity(0))
+    for processes in sorted({1, cores}):
+        options = ("--processes", str(processes))
+        verified = run(
+            folder, "verify", "--evidence", str(evidence), "--input", str(archive), *options, cores=processes
+        )
+        print(
+            f"  verified by {processes} processes: {calls / verified.wall_s:,.0f} records/s by the clock, "
+            f"{calls / verified.cpu_s:,.0f} records/s of CPU",
+            flush=True,
+        )
+    for path in (archive, *output.iterdir()):
         path.unlink()
 
 

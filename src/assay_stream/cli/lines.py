@@ -11,7 +11,7 @@ from assay_stream.core.errors import InputError
 from assay_stream.core.limits import DEFAULT_LIMITS
 from assay_stream.forensics.archive import open_archive
 
-_STANDARD_INPUT = Path("-")
+STANDARD_INPUT = Path("-")
 _LINE_BYTES_MAX = DEFAULT_LIMITS.record_bytes_max
 
 
@@ -24,7 +24,7 @@ def read_input(path: Path | None) -> bytes:
     Raises:
         InputError: ``unreadable_file``.
     """
-    if path is None or path == _STANDARD_INPUT:
+    if path is None or path == STANDARD_INPUT:
         return sys.stdin.buffer.read()
     try:
         return path.read_bytes()
@@ -43,7 +43,7 @@ def input_lines(path: Path | None) -> Iterator[tuple[int, bytes]]:
     Raises:
         InputError: ``unreadable_file``.
     """
-    if path is None or path == _STANDARD_INPUT:
+    if path is None or path == STANDARD_INPUT:
         yield from _bounded(sys.stdin.buffer)
         return
     try:
@@ -62,7 +62,7 @@ def archive_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     Raises:
         InputError: ``unreadable_file``, ``archive_damaged``, ``archive_truncated``.
     """
-    if path == _STANDARD_INPUT:
+    if path == STANDARD_INPUT:
         yield from input_lines(path)
         return
     for number, line in enumerate(open_archive(path), 1):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from assay_stream.cli.collecting import collecting_seldom
-from assay_stream.cli.lines import archive_lines
+from assay_stream.cli.lines import STANDARD_INPUT, archive_lines
 from assay_stream.cli.options import (
     NOTHING_FOUND,
     Bootstrap,
@@ -21,6 +21,7 @@ from assay_stream.cli.options import (
     quiet_client_logs,
     say,
 )
+from assay_stream.cli.processes import Tell, in_processes
 from assay_stream.cli.tables import RowFormat, cell, json_line
 from assay_stream.config import Settings, command_settings
 from assay_stream.core.cloudevents import time_us_of
@@ -29,6 +30,7 @@ from assay_stream.forensics.archive import read_files
 from assay_stream.forensics.evidence_record import Recorded, of_lines
 from assay_stream.forensics.evidence_selection import EvidenceSelection
 from assay_stream.forensics.history import history_of
+from assay_stream.forensics.share import WHOLE, Share
 from assay_stream.forensics.verification import Judgement, Status, Verifier, late_only
 from assay_stream.forensics.verify_files import Summary, judgements
 
@@ -64,6 +66,14 @@ def verify(
         bool, typer.Option("--strict", help="Records joined without what came late are wrong.")
     ] = False,
     every: Annotated[bool, typer.Option("--all", help="Show the records that hold, too.")] = False,
+    processes: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help="How many processes share the calls, each with all lists and decisions in its memory. "
+            "Rows of several come in no order.",
+        ),
+    ] = 1,
     target: Format = RowFormat.TABLE,
     redaction_enable: RedactionEnable = None,
     redaction_disable: RedactionDisable = None,
@@ -92,49 +102,50 @@ def verify(
         redaction_names=redaction_names,
         bootstrap_servers=bootstrap_servers,
     )
-    printer = _Printer(target, strict=strict, every=every)
-    with collecting_seldom():
+    if processes > 1 and any(path == STANDARD_INPUT for path in evidence or []):
+        raise InputError("bad_option", "standard input cannot be shared: give a file, or leave --processes out")
+    if from_kafka:
+        quiet_client_logs()
+
+    def check(share: Share, tell: Tell) -> Summary:
+        rows = _Rows(target, tell, strict=strict, every=every)
         if from_kafka:
-            quiet_client_logs()
-            asyncio.run(_from_kafka(settings, selection, producer or (), printer))
+            asyncio.run(_from_kafka(settings, selection, producer or (), share, rows))
         else:
-            read = partial(read_files, inputs or [])
-            verifier = Verifier(
-                history_of(read),
-                redaction=settings.redaction(),
-                call_profile=settings.call_profile,
-                producers=producer or (),
-            )
-            for judgement in judgements(verifier, _evidence(evidence or []), read, selection=selection):
-                printer.show(judgement)
-            printer.verifier = verifier
-    printer.end()
+            _from_files(settings, selection, producer or (), share, rows, evidence or [], inputs or [])
+        return rows.summary
+
+    with collecting_seldom():
+        summary = Summary()
+        for one in in_processes(check, processes, typer.echo) if processes > 1 else [check(WHOLE, typer.echo)]:
+            summary.add(one)
+    _end(summary)
 
 
-class _Printer:
-    """Prints judgements as they come, so that a year of evidence needs no memory."""
+class _Rows:
+    """Tells of judgements as they come, so that a year of evidence needs no memory, and counts them."""
 
-    def __init__(self, target: RowFormat, *, strict: bool, every: bool) -> None:
-        self._target, self._strict, self._every = target, strict, every
-        self._summary = Summary()
-        self.verifier: Verifier | None = None
+    def __init__(self, target: RowFormat, tell: Tell, *, strict: bool, every: bool) -> None:
+        self._target, self._tell, self._strict, self._every = target, tell, strict, every
+        self.summary = Summary()
 
     def show(self, judgement: Judgement) -> None:
         judgement = late_only(judgement) if self._strict else judgement
-        self._summary.note(judgement)
+        self.summary.note(judgement)
         if judgement.status is Status.HOLDS and not self._every:
             return
         row = judgement.as_json()
-        typer.echo(json_line(row) if self._target is RowFormat.JSON else _line(row))
+        self._tell(json_line(row) if self._target is RowFormat.JSON else _line(row))
 
-    def end(self) -> None:
-        told = self._summary.as_json(self.verifier) if self.verifier is not None else {"records": 0}
-        typer.echo(json_line({"summary": told}), err=True)
-        if not told["records"]:
-            say("no evidence is as asked for: look at the times, offsets and servers")
-            raise typer.Exit(NOTHING_FOUND)
-        if self._summary.exit_code:
-            raise typer.Exit(self._summary.exit_code)
+
+def _end(summary: Summary) -> None:
+    told = summary.as_json()
+    typer.echo(json_line({"summary": told}), err=True)
+    if not told["records"]:
+        say("no evidence is as asked for: look at the times, offsets and servers")
+        raise typer.Exit(NOTHING_FOUND)
+    if summary.exit_code:
+        raise typer.Exit(summary.exit_code)
 
 
 def _line(row: dict[str, Any]) -> str:
@@ -151,17 +162,40 @@ def _line(row: dict[str, Any]) -> str:
     return "  ".join(part for part in parts if part).rstrip()
 
 
+def _from_files(
+    settings: Settings,
+    selection: EvidenceSelection,
+    producers: Collection[str],
+    share: Share,
+    rows: _Rows,
+    evidence: Iterable[Path],
+    inputs: Iterable[Path],
+) -> None:
+    read = partial(read_files, inputs)
+    verifier = Verifier(
+        history_of(read),
+        redaction=settings.redaction(),
+        call_profile=settings.call_profile,
+        producers=producers,
+    )
+    for judgement in judgements(verifier, _evidence(evidence), read, selection=selection, share=share):
+        rows.show(judgement)
+    rows.summary.note_producers(verifier.written_by)
+
+
 async def _from_kafka(
-    settings: Settings, selection: EvidenceSelection, producers: list[str] | tuple[()], printer: _Printer
+    settings: Settings, selection: EvidenceSelection, producers: Collection[str], share: Share, rows: _Rows
 ) -> None:
     from assay_stream.stream.verify import verified
 
-    async for verifier, judgement in verified(settings, selection, producers=producers):
-        printer.verifier = verifier
-        printer.show(judgement)
+    written_by: Mapping[str, int] = {}
+    async for verifier, judgement in verified(settings, selection, producers=producers, share=share):
+        written_by = verifier.written_by
+        rows.show(judgement)
+    rows.summary.note_producers(written_by)
 
 
-def _evidence(paths: list[Path]) -> Iterator[Recorded]:
+def _evidence(paths: Iterable[Path]) -> Iterator[Recorded]:
     return (
         record for path in paths for record in of_lines((line for _, line in archive_lines(path)), name=path.name)
     )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from assay_stream.core.record import Record, Role
 from assay_stream.forensics.evidence_record import Recorded
 from assay_stream.forensics.evidence_selection import EvidenceSelection
 from assay_stream.forensics.pairing import CALLS, Pairing, paired
+from assay_stream.forensics.share import WHOLE, Share
 from assay_stream.forensics.verification import Judgement, Status, Verifier
 
 Read = Callable[[], Iterable[Record]]
@@ -21,6 +22,7 @@ def judgements(
     read: Read,
     *,
     selection: EvidenceSelection = EvidenceSelection(),  # noqa: B008 - frozen
+    share: Share = WHOLE,
     pairing: Pairing[Record] | None = None,
 ) -> Iterator[Judgement]:
     """Yield the judgement on each record that is asked for.
@@ -30,12 +32,13 @@ def judgements(
         evidence: the records.
         read: gives the records of the archives anew each time.
         selection: which evidence is asked for.
+        share: the part of the calls that is asked for; the first part has the evidence that names none.
         pairing: keeps what waits.
     """
     waiting = Pairing(CALLS) if pairing is None else pairing
     nameless: list[Recorded] = []
-    naming = _naming(evidence, selection, nameless)
-    calls = (record for record in read() if record.role is Role.CALLS)
+    naming = _naming(evidence, selection, share, nameless)
+    calls = (record for record in read() if record.role is Role.CALLS and share.has(record.origin))
     for given, call in paired(naming, calls, waiting):
         judgement = verifier.check(given, call)
         if judgement is not None:
@@ -53,13 +56,16 @@ def judgements(
 
 
 def _naming(
-    evidence: Iterable[Recorded], selection: EvidenceSelection, nameless: list[Recorded]
+    evidence: Iterable[Recorded], selection: EvidenceSelection, share: Share, nameless: list[Recorded]
 ) -> Iterator[Recorded]:
     wants_all = selection == EvidenceSelection()
     for given in evidence:
+        call = given.call
+        if not (share.is_first if call is None else share.has(call)):
+            continue
         if not (wants_all or selection.wants(given)):
             continue
-        if given.call is None:
+        if call is None:
             nameless.append(given)
         else:
             yield given
@@ -77,6 +83,7 @@ class Summary:
     def __init__(self) -> None:
         self._statuses: Counter[str] = Counter({status.value: 0 for status in Status})
         self._codes: Counter[str] = Counter()
+        self._producers: Counter[str] = Counter()
 
     def note(self, judgement: Judgement) -> None:
         """Count a judgement.
@@ -88,17 +95,31 @@ class Summary:
         if judgement.codes:
             self._codes.update(judgement.codes)
 
-    def as_json(self, verifier: Verifier) -> dict[str, Any]:
-        """Return the counts: by status, by code, and by who says to have written the records.
+    def note_producers(self, written_by: Mapping[str, int]) -> None:
+        """Count who says to have written the records.
 
         Args:
-            verifier: who gave the judgements.
+            written_by: of a verifier that has ended.
         """
+        self._producers.update(written_by)
+
+    def add(self, other: Summary) -> None:
+        """Count what another share of the same evidence came to.
+
+        Args:
+            other: its summary.
+        """
+        self._statuses.update(other._statuses)
+        self._codes.update(other._codes)
+        self._producers.update(other._producers)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the counts: by status, by code, and by who says to have written the records."""
         return {
             "records": sum(self._statuses.values()),
             **self._statuses,
             "codes": dict(sorted(self._codes.items())),
-            "producers": dict(sorted(verifier.written_by.items())),
+            "producers": dict(sorted(self._producers.items())),
         }
 
     @property

@@ -10,6 +10,7 @@ from assay_stream.forensics.evidence_record import Recorded, of_record
 from assay_stream.forensics.evidence_selection import EvidenceSelection
 from assay_stream.forensics.history import History
 from assay_stream.forensics.pairing import CALLS, Pairing
+from assay_stream.forensics.share import WHOLE, Share
 from assay_stream.forensics.verification import Judgement, Verifier
 from assay_stream.stream.ranges import LogRanges
 
@@ -17,7 +18,7 @@ _ROLES = (Role.SNAPSHOTS, Role.CONTROL, Role.CALLS, Role.EVIDENCE)
 
 
 async def verified(
-    settings: Settings, selection: EvidenceSelection, *, producers: Collection[str] = ()
+    settings: Settings, selection: EvidenceSelection, *, producers: Collection[str] = (), share: Share = WHOLE
 ) -> AsyncIterator[tuple[Verifier, Judgement]]:
     """Yield the judgement on each record of the evidence topic that is asked for, and who gave it.
 
@@ -25,6 +26,7 @@ async def verified(
         settings: the operator's settings.
         selection: which evidence is asked for.
         producers: versions that may have written it; empty: any.
+        share: the part that is asked for, of the partitions.
 
     Raises:
         ConfigurationError: ``topic_missing``.
@@ -39,7 +41,7 @@ async def verified(
             producers=producers,
         )
         for number in logs.partitions(Role.EVIDENCE):
-            if selection.partition not in (None, number):
+            if selection.partition not in (None, number) or number % share.of != share.number:
                 continue
             async for judgement in _partition(logs, verifier, selection, number):
                 yield verifier, judgement

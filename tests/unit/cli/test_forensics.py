@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from assay_stream.cli.main import app
-from assay_stream.core.errors import InputError
+from assay_stream.cli.processes import in_processes
+from assay_stream.core.errors import InputError, OperatingError
 from assay_stream.core.record import Role
 from assay_stream.forensics.archive import record_line
+from assay_stream.forensics.share import Share
 from tests.support.events import SERVER, TOOL, Story
 
 OTHER = {**TOOL, "description": "\x1b[2J\u202eAnother one"}
@@ -106,6 +110,44 @@ def test_record_lines_of_evidence_are_read_too(files: Path) -> None:
 def test_options_that_do_not_go_together_are_refused(arguments: tuple[str, ...]) -> None:
     """With ``bad_option``, which ends with 2."""
     result = run(*arguments)
+    assert isinstance(result.exception, InputError)
+    assert result.exception.code == "bad_option"
+
+
+def test_several_processes_find_what_one_finds(files: Path) -> None:
+    """The same rows in any order, the same summary, the same exit code."""
+    alter(files, b'"decision":"allow"', b'"decision":"deny"')
+    one, three = (held(files, "verify", "--all", "--format", "json", "--processes", count) for count in ("1", "3"))
+    assert sorted(three.stdout.splitlines()) == sorted(one.stdout.splitlines())
+    assert len(one.stdout.splitlines()) == 3
+    assert (three.exit_code, three.stderr) == (one.exit_code, one.stderr)
+    assert one.exit_code == 1
+
+
+def test_what_one_of_several_processes_is_refused_for_is_told_once(files: Path) -> None:
+    """As a process alone would be: with its own code and message."""
+    (files / "in.ndjson").write_bytes(b'{"origin": {}, "role": "calls"}\n')
+    result = held(files, "verify", "--processes", "2")
+    assert isinstance(result.exception, InputError)
+    assert result.exception.code == "bad_record_line"
+
+
+def test_a_process_that_is_killed_is_told() -> None:
+    """Half of a job passes for no whole one."""
+
+    def work(share: Share, _tell: object) -> int:
+        if share.number == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return 0
+
+    with pytest.raises(OperatingError) as caught:
+        in_processes(work, 2, print)
+    assert caught.value.code == "process_ended"
+
+
+def test_standard_input_is_not_shared(files: Path) -> None:
+    """What one process has read of it no other can read."""
+    result = run("verify", "--evidence", "-", "--input", files / "in.ndjson", "--processes", "2")
     assert isinstance(result.exception, InputError)
     assert result.exception.code == "bad_option"
 

@@ -240,7 +240,8 @@ def test_the_summary_counts_and_gives_the_exit_code() -> None:
             summary.note(judgement)
         codes.append(summary.exit_code)
     assert codes == [0, 3, 1]
-    told = summary.as_json(verifier)
+    summary.note_producers(verifier.written_by)
+    told = summary.as_json()
     assert (told["records"], told["holds"], told["gone"], told["wrong"]) == (3, 1, 1, 1)
     assert told["codes"] == {"call_differs": 1, "call_gone": 1}
     assert told["producers"] == {"0.1.0@unknown": 2}
