@@ -25,7 +25,8 @@ import orjson
 
 from assay_stream.core.partition import murmur2_partition
 from assay_stream.core.record import TOPIC_NAMES, Origin, Record, Role
-from assay_stream.forensics.archive import event_timestamp_ms, record_line, write_archive
+from assay_stream.forensics.archive import event_timestamp_ms, write_archive
+from assay_stream.forensics.record_line import record_line
 from tests.support.fleet import Fleet
 
 CALL_PARTITIONS = 8

@@ -25,7 +25,7 @@ from assay_stream.core.evidence import Producer
 from assay_stream.core.limits import Limits
 from assay_stream.core.observation import CallData
 from assay_stream.core.record import Origin, Output, Record, Role
-from assay_stream.forensics.archive import rejected_line
+from assay_stream.forensics.record_line import rejected_line
 from assay_stream.forensics.replay import replay
 from assay_stream.schemes import assay, htc_schema
 from assay_stream.stream.topics import TOPIC_NAMES

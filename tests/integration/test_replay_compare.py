@@ -17,8 +17,8 @@ import pytest
 from assay_stream.core.cloudevents import event_time_us, read_event
 from assay_stream.core.digest import canonicalize
 from assay_stream.core.record import Record, Role
-from assay_stream.forensics.archive import record_line
 from assay_stream.forensics.evidence_record import of_record
+from assay_stream.forensics.record_line import record_line
 from assay_stream.stream.input_ranges import committed_offsets
 from tests.integration.test_exactly_once import undisturbed
 from tests.integration.test_replay_kafka import run

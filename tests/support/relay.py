@@ -72,12 +72,18 @@ class Relay:
                 self._cut_links.add(task)
                 await asyncio.Event().wait()
             there = await asyncio.open_connection("127.0.0.1", self.target_port)
-            ways = [self._pump(reader, there[1], task), self._pump(there[0], writer, task)]
+            ways = [
+                asyncio.ensure_future(way)
+                for way in (self._pump(reader, there[1], task), self._pump(there[0], writer, task))
+            ]
             try:
-                await asyncio.wait([asyncio.ensure_future(way) for way in ways], return_when="FIRST_COMPLETED")
+                await asyncio.wait(ways, return_when="FIRST_COMPLETED")
             finally:
+                for way in ways:
+                    way.cancel()
                 there[1].close()
-        except OSError:
+        except (OSError, asyncio.CancelledError):
+            # The link ends with its task; nobody waits for either.
             pass
         finally:
             self._cut_links.discard(task)

@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from assay_stream.core.checkpoint import Checkpoint, encode, leaf_of, sealed
 from assay_stream.core.record import Origin, Record, Role
 from assay_stream.core.seal_check import Report, check
-from assay_stream.forensics.archive import record_line
+from assay_stream.forensics.record_line import record_line
 from assay_stream.schemes import dsse
 
 TOPIC = "assay.tool.decision"

@@ -17,7 +17,8 @@ from assay_stream.cli.sources import FromTime, Offsets, ServerIds, ToTime, make_
 from assay_stream.config import command_settings
 from assay_stream.core.errors import InputError
 from assay_stream.core.record import Record, Role
-from assay_stream.forensics.archive import record_line, write_archive
+from assay_stream.forensics.archive import write_archive
+from assay_stream.forensics.record_line import record_line
 
 _LOOK_EVERY = 1_024
 

@@ -31,11 +31,11 @@ from assay_stream.config import Settings, command_settings
 from assay_stream.core.errors import InputError
 from assay_stream.core.evidence import Producer
 from assay_stream.core.record import Origin, Output, Record, Role
-from assay_stream.forensics.archive import record_line_parts
 from assay_stream.forensics.compare import Comparison
 from assay_stream.forensics.difference import Difference
 from assay_stream.forensics.evidence_record import Recorded, of_lines
 from assay_stream.forensics.log_spool import LogSpool
+from assay_stream.forensics.record_line import record_line_parts
 from assay_stream.forensics.replay import Replay
 from assay_stream.forensics.selection import Selection
 

@@ -1,42 +1,33 @@
 """Recorded observations in files: one JSON object a line, plain or compressed (``.gz``, ``.zst``).
 
 Two kinds of line are read. An *event* line is a CloudEvent as a proxy publishes it; its origin is the file and
-the line. A *record* line is a Kafka record with its place in the log::
-
-    {"origin": {"topic": ..., "partition": 0, "offset": 0}, "role": "calls", "timestamp_ms": 0,
-     "key": ..., "headers": [[name, value]], "value": ...}
-
-with ``key_base64``, ``value_base64`` (and base64 header values under ``headers_base64``) for bytes that are no
-UTF-8. Record lines keep everything, so a replay of them gives the bytes of the live run. A file may be compressed,
-as gzip or zstd.
+the line. A *record* line is a Kafka record with its place in the log (``forensics.record_line``).
 """
 
 from __future__ import annotations
 
-import base64
 import gzip
 import itertools
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime
 from operator import itemgetter
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, cast
+from typing import Annotated, BinaryIO, cast
 
 import msgspec
-import orjson
 
 from assay_stream.core.errors import ConfigurationError, InputError
 from assay_stream.core.lenient import read_leniently
 from assay_stream.core.limits import DEFAULT_LIMITS
 from assay_stream.core.observation import CALL_TYPE, SNAPSHOT_TYPE
-from assay_stream.core.record import ERROR_HEADERS, Headers, Origin, Output, Record, Role
+from assay_stream.core.record import Origin, Record, Role
 from assay_stream.forensics.compressed import opened
+from assay_stream.forensics.record_line import INT64_MAX, record_of_line
 
 _ROLE_OF_TYPE = {SNAPSHOT_TYPE: Role.SNAPSHOTS, CALL_TYPE: Role.CALLS}
 _CONTROL_PREFIX = "assay.control."
 _READ = (Role.SNAPSHOTS, Role.CONTROL, Role.CALLS)
-_INT64_MAX = 2**63 - 1
-_Place = Annotated[int, msgspec.Meta(ge=0, le=_INT64_MAX)]
+_Place = Annotated[int, msgspec.Meta(ge=0, le=INT64_MAX)]
 
 
 class _PlainOrigin(msgspec.Struct, forbid_unknown_fields=True):
@@ -48,7 +39,7 @@ class _PlainOrigin(msgspec.Struct, forbid_unknown_fields=True):
 class _PlainLine(msgspec.Struct, forbid_unknown_fields=True):
     origin: _PlainOrigin
     role: str
-    timestamp_ms: Annotated[int, msgspec.Meta(ge=-1, le=_INT64_MAX)]
+    timestamp_ms: Annotated[int, msgspec.Meta(ge=-1, le=INT64_MAX)]
     key: str
     value: str
 
@@ -167,7 +158,7 @@ def _record(raw: bytes, place: Origin, previous_ms: int, roles: Collection[Role]
     if not isinstance(content, dict):
         return Record(role=Role.CALLS, origin=place, key=None, value=raw, timestamp_ms=previous_ms)
     if isinstance(content.get("origin"), dict) and "specversion" not in content:
-        return _record_line(content, place, roles)
+        return record_of_line(content, place, roles)
     kind = str(content.get("type"))
     role = Role.CONTROL if kind.startswith(_CONTROL_PREFIX) else _ROLE_OF_TYPE.get(kind, Role.CALLS)
     data = content.get("data")
@@ -197,155 +188,4 @@ def event_timestamp_ms(text: object) -> int | None:
         moment = datetime.fromisoformat(text.upper())
         return int(moment.timestamp() * 1_000) if moment.tzinfo else None
     except (ValueError, OverflowError):
-        return None
-
-
-def record_line_parts(raw: bytes, place: Origin) -> Record | None:
-    """Return the record that a record line holds, whatever its topic carries; ``None`` for another line.
-
-    Args:
-        raw: a line.
-        place: its file and line.
-
-    Raises:
-        InputError: ``bad_record_line``.
-    """
-    content = read_leniently(raw)
-    if not isinstance(content, dict) or not isinstance(content.get("origin"), dict) or "specversion" in content:
-        return None
-    return _record_line(content, place, roles=tuple(Role))
-
-
-def _record_line(content: dict[str, Any], place: Origin, roles: Collection[Role]) -> Record:
-    try:
-        headers: Headers = tuple(
-            [(_header_name(name), _header_value(value, _text_bytes)) for name, value in content.get("headers", [])]
-            + [
-                (_header_name(name), _header_value(value, _base64_bytes))
-                for name, value in content.get("headers_base64", [])
-            ]
-        )
-        role = Role(content["role"])
-        if role not in roles:
-            raise ValueError("no role that is read")
-        return Record(
-            role=role,
-            origin=_origin(**content["origin"]),
-            key=_bytes(content, "key"),
-            value=_bytes(content, "value"),
-            headers=headers,
-            timestamp_ms=_whole_number(content["timestamp_ms"], -1),
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise InputError(
-            "bad_record_line",
-            f"line {place.offset + 1} of {place.topic} is no record line ({type(error).__name__}): "
-            "write the archive anew",
-        ) from None
-
-
-def _origin(*, topic: object, partition: object, offset: object) -> Origin:
-    _text_bytes(topic)
-    return Origin(topic=str(topic), partition=_whole_number(partition, 0), offset=_whole_number(offset, 0))
-
-
-def _whole_number(value: object, least: int) -> int:
-    # bool is an int to Python, and a record of partition true is none of ours.
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError("no whole number")
-    if not least <= value <= _INT64_MAX:
-        raise ValueError("out of range")
-    return value
-
-
-def _header_name(name: object) -> str:
-    _text_bytes(name)
-    return str(name)
-
-
-def _header_value(value: object, decoded: Callable[[object], bytes]) -> bytes:
-    # Kafka knows headers without a value. None of ours is one, but somebody else's must keep what it is.
-    return cast("bytes", None) if value is None else decoded(value)
-
-
-def _text_bytes(text: object) -> bytes:
-    if not isinstance(text, str):
-        raise TypeError("no text")
-    return text.encode()
-
-
-def _base64_bytes(text: object) -> bytes:
-    return base64.b64decode(_text_bytes(text), validate=True)
-
-
-def _bytes(content: dict[str, Any], name: str) -> bytes | None:
-    if f"{name}_base64" in content:
-        return _base64_bytes(content[f"{name}_base64"])
-    text = content.get(name)
-    return None if text is None else _text_bytes(text)
-
-
-def record_line(record: Record) -> bytes:
-    """Return a record as a record line, without its line feed: everything of it, to the byte.
-
-    Args:
-        record: a record of any topic.
-    """
-    line: dict[str, Any] = {
-        "origin": record.origin.as_json(),
-        "role": record.role.value,
-        "timestamp_ms": record.timestamp_ms,
-    }
-    _put_bytes(line, "key", record.key)
-    if any(value is not None and _text(value) is None for _, value in record.headers):
-        # All of them, so that their order is kept.
-        line["headers_base64"] = [[name, _optional(value, _base64)] for name, value in record.headers]
-    elif record.headers:
-        line["headers"] = [[name, _optional(value, _text)] for name, value in record.headers]
-    _put_bytes(line, "value", record.value)
-    return orjson.dumps(line)
-
-
-def rejected_line(output: Output) -> bytes:
-    """Return a rejected record as a line of a file: original bytes, key and headers, and the error.
-
-    Args:
-        output: an output of the rejected role.
-    """
-    # By place, not by name: a record that was rejected before has headers of these names of its own.
-    own, ours = output.headers[: -len(ERROR_HEADERS)], output.headers[-len(ERROR_HEADERS) :]
-    line: dict[str, Any] = {"error": {name.removeprefix("error."): value.decode() for name, value in ours}}
-    _put_bytes(line, "key", output.key)
-    _put_bytes(line, "value", output.value)
-    _put_headers(line, own)
-    return orjson.dumps(line, option=orjson.OPT_SORT_KEYS)
-
-
-def _put_headers(line: dict[str, Any], headers: Headers) -> None:
-    line["headers"] = [[name, _text(value)] for name, value in headers if _text(value) is not None]
-    other = [[name, _base64(value)] for name, value in headers if _text(value) is None]
-    if other:
-        line["headers_base64"] = other
-
-
-def _optional(value: bytes | None, written: Callable[[bytes], str | None]) -> str | None:
-    return None if value is None else written(value)
-
-
-def _base64(value: bytes) -> str:
-    return base64.b64encode(value).decode()
-
-
-def _put_bytes(line: dict[str, Any], name: str, value: bytes | None) -> None:
-    text = None if value is None else _text(value)
-    if value is not None and text is None:
-        line[f"{name}_base64"] = _base64(value)
-    else:
-        line[name] = text
-
-
-def _text(value: bytes) -> str | None:
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
         return None

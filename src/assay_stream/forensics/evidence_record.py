@@ -15,7 +15,7 @@ from assay_stream.core.decode import decode_json
 from assay_stream.core.errors import InputError
 from assay_stream.core.evidence import EVIDENCE_TYPE, Producer
 from assay_stream.core.record import Headers, Origin, Output, Record
-from assay_stream.forensics.archive import record_line_parts
+from assay_stream.forensics.record_line import record_line_parts
 
 _HASH_END = len(b'{"assaycontenthash":"sha256:') + 64
 _FRAGMENT_BYTES_MAX = 4_096

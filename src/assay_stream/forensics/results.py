@@ -15,9 +15,9 @@ import orjson
 
 from assay_stream.core.errors import ConfigurationError
 from assay_stream.core.record import Output, Role
-from assay_stream.forensics.archive import rejected_line
 from assay_stream.forensics.log_spool import Log
 from assay_stream.forensics.order import Position
+from assay_stream.forensics.record_line import rejected_line
 from assay_stream.forensics.replay import Checkpoint
 
 FILES = {

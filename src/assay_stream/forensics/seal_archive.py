@@ -6,7 +6,8 @@ from pathlib import Path
 
 from assay_stream.core.errors import InputError
 from assay_stream.core.record import Role
-from assay_stream.forensics.archive import record_line, write_archive
+from assay_stream.forensics.archive import write_archive
+from assay_stream.forensics.record_line import record_line
 from assay_stream.forensics.seal_files import FILE_PREFIX, LogName, Logs
 
 

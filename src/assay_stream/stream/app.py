@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import gc
-import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 import faust
-import structlog
 from aiokafka import TopicPartition
 from faust.app import BootStrategy
 from mode import Service
@@ -19,27 +16,18 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from assay_stream import __version__
 from assay_stream.config import Settings
 from assay_stream.core.engine import EngineState
-from assay_stream.core.errors import OperatingError
 from assay_stream.core.evidence import Producer
 from assay_stream.core.record import Role
-from assay_stream.refusals import explained
 from assay_stream.stream.alerts import AlertStage
 from assay_stream.stream.broker_watch import BrokerWatch
-from assay_stream.stream.connection import start_admin
 from assay_stream.stream.health import Health, add_pages
 from assay_stream.stream.join import JoinStage
-from assay_stream.stream.logs import configure_logs
 from assay_stream.stream.meter import Meter, StageMeter
 from assay_stream.stream.registry import RegistryStage
 from assay_stream.stream.stage import Stage
-from assay_stream.stream.stopping import Deadline
 from assay_stream.stream.task import BatchTask
-from assay_stream.stream.topics import check_topics, inspect_topics, topic_names
+from assay_stream.stream.topics import topic_names
 from assay_stream.stream.view import BindingView
-
-_log = structlog.get_logger(__name__)
-
-_GC_THRESHOLDS = (50_000, 50, 100)
 
 ROLES_OF_STAGE: dict[str, frozenset[Role]] = {
     "registry": frozenset(
@@ -252,100 +240,3 @@ class _StageService(Service):  # type: ignore[misc]
         self._runnable.stop()
         if self._running is not None:
             await asyncio.wait([self._running])
-
-
-class _BoundedWorker(faust.Worker):  # type: ignore[misc]
-    """Stops within a bound, also where the brokers are away and the clients wait for them.
-
-    Args:
-        deadline: started when stopping begins.
-    """
-
-    def __init__(self, *args: Any, deadline: Deadline, **options: Any) -> None:
-        self._deadline = deadline
-        super().__init__(*args, **options)
-
-    async def stop(self) -> None:
-        self._deadline.start()
-        await super().stop()
-
-
-def run_worker(settings: Settings, stages: frozenset[str]) -> int:
-    """Run a worker until it is told to stop, and return the process's exit code.
-
-    Args:
-        settings: the operator's settings.
-        stages: which of ``registry``, ``join`` and ``alerts`` to run.
-
-    Raises:
-        AssayStreamError: where the worker cannot start, or had to stop.
-    """
-    configure_logs(settings)
-    # A batch makes many short-lived objects and no cycles: looking for cycles every 700 of them is wasted work.
-    gc.set_threshold(*_GC_THRESHOLDS)
-    counts = asyncio.run(_preflight(settings, stages))
-    loop = asyncio.new_event_loop()
-    asyncio.set_event_loop(loop)
-    failures: list[BaseException] = []
-
-    def fail(error: BaseException) -> None:
-        failures.append(error)
-        builder.health.failed = True
-        # Our own errors quote nothing; what others say may hold what they were given.
-        told = explained(error)
-        _log.error("worker_stopping", error=None if told is None else str(told), kind=type(error).__name__)
-        stopping.append(loop.create_task(worker.stop()))
-
-    stopping: list[asyncio.Task[None]] = []
-    builder = WorkerBuilder(settings, stages, counts)
-    app = builder.build(fail)
-    _make_state_dir(settings, app)
-    deadline = Deadline(settings.stop_limit_s)
-    worker = _BoundedWorker(
-        app,
-        deadline=deadline,
-        loop=loop,
-        override_logging=False,
-        redirect_stdouts=False,
-        quiet=True,
-        stdout=sys.stderr,
-    )
-    # Faust's progress spinner writes escape codes between the log lines.
-    worker.spinner = None
-    code = 0
-    try:
-        worker.execute_from_commandline()
-    except SystemExit as exit_:
-        code = exit_.code if isinstance(exit_.code, int) else 1
-    finally:
-        # A thread that hangs, as in looking up a name, would keep the process alive.
-        deadline.settle()
-    if failures:
-        told = explained(failures[0])
-        if told is not None:
-            raise told from failures[0]
-        raise RuntimeError("a stage failed without a reason of its own") from failures[0]
-    return code
-
-
-def _make_state_dir(settings: Settings, app: faust.App) -> None:
-    """Make Faust's folders before it does: its own error would pass for a defect of ours."""
-    try:
-        settings.state_dir.mkdir(parents=True, exist_ok=True)
-        app._create_directories()
-    except OSError as error:
-        raise OperatingError(
-            "state_dir_unusable",
-            f"ASSAY_STREAM_STATE_DIR: cannot make a folder in {settings.state_dir}: {error.strerror}. Free some "
-            "space there, or name another folder.",
-        ) from None
-
-
-async def _preflight(settings: Settings, stages: frozenset[str]) -> dict[Role, int]:
-    """Reach the brokers and check the topics before anything starts."""
-    admin = await start_admin(settings, waiting=lambda text: _log.warning("waiting_for_brokers", why=text))
-    try:
-        needed = set().union(*(ROLES_OF_STAGE[stage] for stage in stages))
-        return check_topics(await inspect_topics(admin, settings), needed)
-    finally:
-        await admin.close()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from assay_stream.config import Settings
 from assay_stream.core.record import Role
-from assay_stream.forensics.archive import record_line
+from assay_stream.forensics.record_line import record_line
 from assay_stream.stream.ranges import LogRanges
 
 

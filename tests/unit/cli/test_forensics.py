@@ -14,7 +14,7 @@ from assay_stream.cli.main import app
 from assay_stream.cli.processes import in_processes
 from assay_stream.core.errors import InputError, OperatingError
 from assay_stream.core.record import Role
-from assay_stream.forensics.archive import record_line
+from assay_stream.forensics.record_line import record_line
 from assay_stream.forensics.share import Share
 from tests.support.events import SERVER, TOOL, Story
 

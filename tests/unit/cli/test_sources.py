@@ -11,7 +11,7 @@ from assay_stream.cli.sources import make_selection, make_source
 from assay_stream.config import Settings, load_settings
 from assay_stream.core.errors import AssayStreamError, ConfigurationError, InputError
 from assay_stream.core.record import Record, Role
-from assay_stream.forensics.archive import record_line
+from assay_stream.forensics.record_line import record_line
 from assay_stream.forensics.selection import Selection
 from tests.support.events import TOOL, Story
 

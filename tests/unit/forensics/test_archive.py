@@ -11,8 +11,8 @@ import pytest
 
 from assay_stream.core.errors import InputError
 from assay_stream.core.record import Origin, Output, Record, Role, rejected
-from assay_stream.forensics import archive
-from assay_stream.forensics.archive import event_timestamp_ms, read_file, read_lines, rejected_line
+from assay_stream.forensics.archive import event_timestamp_ms, read_file, read_lines
+from assay_stream.forensics.record_line import record_line, rejected_line
 
 NOON = "2026-03-01T12:00:00Z"
 NOON_MS = 1_772_366_400_000
@@ -23,7 +23,7 @@ def event(kind: str = "mcp.tools.call.observed", **changes: Any) -> bytes:
     return orjson.dumps({"specversion": "1.0", "type": kind, "time": NOON, "data": {"server_id": "s"}} | changes)
 
 
-def record_line(**changes: Any) -> bytes:
+def a_line(**changes: Any) -> bytes:
     """A record line."""
     line = {
         "origin": {"topic": "prod.mcp.tools.call", "partition": 3, "offset": 99},
@@ -95,7 +95,7 @@ def test_an_unsound_snapshot_stays_a_snapshot() -> None:
 
 def test_a_record_line_keeps_its_place() -> None:
     """Origin, role, timestamp, key, headers and value are what the log had."""
-    (record,) = read(record_line())
+    (record,) = read(a_line())
     assert record == Record(
         role=Role.CALLS,
         origin=Origin(topic="prod.mcp.tools.call", partition=3, offset=99),
@@ -110,13 +110,13 @@ def test_bytes_that_are_no_text_are_base64() -> None:
     """Key, value and header values may each be given in base64."""
     raw = b"\xff\x00"
     text = base64.b64encode(raw).decode()
-    (record,) = read(record_line(key_base64=text, value_base64=text, headers=[], headers_base64=[["h", text]]))
+    (record,) = read(a_line(key_base64=text, value_base64=text, headers=[], headers_base64=[["h", text]]))
     assert (record.key, record.value, record.headers) == (raw, raw, (("h", raw),))
 
 
 def test_null_is_no_bytes() -> None:
     """A record line without key or value has none."""
-    (record,) = read(record_line(key=None, value=None, headers=[]))
+    (record,) = read(a_line(key=None, value=None, headers=[]))
     assert (record.key, record.value, record.headers) == (None, None, ())
 
 
@@ -137,7 +137,7 @@ def test_null_is_no_bytes() -> None:
 def test_a_broken_record_line_is_an_error(change: dict[str, Any]) -> None:
     """An archive of ours that cannot be read is named with its line; guessing would change the evidence."""
     with pytest.raises(InputError, match=r"line 2 of f\.ndjson") as caught:
-        read(event(), record_line(**change))
+        read(event(), a_line(**change))
     assert caught.value.code == "bad_record_line"
 
 
@@ -184,7 +184,7 @@ def refused(record: Record) -> Output:
 
 def test_a_rejected_line_says_what_and_why() -> None:
     """Bytes, key, own headers and the error's parts stand in the line."""
-    (record,) = read(record_line())
+    (record,) = read(a_line())
     assert orjson.loads(rejected_line(refused(record))) == {
         "error": {
             "code": "not_json",
@@ -203,7 +203,7 @@ def test_a_rejected_line_keeps_bytes_that_are_no_text() -> None:
     """What is no UTF-8 is written in base64, and null stays null."""
     raw = b"\xff\x00"
     text = base64.b64encode(raw).decode()
-    (record,) = read(record_line())
+    (record,) = read(a_line())
     line = orjson.loads(rejected_line(refused(record._replace(key=None, value=raw, headers=(("h", raw),)))))
     assert (line["key"], line["value_base64"], line["headers"], line["headers_base64"]) == (
         None,
@@ -231,7 +231,7 @@ def test_a_rejected_line_keeps_bytes_that_are_no_text() -> None:
 )
 def test_a_record_line_with_a_part_of_another_kind_is_an_error(change: bytes) -> None:
     """Whatever is wrong with a line of ours is said when it is read, by our error, and stops nothing later on."""
-    line = record_line()[:-1] + b", " + change + b"}"
+    line = a_line()[:-1] + b", " + change + b"}"
     with pytest.raises(InputError) as caught:
         read(line)
     assert caught.value.code == "bad_record_line"
@@ -240,7 +240,7 @@ def test_a_record_line_with_a_part_of_another_kind_is_an_error(change: bytes) ->
 @pytest.mark.parametrize("value", [b"first", b"", b"\xff"])
 def test_a_rejected_line_can_be_read_by_its_own_record(value: bytes) -> None:
     """Key, value and headers of the line give back the bytes of the record that was refused."""
-    (record,) = read(record_line())
+    (record,) = read(a_line())
     refused_record = record._replace(value=value, headers=(("text", b"a"), ("raw", b"\xfe"), ("text", b"b")))
     line = orjson.loads(rejected_line(refused(refused_record)))
     given = line["value"].encode() if "value" in line else base64.b64decode(line["value_base64"])
@@ -254,7 +254,7 @@ def test_a_rejected_line_can_be_read_by_its_own_record(value: bytes) -> None:
 )
 def test_headers_of_the_original_called_error_are_kept(own: tuple[str, bytes]) -> None:
     """A record that had been rejected before is written whole: its own error.* headers are headers of its own."""
-    (record,) = read(record_line())
+    (record,) = read(a_line())
     line = orjson.loads(rejected_line(refused(record._replace(headers=(own,)))))
     assert set(line["error"]) == {"code", "message", "topic", "partition", "offset"}
     assert line["error"]["code"] == "not_json"
@@ -283,6 +283,6 @@ def test_a_written_record_line_is_read_back_to_the_byte(key: Any, value: Any, he
         headers=headers,
         timestamp_ms=7,
     )
-    line = archive.record_line(record)
+    line = record_line(record)
     assert b"\n" not in line
     assert list(read_lines([line], name="f", roles=(Role.EVIDENCE,))) == [record]

@@ -9,7 +9,8 @@ import pytest
 from assay_stream.config import load_settings
 from assay_stream.core.errors import OperatingError
 from assay_stream.core.record import Role
-from assay_stream.stream.app import WorkerBuilder, _make_state_dir
+from assay_stream.stream.app import WorkerBuilder
+from assay_stream.stream.worker_process import _make_state_dir
 
 
 async def test_the_setting_reaches_the_join() -> None:
