@@ -92,9 +92,9 @@ class CountingMeter(StageMeter):
         super().__init__(meter, stage)
         self._count = count
 
-    def batch(self, records: Sequence[Record], outputs: Sequence[Output], *, seconds: float) -> None:
-        super().batch(records, outputs, seconds=seconds)
-        self._count.calls += len(records)
+    def batch(self, count: int, labels: Mapping[str, int], *, seconds: float) -> None:
+        super().batch(count, labels, seconds=seconds)
+        self._count.calls += count
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,7 @@ from assay_stream.core.kinds import Kind
 from assay_stream.core.observation import CallData, CallEvent
 from assay_stream.core.pins import UNPINNED
 from assay_stream.core.plain_call import PlainCall, PlainPart, plain_payload
-from assay_stream.core.record import Headers, Output, Record, Role
+from assay_stream.core.record import Headers, Output, Record, Role, made_of
 from assay_stream.core.redaction import DEFAULT_REDACTION, Redaction, redacted_digest
 from assay_stream.core.standing import Standing, pin_fields, standing_of
 from assay_stream.schemes import assay
@@ -97,14 +97,17 @@ def join(
         data = _plain_data(event, record, in_force, standing)
     else:
         data = _data(event, record, in_force, standing, redaction)
-    evidence = Output(
-        _EVIDENCE,
-        server_id.encode(),
-        envelope(data, event, producer),
-        STRUCTURED if event.traceparent is None else _headers(event.traceparent),
-        time_us // 1_000,
-        record.origin.partition,
-        in_force.label,
+    evidence = made_of(
+        Output,
+        (
+            _EVIDENCE,
+            server_id.encode(),
+            envelope(data, event, producer),
+            STRUCTURED if event.traceparent is None else _headers(event.traceparent),
+            time_us // 1_000,
+            record.origin.partition,
+            in_force.label,
+        ),
     )
     if standing is None and binding.unbound is None:
         return [evidence]

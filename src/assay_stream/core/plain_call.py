@@ -11,8 +11,8 @@ escapes each key and each text takes two quotation marks, and no other mark stan
 
 from __future__ import annotations
 
-import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
+from itertools import product
 from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
@@ -25,7 +25,6 @@ from assay_stream.core.record import Origin
 from assay_stream.schemes import assay
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 _NUMBER_MAX = 2**53
 _DEPTH = 3
 """Containers in a plain call: the event, its data, and its timing, actor or error."""
@@ -44,34 +43,35 @@ _Reference = Annotated[str, Meta(max_length=2_048, pattern=_WORD)] | UnsetType
 _Fraction = Annotated[float, Meta(ge=0.0001, le=float(_NUMBER_MAX))]
 _Count = Annotated[int, Meta(ge=0, le=_NUMBER_MAX)]
 
-# In UTC, to the second, the milli- or the microsecond.
-_TIME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{3}(?:[0-9]{3})?)?Z"
-_TIMES = re.compile(rf"{_TIME}(?: {_TIME})*+")
+# In UTC, to the second, the milli- or the microsecond; up to three of them.
+_TIME_FORMS = tuple(f"0000-00-00T00:00:00{fraction}Z" for fraction in ("", ".000", ".000000"))
+_TIMES = frozenset(" ".join(forms).encode() for count in (1, 2, 3) for forms in product(_TIME_FORMS, repeat=count))
+_DIGITS_AS_0 = bytes.maketrans(b"123456789", b"000000000")
 
 
 # The fields of what is written stand in the order of JCS (RFC 8785), as msgspec writes them in theirs. A field of
 # type UnsetType is of the evidence, or makes a call not plain: no JSON value is of that type.
 
 
-class _Timing(Struct, omit_defaults=True):
+class _Timing(Struct, omit_defaults=True, gc=False):
     duration_ms: _Count | _Fraction | UnsetType = UNSET
     ended_at: _Time | UnsetType = UNSET
     started_at: _Time | UnsetType = UNSET
 
 
-class _Actor(Struct, omit_defaults=True, kw_only=True):
+class _Actor(Struct, omit_defaults=True, kw_only=True, gc=False):
     agent_id: _Text = UNSET
     kind: Literal["human", "agent", "system"]
     model_id: _Text = UNSET
 
 
-class _Error(Struct, omit_defaults=True):
+class _Error(Struct, omit_defaults=True, gc=False):
     code: _Identifier
     kind: _Text = UNSET
     message: str | UnsetType = UNSET
 
 
-class _Fields(Struct, omit_defaults=True, kw_only=True):
+class _Fields(Struct, omit_defaults=True, kw_only=True, gc=False):
     actor: _Actor | UnsetType = UNSET
     args: UnsetType = UNSET
     args_hash: _Hash = UNSET
@@ -119,7 +119,7 @@ class _Fields(Struct, omit_defaults=True, kw_only=True):
     unbound_reason: UnsetType = UNSET
 
 
-class _Event(Struct, omit_defaults=True, kw_only=True):
+class _Event(Struct, omit_defaults=True, kw_only=True, gc=False):
     specversion: Literal["1.0"]
     type: Literal["mcp.tools.call.observed"]
     source: Annotated[str, Meta(min_length=1, max_length=2_048)]
@@ -130,7 +130,7 @@ class _Event(Struct, omit_defaults=True, kw_only=True):
     data: _Fields
 
 
-class _Place(Struct):
+class _Place(Struct, gc=False):
     offset: int
     partition: int
     topic: str
@@ -144,7 +144,7 @@ _DECODER = msgspec.json.Decoder(_Event)
 _ENCODER = msgspec.json.Encoder()
 
 
-class PlainCall(NamedTuple):
+class PlainCall(Struct, frozen=True, gc=False):
     """A call that was read here; the same by name as a ``CallEvent``, with its other fields out of sight.
 
     Args:
@@ -206,11 +206,11 @@ def read_plain(raw: bytes, limits: Limits) -> PlainCall | None:
         return None
     try:
         event = _DECODER.decode(raw)
-        time_us = (datetime.fromisoformat(event.time) - _EPOCH) // _MICROSECOND
+        since = datetime.fromisoformat(event.time) - _EPOCH
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError, TypeError):
         return None
     fields: Any = event.data
-    if not _TIMES.fullmatch(_times(event.time, fields.timing)):
+    if _times(event.time, fields.timing).encode().translate(_DIGITS_AS_0) not in _TIMES:
         return None
     if not _is_whole(raw, event, limits):
         return None
@@ -230,6 +230,7 @@ def read_plain(raw: bytes, limits: Limits) -> PlainCall | None:
             return None
     if not _has_sound_policy(fields):
         return None
+    time_us = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
     call = PlainCall(
         event.source,
         event.id,

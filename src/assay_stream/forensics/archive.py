@@ -20,7 +20,7 @@ from assay_stream.core.errors import ConfigurationError, InputError
 from assay_stream.core.lenient import read_leniently
 from assay_stream.core.limits import DEFAULT_LIMITS
 from assay_stream.core.observation import CALL_TYPE, SNAPSHOT_TYPE
-from assay_stream.core.record import Origin, Record, Role
+from assay_stream.core.record import Origin, Record, Role, made_of
 from assay_stream.forensics.compressed import opened
 from assay_stream.forensics.record_line import INT64_MAX, record_of_line
 
@@ -141,8 +141,9 @@ def read_lines(lines: Iterable[bytes], *, name: str, roles: Collection[Role] = _
             pass
         else:
             timestamp_ms, place = plain.timestamp_ms, plain.origin
-            origin = Origin(place.topic, place.partition, place.offset)
-            yield Record(role, origin, plain.key.encode(), plain.value.encode(), (), timestamp_ms)
+            origin = made_of(Origin, (place.topic, place.partition, place.offset))
+            fields = (role, origin, plain.key.encode(), plain.value.encode(), (), timestamp_ms, False)
+            yield made_of(Record, fields)
             continue
         raw = line.rstrip(b"\r\n")
         if not raw:

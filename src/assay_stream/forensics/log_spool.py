@@ -19,7 +19,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from assay_stream.core.errors import InputError, OperatingError
-from assay_stream.core.record import Headers, Origin, Record, Role
+from assay_stream.core.record import Headers, Origin, Record, Role, made_of
 
 IN_MEMORY_BYTES_MAX = 32 * 1_024 * 1_024
 """Of the file: what is smaller is never written to a disk."""
@@ -161,8 +161,8 @@ class LogSpool:
         role, topic, partition = log
         for run in self._logs[_place_of(log)].levels[0]:
             for offset, key, value, headers, timestamp_ms, hold_expired in self._rows(run, after):
-                origin = Origin(topic, partition, offset)
-                yield Record(role, origin, key, value, headers, timestamp_ms, hold_expired)
+                origin = made_of(Origin, (topic, partition, offset))
+                yield made_of(Record, (role, origin, key, value, headers, timestamp_ms, hold_expired))
 
     def _rows(self, run: _Run, after: int = -1) -> Iterator[_Row]:
         for block in run:

@@ -30,7 +30,7 @@ from assay_stream.core.errors import InputError
 from assay_stream.core.lenient import read_leniently
 from assay_stream.core.limits import Limits
 from assay_stream.core.observation import CallProfile, SnapshotEvent
-from assay_stream.core.record import Headers, Record, Role
+from assay_stream.core.record import Headers, Record, Role, made_of
 from assay_stream.forensics.archive import event_timestamp_ms
 from assay_stream.forensics.log_spool import Log, LogSpool
 
@@ -166,7 +166,7 @@ class Merge:
                 latest_ms = time_ms
             if held:
                 yield from _released(held, latest_ms)
-            yield Placed(latest_ms, number, offset, record, event, latest_ms)
+            yield made_of(Placed, (latest_ms, number, offset, record, event, latest_ms))
         if held:
             yield from _released(held, held[-1].time_ms)
 

@@ -25,7 +25,7 @@ from assay_stream.core.errors import InputError
 from assay_stream.core.evidence import Producer
 from assay_stream.core.limits import DEFAULT_LIMITS, Limits
 from assay_stream.core.observation import CallProfile
-from assay_stream.core.record import Origin, Output, Record, Role
+from assay_stream.core.record import Origin, Output, Record, Role, made_of
 from assay_stream.core.redaction import DEFAULT_REDACTION, Redaction
 from assay_stream.forensics.log_spool import Log, LogSpool
 from assay_stream.forensics.order import Merge, Placed, Position
@@ -160,7 +160,7 @@ class Replay:
                     outputs += written  # evidence, or the rejected copy: most calls
                 else:
                     self._follow(written, outputs)
-            positions[log] = Position(offset, latest_ms)
+            positions[log] = made_of(Position, (offset, latest_ms))
             done[log] += 1
             yield outputs
         outputs = []

@@ -7,7 +7,6 @@ from contextlib import AbstractAsyncContextManager
 from prometheus_client import CollectorRegistry
 
 from assay_stream.config import Settings
-from assay_stream.core.record import Output, Role
 from assay_stream.stream.forward import Forwarder
 from assay_stream.stream.health import Health
 from assay_stream.stream.meter import Meter, StageMeter
@@ -51,11 +50,11 @@ class ForwardMeter:
             new = count - self._told.get(what, 0)
             self._told[what] = count
             if what == "read":
-                self._meter.done(new, ())
+                self._meter.done(new, {})
             elif what == "expired":
                 self._meter.lost(new)
             else:
                 label = "dead_letter" if what == "dead" else _ATTEMPTS + what
-                self._meter.done(0, [Output(role=Role.ALERTS, key=None, value=None, label=label)] * new)
+                self._meter.done(0, {label: new})
         self._meter.held(int(self._forwarder.is_waiting))
         self._meter.lags(self._forwarder.lags())

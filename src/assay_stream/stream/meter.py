@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter as Tally
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-
-from assay_stream.core.record import Output, Record
 
 _BATCH_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
@@ -118,27 +115,27 @@ class StageMeter:
         self._stage = stage
         self._lagging: set[tuple[str, int]] = set()
 
-    def batch(self, records: Sequence[Record], outputs: Sequence[Output], *, seconds: float) -> None:
+    def batch(self, count: int, labels: Mapping[str, int], *, seconds: float) -> None:
         """Count a committed batch.
 
         Args:
-            records: what was read.
-            outputs: what was written.
+            count: records read.
+            labels: what was written: how many outputs of each label.
             seconds: how long it took.
         """
         self._meter.batch_seconds.labels(self._stage).observe(seconds)
-        self.done(len(records), outputs)
+        self.done(count, labels)
 
-    def done(self, count: int, outputs: Sequence[Output]) -> None:
+    def done(self, count: int, labels: Mapping[str, int]) -> None:
         """Count records processed and what came of them.
 
         Args:
             count: records processed.
-            outputs: what was written.
+            labels: what was written: how many outputs of each label.
         """
         self._meter.read.labels(self._stage).inc(count)
-        for what, count in Tally(output.label for output in outputs).items():
-            self._meter.outputs.labels(self._stage, what).inc(count)
+        for what, written in labels.items():
+            self._meter.outputs.labels(self._stage, what).inc(written)
 
     def transaction(self, seconds: float) -> None:
         """Time a committed transaction.

@@ -234,11 +234,12 @@ class Sealer:
         )
         sealed_to = {TopicPartition(checkpoint.topic, lane.partition): checkpoint.last_offset + 1}
         writing_s = time.monotonic()
-        await lane.writer.write([output], sealed_to, self._group_id)
+        gathered = lane.writer.gather()
+        gathered.add([output])
+        await lane.writer.write(gathered, sealed_to, self._group_id)
         if self.meter is not None:
             self.meter.transaction(time.monotonic() - writing_s)
-            self.meter.batch((), [output], seconds=time.monotonic() - started_s)
-            self.meter.done(len(lane.leaves), ())
+            self.meter.batch(len(lane.leaves), {output.label: 1}, seconds=time.monotonic() - started_s)
         lane.before, lane.leaves = checkpoint, []
         self._written += 1
         _log.info(

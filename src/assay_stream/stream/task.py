@@ -2,12 +2,10 @@
 
 A batch of an input partition is read, stepped, and its outputs and offsets are committed in one transaction.
 
-1. One transactional producer per input partition (a *lane*). Opening it on assignment ends the old owner's
-   transaction and shuts it out, so that a zombie can write nothing (``docs/adr/0003``).
-2. Only then are the start positions read: they are what the old owner really committed.
-3. Only then is the stage restored, from the committed end of its log.
-4. A batch that fails leaves its lane unusable; it is closed and opened anew, from 1.
-5. Nothing new is read while calls are held: what waits upstream is Kafka's to keep.
+1. One transactional producer per input partition (a *lane*, ``stream.lanes``). Opening it on assignment ends the
+   old owner's transaction and shuts it out, so that a zombie can write nothing (``docs/adr/0003``).
+2. A batch that fails leaves its lane unusable; all are closed and opened anew.
+3. Nothing new is read while calls are held: what waits upstream is Kafka's to keep.
 """
 
 from __future__ import annotations
@@ -15,8 +13,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Coroutine, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
 
 import structlog
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
@@ -25,12 +22,13 @@ from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
 from assay_stream.config import Settings
 from assay_stream.core.errors import ConfigurationError, OperatingError
-from assay_stream.core.record import Output, Record, Role
+from assay_stream.core.record import Record, Role
 from assay_stream.refusals import explained
 from assay_stream.stream.connection import reading_consumer
+from assay_stream.stream.lanes import Lane, Lanes, every
 from assay_stream.stream.meter import StageMeter
 from assay_stream.stream.stage import Stage
-from assay_stream.stream.transport import TransactionalWriter, positions_of, record_of
+from assay_stream.stream.transport import Gathered, positions_of, record_of
 
 _log = structlog.get_logger(__name__)
 
@@ -45,15 +43,6 @@ _PIECE_RECORDS = 500
 """Records stepped without a pause: half a second where a record has a millisecond, as on a starved machine."""
 _POLL_INTERVAL_MS = 2**31 - 1
 """Calls may wait for the registry for ever, so a long time between two polls is no sign of death."""
-
-
-@dataclass(slots=True, kw_only=True)
-class Lane:
-    """One input partition number, over all topics of the stage."""
-
-    partition: int
-    writer: TransactionalWriter
-    committed: dict[TopicPartition, int] = field(default_factory=dict)
 
 
 class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
@@ -89,12 +78,17 @@ class BatchTask:
     ) -> None:
         self._settings = settings
         self._stage = stage
-        self._topics = topics
-        self._partition_counts = partition_counts
         self._meter = meter
         self._role_of = {topics[role]: role for role in stage.input_roles}
         self._group_id = f"{settings.group_prefix}-{stage.name}"
-        self._lanes: dict[int, Lane] = {}
+        self._lanes = Lanes(
+            settings,
+            stage,
+            topics=topics,
+            partition_counts=partition_counts,
+            meter=meter,
+            group_id=self._group_id,
+        )
         self._assigned: set[int] = set()
         self._generation = 0
         self._settled = False
@@ -116,7 +110,7 @@ class BatchTask:
         held_too_long = (
             self._held_since_s is not None and time.monotonic() - self._held_since_s > _HELD_READY_LIMIT_S
         )
-        return self._settled and self._assigned == set(self._lanes) and not held_too_long
+        return self._settled and self._assigned == self._lanes.partitions and not held_too_long
 
     @property
     def still_s(self) -> float:
@@ -128,14 +122,8 @@ class BatchTask:
         consumer = self._consumer
         if consumer is None:
             return
-        assigned = consumer.assignment()
-        ends = {
-            tp: consumer.last_stable_offset(tp)
-            for lane in self._lanes.values()
-            for tp in lane.committed
-            if tp in assigned
-        }
-        committed = {tp: offset for lane in self._lanes.values() for tp, offset in lane.committed.items()}
+        assigned, committed = consumer.assignment(), self._lanes.committed()
+        ends = {tp: consumer.last_stable_offset(tp) for tp in committed if tp in assigned}
         self._meter.lags(
             {
                 (tp.topic, tp.partition): end - committed[tp]
@@ -178,11 +166,8 @@ class BatchTask:
         self._settled = False
         self._generation += 1
         async with self._batch_lock:
-            lanes, self._lanes = self._lanes, {}
             self._assigned = set()
-            for partition in lanes:
-                self._stage.close(partition)
-            await _all(lane.writer.close() for lane in lanes.values())
+            await self._lanes.close()
 
     def take_over(self, partitions: set[int]) -> None:
         """Note which partition numbers are ours now; the main loop opens them.
@@ -199,7 +184,7 @@ class BatchTask:
         generation = self._generation
         self._moved_s = time.monotonic()
         try:
-            missing = self._assigned - set(self._lanes)
+            missing = self._assigned - self._lanes.partitions
             if missing:
                 await self._open_lanes(consumer, missing, generation)
             fetched = await self._fetch(consumer)
@@ -240,9 +225,9 @@ class BatchTask:
                 if self._generation != generation:
                     return
                 self._expire(waiting, since_s)
-                await _all(
+                await every(
                     self._commit(consumer, lane, waiting.get(lane.partition, []), ends)
-                    for lane in self._lanes.values()
+                    for lane in self._lanes.all()
                 )
             waiting = {partition: records for partition, records in waiting.items() if records}
             self._meter.held(sum(len(records) for records in waiting.values()))
@@ -275,11 +260,12 @@ class BatchTask:
         if not batch and not unasked and positions == lane.committed:
             return
         started_s = time.monotonic()
-        outputs = await self._step(lane.partition, batch)
-        outputs += [*unasked, *self._stage.seal(lane.partition, positions)]
+        gathered = lane.writer.gather()
+        await self._step(lane.partition, batch, gathered)
+        gathered.add([*unasked, *self._stage.seal(lane.partition, positions)])
         writing_s = time.monotonic()
         try:
-            await lane.writer.write(outputs, positions, self._group_id)
+            await lane.writer.write(gathered, positions, self._group_id)
         except _MAY_PASS:
             self._failures[lane.partition] += 1
             raise
@@ -287,19 +273,17 @@ class BatchTask:
         self._failures.pop(lane.partition, None)
         lane.committed = positions
         waiting[:] = held
-        self._meter.batch(batch, outputs, seconds=time.monotonic() - started_s)
+        self._meter.batch(len(batch), gathered.labels, seconds=time.monotonic() - started_s)
 
-    async def _step(self, partition: int, batch: list[Record]) -> list[Output]:
+    async def _step(self, partition: int, batch: list[Record], gathered: Gathered) -> None:
         """Step a batch piece by piece: a whole one can outlast the session, and heartbeats must not wait for it.
 
         One lane after the other, so that one is written while the next is stepped.
         """
-        outputs: list[Output] = []
         async with self._stepping:
             for start in range(0, len(batch), _PIECE_RECORDS):
-                outputs += self._stage.process(partition, batch[start : start + _PIECE_RECORDS])
+                gathered.add(self._stage.process(partition, batch[start : start + _PIECE_RECORDS]))
                 await asyncio.sleep(0)
-        return outputs
 
     async def _open_lanes(self, consumer: AIOKafkaConsumer, missing: set[int], generation: int) -> None:
         async with self._batch_lock:
@@ -308,58 +292,12 @@ class BatchTask:
             started_s = time.monotonic()
             self._is_opening = True
             try:
-                await _all(self._open_lane(consumer, partition) for partition in sorted(missing))
+                await self._lanes.open(consumer, missing)
             finally:
                 self._is_opening, self._moved_s = False, time.monotonic()
             seconds = time.monotonic() - started_s
             self._meter.opened(len(missing), seconds=seconds)
             _log.info("lanes_open", stage=self._stage.name, partitions=sorted(missing), seconds=round(seconds, 3))
-
-    async def _open_lane(self, consumer: AIOKafkaConsumer, partition: int) -> None:
-        writer = TransactionalWriter(
-            self._settings,
-            transactional_id=f"{self._group_id}-{partition}",
-            topics=self._topics,
-            partition_counts=self._partition_counts,
-        )
-        lane = Lane(partition=partition, writer=writer)
-        try:
-            await writer.open()
-            overriding = await self._stage.open(partition)
-            inputs = [
-                TopicPartition(topic, partition)
-                for topic, role in self._role_of.items()
-                if partition < self._partition_counts[role]
-            ]
-            beginnings = await consumer.beginning_offsets(inputs)
-            for topic_partition in inputs:
-                if topic_partition in overriding:
-                    position = overriding[topic_partition]
-                else:
-                    position = await consumer.committed(topic_partition)
-                lane.committed[topic_partition] = -1 if position is None else position
-                consumer.seek(topic_partition, self._start(topic_partition, position, beginnings[topic_partition]))
-        except BaseException:
-            await writer.close()
-            raise
-        self._lanes[partition] = lane
-
-    def _start(self, partition: TopicPartition, position: int | None, beginning: int) -> int:
-        if position is None:
-            return beginning
-        if position < beginning:
-            # Retention was shorter than the outage: the records are gone, and that must not pass in silence.
-            self._meter.lost(beginning - position)
-            _log.error(
-                "input_expired",
-                topic=partition.topic,
-                partition=partition.partition,
-                first_lost_offset=position,
-                lost=beginning - position,
-                mend="records expired before they were read: lengthen retention.ms",
-            )
-            return beginning
-        return position
 
     async def _recover(self, error: Exception) -> None:
         _stop_if_forbidden(error)
@@ -376,10 +314,7 @@ class BatchTask:
         _log.warning("lanes_reopening", stage=self._stage.name, error=type(error).__name__, attempt=attempts)
         self._meter.reopened()
         async with self._batch_lock:
-            lanes, self._lanes = self._lanes, {}
-            for partition in lanes:
-                self._stage.close(partition)
-            await _all(lane.writer.close() for lane in lanes.values())
+            await self._lanes.close()
         # A fenced lane has a new owner, who will have it for good once the group has noticed: let it.
         await asyncio.sleep(_REOPENING_PAUSE_S * attempts)
 
@@ -389,10 +324,3 @@ def _stop_if_forbidden(error: Exception) -> None:
     if isinstance(told, ConfigurationError):
         # What this user may not do now it may not do in a second.
         raise told from error
-
-
-async def _all(steps: Iterable[Coroutine[None, None, None]]) -> None:
-    """Run steps side by side; when all have ended, raise the first error there was."""
-    for result in await asyncio.gather(*steps, return_exceptions=True):
-        if isinstance(result, BaseException):
-            raise result

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
@@ -16,7 +17,7 @@ from assay_stream.config import Settings
 from assay_stream.core.digest import sha256_of
 from assay_stream.core.limits import DEFAULT_LIMITS
 from assay_stream.core.partition import murmur2_partition
-from assay_stream.core.record import Origin, Output, Record, Role
+from assay_stream.core.record import Origin, Output, Record, Role, made_of
 from assay_stream.stream.connection import REQUEST_BYTES_MAX, connection_options, reading_consumer
 
 _BATCH_BYTES = 512 * 1_024
@@ -36,14 +37,10 @@ def record_of(role: Role, message: ConsumerRecord) -> Record:
         message: the record as aiokafka gives it.
     """
     timestamp_ms = message.timestamp
-    return Record(
-        role,
-        Origin(message.topic, message.partition, message.offset),
-        message.key,
-        message.value,
-        message.headers,
-        timestamp_ms if timestamp_ms > 0 else 0,
-    )
+    origin = made_of(Origin, (message.topic, message.partition, message.offset))
+    if timestamp_ms < 0:
+        timestamp_ms = 0
+    return made_of(Record, (role, origin, message.key, message.value, message.headers, timestamp_ms, False))
 
 
 async def read_to_end(
@@ -77,6 +74,56 @@ async def read_to_end(
                     await asyncio.sleep(0)
     finally:
         await consumer.stop()
+
+
+class Gathered:
+    """The outputs of one transaction, copied into the batches that are sent: none of them has to be kept.
+
+    Args:
+        create_batch: makes a batch of the producer that will send it.
+        topics: topic name of every role.
+        partition_counts: how many partitions each role's topic has.
+
+    Attributes:
+        batches: by topic and partition.
+        labels: how many outputs there are of each label.
+    """
+
+    def __init__(
+        self,
+        create_batch: Callable[[], BatchBuilder],
+        topics: Mapping[Role, str],
+        partition_counts: Mapping[Role, int],
+    ) -> None:
+        self._create_batch = create_batch
+        self._topics = topics
+        self._partition_counts = partition_counts
+        self.batches: dict[tuple[str, int], list[BatchBuilder]] = {}
+        self.labels: Counter[str] = Counter()
+
+    def add(self, outputs: Sequence[Output]) -> None:
+        """Take outputs in.
+
+        Args:
+            outputs: what to write next, in order.
+        """
+        self.labels.update([output.label for output in outputs])
+        # Outputs of one place follow each other, by the thousand.
+        last: tuple[Role | None, int | None] = (None, None)
+        builders: list[BatchBuilder] = []
+        for output in outputs:
+            role, partition = output.role, output.partition
+            if partition is None:
+                partition = murmur2_partition(output.key or b"", self._partition_counts[role])
+            if (role, partition) != last:
+                last = (role, partition)
+                builders = self.batches.setdefault((self._topics[role], partition), [])
+            if role is _REJECTED:
+                output = fitting(output)
+            if not builders or not _append(builders[-1], output):
+                builders.append(self._create_batch())
+                if not _append(builders[-1], output):
+                    raise AssertionError("an empty batch takes any record")
 
 
 class TransactionalWriter:
@@ -115,18 +162,22 @@ class TransactionalWriter:
         """Take the transactional id over."""
         await self._producer.start()
 
-    async def write(self, outputs: Iterable[Output], offsets: Mapping[TopicPartition, int], group_id: str) -> None:
+    def gather(self) -> Gathered:
+        """Return what takes the outputs of one transaction."""
+        return Gathered(self._producer.create_batch, self._topics, self._partition_counts)
+
+    async def write(self, gathered: Gathered, offsets: Mapping[TopicPartition, int], group_id: str) -> None:
         """Write outputs and commit input offsets in one transaction.
 
         Args:
-            outputs: what to write, in order.
+            gathered: what to write.
             offsets: next offset to read of each input partition.
             group_id: the consumer group the offsets belong to.
 
         Raises:
             KafkaError: nothing was written then; the writer must be closed.
         """
-        batches = self._batches(outputs)
+        batches = gathered.batches
         producer = self._producer
         await producer.begin_transaction()
         deliveries = [
@@ -143,27 +194,6 @@ class TransactionalWriter:
         # A fenced or unreachable producer cannot flush. What matters has been committed or never will be.
         with suppress(KafkaError, TimeoutError, asyncio.TimeoutError):
             await asyncio.wait_for(self._producer.stop(), _CLOSE_LIMIT_S)
-
-    def _batches(self, outputs: Iterable[Output]) -> dict[tuple[str, int], list[BatchBuilder]]:
-        batches: dict[tuple[str, int], list[BatchBuilder]] = {}
-        # Outputs of one place follow each other, by the thousand.
-        last: tuple[Role | None, int | None] = (None, None)
-        builders: list[BatchBuilder] = []
-        for output in outputs:
-            role, partition = output.role, output.partition
-            if partition is None:
-                partition = murmur2_partition(output.key or b"", self._partition_counts[role])
-            if (role, partition) != last:
-                last = (role, partition)
-                place = (self._topics[role], partition)
-                builders = batches.setdefault(place, [])
-            if role is _REJECTED:
-                output = fitting(output)
-            if not builders or not _append(builders[-1], output):
-                builders.append(self._producer.create_batch())
-                if not _append(builders[-1], output):
-                    raise AssertionError("an empty batch takes any record")
-        return batches
 
 
 def fitting(output: Output, *, bytes_max: int = REJECTED_BYTES_MAX) -> Output:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from prometheus_client import CollectorRegistry
 
-from assay_stream.core.record import Output, Role
 from assay_stream.stream.health import Health
 from assay_stream.stream.meter import Meter, StageMeter
 
@@ -16,15 +15,10 @@ def registry() -> CollectorRegistry:
     return CollectorRegistry()
 
 
-def outputs(*labels: str) -> list[Output]:
-    """Outputs with these labels."""
-    return [Output(role=Role.EVIDENCE, key=None, value=None, label=label) for label in labels]
-
-
 def test_outputs_are_counted_by_what_happened(registry: CollectorRegistry) -> None:
     """Each label has a counter of its own, and records read are counted too."""
     meter = StageMeter(Meter(registry), "join")
-    meter.done(3, outputs("bound:exact", "bound:exact", "rejected:not_json"))
+    meter.done(3, {"bound:exact": 2, "rejected:not_json": 1})
     read = registry.get_sample_value("assay_stream_records_read_total", {"stage": "join"})
     exact = registry.get_sample_value("assay_stream_outputs_total", {"stage": "join", "what": "bound:exact"})
     assert (read, exact) == (3, 2)
@@ -49,7 +43,7 @@ def test_claims_that_are_not_remembered_are_counted(registry: CollectorRegistry)
 def test_a_batch_is_timed(registry: CollectorRegistry) -> None:
     """A batch counts its records and how long it took; a take-over how many partitions."""
     meter = StageMeter(Meter(registry), "join")
-    meter.batch([], outputs("bound:exact"), seconds=0.5)
+    meter.batch(1, {"bound:exact": 1}, seconds=0.5)
     meter.opened(3, seconds=1.5)
     meter.reopened()
     stage = {"stage": "join"}

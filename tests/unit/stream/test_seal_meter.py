@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -28,7 +27,7 @@ async def test_a_sealer_counts_on_its_pages() -> None:
     sealer, port = Sealer(), free_port()
     settings = Settings(bootstrap_servers=f"127.0.0.1:{free_port()}", stall_limit_s=60)
     async with pages_of(settings, sealer, port=port), httpx.AsyncClient() as client:  # type: ignore[arg-type]
-        sealer.meter.done(3, [SimpleNamespace(label="checkpoint")])
+        sealer.meter.done(3, {"checkpoint": 1})
         text = (await client.get(f"http://127.0.0.1:{port}/metrics")).text
         assert 'assay_stream_records_read_total{stage="seal"} 3.0' in text
         assert 'assay_stream_outputs_total{stage="seal",what="checkpoint"} 1.0' in text

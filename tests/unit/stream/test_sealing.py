@@ -15,10 +15,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from assay_stream.config import Settings, load_settings
 from assay_stream.core.checkpoint import decode
 from assay_stream.core.errors import ConfigurationError, InputError, IntegrityError, OperatingError
-from assay_stream.core.record import Origin, Output, Record, Role
+from assay_stream.core.record import Origin, Record, Role
 from assay_stream.schemes import dsse
 from assay_stream.stream import sealing
 from assay_stream.stream.sealing import Sealer
+from tests.support.kept import Kept
 from tests.support.seals import KEY, KEYS, OTHER_KEY, TOPIC, a_record, checked, checkpoints_of, some_records
 
 HOME = TopicPartition(TOPIC, 0)
@@ -105,11 +106,15 @@ class Log:
         """Count it."""
         self.closed += 1
 
-    async def write(self, outputs: list[Output], offsets: Mapping[TopicPartition, int], group_id: str) -> None:
+    def gather(self) -> Kept:
+        """What takes the outputs."""
+        return Kept()
+
+    async def write(self, gathered: Kept, offsets: Mapping[TopicPartition, int], group_id: str) -> None:
         """Keep it, or fail."""
         if self.errors:
             raise self.errors.pop(0)
-        [output] = outputs
+        [output] = gathered.outputs
         assert (output.role, output.partition, group_id) == (Role.CHECKPOINTS, 0, "assay-stream-seal")
         assert output.value is not None
         self.values.append(output.value)

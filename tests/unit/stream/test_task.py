@@ -20,6 +20,7 @@ from assay_stream.stream.meter import Meter, StageMeter
 from assay_stream.stream.task import BatchTask
 from assay_stream.stream.topics import topic_names
 from assay_stream.stream.view import BindingView
+from tests.support.kept import Kept
 
 
 @pytest.fixture
@@ -110,9 +111,10 @@ async def test_a_large_batch_leaves_turns_to_heartbeats(task: BatchTask, monkeyp
             await asyncio.sleep(0)
 
     beating = asyncio.create_task(beat())
-    outputs = await task._step(3, batch)
+    gathered = Kept()
+    await task._step(3, batch, gathered)  # type: ignore[arg-type]
     beating.cancel()
-    assert [output.value for output in outputs] == [record.value for record in batch]
+    assert [output.value for output in gathered.outputs] == [record.value for record in batch]
     assert turns >= 10
 
 
