@@ -6,6 +6,8 @@ worker whether it may start.
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,12 +16,14 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from assay_stream.config import Settings
-from assay_stream.core.errors import ConfigurationError
+from assay_stream.core.errors import ConfigurationError, OperatingError
 from assay_stream.core.limits import DEFAULT_LIMITS
 from assay_stream.core.record import TOPIC_NAMES, Role
 
 _DAY_MS = 24 * 3_600 * 1_000
 _MARGIN_BYTES = 1_024 * 1_024
+_CREATION_LIMIT_S = 30.0
+_CREATION_LOOK_S = 0.1
 _SAME_PARTITIONS = (
     (Role.SNAPSHOTS, Role.CONTROL, Role.BINDINGS, Role.FINDINGS, Role.ALERT_STATES, Role.CHANGES, Role.VERDICTS),
     (Role.CALLS, Role.EVIDENCE, Role.CHECKPOINTS),
@@ -150,6 +154,7 @@ async def apply_topics(admin: AIOKafkaAdminClient, settings: Settings) -> list[s
     Raises:
         ConfigurationError: ``topic_differs`` where a topic exists otherwise than asked for. Nothing is
             created then.
+        OperatingError: ``topics_not_created``.
     """
     states = await inspect_topics(admin, settings)
     complaints = [text for state in states if state.partitions for text in _complaints(state)]
@@ -172,7 +177,21 @@ async def apply_topics(admin: AIOKafkaAdminClient, settings: Settings) -> list[s
                 for spec in missing
             ]
         )
-    return [spec.name for spec in missing]
+    names = [spec.name for spec in missing]
+    await _wait_for_topics(admin, names)
+    return names
+
+
+async def _wait_for_topics(admin: AIOKafkaAdminClient, names: list[str]) -> None:
+    """Wait until a broker tells of the topics: it answers before it has heard of them itself."""
+    limit_s = time.monotonic() + _CREATION_LIMIT_S
+    while missing := sorted(set(names) - set(await admin.list_topics())):
+        if time.monotonic() > limit_s:
+            raise OperatingError(
+                "topics_not_created",
+                f"the brokers took the order and do not tell of {', '.join(missing)}: see their logs, then repeat",
+            )
+        await asyncio.sleep(_CREATION_LOOK_S)
 
 
 def check_topics(states: list[TopicState], needed: set[Role]) -> dict[Role, int]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from aiokafka.admin import NewTopic
 
 from assay_stream.config import Settings
-from assay_stream.core.errors import ConfigurationError
+from assay_stream.core.errors import ConfigurationError, OperatingError
 from assay_stream.core.record import TOPIC_NAMES, Role
+from assay_stream.stream import topics as module
 from assay_stream.stream.topics import (
     TopicState,
+    apply_topics,
     check_topics,
     topic_names,
     topic_table,
@@ -98,3 +101,37 @@ def test_a_topic_of_state_that_deletes_is_refused(role: Role) -> None:
     ]
     assert code_of(found, ALL) == "topic_not_compacted"
     assert check_topics(found, ALL - {role})
+
+
+class SlowCluster:
+    """A broker that makes topics at once and tells of them later, or never."""
+
+    def __init__(self, looks: int) -> None:
+        self.looks = looks
+        self.topics: list[str] = []
+
+    async def list_topics(self) -> list[str]:
+        self.looks -= 1
+        return self.topics if self.looks < 0 else []
+
+    async def describe_topics(self, names: list[str]) -> list[dict[str, object]]:
+        assert names == []
+        return []
+
+    async def create_topics(self, topics: list[NewTopic]) -> None:
+        self.topics = [topic.name for topic in topics]
+
+
+async def test_topics_are_applied_once_a_broker_tells_of_them() -> None:
+    """A worker that starts right behind must find them."""
+    cluster = SlowCluster(looks=3)
+    assert sorted(await apply_topics(cluster, SETTINGS)) == sorted(topic_names(SETTINGS).values())  # type: ignore[arg-type]
+    assert cluster.looks < 0
+
+
+async def test_topics_that_nobody_tells_of_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It names them, and ends within a limit."""
+    monkeypatch.setattr(module, "_CREATION_LIMIT_S", 0.0)
+    with pytest.raises(OperatingError, match=r"p\.mcp\.tools\.list") as caught:
+        await apply_topics(SlowCluster(looks=10**9), SETTINGS)  # type: ignore[arg-type]
+    assert caught.value.code == "topics_not_created"
