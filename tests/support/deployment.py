@@ -13,6 +13,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -154,19 +155,27 @@ class Deployment:
         await self.send_with_headers(role, ((key, value, ()) for key, value in records))
 
     async def send_with_headers(
-        self, role: Role, records: Iterable[tuple[bytes | None, bytes | None, Headers]]
+        self,
+        role: Role,
+        records: Iterable[tuple[bytes | None, bytes | None, Headers]],
+        *,
+        transactional: bool = False,
     ) -> None:
-        """Publish records (key, value, headers) to a role's topic, acknowledged."""
+        """Publish records (key, value, headers) to a role's topic, acknowledged; in a transaction as stages do."""
         producer = AIOKafkaProducer(
-            bootstrap_servers=self.bootstrap, max_request_size=16 * 1024 * 1024, linger_ms=5
+            bootstrap_servers=self.bootstrap,
+            max_request_size=16 * 1024 * 1024,
+            linger_ms=5,
+            transactional_id=f"{self.name}-test" if transactional else None,
         )
         await producer.start()
         try:
-            deliveries = [
-                await producer.send(self.topics[role], key=key, value=value, headers=list(headers))
-                for key, value, headers in records
-            ]
-            await asyncio.gather(*deliveries)
+            async with producer.transaction() if transactional else nullcontext():
+                deliveries = [
+                    await producer.send(self.topics[role], key=key, value=value, headers=list(headers))
+                    for key, value, headers in records
+                ]
+                await asyncio.gather(*deliveries)
         finally:
             await producer.stop()
 

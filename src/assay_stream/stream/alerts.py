@@ -72,15 +72,8 @@ class AlertStage:
         log = TopicPartition(self._topics[Role.ALERT_STATES], partition)
         async for record in read_to_end(self._settings, Role.ALERT_STATES, log):
             table.restore(record)
-        position = table.restored()
-        if position is None:
-            _log.warning(
-                "alert_table_empty",
-                partition=partition,
-                why="it is new, or its topic lost records: every finding is read from the beginning",
-            )
         self._tables[partition] = table
-        return {TopicPartition(self._topics[Role.FINDINGS], partition): position}
+        return {TopicPartition(self._topics[Role.FINDINGS], partition): table.restored()}
 
     def close(self, partition: int) -> None:
         """Drop the partition's table."""

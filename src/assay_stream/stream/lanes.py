@@ -117,10 +117,16 @@ class Lanes:
             ]
             beginnings = await consumer.beginning_offsets(inputs)
             for topic_partition in inputs:
-                if topic_partition in overriding:
-                    position = overriding[topic_partition]
-                else:
-                    position = await consumer.committed(topic_partition)
+                committed = await consumer.committed(topic_partition)
+                position = overriding.get(topic_partition, committed)
+                if position is None and committed:
+                    _log.warning(
+                        "state_lost",
+                        stage=self._stage.name,
+                        topic=topic_partition.topic,
+                        partition=partition,
+                        mend="its topic of states lost records: this input is read from its beginning",
+                    )
                 lane.committed[topic_partition] = -1 if position is None else position
                 consumer.seek(topic_partition, self._start(topic_partition, position, beginnings[topic_partition]))
         except BaseException:

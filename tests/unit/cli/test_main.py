@@ -69,7 +69,8 @@ def test_a_wrong_setting_is_named(command: tuple[str, ...]) -> None:
 def test_a_broker_that_does_not_answer_exits_3(command: tuple[str, ...]) -> None:
     """What failed outside has an exit code of its own, and the address is named."""
     address = f"127.0.0.1:{free_port()}"
-    done = run(*command, "--bootstrap-servers", address, ASSAY_STREAM_CONNECT_LIMIT_S="1")
+    limits = {"ASSAY_STREAM_CONNECT_LIMIT_S": "1", "ASSAY_STREAM_COMMAND_CONNECT_LIMIT_S": "1"}
+    done = run(*command, "--bootstrap-servers", address, **limits)
     assert done.returncode == 3
     assert "broker_unreachable" in done.stderr
     assert address in done.stderr

@@ -311,7 +311,7 @@ class TestFetch:
         done = run(
             *("fetch", "--domain", f"localhost:{free_port()}", "--server-id", "s"),
             *("--bootstrap-servers", f"127.0.0.1:{free_port()}"),
-            ASSAY_STREAM_CONNECT_LIMIT_S="1",
+            ASSAY_STREAM_COMMAND_CONNECT_LIMIT_S="1",
         )
         assert done.returncode == 3
         assert "broker_unreachable" in done.stderr

@@ -168,7 +168,7 @@ def test_what_cannot_be_is_refused(alerts: str, arguments: list[str], code: str)
 
 def test_without_a_broker_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the error of every command."""
-    monkeypatch.setenv("ASSAY_STREAM_CONNECT_LIMIT_S", "1")
+    monkeypatch.setenv("ASSAY_STREAM_COMMAND_CONNECT_LIMIT_S", "1")
     error = run("list", "--bootstrap-servers", "127.0.0.1:1").exception
     assert isinstance(error, AssayStreamError)
     assert error.code == "broker_unreachable"

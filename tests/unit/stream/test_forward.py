@@ -27,6 +27,7 @@ PLACE = TopicPartition("assay.tool.drift", 0)
 DOWN = Answer(outcome=Outcome.UNAVAILABLE, code="http_503")
 REFUSED = Answer(outcome=Outcome.REFUSED, code="http_422")
 QUICK = Schedule(first_ms=1, longest_ms=2)
+MARKER = b"the end of a transaction, which no reader is given"
 
 
 @dataclass
@@ -39,7 +40,7 @@ class Log:
     commit_errors: list[Exception] = field(default_factory=list)
     write_errors: list[Exception] = field(default_factory=list)
     letters: list[dict[str, Any]] = field(default_factory=list)
-    position: int | None = None
+    at: int | None = None
     listener: Any = None
 
     def subscribe(self, topics: list[str], listener: Any) -> None:
@@ -47,11 +48,14 @@ class Log:
         self.listener = listener
 
     async def start(self) -> None:
-        if self.listener is not None and self.position is None:
+        if self.listener is not None and self.at is None:
             self.listener._forwarder.take_over({PLACE})
 
     async def stop(self) -> None:
         pass
+
+    def last_stable_offset(self, partition: TopicPartition) -> int:
+        return len(self.values)
 
     def assignment(self) -> frozenset[TopicPartition]:
         return frozenset({PLACE})
@@ -63,17 +67,22 @@ class Log:
         return self.committed_at
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        self.position = offset
+        self.at = offset
+
+    async def position(self, partition: TopicPartition) -> int:
+        assert self.at is not None
+        return self.at
 
     async def getmany(self, timeout_ms: int, max_records: int) -> dict[TopicPartition, list[Any]]:
         await asyncio.sleep(0.001)
-        assert self.position is not None
-        start, self.position = self.position, len(self.values)
+        assert self.at is not None
+        start, self.at = self.at, len(self.values)
         messages = [
             SimpleNamespace(
                 topic=PLACE.topic, partition=0, offset=n, key=b"k", value=self.values[n], headers=(), timestamp=0
             )
             for n in range(start, len(self.values))
+            if self.values[n] is not MARKER
         ]
         return {PLACE: messages} if messages else {}
 
@@ -150,6 +159,15 @@ async def test_a_group_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch) -> 
     async with forwarding(log, receiver, monkeypatch):
         await until(lambda: log.committed_at == 3)
     assert receiver.taken == ["c"]
+
+
+async def test_the_markers_of_transactions_do_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are no alerts: at rest nothing is behind, neither for the group nor on the page of metrics."""
+    log, receiver = Log([*alerts("a", "b"), MARKER, *alerts("c"), MARKER, MARKER]), Receiver()
+    async with forwarding(log, receiver, monkeypatch) as forwarder:
+        await until(lambda: log.committed_at == 6)
+        assert forwarder.lags() == {("assay.tool.drift", 0): 0}
+    assert receiver.taken == ["a", "b", "c"]
 
 
 async def test_alerts_that_expired_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
