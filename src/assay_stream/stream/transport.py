@@ -21,6 +21,8 @@ from assay_stream.core.record import Origin, Output, Record, Role, made_of
 from assay_stream.stream.connection import REQUEST_BYTES_MAX, connection_options, reading_consumer
 
 _BATCH_BYTES = 512 * 1_024
+_BACKOFF_MS = 10
+"""How long the client waits to ask again: mostly for the coordinator to end the transaction before, which takes a few."""
 _CLOSE_LIMIT_S = 10.0
 _ERROR_HEADERS = 5
 _REJECTED = Role.REJECTED
@@ -156,6 +158,7 @@ class TransactionalWriter:
             max_batch_size=_BATCH_BYTES,
             max_request_size=REQUEST_BYTES_MAX,
             linger_ms=0,
+            retry_backoff_ms=_BACKOFF_MS,
         )
 
     async def open(self) -> None:
