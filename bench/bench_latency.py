@@ -1,8 +1,8 @@
 """How long from a call published to its evidence readable (read committed), at parts of the join's maximum rate.
 
 First the maximum is measured over a backlog; then calls are published at a tenth and at half of it, and their
-evidence is read, for each of some settings. Registry and join run in one worker; lists of tools keep coming, so that calls wait for
-the registry as they do in life.
+evidence is read, for each of some settings. Registry and join run in one worker; lists of tools keep coming, so
+that calls wait for the registry as they do in life.
 
     python -m bench.bench_latency [--shares N ...] [--seconds N] [--polls MS ...] [--batches N ...] [--json FILE]
 """

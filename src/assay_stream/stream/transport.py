@@ -22,7 +22,7 @@ from assay_stream.stream.connection import REQUEST_BYTES_MAX, connection_options
 
 _BATCH_BYTES = 512 * 1_024
 _BACKOFF_MS = 10
-"""How long the client waits to ask again: mostly for the coordinator to end the transaction before, which takes a few."""
+"""How long the client waits to ask again: mostly until the coordinator has ended the transaction before."""
 _CLOSE_LIMIT_S = 10.0
 _ERROR_HEADERS = 5
 _REJECTED = Role.REJECTED
