@@ -14,7 +14,7 @@ from msgspec import UNSET, Raw
 from assay_stream.core.binding import Binding, Scope, Unbound, bind, span_of
 from assay_stream.core.bindings import Bindings, ServerBindings
 from assay_stream.core.cloudevents import Call
-from assay_stream.core.digest import canonicalize
+from assay_stream.core.digest import canonicalize, kept
 from assay_stream.core.evidence import STRUCTURED, Producer, envelope
 from assay_stream.core.finding import Finding
 from assay_stream.core.kinds import Kind
@@ -146,26 +146,16 @@ def _in_force(bindings: Bindings, server: ServerBindings | None, record: Record,
         binding = bind(
             server, tool_name=tool_name, observer_id=observer_id, snapshot_id=snapshot_id, time_us=time_us
         )
-    part = _describe(server, event.server_id, tool_name, binding)
+    part, plain = _describe(server, event.server_id, tool_name, binding)
     label = _LABELS[binding.unbound or binding.scope]
     is_controlled = server is not None and bool(server.controls)
     if server is None or binding.fingerprint is None:
         # Not kept: whoever makes names up must not fill the memory with what they are not.
-        return _InForce(time_us, time_us, binding, part, _plain(part), label, is_controlled)
+        return _InForce(time_us, time_us, binding, part, plain, label, is_controlled)
     span_us = span_of(server, binding, observer_id=observer_id, time_us=time_us)
-    found = _InForce(*span_us, binding, part, _plain(part), label, is_controlled)
+    found = _InForce(*span_us, binding, part, plain, label, is_controlled)
     bindings.remember(server, question, found)
     return found
-
-
-def _plain(part: dict[str, Any]) -> PlainPart:
-    identity = part.get("tool_identity")
-    return PlainPart(
-        Raw(orjson.dumps(part["binding"])),
-        UNSET if identity is None else Raw(orjson.dumps(identity)),
-        part.get("tool_definition_digest", UNSET),
-        part.get("unbound_reason", UNSET),
-    )
 
 
 def _plain_data(event: PlainCall, record: Record, in_force: _InForce, standing: Standing | None) -> bytes:
@@ -228,8 +218,12 @@ def _payload(record: Record, data: CallData, redaction: Redaction) -> dict[str, 
     return payload
 
 
-def _describe(server: ServerBindings | None, server_id: str, tool_name: str, binding: Binding) -> dict[str, Any]:
+def _describe(
+    server: ServerBindings | None, server_id: str, tool_name: str, binding: Binding
+) -> tuple[dict[str, Any], PlainPart]:
+    """Return the part of the payload that says what was in force, and the same for a plain call."""
     part: dict[str, Any] = {}
+    identity_form: bytes | None = None
     if binding.unbound is not None:
         part["unbound_reason"] = binding.unbound.value
     rests_on: dict[str, Any] = {"scope": "none" if binding.scope is None else binding.scope.value}
@@ -252,12 +246,20 @@ def _describe(server: ServerBindings | None, server_id: str, tool_name: str, bin
                 "schema_hash": found.schemes["assay.schema_hash"],
                 "meta_hash": found.schemes["assay.meta_hash"],
             }
-            part["tool_identity"] = orjson.Fragment(canonicalize(identity))
+            identity_form = kept(canonicalize(identity))
+            part["tool_identity"] = orjson.Fragment(identity_form)
         digest = found.definition_digest()
         if digest is not None:
             part.update(assay.CLUSTER_CONSTANTS, tool_definition_digest=digest)
-    part["binding"] = orjson.Fragment(canonicalize(rests_on))
-    return part
+    binding_form = kept(canonicalize(rests_on))
+    part["binding"] = orjson.Fragment(binding_form)
+    plain = PlainPart(
+        Raw(binding_form),
+        UNSET if identity_form is None else Raw(identity_form),
+        part.get("tool_definition_digest", UNSET),
+        part.get("unbound_reason", UNSET),
+    )
+    return part, plain
 
 
 def _call_finding(

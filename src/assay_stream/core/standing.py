@@ -11,7 +11,7 @@ from typing import NamedTuple, TypedDict
 
 from assay_stream.core.bindings import ServerBindings
 from assay_stream.core.controls import When
-from assay_stream.core.digest import canonicalize
+from assay_stream.core.digest import canonicalize, kept
 from assay_stream.core.facts import Seen
 from assay_stream.core.finding import Finding
 from assay_stream.core.fingerprint import Fingerprint
@@ -91,8 +91,8 @@ def _work_out(
     return Standing(
         pin=pin,
         signature=signature,
-        pin_fragment=canonicalize(pin.as_json()),
-        signature_fragment=None if signature is None else canonicalize(signature.as_json()),
+        pin_fragment=kept(canonicalize(pin.as_json())),
+        signature_fragment=None if signature is None else kept(canonicalize(signature.as_json())),
     )
 
 

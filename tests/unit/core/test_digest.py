@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import tracemalloc
 from collections import OrderedDict
 from typing import Any
 
 import pytest
 
-from assay_stream.core.digest import Canonicalized, Digest, canonicalize, jcs_digest, plain_form, sha256_of
+from assay_stream.core.digest import Canonicalized, Digest, canonicalize, jcs_digest, kept, plain_form, sha256_of
 from assay_stream.core.errors import InputError
 
 # FIPS 180-4 examples.
@@ -178,3 +179,16 @@ class TestCanonicalized:
         with pytest.raises(InputError) as caught:
             Canonicalized(members)
         assert caught.value.code == code
+
+
+def test_what_is_kept_takes_its_own_size() -> None:
+    """Kilobytes of room behind each of many short forms would be most of a worker's memory."""
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        forms = [kept(canonicalize({"number": number, "text": "x" * 100})) for number in range(1_000)]
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert forms[7] == canonicalize({"number": 7, "text": "x" * 100})
+    assert after - before < 2 * sum(map(len, forms))
