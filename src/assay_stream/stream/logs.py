@@ -1,4 +1,4 @@
-"""Logs: ours as JSON lines (or for the eye), the libraries' from WARNING on."""
+"""Logs: ours as JSON lines (or for the eye); the libraries' from WARNING on, and the same of theirs seldom."""
 
 from __future__ import annotations
 
@@ -10,6 +10,39 @@ import structlog
 from assay_stream.config import Settings
 
 _LIBRARIES = ("faust", "mode", "aiokafka", "aiohttp")
+_OURS = "assay_stream"
+_INTERVAL_S = 10.0
+_KINDS_MAX = 256
+
+
+class Seldom(logging.Filter):
+    """Lets a library say the same thing once in a while: clients name an absent broker hundreds of times a second.
+
+    What was left out is counted, and told with the next line of its kind. Our own lines all pass.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._said_s: dict[tuple[str, str], float] = {}
+        self._left_out: dict[tuple[str, str], int] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Tell whether a line is to be written."""
+        if record.name.partition(".")[0] == _OURS:
+            return True
+        kind = (record.name, str(record.msg))
+        said_s = self._said_s.get(kind)
+        if said_s is not None and 0 <= record.created - said_s < _INTERVAL_S:
+            self._left_out[kind] = self._left_out.get(kind, 0) + 1
+            return False
+        if said_s is None and len(self._said_s) >= _KINDS_MAX:
+            self._said_s.clear()
+            self._left_out.clear()
+        self._said_s[kind] = record.created
+        left_out = self._left_out.pop(kind, 0)
+        if left_out:
+            record.msg = f"{record.msg} (and {left_out} times since it was last told)"
+        return True
 
 
 def configure_logs(settings: Settings) -> None:
@@ -33,6 +66,7 @@ def configure_logs(settings: Settings) -> None:
         else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
     )
     handler = logging.StreamHandler(sys.stderr)
+    handler.addFilter(Seldom())
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
@@ -42,7 +76,7 @@ def configure_logs(settings: Settings) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
-    logging.getLogger("assay_stream").setLevel(settings.log_level)
+    logging.getLogger(_OURS).setLevel(settings.log_level)
     for library in _LIBRARIES:
         logging.getLogger(library).setLevel(logging.WARNING)
     structlog.configure(

@@ -1,0 +1,55 @@
+"""What of a library's log lines is written."""
+
+from __future__ import annotations
+
+import logging
+
+from assay_stream.stream.logs import Seldom
+
+
+def a_line(
+    at_s: float, name: str = "aiokafka", msg: str = "no connection to %s", node: int = 1
+) -> logging.LogRecord:
+    """A line of some time, seconds."""
+    record = logging.LogRecord(name, logging.ERROR, "", 0, msg, (node,), None)
+    record.created = at_s
+    return record
+
+
+def written(lines: list[logging.LogRecord]) -> list[str]:
+    """What is written of some lines."""
+    seldom = Seldom()
+    return [line.getMessage() for line in lines if seldom.filter(line)]
+
+
+def test_a_library_says_the_same_once_in_a_while() -> None:
+    """Of any broker: what is left out is counted, and told with the next one."""
+    lines = [a_line(at / 10, node=at) for at in range(101)]
+    assert written(lines) == [
+        "no connection to 0",
+        "no connection to 100 (and 99 times since it was last told)",
+    ]
+
+
+def test_other_lines_and_other_loggers_are_apart() -> None:
+    """Each is told as soon as it is new."""
+    lines = [a_line(0), a_line(1, msg="leader of %s moved"), a_line(2, name="aiokafka.conn"), a_line(3)]
+    assert len(written(lines)) == 3
+
+
+def test_our_own_lines_all_pass() -> None:
+    """They say what an operator must know, each time."""
+    assert len(written([a_line(at, name="assay_stream.stream.task") for at in range(5)])) == 5
+
+
+def test_a_clock_that_goes_back_silences_nobody() -> None:
+    """A line from before the last one is told."""
+    assert len(written([a_line(1_000), a_line(5)])) == 2
+
+
+def test_no_end_of_kinds_is_remembered() -> None:
+    """A library that makes up its lines must not fill the memory."""
+    seldom = Seldom()
+    for number in range(5_000):
+        assert seldom.filter(a_line(0, msg=f"line {number} of %s"))
+    assert len(seldom._said_s) <= 256
