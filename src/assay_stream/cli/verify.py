@@ -32,7 +32,7 @@ from assay_stream.forensics.evidence_selection import EvidenceSelection
 from assay_stream.forensics.history import history_of
 from assay_stream.forensics.share import WHOLE, Share
 from assay_stream.forensics.verification import Judgement, Status, Verifier, late_only
-from assay_stream.forensics.verify_files import Summary, judgements
+from assay_stream.forensics.verify_files import Read, Summary, judgements
 
 Inputs = Annotated[
     list[Path] | None,
@@ -107,19 +107,35 @@ def verify(
     if from_kafka:
         quiet_client_logs()
 
+    read = partial(read_files, inputs or [])
+
     def check(share: Share, tell: Tell) -> Summary:
         rows = _Rows(target, tell, strict=strict, every=every)
-        if from_kafka:
+        if verifier is None:
             asyncio.run(_from_kafka(settings, selection, producer or (), share, rows))
         else:
-            _from_files(settings, selection, producer or (), share, rows, evidence or [], inputs or [])
+            given = _evidence(evidence or [])
+            for judgement in judgements(verifier, given, read, selection=selection, share=share):
+                rows.show(judgement)
+            rows.summary.note_producers(verifier.written_by)
         return rows.summary
 
     with collecting_seldom():
+        # Made before the processes part, so that snapshots and decisions are read once.
+        verifier = None if from_kafka else _verifier(read, settings, producer or ())
         summary = Summary()
         for one in in_processes(check, processes, typer.echo) if processes > 1 else [check(WHOLE, typer.echo)]:
             summary.add(one)
     _end(summary)
+
+
+def _verifier(read: Read, settings: Settings, producers: Collection[str]) -> Verifier:
+    return Verifier(
+        history_of(read),
+        redaction=settings.redaction(),
+        call_profile=settings.call_profile,
+        producers=producers,
+    )
 
 
 class _Rows:
@@ -160,27 +176,6 @@ def _line(row: dict[str, Any]) -> str:
     parts += [f"missing {cell(origin)}" for origin in row.get("missing", [])]
     parts += [f"joined without {cell(origin)}" for origin in row.get("left_out", [])]
     return "  ".join(part for part in parts if part).rstrip()
-
-
-def _from_files(
-    settings: Settings,
-    selection: EvidenceSelection,
-    producers: Collection[str],
-    share: Share,
-    rows: _Rows,
-    evidence: Iterable[Path],
-    inputs: Iterable[Path],
-) -> None:
-    read = partial(read_files, inputs)
-    verifier = Verifier(
-        history_of(read),
-        redaction=settings.redaction(),
-        call_profile=settings.call_profile,
-        producers=producers,
-    )
-    for judgement in judgements(verifier, _evidence(evidence), read, selection=selection, share=share):
-        rows.show(judgement)
-    rows.summary.note_producers(verifier.written_by)
 
 
 async def _from_kafka(

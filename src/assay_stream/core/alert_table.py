@@ -12,8 +12,8 @@ from typing import Any
 import orjson
 
 from assay_stream.core.alert import AlertRules
-from assay_stream.core.alerting import DueTimes, Step, apply_entry
-from assay_stream.core.attention import Tick, decode_entry
+from assay_stream.core.alerting import DueTimes, Step, take_in
+from assay_stream.core.attention import Tick
 from assay_stream.core.errors import IntegrityError
 from assay_stream.core.record import Output, Record, Role
 
@@ -89,9 +89,7 @@ class AlertTable:
         Raises:
             IntegrityError: ``unknown_finding``.
         """
-        step = apply_entry(self._states, decode_entry(record.value), self._rules, self._due, place=record.origin)
-        self._states.update(step.states)
-        self._due.note(step.states)
+        step = take_in(self._states, record, self._rules, self._due)
         self._changed.update(step.states)
         return step
 

@@ -17,12 +17,12 @@ from typing import Any
 
 from assay_stream.core.alert import AlertRules, apply_finding, apply_resolution, due_us, tick
 from assay_stream.core.alert_state import AlertState
-from assay_stream.core.attention import Entry, Resolution, Suppression, Tick
+from assay_stream.core.attention import Entry, Resolution, Suppression, Tick, decode_entry
 from assay_stream.core.finding import Finding
 from assay_stream.core.kinds import Kind
 from assay_stream.core.limits import DEFAULT_LIMITS
 from assay_stream.core.name_claim import NameClaim
-from assay_stream.core.record import Origin, Output
+from assay_stream.core.record import Origin, Output, Record
 from assay_stream.core.shadowing import REASONS, Shadow, shadows, shadows_beyond, with_claim
 from assay_stream.core.skeleton import skeleton
 from assay_stream.core.suppression import ANY_SERVER, SuppressionRule
@@ -80,6 +80,24 @@ def apply_entry(
                 if known is not None and not _is_behind(known, place):
                     in_force = suppressions_for(states, place.partition, known.last["server_id"])
                     _note(step, place, uid, known, *tick(known, entry.time_us, rules, in_force))
+    return step
+
+
+def take_in(states: dict[str, dict[str, Any]], record: Record, rules: AlertRules, due: DueTimes) -> Step:
+    """Apply one record of the finding topic as it was read, and keep what it changes.
+
+    Args:
+        states: every state there is; it is changed.
+        record: the next record.
+        rules: what the stage is told.
+        due: when alerts will have something to write; it is changed.
+
+    Raises:
+        IntegrityError: ``unknown_finding``.
+    """
+    step = apply_entry(states, decode_entry(record.value), rules, due, place=record.origin)
+    states.update(step.states)
+    due.note(step.states)
     return step
 
 

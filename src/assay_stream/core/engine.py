@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from assay_stream.core.alert import AlertRules
-from assay_stream.core.alerting import DueTimes, apply_entry
-from assay_stream.core.attention import decode_entry
+from assay_stream.core.alerting import DueTimes, take_in
 from assay_stream.core.bindings import Bindings
 from assay_stream.core.cloudevents import Call, read_call
 from assay_stream.core.decision import join, names_known_snapshot
@@ -82,7 +81,7 @@ def step(state: EngineState, record: Record) -> tuple[EngineState, list[Output]]
             apply_fact(state.view, record)
             return state, []
         case Role.FINDINGS:
-            return state, _finding(state, record)
+            return state, take_in(state.alerts, record, state.alert_rules, state.alerts_due).outputs
         case _:
             raise AssertionError(f"records of role {record.role} are written, never read")
 
@@ -148,12 +147,3 @@ def _call(state: EngineState, record: Record) -> list[Output]:
     except InputError as error:
         return [rejected(record, error)]
     return join(state.view, record, event, state.producer, state.redaction)
-
-
-def _finding(state: EngineState, record: Record) -> list[Output]:
-    done = apply_entry(
-        state.alerts, decode_entry(record.value), state.alert_rules, state.alerts_due, place=record.origin
-    )
-    state.alerts.update(done.states)
-    state.alerts_due.note(done.states)
-    return done.outputs
