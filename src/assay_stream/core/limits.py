@@ -44,6 +44,14 @@ class Limits:
     changes_max: int = 1_000
     """Changes told of one definition; real upgrades have some thirty. More are told as one: look for yourself."""
 
+    work_units_max: int = 16_000_000
+    """Units of work (``core.work``) that one record may cost beyond decoding and fingerprints: under two seconds
+    of one core. A gateway that offers 2,000 new tools of 1 KB each stays within it."""
+
+    definition_work_units_max: int = 2_000_000
+    """Units of work that one definition may cost, of those of its record: a hostile tool must not use up what its
+    neighbours in the list need."""
+
     comparisons_max: int = 50_000
     """Pairs of schemas held against each other in one field of one definition. A schema of 10,000 parameters
     takes as many; a hostile one costs seconds at most."""
