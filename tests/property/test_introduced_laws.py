@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_stream.core.introduced import signs_between
+from tests.support.signs import signs_between
 
 EXAMPLES = json.loads(
     (Path(__file__).resolve().parents[1] / "data" / "introduced_rules.json").read_text(encoding="utf-8")

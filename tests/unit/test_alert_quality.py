@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from assay_stream.core.introduced import signs_between
 from bench.alert_quality.corpus import Case, CorpusError, check, load
 from bench.alert_quality.judges import HIGH, JUDGES
 from bench.alert_quality.score import levels, score, table
+from tests.support.signs import signs_between
 
 CASES = load()
 BY_TEXT = [

@@ -22,11 +22,13 @@ from assay_stream.core.facts import Catalogue, Seen
 from assay_stream.core.finding import Finding
 from assay_stream.core.fingerprint import ContentCache, Fingerprint, changed_fields
 from assay_stream.core.introduced import signs_between
+from assay_stream.core.introduced_tools import ToolNames
 from assay_stream.core.kinds import Kind
 from assay_stream.core.meaning import Change, compare_definitions
 from assay_stream.core.meaning.lists import renames
 from assay_stream.core.offer import Offer
 from assay_stream.core.record import Position
+from assay_stream.core.work import UNLIMITED, Work
 from assay_stream.schemes.handshake_contract import contract, contract_drift
 from assay_stream.schemes.mcptrust import RISK_LEVELS
 
@@ -181,6 +183,11 @@ class _Telling:
         self._server = server
         self._seen = seen
         self._offer = offer
+        self._work = Work(UNLIMITED)
+
+    @cached_property
+    def _names(self) -> ToolNames:
+        return ToolNames(self._offer.tools, self._work)
 
     @cached_property
     def _names_digest(self) -> Digest:
@@ -263,15 +270,19 @@ class _Telling:
         return known
 
     def _signs(self, old_full: str | None, full: str) -> tuple[tuple[str, int, str], ...]:
-        names = self._offer.tools.keys()
+        names = self._names
         key = f"{old_full} {full} {self._names_digest}".encode()
         known = _SIGNS.get(key)
         if known is None:
             was = None if old_full is None else self._server.definition_of(old_full)
-            signs = signs_between(was, self._offer.definitions[full], tool_names=names)
-            known = tuple((sign.rule, sign.level, sign.path) for sign in signs)
-            _SIGNS.put(key, known)
-        return known
+            spent = self._work.spent
+            found = signs_between(was, self._offer.definitions[full], tool_names=names, work=self._work)
+            signs = tuple((sign.rule, sign.level, sign.path) for sign in found)
+            _SIGNS.put(key, (signs, self._work.spent - spent))
+            return signs
+        signs, units = known
+        self._work.spend(units)
+        return signs
 
     def _is_known(self, full: str) -> bool:
         tools = self._server.tools
@@ -281,7 +292,7 @@ class _Telling:
 _Changes = tuple[tuple[str, str, str], ...]
 # A roll-out shows the same change to every observer of a server, one after the other.
 _COMPARED: ContentCache[tuple[_Changes, tuple[str, ...]]] = ContentCache(_PAIRS_KEPT)
-_SIGNS: ContentCache[tuple[tuple[str, int, str], ...]] = ContentCache(_PAIRS_KEPT)
+_SIGNS: ContentCache[tuple[tuple[tuple[str, int, str], ...], int]] = ContentCache(_PAIRS_KEPT)
 
 
 class _More(TypedDict, total=False):

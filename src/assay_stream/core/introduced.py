@@ -11,16 +11,19 @@ Signs raise a severity and lower none. They say what a text resembles, never wha
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from assay_stream.core.introduced_places import owner_of
 from assay_stream.core.introduced_rules import LEVELS
 from assay_stream.core.introduced_scripts import introduced_scripts, is_prose
 from assay_stream.core.introduced_search import Match, OtherTools, all_matches
 from assay_stream.core.introduced_texts import Text, required_of, texts_of
+from assay_stream.core.introduced_tools import NO_TOOLS, ToolNames
+from assay_stream.core.limits import DEFAULT_LIMITS
 from assay_stream.core.redaction import redact
 from assay_stream.core.words import Words, visible
+from assay_stream.core.work import Work, WorkExhaustedError
 
 _EXCERPT_CHARS = 80
 _CONTEXT_CHARS = 24
@@ -45,55 +48,86 @@ class Sign(NamedTuple):
     excerpt: str
 
 
+CUT_SHORT: Final = Sign("text_oversized", LEVELS["text_oversized"], "$", "")
+"""The sign of a definition that was not searched in full."""
+
+
 def signs_between(
-    before: Mapping[str, Any] | None, after: Mapping[str, Any], *, tool_names: Collection[str] = ()
+    before: Mapping[str, Any] | None,
+    after: Mapping[str, Any],
+    *,
+    tool_names: ToolNames = NO_TOOLS,
+    work: Work,
 ) -> list[Sign]:
     """Return what the new text of a definition brings, gravest first, one sign for each rule and path.
+
+    A definition that would cost more than its share is searched until the share is used up, and ``CUT_SHORT`` is
+    among its signs.
 
     Args:
         before: the older definition, ``None`` where there was none: then every text is new.
         after: the newer definition: a tool, a prompt or a resource template.
-        tool_names: names of the other tools that the agent may call.
+        tool_names: names of the other tools that the agent may call, with or without the definition's own.
+        work: the budget of the record that brought the definition.
+
+    Raises:
+        WorkExhaustedError: where the budget of the record does not suffice.
     """
-    old_texts = list(texts_of(before)) if before is not None else []
-    known = {(text.role, text.value) for text in old_texts}
-    others = OtherTools(tool_names, after.get("name"))
-    required = required_of(after) if before is not None else frozenset()
-    new_texts = [text for text in texts_of(after) if (text.role, text.value) not in known]
-    matches = list(all_matches(new_texts, others, required))
-    if matches and old_texts:
-        matches = list(_new_ones(matches, old_texts, others))
-    if new_texts and old_texts:
-        new = {(text.role, text.value) for text in texts_of(after)}
-        kept = any(is_prose(text) for text in old_texts if (text.role, text.value) in new)
-        matches += [
-            Match(
-                "script_introduced",
-                LEVELS["script_introduced"],
-                place.text,
-                place.start,
-                place.end,
-                (),
-                place.path,
-            )
-            for place in introduced_scripts(old_texts, new_texts, kept)
-        ]
+    share = work.part(DEFAULT_LIMITS.definition_work_units_max)
+    matches: list[Match] = []
+    is_cut_short = False
+    try:
+        _search(before, after, OtherTools(tool_names, after.get("name")), share, matches)
+    except WorkExhaustedError:
+        if work.left < DEFAULT_LIMITS.definition_work_units_max:
+            # The share was all that is left of the record's budget.
+            work.spend(work.left + 1)
+        is_cut_short = True
+    work.spend(share.spent)
     best: dict[tuple[str, str], Match] = {}
     for match in matches:
         found = best.get((match.rule, match.path))
         if found is None or match.level > found.level:
             best[(match.rule, match.path)] = match
     signs = [Sign(match.rule, match.level, match.path, _excerpt(match)) for match in best.values()]
+    if is_cut_short:
+        signs.append(CUT_SHORT)
     return sorted(signs, key=lambda sign: (-sign.level, sign.rule, sign.path))
 
 
-def _new_ones(matches: Iterable[Match], old_texts: Sequence[Text], others: OtherTools) -> Iterator[Match]:
+def _search(
+    before: Mapping[str, Any] | None,
+    after: Mapping[str, Any],
+    others: OtherTools,
+    work: Work,
+    found: list[Match],
+) -> None:
+    """Put what new text brings into ``found``. Where the budget ends, that may hold what stood there before."""
+    old_texts = list(texts_of(before)) if before is not None else []
+    known = {(text.role, text.value) for text in old_texts}
+    required = required_of(after) if before is not None else frozenset()
+    new_texts = [text for text in texts_of(after) if (text.role, text.value) not in known]
+    for match in all_matches(new_texts, others, required, work):
+        found.append(match)  # noqa: PERF402 -- what was found before the budget ended is kept
+    if found and old_texts:
+        found[:] = list(_new_ones(found, old_texts, others, work))
+    if new_texts and old_texts:
+        new = {(text.role, text.value) for text in texts_of(after)}
+        kept = any(is_prose(text) for text in old_texts if (text.role, text.value) in new)
+        for place in introduced_scripts(old_texts, new_texts, kept):
+            level = LEVELS["script_introduced"]
+            found.append(Match("script_introduced", level, place.text, place.start, place.end, (), place.path))
+
+
+def _new_ones(
+    matches: Iterable[Match], old_texts: Sequence[Text], others: OtherTools, work: Work
+) -> Iterator[Match]:
     old: dict[tuple[str, ...], set[tuple[str, ...]]] = {}
     owners: set[str | None] = set()
     sentences: set[str] = set()
     for text in old_texts:
         sentences.update(Words(visible(text.value)).sentence_keys())
-    for match in all_matches(old_texts, others, frozenset()):
+    for match in all_matches(old_texts, others, frozenset(), work):
         old.setdefault(_ends(match), set()).add(match.key)
         if match.rule == "url_introduced":
             owners.add(owner_of(match.key[0]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from assay_stream.core.introduced_patterns import Over, Rule
@@ -33,13 +33,17 @@ from assay_stream.core.introduced_rules import (
     WHAT_MODELS_KNOW,
 )
 from assay_stream.core.introduced_texts import Role, Text, name_words
+from assay_stream.core.introduced_tools import ToolNames, own_words
 from assay_stream.core.introduced_views import hidden_views, whole_views
 from assay_stream.core.limits import DEFAULT_LIMITS
 from assay_stream.core.phrases import PhraseBook, Span
 from assay_stream.core.words import Words, mixes_scripts, visible
+from assay_stream.core.work import Work
 
 _MATCHES_MAX = 200
 _LEVEL_HIGH = 4
+_UNITS_PER_TEXT = 50
+_UNITS_PER_CHAR = 5
 _WIDE = " " * 80
 
 _PATTERNS = [(rule, re.compile(rule.regex, re.IGNORECASE | re.MULTILINE)) for rule in RULES if rule.regex]
@@ -80,37 +84,33 @@ class Match(NamedTuple):
 
 
 class OtherTools:
-    """The other tools' names, as the words they are made of.
+    """The names of the tools that a definition may speak of, without its own.
 
     Args:
-        names: names of tools.
+        names: the names of a whole list.
         own: the name of the tool at hand, which is no other one.
     """
 
-    def __init__(self, names: Collection[str], own: Any) -> None:
-        self._by_first: dict[str, set[tuple[tuple[str, ...], bool]]] = {}
-        mine = name_words(own) if isinstance(own, str) else ()
-        for name in names:
-            words = name_words(name)
-            if not words or words == mine:
-                continue
-            for form in {words, ("".join(words),), tuple(Words(visible(name)).forms)} - {()}:
-                self._by_first.setdefault(form[0], set()).add((form, len(words) == 1))
+    def __init__(self, names: ToolNames, own: Any) -> None:
+        self._names = names
+        self._own = own_words(own) if isinstance(own, str) else ()
 
-    def spans(self, words: Words) -> list[Span]:
+    def spans(self, words: Words, work: Work) -> list[Span]:
         """Return where a text names one of them. A name of one word must be marked as one.
 
         Args:
             words: the text.
+            work: the budget.
+
+        Raises:
+            WorkExhaustedError: where the budget does not suffice.
         """
-        if not self._by_first:
-            return []
         found = set()
-        for index, form in enumerate(words.forms):
-            for name, is_one_word in self._by_first.get(form, ()):
-                end = index + len(name)
-                if tuple(words.forms[index:end]) == name and (not is_one_word or _is_marked(words, index)):
-                    found.add((index, end))
+        for named in self._names.find(words.forms, work):
+            if any(owner != self._own for owner in named.owners) or (
+                any(owner != self._own for owner in named.owners_of_one_word) and _is_marked(words, named.first)
+            ):
+                found.add((named.first, named.end))
         return sorted(found)
 
 
@@ -122,7 +122,9 @@ def _is_marked(words: Words, index: int) -> bool:
     return words.text[end : end + 1] == "(" or "tool" in neighbours
 
 
-def all_matches(texts: Iterable[Text], others: OtherTools, required: frozenset[str]) -> Iterator[Match]:
+def all_matches(
+    texts: Iterable[Text], others: OtherTools, required: frozenset[str], work: Work
+) -> Iterator[Match]:
     """Yield what every text gives, up to the bound on what is read of one definition."""
     left = DEFAULT_LIMITS.introduced_chars_max
     for text in texts:
@@ -131,20 +133,21 @@ def all_matches(texts: Iterable[Text], others: OtherTools, required: frozenset[s
             # Both ends are read: what is hidden stands at one of them.
             head, tail = text.value[: left // 2], text.value[len(text.value) - left // 2 :]
             for part in (head, tail):
-                yield from _matches(text._replace(value=part), others, required)
+                yield from _matches(text._replace(value=part), others, required, work)
             return
         left -= len(text.value)
-        yield from _matches(text, others, required)
+        yield from _matches(text, others, required, work)
 
 
-def _matches(text: Text, others: OtherTools, required: frozenset[str]) -> Iterator[Match]:
+def _matches(text: Text, others: OtherTools, required: frozenset[str], work: Work) -> Iterator[Match]:
+    work.spend(_UNITS_PER_TEXT + _UNITS_PER_CHAR * len(text.value))
     if text.role is Role.PARAMETER:
         yield from _named(text, required)
     seen = visible(text.value)
-    found = [*_in_text(text.value, seen, text.path, others)]
+    found = [*_in_text(text.value, seen, text.path, others, work)]
     yield from found
     stated = {(match.rule, match.key) for match in found}
-    yield from _hidden(text, seen, stated, others)
+    yield from _hidden(text, seen, stated, others, work)
 
 
 def _named(text: Text, required: frozenset[str]) -> Iterator[Match]:
@@ -161,7 +164,7 @@ def _named(text: Text, required: frozenset[str]) -> Iterator[Match]:
             yield Match(rule.id, level, text.value, 0, len(text.value), words, text.path)
 
 
-def _in_text(raw: str, seen: str, path: str, others: OtherTools) -> Iterator[Match]:
+def _in_text(raw: str, seen: str, path: str, others: OtherTools, work: Work) -> Iterator[Match]:
     lowered = seen.lower()
     is_plain = raw.isascii() and raw.isprintable() and _WIDE not in raw
     for rule, pattern in _PATTERNS:
@@ -170,7 +173,7 @@ def _in_text(raw: str, seen: str, path: str, others: OtherTools) -> Iterator[Mat
                 yield from _by_pattern(rule, pattern, raw, path)
         elif not rule.hints or any(hint in lowered for hint in rule.hints):
             yield from _by_pattern(rule, pattern, seen, path)
-    yield from _by_words(seen, path, others)
+    yield from _by_words(seen, path, others, work)
 
 
 def _by_pattern(rule: Rule, pattern: re.Pattern[str], text: str, path: str) -> Iterator[Match]:
@@ -204,9 +207,9 @@ def _level(rule: Rule, key: tuple[str, ...], before: str) -> int:
     return rule.level
 
 
-def _by_words(seen: str, path: str, others: OtherTools) -> Iterator[Match]:
+def _by_words(seen: str, path: str, others: OtherTools, work: Work) -> Iterator[Match]:
     words = Words(seen)
-    tools = others.spans(words)
+    tools = others.spans(words, work)
     given = {"tool": tools, **{name: _spans(words, pattern) for name, pattern in _GIVEN.items()}}
     counted: dict[str, set[tuple[str, ...]]] = {}
     for rule, (first, end) in _PHRASES.search(words, given):
@@ -250,14 +253,16 @@ def _spans(words: Words, pattern: re.Pattern[str]) -> list[Span]:
 
 
 def _hidden(
-    text: Text, seen: str, stated: set[tuple[str, tuple[str, ...]]], others: OtherTools
+    text: Text, seen: str, stated: set[tuple[str, tuple[str, ...]]], others: OtherTools, work: Work
 ) -> Iterator[Match]:
     for view in (*hidden_views(text.value), *whole_views(seen)):
         shown = visible(view.text)
         if view.is_blob:
             yield Match("encoded_text", LEVELS["encoded_text"], shown, 0, len(shown), (view.text,), text.path)
         found = (
-            _in_text(view.text, shown, text.path, others) if view.is_blob else _by_words(shown, text.path, others)
+            _in_text(view.text, shown, text.path, others, work)
+            if view.is_blob
+            else _by_words(shown, text.path, others, work)
         )
         for match in found:
             if match.level >= _LEVEL_HIGH and (match.rule, match.key) not in stated:

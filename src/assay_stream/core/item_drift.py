@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from assay_stream.core.bindings import ServerBindings
@@ -20,12 +21,14 @@ from assay_stream.core.drift import telling_changes
 from assay_stream.core.facts import Seen
 from assay_stream.core.finding import Finding
 from assay_stream.core.introduced import signs_between
+from assay_stream.core.introduced_tools import ToolNames
 from assay_stream.core.item_facts import ItemList
 from assay_stream.core.item_offer import ItemOffer
 from assay_stream.core.kinds import Kind
 from assay_stream.core.meaning import CODES, Subject, compare_definitions
 from assay_stream.core.meaning.definition import differing_fields
 from assay_stream.core.record import Position
+from assay_stream.core.work import UNLIMITED, Work
 
 _CUT_SHORT = "comparison_cut_short"
 _NOT_COMPARED = ((_CUT_SHORT, "$", CODES[_CUT_SHORT].direction.value),)
@@ -120,8 +123,12 @@ class _Telling:
         self._server = server
         self._seen = seen
         self._offer = offer
-        names = (item.get("name") for item in offer.definitions.values())
-        self._names = sorted({name for name in names if isinstance(name, str)})
+        self._work = Work(UNLIMITED)
+
+    @cached_property
+    def _names(self) -> ToolNames:
+        names = (item.get("name") for item in self._offer.definitions.values())
+        return ToolNames({name for name in names if isinstance(name, str)}, self._work)
 
     def found(
         self,
@@ -169,5 +176,5 @@ class _Telling:
         )
 
     def signs(self, was: Mapping[str, Any] | None, full: str) -> tuple[tuple[str, int, str], ...]:
-        found = signs_between(was, self._offer.definitions[full], tool_names=self._names)
+        found = signs_between(was, self._offer.definitions[full], tool_names=self._names, work=self._work)
         return tuple((sign.rule, sign.level, sign.path) for sign in found)

@@ -64,6 +64,12 @@ class Limits:
     """Characters of new text that are searched in one definition, in half a second at worst. A whole real
     server has some 7,000; more than this is a sign by itself."""
 
+    tool_name_chars_max: int = 256
+    """Characters of a tool's name that are looked for in other tools' texts; MCP asks for 128 at most."""
+
+    tool_name_words_max: int = 16
+    """Words of a tool's name that are looked for in other tools' texts. Of a longer one the beginning counts."""
+
     skeleton_chars_max: int = 256
     """Characters of the skeleton of a tool name, which is a key; a longer one is replaced by its digest."""
 

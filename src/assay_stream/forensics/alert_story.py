@@ -13,6 +13,7 @@ from assay_stream.core.introduced_rules import LEVELS, RULES
 from assay_stream.core.kinds import KINDS, Kind, KindInfo
 from assay_stream.core.meaning import CODES, Change, Direction, compare_definitions
 from assay_stream.core.severity import DEFAULT_PROFILE, Level, assess
+from assay_stream.core.work import UNLIMITED, Work
 from assay_stream.forensics.alert_calls import Calls
 from assay_stream.forensics.alert_formats.view import AlertView
 from assay_stream.forensics.alert_index import AlertRow, Life, row_of
@@ -224,7 +225,7 @@ def _signs(
     named = view.fact("mcp_digest_before")
     # Without the older definition all of its text would count as new.
     can_search = after is not None and (before is not None or not named) and bool(rules)
-    found = signs_between(before, after or {}) if can_search else []
+    found = signs_between(before, after or {}, work=Work(UNLIMITED)) if can_search else []
     last = sightings.last if sightings is not None else None
     if last is not None:
         for rule, level, path in last.signs:

@@ -13,11 +13,13 @@ from typing import Any
 
 from assay_stream.core.digest import jcs_digest
 from assay_stream.core.errors import InputError
-from assay_stream.core.introduced import signs_between
+from assay_stream.core.introduced import CUT_SHORT, signs_between
+from assay_stream.core.introduced_tools import ToolNames
 from assay_stream.core.limits import DEFAULT_LIMITS
 from assay_stream.core.meaning import CODES, Change, ItemDrift, Subject, compare_lists
 from assay_stream.core.meaning.definition import differing_fields
 from assay_stream.core.severity import Level, Profile, Sign, assess, covers
+from assay_stream.core.work import Work, WorkExhaustedError
 from assay_stream.schemes.assay_manifest import action_class
 from assay_stream.schemes.handshake_contract import contract, contract_drift
 from assay_stream.schemes.mcptrust import RISK_LEVELS, risk_level
@@ -166,10 +168,12 @@ def drift_findings(
             except InputError as error:
                 path = f"$.{_LISTS[subject]}{error.path.removeprefix('$')}"
                 raise InputError(error.code, error.message, path=path) from None
-            names = [item["name"] for item in now if isinstance(item.get("name"), str)]
+            # Each list has a budget of its own, as each record of a stream has.
+            work = Work(DEFAULT_LIMITS.work_units_max)
+            names = ToolNames({item["name"] for item in now if isinstance(item.get("name"), str)}, work)
             for drift in drifts:
                 if drift.after is None or str(jcs_digest(dict(drift.after))) not in known:
-                    found.extend(_findings(drift, names))
+                    found.extend(_findings(drift, names, work))
     return [_judged(finding, profile) for finding in found if covers(profile, finding.kind, finding.changes)]
 
 
@@ -183,8 +187,13 @@ class _Unjudged:
     signs: Sequence[Sign] = ()
 
 
-def _findings(drift: ItemDrift, names: Sequence[str]) -> Iterator[_Unjudged]:
-    signs = () if drift.after is None else signs_between(drift.before, drift.after, tool_names=names)
+def _findings(drift: ItemDrift, names: ToolNames, work: Work) -> Iterator[_Unjudged]:
+    signs: Sequence[Sign] = ()
+    if drift.after is not None:
+        try:
+            signs = signs_between(drift.before, drift.after, tool_names=names, work=work)
+        except WorkExhaustedError:
+            signs = (CUT_SHORT,)
     fields: tuple[str, ...] = ()
     if drift.before is not None and drift.after is not None:
         fields = tuple(differing_fields(drift.before, drift.after))

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from assay_stream.core.introduced import signs_between
 from assay_stream.core.introduced_places import KEY_STORE, MONEY_ACCOUNT, host_of, is_harmless, owner_of
+from tests.support.signs import signs_between
 
 
 @pytest.mark.parametrize(

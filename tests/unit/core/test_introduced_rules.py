@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from assay_stream.core.introduced import signs_between
 from assay_stream.core.introduced_phrases import ENGLISH
 from assay_stream.core.introduced_phrases_asia import ASIAN
 from assay_stream.core.introduced_phrases_concepts import CONCEPTS
@@ -16,6 +15,7 @@ from assay_stream.core.introduced_phrases_europe import EUROPEAN
 from assay_stream.core.introduced_phrases_taking import TAKING
 from assay_stream.core.introduced_phrases_west import WESTERN
 from assay_stream.core.introduced_rules import NAME_RULES, PATTERN_RULES, RULES
+from tests.support.signs import signs_between
 
 EXAMPLES = json.loads(
     (Path(__file__).resolve().parents[2] / "data" / "introduced_rules.json").read_text(encoding="utf-8")
