@@ -24,11 +24,13 @@ from assay_stream.core.fingerprint import ContentCache, Fingerprint, changed_fie
 from assay_stream.core.introduced import signs_between
 from assay_stream.core.introduced_tools import ToolNames
 from assay_stream.core.kinds import Kind
+from assay_stream.core.limits import DEFAULT_LIMITS
 from assay_stream.core.meaning import Change, compare_definitions
+from assay_stream.core.meaning.definition import not_compared
 from assay_stream.core.meaning.lists import renames
 from assay_stream.core.offer import Offer
 from assay_stream.core.record import Position
-from assay_stream.core.work import UNLIMITED, Work
+from assay_stream.core.work import UNLIMITED, Work, WorkExhaustedError
 from assay_stream.schemes.handshake_contract import contract, contract_drift
 from assay_stream.schemes.mcptrust import RISK_LEVELS
 
@@ -120,6 +122,7 @@ def compare(
     catalogue: Catalogue,
     seen: Seen,
     offer: Offer,
+    work: Work | None = None,
 ) -> Iterator[Finding]:
     """Yield what a snapshot shows that its baseline did not, in the order of tool names.
 
@@ -129,14 +132,17 @@ def compare(
         catalogue: what the snapshot offers.
         seen: the observation itself.
         offer: its content.
+        work: the budget of the record, one of its own without it. Where it runs out, a changed tool is still told,
+            with ``comparison_cut_short`` as its change, and nothing more is called renamed.
     """
+    work = Work(DEFAULT_LIMITS.work_units_max) if work is None else work
     before = baseline or Baseline()
-    told = _Telling(server, seen, offer)
+    told = _Telling(server, seen, offer, work)
     gone: set[str] = set()
     come = {name for name in catalogue.tools if name not in before.tools} if before.complete else set()
     if before.complete and before.same_rights and seen.completeness == "complete":
         gone = before.tools.keys() - catalogue.tools.keys()
-    renamed = _renames(server, before, catalogue, offer, gone, come)
+    renamed = _renames(server, before, catalogue, offer, (gone, come), work)
     for name in sorted(catalogue.tools.keys() | gone):
         old = before.tools.get(name)
         if name in gone:
@@ -160,27 +166,28 @@ def _renames(
     before: Baseline,
     catalogue: Catalogue,
     offer: Offer,
-    gone: Iterable[str],
-    come: Iterable[str],
+    gone_and_come: tuple[Iterable[str], Iterable[str]],
+    work: Work,
 ) -> dict[str, str]:
     """Return which tools came back under another name: old name to new."""
+    gone, come = gone_and_come
     old = {name: print_ for name in gone if (print_ := before.tools[name]) is not None}
     new = {name: full for name in come if (full := catalogue.tools[name]) is not None}
     if not old or not new:
         return {}
-    return dict(
-        renames(
-            {name: server.definition_of(print_.full) for name, print_ in sorted(old.items())},
-            {name: offer.definitions[full] for name, full in sorted(new.items())},
-        )
-    )
+    were = {name: server.definition_of(print_.full) for name, print_ in sorted(old.items())}
+    try:
+        return dict(renames(were, {name: offer.definitions[full] for name, full in sorted(new.items())}, work))
+    except WorkExhaustedError:
+        return {}
 
 
 class _Telling:
     """Makes the findings of one snapshot."""
 
-    def __init__(self, server: ServerBindings, seen: Seen, offer: Offer) -> None:
+    def __init__(self, server: ServerBindings, seen: Seen, offer: Offer, work: Work) -> None:
         self._server = server
+        self._comparing = work
         self._seen = seen
         self._offer = offer
         self._work = Work(UNLIMITED)
@@ -262,12 +269,19 @@ class _Telling:
     def _compared(self, old_full: str, full: str) -> tuple[_Changes, tuple[str, ...]]:
         key = f"{old_full} {full}".encode()
         known = _COMPARED.get(key)
-        if known is None:
+        try:
+            if known is not None:
+                changes, reasons, units = known
+                self._comparing.spend(units)
+                return changes, reasons
             was, now = self._server.definition_of(old_full), self._offer.definitions[full]
             reasons = tuple(contract_drift(contract(was), contract(now)))
-            known = telling_changes(compare_definitions(was, now)), reasons
-            _COMPARED.put(key, known)
-        return known
+            spent_before = self._comparing.spent
+            changes = telling_changes(compare_definitions(was, now, self._comparing))
+            _COMPARED.put(key, (changes, reasons, self._comparing.spent - spent_before))
+            return changes, reasons
+        except WorkExhaustedError:
+            return telling_changes([not_compared()]), reasons
 
     def _signs(self, old_full: str | None, full: str) -> tuple[tuple[str, int, str], ...]:
         names = self._names
@@ -291,7 +305,8 @@ class _Telling:
 
 _Changes = tuple[tuple[str, str, str], ...]
 # A roll-out shows the same change to every observer of a server, one after the other.
-_COMPARED: ContentCache[tuple[_Changes, tuple[str, ...]]] = ContentCache(_PAIRS_KEPT)
+# What a comparison cost is kept with it, so that a hit spends the same.
+_COMPARED: ContentCache[tuple[_Changes, tuple[str, ...], int]] = ContentCache(_PAIRS_KEPT)
 _SIGNS: ContentCache[tuple[tuple[tuple[str, int, str], ...], int]] = ContentCache(_PAIRS_KEPT)
 
 

@@ -25,13 +25,13 @@ from assay_stream.core.introduced_tools import ToolNames
 from assay_stream.core.item_facts import ItemList
 from assay_stream.core.item_offer import ItemOffer
 from assay_stream.core.kinds import Kind
-from assay_stream.core.meaning import CODES, Subject, compare_definitions
-from assay_stream.core.meaning.definition import differing_fields
+from assay_stream.core.limits import DEFAULT_LIMITS
+from assay_stream.core.meaning import Subject, compare_definitions
+from assay_stream.core.meaning.definition import differing_fields, not_compared
 from assay_stream.core.record import Position
-from assay_stream.core.work import UNLIMITED, Work
+from assay_stream.core.work import UNLIMITED, Work, WorkExhaustedError
 
-_CUT_SHORT = "comparison_cut_short"
-_NOT_COMPARED = ((_CUT_SHORT, "$", CODES[_CUT_SHORT].direction.value),)
+_NOT_COMPARED = telling_changes([not_compared()])
 
 
 @dataclass(slots=True, kw_only=True)
@@ -42,13 +42,17 @@ class _Baseline:
     complete: bool = False
 
 
-def compare_items(server: ServerBindings, offer: ItemOffer, seen: Seen) -> Iterator[Finding]:
+def compare_items(
+    server: ServerBindings, offer: ItemOffer, seen: Seen, work: Work | None = None
+) -> Iterator[Finding]:
     """Yield what a snapshot shows of prompts, or of templates, that its baseline did not, in the order of names.
 
     Args:
         server: the state before the snapshot.
         offer: the prompts, or the templates.
         seen: the observation itself.
+        work: the budget of the record, one of its own without it. Where it runs out, a changed item is still told,
+            with ``comparison_cut_short`` as its change.
     """
     latest = next(_stated(server, seen.observer_id, offer.subject, seen.position), None)
     if latest is not None and _repeats(latest, offer):
@@ -56,7 +60,7 @@ def compare_items(server: ServerBindings, offer: ItemOffer, seen: Seen) -> Itera
     was = _baseline(server, offer.subject, seen)
     now = offer.as_fact(seen.server_id).by_name()
     is_complete = seen.completeness == "complete" and not offer.is_cut
-    told = _Telling(server, seen, offer)
+    told = _Telling(server, seen, offer, Work(DEFAULT_LIMITS.work_units_max) if work is None else work)
     for name in sorted(now.keys() | was.names.keys()):
         if name not in now:
             if was.complete and is_complete:
@@ -119,8 +123,9 @@ def _list_of(server: ServerBindings, seen: Seen, subject: Subject) -> ItemList:
 class _Telling:
     """Makes the findings about one list of a snapshot."""
 
-    def __init__(self, server: ServerBindings, seen: Seen, offer: ItemOffer) -> None:
+    def __init__(self, server: ServerBindings, seen: Seen, offer: ItemOffer, work: Work) -> None:
         self._server = server
+        self._comparing = work
         self._seen = seen
         self._offer = offer
         self._work = Work(UNLIMITED)
@@ -171,9 +176,15 @@ class _Telling:
             before=before,
             after=after,
             changed_fields=tuple(differing_fields(was, now)),
-            changes=telling_changes(compare_definitions(was, now)),
+            changes=self._changes(was, now),
             signs=signs,
         )
+
+    def _changes(self, was: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[tuple[str, str, str], ...]:
+        try:
+            return telling_changes(compare_definitions(was, now, self._comparing))
+        except WorkExhaustedError:
+            return _NOT_COMPARED
 
     def signs(self, was: Mapping[str, Any] | None, full: str) -> tuple[tuple[str, int, str], ...]:
         found = signs_between(was, self._offer.definitions[full], tool_names=self._names, work=self._work)

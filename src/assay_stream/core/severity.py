@@ -136,6 +136,8 @@ def _level(
 
 def _level_of_code(change: Change) -> Level:
     level = Level[BY_CODE[change.code].upper()]
+    if change.code == "comparison_cut_short":
+        return level  # What was not compared may be a text.
     is_output = change.path.startswith(("$.outputSchema", "$.output_schema"))
     return min(level, Level[OUTPUT_MAX.upper()]) if is_output and "description" not in change.code else level
 

@@ -14,33 +14,63 @@ from assay_stream.core.meaning.contract import compare_meta
 from assay_stream.core.meaning.json_schema import compare_schemas
 from assay_stream.core.meaning.text import compare_texts
 from assay_stream.core.meaning.values import changed, same
+from assay_stream.core.work import Work, WorkExhaustedError
 
 Compare = Callable[[str, Any, Any], Iterator[Change]]
 
+_BYTES_PER_UNIT = 10
+"""Bytes of canonical form that are written and compared for one unit of work."""
 
-def compare_definitions(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Change]:
+
+def compare_definitions(
+    before: Mapping[str, Any], after: Mapping[str, Any], work: Work | None = None
+) -> list[Change]:
     """Return what changed between two definitions, in the order of paths and codes.
 
-    Definitions that differ in their canonical form have at least one change; equal ones have none.
+    Definitions that differ in their canonical form have at least one change; equal ones have none. Where two
+    definitions take more work than one definition may, the last change is ``comparison_cut_short``.
 
     Args:
         before: a tool, prompt or resource template as received.
         after: the same one later.
+        work: the budget of the record, one of its own without it.
 
     Raises:
         InputError: where one of them cannot be canonicalised.
+        WorkExhaustedError: where ``work`` holds less than these two take.
     """
-    if canonicalize(before) == canonicalize(after):
-        return []
+    budget = Work(DEFAULT_LIMITS.definition_work_units_max) if work is None else work
+    part = budget.part(DEFAULT_LIMITS.definition_work_units_max)
     found: list[Change] = []
+    is_cut = False
+    try:
+        _compare(before, after, part, found)
+    except WorkExhaustedError:
+        if budget.left < DEFAULT_LIMITS.definition_work_units_max:
+            budget.spend(part.spent)
+            raise
+        is_cut = True
+    budget.spend(part.spent)
+    found.sort(key=_order)
+    changes_max = DEFAULT_LIMITS.changes_max
+    if is_cut or len(found) > changes_max:
+        found[changes_max:] = [not_compared()]
+    return found
+
+
+def _compare(before: Mapping[str, Any], after: Mapping[str, Any], work: Work, found: list[Change]) -> None:
+    was, now = canonicalize(before), canonicalize(after)
+    work.spend((len(was) + len(now)) // _BYTES_PER_UNIT)
+    if was == now:
+        return
     for name in differing_fields(before, after):
         compare = _FIELDS.get(name, _by_code("field_changed"))
         found.extend(compare(member("$", name), before.get(name, ABSENT), after.get(name, ABSENT)))
-    found.sort(key=_order)
-    changes_max = DEFAULT_LIMITS.changes_max
-    if len(found) > changes_max:
-        found[changes_max:] = [changed("comparison_cut_short", "$", ABSENT, ABSENT)]
-    return found
+
+
+def not_compared() -> Change:
+    """Return the change that says that two definitions differ, and that it was not told how."""
+    return changed("comparison_cut_short", "$", ABSENT, ABSENT)
 
 
 def differing_fields(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:

@@ -22,8 +22,9 @@ from assay_stream.core.digest import canonicalize
 from assay_stream.core.errors import InputError
 from assay_stream.core.limits import DEFAULT_LIMITS
 from assay_stream.core.meaning.change import Change
-from assay_stream.core.meaning.definition import compare_definitions
+from assay_stream.core.meaning.definition import compare_definitions, not_compared
 from assay_stream.core.meaning.text import words_of
+from assay_stream.core.work import Work, WorkExhaustedError
 
 Item = Mapping[str, Any]
 
@@ -38,6 +39,8 @@ class Subject(StrEnum):
 
 _KEYS = {Subject.TOOL: "name", Subject.PROMPT: "name", Subject.TEMPLATE: "uriTemplate"}
 _COMMON_WORDS_MIN = Fraction(1, 2)
+_RENAME_UNITS = 100
+"""Units of work for one tool that came or went."""
 
 
 class ItemDrift(NamedTuple):
@@ -62,23 +65,33 @@ class ItemDrift(NamedTuple):
 
 
 def compare_lists(
-    before: Sequence[Item], after: Sequence[Item], *, subject: Subject = Subject.TOOL, complete: bool = True
+    before: Sequence[Item],
+    after: Sequence[Item],
+    *,
+    subject: Subject = Subject.TOOL,
+    complete: bool = True,
+    work: Work | None = None,
 ) -> list[ItemDrift]:
     """Return what differs between two lists, in the order of names and kinds.
+
+    Where the budget runs out, what changed is still told, with ``comparison_cut_short`` as its change, and nothing
+    more is called renamed. Whoever owns the budget sees that by ``work.is_exhausted``.
 
     Args:
         before: the earlier list.
         after: the later list.
         subject: what they are lists of.
         complete: whether the later list is complete.
+        work: the budget to draw on, one of its own without it.
 
     Raises:
         InputError: ``missing_field``, or as ``compare_definitions``.
     """
+    work = Work(DEFAULT_LIMITS.work_units_max) if work is None else work
     was, now = _by_name(before, subject), _by_name(after, subject)
     found: list[ItemDrift] = []
-    for name in was.keys() & now.keys():
-        found.extend(_compare_named(subject, name, was[name], now[name]))
+    for name in sorted(was.keys() & now.keys()):
+        found.extend(_compare_named(subject, name, was[name], now[name], work))
     gone = {name: next(iter(was[name].values())) for name in was.keys() - now.keys()} if complete else {}
     come: dict[str, Item] = {}
     for name in now.keys() - was.keys():
@@ -86,9 +99,9 @@ def compare_lists(
             found.append(ItemDrift("definition_ambiguous", name))
         else:
             come[name] = next(iter(now[name].values()))
-    for old, new in renames(gone, come) if subject is Subject.TOOL else ():
+    for old, new in _renamed(gone, come, work) if subject is Subject.TOOL else ():
         one, other = gone.pop(old), come.pop(new)
-        changes = tuple(compare_definitions(one, other))
+        changes = tuple(_changes(one, other, work))
         found.append(ItemDrift("tool_renamed", old, changes, one, other, new))
     found.extend(ItemDrift(f"{subject}_removed", name, before=item) for name, item in gone.items())
     found.extend(ItemDrift(f"{subject}_added", name, after=item) for name, item in come.items())
@@ -108,7 +121,7 @@ def _by_name(items: Sequence[Item], subject: Subject) -> dict[str, dict[bytes, I
 
 
 def _compare_named(
-    subject: Subject, name: str, was: dict[bytes, Item], now: dict[bytes, Item]
+    subject: Subject, name: str, was: dict[bytes, Item], now: dict[bytes, Item], work: Work
 ) -> Iterator[ItemDrift]:
     if now.keys() <= was.keys():
         return
@@ -116,11 +129,36 @@ def _compare_named(
         yield ItemDrift("definition_ambiguous", name)
         return
     before, after = next(iter(was.values())), next(iter(now.values()))
-    yield ItemDrift(f"{subject}_changed", name, tuple(compare_definitions(before, after)), before, after)
+    yield ItemDrift(f"{subject}_changed", name, tuple(_changes(before, after, work)), before, after)
 
 
-def renames(gone: Mapping[str, Item], come: Mapping[str, Item]) -> list[tuple[str, str]]:
-    """Return the old and new names of tools that go by another name, each name at most once."""
+def _changes(before: Item, after: Item, work: Work) -> list[Change]:
+    try:
+        return compare_definitions(before, after, work)
+    except WorkExhaustedError:
+        return [not_compared()]
+
+
+def _renamed(gone: Mapping[str, Item], come: Mapping[str, Item], work: Work) -> list[tuple[str, str]]:
+    try:
+        return renames(gone, come, work)
+    except WorkExhaustedError:
+        return []
+
+
+def renames(gone: Mapping[str, Item], come: Mapping[str, Item], work: Work | None = None) -> list[tuple[str, str]]:
+    """Return the old and new names of tools that go by another name, each name at most once.
+
+    Args:
+        gone: tools that are not offered any more, by name.
+        come: tools that were not offered before, by name.
+        work: the budget of the record, one of its own without it.
+
+    Raises:
+        WorkExhaustedError: where ``work`` holds less than this takes.
+    """
+    work = Work(DEFAULT_LIMITS.work_units_max) if work is None else work
+    work.spend((len(gone) + len(come)) * _RENAME_UNITS)
     candidates: list[tuple[Fraction, str, str]] = []
     for olds, news in _of_one_schema(gone, come):
         by_words = _is_without_parameters(gone[olds[0]]) or len(olds) * len(news) > DEFAULT_LIMITS.rename_pairs_max
