@@ -5,20 +5,28 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from aiokafka import TopicPartition
 
+from assay_stream.config import load_settings
 from assay_stream.core.partition import murmur2_partition
 from assay_stream.core.record import Role
 from assay_stream.publish import ObservationPublisher, PublisherLimits
 from assay_stream.publish.events import EVENT_BYTES_MAX
-from assay_stream.stream.connection import connection_options
+from assay_stream.stream.connection import connection_options, reading_consumer, start_admin
+from assay_stream.stream.topics import apply_topics, topic_names
 from deploy.local.kafka import Broker
 from tests.support.deployment import Deployment
 from tests.unit.publish.test_events import TRACE, a_call, a_snapshot
 
 pytestmark = pytest.mark.kafka
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -99,3 +107,38 @@ async def test_a_missing_topic_loses_nothing_and_closing_ends_in_time(broker: Br
     async with asyncio.timeout(15):
         await publisher.aclose(timeout_s=1.0)
     assert publisher.stats.dropped == {"delivery_failed": 1}
+
+
+async def test_the_readmes_publisher_delivers_as_written(tmp_path: Path) -> None:
+    """Its Python as a script, with a list and a call passing: both arrive although nothing is closed."""
+    readme = (ROOT / "README.md").read_text()
+    [source] = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
+    assert "close" not in source
+    traffic = """
+passed("client->server", b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}')
+passed("server->client", b'{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"t","inputSchema":{}}]}}')
+passed("client->server", b'{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t"}}')
+passed("server->client", b'{"jsonrpc":"2.0","id":2,"result":{"content":[]}}')
+"""
+    with Broker() as broker:
+        settings = load_settings(bootstrap_servers=broker.bootstrap)
+        admin = await start_admin(settings)
+        try:
+            await apply_topics(admin, settings)
+        finally:
+            await admin.close()
+        script = tmp_path / "proxy.py"
+        script.write_text(source.replace("broker-1:9092", broker.bootstrap) + traffic)
+        done = await asyncio.to_thread(
+            subprocess.run, [sys.executable, str(script)], capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        assert "could not be delivered" not in done.stderr
+        for role, count in ((Role.SNAPSHOTS, settings.input_partitions), (Role.CALLS, settings.call_partitions)):
+            partitions = [TopicPartition(topic_names(settings)[role], number) for number in range(count)]
+            consumer = reading_consumer(settings)
+            await consumer.start()
+            try:
+                assert sum((await consumer.end_offsets(partitions)).values()) == 1, role
+            finally:
+                await consumer.stop()

@@ -88,3 +88,13 @@ def test_the_proxys_lines_become_observations() -> None:
     publisher = names["publisher"]
     assert publisher.stats.accepted == 2
     asyncio.run(publisher.aclose(timeout_s=0.1))
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="no working copy")
+def test_git_ignores_the_keys_that_it_makes() -> None:
+    """A private key made in a working copy cannot be committed by `git add .`."""
+    names = re.findall(r"keygen --out (\S+)", README)
+    assert names
+    for name in (*names, f"deploy/{names[0]}"):
+        done = subprocess.run(["git", "check-ignore", "--quiet", "--no-index", name], cwd=ROOT, check=False)
+        assert done.returncode == 0, name

@@ -12,6 +12,9 @@ evidence of both is recognisable as one.
 
 Each connection has an event loop of its own, in that thread. aiokafka offers no way to give up what it cannot
 deliver; when a connection is given up, its loop goes, and with it everything that would go on trying.
+
+A process that exits closes its publishers first (``at_exit``). A forked child begins with an empty queue: what was
+queued is delivered by its parent.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from typing import Any, Self
 
 from assay_stream.core.errors import ConfigurationError
 from assay_stream.core.record import TOPIC_NAMES, Role
+from assay_stream.publish.at_exit import note_closed, note_open
 from assay_stream.publish.events import Observation
 from assay_stream.publish.producer import (
     Producer,
@@ -67,6 +71,10 @@ class ObservationPublisher:
         self._topics = dict(topics)
         self._connection_options = connection if producer_factory is None else None
         self._factory = producer_factory or (lambda: aiokafka_producer(connection, self._limits))
+        self._begin_empty()
+        note_open(self)
+
+    def _begin_empty(self) -> None:
         self._thread: threading.Thread | None = None
         self._attempts = 0  # at the record at the head of the queue
         self._pause_s = self._limits.backoff_min_s
@@ -99,9 +107,28 @@ class ObservationPublisher:
 
     def start(self) -> None:
         """Begin to deliver, in the background; does not wait for a broker."""
-        if self._thread is None and not self._closing.is_set():
-            self._thread = threading.Thread(target=self._carry, name="assay-stream publisher", daemon=True)
-            self._thread.start()
+        with self._lock:
+            if self._thread is None and not self._closing.is_set():
+                self._thread = threading.Thread(target=self._carry, name="assay-stream publisher", daemon=True)
+                self._thread.start()
+
+    def restart_in_child(self) -> None:
+        """Begin empty in a forked child, and deliver there too if this publisher was started in its parent."""
+        started, closed = self._thread is not None, self._closing.is_set()
+        self._begin_empty()
+        if closed:
+            self._closing.set()
+        elif started:
+            self.start()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
     async def __aenter__(self) -> Self:
         self.start()
@@ -132,24 +159,28 @@ class ObservationPublisher:
             _log.warning("an observation was dropped (%s); further ones are only counted", reason)
         return False
 
-    async def aclose(self, timeout_s: float = 10.0) -> None:
+    def close(self, timeout_ms: int = 10_000) -> None:
         """Deliver what is queued, as far as time allows, and disconnect. The rest counts as dropped.
 
+        Blocks; from a coroutine use ``aclose``. May be called again, and from any thread.
+
         Args:
-            timeout_s: seconds to take for delivery.
+            timeout_ms: milliseconds to take for delivery; letting go of a connection may take three seconds more.
         """
         self._closing.set()
         with self._lock:
             self._rouse()
-            wait_s = timeout_s if self._queue else 0.0
-        if self._thread is not None:
-            await asyncio.to_thread(self._thread.join, wait_s)
+            wait_s = timeout_ms / 1_000 if self._queue else 0.0
+            thread = self._thread
+        if thread is not None:
+            thread.join(wait_s)
             self._given_up.set()
             with self._lock:
                 self._call(self._cancel)
-            await asyncio.to_thread(self._thread.join, _GIVE_UP_S)
-            self._thread = None
+            thread.join(_GIVE_UP_S)
+        note_closed(self)
         with self._lock:
+            self._thread = None
             left = len(self._queue)
             self._dropped["delivery_failed"] += left
             self._dropped += Counter()  # no entries of zero
@@ -157,6 +188,14 @@ class ObservationPublisher:
             self._queue_bytes = 0
         if left:
             _log.warning("%d observations could not be delivered before closing", left)
+
+    async def aclose(self, timeout_s: float = 10.0) -> None:
+        """Do as ``close`` without blocking the event loop.
+
+        Args:
+            timeout_s: seconds to take for delivery.
+        """
+        await asyncio.to_thread(self.close, round(timeout_s * 1_000))
 
     def _refusal(self, observation: Observation) -> DropReason | None:
         limits, size = self._limits, observation.size_bytes
