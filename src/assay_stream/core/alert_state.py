@@ -98,6 +98,19 @@ _RETURNING = (Kind.TOOL_ADDED, Kind.TOOL_CHANGED)
 _SEVERITY_HIGH = 4
 
 
+def _is_news(finding: Finding, severity_id: int) -> bool:
+    """Tell whether a finding raises an alert that was never written.
+
+    Being shown before does not make a definition of high severity known: only an alert or an approval does. Two
+    versions side by side are no return, unless it is the text that makes one of them high.
+    """
+    if not finding.known:
+        return True
+    if finding.approved or severity_id < _SEVERITY_HIGH:
+        return False
+    return not finding.offered_elsewhere or any(level >= _SEVERITY_HIGH for _, level, _ in finding.signs)
+
+
 def _only_returns(state: AlertState, finding: Finding, severity_id: int) -> bool:
     """Tell whether an alert that is of little note was closed, and what it was about is merely shown again."""
     return state.closed and finding.kind in _RETURNING and severity_id < _SEVERITY_HIGH
@@ -121,7 +134,7 @@ def counted(state: AlertState | None, finding: Finding, severity_id: int) -> Ale
             observers={observer: 1},
             active=(observer,),
             severity_id=severity_id,
-            raised=not finding.known,
+            raised=_is_news(finding, severity_id),
             closed=False,
             told=False,
             resolved_us=None,
@@ -144,10 +157,10 @@ def counted(state: AlertState | None, finding: Finding, severity_id: int) -> Ale
         observers=observers,
         active=tuple(sorted({*state.active, observer})),
         severity_id=max(state.severity_id, severity_id),
-        raised=state.raised or not finding.known,
+        raised=state.raised or _is_news(finding, severity_id),
         last=finding_fields(finding),
     )
-    if finding.known and (state.resolved_by == DECIDED or _only_returns(state, finding, new.severity_id)):
+    if finding.approved or (finding.known and _only_returns(state, finding, new.severity_id)):
         return new
     return replace(
         new,

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypedDict, Unpack
 
+from assay_stream.core.approval import is_approved
 from assay_stream.core.bindings import ServerBindings
 from assay_stream.core.digest import Digest, jcs_digest
 from assay_stream.core.facts import Catalogue, Seen
@@ -30,6 +31,7 @@ from assay_stream.core.meaning.definition import not_compared
 from assay_stream.core.meaning.lists import renames
 from assay_stream.core.offer import Offer
 from assay_stream.core.record import Position
+from assay_stream.core.timeline import AFTER_ALL_US
 from assay_stream.core.work import UNLIMITED, Work, WorkExhaustedError
 from assay_stream.schemes.handshake_contract import contract, contract_drift
 from assay_stream.schemes.mcptrust import RISK_LEVELS
@@ -218,9 +220,12 @@ class _Telling:
         *,
         before: Fingerprint | None = None,
         after: Fingerprint | None = None,
+        renamed_to: str | None = None,
         **more: Unpack[_More],
     ) -> Finding:
         seen = self._seen
+        offered_as = renamed_to or name
+        known = after is not None and self._is_known(after.full)
         return Finding(
             kind=kind,
             server_id=seen.server_id,
@@ -232,7 +237,10 @@ class _Telling:
             before=before.full if before else None,
             after=after.full if after else None,
             changed_fields=changed_fields(before, after) if before and after else (),
-            known=after is not None and self._is_known(after.full),
+            known=known,
+            approved=known and after is not None and is_approved(self._server, offered_as, after.full),
+            offered_elsewhere=known and after is not None and self._is_offered_elsewhere(offered_as, after.full),
+            renamed_to=renamed_to,
             **more,
         )
 
@@ -298,6 +306,19 @@ class _Telling:
         self._work.spend(units)
         return signs
 
+    @cached_property
+    def _elsewhere(self) -> list[Catalogue]:
+        """What the other observers saw last, each catalogue once."""
+        latest = {
+            seen.catalogue: seen
+            for observer_id, timeline in self._server.observers.items()
+            if observer_id != self._seen.observer_id and (seen := timeline.as_of(AFTER_ALL_US)) is not None
+        }
+        return [self._server.catalogue_of(latest[digest]) for digest in sorted(latest)]
+
+    def _is_offered_elsewhere(self, name: str, full: str) -> bool:
+        return any(catalogue.tools.get(name) == full for catalogue in self._elsewhere)
+
     def _is_known(self, full: str) -> bool:
         tools = self._server.tools
         return (True, full) in tools or (False, full) in tools
@@ -311,7 +332,6 @@ _SIGNS: ContentCache[tuple[tuple[tuple[str, int, str], ...], int]] = ContentCach
 
 
 class _More(TypedDict, total=False):
-    renamed_to: str | None
     reason: str | None
     changes: tuple[tuple[str, str, str], ...]
     signs: tuple[tuple[str, int, str], ...]

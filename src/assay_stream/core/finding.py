@@ -32,6 +32,8 @@ class Finding:
         after: full digest of the definition after.
         changed_fields: top-level fields of the definition that differ.
         known: another observation of this server had shown the same before.
+        approved: it is known, and matches what operators pinned.
+        offered_elsewhere: it is known, and another observer is still offered it.
         reason: the stable code behind it, where the kind alone does not say enough; for keys, the key.
         scheme: of a pin, the scheme that it is under.
         expected: of a pin, the value that was approved.
@@ -66,6 +68,8 @@ class Finding:
     changes: tuple[tuple[str, str, str], ...] = ()
     signs: tuple[tuple[str, int, str], ...] = ()
     late_ms: int | None = None
+    approved: bool = False
+    offered_elsewhere: bool = False
 
     def uid(self) -> str:
         """Return the identity of what was found: the same on every observer, every time, live or replayed."""
@@ -158,6 +162,8 @@ def finding_fields(finding: Finding) -> dict[str, Any]:
         "changes": [list(change) for change in finding.changes] or None,
         "signs": [list(sign) for sign in finding.signs] or None,
         "late_ms": finding.late_ms,
+        "approved": finding.approved or None,
+        "offered_elsewhere": finding.offered_elsewhere or None,
     }
     return {name: value for name, value in fields.items() if value is not None}
 

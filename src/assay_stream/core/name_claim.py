@@ -13,11 +13,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from assay_stream.core.approval import is_approved
 from assay_stream.core.bindings import ServerBindings
 from assay_stream.core.digest import canonicalize
 from assay_stream.core.facts import Catalogue, Seen
 from assay_stream.core.name_sketch import name_sketch
-from assay_stream.core.pins import PinStatus, check_pins
 from assay_stream.core.record import Origin, Output, Role
 from assay_stream.core.skeleton import skeleton
 from assay_stream.core.timeline import AFTER_ALL_US
@@ -131,7 +131,7 @@ def offered(server: ServerBindings, tool_name: str | None = None) -> Offered:
                 break
         for name, full in known.items():
             if full is not None and (name, full) not in found:
-                found[name, full] = _is_approved(server, name, full)
+                found[name, full] = is_approved(server, name, full)
     return found
 
 
@@ -167,12 +167,3 @@ def claims_between(
             time_us=time_us,
             origin=origin,
         )
-
-
-def _is_approved(server: ServerBindings, name: str, full: str) -> bool:
-    if name not in server.controls.pins:
-        return False
-    found = server.tools.get((True, full)) or server.tools.get((False, full))
-    policy = server.controls.policy_as_of(name, AFTER_ALL_US)
-    pins = server.controls.pins_as_of(name, AFTER_ALL_US)
-    return check_pins(pins, found, policy=policy).status is PinStatus.MATCH

@@ -53,6 +53,8 @@ class FindingRecord(Closed):
     changes: list[tuple[str, str, Direction]] | None = None
     signs: list[tuple[str, Annotated[int, Field(ge=1, le=5)], str]] | None = None
     late_ms: Natural | None = None
+    approved: bool | None = None
+    offered_elsewhere: bool | None = None
 
 
 class ResolutionRecord(Closed):

@@ -18,6 +18,8 @@ from assay_stream.core.suppression import SuppressionRule
 from tests.support.findings import RULES, A, B, a_finding, a_rule, an_end, at, body, place, told
 
 CREATED = ("Create", "New", 1)
+SIDE_BY_SIDE = {"known": True, "offered_elsewhere": True}
+"""A definition that another observer is offered all the while."""
 
 
 def live(
@@ -150,9 +152,10 @@ def test_what_an_operator_decided_on_is_closed_for_the_fleet() -> None:
 def test_what_was_approved_does_not_come_back_with_what_is_known() -> None:
     """A canary that alternates after the approval is counted, and raises nothing; news reopens."""
     approved = an_end(1, observer_id=None, reason="decided")
-    state, alerts = live(a_finding(0), approved, 20, a_finding(30, known=True), a_finding(31, known=True))
+    shown = {"known": True, "approved": True}
+    state, alerts = live(a_finding(0), approved, 20, a_finding(30, **shown), a_finding(31, **shown))
     assert (told(alerts)[-1][0], state.count, state.closed) == ("Close", 3, True)
-    _, alerts = live(a_finding(0), an_end(1), 20, replace(approved, origin=place(21)), a_finding(30, known=True))
+    _, alerts = live(a_finding(0), an_end(1), 20, replace(approved, origin=place(21)), a_finding(30, **shown))
     assert told(alerts)[-1][0] == "Close"
     _, alerts = live(a_finding(0), approved, 20, a_finding(30))
     assert told(alerts)[-1] == ("Update", "In Progress", 2)
@@ -170,10 +173,32 @@ def test_what_does_not_last_is_over_when_it_is_not_found_again() -> None:
 
 def test_a_known_finding_is_counted_and_raises_nothing() -> None:
     """The alert begins with the first news, and nothing is ever due of what was not raised."""
-    state, alerts = live(a_finding(0, known=True), a_finding(1, known=True), an_end(2), 100)
+    state, alerts = live(a_finding(0, **SIDE_BY_SIDE), a_finding(1, **SIDE_BY_SIDE), an_end(2), 100)
     assert (state.count, state.raised, alerts, due_us(state, RULES)) == (2, False, [], None)
-    _, alerts = live(a_finding(0, known=True), a_finding(1), a_finding(2, known=True))
+    _, alerts = live(a_finding(0, **SIDE_BY_SIDE), a_finding(1), a_finding(2, **SIDE_BY_SIDE))
     assert told(alerts) == [("Create", "New", 2)]
+
+
+def test_what_was_shown_and_never_reported_is_news_when_it_is_grave() -> None:
+    """Being shown before makes no definition known; an approval does, and what is low stays counted."""
+    assert told(live(a_finding(0, known=True))[1]) == [CREATED]
+    assert live(a_finding(0, known=True, approved=True))[1] == []
+    low = replace(RULES, severity=lambda _: 3)
+    assert live(a_finding(0, known=True), rules=low)[1] == []
+
+
+def test_text_that_is_grave_is_news_though_another_observer_is_offered_it() -> None:
+    """Two versions side by side are no return; poison side by side with the harmless text is."""
+    signs = (("override", 4, "$.description"),)
+    assert told(live(a_finding(0, **SIDE_BY_SIDE, signs=signs))[1]) == [CREATED]
+    assert live(a_finding(0, **SIDE_BY_SIDE, signs=(("url_introduced", 3, "$.description"),)))[1] == []
+
+
+def test_an_approval_that_was_taken_back_keeps_nothing_closed() -> None:
+    """A definition that was decided on and is approved no more is told of when it returns."""
+    decided = an_end(1, observer_id=None, reason="decided")
+    _, alerts = live(a_finding(0), decided, 20, a_finding(30, known=True))
+    assert told(alerts)[-1] == ("Update", "In Progress", 2)
 
 
 def test_a_suppressed_alert_is_written_with_its_status() -> None:
