@@ -6,12 +6,14 @@ import asyncio
 import difflib
 import json
 import sys
+from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from assay_stream import __version__
 from assay_stream.cli.deciding import (
     AnyServerId,
     AnyTool,
@@ -38,7 +40,7 @@ from assay_stream.forensics.pin_report import (
     tools_offered_now,
     values_to_decide,
 )
-from assay_stream.schemes.pin_files import read_pins, write_pins
+from assay_stream.schemes.pin_files import LockfileStamp, read_pins, write_pins
 from assay_stream.stream.lookup import find_finding, read_definitions
 
 pins_app = typer.Typer(help="What operators decided about definitions, and how to decide.", no_args_is_help=True)
@@ -51,6 +53,13 @@ class PinFormat(StrEnum):
     ASSAY = "assay"
     HANGAR = "hangar"
     MCPTRUST = "mcptrust"
+
+
+class LockfileVersion(StrEnum):
+    """Version of a MCPTrust lockfile."""
+
+    V2 = "2.0"
+    V3 = "3.0"
 
 
 Tool = Annotated[str | None, typer.Option("--tool", help="The tool.")]
@@ -180,7 +189,10 @@ def import_pins(
     for entry in entries:
         if entry.server_id is None:
             raise InputError("server_not_named", "the file names no server: give --server-id")
-    decisions = [(PIN_SET_TYPE, entry._asdict()) for entry in entries]
+    decisions = [
+        (PIN_SET_TYPE, {name: value for name, value in entry._asdict().items() if value is not None})
+        for entry in entries
+    ]
     count = decide(decisions, author=author, reason=reason, output=output, bootstrap=bootstrap_servers)
     say(f"set {count} pins")
 
@@ -189,6 +201,9 @@ def import_pins(
 def export_pins(
     target: Annotated[PinFormat, typer.Option("--format", help="What to write.")] = PinFormat.NATIVE,
     server_id: AnyServerId = None,
+    lockfile_version: Annotated[
+        LockfileVersion, typer.Option(help="Of a MCPTrust lockfile; `mcptrust check` needs 3.0.")
+    ] = LockfileVersion.V2,
     bootstrap_servers: Bootstrap = None,
 ) -> None:
     """Write the approved values to standard output. What the format cannot hold is named, and exit code is 1."""
@@ -196,7 +211,10 @@ def export_pins(
         raise InputError("server_not_named", f"a file of format {target} is about one server: give --server-id")
     _, bindings = known_bindings(bootstrap_servers)
     entries = approved_entries(bindings, server_id=server_id)
-    raw, left_out = write_pins(entries, format=target.value, server_id=server_id)
+    stamp = None
+    if lockfile_version is LockfileVersion.V3:
+        stamp = LockfileStamp(f"assay-stream/{__version__}", datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
+    raw, left_out = write_pins(entries, format=target.value, server_id=server_id, lockfile_stamp=stamp)
     sys.stdout.buffer.write(raw if raw.endswith(b"\n") else raw + b"\n")
     sys.stdout.buffer.flush()
     for entry in left_out:
@@ -294,11 +312,11 @@ def _differing(bindings: Bindings, server: ServerBindings, server_id: str, tool:
         if tool not in (None, entry.tool_name):
             continue
         pinned = next(
-            (print_.full for print_ in server.tools.values() if print_.schemes.get(entry.scheme) == entry.value),
+            (print_.full for print_ in server.tools.values() if print_.has_value(entry.scheme, entry.value)),
             None,
         )
         for offered in offered_now(server, entry.tool_name):
-            if offered.fingerprint.schemes.get(entry.scheme) != entry.value:
+            if not offered.fingerprint.has_value(entry.scheme, entry.value):
                 yield entry.tool_name, entry.scheme, pinned, offered.fingerprint.full
 
 

@@ -162,7 +162,7 @@ def _pinned_digest(view: AlertView, bindings: Bindings) -> str | None:
     server = bindings.servers.get(view.fact("mcp_server_id"))
     scheme, expected = view.fact("mcp_pin_scheme"), view.fact("mcp_pin_expected")
     prints = () if server is None else server.tools.values()
-    return next((print_.full for print_ in prints if print_.schemes.get(scheme) == expected), None)
+    return next((print_.full for print_ in prints if print_.has_value(scheme, expected)), None)
 
 
 def _digests(view: AlertView, pinned: str | None) -> set[str]:

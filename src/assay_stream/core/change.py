@@ -91,6 +91,7 @@ def _what(fact: ControlDecision) -> dict[str, Any]:
                 "tool_name": fact.tool_name,
                 "scheme": fact.scheme,
                 "value": fact.value,
+                "upstream": fact.upstream,
                 "author": fact.author,
                 "reason": fact.reason,
             }

@@ -75,11 +75,17 @@ class PinData(PinRemoveData):
     value: PinValue
 
 
+class PinSetData(PinData):
+    """An approved value. ``upstream`` is what MCP Hangar binds it to: kept for Hangar, not evaluated here."""
+
+    upstream: Text | None = None
+
+
 class PinSetEvent(Envelope):
     """``assay.control.pin.set``: from now on the tool must have this value."""
 
     type: Literal["assay.control.pin.set"]
-    data: PinData
+    data: PinSetData
 
 
 class PinRejectEvent(Envelope):

@@ -40,6 +40,7 @@ class Pin(ControlFact):
         act: ``set``: this value is approved, in place of the one before; ``reject``: this value must not be;
             ``remove``: the decision on this value is taken back, without a value the pin of the scheme.
         value: the value, as its scheme prints it; ``None`` only where a pin is removed.
+        upstream: what MCP Hangar binds an approved value to, if it was imported with that.
     """
 
     tool_name: str
@@ -48,6 +49,7 @@ class Pin(ControlFact):
     value: str | None
     author: str
     reason: str
+    upstream: str | None = None
 
     def key(self) -> FactKey:
         return ("pin", self.server_id, self.tool_name, self.scheme, *self.origin)
@@ -59,7 +61,7 @@ class Pin(ControlFact):
             "value": self.value,
             "author": self.author,
             "reason": self.reason,
-        }
+        } | ({} if self.upstream is None else {"upstream": self.upstream})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

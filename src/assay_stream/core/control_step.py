@@ -11,6 +11,7 @@ from assay_stream.core.control import (
     KeyRevokeEvent,
     PinRejectEvent,
     PinRemoveEvent,
+    PinSetData,
     PinSetEvent,
     PolicySetEvent,
     SuppressionRemoveEvent,
@@ -96,6 +97,7 @@ def _pin(record: Record, event: PinSetEvent | PinRejectEvent | PinRemoveEvent, a
         value=data.value,
         author=data.author,
         reason=data.reason,
+        upstream=data.upstream if isinstance(data, PinSetData) else None,
     )
 
 

@@ -16,6 +16,7 @@ import orjson
 
 from assay_stream.core.errors import InputError
 from assay_stream.core.limits import DEFAULT_LIMITS, Limits
+from assay_stream.core.numbers import NegativeZero
 
 # A text without its closing quote is taken to the end: looking for another start would cost quadratic time.
 _STRUCTURE = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
@@ -137,6 +138,8 @@ class _Reader:
     def int(self, digits: str) -> int:
         if len(digits.removeprefix("-")) > self._digits_max:
             raise InputError("number_overflow", f"an integer has more than {self._digits_max} digits")
+        if digits == "-0":
+            return NegativeZero()
         number = int(digits)
         try:
             float(number)

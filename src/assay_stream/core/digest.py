@@ -190,7 +190,7 @@ def _as_doubles(value: Any, depth: int) -> Any:
         return value
     if isinstance(value, int):
         if -_EXACT_INTEGER_MAX <= value <= _EXACT_INTEGER_MAX:
-            return value
+            return int(value)
         try:
             return float(value)
         except OverflowError:

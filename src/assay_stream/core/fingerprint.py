@@ -32,6 +32,10 @@ SCHEMES: dict[str, _SchemeFunction] = {
 }
 """Every named scheme: how to compute it from a tool and the server it is scoped to, if any."""
 
+_OTHER_SPELLINGS = {"mcptrust.input_schema_hash": "mcptrust.input_schema_hash.before_go_1_22"}
+"""Schemes whose peer prints one of two values, depending on what built it. The second one is there where it
+differs; a pin may hold either."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fingerprint:
@@ -56,6 +60,15 @@ class Fingerprint:
         """Return the tool definition digest v1, or ``None`` where the definition gives none."""
         return self.schemes.get("assay.v1")
 
+    def has_value(self, scheme: str, value: str) -> bool:
+        """Tell whether the definition gives a value under a scheme, in any of its peer's spellings.
+
+        Args:
+            scheme: a named scheme.
+            value: as the scheme prints it.
+        """
+        return value in (self.schemes.get(scheme), self.schemes.get(_OTHER_SPELLINGS.get(scheme, "")))
+
 
 def fingerprint(tool: Tool, *, server_id: str | None) -> Fingerprint:
     """Compute the fingerprint of one tool definition.
@@ -76,6 +89,10 @@ def fingerprint(tool: Tool, *, server_id: str | None) -> Fingerprint:
             schemes[name] = compute(tool, server_id)
         except InputError as error:
             errors[name] = error.code
+    if "mcptrust.input_schema_hash" in schemes:
+        older = mcptrust.input_schema_hash_before_go_1_22(tool)
+        if older is not None:
+            schemes[_OTHER_SPELLINGS["mcptrust.input_schema_hash"]] = older
     canonical = canonicalize(tool)
     return Fingerprint(
         full=str(sha256_of(canonical)),

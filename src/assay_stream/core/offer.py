@@ -15,6 +15,7 @@ from assay_stream.core.digest import jcs_digest
 from assay_stream.core.errors import InputError
 from assay_stream.core.fingerprint import ContentCache, Fingerprint, fingerprint
 from assay_stream.core.limits import Limits
+from assay_stream.core.numbers import NegativeZero
 from assay_stream.core.observation import SnapshotData
 
 _LISTS_KEPT = 1_024
@@ -122,7 +123,13 @@ def content_key(content: Any, scope: str | None) -> bytes | None:
         scope: what else the answer depends on.
     """
     try:
-        raw = orjson.dumps([scope, content])
+        raw = orjson.dumps([scope, content], option=orjson.OPT_PASSTHROUGH_SUBCLASS, default=_told_apart)
     except TypeError:
         return None
     return sha256(raw).digest()
+
+
+def _told_apart(value: Any) -> orjson.Fragment:
+    if isinstance(value, NegativeZero):
+        return orjson.Fragment(b"-0")
+    raise TypeError

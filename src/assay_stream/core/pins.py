@@ -96,6 +96,8 @@ def check_pins(
     results = [UNPINNED]
     for scheme, expected in sorted(pins.approved.items()):
         value = None if observed is None else observed.schemes.get(scheme)
+        if observed is not None and observed.has_value(scheme, expected):
+            value = expected
         if value is None:
             unreadable = listed if observed is None else scheme in observed.errors
             status = PinStatus.MISMATCH if unreadable else PinStatus.UNOBSERVED
@@ -103,13 +105,11 @@ def check_pins(
             status = PinStatus.MATCH if value == expected else PinStatus.MISMATCH
         results.append(PinResult(status=status, scheme=scheme, expected=expected, observed=value))
     for scheme, values in sorted(pins.rejected.items()):
-        value = None if observed is None else observed.schemes.get(scheme)
-        if value in values:
-            results.append(
-                PinResult(
-                    status=PinStatus.REJECTED, scheme=scheme, expected=pins.approved.get(scheme), observed=value
-                )
-            )
+        results.extend(
+            PinResult(status=PinStatus.REJECTED, scheme=scheme, expected=pins.approved.get(scheme), observed=value)
+            for value in sorted(values)
+            if observed is not None and observed.has_value(scheme, value)
+        )
     gravest = max(results, key=lambda result: (_WEIGHT[result.status], result.observed is not None))
     if policy is None:
         return gravest

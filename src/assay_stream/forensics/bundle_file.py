@@ -169,7 +169,7 @@ def _verified(path: Path, limits: BundleLimits) -> Iterator[tuple[Manifest, byte
         raise InputError("bundle_member", f"{path.name} is no gzip file: a bundle is a tar in gzip")
     if size_bytes > limits.bundle_bytes_max:
         raise InputError("bundle_limit", f"{path.name} has over {limits.bundle_bytes_max} bytes")
-    with opened(path, decoded_bytes_max=limits.decoded_bytes_max) as stream:
+    with opened(path, decoded_bytes_max=limits.decoded_bytes_max, one_member=True) as stream:
         manifest = read_manifest(_manifest_bytes(stream, limits), limits=limits)
         size_bytes = _member(stream, EVENTS_NAME, limits.events_bytes_max)
         check = EventCheck(manifest, limits=limits)

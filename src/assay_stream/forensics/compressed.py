@@ -12,22 +12,26 @@ from typing import Any, BinaryIO, cast
 
 from assay_stream.core.errors import ConfigurationError, InputError
 from assay_stream.core.limits import ARCHIVE_DECODED_BYTES_MAX
+from assay_stream.forensics.gzip_member import GzipMember
 
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
 
 
 @contextmanager
-def opened(path: Path, *, decoded_bytes_max: int = ARCHIVE_DECODED_BYTES_MAX) -> Iterator[BinaryIO]:
+def opened(
+    path: Path, *, decoded_bytes_max: int = ARCHIVE_DECODED_BYTES_MAX, one_member: bool = False
+) -> Iterator[BinaryIO]:
     """Open a file and give its bytes, decompressed where it is compressed.
 
     Args:
         path: the file.
         decoded_bytes_max: bytes that it may hold at most.
+        one_member: whether a gzip file must be one member, with nothing behind it.
 
     Raises:
-        InputError: ``unreadable_file``; while it is read ``archive_truncated``, ``archive_damaged`` or
-            ``archive_too_large``.
+        InputError: ``unreadable_file``; while it is read ``archive_truncated``, ``archive_damaged``,
+            ``archive_too_large``, or ``bundle_member`` where it must be one member and is not.
         ConfigurationError: ``extra_missing`` for zstd without the library that reads it.
     """
     try:
@@ -41,7 +45,7 @@ def opened(path: Path, *, decoded_bytes_max: int = ARCHIVE_DECODED_BYTES_MAX) ->
         except OSError as error:
             raise InputError("unreadable_file", f"cannot read {path}: {error.strerror}") from None
         if magic.startswith(_GZIP):
-            stream: Any = gzip.GzipFile(fileobj=raw)
+            stream: Any = GzipMember(raw) if one_member else gzip.GzipFile(fileobj=raw)
         elif magic == _ZSTD:
             stream = _zstd(raw)
         else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -111,11 +111,17 @@ def approved_entries(bindings: Bindings, *, server_id: str | None) -> list[PinEn
         server_id: only this server, ``None`` for all.
     """
     return [
-        PinEntry(name, tool, scheme, value)
+        PinEntry(name, tool, scheme, value, _upstream(server.controls.pins[tool], scheme, value))
         for name, server in _servers(bindings, server_id)
         for tool in sorted(server.controls.pins)
         for scheme, value in sorted(server.controls.pins_as_of(tool, AFTER_ALL_US).approved.items())
     ]
+
+
+def _upstream(acts: Iterable[Pin], scheme: str, value: str) -> str | None:
+    """Return what the last act that approved a value binds it to."""
+    approvals = [act for act in acts if act.act == "set" and (act.scheme, act.value) == (scheme, value)]
+    return approvals[-1].upstream if approvals else None
 
 
 def values_to_decide(
@@ -221,7 +227,8 @@ def _history_row(fact: ControlFact) -> dict[str, Any]:
     match fact:
         case Pin():
             row |= {"change": f"pin.{fact.act}", "tool_name": fact.tool_name, "scheme": fact.scheme}
-            row |= {"value": fact.value, "author": fact.author, "reason": fact.reason}
+            row |= {"value": fact.value, "upstream": fact.upstream}
+            row |= {"author": fact.author, "reason": fact.reason}
         case Policy():
             row |= {"change": "policy.set", "tool_name": fact.tool_name, "enforcement": fact.enforcement}
             row |= {

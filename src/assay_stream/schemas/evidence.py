@@ -191,6 +191,7 @@ class ChangePayload(Closed):
     tool_name: Identifier | None = None
     scheme: Scheme | None = None
     value: SchemeValue | None = None
+    upstream: Text | None = None
     author: Text | None = None
     reason: Text | None = None
     enforcement: Enforcement | None = None

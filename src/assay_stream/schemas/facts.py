@@ -80,6 +80,7 @@ class PinFactValue(Closed):
     value: SchemeValue | None
     author: Text
     reason: Text
+    upstream: Text | None = None
 
 
 class PolicyFactValue(Closed):

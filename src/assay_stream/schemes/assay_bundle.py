@@ -13,7 +13,9 @@ everything; a content hash does not cover ``id``, ``time``, ``source``, the prod
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from assay_stream.core.decode import decode_json
@@ -25,6 +27,10 @@ from assay_stream.schemes.assay_bundle_manifest import EVENTS_NAME, Manifest
 
 _RUN_ID_CHARS_MAX = 256
 _UNKNOWN_COMMIT = "unknown"
+_NANOSECOND_DIGITS = 9
+_TIME = re.compile(
+    r"(?P<second>\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)(?:\.(?P<digits>\d+))?(?P<offset>Z|[+-]\d\d:\d\d)"
+)
 
 
 class RunRoot:
@@ -65,12 +71,36 @@ def check_run_id(run_id: str) -> str:
 def run_event(event: Mapping[str, Any], *, run_id: str, seq: int) -> dict[str, Any]:
     """Return an event as it stands in a bundle: with its run, its place in it, and the id that these two make.
 
+    Its time is printed as Assay's writer prints it.
+
     Args:
         event: the Assay envelope.
         run_id: the run.
         seq: its place, counted from 0.
     """
-    return {**event, "id": f"{run_id}:{seq}", "assayrunid": run_id, "assayseq": seq}
+    time = written_time(event["time"])
+    return {**event, "id": f"{run_id}:{seq}", "assayrunid": run_id, "assayseq": seq, "time": time}
+
+
+def written_time(text: str) -> str:
+    """Return a time as Assay's writer prints it: in UTC, with 0, 3, 6 or 9 digits after the second.
+
+    Args:
+        text: RFC 3339; digits beyond nanoseconds are dropped.
+
+    Raises:
+        InputError: ``bad_time``.
+    """
+    match = _TIME.fullmatch(text.upper())
+    try:
+        if match is None:
+            raise ValueError
+        moment = datetime.fromisoformat(match["second"] + match["offset"]).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise InputError("bad_time", "the time is not RFC 3339, or does not exist", path="$.time") from None
+    digits = (match["digits"] or "")[:_NANOSECOND_DIGITS].rstrip("0")
+    fraction = f".{digits:0<{-(-len(digits) // 3) * 3}}" if digits else ""
+    return f"{moment.isoformat(timespec='seconds')[:19]}{fraction}Z"
 
 
 def event_line(event: Mapping[str, Any], *, limits: BundleLimits = BUNDLE_LIMITS) -> bytes:

@@ -1,11 +1,13 @@
 """Assay (Rul1an/assay): the tar around an evidence bundle, as bytes.
 
 Headers are of the old GNU kind, owned by ``assay``, with every number zero but mode, size and checksum: the bytes
-that Assay's own writer gives. A reader takes any tar whose members are plain files.
+that Assay's own writer gives. A reader takes any tar whose members are plain files without link names, with
+sizes of 11 octal digits.
 """
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 from assay_stream.core.errors import InputError
@@ -16,6 +18,9 @@ _NAME_BYTES = 100
 _CHECKSUM = slice(148, 156)
 _MAGICS = (b"ustar  \0", b"ustar\x0000", bytes(8))
 _PLAIN_FILES = (b"\0", b"0")
+_SIZE = re.compile(rb"[0-7]{11}[\0 ]")
+_LINK_NAME = slice(157, 257)
+_NAME_PREFIX = slice(345, BLOCK_BYTES)
 
 
 class Member(NamedTuple):
@@ -74,11 +79,11 @@ def read_tar_header(block: bytes) -> Member | None:
     if block[156:157] not in _PLAIN_FILES:
         raise InputError("bundle_member", "a member of the tar is no plain file: a bundle has nothing else")
     name = block[:_NAME_BYTES].split(b"\0", 1)[0]
-    prefix = b"" if block[257:265] != b"ustar\x0000" else block[345:500].split(b"\0", 1)[0]
-    size_bytes = _octal(block[124:136])
-    if size_bytes is None or not name.isascii() or prefix:
+    if not _SIZE.fullmatch(block[124:136]) or not name.isascii():
         raise InputError("bundle_member", "a tar header has a name or size that no bundle has")
-    return Member(name=name.decode(), size_bytes=size_bytes)
+    if any(block[_LINK_NAME]) or any(block[_NAME_PREFIX]):
+        raise InputError("bundle_member", "a tar header has a link name or a name prefix, which no bundle has")
+    return Member(name=name.decode(), size_bytes=int(block[124:135], 8))
 
 
 def _checksum(block: bytes | bytearray) -> int:

@@ -21,8 +21,8 @@ _COVERED = ("description", "inputSchema", "outputSchema")
 def digest_v1_2(tool: Tool) -> str:
     """Return the tool digest as Hangar computed it up to 1.2.0 (scheme ``hangar.v1_2``), bare hexadecimal.
 
-    Sorted JSON with everything but ASCII escaped; only ``null`` is absent. Numbers stand as Python prints
-    them, so ``1`` and ``1.0`` differ.
+    Sorted JSON with everything but printable ASCII escaped; only ``null`` is absent. Numbers stand as Python
+    prints them, so ``1`` and ``1.0`` differ.
 
     Args:
         tool: one observed tool.
@@ -59,8 +59,8 @@ def _ascii_form(covered: dict[str, Any]) -> bytes:
         form = plain_form(covered)
     except InputError:
         form = None
-    # ASCII alone is written alike; it is most often all there is, and its form is known already.
-    if form is not None and form.isascii():
+    # Printable ASCII is written alike; it is most often all there is, and its form is known already.
+    if form is not None and form.isascii() and b"\x7f" not in form:
         return form
     try:
         text = json.dumps(covered, sort_keys=True, separators=(",", ":"), allow_nan=False)

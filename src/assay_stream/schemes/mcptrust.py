@@ -15,6 +15,7 @@ import orjson
 
 from assay_stream.core.digest import canonicalize, plain_form
 from assay_stream.core.errors import InputError
+from assay_stream.core.numbers import NegativeZero
 
 Tool = Mapping[str, Any]
 
@@ -35,6 +36,8 @@ _HTML = {
     b"\xe2\x80\xa8": rb"\u2028",
     b"\xe2\x80\xa9": rb"\u2029",
 }
+_ESCAPE = re.compile(rb"\\.")
+_OLDER_ESCAPES = {rb"\b": rb"\u0008", rb"\f": rb"\u000c"}
 _DEPTH_MAX = 254
 """Nested containers that can be written, as in ``core.digest``."""
 
@@ -65,6 +68,25 @@ def input_schema_hash(tool: Tool) -> str:
     """
     schema = _read_tool(tool)[2]
     return f"sha256:{sha256(go_canonical(schema)).hexdigest()}" if schema else ""
+
+
+def input_schema_hash_before_go_1_22(tool: Tool) -> str | None:
+    """Return the hash of the input schema as a peer prints it that was built with Go 1.21 or older.
+
+    Go 1.22 changed how U+0008 and U+000C are escaped, so MCPTrust's hash depends on what built it.
+
+    Args:
+        tool: one observed tool.
+
+    Returns:
+        ``sha256:<hex>``, or ``None`` where both spellings have one hash.
+
+    Raises:
+        InputError: as ``input_schema_hash``.
+    """
+    form = go_canonical(_read_tool(tool)[2])
+    older = _ESCAPE.sub(lambda found: _OLDER_ESCAPES.get(found[0], found[0]), form)
+    return None if older == form else f"sha256:{sha256(older).hexdigest()}"
 
 
 def risk_level(tool: Tool) -> str:
@@ -136,6 +158,8 @@ def _go_parts(value: Any, depth: int) -> Iterable[bytes]:
         yield b"]" if value else b"[]"
     elif isinstance(value, str):
         yield orjson.dumps(_repaired(value))
+    elif isinstance(value, NegativeZero):
+        yield b"-0"
     elif isinstance(value, float) and value == 0:
         yield b"-0" if str(value).startswith("-") else b"0"
     else:

@@ -1,7 +1,7 @@
 """Files of pins that an operator has already: MCPTrust lockfiles, Hangar and Assay configuration, and our own.
 
-Our own form, ``native``, has one JSON object a line: ``server_id`` (a text or null), ``tool_name``, ``scheme``
-and ``value``.
+Our own form, ``native``, has one JSON object a line: ``server_id`` (a text or null), ``tool_name``, ``scheme``,
+``value``, and ``upstream`` where MCP Hangar binds the value to one.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import yaml
 
@@ -18,14 +18,36 @@ from assay_stream.core.digest import canonicalize
 from assay_stream.core.errors import InputError
 from assay_stream.core.limits import PIN_FILE_LIMITS
 from assay_stream.schemes.mcptrust_lock import Lock, ToolLock
-from assay_stream.schemes.mcptrust_lockfile import new_lockfile, read_lockfile, write_lockfile
+from assay_stream.schemes.mcptrust_lockfile import new_lockfile, new_lockfile_v3, read_lockfile, write_lockfile
 from assay_stream.schemes.pin_values import SCHEME_NAMES, PinEntry, check_value
 from assay_stream.schemes.yaml_text import decode_json_or_yaml
 
-__all__ = ["SCHEME_NAMES", "HangarScheme", "PinEntry", "PinFormat", "check_value", "read_pins", "write_pins"]
+__all__ = [
+    "SCHEME_NAMES",
+    "HangarScheme",
+    "LockfileStamp",
+    "PinEntry",
+    "PinFormat",
+    "check_value",
+    "read_pins",
+    "write_pins",
+]
 
 PinFormat = Literal["mcptrust", "hangar", "assay", "native"]
 HangarScheme = Literal["hangar.v1_2", "hangar.v2"]
+
+
+class LockfileStamp(NamedTuple):
+    """What a lockfile of version 3.0 says of itself.
+
+    Args:
+        generator: the program that writes it, and its version.
+        updated_at: RFC 3339.
+    """
+
+    generator: str
+    updated_at: str
+
 
 _LOCKED = ("mcptrust.description_hash", "mcptrust.input_schema_hash", "mcptrust.risk_level")
 _IDENTITY = ("assay.schema_hash", "assay.meta_hash")
@@ -70,10 +92,11 @@ def write_pins(
     format: PinFormat,  # noqa: A002
     server_id: str | None,
     hangar_scheme: HangarScheme = "hangar.v2",
+    lockfile_stamp: LockfileStamp | None = None,
 ) -> tuple[bytes, list[PinEntry]]:
     """Write pins, and return with the bytes those that the file does not hold.
 
-    A lockfile (version 2.0) needs all three values of a tool, and is of one server; Hangar holds one kind of
+    A lockfile needs all three values of a tool, and is of one server; Hangar holds one kind of
     digest; Assay needs both hashes, and has one tool of a name. Equal pins give equal bytes.
 
     Args:
@@ -82,6 +105,7 @@ def write_pins(
         server_id: the server to write; the pins of others are left out. ``None`` writes all, but into a lockfile
             only those without a server.
         hangar_scheme: which digests a Hangar file is to hold.
+        lockfile_stamp: who writes a lockfile, and when: what version 3.0 asks for. ``None`` writes version 2.0.
 
     Returns:
         The file's bytes, and the pins that it does not hold, sorted.
@@ -91,7 +115,7 @@ def write_pins(
     """
     pins = _checked(entries)
     writers: dict[str, Callable[[list[PinEntry]], tuple[bytes, set[PinEntry]]]] = {
-        "mcptrust": lambda chosen: _write_mcptrust(chosen, server_id),
+        "mcptrust": lambda chosen: _write_mcptrust(chosen, server_id, lockfile_stamp),
         "hangar": lambda chosen: _write_hangar(chosen, hangar_scheme),
         "assay": _write_assay,
         "native": _write_native,
@@ -122,7 +146,9 @@ def _read_mcptrust(raw: bytes, server_id: str | None) -> Iterator[PinEntry]:
         )
 
 
-def _write_mcptrust(pins: list[PinEntry], server_id: str | None) -> tuple[bytes, set[PinEntry]]:
+def _write_mcptrust(
+    pins: list[PinEntry], server_id: str | None, stamp: LockfileStamp | None
+) -> tuple[bytes, set[PinEntry]]:
     own = [pin for pin in pins if pin.server_id == server_id]
     tools: dict[str, ToolLock] = {}
     held: set[PinEntry] = set()
@@ -131,23 +157,27 @@ def _write_mcptrust(pins: list[PinEntry], server_id: str | None) -> tuple[bytes,
             description_hash=values[0].value, input_schema_hash=values[1].value, risk_level=values[2].value
         )
         held.update(values)
-    return write_lockfile(new_lockfile(Lock(tools=tools), server=server_id or "")), held
+    lock, server = Lock(tools=tools), server_id or ""
+    if stamp is None:
+        return write_lockfile(new_lockfile(lock, server=server)), held
+    lockfile = new_lockfile_v3(lock, server=server, generator=stamp.generator, updated_at=stamp.updated_at)
+    return write_lockfile(lockfile), held
 
 
 def _read_hangar(raw: bytes, scheme: str) -> Iterator[PinEntry]:
     document = _mapping(decode_json_or_yaml(raw, limits=PIN_FILE_LIMITS), "$")
-    for server_id, pins, path in _hangar_pins(document):
+    for server_id, pins, upstream, path in _hangar_pins(document):
         for name, value in _mapping(pins, path).items():
-            yield PinEntry(server_id, name, scheme, _value(scheme, value, f"{path}{_step(name)}"))
+            yield PinEntry(server_id, name, scheme, _value(scheme, value, f"{path}{_step(name)}"), upstream)
 
 
-def _hangar_pins(document: dict[str, Any]) -> Iterator[tuple[str, Any, str]]:
-    """Find the pins in a configuration, and in both outputs of ``mcp-hangar pin``."""
+def _hangar_pins(document: dict[str, Any]) -> Iterator[tuple[str, Any, str | None, str]]:
+    """Find the pins in a configuration, and in both outputs of ``mcp-hangar pin``, with what they are bound to."""
     if "mcp_servers" not in document:
         printed = document.get("digests") if document.keys() == {"digests", "unreachable"} else document
         root = "$" if printed is document else "$.digests"
         yield from (
-            (server_id, pins, root + _step(server_id)) for server_id, pins in _mapping(printed, root).items()
+            (server_id, pins, None, root + _step(server_id)) for server_id, pins in _mapping(printed, root).items()
         )
         return
     for server_id, spec in _mapping(document["mcp_servers"], "$.mcp_servers").items():
@@ -160,16 +190,25 @@ def _hangar_pins(document: dict[str, Any]) -> Iterator[tuple[str, Any, str]]:
                 "pins of single tenants cannot be read: here a pin holds for every caller; read a copy without",
                 path=f"{path}.tenant_overrides",
             )
-        yield server_id, projection.get("pins"), f"{path}.pins"
+        upstream = projection.get("upstream")
+        if upstream is not None and not (isinstance(upstream, str) and upstream):
+            raise InputError("wrong_type", "must be the text that mcp-hangar pin writes", path=f"{path}.upstream")
+        yield server_id, projection.get("pins"), upstream, f"{path}.pins"
 
 
 def _write_hangar(pins: list[PinEntry], scheme: str) -> tuple[bytes, set[PinEntry]]:
     servers: dict[str, Any] = {}
     held: set[PinEntry] = set()
-    for pin in pins:
-        if pin.scheme == scheme and pin.server_id is not None:
-            server = servers.setdefault(pin.server_id, {"tool_projection": {"pins": {}}})
+    own = [(pin.server_id, pin) for pin in pins if pin.scheme == scheme and pin.server_id is not None]
+    # A server's pins share one binding: a pin bound to something else, or to nothing, would change meaning.
+    bound_to = {server_id: pin.upstream for server_id, pin in reversed(own) if pin.upstream is not None}
+    for server_id, pin in own:
+        upstream = bound_to.get(server_id)
+        if pin.upstream == upstream:
+            server = servers.setdefault(server_id, {"tool_projection": {"pins": {}}})
             server["tool_projection"]["pins"][pin.tool_name] = pin.value
+            if upstream is not None:
+                server["tool_projection"]["upstream"] = upstream
             held.add(pin)
     return _yaml({"mcp_servers": servers}), held
 
@@ -219,17 +258,24 @@ def _read_native(raw: bytes, server_id: str | None) -> Iterator[PinEntry]:
 
 
 def _native_entry(members: dict[str, Any], server_id: str | None) -> PinEntry:
-    if not members.keys() <= set(_NATIVE_FIELDS):
-        raise InputError("unknown_field", f"a pin has {', '.join(_NATIVE_FIELDS)} and nothing else", path="$")
+    if not members.keys() <= {*_NATIVE_FIELDS, "upstream"}:
+        raise InputError(
+            "unknown_field", f"a pin has {', '.join(_NATIVE_FIELDS)}, maybe upstream, and nothing else", path="$"
+        )
     own = members.get("server_id")
     if own is not None and not isinstance(own, str):
         raise InputError("wrong_type", "must be a text or null", path="$.server_id")
     tool_name, scheme, value = (_text(members, name, "$") for name in _NATIVE_FIELDS[1:])
-    return PinEntry(server_id if own is None else own, tool_name, scheme, check_value(scheme, value))
+    upstream = _text(members, "upstream", "$") if members.get("upstream") is not None else None
+    return PinEntry(server_id if own is None else own, tool_name, scheme, check_value(scheme, value), upstream)
 
 
 def _write_native(pins: list[PinEntry]) -> tuple[bytes, set[PinEntry]]:
-    return b"".join(canonicalize(pin._asdict()) + b"\n" for pin in pins), set(pins)
+    return b"".join(canonicalize(_native_members(pin)) + b"\n" for pin in pins), set(pins)
+
+
+def _native_members(pin: PinEntry) -> dict[str, str | None]:
+    return {name: value for name, value in pin._asdict().items() if name != "upstream" or value is not None}
 
 
 def _whole(pins: list[PinEntry], schemes: tuple[str, ...]) -> dict[tuple[str | None, str], tuple[PinEntry, ...]]:

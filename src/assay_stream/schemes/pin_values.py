@@ -33,12 +33,14 @@ class PinEntry(NamedTuple):
         tool_name: the tool.
         scheme: one of ``SCHEME_NAMES``.
         value: as the scheme prints it.
+        upstream: what MCP Hangar binds the value to (``tool_projection.upstream``), ``None`` where it does not.
     """
 
     server_id: str | None
     tool_name: str
     scheme: str
     value: str
+    upstream: str | None = None
 
 
 def check_value(scheme: str, value: str) -> str:

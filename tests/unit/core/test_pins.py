@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
+
 import pytest
 
+from assay_stream.core.fingerprint import fingerprint
 from assay_stream.core.pin_life import NO_PINS, PinsInForce
 from assay_stream.core.pins import PinStatus, check_pins
 from assay_stream.schemes.hangar import DigestPolicy, Enforcement, UnknownPolicy
@@ -108,3 +111,19 @@ def test_the_policy_says_what_it_would_have_done(
 def test_without_a_policy_there_is_no_action() -> None:
     """Where nobody said what is to happen, nothing is made up."""
     assert "action" not in check_pins(approved(assay__v1="v1:b"), SEEN).as_json()
+
+
+@pytest.mark.parametrize("spelling", ["current", "older"])
+def test_a_pin_may_hold_either_spelling_of_a_peers_hash(spelling: str) -> None:
+    """What MCPTrust prints of U+0008 and U+000C depends on the Go that built it."""
+    seen = fingerprint({"name": "t", "inputSchema": {"pattern": "\b"}}, server_id=None)
+    written = {"current": b'{"pattern":"\\b"}', "older": b'{"pattern":"\\u0008"}'}
+    value = f"sha256:{sha256(written[spelling]).hexdigest()}"
+    scheme = "mcptrust.input_schema_hash"
+    result = check_pins(PinsInForce(approved={scheme: value}, rejected={}), seen)
+    assert (result.status, result.observed) == (PinStatus.MATCH, value)
+    result = check_pins(PinsInForce(approved={}, rejected={scheme: (value,)}), seen)
+    assert (result.status, result.observed) == (PinStatus.REJECTED, value)
+    assert check_pins(PinsInForce(approved={scheme: "sha256:" + "0" * 64}, rejected={}), seen).status is (
+        PinStatus.MISMATCH
+    )

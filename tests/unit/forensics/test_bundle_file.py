@@ -283,6 +283,18 @@ def test_a_bomb_is_not_unpacked(bundle: Path) -> None:
     assert refused(bundle, decoded_bytes_max=1024 * 1024).code == "archive_too_large"
 
 
+@pytest.mark.parametrize(
+    ("before", "behind"),
+    [(b"", b"\0"), (b"", b"x"), (b"", gzip.compress(b"", mtime=0)), (gzip.compress(b"", mtime=0), b"")],
+    ids=["a zero behind", "a byte behind", "an empty member behind", "an empty member before"],
+)
+def test_a_bundle_is_one_gzip_member_and_no_more(bundle: Path, before: bytes, behind: bytes) -> None:
+    """Whatever else stands in the file is covered by no digest, and readers differ in what they make of it."""
+    bundle.write_bytes(before + bundle.read_bytes() + behind)
+    found = refused(bundle)
+    assert (found.code, "one gzip member" in found.message) == ("bundle_member", True)
+
+
 def test_something_else_than_gzip_is_no_bundle(tmp_path: Path) -> None:
     """It says what a bundle is."""
     path = tmp_path / "b.tar.gz"

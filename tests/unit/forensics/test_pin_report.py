@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from assay_stream.core.bindings import Bindings
 from assay_stream.core.errors import InputError
+from assay_stream.core.facts import decode_fact, encode_value
 from assay_stream.forensics import pin_report
 from assay_stream.forensics.pin_report import (
     approved_entries,
@@ -17,6 +20,7 @@ from assay_stream.forensics.pin_report import (
     tools_offered_now,
     values_to_decide,
 )
+from assay_stream.schemes.pin_files import PinEntry
 from tests.support import facts
 from tests.support.operators import APPROVED, OTHER, UNSEEN, US, a_state, v1
 
@@ -104,10 +108,19 @@ def test_the_history_of_a_tool_has_what_is_about_its_server_too(bindings: Bindin
 
 def test_approved_entries_are_the_pins_in_force(bindings: Bindings) -> None:
     """Neither rejected nor superseded values."""
-    assert [tuple(entry) for entry in approved_entries(bindings, server_id=None)] == [
-        (facts.SERVER, "gone", "assay.v1", v1("gone")),
-        (facts.SERVER, "t", "assay.v1", APPROVED),
+    assert approved_entries(bindings, server_id=None) == [
+        PinEntry(facts.SERVER, "gone", "assay.v1", v1("gone")),
+        PinEntry(facts.SERVER, "t", "assay.v1", APPROVED),
     ]
+
+
+def test_an_approved_entry_keeps_what_it_is_bound_to() -> None:
+    """As the act says that approved the value last, through the topic and back."""
+    bindings = Bindings()
+    for offset, upstream in enumerate(("http:a", "http:b")):
+        pin = replace(facts.a_pin(APPROVED, time_us=US, offset=offset), upstream=upstream)
+        bindings.apply(decode_fact(pin.key(), encode_value(pin)), partition=0)
+    assert [entry.upstream for entry in approved_entries(bindings, server_id=None)] == ["http:b"]
 
 
 class TestValuesToDecide:

@@ -9,7 +9,7 @@ import pytest
 
 from assay_stream.core.errors import InputError
 from assay_stream.core.limits import BundleLimits
-from assay_stream.schemes.assay_bundle import check_event, event_line, producer_of, run_event
+from assay_stream.schemes.assay_bundle import check_event, event_line, producer_of, run_event, written_time
 from tests.support.exports import evidence, sealed
 
 EVENT: dict[str, Any] = orjson.loads(evidence())
@@ -84,3 +84,32 @@ def test_a_long_line_is_refused() -> None:
     with pytest.raises(InputError) as caught:
         event_line(EVENT, limits=BundleLimits(line_bytes_max=len(line) - 1))
     assert caught.value.code == "bundle_limit"
+
+
+@pytest.mark.parametrize(
+    ("given", "printed"),
+    [
+        ("2026-11-21T02:06:00Z", "2026-11-21T02:06:00Z"),
+        ("2026-11-21T02:06:00.000000Z", "2026-11-21T02:06:00Z"),
+        ("2026-11-21T02:06:00.175000Z", "2026-11-21T02:06:00.175Z"),
+        ("2026-11-21T02:06:00.1Z", "2026-11-21T02:06:00.100Z"),
+        ("2026-11-21T02:06:00.000001Z", "2026-11-21T02:06:00.000001Z"),
+        ("2026-11-21T02:06:00.0000000019Z", "2026-11-21T02:06:00.000000001Z"),
+        ("2026-11-21T04:06:00.5+02:00", "2026-11-21T02:06:00.500Z"),
+        ("2026-11-21t02:06:00z", "2026-11-21T02:06:00Z"),
+    ],
+)
+def test_times_are_printed_as_assays_writer_prints_them(given: str, printed: str) -> None:
+    """In UTC, with 0, 3, 6 or 9 digits after the second."""
+    assert written_time(given) == printed
+    assert written_time(printed) == printed
+
+
+@pytest.mark.parametrize(
+    "text", ["", "yesterday", "2026-13-01T00:00:00Z", "2026-11-21T02:06:00", "0001-01-01T00:00:00+01:00"]
+)
+def test_a_time_that_does_not_exist_is_refused(text: str) -> None:
+    """Before it stands in a bundle that no verifier takes."""
+    with pytest.raises(InputError) as caught:
+        written_time(text)
+    assert caught.value.code == "bad_time"

@@ -56,3 +56,33 @@ def test_a_size_beyond_octal_is_refused() -> None:
 def test_content_is_filled_up_to_blocks(size_bytes: int, zeros: int) -> None:
     """Of 512 bytes."""
     assert tar_padding(size_bytes) == bytes(zeros)
+
+
+def altered(where: slice, content: bytes) -> bytes:
+    """Our header with other bytes in a field, and the checksum that belongs to them."""
+    block = bytearray(tar_header(MEMBER))
+    block[where] = content
+    block[148:156] = b" " * 8
+    block[148:156] = b"%06o\0 " % sum(block)
+    return bytes(block)
+
+
+@pytest.mark.parametrize(
+    "size",
+    [b"    4553207\0", b"4553207\0\0\0\0\0", b"\0\0\0\0\0\0\0\0\0\0\0\0", b"000045532077", b"00004553208\0"],
+    ids=["blanks", "short", "empty", "twelve digits", "not octal"],
+)
+def test_a_size_that_is_not_eleven_octal_digits_is_refused(size: bytes) -> None:
+    """Readers differ in what they make of it, so Assay refuses it, and so do we."""
+    with pytest.raises(InputError) as caught:
+        read_tar_header(altered(slice(124, 136), size))
+    assert caught.value.code == "bundle_member"
+
+
+@pytest.mark.parametrize("start", [157, 251, 345, 506], ids=["link", "its end", "prefix", "its end and padding"])
+def test_a_plain_file_with_a_link_name_or_prefix_is_refused(start: int) -> None:
+    """In a plain file the fields are room for what no digest covers."""
+    with pytest.raises(InputError) as caught:
+        read_tar_header(altered(slice(start, start + 6), b"hidden"))
+    assert caught.value.code == "bundle_member"
+    assert "link name or a name prefix" in caught.value.message

@@ -32,6 +32,11 @@ class TestDigests:
             same = hangar.digest_v1_2(bare | {field: empty}) == hangar.digest_v1_2(bare)
             assert same == (empty is None)
 
+    def test_delete_is_escaped_up_to_1_2_0(self) -> None:
+        """As mcp-hangar 1.2.0 prints it: U+007F is ASCII, but not printable."""
+        tool = {"name": "t", "description": "a\x7fb", "inputSchema": {}}
+        assert hangar.digest_v1_2(tool) == "4f41875f4eb5e3c517270c612a287e7e5fa7fb6b83673b7acba534864f7aedfa"
+
     @pytest.mark.parametrize("present", [0, False])
     def test_zero_and_false_are_present(self, present: Any) -> None:
         """Only the empty is absent, not what is false."""

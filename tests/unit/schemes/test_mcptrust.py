@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import Any
 
 import pytest
 
+from assay_stream.core.decode import decode_json
 from assay_stream.core.digest import Canonicalized
 from assay_stream.core.errors import InputError
 from assay_stream.schemes import mcptrust
@@ -36,6 +38,25 @@ def _deep(levels: int) -> list[Any]:
 def test_json_as_go_writes_it(value: Any, written: bytes) -> None:
     """Escapes, key order and numbers are those of encoding/json since Go 1.22."""
     assert mcptrust.go_canonical(value) == written
+
+
+def test_minus_zero_is_kept_as_go_keeps_it() -> None:
+    """Go reads every number as a double, so that an integer -0 is one too; the expected hash is Go's own."""
+    tool = decode_json(b'{"name":"t","inputSchema":{"a":-0}}')
+    assert mcptrust.input_schema_hash(tool).startswith("sha256:dbd681e5")
+    assert mcptrust.input_schema_hash(decode_json(b'{"name":"t","inputSchema":{"a":0}}')) != (
+        mcptrust.input_schema_hash(tool)
+    )
+
+
+def test_a_peer_built_with_an_older_go_escapes_two_characters_otherwise() -> None:
+    """Before Go 1.22 U+0008 and U+000C were written in hexadecimal, and an escaped backslash stands as it is."""
+    schema = {"a\b": "\f\\b"}
+    older = rb'{"a\u0008":"\u000c\\b"}'
+    assert mcptrust.input_schema_hash_before_go_1_22({"name": "t", "inputSchema": schema}) == (
+        f"sha256:{sha256(older).hexdigest()}"
+    )
+    assert mcptrust.input_schema_hash_before_go_1_22({"name": "t", "inputSchema": {"a": "\\b"}}) is None
 
 
 @pytest.mark.parametrize("members", [{"a": {"x": -0.0}}, {"a": {"\U0001f600": 1, "\uff3a": 2}}, {"a": {"<": "&"}}])

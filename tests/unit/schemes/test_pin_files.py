@@ -9,7 +9,7 @@ import pytest
 
 from assay_stream.core.errors import InputError
 from assay_stream.core.limits import PIN_FILE_LIMITS
-from assay_stream.schemes.pin_files import PinEntry, PinFormat, read_pins, write_pins
+from assay_stream.schemes.pin_files import LockfileStamp, PinEntry, PinFormat, read_pins, write_pins
 
 A, B = "a" * 64, "b" * 64
 LOCKED = [
@@ -19,6 +19,7 @@ LOCKED = [
 ]
 IDENTITY = [PinEntry("s", "t", "assay.schema_hash", A), PinEntry("s", "t", "assay.meta_hash", B)]
 HANGAR = PinEntry("s", "t", "hangar.v2", A)
+PROJECTION = "$.mcp_servers.s.tool_projection"
 FORMATS: tuple[PinFormat, ...] = ("mcptrust", "hangar", "assay", "native")
 
 
@@ -54,6 +55,16 @@ class TestMcptrust:
         raw, left_out = write_pins([*LOCKED[:2], HANGAR], format="mcptrust", server_id="s")
         assert json.loads(raw) == {"version": "2.0", "server_command": "s", "tools": {}}
         assert left_out == [HANGAR, *LOCKED[:2]]
+
+    def test_version_3_is_written_where_it_is_asked_for(self) -> None:
+        """It names who wrote it and when, and is read back the same."""
+        stamp = LockfileStamp("assay-stream/0", "2026-01-01T00:00:00Z")
+        raw, left_out = write_pins(LOCKED, format="mcptrust", server_id="s", lockfile_stamp=stamp)
+        document = json.loads(raw)
+        assert (document["lockFileVersion"], document["server"]) == ("3.0", {"name": "s"})
+        assert document["meta"] == {"generator": "assay-stream/0", "updatedAt": "2026-01-01T00:00:00Z"}
+        assert left_out == []
+        assert read_pins(raw, format="mcptrust", server_id="s") == LOCKED
 
     def test_it_is_of_one_server(self) -> None:
         """The pins of others are named as left out."""
@@ -108,6 +119,26 @@ class TestHangar:
         """Unquoted, as Hangar writes it."""
         assert read_pins(f"s: {{t: {digits}}}".encode(), format="hangar", server_id=None)[0].value == digits
 
+    def test_what_pins_are_bound_to_survives(self) -> None:
+        """Hangar 2.34 binds the pins of a server to the upstream that they were read from."""
+        projection = {"pins": {"t": A}, "upstream": "http:https://tools.example.com/mcp"}
+        raw = json.dumps({"mcp_servers": {"s": {"tool_projection": projection}}}).encode()
+        pins = read_pins(raw, format="hangar", server_id=None)
+        assert pins == [HANGAR._replace(upstream="http:https://tools.example.com/mcp")]
+        for kind in ("hangar", "native"):
+            written, left_out = write_pins(pins, format=kind, server_id=None)
+            assert left_out == []
+            assert read_pins(written, format=kind, server_id=None) == pins
+
+    @pytest.mark.parametrize("upstream", [None, "elsewhere"])
+    def test_no_pin_comes_to_be_bound_to_anothers_upstream(self, upstream: str | None) -> None:
+        """A server's pins have one binding in Hangar's file; a pin that has another is named as left out."""
+        bound = HANGAR._replace(upstream="a")
+        other = HANGAR._replace(tool_name="u", upstream=upstream)
+        raw, left_out = write_pins([bound, other], format="hangar", server_id=None)
+        assert left_out == [other]
+        assert read_pins(raw, format="hangar", server_id=None) == [bound]
+
     def test_pins_of_tenants_are_not_dropped_silently(self) -> None:
         """A pin here holds for every caller, so the file is refused."""
         overrides = {"acme": {"pins": {"t": A}}}
@@ -126,6 +157,11 @@ class TestHangar:
             ("mcp_servers: {'a b': {tool_projection: []}}", "wrong_type", "$.mcp_servers[*].tool_projection"),
             (f"s: {{t: {A}, t: {B}}}", "duplicate_key", ""),
             (f"s: {{' ': {A}}}", "bad_identifier", ""),
+            (
+                "mcp_servers: {s: {tool_projection: {upstream: []}}}",
+                "wrong_type",
+                "$.mcp_servers.s.tool_projection.upstream",
+            ),
         ],
     )
     def test_bad_files(self, text: str, code: str, path: str) -> None:

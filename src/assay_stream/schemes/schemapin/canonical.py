@@ -16,6 +16,7 @@ import orjson
 
 from assay_stream.core.digest import Canonicalized, Digest, sha256_of
 from assay_stream.core.errors import InputError
+from assay_stream.core.numbers import NegativeZero
 
 SIGNATURE_FIELD = "x-schema-signature"
 """The name under which a tool carries its signature: at its top level, or in ``_meta``."""
@@ -126,5 +127,5 @@ def _check(value: Any, depth: int) -> None:
     elif kind is list:
         for item in value:
             _check(item, depth + 1)
-    elif value is not None and kind not in (str, bool, int, float):
+    elif value is not None and kind not in (str, bool, int, float, NegativeZero):
         raise InputError("schema_canonicalization_failed", "the value is not JSON")
