@@ -56,7 +56,7 @@ def commands(files: Path, cut: str) -> list[tuple[object, ...]]:
     if cut == "in.ndjson.gz":
         source = ("--input", files / cut)
         told += [
-            ("replay", *source, "--output", files / "again"),
+            ("replay", *source, "--output", files / "again", "--force"),
             ("timeline", "--server-id", SERVER, *source),
             ("asof", "--server-id", SERVER, "--at", "2026-03-01T10:00:09Z", *source),
             ("trace", "--tool-call-id", "call-1", *source),

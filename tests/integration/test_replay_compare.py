@@ -145,7 +145,7 @@ async def at_rest(deployment: Deployment) -> None:
 
 async def compared(deployment: Deployment, folder: Path) -> tuple[int, list[list[str]], dict[str, Any]]:
     """Exit code, the lines that name a difference, and the summary of a replay held against the topics."""
-    options = ("--from-kafka", "--compare", "--output", str(folder))
+    options = ("--from-kafka", "--compare", "--output", str(folder), "--force")
     done = await asyncio.to_thread(run, deployment, "replay", *options)
     summaries = [line for line in done.stderr.splitlines() if line.startswith('{"summary"')]
     assert summaries, done.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -11,13 +12,15 @@ from typing import Annotated, BinaryIO
 import orjson
 import typer
 
+from assay_stream.cli.destinations import Force, refuse_filled_folder
 from assay_stream.cli.options import NOTHING_FOUND, Bootstrap, quiet_client_logs, say
 from assay_stream.cli.progress import Meter
-from assay_stream.cli.sources import FromTime, Offsets, ServerIds, ToTime, make_selection, make_source
+from assay_stream.cli.sources import FromTime, Offsets, ServerIds, Source, ToTime, make_selection, make_source
 from assay_stream.config import command_settings
 from assay_stream.core.errors import InputError
 from assay_stream.core.record import Record, Role
 from assay_stream.forensics.archive import write_archive
+from assay_stream.forensics.aside import PREFIX, Aside
 from assay_stream.forensics.record_line import record_line
 
 _LOOK_EVERY = 1_024
@@ -40,10 +43,15 @@ class Compression(StrEnum):
 
 
 _SUFFIX = {Compression.NONE: "", Compression.GZIP: ".gz", Compression.ZSTD: ".zst"}
+_NAMES = frozenset(f"{role.value}.ndjson{suffix}" for role in ArchivedRole for suffix in _SUFFIX.values())
+_LEFTOVERS = frozenset(f"{PREFIX}{name}" for name in _NAMES)
 
 
 def archive(
-    output: Annotated[Path, typer.Option(help="Folder for the files, one a topic; made if missing.")],
+    output: Annotated[
+        Path, typer.Option(help="Folder for the files, one a topic; made if missing, else it must be empty.")
+    ],
+    force: Force = False,
     topics: Annotated[
         list[ArchivedRole] | None,
         typer.Option(help="This topic only, by what it carries. May be given several times."),
@@ -63,15 +71,36 @@ def archive(
     A line is a record with topic, partition, offset, timestamp, key, headers and value. Prints a summary as
     one JSON object. Exit code 5 if no record that was asked for is there.
     """
+    refuse_filled_folder(output, force=force, leftovers=_LEFTOVERS)
     quiet_client_logs()
     settings = command_settings(bootstrap_servers=bootstrap_servers)
     selection = make_selection(from_time, to_time, offsets, server_ids)
     source = make_source(None, True, selection, settings)
     wanted = {Role(chosen.value) for chosen in topics or list(ArchivedRole)}
     source = replace(source, ends={role: ends for role, ends in (source.ends or {}).items() if role in wanted})
-    files: dict[Role, BinaryIO] = {}
-    counts: Counter[str] = Counter({role.value: 0 for role in sorted(wanted)})
+    names = {role: f"{role.value}.ndjson{_SUFFIX[compression]}" for role in sorted(wanted)}
     meter = Meter(progress)
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        with Aside() as aside:
+            counts = _write(source, {role: aside.path(output / name) for role, name in names.items()}, meter)
+            for name in _NAMES:
+                aside.remove(output / name)
+            if not counts.total():
+                aside.drop()
+    except OSError as error:
+        raise InputError("unwritable_folder", f"cannot write to {output}: {error.strerror}") from None
+    meter.end()
+    typer.echo(orjson.dumps({"written": counts, "snapshot_partitions": source.partitions}).decode())
+    if not counts.total():
+        say("no record is in what was asked for: look at the times, offsets and servers")
+        raise typer.Exit(NOTHING_FOUND)
+
+
+def _write(source: Source, paths: Mapping[Role, Path], meter: Meter) -> Counter[str]:
+    """Write everything that is asked for, and return how many records of each role."""
+    files: dict[Role, BinaryIO] = {}
+    counts: Counter[str] = Counter({role.value: 0 for role in paths})
 
     def take(record: Record) -> None:
         files[record.role].write(record_line(record) + b"\n")
@@ -80,18 +109,10 @@ def archive(
             meter.reading(counts.total())
 
     try:
-        output.mkdir(parents=True, exist_ok=True)
-        try:
-            for role in sorted(wanted):
-                files[role] = write_archive(output / f"{role.value}.ndjson{_SUFFIX[compression]}")
-            source.read(take)
-        finally:
-            for file in files.values():
-                file.close()
-    except OSError as error:
-        raise InputError("unwritable_folder", f"cannot write to {output}: {error.strerror}") from None
-    meter.end()
-    typer.echo(orjson.dumps({"written": counts, "snapshot_partitions": source.partitions}).decode())
-    if not counts.total():
-        say("no record is in what was asked for: look at the times, offsets and servers")
-        raise typer.Exit(NOTHING_FOUND)
+        for role, path in paths.items():
+            files[role] = write_archive(path)
+        source.read(take)
+    finally:
+        for file in files.values():
+            file.close()
+    return counts

@@ -33,7 +33,7 @@ AnyServerId = Annotated[str | None, typer.Option(help="Only this server.")]
 AnyTool = Annotated[str | None, typer.Option("--tool", help="Only this tool.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object per line.")]
 EventFile = Annotated[
-    Path | None, typer.Option("--output", help="Write the decisions to this NDJSON file instead of Kafka.")
+    Path | None, typer.Option("--output", help="Add the decisions to this NDJSON file instead of Kafka.")
 ]
 
 

@@ -10,13 +10,20 @@ from typing import Annotated
 import orjson
 import typer
 
+from assay_stream.cli.destinations import Force, refuse_existing_file, refuse_filled_folder
 from assay_stream.cli.options import Bootstrap, quiet_client_logs, say
 from assay_stream.config import Settings, command_settings
 from assay_stream.core.errors import ConfigurationError, InputError
 from assay_stream.core.limits import BUNDLE_LIMITS
 from assay_stream.core.record import Role
 from assay_stream.forensics.bundle_file import verify_bundle
-from assay_stream.forensics.export import Collection, export_bundles, export_parquet, export_timesketch
+from assay_stream.forensics.export import (
+    Collection,
+    export_bundles,
+    export_parquet,
+    export_timesketch,
+    numbered_bundles,
+)
 from assay_stream.forensics.export_input import Kind, Stored, stored_in, time_us_of
 from assay_stream.forensics.export_selection import Selection
 from assay_stream.forensics.offset_ranges import OFFSETS_METAVAR, offset_ranges
@@ -53,8 +60,9 @@ Ranges = Annotated[
 
 @export_app.command("assay-bundle")
 def assay_bundle(
-    output: Annotated[Path, typer.Option(help="The bundle (tar.gz); one that is there is replaced.")],
+    output: Annotated[Path, typer.Option(help="The bundle (tar.gz), which must not exist.")],
     inputs: Inputs = None,
+    force: Force = False,
     since: Since = None,
     until: Until = None,
     server_id: Servers = None,
@@ -70,6 +78,8 @@ def assay_bundle(
 
     Prints a summary as one JSON object. Exit code 1, and no file, where there is nothing to export.
     """
+    for path in (output, *numbered_bundles(output)):
+        refuse_existing_file(path, force=force)
     selection = _selection(since, until, server_id, offsets)
     with Collection(selection, frozenset({Kind.EVIDENCE})) as collection:
         _collect(collection, inputs, {Kind.EVIDENCE}, bootstrap_servers)
@@ -83,8 +93,9 @@ def assay_bundle(
 
 @export_app.command()
 def parquet(
-    output: Annotated[Path, typer.Option(help="Folder for the datasets; made if missing.")],
+    output: Annotated[Path, typer.Option(help="Folder for the datasets; made if missing, else it must be empty.")],
     inputs: Inputs = None,
+    force: Force = False,
     since: Since = None,
     until: Until = None,
     server_id: Servers = None,
@@ -96,6 +107,7 @@ def parquet(
     Prints a summary as one JSON object. Exit code 1, and no file, where there is nothing to export.
     """
     check_installed()
+    refuse_filled_folder(output, force=force)
     selection = _selection(since, until, server_id, offsets)
     with Collection(selection, frozenset(Kind)) as collection:
         _collect(collection, inputs, set(Kind), bootstrap_servers)
@@ -104,8 +116,11 @@ def parquet(
 
 @export_app.command()
 def timesketch(
-    output: Annotated[Path, typer.Option(help="The timeline; its name ends in .csv or .jsonl.")],
+    output: Annotated[
+        Path, typer.Option(help="The timeline, which must not exist; its name ends in .csv or .jsonl.")
+    ],
     inputs: Inputs = None,
+    force: Force = False,
     since: Since = None,
     until: Until = None,
     server_id: Servers = None,
@@ -118,6 +133,7 @@ def timesketch(
     """
     if output.suffix not in (".csv", ".jsonl"):
         raise ConfigurationError("bad_option", "--output must end in .csv or .jsonl: Timesketch goes by the name")
+    refuse_existing_file(output, force=force)
     kinds = {Kind.EVIDENCE, Kind.ALERTS}
     with Collection(_selection(since, until, server_id, offsets), frozenset(kinds)) as collection:
         _collect(collection, inputs, kinds, bootstrap_servers)

@@ -11,6 +11,7 @@ from typing import Annotated, BinaryIO
 
 import typer
 
+from assay_stream.cli.destinations import Force, refuse_existing_file
 from assay_stream.cli.options import (
     AuthContext,
     Bootstrap,
@@ -22,6 +23,7 @@ from assay_stream.cli.options import (
 )
 from assay_stream.config import command_settings
 from assay_stream.core.errors import ConfigurationError, InputError, OperatingError
+from assay_stream.forensics.aside import Aside
 from assay_stream.publish import (
     FileSink,
     Observation,
@@ -63,7 +65,10 @@ def publish(
     unscoped: Unscoped = False,
     auth_context: AuthContext = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Write to --output, touch no broker.")] = False,
-    output: Annotated[Path | None, typer.Option(help="With --dry-run: the NDJSON file to write.")] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="With --dry-run: the NDJSON file to write, which must not exist.")
+    ] = None,
+    force: Force = False,
     bootstrap_servers: Bootstrap = None,
 ) -> None:
     """Publish recorded traffic as observations.
@@ -76,9 +81,15 @@ def publish(
         raise ConfigurationError("bad_option", "--dry-run and --output go together")
     if source is not Format.OBSERVATIONS and server_id is None:
         raise ConfigurationError("bad_option", f"--from {source} needs --server-id")
+    if output is not None:
+        refuse_existing_file(output, force=force)
     errors: list[tuple[str, InputError]] = []
     observations = _read(files, source, server_id, observer_or_host(observer_id), unscoped, auth_context, errors)
-    delivered = asyncio.run(deliver(observations, output, bootstrap_servers))
+    with Aside() as aside:
+        target = None if output is None else aside.path(output)
+        delivered = asyncio.run(deliver(observations, target, bootstrap_servers))
+        if output is not None and not delivered and output.exists():
+            aside.drop()
     for name, error in errors:
         print(f"assay-stream: {name}: {error}", file=sys.stderr)
     typer.echo(f"published {delivered}, refused {len(errors)}", err=True)

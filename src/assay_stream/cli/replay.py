@@ -16,6 +16,7 @@ import typer
 from assay_stream import __version__
 from assay_stream.cli.collecting import collecting_seldom
 from assay_stream.cli.compare import AlertFiles, RecordedFiles, hold_against, hold_against_topics, written_in
+from assay_stream.cli.destinations import Force, refuse_filled_folder
 from assay_stream.cli.interrupts import noting_interrupts
 from assay_stream.cli.options import (
     NOTHING_FOUND,
@@ -48,7 +49,7 @@ from assay_stream.core.observation import CallProfile
 from assay_stream.core.record import Record, Role
 from assay_stream.forensics.log_spool import LogSpool
 from assay_stream.forensics.replay import Replay
-from assay_stream.forensics.results import PROGRESS_FILE, Results, Tally, noted_ends
+from assay_stream.forensics.results import LEFTOVERS, PROGRESS_FILE, Results, Tally, noted_ends
 from assay_stream.forensics.selection import Selection
 
 INTERRUPTED = 130
@@ -65,7 +66,10 @@ def replay(
         ),
     ] = None,
     from_kafka: FromKafka = False,
-    output: Annotated[Path | None, typer.Option(help="Folder for the results; made if missing.")] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="Folder for the results; made if missing, else it must be empty.")
+    ] = None,
+    force: Force = False,
     to_kafka: Annotated[
         bool, typer.Option("--to-kafka", help="Write the results to topics instead, created if missing.")
     ] = False,
@@ -106,12 +110,15 @@ def replay(
 
     Writes evidence.ndjson, alerts.ndjson, definitions.ndjson, changes.ndjson and rejected.ndjson. The same input
     gives the same bytes. Prints a summary as one JSON object. Exit code 5 if nothing that was asked for is there,
-    1 if --compare finds a difference, 130 if it was interrupted.
+    2 if no record could be read, 1 if --compare finds a difference, 130 if it was interrupted.
     """
-    if to_kafka == (output is not None) or (to_kafka and resume):
+    if to_kafka == (output is not None) or (to_kafka and (resume or force)):
         raise ConfigurationError(
-            "no_destination", "give a folder (--output) or --to-kafka; --resume needs a folder"
+            "no_destination", "give a folder (--output) or --to-kafka; --resume and --force need a folder"
         )
+    if output is not None and not (resume and (output / PROGRESS_FILE).exists()):
+        hint = "go on with --resume, " if (output / PROGRESS_FILE).exists() else ""
+        refuse_filled_folder(output, force=force, leftovers=LEFTOVERS, hint=hint)
     quiet_client_logs()
     settings = command_settings(
         bootstrap_servers=bootstrap_servers,
@@ -233,8 +240,12 @@ def _into_files(job: _Job, folder: Path, *, resume: bool, then: Callable[[LogSpo
             if not _run(made, results, job.meter):
                 say(f"interrupted. Go on with the same command and --resume ({folder / PROGRESS_FILE})")
                 raise typer.Exit(INTERRUPTED)
-            results.end()
-        _finish(job, results.tally, made)
+            if results.replaces and (_is_empty(job, made) or not _readable(spool, results.tally)):
+                results.discard()
+                say(f"the earlier results in {folder} were kept")
+            else:
+                results.end()
+        _finish(job, results.tally, made, spool)
         then(spool, made)
 
 
@@ -276,13 +287,29 @@ def _into_topics(job: _Job, prefix: str) -> None:
         made = job.replay(spool)
         partitions = 1 + max((log.partition for log in spool.logs() if log.role is Role.CALLS), default=0)
         asyncio.run(write_shadow(job.settings, topics, made.steps(), call_partitions=partitions, tally=tally))
-        _finish(job, tally, made)
+        _finish(job, tally, made, spool)
 
 
-def _finish(job: _Job, tally: Tally, made: Replay) -> None:
+def _finish(job: _Job, tally: Tally, made: Replay, spool: LogSpool) -> None:
     job.meter.end()
     typer.echo(orjson.dumps({"written": tally.written, "what": dict(sorted(tally.what.items()))}).decode())
-    asked = job.source.selection.narrows or job.source.ends is not None
-    if asked and not any(total for _, _, total in made.calls_done()):
+    if _is_empty(job, made):
         say("no call is in what was asked for: look at the times, offsets and servers")
         raise typer.Exit(NOTHING_FOUND)
+    if not _readable(spool, tally):
+        raise InputError(
+            "no_readable_record",
+            "the input holds no record that can be read: give files of observations, or an archive of them; "
+            "of each record that was refused, the rejected records say why",
+        )
+
+
+def _is_empty(job: _Job, made: Replay) -> bool:
+    """Tell whether nothing was found of what was asked for."""
+    asked = job.source.selection.narrows or job.source.ends is not None
+    return asked and not any(total for _, _, total in made.calls_done())
+
+
+def _readable(spool: LogSpool, tally: Tally) -> bool:
+    """Tell whether there was a record that was not rejected."""
+    return sum(map(spool.count, spool.logs())) > tally.written[Role.REJECTED.value]

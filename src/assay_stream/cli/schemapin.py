@@ -154,7 +154,7 @@ def fetch(
     timeout_s: Annotated[float, typer.Option(help="Seconds for the whole fetch.", min=0.1, max=300.0)] = 10.0,
     output: Annotated[
         Path | None,
-        typer.Option(help="Write the observation to this NDJSON file instead of Kafka; `-` for standard output."),
+        typer.Option(help="Add the observation to this NDJSON file instead of Kafka; `-` for standard output."),
     ] = None,
     bootstrap_servers: Bootstrap = None,
 ) -> None:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, NamedTuple
 import orjson
 import typer
 
+from assay_stream.cli.destinations import Force, refuse_existing_file
 from assay_stream.cli.lines import read_input
 from assay_stream.cli.options import Bootstrap, quiet_client_logs, say
 from assay_stream.cli.seal_report import Format, as_json, print_table
@@ -112,7 +113,8 @@ def archive(
 def prove(
     key: Keys,
     partition: Annotated[int, typer.Option(min=0, help="The evidence partition.")],
-    output: Annotated[Path, typer.Option(help="File for the proof; one that is there is replaced.")],
+    output: Annotated[Path, typer.Option(help="File for the proof, which must not exist.")],
+    force: Force = False,
     offset: Annotated[
         int | None, typer.Option(min=0, help="Prove that the record at this offset is sealed.")
     ] = None,
@@ -133,6 +135,7 @@ def prove(
     """
     if (offset is None) == (two is None):
         raise ConfigurationError("bad_option", "give --offset or --consistency, one of them")
+    refuse_existing_file(output, force=force)
     keys = read_public_keys(key)
     with _one_kind(Role.CHECKPOINTS, checkpoints, bootstrap_servers) as seals:
         name = _chain_name(seals, partition)

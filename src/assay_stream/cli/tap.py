@@ -36,7 +36,7 @@ def tap(
     unscoped: Unscoped = False,
     auth_context: AuthContext = None,
     output: Annotated[
-        Path | None, typer.Option(help="Write observations to this NDJSON file instead of Kafka.")
+        Path | None, typer.Option(help="Add observations to this NDJSON file instead of Kafka.")
     ] = None,
     enforce: Annotated[
         bool, typer.Option("--enforce", help="Refuse calls that the digest policy blocks (the verdict topic).")

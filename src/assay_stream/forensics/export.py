@@ -7,6 +7,7 @@ shows, and equal records give equal files.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
@@ -18,6 +19,7 @@ import orjson
 
 from assay_stream.core.digest import Digest
 from assay_stream.core.errors import InputError
+from assay_stream.forensics.aside import Aside
 from assay_stream.forensics.bundle_file import write_bundle
 from assay_stream.forensics.columns import row_of
 from assay_stream.forensics.export_input import Item, Kind, Stored, item_again, items
@@ -119,16 +121,44 @@ def export_bundles(
     size = total if split is None else split
     parts = [slice(start, min(start + size, total)) for start in range(0, total, max(size, 1))]
     written = []
-    for number, part in enumerate(parts, start=1):
-        several = len(parts) > 1
-        name = path.name.removesuffix(_BUNDLE_SUFFIX)
-        target = path.with_name(f"{name}-{number:04}{_BUNDLE_SUFFIX}") if several else path
-        run = _run_id(islice(collection.events(), part.start, part.stop)) if run_id is None else run_id
-        if several and run_id is not None:
-            run = f"{run_id}-{number:04}"
-        events = islice(collection.events(), part.start, part.stop)
-        written.append((target, write_bundle(target, events, run_id=run)))
+    try:
+        with Aside() as aside:
+            for number, part in enumerate(parts, start=1):
+                several = len(parts) > 1
+                target = _numbered(path, f"{number:04}") if several else path
+                run = _run_id(islice(collection.events(), part.start, part.stop)) if run_id is None else run_id
+                if several and run_id is not None:
+                    run = f"{run_id}-{number:04}"
+                events = islice(collection.events(), part.start, part.stop)
+                written.append((target, write_bundle(aside.path(target), events, run_id=run)))
+            if written:
+                for stale in (path, *numbered_bundles(path)):
+                    aside.remove(stale)
+    except OSError as error:
+        raise InputError("unwritable_file", f"cannot write {path}: {error.strerror}") from None
     return written
+
+
+def numbered_bundles(path: Path) -> list[Path]:
+    """Return the bundles that an earlier split export left under this name, sorted.
+
+    Args:
+        path: the file that a single bundle would be written to.
+    """
+    try:
+        names = sorted(entry.name for entry in path.parent.iterdir())
+    except OSError:
+        return []  # writing there fails with what is wrong
+    pattern = re.compile(re.escape(_stem(path)) + r"-\d{4,}" + re.escape(_BUNDLE_SUFFIX))
+    return [path.with_name(name) for name in names if pattern.fullmatch(name)]
+
+
+def _numbered(path: Path, number: str) -> Path:
+    return path.with_name(f"{_stem(path)}-{number}{_BUNDLE_SUFFIX}")
+
+
+def _stem(path: Path) -> str:
+    return path.name.removesuffix(_BUNDLE_SUFFIX)
 
 
 def _run_id(events: Iterable[Mapping[str, Any]]) -> str:
@@ -143,21 +173,28 @@ def export_parquet(collection: Collection, folder: Path) -> dict[Kind, int]:
 
     Args:
         collection: the records.
-        folder: where to; made if missing. A file of a kind without records is left alone.
+        folder: where to; made if missing. A file of a kind without records is removed: exports are never mixed.
 
     Raises:
         InputError: ``unwritable_folder`` or ``unwritable_file``.
         ConfigurationError: ``extra_missing``.
     """
     counts = {kind: collection.count(kind) for kind in Kind}
-    if any(counts.values()):
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError("unwritable_folder", f"cannot write to {folder}: {error.strerror}") from None
-    for kind, count in counts.items():
-        if count:
-            write_parquet(folder / f"{kind.value}.parquet", kind, map(row_of, collection.items(kind)))
+    if collection.left_out and not counts[Kind.EVIDENCE] and not counts[Kind.ALERTS]:
+        # A selection does not narrow definitions: they alone are not what was asked for.
+        counts = dict.fromkeys(Kind, 0)
+    if not any(counts.values()):
+        return counts
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with Aside() as aside:
+            for kind, count in counts.items():
+                path = folder / f"{kind.value}.parquet"
+                aside.remove(path)
+                if count:
+                    write_parquet(aside.path(path), kind, map(row_of, collection.items(kind)))
+    except OSError as error:
+        raise InputError("unwritable_folder", f"cannot write to {folder}: {error.strerror}") from None
     return counts
 
 
@@ -175,14 +212,9 @@ def export_timesketch(collection: Collection, path: Path) -> dict[Kind, int]:
     if not counts.total():
         return dict(counts)
     events = (item for kind in counts for item in collection.items(kind))
-    part = path.with_name(f".{path.name}.part")
     try:
-        try:
-            with part.open("wb") as file:
-                file.writelines(as_csv(events) if path.suffix == ".csv" else as_jsonl(events))
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)
+        with Aside() as aside, aside.path(path).open("wb") as file:
+            file.writelines(as_csv(events) if path.suffix == ".csv" else as_jsonl(events))
     except OSError as error:
         raise InputError("unwritable_file", f"cannot write {path}: {error.strerror}") from None
     return dict(counts)

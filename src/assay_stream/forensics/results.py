@@ -2,6 +2,9 @@
 
 At a *resume point* everything written so far is on the disk, and a small file says how much that is and where the
 replay stands. Who goes on cuts the results to that length, so that they are the bytes of an undisturbed run.
+
+Until a replay is done, its files end in ``.part``: a file under its own name is whole, and earlier results stay
+until new ones take their place.
 """
 
 from __future__ import annotations
@@ -30,6 +33,9 @@ FILES = {
 # Evidence is the many, and reading a member of an enum, or its hash, takes a call of its own.
 _EVIDENCE, _DEFINITIONS = Role.EVIDENCE, Role.DEFINITIONS
 PROGRESS_FILE = "replay.progress.json"
+_PART = ".part"
+LEFTOVERS = frozenset({f"{name}{_PART}" for name in FILES.values()} | {"replay.progress.new"})
+"""What a replay may leave that was killed before its first resume point: nobody's results."""
 _VERSION = 1
 
 Ends = dict[Role, dict[int, int]]
@@ -99,9 +105,9 @@ class Results:
             file.close()
 
     def begin(self) -> None:
-        """Begin with empty files; what an earlier replay left is gone."""
+        """Begin with empty files; an interrupted replay in this folder cannot be resumed any more."""
         (self._folder / PROGRESS_FILE).unlink(missing_ok=True)
-        self._files = {role: (self._folder / name).open("wb", 1_024 * 1_024) for role, name in FILES.items()}
+        self._files = {role: self._part(role).open("wb", 1_024 * 1_024) for role in FILES}
         self._evidence = self._files[_EVIDENCE]
 
     def go_on(self) -> Checkpoint | None:
@@ -131,15 +137,16 @@ class Results:
             raise ConfigurationError(
                 "resume_differs",
                 f"the interrupted replay differed in: {', '.join(differing)}. Give the same options and inputs, "
-                "or replay without --resume",
+                "or replay with --force in place of --resume",
             )
-        for role, name in FILES.items():
-            file = (self._folder / name).open("r+b", 1_024 * 1_024)
-            self._files[role] = file
-            if file.seek(0, os.SEEK_END) < sizes[role]:
+        for role in FILES:
+            part = self._part(role)
+            if not part.exists() or part.stat().st_size < sizes[role]:
                 raise ConfigurationError(
-                    "bad_progress_file", f"{self._folder / name} is shorter than it was: replay without --resume"
+                    "bad_progress_file", f"{part} is shorter than it was: replay with --force in place of --resume"
                 )
+            file = part.open("r+b", 1_024 * 1_024)
+            self._files[role] = file
             file.truncate(sizes[role])
             file.seek(sizes[role])
         self._evidence = self._files[_EVIDENCE]
@@ -185,11 +192,28 @@ class Results:
             os.fsync(file.fileno())
         beside.replace(path)
 
+    @property
+    def replaces(self) -> bool:
+        """Whether the folder holds results of an earlier replay."""
+        return any((self._folder / name).exists() for name in FILES.values())
+
     def end(self) -> None:
-        """Say that the results are whole: there is nothing to go on from any more."""
+        """Give the files their names: the results are whole, and there is nothing to go on from any more."""
         for file in self._files.values():
-            file.flush()
+            file.close()
+        for role, name in FILES.items():
+            self._part(role).replace(self._folder / name)
         (self._folder / PROGRESS_FILE).unlink(missing_ok=True)
+
+    def discard(self) -> None:
+        """Drop what was written; what the folder held before stays."""
+        for role, file in self._files.items():
+            file.close()
+            self._part(role).unlink(missing_ok=True)
+        (self._folder / PROGRESS_FILE).unlink(missing_ok=True)
+
+    def _part(self, role: Role) -> Path:
+        return self._folder / f"{FILES[role]}{_PART}"
 
 
 def noted_ends(folder: Path) -> Ends | None:
@@ -215,7 +239,8 @@ def noted_ends(folder: Path) -> Ends | None:
 
 def _bad_progress(path: Path) -> ConfigurationError:
     return ConfigurationError(
-        "bad_progress_file", f"{path} is no progress file of this version: replay without --resume"
+        "bad_progress_file",
+        f"{path} is no progress file of this version: replay with --force in place of --resume",
     )
 
 

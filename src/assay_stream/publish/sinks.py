@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -65,10 +66,11 @@ class Sink(Protocol):
 class FileSink:
     """Writes events to a file, one JSON object a line: what ``assay-stream replay`` reads.
 
-    Every line is written through at once, so that nothing is lost with the process.
+    Every line is written through at once, so that nothing is lost with the process. What a file holds already
+    stays: a client that starts its server anew starts the tap anew, too.
 
     Args:
-        target: a path, whose file is made anew, or an open binary file, which stays open.
+        target: a path, to whose file lines are added, or an open binary file, which stays open.
 
     Raises:
         ConfigurationError: ``unwritable_file``.
@@ -77,7 +79,7 @@ class FileSink:
     def __init__(self, target: Path | BinaryIO) -> None:
         self._owned = isinstance(target, Path)
         try:
-            self._file = target.open("wb") if isinstance(target, Path) else target
+            self._file = _opened(target) if isinstance(target, Path) else target
         except OSError as error:
             raise ConfigurationError("unwritable_file", f"cannot write {target}: {error.strerror}") from None
         self._delivered = 0
@@ -120,6 +122,19 @@ class FileSink:
         """
         if self._owned:
             self._file.close()
+
+
+def _opened(path: Path) -> BinaryIO:
+    """Open a file to add lines to; a last line that was cut off by a kill gets its end first."""
+    cut = False
+    if path.is_file() and path.stat().st_size:
+        with path.open("rb") as file:
+            file.seek(-1, os.SEEK_END)
+            cut = file.read(1) != b"\n"
+    target = path.open("ab")
+    if cut:
+        target.write(b"\n")
+    return target
 
 
 class MemorySink:

@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from assay_stream.cli.main import app
 from assay_stream.config import Settings
-from assay_stream.core.errors import InputError
+from assay_stream.core.errors import ConfigurationError, InputError, OperatingError
 from assay_stream.core.record import Record, Role
 from assay_stream.forensics.archive import read_file
 from assay_stream.forensics.selection import Selection
@@ -68,6 +68,39 @@ def test_an_archive_replays_as_the_topics_do(tmp_path: Path, compression: str, s
     assert (direct.exit_code, again.exit_code) == (0, 0), again.output
     for path in (tmp_path / "direct").iterdir():
         assert (tmp_path / "again" / path.name).read_bytes() == path.read_bytes()
+
+
+def test_an_archive_is_replaced_only_when_asked(tmp_path: Path) -> None:
+    """Refused before anything is read; --force keeps it where nothing is found, else leaves none of it."""
+    folder = tmp_path / "kept"
+    assert run("archive", "--output", folder).exit_code == 0
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    refused = run("archive", "--output", folder)
+    assert isinstance(refused.exception, ConfigurationError)
+    assert (refused.exception.code, str(folder) in refused.exception.message) == ("output_exists", True)
+    empty = run(
+        "archive", "--output", folder, "--force", "--from-time", "2099-01-01T00:00:00Z", "--topics", "calls"
+    )
+    assert empty.exit_code == 5
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    done = run("archive", "--output", folder, "--force", "--topics", "calls", "--compression", "none")
+    assert done.exit_code == 0
+    assert [path.name for path in folder.iterdir()] == ["calls.ndjson"]
+
+
+def test_an_archive_that_fails_leaves_the_one_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that goes away while it is read."""
+    folder = tmp_path / "kept"
+    assert run("archive", "--output", folder).exit_code == 0
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+
+    async def read_ranges(*_: object) -> AsyncIterator[Record]:
+        yield RECORDS[0]
+        raise OperatingError("broker_unreachable", "gone")
+
+    monkeypatch.setattr(input_ranges, "read_ranges", read_ranges)
+    assert run("archive", "--output", folder, "--force").exit_code == 1
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
 def test_what_a_replay_wrote_can_be_read_again(tmp_path: Path) -> None:

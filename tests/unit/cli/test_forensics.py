@@ -26,7 +26,7 @@ def files(tmp_path: Path) -> Path:
     """A folder with what was observed, and what a replay writes."""
     story = Story().lists(TOOL).calls().lists(OTHER).calls().calls("\x1b[2Jghost")
     (tmp_path / "in.ndjson").write_bytes(b"".join(record_line(record) + b"\n" for record in story.records))
-    result = run("replay", "--input", tmp_path / "in.ndjson", "--output", tmp_path)
+    result = run("replay", "--input", tmp_path / "in.ndjson", "--output", tmp_path, "--force")
     assert result.exit_code == 0, result.output
     return tmp_path
 

@@ -188,7 +188,8 @@ def test_a_decision_is_taken_back(tmp_path: Path) -> None:
     run(*arguments)
     assert [(kind, "value" in data) for kind, data in decided(tmp_path / "o")] == [("pin.remove", False)]
     run(*arguments, "--value", "sha256:" + "a" * 64)
-    assert decided(tmp_path / "o")[0][1]["value"] == "sha256:" + "a" * 64
+    assert decided(tmp_path / "o")[-1][1]["value"] == "sha256:" + "a" * 64
+    assert len(decided(tmp_path / "o")) == 2, "a file of decisions is added to"
 
 
 def test_diff_shows_both_definitions_and_ends_with_1(state: Bindings) -> None:
@@ -231,4 +232,4 @@ def test_the_author_is_who_is_logged_in(state: Bindings, tmp_path: Path, monkeyp
     assert decided(tmp_path / "o")[0][1]["author"] == "login"
     monkeypatch.setenv("ASSAY_STREAM_AUTHOR", "env")
     run(*arguments)
-    assert decided(tmp_path / "o")[0][1]["author"] == "env"
+    assert decided(tmp_path / "o")[-1][1]["author"] == "env"

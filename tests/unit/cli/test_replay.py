@@ -64,7 +64,7 @@ def test_one_that_is_interrupted_goes_on_to_the_same_bytes(tmp_path: Path) -> No
     process = subprocess.Popen(
         [sys.executable, "-m", "assay_stream", *arguments], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
     )
-    evidence = cut / "evidence.ndjson"
+    evidence = cut / "evidence.ndjson.part"
     while process.poll() is None and not (evidence.exists() and evidence.stat().st_size):
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)

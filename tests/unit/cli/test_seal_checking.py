@@ -217,6 +217,15 @@ def test_a_record_is_proven_without_the_log(folder: Path) -> None:
     assert (done.returncode, json.loads(done.stdout)["code"]) == (1, "proof_of_another_record")
 
 
+def test_a_proof_is_replaced_only_when_asked(folder: Path) -> None:
+    """It may be the only one of a log that is gone."""
+    (folder / "proof.json").write_text("kept")
+    done = prove(folder, "--offset", "5")
+    assert (done.returncode, "output_exists" in done.stderr) == (2, True)
+    assert (folder / "proof.json").read_text() == "kept"
+    assert prove(folder, "--offset", "5", "--force").returncode == 0
+
+
 def test_two_checkpoints_are_proven_consistent(folder: Path) -> None:
     """By their numbers."""
     assert prove(folder, "--consistency", "0", "1").returncode == 0

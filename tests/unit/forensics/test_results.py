@@ -37,6 +37,11 @@ def lines(folder: Path) -> dict[str, list[bytes]]:
     return {name: (folder / name).read_bytes().splitlines() for name in FILES.values()}
 
 
+def unfinished(folder: Path) -> dict[str, list[bytes]]:
+    """What the files of a replay hold that is not done."""
+    return {name: (folder / f"{name}.part").read_bytes().splitlines() for name in FILES.values()}
+
+
 def interrupted(folder: Path) -> None:
     """A folder with a resume point behind two lines, and a third one behind that."""
     with Results(folder, WHAT, ends={Role.CALLS: {0: 9}}) as results:
@@ -109,12 +114,12 @@ def test_a_progress_file_that_is_none_is_refused(tmp_path: Path, content: bytes)
     """Nothing is cut and nothing is written."""
     interrupted(tmp_path)
     (tmp_path / PROGRESS_FILE).write_bytes(content)
-    before = lines(tmp_path)
+    before = unfinished(tmp_path)
     assert refusal(tmp_path).code == "bad_progress_file"
     with pytest.raises(ConfigurationError) as caught:
         noted_ends(tmp_path)
     assert caught.value.code == "bad_progress_file"
-    assert lines(tmp_path) == before
+    assert unfinished(tmp_path) == before
 
 
 def test_a_progress_file_of_another_version_is_refused(tmp_path: Path) -> None:
@@ -128,7 +133,7 @@ def test_a_progress_file_of_another_version_is_refused(tmp_path: Path) -> None:
 def test_a_file_that_is_shorter_than_it_was_is_refused(tmp_path: Path) -> None:
     """It says which."""
     interrupted(tmp_path)
-    (tmp_path / "alerts.ndjson").write_bytes(b"")
+    (tmp_path / "alerts.ndjson.part").write_bytes(b"")
     error = refusal(tmp_path)
     assert error.code == "bad_progress_file"
     assert "alerts.ndjson" in error.message

@@ -50,6 +50,18 @@ def test_a_full_disk_is_counted_and_never_raised(caplog: pytest.LogCaptureFixtur
     assert len(caplog.records) == 1
 
 
+async def test_what_a_file_holds_already_stays(tmp_path: Path) -> None:
+    """A client that restarts its server restarts the tap; a line that a kill cut off does not swallow the next."""
+    path = tmp_path / "observations.ndjson"
+    path.write_bytes(b'{"whole":1}\n{"cut')
+    for _ in range(2):
+        sink = FileSink(path)
+        sink.publish(a_call())
+        await sink.aclose()
+    line = a_call().value
+    assert path.read_bytes().splitlines() == [b'{"whole":1}', b'{"cut', line, line]
+
+
 async def test_the_memory_sink_keeps_what_it_gets() -> None:
     """For tests of proxies."""
     sink = MemorySink()

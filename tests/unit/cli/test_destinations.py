@@ -1,0 +1,234 @@
+"""No command replaces results unasked."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+import typer
+
+from assay_stream.cli.main import app
+from assay_stream.forensics.results import FILES, PROGRESS_FILE
+from tests.support.command import run_command
+from tests.support.exports import a_file, replayed, values
+from tests.unit.cli.test_publish_replay import called, observed, run
+
+REFUSED = {
+    "archive": "tests/unit/cli/test_archiving.py",
+    "export assay-bundle": "here",
+    "export parquet": "here",
+    "export timesketch": "here",
+    "publish": "here",
+    "replay": "here",
+    "schemapin keygen": "tests/unit/cli/test_schemapin.py",
+    "seal archive": "tests/unit/forensics/test_seal_archive.py",
+    "seal keygen": "tests/unit/cli/test_sealing.py",
+    "seal prove": "tests/unit/cli/test_seal_checking.py",
+}
+"""Commands that refuse what is there, and where that is tested."""
+
+ADDED_TO = {
+    "tap",
+    "schemapin fetch",
+    *(f"pins {name}" for name in ("approve", "reject", "remove", "import")),
+    *("policy set", "keys accept", "keys revoke", "alerts suppress", "alerts unsuppress"),
+}
+"""Commands that add lines to a file of observations or decisions (``tests/unit/publish/test_sinks.py``)."""
+
+OUTPUTS = {"--output", "--out", "--private-key", "--public-key"}
+
+
+def commands(command: click.Command, name: str = "") -> Iterator[tuple[str, click.Command]]:
+    """Every command there is, by its full name."""
+    inner: dict[str, Any] = getattr(command, "commands", {})
+    for each, found in inner.items():
+        yield from commands(found, f"{name} {each}".strip())
+    if not inner:
+        yield name, command
+
+
+def test_every_command_that_writes_files_is_known_here() -> None:
+    """A new one is either refused what is there or adds to it, and is tested for that."""
+    writing = {
+        name
+        for name, command in commands(typer.main.get_command(app))
+        if any(OUTPUTS.intersection(option.opts) for option in command.params)
+    }
+    writing -= {"schemapin sign", "schemapin well-known", "schemapin verify"}  # they read keys, and print
+    assert writing == REFUSED.keys() | ADDED_TO
+    forced = {
+        name
+        for name, command in commands(typer.main.get_command(app))
+        if any("--force" in option.opts for option in command.params)
+    }
+    assert forced == REFUSED.keys() - {"schemapin keygen", "seal keygen", "seal archive"}
+
+
+@pytest.fixture(scope="module")
+def replay_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Evidence, alerts and definitions as a replay writes them."""
+    from assay_stream.core.record import Role
+
+    path, outputs = tmp_path_factory.mktemp("replayed"), replayed()
+    for role in (Role.EVIDENCE, Role.ALERTS, Role.DEFINITIONS):
+        a_file(path / FILES[role], *values(outputs, role))
+    return path
+
+
+def everything(folder: Path) -> dict[str, bytes]:
+    """The files of a folder."""
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def refused(done: subprocess.CompletedProcess[bytes], place: Path) -> bool:
+    """Whether the command was refused with the place and the way out."""
+    assert done.returncode == 2, done.stderr
+    return all(part in done.stderr for part in (b"output_exists", str(place).encode(), b"--force"))
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [("assay-bundle", "b.tar.gz"), ("parquet", "folder"), ("timesketch", "t.csv"), ("timesketch", "t.jsonl")],
+)
+def test_an_export_is_replaced_only_when_asked(
+    command: str, name: str, replay_folder: Path, tmp_path: Path
+) -> None:
+    """A narrower one by mistake leaves the earlier one; an empty one does so even with --force."""
+    place = tmp_path / name
+    arguments = ("export", command, "--input", str(replay_folder), "--output", str(place))
+    assert run(*arguments).returncode == 0
+    folder = place if place.is_dir() else tmp_path
+    before = everything(folder)
+    assert refused(run(*arguments), place)
+    assert run(*arguments, "--force", "--server-id", "nobody").returncode == 1
+    assert everything(folder) == before
+    if place.is_dir():
+        (place / "evidence.parquet").write_bytes(b"old")
+    else:
+        place.write_bytes(b"old")
+    assert run(*arguments, "--force").returncode == 0
+    assert everything(folder) == before
+
+
+def test_bundles_of_an_earlier_split_are_refused_and_replaced_too(replay_folder: Path, tmp_path: Path) -> None:
+    """Numbers beyond those of the new export would be taken for part of it."""
+    place = tmp_path / "b.tar.gz"
+    arguments = ("export", "assay-bundle", "--input", str(replay_folder), "--output", str(place))
+    assert run(*arguments, "--split", "10").returncode == 0
+    assert sorted(everything(tmp_path)) == [f"b-000{number}.tar.gz" for number in range(1, 5)]
+    assert refused(run(*arguments), tmp_path / "b-0001.tar.gz")
+    assert run(*arguments, "--split", "20", "--force").returncode == 0
+    assert sorted(everything(tmp_path)) == ["b-0001.tar.gz", "b-0002.tar.gz"]
+
+
+def test_an_export_that_fails_leaves_the_one_before(replay_folder: Path, tmp_path: Path) -> None:
+    """No bundle of several has been replaced when the run id of one is refused."""
+    place = tmp_path / "b.tar.gz"
+    arguments = ("export", "assay-bundle", "--input", str(replay_folder), "--output", str(place))
+    assert run(*arguments).returncode == 0
+    before = everything(tmp_path)
+    assert run(*arguments, "--force", "--run-id", "bad:id").returncode == 2
+    assert everything(tmp_path) == before
+
+
+def test_published_files_are_replaced_only_when_asked(tmp_path: Path) -> None:
+    """Nor by a run that could not read its input."""
+    path = observed(tmp_path, called(tmp_path))
+    before = path.read_bytes()
+    arguments = ("publish", "--from", "mcp-wire", "--server-id", "x", "--dry-run", "--output", str(path))
+    assert refused(run(*arguments, str(tmp_path / "wire.jsonl")), path)
+    assert run(*arguments, "--force", str(tmp_path / "missing")).returncode == 2
+    assert path.read_bytes() == before
+    assert run(*arguments, "--force", str(tmp_path / "wire.jsonl")).returncode == 0
+    assert path.read_bytes() != before
+    assert sorted(everything(tmp_path)) == ["observed.ndjson", "wire.jsonl"]
+
+
+@pytest.fixture
+def replayed_once(tmp_path: Path) -> tuple[list[str], Path]:
+    """A replay that is done, as arguments to do it again, and its folder."""
+    folder = tmp_path / "out"
+    arguments = ["replay", "--input", str(observed(tmp_path, called(tmp_path))), "--output", str(folder)]
+    assert run(*arguments).returncode == 0
+    return arguments, folder
+
+
+def test_results_of_a_replay_are_refused_whatever_the_folder_holds(
+    replayed_once: tuple[list[str], Path], tmp_path: Path
+) -> None:
+    """Before the input is opened; also one file of somebody else's."""
+    arguments, folder = replayed_once
+    before = everything(folder)
+    assert refused(run(*arguments), folder)
+    assert refused(run(*arguments, "--resume"), folder), "there is nothing to resume"
+    assert everything(folder) == before
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "notes.txt").write_text("x")
+    assert refused(run("replay", "--input", "/nowhere", "--output", str(other)), other)
+
+
+@pytest.mark.parametrize(
+    ("more", "code"),
+    [
+        (("--from-time", "2099-01-01T00:00:00Z"), 5),
+        (("--offsets", "calls:0=7..7"), 2),
+        (("--input", "/nowhere"), 2),
+        (("--to-time", "yesterday"), 2),
+    ],
+)
+def test_forcing_a_replay_that_finds_nothing_keeps_the_results(
+    replayed_once: tuple[list[str], Path], more: tuple[str, ...], code: int
+) -> None:
+    """A mistyped window once emptied them."""
+    arguments, folder = replayed_once
+    before = everything(folder)
+    assert run(*arguments, *more, "--force").returncode == code
+    assert everything(folder) == before
+
+
+def test_a_forced_replay_replaces_its_own_files_only(replayed_once: tuple[list[str], Path]) -> None:
+    """What else is in the folder is not ours."""
+    arguments, folder = replayed_once
+    before = everything(folder)
+    (folder / "evidence.ndjson").write_bytes(b"old\n")
+    (folder / "notes.txt").write_bytes(b"x")
+    assert run(*arguments, "--force").returncode == 0
+    assert everything(folder) == before | {"notes.txt": b"x"}
+
+
+def test_an_interrupted_replay_is_resumed_or_replaced_when_asked(replayed_once: tuple[list[str], Path]) -> None:
+    """Without either option the way out is named; what a kill left before its first point is nobody's result."""
+    arguments, folder = replayed_once
+    before = everything(folder)
+    for name in FILES.values():
+        (folder / name).rename(folder / f"{name}.part")
+    assert run(*arguments).returncode == 0
+    assert everything(folder) == before
+    (folder / PROGRESS_FILE).write_bytes(b"{}")
+    done = run(*arguments)
+    assert refused(done, folder)
+    assert b"--resume" in done.stderr
+    assert b"bad_progress_file" in run(*arguments, "--resume").stderr
+    assert run(*arguments, "--force").returncode == 0
+    assert everything(folder) == before
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b"no json\n", b"\x1f\x8b", b"{}\n[]\n"])
+def test_a_file_without_a_readable_record_is_an_error(content: bytes, tmp_path: Path) -> None:
+    """And keeps earlier results; a new folder says what was refused."""
+    path, folder = tmp_path / "in.ndjson", tmp_path / "out"
+    path.write_bytes(content)
+    done = run_command("replay", "--input", str(path), "--output", str(folder))
+    assert done.returncode == 2
+    assert b"no_readable_record" in done.stderr or b"archive_" in done.stderr
+    good = tmp_path / "good"
+    again = ("replay", "--input", str(observed(tmp_path, called(tmp_path))), "--output", str(good))
+    assert run(*again).returncode == 0
+    before = everything(good)
+    assert run_command("replay", "--input", str(path), "--output", str(good), "--force").returncode == 2
+    assert everything(good) == before
