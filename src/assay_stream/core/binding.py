@@ -88,7 +88,7 @@ def bind(
         seen = timeline.as_of(time_us)
         if seen is not None and not timeline.is_folded_at(time_us) and server.in_force(seen, time_us):
             return _of_one(server, seen, tool_name, Scope.OBSERVER)
-    if any(other.is_folded_at(time_us) for other in server.observers.values()):
+    if server.is_folded_at(time_us):
         # What somebody saw then is forgotten: neither that list nor the agreement of all can be claimed.
         return Binding(unbound=Unbound.HISTORY_FOLDED)
     latest = [seen for other in server.observers.values() if (seen := other.as_of(time_us)) is not None]

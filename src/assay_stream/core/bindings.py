@@ -10,7 +10,7 @@ One class serves the registry (for the servers of its partition) and the join (f
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_left, insort
 from typing import Any
 
 from assay_stream.core.control_facts import FactKey, Signatures, origin_of_key
@@ -19,19 +19,25 @@ from assay_stream.core.definitions import unpack
 from assay_stream.core.errors import IntegrityError
 from assay_stream.core.facts import Catalogue, Fact, Horizon, Progress, Rejection, Seen, ToolFact
 from assay_stream.core.fingerprint import Fingerprint
+from assay_stream.core.fleet import Fleet
 from assay_stream.core.item_facts import ItemFact, ItemList
 from assay_stream.core.limits import DEFAULT_LIMITS
 from assay_stream.core.meaning import Subject
-from assay_stream.core.record import Position
-from assay_stream.core.timeline import Timeline
+from assay_stream.core.record import Origin, Position
+from assay_stream.core.sights import Sights
+from assay_stream.core.timeline import AFTER_ALL_US, Timeline
 
 
 class ServerBindings:
     """Everything known of one server."""
 
     __slots__ = (
+        "_definitions_bytes",
+        "_fleet",
+        "_sights",
         "catalogues",
         "controls",
+        "horizon_us",
         "item_lists",
         "items",
         "memo",
@@ -56,11 +62,155 @@ class ServerBindings:
         self.snapshots: dict[str, list[Seen]] = {}
         self.rejections: list[Rejection] = []
         self.controls = Controls()
+        self._definitions_bytes = 0
+        self.horizon_us: int | None = None
+        """The latest horizon of any observer: before it somebody's history may be gone."""
+        self._fleet: Fleet | None = None
+        self._sights: Sights | None = None
+
+    @property
+    def sights(self) -> Sights:
+        """The index of what was observed, built when it is first asked for."""
+        if self._sights is None:
+            self._sights = Sights(seen for timeline in self.observers.values() for seen in timeline)
+        return self._sights
+
+    @property
+    def fleet(self) -> Fleet:
+        """The index of what is offered, built when it is first asked for."""
+        if self._fleet is None:
+            self._fleet = Fleet(self.observers, self.catalogues, self.item_lists, self._is_in_force)
+        return self._fleet
+
+    def _is_in_force(self, seen: Seen) -> bool:
+        return self.in_force(seen, AFTER_ALL_US)
 
     def definitions_bytes(self) -> int:
         """Return how much the definitions take that are kept, packed."""
-        items = sum(len(packed) for packed in self.items.values() if packed is not None)
-        return items + sum(len(packed) for packed in self.packed.values())
+        return self._definitions_bytes
+
+    def is_folded_at(self, time_us: int) -> bool:
+        """Tell whether what any observer saw at a time may have been folded away.
+
+        Args:
+            time_us: event time, microseconds since the epoch.
+        """
+        return self.horizon_us is not None and time_us < self.horizon_us
+
+    def force_changed(self) -> None:
+        """Note that observations may have come into force, or lost it, by something else than observations."""
+        if self._fleet is not None:
+            self._fleet.force_changed()
+
+    def lose_history(self, observer_id: str, time_us: int) -> None:
+        """Note that some of what an observer saw before a time is gone.
+
+        Args:
+            observer_id: the observer.
+            time_us: event time, microseconds since the epoch.
+        """
+        self.observers.setdefault(observer_id, Timeline()).horizon_us = time_us
+        self.horizon_us = max(time_us, self.horizon_us or time_us)
+
+    def keep_definition(self, place: tuple[bool, str], packed: str | None) -> None:
+        """Keep a definition, or with ``None`` drop it.
+
+        Args:
+            place: whether it is server-scoped, and its full digest.
+            packed: the definition.
+        """
+        self._definitions_bytes += len(packed or "") - len(self.packed.pop(place, ""))
+        if packed is not None:
+            self.packed[place] = packed
+
+    def keep_item(self, place: tuple[Subject, str], packed: str | None) -> None:
+        """Keep a prompt or a template, or with ``None`` its digest alone.
+
+        Args:
+            place: which of both, and its full digest.
+            packed: the definition.
+        """
+        self._definitions_bytes += len(packed or "") - len(self.items.get(place) or "")
+        self.items[place] = packed
+
+    def see(self, seen: Seen) -> None:
+        """Take an observation in; taking it in again changes nothing.
+
+        Args:
+            seen: an observation on this server.
+        """
+        if not self.observers.setdefault(seen.observer_id, Timeline()).add(seen):
+            return
+        named = self.snapshots.setdefault(seen.snapshot_id, [])
+        if named and named[-1].position > seen.position:
+            insort(named, seen, key=_position)
+        else:
+            named.append(seen)
+        if self._sights is not None:
+            self._sights.add(seen)
+        if self._fleet is not None:
+            self._fleet.refresh(seen.observer_id)
+
+    def unsee(self, observer_id: str, origin: Origin) -> None:
+        """Take an observation back.
+
+        Args:
+            observer_id: who made it.
+            origin: its origin.
+        """
+        timeline = self.observers.get(observer_id)
+        seen = timeline.remove(origin) if timeline else None
+        if seen is None:
+            return
+        named = self.snapshots[seen.snapshot_id]
+        del named[bisect_left(named, seen.position, key=_position)]
+        if not named:
+            del self.snapshots[seen.snapshot_id]
+        if self._sights is not None:
+            self._sights.remove(seen)
+        if self._fleet is not None:
+            self._fleet.refresh(observer_id)
+
+    def list_catalogue(self, catalogue: Catalogue) -> None:
+        """Take a catalogue in; taking it in again changes nothing.
+
+        Args:
+            catalogue: a catalogue of this server.
+        """
+        if self._fleet is not None and catalogue.digest not in self.catalogues:
+            self._fleet.add_catalogue(catalogue)
+        self.catalogues[catalogue.digest] = catalogue
+
+    def drop_catalogue(self, digest: str) -> None:
+        """Take a catalogue back.
+
+        Args:
+            digest: its digest.
+        """
+        catalogue = self.catalogues.pop(digest, None)
+        if self._fleet is not None and catalogue is not None:
+            self._fleet.remove_catalogue(catalogue)
+
+    def list_items(self, item_list: ItemList) -> None:
+        """Take a list of prompts or templates in; taking it in again changes nothing.
+
+        Args:
+            item_list: a list of this server.
+        """
+        place = (item_list.subject, item_list.digest)
+        if self._fleet is not None and place not in self.item_lists:
+            self._fleet.add_item_list(item_list)
+        self.item_lists[place] = item_list
+
+    def drop_item_list(self, place: tuple[Subject, str]) -> None:
+        """Take a list of prompts or templates back.
+
+        Args:
+            place: which of both, and its digest.
+        """
+        item_list = self.item_lists.pop(place, None)
+        if self._fleet is not None and item_list is not None:
+            self._fleet.remove_item_list(item_list)
 
     def catalogue_of(self, seen: Seen) -> Catalogue:
         """Return the catalogue that an observation saw.
@@ -197,22 +347,18 @@ class Bindings:
                 server, place = self.server(fact.server_id), (fact.server_scoped, fact.fingerprint.full)
                 server.tools[place] = fact.fingerprint
                 if self._keep_definitions:
-                    server.packed[place] = fact.packed
+                    server.keep_definition(place, fact.packed)
             case Catalogue():
-                self.server(fact.server_id).catalogues[fact.digest] = fact
+                self.server(fact.server_id).list_catalogue(fact)
             case Seen():
-                server = self.server(fact.server_id)
-                server.observers.setdefault(fact.observer_id, Timeline()).add(fact)
-                named = server.snapshots.setdefault(fact.snapshot_id, [])
-                if fact not in named:
-                    insort(named, fact, key=_position)
+                self.server(fact.server_id).see(fact)
             case Rejection():
                 server = self.server(fact.server_id)
                 server.rejections = [kept for kept in server.rejections if kept.origin != fact.origin]
                 insort(server.rejections, fact, key=_position)
+                server.force_changed()
             case Horizon():
-                timelines = self.server(fact.server_id).observers
-                timelines.setdefault(fact.observer_id, Timeline()).horizon_us = fact.time_us
+                self.server(fact.server_id).lose_history(fact.observer_id, fact.time_us)
             case _:
                 self.server(fact.server_id).controls.apply(fact)
 
@@ -221,9 +367,9 @@ class Bindings:
             return
         server = self.server(fact.server_id)
         if isinstance(fact, ItemFact):
-            server.items[fact.subject, fact.full] = fact.packed
+            server.keep_item((fact.subject, fact.full), fact.packed)
         else:
-            server.item_lists[fact.subject, fact.digest] = fact
+            server.list_items(fact)
 
     def forget(self, key: FactKey, *, partition: int = 0) -> None:
         """Take a fact back.
@@ -245,26 +391,22 @@ class Bindings:
         server.memo.clear()
         if kind == "seen":
             _, observer_id, *place = rest
-            origin = origin_of_key(place)
-            timeline = server.observers.get(str(observer_id))
-            seen = timeline.remove(origin) if timeline else None
-            if seen is not None:
-                named = server.snapshots[seen.snapshot_id]
-                named.remove(seen)
-                if not named:
-                    del server.snapshots[seen.snapshot_id]
+            server.unsee(str(observer_id), origin_of_key(place))
         elif kind == "catalogue":
-            server.catalogues.pop(str(rest[1]), None)
+            server.drop_catalogue(str(rest[1]))
         elif kind == "tool":
             server.tools.pop((bool(rest[1]), str(rest[2])), None)
-            server.packed.pop((bool(rest[1]), str(rest[2])), None)
+            server.keep_definition((bool(rest[1]), str(rest[2])), None)
         elif kind == "item":
-            server.items.pop((Subject(str(rest[1])), str(rest[2])), None)
+            item = (Subject(str(rest[1])), str(rest[2]))
+            server.keep_item(item, None)
+            server.items.pop(item, None)
         elif kind == "item_list":
-            server.item_lists.pop((Subject(str(rest[1])), str(rest[2])), None)
+            server.drop_item_list((Subject(str(rest[1])), str(rest[2])))
         elif kind == "rejection":
             origin = origin_of_key(rest[1:])
             server.rejections = [kept for kept in server.rejections if kept.origin != origin]
+            server.force_changed()
         else:
             server.controls.forget(key)
 

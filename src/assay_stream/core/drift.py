@@ -30,8 +30,6 @@ from assay_stream.core.meaning import Change, compare_definitions
 from assay_stream.core.meaning.definition import not_compared
 from assay_stream.core.meaning.lists import renames
 from assay_stream.core.offer import Offer
-from assay_stream.core.record import Position
-from assay_stream.core.timeline import AFTER_ALL_US
 from assay_stream.core.work import UNLIMITED, Work, WorkExhaustedError
 from assay_stream.schemes.handshake_contract import contract, contract_drift
 from assay_stream.schemes.mcptrust import RISK_LEVELS
@@ -79,14 +77,15 @@ def _under_rights_of(seen: Seen, history: list[Seen]) -> list[Seen]:
 
 def _latest_of_fleet(server: ServerBindings, seen: Seen, *, under_same_rights: bool = False) -> list[Seen]:
     """Return the history of the observer who saw the server last before this observation."""
-    histories = [timeline.before(seen.position) for timeline in server.observers.values()]
+    sights = server.sights
     if under_same_rights:
-        histories = [_under_rights_of(seen, history) for history in histories]
-    return max((each for each in histories if each), key=lambda each: _position(each[-1]), default=[])
-
-
-def _position(seen: Seen) -> Position:
-    return seen.position
+        latest = sights.latest_under_rights(seen.position, seen.auth_context)
+    else:
+        latest = sights.latest_before(seen.position)
+    if latest is None:
+        return []
+    history = server.observers[latest.observer_id].before(seen.position)
+    return _under_rights_of(seen, history) if under_same_rights else history
 
 
 def _accumulate(server: ServerBindings, history: list[Seen]) -> Baseline:
@@ -204,13 +203,7 @@ class _Telling:
 
     def removed(self, name: str, old: Fingerprint | None) -> Iterator[Finding]:
         """A fleet that was shown this very list before learns nothing by it: tools come and go with who asks."""
-        seen = self._seen
-        was_shown = seen.catalogue in self._server.catalogues and any(
-            other.catalogue == seen.catalogue and other.completeness == "complete"
-            for timeline in self._server.observers.values()
-            for other in timeline.before(seen.position)
-        )
-        if not was_shown:
+        if not self._server.sights.was_shown_complete(self._seen.catalogue, self._seen.position):
             yield self.found(Kind.TOOL_REMOVED, name, before=old)
 
     def found(
@@ -306,18 +299,8 @@ class _Telling:
         self._work.spend(units)
         return signs
 
-    @cached_property
-    def _elsewhere(self) -> list[Catalogue]:
-        """What the other observers saw last, each catalogue once."""
-        latest = {
-            seen.catalogue: seen
-            for observer_id, timeline in self._server.observers.items()
-            if observer_id != self._seen.observer_id and (seen := timeline.as_of(AFTER_ALL_US)) is not None
-        }
-        return [self._server.catalogue_of(latest[digest]) for digest in sorted(latest)]
-
     def _is_offered_elsewhere(self, name: str, full: str) -> bool:
-        return any(catalogue.tools.get(name) == full for catalogue in self._elsewhere)
+        return self._server.fleet.shows_others(name, full, self._seen.observer_id)
 
     def _is_known(self, full: str) -> bool:
         tools = self._server.tools

@@ -101,8 +101,7 @@ def _baseline(server: ServerBindings, subject: Subject, seen: Seen) -> _Baseline
 
 
 def _latest_observer(server: ServerBindings, subject: Subject, position: Position) -> str | None:
-    latest = (next(_stated(server, name, subject, position), None) for name in server.observers)
-    found = max((seen for seen in latest if seen is not None), key=lambda seen: seen.position, default=None)
+    found = server.sights.latest_stating(position, subject)
     return None if found is None else found.observer_id
 
 

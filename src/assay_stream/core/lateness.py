@@ -25,7 +25,7 @@ def late_finding(server: ServerBindings, seen: Seen, limits: Limits) -> Finding 
     in_force = None if own is None else own.as_of(seen.time_us)
     if in_force is not None and in_force.catalogue == seen.catalogue:
         return None
-    latest_us = max((timeline.latest_us for timeline in server.observers.values()), default=0)
+    latest_us = server.sights.latest_us
     late_ms = (latest_us - seen.time_us) // 1_000
     if late_ms <= limits.late_limit_ms:
         return None

@@ -94,23 +94,18 @@ class Ledger:
         outputs: list[Output] = []
         for subject in (Subject.PROMPT, Subject.TEMPLATE):
             digest = folded.listed(subject)
-            if digest is None or any(
-                seen.listed(subject) == digest for timeline in server.observers.values() for seen in timeline
-            ):
+            if digest is None or server.sights.uses_item_list(subject, digest):
                 continue
             gone = server.item_list(subject, digest)
             outputs.append(self.retract(record, gone.key()))
-            others = [listed for (kind, _), listed in server.item_lists.items() if kind is subject]
-            still_used = {full for listed in others for _, full in listed.items}
-            unused = sorted({full for _, full in gone.items} - still_used)
+            unused = sorted({full for _, full in gone.items if not server.fleet.uses_item(subject, full)})
             outputs.extend(
                 self.retract(record, ("item", folded.server_id, subject.value, full)) for full in unused
             )
         return outputs
 
     def _drop_unused_signatures(self, record: Record, server: ServerBindings, digest: str | None) -> list[Output]:
-        in_use = {seen.signatures for timeline in server.observers.values() for seen in timeline}
-        if digest is None or digest in in_use or digest not in server.controls.signatures:
+        if digest is None or server.sights.uses_signatures(digest) or digest not in server.controls.signatures:
             return []
         outputs = [self.retract(record, server.controls.signatures[digest].key())]
         checked = [held.key() for held in server.controls.checked.values() if held.signatures == digest]
@@ -153,17 +148,13 @@ class Ledger:
         return outputs
 
     def _drop_unused(self, record: Record, server: ServerBindings, digest: str) -> list[Output]:
-        in_use = {seen.catalogue for timeline in server.observers.values() for seen in timeline}
-        if digest in in_use:
+        if server.sights.uses_catalogue(digest):
             return []
         catalogue = server.catalogues[digest]
         outputs = [self.retract(record, catalogue.key())]
-        still_used = {
-            (other.server_scoped, full) for other in server.catalogues.values() for full in other.tools.values()
-        }
         for full in sorted({full for full in catalogue.tools.values() if full is not None}):
-            place = (catalogue.server_scoped, full)
-            if place not in still_used and place in server.tools:
+            is_used = server.fleet.uses_tool(catalogue.server_scoped, full)
+            if not is_used and (catalogue.server_scoped, full) in server.tools:
                 key: FactKey = ("tool", catalogue.server_id, catalogue.server_scoped, full)
                 outputs.append(self.retract(record, key))
         return outputs
@@ -205,6 +196,4 @@ def is_redundant(server: ServerBindings, rejection: Rejection) -> bool:
     if not server.rejections:
         return False
     last = server.rejections[-1]
-    return last.time_us <= rejection.time_us and all(
-        last.ends(seen) for timeline in server.observers.values() for seen in timeline
-    )
+    return last.time_us <= rejection.time_us and server.sights.ends_all(last)

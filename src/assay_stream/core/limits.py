@@ -152,6 +152,10 @@ class Limits:
     timeline_entries_max: int = 512
     """Observations kept per server and observer. Older repeats are folded first, see ``core.timeline``."""
 
+    lists_merged_max: int = 64
+    """Distinct lists in a row, none of them complete, that add up to what an observer is offered: 64 pages of one
+    list. What only an older one names is offered no more."""
+
     server_definitions_bytes_max: int = 64 * 1024 * 1024
     """Definitions kept of one server, packed: twenty thousand real ones, or the eight largest lists. A server with
     new definitions in every list loses its older observations sooner; the two latest always stay."""

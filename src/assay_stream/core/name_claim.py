@@ -9,7 +9,7 @@ when the last one is no more, and when an operator's approval of it comes or goe
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -113,30 +113,50 @@ def offers_the_same(server: ServerBindings, catalogue: Catalogue, seen: Seen) ->
     return latest.catalogue == catalogue.digest and latest.completeness in ("complete", seen.completeness)
 
 
-def offered(server: ServerBindings, tool_name: str | None = None) -> Offered:
-    """Return what a server offers anybody; an incomplete list says only what is in it.
+def offered(server: ServerBindings, tool_name: str) -> Offered:
+    """Return which definitions of a tool a server offers anybody; an incomplete list says only what is in it.
 
     Args:
         server: the state of the server.
-        tool_name: look only at this tool.
+        tool_name: the tool.
     """
-    found: dict[tuple[str, str], bool] = {}
-    for timeline in server.observers.values():
-        known: dict[str, str | None] = {}
-        for seen in reversed(list(timeline)):
-            for name, full in server.catalogue_of(seen).tools.items():
-                if tool_name in (None, name):
-                    known.setdefault(name, full)
-            if seen.completeness == "complete":
-                break
-        for name, full in known.items():
-            if full is not None and (name, full) not in found:
-                found[name, full] = is_approved(server, name, full)
-    return found
+    fulls = server.fleet.offers(tool_name)
+    return {(tool_name, full): is_approved(server, tool_name, full) for full in fulls}
+
+
+def claims_by_snapshot(server: ServerBindings, seen: Seen, *, had_complete: bool) -> Iterator[NameClaim]:
+    """Yield the claims that a snapshot makes or takes back.
+
+    Args:
+        server: the state after the snapshot; its index was told to forget changes before it.
+        seen: the observation.
+        had_complete: whether a complete list is among what the snapshot was compared with.
+    """
+    before: dict[tuple[str, str], bool] = {}
+    after: dict[tuple[str, str], bool] = {}
+    for (name, full), is_offered in server.fleet.changes():
+        (after if is_offered else before)[name, full] = is_approved(server, name, full)
+    if before or after:
+        yield from claims_between(
+            before,
+            after,
+            seen.server_id,
+            time_us=seen.time_us,
+            origin=seen.origin,
+            had_complete=had_complete,
+            names=server.fleet.names_offered_before(),
+        )
 
 
 def claims_between(
-    before: Offered, after: Offered, server_id: str, *, time_us: int, origin: Origin, had_complete: bool = False
+    before: Offered,
+    after: Offered,
+    server_id: str,
+    *,
+    time_us: int,
+    origin: Origin,
+    had_complete: bool = False,
+    names: Collection[str] | None = None,
 ) -> Iterator[NameClaim]:
     """Yield the claims that stand otherwise than they did: what came first, so that a name outlives an upgrade.
 
@@ -147,8 +167,9 @@ def claims_between(
         time_us: event time of the record between them, microseconds since the epoch.
         origin: that record.
         had_complete: whether a complete list is among what ``before`` rests on.
+        names: every name that the server offered before, where ``before`` does not hold them all.
     """
-    names = {name for name, _ in before}
+    names = {name for name, _ in before} if names is None else names
     sketch: tuple[str, ...] | None = None
     for name, full in [*sorted(after.keys()), *sorted(before.keys() - after.keys())]:
         if before.get((name, full)) == after.get((name, full)):

@@ -43,7 +43,7 @@ from assay_stream.core.ledger import Ledger, is_redundant
 from assay_stream.core.limits import DEFAULT_LIMITS, Limits
 from assay_stream.core.meaning import Subject
 from assay_stream.core.moments import start_of
-from assay_stream.core.name_claim import claims_between, offered, offers_the_same
+from assay_stream.core.name_claim import claims_between, claims_by_snapshot, offered, offers_the_same
 from assay_stream.core.observation import SnapshotEvent
 from assay_stream.core.offer import Offer, Offers
 from assay_stream.core.partition import murmur2_partition
@@ -53,7 +53,7 @@ from assay_stream.core.signature_return import resolved_by_signature
 from assay_stream.core.signed import check_against, signatures_of
 from assay_stream.core.signing import revised_first_uses
 from assay_stream.core.standing import new_findings, standing_findings
-from assay_stream.core.verdict import Verdicts, catalogues_in_force, changed_verdicts, standing_verdicts
+from assay_stream.core.verdict import Verdicts, changed_verdicts, standing_verdicts
 
 
 class Registry:
@@ -144,9 +144,10 @@ class Registry:
         if late is not None:
             findings.append(late)
         ended = resolved_by_snapshot(server, baseline, catalogue, seen)
-        claimed = None if offers_the_same(server, catalogue, seen) else offered(server)
+        is_same = offers_the_same(server, catalogue, seen)
+        server.fleet.forget_changes()
         held = self._standing_verdicts(data.server_id, server)
-        in_force = catalogues_in_force(server).keys()
+        in_force = server.fleet.catalogues_in_force()
         since = start_of(seen.time_us)
         observer_id = None if _concerns_others(server, since) else data.observer_id
         before = standing_findings(server, since, observer_id=observer_id)
@@ -165,20 +166,11 @@ class Registry:
         ended += decided_before(server, baseline, catalogue, seen)
         ended += resolved_by_signature(server, catalogue, seen)
         outputs.extend(resolution.output() for resolution in ended)
-        if claimed is not None:
+        if not is_same:
             had_complete = baseline is not None and baseline.complete
-            outputs.extend(
-                claim.output()
-                for claim in claims_between(
-                    claimed,
-                    offered(server),
-                    data.server_id,
-                    time_us=seen.time_us,
-                    origin=record.origin,
-                    had_complete=had_complete,
-                )
-            )
-        if catalogues_in_force(server).keys() != in_force:
+            claims = claims_by_snapshot(server, seen, had_complete=had_complete)
+            outputs.extend(claim.output() for claim in claims)
+        if server.fleet.catalogues_in_force() != in_force:
             outputs.extend(self._changed_verdicts(record, data.server_id, server, held))
         return outputs
 
@@ -240,12 +232,12 @@ class Registry:
         outputs.extend(new_findings(before, standing_findings(server, since, tool_name=tool_name)))
         if is_news:
             outputs.extend(resolution.output() for resolution in resolved_by_decision(server, fact))
-        if claimed is not None:
+        if isinstance(fact, Pin) and claimed is not None:
             outputs.extend(
                 claim.output()
                 for claim in claims_between(
                     claimed,
-                    offered(server, tool_name),
+                    offered(server, fact.tool_name),
                     fact.server_id,
                     time_us=fact.time_us,
                     origin=record.origin,
@@ -332,7 +324,8 @@ def _concerns_others(server: ServerBindings, since: Position) -> bool:
 
 def _is_repetition(server: ServerBindings, seen: Seen) -> bool:
     """Tell whether a snapshot was published before: same observer, id, time and content."""
-    return any(replace(old, origin=seen.origin) == seen for old in server.snapshots.get(seen.snapshot_id, ()))
+    own = server.observers.get(seen.observer_id)
+    return own is not None and any(replace(old, origin=seen.origin) == seen for old in own.at(seen.time_us))
 
 
 def _is_known_refusal(server: ServerBindings, code: str) -> bool:

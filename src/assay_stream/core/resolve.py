@@ -5,7 +5,7 @@ An end is told by the uids of what it ends; the alert stage passes over those it
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 from assay_stream.core.attention import Reason, Resolution
 from assay_stream.core.bindings import ServerBindings
@@ -63,14 +63,13 @@ def resolved_by_snapshot(
     gone: dict[bool, list[str]] = {False: [], True: []}
     back: list[str] = []
     if baseline is not None and latest is not None:
-        others = [known for name, known in latest_catalogues(server) if name != seen.observer_id]
         for name, full in _gone(server, baseline, catalogue, seen):
-            everywhere = all(name not in other.tools or other.tools[name] != full for other in others)
+            everywhere = not server.fleet.shows_others(name, full, seen.observer_id)
             gone[everywhere] += uids_about(server, seen.server_id, name, full)
         back = [
             uid_of(Kind.TOOL_REMOVED, seen.server_id, name, full, None)
             for name in sorted(catalogue.tools.keys() - baseline.tools.keys())
-            for full in sorted(_definitions_of(server, name))
+            for full in server.fleet.definitions_known(name)
         ]
     return [
         *told(seen.server_id, gone[False], "no_longer_offered", seen, seen.observer_id),
@@ -107,7 +106,7 @@ def resolved_by_decision(server: ServerBindings, fact: Pin | Policy | KeyDecisio
         case Pin():
             uids = _by_pins(server, fact.server_id, [fact.tool_name])
         case Policy():
-            names = sorted(_names(server)) if fact.tool_name is None else [fact.tool_name]
+            names = server.fleet.names_known() if fact.tool_name is None else [fact.tool_name]
             uids = _by_pins(server, fact.server_id, names)
         case KeyDecision() | Discovery():
             uids = _by_signatures(server, fact.server_id)
@@ -133,23 +132,13 @@ def uids_about(server: ServerBindings, server_id: str, tool_name: str, full: str
         yield from uids_of_signature(server, server_id, tool_name, full)
 
 
-def latest_catalogues(server: ServerBindings) -> list[tuple[str, Catalogue]]:
-    """Return what each observer saw last.
-
-    Args:
-        server: the state of the server.
-    """
-    return [(seen.observer_id, server.catalogue_of(seen)) for seen in latest_sights(server)]
-
-
 def latest_sights(server: ServerBindings) -> list[Seen]:
     """Return the latest observation of each observer.
 
     Args:
         server: the state of the server.
     """
-    latest = (timeline.as_of(AFTER_ALL_US) for timeline in server.observers.values())
-    return [seen for seen in latest if seen is not None]
+    return list(server.fleet.latest().values())
 
 
 def _gone(
@@ -171,9 +160,7 @@ def _gone(
 def _readable_again(server: ServerBindings, server_id: str) -> Uids:
     """Yield the refusals that no list has followed yet."""
     last = server.rejections[-1] if server.rejections else None
-    if last is None or any(
-        not last.ends(known) for timeline in server.observers.values() for known in reversed(list(timeline))
-    ):
+    if last is None or not server.sights.ends_all(last):
         return
     for code in sorted({rejection.code for rejection in server.rejections}):
         yield uid_of(Kind.SNAPSHOT_REJECTED, server_id, None, None, code)
@@ -193,7 +180,7 @@ def _approved_before(server: ServerBindings, baseline: Baseline | None, catalogu
 
 def _by_pins(server: ServerBindings, server_id: str, names: Iterable[str]) -> Uids:
     for name in names:
-        for full in sorted(_definitions_of(server, name)):
+        for full in server.fleet.definitions_known(name):
             yield from _settled_by_pins(server, server_id, name, full)
 
 
@@ -292,12 +279,3 @@ def told(
         )
         for first in range(0, len(listed), most)
     ]
-
-
-def _names(server: ServerBindings) -> Collection[str]:
-    return {name for catalogue in server.catalogues.values() for name in catalogue.tools}
-
-
-def _definitions_of(server: ServerBindings, tool_name: str) -> set[str]:
-    found = {catalogue.tools.get(tool_name) for catalogue in server.catalogues.values()}
-    return {full for full in found if full is not None}

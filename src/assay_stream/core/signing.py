@@ -204,7 +204,7 @@ def _is_folded(server: ServerBindings, use: FirstUse) -> bool:
     documents = server.controls.discoveries.get(use.domain)
     if not documents or documents[0].time_us > use.time_us:
         return True
-    return any(timeline.is_folded_at(use.time_us) for timeline in server.observers.values())
+    return server.is_folded_at(use.time_us)
 
 
 def _missing(controls: Controls, tool_name: str, when: When) -> SignatureResult | None:

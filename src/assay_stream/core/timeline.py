@@ -37,8 +37,8 @@ class Timeline:
     def __iter__(self) -> Iterator[Seen]:
         return iter(self._entries)
 
-    def add(self, seen: Seen) -> None:
-        """Add an observation; adding it again changes nothing.
+    def add(self, seen: Seen) -> bool:
+        """Add an observation, and tell whether it is new; adding it again changes nothing.
 
         Args:
             seen: an observation by this observer on this server.
@@ -47,6 +47,9 @@ class Timeline:
             self._entries.append(seen)
         elif seen not in self._entries:
             insort(self._entries, seen, key=_position)
+        else:
+            return False
+        return True
 
     def remove(self, origin: Origin) -> Seen | None:
         """Take an observation away and return it.
@@ -58,6 +61,15 @@ class Timeline:
             if seen.origin == origin:
                 return self._entries.pop(index)
         return None
+
+    def at(self, time_us: int) -> Sequence[Seen]:
+        """Return the observations of exactly this time.
+
+        Args:
+            time_us: event time, microseconds since the epoch.
+        """
+        first = bisect_left(self._entries, time_us, key=_time)
+        return self._entries[first : bisect_right(self._entries, time_us, key=_time)]
 
     def as_of(self, time_us: int) -> Seen | None:
         """Return the latest observation at or before a time.
@@ -111,6 +123,15 @@ class Timeline:
         """
         for index in reversed(range(bisect_left(self._entries, position, key=_position))):
             yield self._entries[index]
+
+    def newest_first(self) -> Iterator[Seen]:
+        """Yield every observation, newest first."""
+        return reversed(self._entries)
+
+    @property
+    def latest(self) -> Seen | None:
+        """The latest observation, ``None`` where there is none."""
+        return self._entries[-1] if self._entries else None
 
     @property
     def latest_us(self) -> int:

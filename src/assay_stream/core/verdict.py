@@ -13,7 +13,6 @@ import orjson
 
 from assay_stream.core.bindings import ServerBindings
 from assay_stream.core.digest import canonicalize
-from assay_stream.core.facts import Seen
 from assay_stream.core.fingerprint import Fingerprint
 from assay_stream.core.pin_life import PinsInForce
 from assay_stream.core.pins import PinResult, PinStatus, check_pins
@@ -93,24 +92,11 @@ def verdict_key(server_id: str, tool_name: str | None) -> bytes:
     return orjson.dumps([server_id, tool_name])
 
 
-def catalogues_in_force(server: ServerBindings) -> dict[str, Seen]:
-    """Return what the server offers now, to any observer: digest of a catalogue to an observation of it.
-
-    Args:
-        server: everything known of it.
-    """
-    return {
-        latest.catalogue: latest
-        for timeline in server.observers.values()
-        if (latest := timeline.as_of(_LAST_US)) is not None and server.in_force(latest, _LAST_US)
-    }
-
-
 def _definitions_in_force(server: ServerBindings) -> dict[str, list[Fingerprint | None]]:
     """Return what each tool is now, to any observer: ``None`` where a list names it twice."""
     found: dict[str, list[Fingerprint | None]] = {}
-    for _, seen in sorted(catalogues_in_force(server).items()):
-        catalogue = server.catalogue_of(seen)
+    for digest in sorted(server.fleet.catalogues_in_force()):
+        catalogue = server.catalogues[digest]
         for name, full in catalogue.tools.items():
             print_ = None if full is None else server.fingerprint_of(catalogue, full)
             found.setdefault(name, []).append(print_)

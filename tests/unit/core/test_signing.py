@@ -9,7 +9,7 @@ import pytest
 
 from assay_stream.core.bindings import ServerBindings
 from assay_stream.core.control_facts import AnyControlFact, Checked, FirstUse, Signatures
-from assay_stream.core.facts import Fact, Horizon
+from assay_stream.core.facts import Fact
 from assay_stream.core.moments import start_of
 from assay_stream.core.record import Origin
 from assay_stream.core.signing import (
@@ -382,7 +382,7 @@ def test_a_use_whose_list_was_folded_away_stands() -> None:
     timeline.remove(LISTED.origin)
     timeline.add(seen("alice", 30, "one", offset=5, signatures="set"))
     assert revised_first_uses(server, start_of(5))[0] == []
-    timeline.horizon_us = Horizon(server_id=SERVER, observer_id="alice", time_us=30).time_us
+    server.lose_history("alice", 30)
     assert revised_first_uses(server, start_of(5)) == ([], [])
 
 

@@ -13,7 +13,6 @@ from assay_stream.core.fingerprint import Fingerprint
 from assay_stream.core.record import Origin, Record, Role
 from assay_stream.core.verdict import (
     Verdicts,
-    catalogues_in_force,
     changed_verdicts,
     standing_verdicts,
     verdict_key,
@@ -143,7 +142,7 @@ def test_only_what_is_in_force_counts() -> None:
     assert verdict(seen("alice", 1, "two", offset=0), seen("alice", 2, "one", offset=1), pin)["status"] == "match"
     ended = [seen("alice", 1, "one", offset=0), rejection(5, offset=1)]
     assert verdict(*ended, pin)["status"] == "unobserved"
-    assert catalogues_in_force(a_state(*ended).server(SERVER)) == {}
+    assert not a_state(*ended).server(SERVER).fleet.catalogues_in_force()
 
 
 def test_a_server_s_policy_has_a_verdict_for_all_other_tools() -> None:

@@ -1,0 +1,126 @@
+"""Laws of the indexes of one server: they answer what a scan of the whole state would."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hypothesis import given
+
+from assay_stream.core import engine
+from assay_stream.core.bindings import ServerBindings
+from assay_stream.core.facts import Rejection, Seen
+from assay_stream.core.fleet import Fleet
+from assay_stream.core.limits import Limits
+from assay_stream.core.meaning import Subject
+from assay_stream.core.record import Origin, Record
+from assay_stream.core.sights import Sights
+from assay_stream.core.timeline import AFTER_ALL_US
+from tests.property.test_registry_laws import LIMITS, SERVERS, a_state, histories
+
+
+def sights_of(server: ServerBindings) -> list[Seen]:
+    """Every observation, in the order of positions."""
+    every = (seen for timeline in server.observers.values() for seen in timeline)
+    return sorted(every, key=lambda seen: seen.position)
+
+
+def offered_pairs(server: ServerBindings) -> set[tuple[str, str]]:
+    """What anybody is offered, by a scan of every timeline."""
+    found: set[tuple[str, str]] = set()
+    for timeline in server.observers.values():
+        known: dict[str, str | None] = {}
+        for seen in reversed(list(timeline)):
+            for name, full in server.catalogue_of(seen).tools.items():
+                known.setdefault(name, full)
+            if seen.completeness == "complete":
+                break
+        found |= {(name, full) for name, full in known.items() if full is not None}
+    return found
+
+
+def states(history: list[Record], limits: Limits) -> Iterator[ServerBindings]:
+    """Every server after every record, with indexes that were built before the first one."""
+    state = a_state(limits)
+    servers = [state.registry.bindings.server(name) for name in SERVERS]
+    for server in servers:
+        assert server.sights.latest_us == 0
+        assert not server.fleet.catalogues_in_force()
+    for record in history:
+        engine.step(state, record)
+        yield from servers
+
+
+@given(histories(), LIMITS)
+def test_an_index_that_was_kept_up_to_date_equals_one_that_is_built_anew(
+    history: list[Record], limits: Limits
+) -> None:
+    """So a restart changes nothing."""
+    for server in states(history, limits):
+        anew = Fleet(server.observers, server.catalogues, server.item_lists, server.fleet.is_in_force)
+        assert anew.catalogues_in_force() == server.fleet.catalogues_in_force()
+        server.fleet.forget_changes()
+        assert vars(anew) == vars(server.fleet)
+        assert vars(Sights(sights_of(server))) == vars(server.sights)
+
+
+@given(histories(), LIMITS)
+def test_the_sorted_observations_answer_what_a_scan_would(history: list[Record], limits: Limits) -> None:
+    """For every position at which anything was observed."""
+    for server in states(history, limits):
+        every = sights_of(server)
+        for seen in every:
+            before = [old for old in every if old.position < seen.position]
+            assert server.sights.latest_before(seen.position) == (before or [None])[-1]
+            alike = [old for old in before if old.auth_context == seen.auth_context]
+            assert server.sights.latest_under_rights(seen.position, seen.auth_context) == (alike or [None])[-1]
+            stating = [old for old in before if old.prompts is not None]
+            assert server.sights.latest_stating(seen.position, Subject.PROMPT) == (stating or [None])[-1]
+            assert server.sights.was_shown_complete(seen.catalogue, seen.position) == any(
+                old.completeness == "complete" and old.catalogue == seen.catalogue for old in before
+            )
+        for place in (Origin("snapshots", 0, 3), Origin("other", 0, 3)):
+            bad = Rejection(server_id="alpha", origin=place, time_us=1_772_323_204_000_000, code="not_json")
+            assert server.sights.ends_all(bad) == all(bad.ends(seen) for seen in every)
+
+
+@given(histories(), LIMITS)
+def test_what_is_offered_is_what_a_scan_of_timelines_finds(history: list[Record], limits: Limits) -> None:
+    """By definition, by the latest list of each observer, and by what is in force."""
+    for server in states(history, limits):
+        pairs = offered_pairs(server)
+        for name in {name for name, _ in pairs} | {"t", "u", "nobody"}:
+            assert {(name, full) for full in server.fleet.offers(name)} == {
+                pair for pair in pairs if pair[0] == name
+            }
+        latest = [timeline.latest for timeline in server.observers.values() if timeline.latest is not None]
+        in_force = {seen.catalogue for seen in latest if server.in_force(seen, AFTER_ALL_US)}
+        assert server.fleet.catalogues_in_force() == in_force
+        for observer_id in server.observers:
+            others = [server.catalogue_of(seen).tools for seen in latest if seen.observer_id != observer_id]
+            for name, full in [("t", None), *pairs]:
+                shown = any(name in tools and tools[name] == full for tools in others)
+                assert server.fleet.shows_others(name, full, observer_id) == shown
+
+
+@given(histories(), LIMITS)
+def test_changes_are_the_difference_between_two_scans(history: list[Record], limits: Limits) -> None:
+    """And the names before them are those of the first scan."""
+    state = a_state(limits)
+    server = state.registry.bindings.server("alpha")
+    for record in history:
+        before = offered_pairs(server)
+        server.fleet.forget_changes()
+        engine.step(state, record)
+        after = offered_pairs(server)
+        changes = dict(server.fleet.changes())
+        assert {pair for pair, is_offered in changes.items() if is_offered} == after - before
+        assert {pair for pair, is_offered in changes.items() if not is_offered} == before - after
+        assert server.fleet.names_offered_before() == {name for name, _ in before}
+
+
+@given(histories(), LIMITS)
+def test_the_bytes_of_definitions_are_counted(history: list[Record], limits: Limits) -> None:
+    """Of tools, prompts and templates together."""
+    for server in states(history, limits):
+        kept = [*server.packed.values(), *(packed for packed in server.items.values() if packed is not None)]
+        assert server.definitions_bytes() == sum(map(len, kept))
