@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from assay_stream.cli.lines import read_input
 from assay_stream.cli.options import say
 from assay_stream.core.decode import decode_json
 from assay_stream.core.errors import InputError
@@ -68,14 +69,13 @@ def _is_sound(offer: Offer) -> bool:
 
 
 def _read(path: Path) -> Offer:
+    raw = read_input(path)
     try:
-        content = decode_json(path.read_bytes())
+        content = decode_json(raw)
         if isinstance(content, dict) and "error" in content and content.keys() <= {"jsonrpc", "id", "error"}:
             raise InputError(
                 "not_a_tool", "this is an error response, not a list: record the list again", path="$"
             )
         return read_offer(content)
-    except OSError as error:
-        raise InputError("unreadable_file", f"cannot read {path}: {error.strerror}") from None
     except InputError as error:
         raise InputError(error.code, f"{path}: {error.message}", path=error.path) from None

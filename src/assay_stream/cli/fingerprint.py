@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import orjson
 import typer
 
+from assay_stream.cli.lines import read_input
 from assay_stream.core import fingerprint as core
 from assay_stream.core.decode import decode_json
 from assay_stream.core.errors import InputError
@@ -42,12 +43,9 @@ def fingerprint(
 
 def _inputs(files: list[Path] | None) -> Iterator[tuple[str, bytes]]:
     if not files:
-        yield "standard input", sys.stdin.buffer.read()
+        yield "standard input", read_input(None)
     for path in files or []:
-        try:
-            yield str(path), path.read_bytes()
-        except OSError as error:
-            raise InputError("unreadable_file", f"cannot read {path}: {error.strerror}") from None
+        yield str(path), read_input(path)
 
 
 def _tools(content: Any) -> list[dict[str, Any]]:

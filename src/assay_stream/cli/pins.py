@@ -26,10 +26,12 @@ from assay_stream.cli.deciding import (
     known_bindings,
     print_rows,
 )
+from assay_stream.cli.lines import read_input
 from assay_stream.cli.options import Bootstrap, printable, say
 from assay_stream.core.bindings import Bindings, ServerBindings
 from assay_stream.core.control import PIN_REJECT_TYPE, PIN_REMOVE_TYPE, PIN_SET_TYPE
 from assay_stream.core.errors import InputError
+from assay_stream.core.limits import PIN_FILE_LIMITS
 from assay_stream.core.timeline import AFTER_ALL_US
 from assay_stream.forensics.pin_report import (
     approved_entries,
@@ -178,10 +180,7 @@ def import_pins(
     bootstrap_servers: Bootstrap = None,
 ) -> None:
     """Set the pins that a file holds. Native files name their servers; others need --server-id."""
-    try:
-        raw = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
-    except OSError as error:
-        raise InputError("unreadable_file", f"cannot read {file}: {error.strerror}") from None
+    raw = read_input(file, bytes_max=PIN_FILE_LIMITS.record_bytes_max)
     try:
         entries = read_pins(raw, format=source.value, server_id=server_id)
     except InputError as error:

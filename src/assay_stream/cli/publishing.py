@@ -12,6 +12,7 @@ from typing import Annotated, BinaryIO
 import typer
 
 from assay_stream.cli.destinations import Force, refuse_existing_file
+from assay_stream.cli.lines import every_line
 from assay_stream.cli.options import (
     AuthContext,
     Bootstrap,
@@ -112,7 +113,7 @@ def _read(
         def collect(error: InputError, name: str = name) -> None:
             errors.append((name, error))
 
-        lines = _lines(path)
+        lines = every_line(path)
         if source is Format.OBSERVATIONS or server_id is None:
             yield from from_observations(lines, on_error=collect)
         elif source is Format.ASSAY_LOG:
@@ -126,17 +127,6 @@ def _read(
                 auth_context=auth_context,
                 on_error=collect,
             )
-
-
-def _lines(path: Path) -> Iterator[bytes]:
-    if str(path) == "-":
-        yield from sys.stdin.buffer
-        return
-    try:
-        with path.open("rb") as file:
-            yield from file
-    except OSError as error:
-        raise InputError("unreadable_file", f"cannot read {path}: {error.strerror}") from None
 
 
 async def deliver(

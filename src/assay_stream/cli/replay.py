@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -54,6 +54,7 @@ from assay_stream.forensics.selection import Selection
 
 INTERRUPTED = 130
 _RESUME_POINT_S = 5.0
+_CUT_LINES_TOLD_MAX = 20
 _LOOK_EVERY = 1_024
 """Records between two looks at the clock."""
 
@@ -110,7 +111,8 @@ def replay(
 
     Writes evidence.ndjson, alerts.ndjson, definitions.ndjson, changes.ndjson and rejected.ndjson. The same input
     gives the same bytes. Prints a summary as one JSON object. Exit code 5 if nothing that was asked for is there,
-    2 if no record could be read, 1 if --compare finds a difference, 130 if it was interrupted.
+    2 if no record could be read, 1 if a line was too long to be read whole or --compare finds a difference, 130
+    if it was interrupted.
     """
     if to_kafka == (output is not None) or (to_kafka and (resume or force)):
         raise ConfigurationError(
@@ -177,6 +179,8 @@ class _Job:
     source: Source
     settings: Settings
     meter: Meter
+    cut_lines: list[InputError] = field(default_factory=list)
+    """Lines of which only the beginning could be read; they are rejected records of the replay."""
 
     @property
     def producer(self) -> Producer:
@@ -205,7 +209,7 @@ class _Job:
                 meter.reading(count)
 
         try:
-            self.source.read(take)
+            self.source.read(take, too_long=self.cut_lines.append)
             spool.finish()
         except BaseException:
             spool.close()
@@ -292,6 +296,8 @@ def _into_topics(job: _Job, prefix: str) -> None:
 
 def _finish(job: _Job, tally: Tally, made: Replay, spool: LogSpool) -> None:
     job.meter.end()
+    for error in job.cut_lines[:_CUT_LINES_TOLD_MAX]:
+        say(f"{error.code}: {error.message}")
     typer.echo(orjson.dumps({"written": tally.written, "what": dict(sorted(tally.what.items()))}).decode())
     if _is_empty(job, made):
         say("no call is in what was asked for: look at the times, offsets and servers")
@@ -302,6 +308,9 @@ def _finish(job: _Job, tally: Tally, made: Replay, spool: LogSpool) -> None:
             "the input holds no record that can be read: give files of observations, or an archive of them; "
             "of each record that was refused, the rejected records say why",
         )
+    if job.cut_lines:
+        say(f"{len(job.cut_lines)} lines were too long to be read whole: this is no replay of everything")
+        raise typer.Exit(1)
 
 
 def _is_empty(job: _Job, made: Replay) -> bool:

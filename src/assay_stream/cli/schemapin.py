@@ -15,6 +15,7 @@ import typer
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from assay_stream.cli.lines import read_input
 from assay_stream.cli.new_file import write_key_files
 from assay_stream.cli.options import Bootstrap, ObserverId, observer_or_host, quiet_client_logs, say
 from assay_stream.cli.publishing import deliver
@@ -76,7 +77,7 @@ def sign(
 ) -> None:
     """Print the signature of a tool, base64 of DER. A signature that the tool carries already is not covered."""
     digest = schema_digest(_object(schema))
-    typer.echo(sign_digest(bytes.fromhex(digest.hex), load_private_key(_read(key)), mode=mode))
+    typer.echo(sign_digest(bytes.fromhex(digest.hex), load_private_key(read_input(key)), mode=mode))
 
 
 @schemapin_app.command()
@@ -84,7 +85,7 @@ def fingerprint(
     file: Annotated[Path, typer.Argument(help="PEM file with a public key, or a discovery document.")],
 ) -> None:
     """Print the fingerprint of a public key."""
-    raw = _read(file)
+    raw = read_input(file)
     pem = parse_well_known(raw).public_key_pem if raw.lstrip().startswith(b"{") else raw.decode("latin-1")
     typer.echo(PublicKey.from_pem(pem).fingerprint)
 
@@ -99,7 +100,7 @@ def well_known(
     ] = None,
 ) -> None:
     """Print a discovery document, to be served at https://DOMAIN/.well-known/schemapin.json."""
-    public = PublicKey.from_pem(_read(key).decode("latin-1"))
+    public = PublicKey.from_pem(read_input(key).decode("latin-1"))
     fingerprints = [str(Digest.parse(text)) for text in revoked or []]
     if public.fingerprint in fingerprints:
         raise ConfigurationError("bad_option", "--revoked names the key of --key: publish a new key")
@@ -131,7 +132,7 @@ def verify(
         signature = carried
     if signature is None:
         raise ConfigurationError("bad_option", "the tool carries no signature: give --signature")
-    found = _verify(digest, signature, _read(well_known), pinned, operator_revoked)
+    found = _verify(digest, signature, read_input(well_known, cut=True), pinned, operator_revoked)
     line = {
         "valid": found.valid,
         "mode": found.mode,
@@ -204,7 +205,7 @@ def _digest_and_signature(schema: Path) -> tuple[Digest | None, str | None]:
 
 
 def _object(path: Path) -> dict[str, Any]:
-    raw = _read(path)
+    raw = read_input(path)
     try:
         content = decode_json(raw)
     except InputError as error:
@@ -212,10 +213,3 @@ def _object(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict) or not isinstance(content.get("name"), str):
         raise InputError("not_a_tool", f"{path}: give one Tool object, with its name", path="$")
     return content
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise InputError("unreadable_file", f"cannot read {path}: {error.strerror}") from None

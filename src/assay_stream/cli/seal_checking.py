@@ -17,6 +17,7 @@ from assay_stream.cli.options import Bootstrap, quiet_client_logs, say
 from assay_stream.cli.seal_report import Format, as_json, print_table
 from assay_stream.config import command_settings
 from assay_stream.core.errors import ConfigurationError, InputError
+from assay_stream.core.limits import LINE_BYTES_MAX
 from assay_stream.core.record import Record, Role
 from assay_stream.core.seal_proof import Shown, chain_of, check_proof, consistency, inclusion
 from assay_stream.forensics.seal_archive import write_logs
@@ -175,7 +176,7 @@ def check_proof_file(
 
 
 def _record(path: Path) -> Record:
-    lines = [line for line in read_input(path).splitlines() if line.strip()]
+    lines = [line for line in read_input(path, bytes_max=LINE_BYTES_MAX).splitlines() if line.strip()]
     found = record_in(lines[0], path.name, Role.EVIDENCE) if len(lines) == 1 else None
     if found is None:
         raise InputError(

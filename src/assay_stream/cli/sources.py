@@ -15,6 +15,7 @@ from assay_stream.core.errors import ConfigurationError, InputError
 from assay_stream.core.record import Record, Role
 from assay_stream.forensics.alert_selection import since_of
 from assay_stream.forensics.archive import read_files
+from assay_stream.forensics.line_reader import TooLong
 from assay_stream.forensics.offset_ranges import OFFSETS_METAVAR
 from assay_stream.forensics.selection import Selection, offsets_of
 
@@ -84,11 +85,12 @@ class Source:
             raise InputError("unreadable_file", f"cannot read {error.filename}: {error.strerror}") from None
         return told | {"inputs": [[name, stat.st_size, stat.st_mtime_ns] for name, stat in stats]}
 
-    def read(self, take: Take) -> None:
+    def read(self, take: Take, *, too_long: TooLong | None = None) -> None:
         """Hand every record that is asked for to somebody.
 
         Args:
             take: called with each.
+            too_long: as in ``read_file``.
 
         Raises:
             InputError: where a file cannot be read.
@@ -97,12 +99,12 @@ class Source:
         if self.ends is not None:
             asyncio.run(_read_topics(self, take))
             return
-        for record in self._from_files():
+        for record in self._from_files(too_long):
             take(record)
 
-    def _from_files(self) -> Iterator[Record]:
+    def _from_files(self, too_long: TooLong | None) -> Iterator[Record]:
         narrows, wants = self.selection.narrows, self.selection.wants
-        for record in read_files(self.files):
+        for record in read_files(self.files, too_long=too_long):
             if not narrows or wants(record):
                 yield record
 

@@ -196,5 +196,23 @@ class BundleLimits:
 BUNDLE_LIMITS = BundleLimits()
 
 ARCHIVE_DECODED_BYTES_MAX = 64 * 1024 * 1024 * 1024
-"""One compressed archive of lines, decompressed: some fifty million records. Archives are read line by line, so
-this bounds time, not memory."""
+"""One archive of lines, decompressed: some fifty million records. Archives are read line by line, so this bounds
+time, not memory."""
+
+LINE_BYTES_MAX = 20 * 1024 * 1024
+"""One line of an archive. The largest record of any topic has 9 MiB (an input record and the headers of its
+rejection); as a record line it takes at most twice that, in escapes or base64, and its place in the log."""
+
+ZSTD_WINDOW_BYTES_MAX = 128 * 1024 * 1024
+"""Memory that a zstd frame may ask for: what the ``zstd`` tool itself reads without being asked to take more."""
+
+PROGRESS_FILE_BYTES_MAX = 64 * 1024 * 1024
+"""The progress file of a replay. It has some hundred bytes for each log and alert that it goes on from."""
+
+HELD_BYTES_MAX = 32 * 1024 * 1024
+"""Values of records that a command keeps in memory in one place while they wait for others; more go to a
+temporary file, or are given on early. Four of the largest records."""
+
+ARCHIVE_LOGS_MAX = 100_000
+"""Logs (partitions of topics) in the archives of one command, each with some memory of its own. The largest
+deployment that the settings allow has 30,000 partitions of input."""

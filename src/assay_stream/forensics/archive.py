@@ -7,10 +7,9 @@ the line. A *record* line is a Kafka record with its place in the log (``forensi
 from __future__ import annotations
 
 import gzip
-import itertools
-from collections.abc import Collection, Iterable, Iterator
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import datetime
-from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, BinaryIO, cast
 
@@ -18,10 +17,11 @@ import msgspec
 
 from assay_stream.core.errors import ConfigurationError, InputError
 from assay_stream.core.lenient import read_leniently
-from assay_stream.core.limits import DEFAULT_LIMITS
+from assay_stream.core.limits import DEFAULT_LIMITS, LINE_BYTES_MAX
 from assay_stream.core.observation import CALL_TYPE, SNAPSHOT_TYPE
 from assay_stream.core.record import Origin, Record, Role, made_of
 from assay_stream.forensics.compressed import opened
+from assay_stream.forensics.line_reader import RECORD_LINE_START, TooLong, lines_of, observation_lines
 from assay_stream.forensics.record_line import INT64_MAX, record_of_line
 
 _ROLE_OF_TYPE = {SNAPSHOT_TYPE: Role.SNAPSHOTS, CALL_TYPE: Role.CALLS}
@@ -44,54 +44,76 @@ class _PlainLine(msgspec.Struct, forbid_unknown_fields=True):
     value: str
 
 
-_line_of = itemgetter(0)
+class _LongLine(msgspec.Struct, omit_defaults=True):
+    origin: _PlainOrigin
+    role: str
+    timestamp_ms: int
+    key: str | None = None
+    key_base64: str | msgspec.UnsetType = msgspec.UNSET
+    headers: list[tuple[str, str | None]] | msgspec.UnsetType = msgspec.UNSET
+    headers_base64: list[tuple[str, str | None]] | msgspec.UnsetType = msgspec.UNSET
+    value: str | None = None
+    value_base64: str | msgspec.UnsetType = msgspec.UNSET
+
+
 _PLAIN_LINES = msgspec.json.Decoder(_PlainLine)
+_LONG_LINES = msgspec.json.Decoder(_LongLine)
+_SERVER_ID = re.compile(rb'"server_id"\s*:\s*"([^"\\]{1,4096})"')
 
 
-def read_file(path: Path) -> Iterator[Record]:
+def read_file(path: Path, *, too_long: TooLong | None = None) -> Iterator[Record]:
     """Yield the records of a file, in its order. A line that is neither kind becomes a record all the same.
 
     What is wrong with it is for the engine to say, so that it ends in the rejected records with its reason.
 
     Args:
         path: an NDJSON file, plain or in gzip or zstd.
+        too_long: as in ``open_archive``; such a line is given as a record that the engine refuses for its size.
 
     Raises:
-        InputError: as ``open_archive``.
+        InputError: as ``open_archive``; ``bad_record_line``.
     """
-    yield from read_lines(open_archive(path), name=path.name)
+    lines = open_archive(path, of=observation_lines, too_long=too_long)
+    yield from read_lines(lines, name=path.name)
 
 
-def read_files(paths: Iterable[Path]) -> Iterator[Record]:
+def read_files(paths: Iterable[Path], *, too_long: TooLong | None = None) -> Iterator[Record]:
     """Yield the records of some files, one after the other.
 
     Args:
         paths: as in ``read_file``.
+        too_long: as in ``read_file``.
 
     Raises:
-        InputError: as ``open_archive``.
+        InputError: as ``read_file``.
     """
     for path in paths:
-        yield from read_file(path)
+        yield from read_file(path, too_long=too_long)
 
 
-def open_archive(path: Path) -> Iterator[bytes]:
+def open_archive(
+    path: Path, *, of: Callable[..., Iterator[bytes]] = lines_of, too_long: TooLong | None = None
+) -> Iterator[bytes]:
     """Yield the lines of a file, decompressed where it is compressed; an error says how far it was read.
 
     Args:
         path: a file.
+        of: what cuts it into lines.
+        too_long: gets the error of a line over the limit, whose beginning is then given; without it that is an
+            error.
 
     Raises:
-        InputError: as ``compressed.opened``.
+        InputError: ``line_too_long``; as ``compressed.opened``.
     """
-    counter = itertools.count()
+    count = 0
     try:
-        with opened(path) as lines:
-            yield from map(_line_of, zip(lines, counter, strict=False))
+        with opened(path) as stream:
+            for line in of(stream, name=str(path), too_long=too_long):
+                yield line
+                count += 1
     except InputError as error:
         if not error.code.startswith("archive_"):
             raise
-        count = next(counter)
         raise InputError(error.code, f"{error.message} ({path}: {count} whole lines were read)") from None
 
 
@@ -154,6 +176,8 @@ def read_lines(lines: Iterable[bytes], *, name: str, roles: Collection[Role] = _
 
 
 def _record(raw: bytes, place: Origin, previous_ms: int, roles: Collection[Role]) -> Record:
+    if len(raw) > DEFAULT_LIMITS.record_bytes_max:
+        return _long_record(raw, place, previous_ms, roles)
     # Lenient on purpose: this only finds out where the line belongs. The engine decodes it strictly.
     content = read_leniently(raw)
     if not isinstance(content, dict):
@@ -174,6 +198,30 @@ def _record(raw: bytes, place: Origin, previous_ms: int, roles: Collection[Role]
         key=key,
         value=raw,
         timestamp_ms=previous_ms if from_time is None else from_time,
+    )
+
+
+def _long_record(raw: bytes, place: Origin, previous_ms: int, roles: Collection[Role]) -> Record:
+    """Return the record of a line that is longer than any event may be.
+
+    Nothing is decoded but a record line, whose shape bounds what that takes: other JSON of this size makes
+    objects of many times its own. What may be a list counts as one, so that its refusal ends the force of the
+    lists before it.
+    """
+    if RECORD_LINE_START.match(raw) and len(raw) < LINE_BYTES_MAX:
+        try:
+            content = msgspec.to_builtins(_LONG_LINES.decode(raw))
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            content = {}
+        return record_of_line(content, place, roles)
+    is_list = b'"' + SNAPSHOT_TYPE.encode() + b'"' in raw
+    server = _SERVER_ID.search(raw) if is_list else None
+    return Record(
+        role=Role.SNAPSHOTS if is_list else Role.CALLS,
+        origin=place,
+        key=None if server is None else server[1],
+        value=raw[: DEFAULT_LIMITS.record_bytes_max + 1],  # enough for the engine to refuse it
+        timestamp_ms=previous_ms,
     )
 
 

@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from assay_stream.core.errors import ConfigurationError, InputError
-from assay_stream.core.limits import ARCHIVE_DECODED_BYTES_MAX
+from assay_stream.core.limits import ARCHIVE_DECODED_BYTES_MAX, ZSTD_WINDOW_BYTES_MAX
 from assay_stream.forensics.gzip_member import GzipMember
 
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
+_ZSTD_PIECE_BYTES = 256
+"""What is decompressed at once is held in memory: four bytes can make a block of 128 KiB, so this makes 8 MiB."""
 
 
 @contextmanager
@@ -75,7 +77,7 @@ def _zstd(raw: BinaryIO) -> Any:
             "extra_missing", "zstandard is not installed: pip install 'assay-stream[zstd]'"
         ) from None
     # Frames that want more memory than this to be read are refused by the library.
-    return _Frames(zstandard.ZstdDecompressor(max_window_size=1 << 27), raw)
+    return _Frames(zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW_BYTES_MAX), raw)
 
 
 class _Frames:
@@ -91,8 +93,7 @@ class _Frames:
     def read(self, size: int) -> bytes:
         """Return the next bytes, at most so many; none at the end."""
         while not self._ready:
-            # A small piece: what comes out of one is held in memory, and a bomb makes much of little.
-            piece = self._rest or self._raw.read(1_024)
+            piece = self._rest or self._raw.read(_ZSTD_PIECE_BYTES)
             if not piece:
                 if self._object is not None:
                     raise EOFError

@@ -13,12 +13,13 @@ import orjson
 
 from assay_stream.core.decode import decode_json
 from assay_stream.core.errors import InputError
-from assay_stream.core.limits import BUNDLE_LIMITS, DEFAULT_LIMITS
+from assay_stream.core.limits import BUNDLE_LIMITS
 from assay_stream.core.record import Role
 from assay_stream.forensics.alert_formats.view import view_of
 from assay_stream.forensics.archive import read_lines
 from assay_stream.forensics.bundle_file import is_bundle, read_bundle
 from assay_stream.forensics.compressed import opened
+from assay_stream.forensics.line_reader import lines_of
 from assay_stream.forensics.spool import Place
 from assay_stream.schemes.assay_bundle import check_event, decode_limits
 
@@ -100,7 +101,7 @@ def stored_in(paths: Iterable[Path]) -> Iterator[Stored]:
         paths: files and folders.
 
     Raises:
-        InputError: ``unreadable_file``, ``bad_record_line``, and as ``read_bundle`` and ``compressed.opened``.
+        InputError: ``line_too_long``, ``bad_record_line``, and as ``read_bundle`` and ``compressed.opened``.
     """
     for path in paths:
         if path.is_dir():
@@ -114,7 +115,7 @@ def stored_in(paths: Iterable[Path]) -> Iterator[Stored]:
 
 def _archived(path: Path) -> Iterator[Stored]:
     with opened(path) as stream:
-        lines = iter(lambda: stream.readline(2 * DEFAULT_LIMITS.record_bytes_max), b"")
+        lines = lines_of(stream, name=str(path))
         for number, record in enumerate(read_lines(_not_blank(lines), name=path.name, roles=tuple(Role)), start=1):
             if record.value is None or (record.origin.topic != path.name and record.role not in _ROLES):
                 continue

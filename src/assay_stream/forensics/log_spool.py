@@ -19,6 +19,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from assay_stream.core.errors import InputError, OperatingError
+from assay_stream.core.limits import ARCHIVE_LOGS_MAX, HELD_BYTES_MAX
 from assay_stream.core.record import Headers, Origin, Record, Role, made_of
 
 IN_MEMORY_BYTES_MAX = 32 * 1_024 * 1_024
@@ -26,7 +27,7 @@ IN_MEMORY_BYTES_MAX = 32 * 1_024 * 1_024
 _BLOCK_BYTES = 128 * 1_024
 _GATHERED_BYTES_MAX = 16 * 1_024 * 1_024
 _RUNS_MAX = 64
-"""Runs of one level that are merged at once; each needs one block of memory."""
+"""Runs of one level that are merged at once; each needs one block of memory. Fewer where blocks are large."""
 _RECORD_BYTES = 200
 """What a record takes beside its value, about."""
 
@@ -68,6 +69,7 @@ class LogSpool:
         in_memory_bytes_max: the file is kept in memory up to this size.
         block_bytes: about how much is read or written at once.
         runs_max: how many runs are merged at once, 2 or more.
+        logs_max: how many logs there may be.
     """
 
     def __init__(
@@ -76,12 +78,14 @@ class LogSpool:
         in_memory_bytes_max: int = IN_MEMORY_BYTES_MAX,
         block_bytes: int = _BLOCK_BYTES,
         runs_max: int = _RUNS_MAX,
+        logs_max: int = ARCHIVE_LOGS_MAX,
     ) -> None:
         # The caller closes it with the spool.
         self._file = tempfile.SpooledTemporaryFile(max_size=in_memory_bytes_max)  # noqa: SIM115
         self._end = 0
         self._block_bytes = block_bytes
         self._runs_max = runs_max
+        self._logs_max = logs_max
         # By the plain text of the role: an enum takes a call of its own to be hashed.
         self._logs: dict[tuple[str, str, int], _Gathered] = {}
         self._gathered_bytes = 0
@@ -104,13 +108,19 @@ class LogSpool:
             record: of any log.
 
         Raises:
-            InputError: ``conflicting_records``.
+            InputError: ``conflicting_records``, ``too_many_logs``.
             OperatingError: ``no_room``.
         """
         role, origin, key, value, headers, timestamp_ms, hold_expired = record
         place = (role._value_, origin[0], origin[1])
         log = self._logs.get(place)
         if log is None:
+            if len(self._logs) >= self._logs_max:
+                raise InputError(
+                    "too_many_logs",
+                    f"the records name over {self._logs_max} logs (partitions of topics), last {origin.topic}/"
+                    f"{origin.partition}: split the archives by topic",
+                )
             log = self._logs[place] = _Gathered()
         log.rows.append((origin[2], key, value, headers, timestamp_ms, hold_expired))
         size = (len(value) if value else 0) + _RECORD_BYTES
@@ -132,8 +142,9 @@ class LogSpool:
         for place, log in self._logs.items():
             self._write_gathered(place, log)
             runs = [run for level in log.levels for run in level]
-            if len(runs) > 1:
-                runs = [self._merged(_log_at(place), runs)]
+            while len(runs) > 1:
+                count = _mergeable(runs, len(runs))
+                runs = [*runs[count:], self._merged(_log_at(place), runs[:count])]
             log.levels = [runs]
 
     def logs(self) -> list[Log]:
@@ -206,7 +217,7 @@ class LogSpool:
             return
         newest.append([block])
         for number, level in enumerate(log.levels):
-            if len(level) < self._runs_max:
+            if len(level) < self._runs_max and _mergeable(level, self._runs_max) >= len(level):
                 break
             if number + 1 == len(log.levels):
                 log.levels.append([])
@@ -226,6 +237,16 @@ class LogSpool:
         if rows:
             merged.append(self._write_block(rows))
         return merged
+
+
+def _mergeable(runs: list[_Run], most: int) -> int:
+    """Return how many of some runs can be merged at once in bounded memory: two at least."""
+    size_bytes = 0
+    for count, run in enumerate(runs[:most]):
+        size_bytes += max(block.length for block in run)
+        if size_bytes > HELD_BYTES_MAX and count >= 2:
+            return count
+    return min(len(runs), most)
 
 
 def _place_of(log: Log) -> tuple[str, str, int]:

@@ -8,7 +8,8 @@ Order, stated:
 3. A call that names a snapshot is joined after it, whatever the clocks said; where the name was used again, after
    the first one, as a live join does.
 4. A call that is refused has no say in when others are joined: its time may be what is wrong with it. It goes with
-   the earliest of those behind it, as far as ``REFUSED_AHEAD_MAX`` of them are refused too.
+   the earliest of those behind it, as far as ``REFUSED_AHEAD_MAX`` of them, or ``HELD_BYTES_MAX`` bytes, are
+   refused too.
 5. Ties: control before snapshots before calls, then topic, partition and offset.
 
 Snapshots and control records are read twice. First all their times are noted, because one is applied as early as
@@ -22,13 +23,14 @@ import heapq
 from array import array
 from collections import deque
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from itertools import takewhile
 from typing import NamedTuple
 
 from assay_stream.core.cloudevents import Call, event_time_us, is_binary, read_call, read_event
 from assay_stream.core.errors import InputError
 from assay_stream.core.lenient import read_leniently
-from assay_stream.core.limits import Limits
+from assay_stream.core.limits import HELD_BYTES_MAX, Limits
 from assay_stream.core.observation import CallProfile, SnapshotEvent
 from assay_stream.core.record import Headers, Record, Role, made_of
 from assay_stream.forensics.archive import event_timestamp_ms
@@ -147,16 +149,24 @@ class Merge:
         limits, profile, named_ms = self._limits, self._call_profile, self._named_ms
         latest_ms = after.latest_ms
         held: deque[Placed] = deque()
+        held_bytes = 0
         for record in self._spool.read(log, after=after.offset):
             offset = record.origin.offset
+            refusal = None
             try:
                 event = read_call(record, limits=limits, call_profile=profile)
             except InputError as error:
+                # Anew, since its traceback holds on to everything that was decoded.
+                refusal = InputError(error.code, error.message, path=error.path)
+            if refusal is not None:
                 own_ms = max(latest_ms, time_of_refused_ms(record, limits))
-                held.append(Placed(own_ms, number, offset, record, error, latest_ms))
-                if len(held) > REFUSED_AHEAD_MAX:
+                held.append(Placed(own_ms, number, offset, record, refusal, latest_ms))
+                held_bytes += _size_bytes(record)
+                while len(held) > REFUSED_AHEAD_MAX or (held_bytes > HELD_BYTES_MAX and len(held) > 1):
                     earliest_ms = min(placed.time_ms for placed in held)
-                    yield held.popleft()._replace(time_ms=earliest_ms)
+                    first = held.popleft()
+                    held_bytes -= _size_bytes(first.record)
+                    yield first._replace(time_ms=earliest_ms)
                 continue
             time_ms = event.time_us // 1_000
             snapshot_id = event.snapshot_id
@@ -166,15 +176,18 @@ class Merge:
                 latest_ms = time_ms
             if held:
                 yield from _released(held, latest_ms)
+                held_bytes = 0
             yield made_of(Placed, (latest_ms, number, offset, record, event, latest_ms))
         if held:
             yield from _released(held, held[-1].time_ms)
 
     def _date(self, record: Record) -> tuple[int, tuple[str, str] | None]:
         """Return when a snapshot or control record takes effect, and the server and id of a snapshot."""
-        try:
+        event = None
+        with suppress(InputError):
             event = read_event(record, limits=self._limits)
-        except InputError:
+        if event is None:
+            # Here, where nothing holds on to what was decoded of it any more.
             return time_of_refused_ms(record, self._limits), None
         time_ms = event_time_us(event) // 1_000
         if record.timestamp_ms > 0:
@@ -194,6 +207,10 @@ def _released(held: deque[Placed], following_ms: int) -> list[Placed]:
         released.append(placed._replace(time_ms=following_ms))
     released.reverse()
     return released
+
+
+def _size_bytes(record: Record) -> int:
+    return len(record.value or b"")
 
 
 def time_of_refused_ms(record: Record, limits: Limits) -> int:

@@ -31,6 +31,7 @@ class Side(Generic[Value]):
     origin: Callable[[Value], Origin | None]
     pack: Callable[[Value], bytes]
     unpack: Callable[[bytes], Value]
+    size_bytes: Callable[[Value], int]
 
 
 class Pairing(Generic[Other]):
@@ -43,8 +44,8 @@ class Pairing(Generic[Other]):
 
     def __init__(self, others: Side[Other], *, waiting_max: int = WAITING_MAX) -> None:
         self._side = others
-        self._evidence: Waiting[Recorded] = Waiting(_pack_evidence, _unpack_evidence, waiting_max)
-        self._others: Waiting[Other] = Waiting(others.pack, others.unpack, waiting_max)
+        self._evidence: Waiting[Recorded] = Waiting(_pack_evidence, _unpack_evidence, waiting_max, _size_bytes)
+        self._others: Waiting[Other] = Waiting(others.pack, others.unpack, waiting_max, others.size_bytes)
         self._paired = Offsets()
         self.waits_for_other = 0
         """How many records of evidence wait."""
@@ -167,12 +168,16 @@ def _record(fields: list[Any]) -> Record:
     )
 
 
+def _size_bytes(value: Record | Recorded) -> int:
+    return len(value.value or b"")
+
+
 def _text(raw: bytes | None) -> str | None:
     return None if raw is None else base64.b64encode(raw).decode()
 
 
-CALLS: Side[Record] = Side(lambda record: record.origin, _pack_call, _unpack_call)
+CALLS: Side[Record] = Side(lambda record: record.origin, _pack_call, _unpack_call, _size_bytes)
 """Calls, as they stand in their topic."""
 
-EVIDENCE: Side[Recorded] = Side(lambda evidence: evidence.call, _pack_evidence, _unpack_evidence)
+EVIDENCE: Side[Recorded] = Side(lambda evidence: evidence.call, _pack_evidence, _unpack_evidence, _size_bytes)
 """Other evidence of the same calls."""

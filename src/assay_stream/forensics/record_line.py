@@ -20,6 +20,8 @@ from assay_stream.core.lenient import read_leniently
 from assay_stream.core.record import ERROR_HEADERS, Headers, Origin, Output, Record, Role
 
 INT64_MAX = 2**63 - 1
+_SHORT_BYTES = 64 * 1_024
+"""Shorter values are written as text whatever escapes they need."""
 
 
 def record_line_parts(raw: bytes, place: Origin) -> Record | None:
@@ -170,6 +172,9 @@ def _base64(value: bytes) -> str:
 
 def _put_bytes(line: dict[str, Any], name: str, value: bytes | None) -> None:
     text = None if value is None else _text(value)
+    if value is not None and len(value) > _SHORT_BYTES and len(orjson.dumps(text)) > 2 * len(value):
+        # Of control characters each takes six bytes as text: base64 keeps every record within LINE_BYTES_MAX.
+        text = None
     if value is not None and text is None:
         line[f"{name}_base64"] = _base64(value)
     else:

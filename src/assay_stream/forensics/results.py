@@ -17,6 +17,7 @@ from typing import IO, Any
 import orjson
 
 from assay_stream.core.errors import ConfigurationError
+from assay_stream.core.limits import PROGRESS_FILE_BYTES_MAX
 from assay_stream.core.record import Output, Role
 from assay_stream.forensics.log_spool import Log
 from assay_stream.forensics.order import Position
@@ -120,7 +121,7 @@ class Results:
         if not path.exists():
             return None
         try:
-            told = orjson.loads(path.read_bytes())
+            told = orjson.loads(_progress_of(path))
             differing = sorted(
                 name
                 for name in self._what.keys() | told["what"].keys()
@@ -227,7 +228,7 @@ def noted_ends(folder: Path) -> Ends | None:
     """
     path = folder / PROGRESS_FILE
     try:
-        told = orjson.loads(path.read_bytes())["ends"]
+        told = orjson.loads(_progress_of(path))["ends"]
         if told is None:
             return None
         return {Role(role): {int(number): int(end) for number, end in ends} for role, ends in told}
@@ -235,6 +236,14 @@ def noted_ends(folder: Path) -> Ends | None:
         return None
     except (OSError, ValueError, KeyError, TypeError):
         raise _bad_progress(path) from None
+
+
+def _progress_of(path: Path) -> bytes:
+    with path.open("rb") as file:
+        raw = file.read(PROGRESS_FILE_BYTES_MAX + 1)
+    if len(raw) > PROGRESS_FILE_BYTES_MAX:
+        raise ValueError
+    return raw
 
 
 def _bad_progress(path: Path) -> ConfigurationError:

@@ -11,15 +11,14 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from assay_stream.core.errors import InputError
-from assay_stream.core.limits import DEFAULT_LIMITS
 from assay_stream.core.record import Record, Role
 from assay_stream.core.seal_check import FAULTS_TOLD_MAX
 from assay_stream.forensics.archive import read_lines
 from assay_stream.forensics.compressed import opened
+from assay_stream.forensics.line_reader import lines_of
 
 FILE_PREFIX = {Role.EVIDENCE: "evidence-", Role.CHECKPOINTS: "checkpoints-"}
 """How the names of the files in an archive folder begin."""
-_LINE_BYTES_MAX = 2 * DEFAULT_LIMITS.record_bytes_max
 
 
 class LogName(NamedTuple):
@@ -109,7 +108,8 @@ class FileLogs:
 
     def _read(self, path: Path, *, tells: bool = False) -> Iterator[Record]:
         with opened(path) as stream:
-            lines = iter(lambda: stream.readline(_LINE_BYTES_MAX), b"")
+            # One that is too long is cut, and so no record line.
+            lines = lines_of(stream, name=str(path), too_long=lambda _: None)
             for number, line in enumerate(lines, start=1):
                 record = record_in(line, path.name, self._role)
                 if record is not None:

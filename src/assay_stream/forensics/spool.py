@@ -10,6 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
+from assay_stream.core.limits import HELD_BYTES_MAX
+
 _CACHE_KIB = 16 * 1_024
 _BATCH = 1_000
 
@@ -50,6 +52,7 @@ class Spool:
             "CREATE TABLE record (kind TEXT, time_us INT, name TEXT, part INT, pos INT, digest BLOB, raw BLOB)"
         )
         self._waiting: list[tuple[object, ...]] = []
+        self._waiting_bytes = 0
         self._sorted = False
 
     def __enter__(self) -> Spool:
@@ -70,8 +73,9 @@ class Spool:
         """
         # SQLite keeps text as UTF-8; half a surrogate pair has been refused long before.
         self._waiting.append((*place, sha256(raw).digest(), raw))
+        self._waiting_bytes += len(raw)
         self._sorted = False
-        if len(self._waiting) >= _BATCH:
+        if len(self._waiting) >= _BATCH or self._waiting_bytes >= HELD_BYTES_MAX:
             self._write()
 
     def records(self, kind: str) -> Iterator[bytes]:
@@ -103,3 +107,4 @@ class Spool:
     def _write(self) -> None:
         self._base.executemany("INSERT INTO record VALUES (?, ?, ?, ?, ?, ?, ?)", self._waiting)
         self._waiting.clear()
+        self._waiting_bytes = 0

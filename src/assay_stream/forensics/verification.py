@@ -27,6 +27,7 @@ from assay_stream.core.cloudevents import read_call
 from assay_stream.core.decision import join
 from assay_stream.core.digest import canonicalize
 from assay_stream.core.errors import InputError
+from assay_stream.core.limits import HELD_BYTES_MAX
 from assay_stream.core.observation import CallProfile
 from assay_stream.core.record import Origin, Output, Record
 from assay_stream.core.redaction import DEFAULT_REDACTION, Redaction
@@ -37,7 +38,8 @@ from assay_stream.forensics.known_then import Question, explain
 from assay_stream.schemes import assay
 
 DOUBTS_MAX = 2_000
-"""Records that wait for the search of step 4. Further ones have to wait until these are settled."""
+"""Records that wait for the search of step 4, ``HELD_BYTES_MAX`` bytes of calls and evidence at most. Further ones
+have to wait until these are settled."""
 
 
 class Status(StrEnum):
@@ -126,13 +128,14 @@ class Verifier:
         self._expected_producers = frozenset(producers)
         self._producers = Producers()
         self._doubts: list[_Doubt] = []
+        self._doubts_bytes = 0
         self.written_by: dict[str, int] = {}
         """How many records each producer says it wrote."""
 
     @property
     def must_settle(self) -> bool:
         """Whether as many records wait as may."""
-        return len(self._doubts) >= DOUBTS_MAX
+        return len(self._doubts) >= DOUBTS_MAX or self._doubts_bytes >= HELD_BYTES_MAX
 
     def servers_in_doubt(self) -> set[str]:
         """Return the servers whose records ``settle`` needs."""
@@ -190,7 +193,7 @@ class Verifier:
         Args:
             records: the snapshot and control records of the servers in doubt.
         """
-        doubts, self._doubts = self._doubts, []
+        doubts, self._doubts, self._doubts_bytes = self._doubts, [], 0
         by_server: dict[str, list[_Doubt]] = {}
         for doubt in doubts:
             by_server.setdefault(doubt.question.event.server_id, []).append(doubt)
@@ -235,6 +238,7 @@ class Verifier:
             cut_short = question.call._replace(hold_expired=True)
             question = question._replace(call=cut_short)
         self._doubts.append(_Doubt(evidence, question._replace(value=value), codes, paths))
+        self._doubts_bytes += len(value) + len(question.call.value or b"")
         return None
 
     def _unsound(self, evidence: Recorded) -> Judgement | None:

@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
+from assay_stream.core.limits import HELD_BYTES_MAX
 from assay_stream.core.record import Origin
 
 Value = TypeVar("Value")
@@ -22,10 +23,18 @@ class Waiting(Generic[Value]):
         pack: a value as bytes.
         unpack: and back.
         most: how many are kept in memory; beyond that all of them move to a temporary file.
+        size_bytes: how large a value is; over ``HELD_BYTES_MAX`` of all of them move there, too.
     """
 
-    def __init__(self, pack: Callable[[Value], bytes], unpack: Callable[[bytes], Value], most: int) -> None:
-        self._pack, self._unpack, self._most = pack, unpack, most
+    def __init__(
+        self,
+        pack: Callable[[Value], bytes],
+        unpack: Callable[[bytes], Value],
+        most: int,
+        size_bytes: Callable[[Value], int],
+    ) -> None:
+        self._pack, self._unpack, self._most, self._size_bytes = pack, unpack, most, size_bytes
+        self._kept_bytes = 0
         self._kept: dict[Origin, list[Value]] = {}
         self._count = 0
         self._file: sqlite3.Connection | None = None
@@ -40,7 +49,8 @@ class Waiting(Generic[Value]):
         """
         self._kept.setdefault(origin, []).append(value)
         self._count += 1
-        if self._count > self._most:
+        self._kept_bytes += self._size_bytes(value)
+        if self._count > self._most or self._kept_bytes > HELD_BYTES_MAX:
             self._spill()
 
     def pop(self, origin: Origin) -> Value | None:
@@ -58,6 +68,7 @@ class Waiting(Generic[Value]):
             return None
         self._count -= 1
         value = waiting.pop(0)
+        self._kept_bytes -= self._size_bytes(value)
         if not waiting:
             del self._kept[origin]
         return value
@@ -83,7 +94,7 @@ class Waiting(Generic[Value]):
         )
         self._file.executemany("INSERT INTO waiting (topic, part, place, value) VALUES (?, ?, ?, ?)", rows)
         self._kept.clear()
-        self._count = 0
+        self._count = self._kept_bytes = 0
 
     def _from_file(self, file: sqlite3.Connection, origin: Origin) -> Value | None:
         if origin.topic not in self._topics:

@@ -10,6 +10,7 @@ import orjson
 import pytest
 
 from assay_stream.core.errors import InputError
+from assay_stream.core.limits import DEFAULT_LIMITS, LINE_BYTES_MAX
 from assay_stream.core.record import Origin, Output, Record, Role, rejected
 from assay_stream.forensics.archive import event_timestamp_ms, read_file, read_lines
 from assay_stream.forensics.record_line import record_line, rejected_line
@@ -286,3 +287,29 @@ def test_a_written_record_line_is_read_back_to_the_byte(key: Any, value: Any, he
     line = record_line(record)
     assert b"\n" not in line
     assert list(read_lines([line], name="f", roles=(Role.EVIDENCE,))) == [record]
+
+
+@pytest.mark.parametrize("value", [b"\0" * 8 * 1024 * 1024, b'"' * 8 * 1024 * 1024, b"\xff" * 9 * 1024 * 1024])
+def test_the_largest_record_fits_a_line_whatever_it_holds(value: bytes, tmp_path: Path) -> None:
+    """Escapes would make six bytes of one: such a value is written in base64, and read as it was."""
+    record = Record(Role.CALLS, Origin("t", 0, 7), b"k", value, (), 5)
+    line = record_line(record)
+    assert len(line) < LINE_BYTES_MAX
+    path = tmp_path / "a.ndjson"
+    path.write_bytes(line + b"\n")
+    assert list(read_file(path)) == [record]
+
+
+def test_a_list_over_the_limit_is_a_list_without_being_decoded() -> None:
+    """It must end the force of the lists before it, whatever else it holds."""
+    huge = event("mcp.tools.list.observed", data={"server_id": "s", "x": "x" * DEFAULT_LIMITS.record_bytes_max})
+    (record,) = read(huge)
+    assert (record.role, record.key) == (Role.SNAPSHOTS, b"s")
+    assert record.value is not None
+    assert len(record.value) == DEFAULT_LIMITS.record_bytes_max + 1
+
+
+def test_a_long_record_line_that_is_none_is_an_error() -> None:
+    """As a short one is."""
+    with pytest.raises(InputError, match="bad_record_line"):
+        read(b'{"origin":[' + b"[]," * (3 * 1024 * 1024) + b"[]]}")

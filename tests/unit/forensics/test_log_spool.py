@@ -47,3 +47,34 @@ def test_a_conflict_is_found_however_far_apart(between: int) -> None:
     with pytest.raises(InputError) as caught:
         spooled(record(0), *others, record(0, b"other"))
     assert caught.value.code == "conflicting_records"
+
+
+def test_too_many_logs_are_refused() -> None:
+    """Each takes memory of its own, and anybody who writes an archive can make up names."""
+    with LogSpool(logs_max=2) as spool:
+        spool.add(record(0))
+        spool.add(record(0, partition=1))
+        spool.add(record(1))
+        with pytest.raises(InputError, match="over 2 logs") as caught:
+            spool.add(record(0, partition=2))
+        assert caught.value.code == "too_many_logs"
+
+
+def test_runs_of_large_blocks_are_merged_a_few_at_a_time() -> None:
+    """Twelve runs, each a block of 4 MiB: merged in several goes, since so many are not held at once."""
+    values = {offset: bytes([offset]) * (4 * 1024 * 1024) for offset in range(12)}
+    with LogSpool(in_memory_bytes_max=1) as spool:
+        reads = 0
+        read_block = spool._read_block
+
+        def counting(block: object) -> object:
+            nonlocal reads
+            reads += 1
+            return read_block(block)  # type: ignore[arg-type]
+
+        spool._read_block = counting  # type: ignore[method-assign,assignment]
+        for offset in reversed(range(12)):
+            spool.add(record(offset, values[offset]))
+        spool.finish()
+        assert reads > 12, "merged in more than one go"
+        assert [given.value for given in spool.read(Log(Role.CALLS, "t", 0))] == list(values.values())

@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from assay_stream.core.record import Origin, Role
+from assay_stream.core.limits import HELD_BYTES_MAX
+from assay_stream.core.record import Origin, Record, Role
 from assay_stream.forensics.evidence_record import Recorded
 from assay_stream.forensics.pairing import CALLS, EVIDENCE, Pairing, paired
 from assay_stream.forensics.waiting import Offsets
@@ -73,3 +74,14 @@ def test_offsets_that_follow_each_other_are_one_run() -> None:
     assert [number for number in range(40) if Origin("calls", 0, number) in offsets] == sorted(numbers)
     assert Origin("calls", 1, 3) not in offsets
     assert offsets._runs["calls", 0] == ([0, 30], [20, 35])
+
+
+def test_large_values_go_to_the_file_whatever_their_number() -> None:
+    """What waits is bounded in bytes, too."""
+    size = 4 * 1024 * 1024
+    calls = [Record(Role.CALLS, Origin("t", 0, offset), None, bytes([offset]) * size) for offset in range(40)]
+    pairing = Pairing(CALLS)
+    for call in calls:
+        pairing.other(call)
+    assert pairing._others._kept_bytes <= HELD_BYTES_MAX
+    assert list(pairing.others_left()) == calls
