@@ -293,3 +293,32 @@ def test_nothing_calls_a_signed_tool_safe() -> None:
     outcome = SignedTalk().discovered(0).signs(1).call(2).ends()
     written = outcome.all_bytes(Role.EVIDENCE, Role.CHANGES, Role.VERDICTS, Role.FINDINGS, Role.ALERTS).lower()
     assert not any(word in written for word in (b"safe", b"trusted", b"verified"))
+
+
+def test_a_key_in_the_revocation_document_is_revoked() -> None:
+    """SchemaPin 1.2: a domain may publish its revocations apart from its key."""
+    talk = SignedTalk().discovered(1).signs(2).call(3)
+    talk.control(
+        4,
+        "discovery.observed",
+        domain=DOMAIN,
+        status="observed",
+        document=a_document(KEY),
+        revocations={"domain": DOMAIN, "revoked_keys": [{"fingerprint": OURS, "reason": "key_compromise"}]},
+    )
+    talk.call(5)
+    before, after = (record["signature"] for record in talk.ends().evidence)
+    assert before["valid"] is True
+    assert (after["valid"], after["error_code"]) == (False, "key_revoked")
+
+
+def test_an_expired_signature_is_valid_and_says_that_it_expired() -> None:
+    """SchemaPin 1.4: degraded, not failed; by the time of the call, and with its lineage."""
+    claims = {"expires_at": "2026-03-01T10:00:03Z", "schema_version": "1.1.0", "previous_hash": "sha256:ab"}
+    talk = SignedTalk().discovered(1)
+    talk.offers(2, FIRST, signatures={FIRST["name"]: {"signature": signature_of(FIRST, KEY)} | claims})
+    talk.call(3).call(4)
+    in_time, late = (record["signature"] for record in talk.ends().evidence)
+    assert (in_time["valid"], in_time.get("warning")) == (True, None)
+    assert (late["valid"], late["warning"]) == (True, "signature_expired")
+    assert {name: late[name] for name in claims} == claims

@@ -13,6 +13,7 @@ from assay_stream.core.control_facts import (
     PinAct,
     Policy,
     Signatures,
+    Signed,
 )
 from assay_stream.core.definitions import pack
 from assay_stream.core.facts import Catalogue, Completeness, Rejection, Seen, ToolFact
@@ -170,7 +171,7 @@ def signed_by(
     key: str, *tools: str, digest: str = "set", mode: str = "double_sha256"
 ) -> tuple[Signatures, Checked]:
     """Signatures of example.com over some tools, and their check against the key that made them."""
-    entries = dict.fromkeys(tools, ("example.com", "c2lnbmF0dXJl", "0" * 64))
+    entries = dict.fromkeys(tools, Signed("example.com", "c2lnbmF0dXJl", "0" * 64))
     return (
         Signatures(server_id=SERVER, digest=digest, tools=entries),
         Checked(server_id=SERVER, signatures=digest, fingerprint=key, modes=dict.fromkeys(tools, mode)),

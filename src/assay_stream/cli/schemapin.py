@@ -32,6 +32,7 @@ from assay_stream.schemes.schemapin import (
     build_well_known,
     carried_signature,
     load_private_key,
+    parse_revocations,
     parse_well_known,
     schema_digest,
     sign_digest,
@@ -39,7 +40,7 @@ from assay_stream.schemes.schemapin import (
 from assay_stream.schemes.schemapin import verify as verify_signature
 
 schemapin_app = typer.Typer(
-    help="Sign and verify tool schemas (SchemaPin 1.1), and observe discovery documents.", no_args_is_help=True
+    help="Sign and verify tool schemas (SchemaPin), and observe discovery documents.", no_args_is_help=True
 )
 
 _NO_CANONICAL_FORM = frozenset({"lone_surrogate", "non_finite_number", "number_overflow", "too_deep"})
@@ -117,6 +118,9 @@ def verify(
         str | None, typer.Option(help="Base64 of DER. Default: the signature that the tool carries.")
     ] = None,
     pinned_fingerprint: Annotated[str | None, typer.Option(help="Fingerprint of the key that is pinned.")] = None,
+    revocations: Annotated[
+        Path | None, typer.Option(help="The domain's revocation document, as it was served.")
+    ] = None,
     revoked: Annotated[
         list[str] | None, typer.Option(help="Fingerprint of a key you revoke. May be given several times.")
     ] = None,
@@ -126,13 +130,15 @@ def verify(
     A valid signature says who signed, and nothing about what the tool does.
     """
     pinned = None if pinned_fingerprint is None else str(Digest.parse(pinned_fingerprint))
-    operator_revoked = frozenset(str(Digest.parse(text)) for text in revoked or [])
+    all_revoked = frozenset(str(Digest.parse(text)) for text in revoked or [])
+    if revocations is not None:
+        all_revoked |= parse_revocations(read_input(revocations, cut=True)).revoked_keys
     digest, carried = _digest_and_signature(schema)
     if signature is None:
         signature = carried
     if signature is None:
         raise ConfigurationError("bad_option", "the tool carries no signature: give --signature")
-    found = _verify(digest, signature, read_input(well_known, cut=True), pinned, operator_revoked)
+    found = _verify(digest, signature, read_input(well_known, cut=True), pinned, all_revoked)
     line = {
         "valid": found.valid,
         "mode": found.mode,
@@ -152,6 +158,10 @@ def fetch(
         Path | None,
         typer.Option(help="PEM file with the only CA certificates to accept. Default: the usual ones."),
     ] = None,
+    revocation_domain: Annotated[
+        str | None,
+        typer.Option(help="Host that may serve the revocation document. Default: the domain itself."),
+    ] = None,
     timeout_s: Annotated[float, typer.Option(help="Seconds for the whole fetch.", min=0.1, max=300.0)] = 10.0,
     output: Annotated[
         Path | None,
@@ -159,7 +169,7 @@ def fetch(
     ] = None,
     bootstrap_servers: Bootstrap = None,
 ) -> None:
-    """Fetch a domain's discovery document over HTTPS and publish it as an observation.
+    """Fetch a domain's discovery document over HTTPS, with its revocation document, and publish what was found.
 
     A failure is published too: the stream then goes on with the document it saw last. Redirects are followed
     within the same host and port only. Exit code 1 if the fetch failed or the document is refused.
@@ -169,7 +179,9 @@ def fetch(
 
     quiet_client_logs()
     vantage = Vantage(server_id=server_id, observer_id=observer_or_host(observer_id))
-    fetched = asyncio.run(fetch_well_known(domain, timeout_s=timeout_s, ca_file=ca_file))
+    fetched = asyncio.run(
+        fetch_well_known(domain, timeout_s=timeout_s, ca_file=ca_file, revocation_domain=revocation_domain)
+    )
     event = discovery_event(vantage, fetched, event_id=str(uuid.uuid4()), observed_at=datetime.now(UTC))
     target = sys.stdout.buffer if output == Path("-") else output
     asyncio.run(deliver(iter([event]), target, bootstrap_servers))

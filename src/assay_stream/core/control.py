@@ -152,6 +152,7 @@ class DiscoveryData(Model):
     domain: Domain
     status: Literal["observed", "fetch_failed"]
     document: dict[str, Any] | None = None
+    revocations: dict[str, Any] | None = None
     error_code: Literal["discovery_fetch_failed", "discovery_invalid"] | None = None
     detail: Text | None = None
     fetched_from: Text | None = None

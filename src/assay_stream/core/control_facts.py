@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
 
 from assay_stream.core.record import Origin, Position
 
@@ -163,6 +164,26 @@ class SuppressionDecision(ControlFact):
     reason: str
 
 
+class Signed(NamedTuple):
+    """One tool's signature as it came.
+
+    Args:
+        domain: whose key made it, ``None`` where that was not said.
+        signature: base64, empty for one that cannot be read.
+        digest: the SchemaPin digest of the tool in bare hexadecimal, ``None`` where it has none.
+        claims: what came with it that no signature covers: ``expires_at``, ``schema_version``, ``previous_hash``.
+    """
+
+    domain: str | None
+    signature: str
+    digest: str | None
+    claims: Mapping[str, str] = MappingProxyType({})
+
+    def as_json(self, tool_name: str) -> list[Any]:
+        """Return the entry of a tool."""
+        return [tool_name, *self[:3], *([dict(self.claims)] if self.claims else [])]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signatures:
     """The signatures that came with one catalogue.
@@ -170,19 +191,18 @@ class Signatures:
     Args:
         server_id: the server.
         digest: digest of the set, which covers what was signed.
-        tools: tool name to domain (``None``: not said), signature in base64, and the SchemaPin digest of the tool
-            in bare hexadecimal (``None`` where it has none).
+        tools: the signatures by tool name.
     """
 
     server_id: str
     digest: str
-    tools: Mapping[str, tuple[str | None, str, str | None]]
+    tools: Mapping[str, Signed]
 
     def key(self) -> FactKey:
         return ("signatures", self.server_id, self.digest)
 
     def value_json(self) -> dict[str, Any]:
-        return {"tools": sorted((name, *entry) for name, entry in self.tools.items())}
+        return {"tools": sorted(entry.as_json(name) for name, entry in self.tools.items())}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,7 +283,7 @@ def read_discovery(key: FactKey, value: dict[str, Any]) -> Discovery:
 def read_signatures(key: FactKey, value: dict[str, Any]) -> Signatures:
     """Return the set of signatures that a key and a value hold."""
     _, server_id, digest = key
-    tools = {name: (domain, signature, schema) for name, domain, signature, schema in value["tools"]}
+    tools = {name: Signed(*entry) for name, *entry in value["tools"]}
     return Signatures(server_id=str(server_id), digest=str(digest), tools=tools)
 
 

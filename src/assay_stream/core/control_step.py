@@ -123,7 +123,7 @@ def _discovery(record: Record, event: DiscoveryEvent, time_us: int) -> Discovery
     if data.status == "fetch_failed":
         status: DiscoveryStatus = "fetch_failed"
     else:
-        status, key, revoked = read_document(data.document, data.domain)
+        status, key, revoked = read_document(data.document, data.domain, data.revocations)
     return Discovery(
         server_id=data.server_id,
         origin=record.origin,

@@ -1,4 +1,4 @@
-"""Signatures held against keys: SchemaPin 1.1 over what was observed, as of any time.
+"""Signatures held against keys: SchemaPin over what was observed, as of any time.
 
 What was signed and what it was held against are facts, so that the answer for a call needs no cryptography. In
 order, and the first that applies is the answer:
@@ -25,11 +25,11 @@ from dataclasses import dataclass
 
 from assay_stream.core.bindings import ServerBindings
 from assay_stream.core.control_facts import Discovery, FactKey, FirstUse
-from assay_stream.core.controls import Controls, When
+from assay_stream.core.controls import Controls, When, position_of
 from assay_stream.core.facts import Seen
 from assay_stream.core.moments import moments
 from assay_stream.core.record import Position
-from assay_stream.schemes.schemapin import ErrorCode
+from assay_stream.schemes.schemapin import ErrorCode, expiry_warning
 
 MISSING = "signature_missing"
 """Our own code: the tool is expected to be signed and is not."""
@@ -50,6 +50,8 @@ class SignatureResult:
         domain: whose key that is.
         discovery: where the key document was observed.
         last_observed: the domain could not be read since; the document is the one observed last.
+        claims: what came with the signature that it does not cover: its expiry and its lineage.
+        warning: what its expiry amounts to; an expired signature is valid all the same.
     """
 
     valid: bool
@@ -59,6 +61,8 @@ class SignatureResult:
     domain: str | None = None
     discovery: Discovery | None = None
     last_observed: bool = False
+    claims: tuple[tuple[str, str], ...] = ()
+    warning: str | None = None
 
     def as_json(self) -> dict[str, object]:
         """Return the result as it stands in evidence, without what is absent."""
@@ -69,6 +73,8 @@ class SignatureResult:
             "mode": self.mode,
             "key_fingerprint": self.key_fingerprint,
             "domain": self.domain,
+            **dict(self.claims),
+            "warning": self.warning,
         }
         if self.discovery is not None:
             fields["discovery"] = {
@@ -94,7 +100,7 @@ def check_signature(
     entry = signatures.tools.get(tool_name) if signatures else None
     if signatures is None or entry is None:
         return _missing(controls, tool_name, when)
-    domain, _, schema_digest = entry
+    domain, _, schema_digest, claims = entry
     known = sorted(name for name in controls.discoveries if controls.discoveries_as_of(name, when))
     if domain is None:
         if len(known) != 1:
@@ -127,7 +133,23 @@ def check_signature(
         domain=domain,
         discovery=document,
         last_observed=last_observed,
+        claims=tuple(sorted(claims.items())),
+        warning=expiry_warning(claims, position_of(when)[0]),
     )
+
+
+def warning_at(controls: Controls, seen: Seen, tool_name: str, when: When) -> str | None:
+    """Return the warning that a signature's expiry gives: all of an answer that changes with time alone.
+
+    Args:
+        controls: the control facts of the server.
+        seen: the observation that the tool came with.
+        tool_name: the tool.
+        when: a time or a position.
+    """
+    signatures = controls.signatures.get(seen.signatures) if seen.signatures else None
+    entry = signatures.tools.get(tool_name) if signatures else None
+    return expiry_warning(entry.claims, position_of(when)[0]) if entry else None
 
 
 def pinned_key(controls: Controls, domain: str, tool_name: str, when: When) -> str | None:

@@ -19,7 +19,7 @@ from assay_stream.core.kinds import Kind
 from assay_stream.core.moments import moments
 from assay_stream.core.pins import PinResult, PinStatus, check_pins
 from assay_stream.core.record import Output, Position
-from assay_stream.core.signing import MISSING, SignatureResult, check_signature
+from assay_stream.core.signing import MISSING, SignatureResult, check_signature, warning_at
 from assay_stream.schemes.hangar import Action
 from assay_stream.schemes.schemapin import ErrorCode
 
@@ -75,7 +75,14 @@ def standing_of(
     if seen is None or found is None:
         # Not kept: whoever makes names up must not fill the memory with what they are not.
         return _work_out(server, seen, found, tool_name, when)
-    question = ("standing", seen.origin, tool_name, found.full, server.controls.epoch(when))
+    question = (
+        "standing",
+        seen.origin,
+        tool_name,
+        found.full,
+        server.controls.epoch(when),
+        warning_at(server.controls, seen, tool_name, when),
+    )
     answer: Standing | None = server.memo.get(question)
     if answer is None:
         if len(server.memo) >= _KEPT_MAX:

@@ -24,7 +24,7 @@ from assay_stream.core.errors import ConfigurationError, InputError
 from assay_stream.core.limits import DEFAULT_LIMITS, Limits
 from assay_stream.publish.events import DISCOVERY_TYPE, Observation, control_event
 from assay_stream.publish.vantage import Vantage
-from assay_stream.schemes.schemapin import ErrorCode, parse_well_known
+from assay_stream.schemes.schemapin import ErrorCode, parse_revocations, parse_well_known
 
 WELL_KNOWN_PATH = "/.well-known/schemapin.json"
 REDIRECTS_MAX = 3
@@ -48,6 +48,7 @@ class Fetched:
         document: the JSON object exactly as received; ``None`` where there was none that a strict reader takes.
         error_code: ``discovery_fetch_failed``, or ``discovery_invalid`` where what was served is refused.
         detail: what went wrong, for a person; empty where nothing did.
+        revocations: the revocation document that the document names, exactly as received.
     """
 
     domain: str
@@ -56,6 +57,7 @@ class Fetched:
     document: dict[str, Any] | None = None
     error_code: ErrorCode | None = None
     detail: str = ""
+    revocations: dict[str, Any] | None = None
 
 
 class _FailedError(Exception):
@@ -67,20 +69,31 @@ class _TooLargeError(Exception):
 
 
 async def fetch_well_known(
-    domain: str, *, timeout_s: float = 10.0, ca_file: Path | None = None, limits: Limits = DEFAULT_LIMITS
+    domain: str,
+    *,
+    timeout_s: float = 10.0,
+    ca_file: Path | None = None,
+    revocation_domain: str | None = None,
+    limits: Limits = DEFAULT_LIMITS,
 ) -> Fetched:
-    """Fetch the discovery document of a domain. Failures outside are part of the answer.
+    """Fetch the discovery document of a domain, and the revocation document that it names.
+
+    Failures outside are part of the answer. A revocation document that cannot be had is one: whoever can keep it
+    away must not bring a revoked key back.
 
     Args:
         domain: ``host`` or ``host:port``, in ASCII.
         timeout_s: seconds for everything together, redirects included.
         ca_file: PEM file with the only certificate authorities to accept; the usual ones by default.
+        revocation_domain: the host that may serve the revocation document, ``host`` or ``host:port``; the
+            domain itself by default.
         limits: ``discovery_bytes_max`` and ``depth_max`` are used.
 
     Raises:
         ConfigurationError: ``bad_domain`` or ``bad_tls_file``.
     """
     visit = _Visit(well_known_url(domain), limits.discovery_bytes_max)
+    allowed = well_known_url(revocation_domain or domain)
     context = _tls_context(ca_file)
     try:
         async with (
@@ -89,6 +102,13 @@ async def fetch_well_known(
             httpx.AsyncClient(verify=context, trust_env=False, timeout=timeout_s) as client,
         ):
             raw = await visit.get(client)
+            found = _judged(domain, visit.url, raw, limits)
+            endpoint = None if found.error_code else parse_well_known(found.document or {}).revocation_endpoint
+            if endpoint is None:
+                return found
+            visit = _Visit(_on_host(allowed, endpoint), limits.discovery_bytes_max)
+            raw = await visit.get(client)
+            return _with_revocations(found, visit.url, raw, limits)
     except _TooLargeError:
         detail = f"the document has more than {limits.discovery_bytes_max} bytes"
         return _invalid(domain, visit.url, None, detail)
@@ -100,7 +120,6 @@ async def fetch_well_known(
             error_code=ErrorCode.DISCOVERY_FETCH_FAILED,
             detail=_reason(error, timeout_s),
         )
-    return _judged(domain, visit.url, raw, limits)
 
 
 def well_known_url(domain: str) -> str:
@@ -137,6 +156,8 @@ def discovery_event(vantage: Vantage, fetched: Fetched, *, event_id: str, observ
         "detail": fetched.detail,
         "fetched_from": fetched.url,
     }
+    if fetched.revocations is not None:
+        data["revocations"] = fetched.revocations
     return control_event(vantage, DISCOVERY_TYPE, event_id=event_id, observed_at=observed_at, data=data)
 
 
@@ -175,18 +196,41 @@ class _Visit:
 
 def _redirected(url: str, location: str) -> str:
     """Return where a redirect leads, if that is the same host and port over HTTPS."""
-    try:
-        here, there = httpx.URL(url), httpx.URL(url).join(location[: _URL_CHARS_MAX + 1])
-    except httpx.InvalidURL:
-        raise _FailedError("the host redirects to what is no address") from None
-    if not location or len(location) > _URL_CHARS_MAX or there.userinfo:
+    there = _address(location, url)
+    if there is None:
         raise _FailedError("the host redirects to what is no address")
-    # httpx leaves the default port out, so that equal ports compare equal.
-    if (there.scheme, there.host, there.port) != ("https", here.host, here.port):
+    if not _is_same_host(there, url):
         raise _FailedError(
             "the host redirects elsewhere: only redirects within the same host over https are followed"
         )
     return str(there.copy_with(fragment=None))
+
+
+def _on_host(allowed: str, endpoint: str) -> str:
+    """Return where a revocation document stands, if it is on the host that may serve it."""
+    there = _address(endpoint)
+    if there is None or not _is_same_host(there, allowed):
+        raise _FailedError(
+            "the revocation endpoint is not an https address on the host that may serve it: "
+            "check the document, then name the host with --revocation-domain"
+        )
+    return str(there.copy_with(fragment=None))
+
+
+def _address(text: str, base: str | None = None) -> httpx.URL | None:
+    if not text or len(text) > _URL_CHARS_MAX:
+        return None
+    try:
+        there = httpx.URL(text) if base is None else httpx.URL(base).join(text)
+    except httpx.InvalidURL:
+        return None
+    return None if there.userinfo else there
+
+
+def _is_same_host(there: httpx.URL, url: str) -> bool:
+    here = httpx.URL(url)
+    # httpx leaves the default port out, so that equal ports compare equal.
+    return (there.scheme, there.host, there.port) == ("https", here.host, here.port)
 
 
 def _tls_context(ca_file: Path | None) -> ssl.SSLContext:
@@ -212,9 +256,22 @@ def _reason(error: Exception, timeout_s: float) -> str:
     return f"the request failed: {type(error).__name__}"
 
 
+def _with_revocations(found: Fetched, url: str, raw: bytes, limits: Limits) -> Fetched:
+    try:
+        document = _decoded(raw, limits)
+        parse_revocations(raw, limits=limits)
+    except InputError as error:
+        return _invalid(found.domain, url, found.document, f"the revocation document is refused: {error.message}")
+    return replace(found, revocations=document)
+
+
+def _decoded(raw: bytes, limits: Limits) -> Any:
+    return decode_json(raw, limits=replace(limits, depth_max=limits.depth_max - _EVENT_DEPTH))
+
+
 def _judged(domain: str, url: str, raw: bytes, limits: Limits) -> Fetched:
     try:
-        document = decode_json(raw, limits=replace(limits, depth_max=limits.depth_max - _EVENT_DEPTH))
+        document = _decoded(raw, limits)
     except InputError as error:
         return _invalid(domain, url, None, error.message)
     if not isinstance(document, dict):

@@ -71,6 +71,10 @@ class SignatureField(Closed):
     mode: Mode | None = None
     key_fingerprint: KeyFingerprint | None = None
     domain: str | None = None
+    expires_at: str | None = None
+    schema_version: str | None = None
+    previous_hash: str | None = None
+    warning: Literal["signature_expired", "signature_expires_at_unparseable"] | None = None
     discovery: DiscoveryField | None = None
 
 

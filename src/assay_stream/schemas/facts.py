@@ -116,10 +116,16 @@ class DiscoveryFactValue(Closed):
     revoked: list[str]
 
 
-class SignaturesFactValue(Closed):
-    """Signatures that came with a catalogue: tool, domain, signature, and the SchemaPin digest it is for."""
+SignatureClaim = Literal["expires_at", "schema_version", "previous_hash"]
 
-    tools: list[tuple[str, str | None, str, BareHex | None]]
+
+class SignaturesFactValue(Closed):
+    """Signatures that came with a catalogue: tool, domain, signature, its SchemaPin digest, and claims."""
+
+    tools: list[
+        tuple[str, str | None, str, BareHex | None]
+        | tuple[str, str | None, str, BareHex | None, dict[SignatureClaim, str]]
+    ]
 
 
 class CheckedFactValue(Closed):

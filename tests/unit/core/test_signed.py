@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from assay_stream.core.control_facts import Discovery, Signatures
+from assay_stream.core.control_facts import Discovery, Signatures, Signed
 from assay_stream.core.digest import jcs_digest
 from assay_stream.core.limits import Limits
 from assay_stream.core.observation import SnapshotData
@@ -67,14 +67,14 @@ def test_a_snapshot_without_signatures_has_none() -> None:
 )
 def test_a_signature_comes_as_text_or_with_its_domain(given: Any, entry: tuple[str | None, str, str]) -> None:
     """Domains are kept in lower case, without the dot of the root."""
-    assert entry_of(given) == entry
+    assert entry_of(given) == Signed(*entry)
 
 
 @pytest.mark.parametrize("given", [7, [], {}, {"signature": 7}, "x" * 1_025, "sign\u00e9"])
 def test_a_signature_of_a_wrong_form_is_there_and_matches_nothing(given: Any) -> None:
     """It is not missing: whoever sent it meant to sign."""
     entry = entry_of(given)
-    assert entry == (None, "", DIGEST)
+    assert entry == Signed(None, "", DIGEST)
     signatures = taken(TOOL, signatures={"t": given})
     assert signatures is not None
     assert check_against(signatures, document_of(KEY)).modes == {}
@@ -91,7 +91,7 @@ def test_the_signature_within_a_tool_is_taken_where_the_proxy_gives_none() -> No
     for tool in (TOOL | {"x-schema-signature": "c2ln"}, TOOL | {"_meta": {"x-schema-signature": "c2ln"}}):
         signatures = taken(tool)
         assert signatures is not None
-        assert signatures.tools == {"t": (None, "c2ln", DIGEST)}
+        assert signatures.tools == {"t": Signed(None, "c2ln", DIGEST)}
         assert entry_of("b3RoZXI=", tool)[1] == "b3RoZXI="
 
 
@@ -128,7 +128,7 @@ def test_a_signature_by_another_key_or_over_another_tool_matches_nothing() -> No
 
 def test_a_tool_without_a_canonical_form_matches_nothing() -> None:
     """There is nothing that could have been signed."""
-    signatures = Signatures(server_id=SERVER, digest="set", tools={"t": (None, signature_of(TOOL), None)})
+    signatures = Signatures(server_id=SERVER, digest="set", tools={"t": Signed(None, signature_of(TOOL), None)})
     assert check_against(signatures, document_of(KEY)).modes == {}
 
 
@@ -170,6 +170,26 @@ def test_a_document_of_no_use_gives_no_key(document: dict[str, Any] | None, stat
 def test_a_document_may_name_its_own_domain(domain: str) -> None:
     """In any spelling of the same host."""
     assert read_document(a_document() | {"domain": domain}, "example.com")[0] == "observed"
+
+
+def test_a_revocation_document_counts_beside_the_list() -> None:
+    """A key that either of the two names is revoked (SchemaPin 1.2, section 8.7)."""
+    listed, alone = (f"sha256:{digit * 64}" for digit in "ab")
+    revocations = {"domain": "example.com", "revoked_keys": [{"fingerprint": alone, "reason": "key_compromise"}]}
+    assert read_document(a_document(revoked=(listed,)), "example.com", revocations)[2] == (listed, alone)
+
+
+@pytest.mark.parametrize(
+    ("revocations", "status"),
+    [
+        ({"domain": "example.com"}, "invalid"),
+        ({"domain": "example.com", "revoked_keys": ["x"]}, "invalid"),
+        ({"domain": "example.org", "revoked_keys": []}, "other_domain"),
+    ],
+)
+def test_a_revocation_document_of_no_use_gives_no_key(revocations: dict[str, Any], status: str) -> None:
+    """Whoever can spoil it must not bring a revoked key back."""
+    assert read_document(a_document(), "example.com", revocations) == (status, None, ())
 
 
 def test_of_revoked_keys_only_fingerprints_are_kept() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from assay_stream.core.bindings import ServerBindings
-from assay_stream.core.control_facts import AnyControlFact, Checked, FirstUse, Signatures
+from assay_stream.core.control_facts import AnyControlFact, Checked, FirstUse, Signatures, Signed
 from assay_stream.core.facts import Fact
 from assay_stream.core.moments import start_of
 from assay_stream.core.record import Origin
@@ -64,7 +64,7 @@ def said(server: ServerBindings, time_us: int = 20, tool: str = "t", listed: obj
 
 def signed_elsewhere(domain: str | None) -> Signatures:
     """Signatures of ``t`` that name another domain, or none."""
-    return Signatures(server_id=SERVER, digest="set", tools={"t": (domain, "c2ln", "0" * 64)})
+    return Signatures(server_id=SERVER, digest="set", tools={"t": Signed(domain, "c2ln", "0" * 64)})
 
 
 # --- step 1: is there a signature ---------------------------------------------------------------------------
@@ -294,7 +294,7 @@ def test_a_signature_that_nobody_checked_is_not_called_invalid() -> None:
 
 def test_a_tool_without_a_canonical_form_says_so() -> None:
     """There is no digest that a signature could be over."""
-    nothing = Signatures(server_id=SERVER, digest="set", tools={"t": ("example.com", "c2ln", None)})
+    nothing = Signatures(server_id=SERVER, digest="set", tools={"t": Signed("example.com", "c2ln", None)})
     server = a_server(a_discovery("k", time_us=1, offset=0), nothing, CHECKED, LISTED)
     assert said(server) == ErrorCode.SCHEMA_CANONICALIZATION_FAILED
 

@@ -225,6 +225,56 @@ class TestFetch:
         assert failed(await fetched(authority, certificate, answer), "request failed")
 
 
+REVOCATIONS_PATH = "/.well-known/schemapin-revocations.json"
+REVOCATIONS = {
+    "schemapin_version": "1.2",
+    "domain": "localhost",
+    "updated_at": "2026-11-21T00:00:00Z",
+    "revoked_keys": [{"fingerprint": "sha256:" + "ab" * 32, "revoked_at": "x", "reason": "superseded"}],
+}
+
+
+class TestRevocations:
+    """The revocation document that a discovery document names."""
+
+    async def fetched(
+        self, authority: Authority, certificate: Path, served: bytes, *, host: str = "", **options: Any
+    ) -> Fetched:
+        """What a client gets where the document names an endpoint on the same host, or on another one."""
+
+        def answer(request: BaseHTTPRequestHandler) -> None:
+            endpoint = f"https://{host or request.headers['host']}{REVOCATIONS_PATH}"
+            document = json.dumps(DOCUMENT | {"revocation_endpoint": endpoint}).encode()
+            serve(served if request.path == REVOCATIONS_PATH else document)(request)
+
+        with HttpsServer(answer, certificate) as server:
+            return await fetch_well_known(server.domain, ca_file=authority.file, **options)
+
+    async def test_it_is_fetched_and_published_beside_the_document(
+        self, authority: Authority, certificate: Path
+    ) -> None:
+        """Exactly as it was served."""
+        found = await self.fetched(authority, certificate, json.dumps(REVOCATIONS).encode())
+        assert (found.status, found.error_code, found.revocations) == ("observed", None, REVOCATIONS)
+        event = discovery_event(THE_VANTAGE, found, event_id="e", observed_at=AT)
+        assert decode_json(event.value)["data"]["revocations"] == REVOCATIONS
+
+    async def test_one_that_cannot_be_read_makes_the_whole_invalid(
+        self, authority: Authority, certificate: Path
+    ) -> None:
+        """What it would have revoked is not known."""
+        assert refused(await self.fetched(authority, certificate, b"{}"), "revocation document")
+
+    async def test_one_on_another_host_is_not_asked_for(self, authority: Authority, certificate: Path) -> None:
+        """A document must not send the operator's machine wherever it likes; the operator may name the host."""
+        found = await self.fetched(authority, certificate, b"", host="169.254.169.254")
+        assert failed(found, "--revocation-domain")
+        found = await self.fetched(
+            authority, certificate, b"", host=f"localhost:{free_port()}", revocation_domain="localhost"
+        )
+        assert failed(found, "--revocation-domain")
+
+
 class TestCertificates:
     """Whom the client believes."""
 

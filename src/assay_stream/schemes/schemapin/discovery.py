@@ -22,7 +22,7 @@ _PEM_MARK = "-----BEGIN PUBLIC KEY-----"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WellKnown:
-    """A discovery document, as far as SchemaPin 1.1 gives its fields a meaning.
+    """A discovery document.
 
     Args:
         schema_version: as it stands in the document.
@@ -32,6 +32,7 @@ class WellKnown:
         developer_name: who signs, by their own word.
         contact: where to write to, by their own word.
         domain: the domain that the document says it is for; only documents out of bundles do (section 13.1).
+        revocation_endpoint: where the domain's revocation document stands, if it has one (section 8.5).
     """
 
     schema_version: str
@@ -41,6 +42,7 @@ class WellKnown:
     developer_name: str | None = None
     contact: str | None = None
     domain: str | None = None
+    revocation_endpoint: str | None = None
 
 
 def parse_well_known(document: bytes | Mapping[str, Any], *, limits: Limits = DEFAULT_LIMITS) -> WellKnown:
@@ -53,8 +55,8 @@ def parse_well_known(document: bytes | Mapping[str, Any], *, limits: Limits = DE
     Raises:
         InputError: ``discovery_invalid``.
     """
-    content = _content(document, limits)
-    version = _text(content, "schema_version", limits)
+    content = document_content(document, limits)
+    version = document_text(content, "schema_version", limits)
     if version is None or not _VERSION.fullmatch(version):
         raise InputError(
             "discovery_invalid", 'the version is missing or no version: write "1.1"', path="$.schema_version"
@@ -71,9 +73,10 @@ def parse_well_known(document: bytes | Mapping[str, Any], *, limits: Limits = DE
         read_as=version if version in KNOWN_VERSIONS else KNOWN_VERSIONS[-1],
         public_key_pem=pem,
         revoked_keys=_revoked_keys(content),
-        developer_name=_text(content, "developer_name", limits),
-        contact=_text(content, "contact", limits),
-        domain=_text(content, "domain", limits),
+        developer_name=document_text(content, "developer_name", limits),
+        contact=document_text(content, "contact", limits),
+        domain=document_text(content, "domain", limits),
+        revocation_endpoint=document_text(content, "revocation_endpoint", limits),
     )
 
 
@@ -107,7 +110,16 @@ def build_well_known(
     return document if contact is None else document | {"contact": contact}
 
 
-def _content(document: bytes | Mapping[str, Any], limits: Limits) -> Mapping[str, Any]:
+def document_content(document: bytes | Mapping[str, Any], limits: Limits) -> Mapping[str, Any]:
+    """Return the JSON object that a document of a domain holds.
+
+    Args:
+        document: its bytes, or the object itself.
+        limits: ``discovery_bytes_max`` is used.
+
+    Raises:
+        InputError: ``discovery_invalid``.
+    """
     try:
         raw = document if isinstance(document, bytes) else canonical(dict(document))
         if len(raw) > limits.discovery_bytes_max:
@@ -132,7 +144,17 @@ def _revoked_keys(content: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(entry.strip().lower() for entry in listed)
 
 
-def _text(content: Mapping[str, Any], name: str, limits: Limits) -> str | None:
+def document_text(content: Mapping[str, Any], name: str, limits: Limits) -> str | None:
+    """Return a text of a document, ``None`` where it is absent or ``null``.
+
+    Args:
+        content: the document.
+        name: of the member.
+        limits: ``identifier_chars_max`` is used.
+
+    Raises:
+        InputError: ``discovery_invalid``.
+    """
     text = content.get(name)
     if text is None:
         return None
