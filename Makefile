@@ -63,7 +63,7 @@ audit: $(VENV)-tools/.ready ## Hold the pinned packages against published adviso
 sbom: $(VENV)-tools/.ready ## Write what the pins are to dist/sbom.json (CycloneDX).
 	$(VENV)-tools/bin/python deploy/supply_chain.py sbom dist/sbom.json
 
-fuzz: $(VENV)/.ready ## Feed the decoder and the stages with damaged records for ten minutes (FUZZ="--minutes 1 --seed 7").
+fuzz: $(VENV)/.ready ## Feed the stages with damaged records for ten minutes (FUZZ="--minutes 1 --seed 7", FUZZ=--cost for costly lists).
 	$(BIN)/python -m tests.fuzz $(FUZZ)
 
 bench: $(VENV)/.ready ## Measure: digests, registry, join, gate, replay, exports, seals (ratios within one run).
