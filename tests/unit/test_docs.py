@@ -490,7 +490,9 @@ def test_the_table_of_kinds_is_the_data() -> None:
         [
             f"`{kind.value}`",
             info.title,
-            "by what changed"
+            "that of its gravest member"
+            if kind is Kind.ALERTS_FOLDED
+            else "by what changed"
             if kind in by_changes
             else str(assess(DEFAULT_PROFILE, kind.value, default=Level(info.severity_id))),
             "until it ends" if info.lasts else "event",

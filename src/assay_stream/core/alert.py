@@ -170,7 +170,8 @@ def tick(state: AlertState, now_us: int, rules: AlertRules, suppressions: Suppre
             ended = replace(state, closed=True, resolved_us=since_us, resolved_by=reason)
             state, output = _written(ended, Activity.CLOSE, since_us, rules, suppressions)
         elif due.what == "update":
-            state, output = _written(state, Activity.UPDATE, due.at_us, rules, suppressions)
+            activity = Activity.UPDATE if state.written_count else Activity.CREATE
+            state, output = _written(state, activity, due.at_us, rules, suppressions)
         else:
             interval_us = rules.pacing.repeat_interval_us
             missed = (now_us - due.at_us) // interval_us
@@ -181,6 +182,24 @@ def tick(state: AlertState, now_us: int, rules: AlertRules, suppressions: Suppre
             state, output = _written(repeated, Activity.UPDATE, at_us, rules, suppressions)
         outputs.append(output)
     return state, outputs
+
+
+def write_folded(
+    state: AlertState, time_us: int, rules: AlertRules, suppressions: Suppressions = ()
+) -> tuple[AlertState, list[Output]]:
+    """Write a folded alert where the record that changed it ends, if what changed is of note.
+
+    Args:
+        state: what is remembered of the folded alert.
+        time_us: event time of the record, microseconds since the epoch.
+        rules: what the stage is told.
+        suppressions: the suppression rules in force for its server.
+    """
+    if state.closed or not (state.folded or {}).get("due"):
+        return state, []
+    activity = Activity.UPDATE if state.written_count else Activity.CREATE
+    state, output = _written(state, activity, time_us, rules, suppressions)
+    return state, [output]
 
 
 def due_us(state: AlertState, rules: AlertRules) -> int | None:
@@ -212,12 +231,12 @@ class _Due(NamedTuple):
 
 
 def _next_due(state: AlertState, pacing: Pacing) -> _Due | None:
-    if not state.raised or state.closed:
+    if not state.raised or state.closed or state.fold is not None:
         return None
     due = []
     if state.resolved_us is not None:
         due.append(_Due(state.resolved_us + pacing.settle_us, "close"))
-    elif KINDS[Kind(state.last["kind"])].lasts:
+    elif state.folded["open"] if state.folded else KINDS[Kind(state.last["kind"])].lasts:
         due.append(_Due(state.written_us + pacing.repeat_interval_us, "repeat"))
     else:
         due.append(_Due(state.last_us + pacing.repeat_interval_us, "close"))
@@ -236,6 +255,7 @@ def _written(
         written_count=state.count,
         written_us=max(state.written_us, time_us),
         told=state.told or covering is None,
+        folded=state.folded and state.folded | {"due": False},
     )
     if covering is not None:
         status = Status.SUPPRESSED
@@ -256,5 +276,6 @@ def _written(
         repeats=state.repeats,
         resolved_by=state.resolved_by if activity is Activity.CLOSE else None,
         suppressed_by=None if covering is None else covering.id,
+        folded=state.folded,
         version=rules.version,
     )

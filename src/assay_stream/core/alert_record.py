@@ -5,13 +5,13 @@ What rule engines match on stands as flat scalars under ``unmapped``. Nothing in
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from typing import Any
 
 from assay_stream.core.digest import canonicalize
 from assay_stream.core.finding import Finding
-from assay_stream.core.kinds import KINDS
+from assay_stream.core.kinds import KINDS, Kind
 from assay_stream.core.record import Output, Role
 
 OCSF_VERSION = "1.8.0"
@@ -44,6 +44,7 @@ _STATUS = {
     Status.SUPPRESSED: "Suppressed",
     Status.RESOLVED: "Resolved",
 }
+_NAMED_IN_MESSAGE = 3
 _LABELS = {Activity.CREATE: "created", Activity.UPDATE: "updated", Activity.CLOSE: "closed"}
 
 
@@ -62,6 +63,7 @@ def alert_record(
     resolved_by: str | None,
     suppressed_by: str | None,
     version: str,
+    folded: Mapping[str, Any] | None = None,
 ) -> Output:
     """Return the record of an alert.
 
@@ -79,6 +81,7 @@ def alert_record(
         resolved_by: what put an end to it, for one that closes.
         suppressed_by: id of the suppression rule that covers it.
         version: version of this software.
+        folded: of a folded alert, its members, as its state has them.
     """
     info = KINDS[finding.kind]
     first_ms, last_ms = seen_us[0] // 1_000, seen_us[1] // 1_000
@@ -98,7 +101,7 @@ def alert_record(
         "status": _STATUS[status],
         "is_alert": True,
         "count": count,
-        "message": _message(finding),
+        "message": _message(finding, folded),
         "metadata": {
             "version": OCSF_VERSION,
             "product": {"name": "assay-stream", "vendor_name": "assay-stream", "version": version},
@@ -110,6 +113,7 @@ def alert_record(
             "types": [finding.kind.value],
             "first_seen_time": first_ms,
             "last_seen_time": last_ms,
+            **_members(folded),
         },
         "remediation": {"desc": info.next_step},
         "unmapped": _flat(finding)
@@ -119,6 +123,8 @@ def alert_record(
             mcp_repeats=repeats or None,
             mcp_resolved_by=resolved_by,
             mcp_suppressed_by=suppressed_by,
+            mcp_folded=_total(folded),
+            mcp_folded_by_severity=_by_severity(folded),
             mcp_atlas=",".join(info.atlas) or None,
             mcp_owasp=",".join(info.owasp) or None,
         ),
@@ -133,12 +139,44 @@ def alert_record(
     )
 
 
-def _message(finding: Finding) -> str:
+def _message(finding: Finding, folded: Mapping[str, Any] | None) -> str:
+    if folded is not None:
+        names = ", ".join(dict.fromkeys(name for *_, name, _ in folded["gravest"][:_NAMED_IN_MESSAGE] if name))
+        gravest = f"; gravest: {names}" if names else ""
+        return f"{KINDS[finding.kind].title}: {finding.server_id}: {_by_severity(folded)}{gravest}"
     name = finding.tool_name or finding.item_name
     subject = f"{finding.server_id}/{name}" if name else finding.server_id
     detail = f" ({', '.join(finding.changed_fields)})" if finding.changed_fields else ""
     reason = f" ({finding.reason})" if finding.reason else ""
     return f"{KINDS[finding.kind].title}: {subject}{detail}{reason}"
+
+
+def _total(folded: Mapping[str, Any] | None) -> int | None:
+    return None if folded is None else sum(folded["by_severity"].values())
+
+
+def _by_severity(folded: Mapping[str, Any] | None) -> str | None:
+    if folded is None:
+        return None
+    levels = sorted(((int(level), count) for level, count in folded["by_severity"].items()), reverse=True)
+    return ", ".join(f"{count:,} {_SEVERITY[level].lower()}" for level, count in levels)
+
+
+def _members(folded: Mapping[str, Any] | None) -> dict[str, Any]:
+    if folded is None:
+        return {}
+    listed = [
+        _present(
+            uid=uid,
+            type=kind,
+            title=KINDS[Kind(kind)].title,
+            desc=name,
+            severity_id=level,
+            severity=_SEVERITY[level],
+        )
+        for level, kind, name, uid in folded["gravest"]
+    ]
+    return {"related_events": listed, "related_events_count": _total(folded)}
 
 
 def _flat(finding: Finding) -> dict[str, Any]:

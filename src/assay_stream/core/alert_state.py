@@ -35,6 +35,10 @@ DECIDED = "decided"
 """How an alert ended that an operator decided on."""
 
 
+_OPTIONAL = ("fold", "folded")
+"""What few states have, and the others leave out."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertState:
     """What is remembered of one alert.
@@ -57,6 +61,9 @@ class AlertState:
         written_us: event time of the last writing.
         repeats: how often it was written again since the last finding.
         last: the last finding, as the finding topic carries it.
+        fold: uid of the folded alert that speaks for this one, which writes nothing itself then.
+        folded: of a folded alert, its members: how many by severity, the gravest (severity, kind, name, uid), how
+            many stand, and whether what changed is to be written where the record ends.
         through: offset in the finding topic of what changed it last; what stands at it or before is applied.
     """
 
@@ -76,12 +83,15 @@ class AlertState:
     written_us: int
     repeats: int
     last: dict[str, Any]
+    fold: str | None = None
+    folded: dict[str, Any] | None = None
     through: int = -1
 
     def as_json(self) -> dict[str, Any]:
         """Return the state as a JSON object."""
         applied = {place: list(offsets) for place, offsets in self.applied.items()}
-        return asdict(self) | {"active": list(self.active), "applied": applied}
+        fields = asdict(self) | {"active": list(self.active), "applied": applied}
+        return {name: value for name, value in fields.items() if value is not None or name not in _OPTIONAL}
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> AlertState:

@@ -2,8 +2,9 @@
 
 States are JSON objects in one mapping, so that a dictionary and a table in a change log are alike: an alert under
 its uid; under ``rules/``, a partition of the finding topic and a server, the suppression rules that were read
-there; under ``names/``, a partition and a skeleton, the claims to look-alike names. What is to be written comes
-before the change of state that makes it redundant.
+there; under ``names/``, a partition and a skeleton, the claims to look-alike names; under ``records/`` and a
+server, how many alerts its latest records began. What is to be written comes before the change of state that makes
+it redundant.
 
 A state says up to which record of the finding topic it is what it is. A record that is read again, after a crash,
 is passed over by what has it behind it: an end that stands before the finding does not end it.
@@ -15,9 +16,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from assay_stream.core.alert import AlertRules, apply_finding, apply_resolution, due_us, tick
+from assay_stream.core.alert import AlertRules, apply_resolution, due_us, tick, write_folded
+from assay_stream.core.alert_fold import RECORDS, RecordCounts, find, records_key, without_member
 from assay_stream.core.alert_state import AlertState
-from assay_stream.core.attention import Entry, Resolution, Suppression, Tick, decode_entry
+from assay_stream.core.attention import Entry, FloodEnd, Resolution, Suppression, Tick, decode_entry
 from assay_stream.core.finding import Finding
 from assay_stream.core.kinds import Kind
 from assay_stream.core.limits import DEFAULT_LIMITS
@@ -64,6 +66,8 @@ def apply_entry(
             _find(step, states, entry, rules, place)
         case Resolution():
             _resolve(step, states, entry, rules, place)
+        case FloodEnd():
+            _end_flood(step, states, entry, rules, place)
         case NameClaim():
             _claim(step, states, entry, rules, place)
         case Suppression():
@@ -102,21 +106,42 @@ def take_in(states: dict[str, dict[str, Any]], record: Record, rules: AlertRules
 
 
 def _find(step: Step, states: Mapping[str, Any], finding: Finding, rules: AlertRules, place: Origin) -> None:
-    uid = finding.uid()
-    known = _state(states, uid)
-    if not _is_behind(known, place):
-        in_force = suppressions_for(states, place.partition, finding.server_id)
-        _note(step, place, uid, known, *apply_finding(known, finding, rules, in_force))
+    if _is_behind(_state(states, finding.uid()), place):
+        return
+    key = records_key(finding.server_id)
+    in_force = suppressions_for(states, place.partition, finding.server_id)
+    found = find(lambda uid: _state(states, uid), RecordCounts(states.get(key)), finding, rules, in_force)
+    step.outputs += found.outputs
+    for uid, new in found.alerts.items():
+        _note(step, place, uid, _state(states, uid), new, [])
+    if found.counts is not None:
+        step.states[key] = found.counts.as_json()
+
+
+def _end_flood(step: Step, states: Mapping[str, Any], end: FloodEnd, rules: AlertRules, place: Origin) -> None:
+    in_force = suppressions_for(states, place.partition, end.server_id)
+    for uid in RecordCounts(states.get(records_key(end.server_id))).touched():
+        known = _state(states, uid)
+        if known is not None and not _is_behind(known, place):
+            _note(step, place, uid, known, *write_folded(known, end.time_us, rules, in_force))
 
 
 def _resolve(
     step: Step, states: Mapping[str, Any], resolution: Resolution, rules: AlertRules, place: Origin
 ) -> None:
     in_force = suppressions_for(states, place.partition, resolution.server_id)
+    folds: dict[str, AlertState] = {}
     for uid in resolution.uids:
         known = _state(states, uid)
-        if known is not None and not _is_behind(known, place):
-            _note(step, place, uid, known, *apply_resolution(known, resolution, rules, in_force))
+        if known is None or _is_behind(known, place):
+            continue
+        new, outputs = apply_resolution(known, resolution, rules, in_force)
+        _note(step, place, uid, known, new, outputs)
+        fold = None if known.fold is None else folds.get(known.fold) or _state(states, known.fold)
+        if known.fold is not None and fold is not None:
+            folds[known.fold] = without_member(fold, known, new, resolution.time_us)
+    for uid, new in folds.items():
+        _note(step, place, uid, _state(states, uid), new, [])
 
 
 def _claim(step: Step, states: Mapping[str, Any], claim: NameClaim, rules: AlertRules, place: Origin) -> None:
@@ -202,7 +227,7 @@ def is_alert(key: str) -> bool:
     Args:
         key: its key.
     """
-    return not key.startswith((_RULES, _NAMES))
+    return not key.startswith((_RULES, _NAMES, RECORDS))
 
 
 def partition_key(finding: Mapping[str, Any]) -> str:

@@ -23,6 +23,7 @@ from assay_stream.core.suppression import ANY_SERVER, SuppressionRule
 RESOLUTION = "resolution"
 SUPPRESSION = "suppression"
 TICK = "tick"
+FLOOD_END = "flood_end"
 
 Reason = Literal["definition_returned", "signature_returned", "decided", "no_longer_offered"]
 
@@ -123,6 +124,40 @@ class Tick:
         return canonicalize({"kind": TICK, "time_us": self.time_us})
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FloodEnd:
+    """Everything found in a record stands before this: written where that is more than is alerted one by one.
+
+    Args:
+        server_id: the server.
+        findings: how many findings there were.
+        time_us: their event time, microseconds since the epoch.
+        origin: the record that they follow from.
+    """
+
+    server_id: str
+    findings: int
+    time_us: int
+    origin: Origin
+
+    def output(self) -> Output:
+        """Return the end as a record for the finding topic."""
+        fields = {
+            "kind": FLOOD_END,
+            "server_id": self.server_id,
+            "findings": self.findings,
+            "time_us": self.time_us,
+            "origin": self.origin.as_json(),
+        }
+        return Output(
+            role=Role.FINDINGS,
+            key=self.server_id.encode(),
+            value=canonicalize(fields),
+            timestamp_ms=self.time_us // 1_000,
+            label="flood_end",
+        )
+
+
 def suppression_records(decision: SuppressionDecision, partitions: int) -> list[Output]:
     """Return the records that hand a rule to the alert stage: in the partition of its server, or in all of them.
 
@@ -149,7 +184,7 @@ def suppression_records(decision: SuppressionDecision, partitions: int) -> list[
     return [entry.output(partition=number) for number in range(partitions)]
 
 
-Entry = Finding | NameClaim | Resolution | Suppression | Tick
+Entry = Finding | FloodEnd | NameClaim | Resolution | Suppression | Tick
 
 
 def decode_entry(value: bytes | None) -> Entry:
@@ -177,6 +212,13 @@ def decode_entry(value: bytes | None) -> Entry:
             return claim_of(fields)
         if fields["kind"] == TICK:
             return Tick(time_us=int(fields["time_us"]))
+        if fields["kind"] == FLOOD_END:
+            return FloodEnd(
+                server_id=fields["server_id"],
+                findings=int(fields["findings"]),
+                time_us=int(fields["time_us"]),
+                origin=Origin(**fields["origin"]),
+            )
         if fields["kind"] == SUPPRESSION:
             rule = SuppressionRule.from_json(fields["rule"])
             return Suppression(rule=rule, is_set=fields["is_set"], time_us=fields["time_us"])

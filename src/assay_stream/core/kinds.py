@@ -34,6 +34,7 @@ class Kind(StrEnum):
     SNAPSHOT_REJECTED = "snapshot_rejected"
     SNAPSHOT_LATE = "snapshot_late"
     SERVER_MISROUTED = "server_misrouted"
+    ALERTS_FOLDED = "alerts_folded"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,5 +262,13 @@ KINDS: dict[Kind, KindInfo] = {
         "others' is not kept.",
         next_step="Set the producer's partitioner.",
         lasts=False,
+    ),
+    Kind.ALERTS_FOLDED: KindInfo(
+        title="One record led to more alerts than are written one by one",
+        severity_id=3,
+        explanation="The first alerts of each severity stand beside this one, which counts the rest. A flood may "
+        "be meant to have something else overlooked.",
+        next_step="Read the gravest first; approve or reject the whole list where one change explains it.",
+        owasp=(*_TOOLS, "MCP09"),
     ),
 }

@@ -88,6 +88,18 @@ class Limits:
     """Latest offsets that an alert remembers per input partition, to count no record twice. What is found late,
     when a control record changes the past, is counted as long as it is among as many."""
 
+    alerts_per_record_max: int = 20
+    """Alerts of one severity that one record begins; the others are folded into one. Real upgrades change some
+    fourteen tools: what a person reads one by one in a morning."""
+
+    alert_records_max: int = 8
+    """Records of one server whose alerts are counted. What one record leads to stands together in the log; that of
+    eight observers may be mixed."""
+
+    folded_named_max: int = 50
+    """Members that a folded alert names, gravest first: 60 KB with the longest names. All of them are counted, and
+    all stand in the finding topic."""
+
     resolution_uids_max: int = 1_000
     """Alerts ended by one record: 68 KB. A list of 5,000 tools that all change ends more than one record holds."""
 

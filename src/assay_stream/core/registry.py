@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from assay_stream.core import drift
-from assay_stream.core.attention import suppression_records
+from assay_stream.core.attention import FloodEnd, suppression_records
 from assay_stream.core.bindings import ServerBindings
 from assay_stream.core.change import change_record, says_nothing_new
 from assay_stream.core.cloudevents import event_time_us, read_event
@@ -172,7 +172,7 @@ class Registry:
             outputs.extend(claim.output() for claim in claims)
         if server.fleet.catalogues_in_force() != in_force:
             outputs.extend(self._changed_verdicts(record, data.server_id, server, held))
-        return outputs
+        return _with_end(record, data.server_id, seen.time_us, outputs)
 
     def _publish_offer(
         self, record: Record, server: ServerBindings, catalogue: Catalogue, offer: Offer
@@ -244,7 +244,7 @@ class Registry:
                 )
             )
         outputs.extend(self._changed_verdicts(record, fact.server_id, server, held))
-        return outputs
+        return _with_end(record, fact.server_id, fact.time_us, outputs)
 
     def _standing_verdicts(self, server_id: str, server: ServerBindings) -> Verdicts:
         held = self._verdicts.get(server_id)
@@ -314,7 +314,16 @@ class Registry:
             reason=error.code,
         )
         outputs.append(finding.output())
-        return outputs
+        return _with_end(record, server_id, time_us, outputs)
+
+
+def _with_end(record: Record, server_id: str, time_us: int, outputs: list[Output]) -> list[Output]:
+    """Return what a record leads to, and that it ends, where more is found than is alerted one by one."""
+    findings = sum(output.label.startswith("finding:") for output in outputs)
+    if findings > DEFAULT_LIMITS.alerts_per_record_max:
+        end = FloodEnd(server_id=server_id, findings=findings, time_us=time_us, origin=record.origin)
+        outputs.append(end.output())
+    return outputs
 
 
 def _concerns_others(server: ServerBindings, since: Position) -> bool:

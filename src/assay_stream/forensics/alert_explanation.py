@@ -132,6 +132,10 @@ def as_json(story: AlertStory) -> dict[str, Any]:
         "commands": story.commands(),
         "severity_reasons": list(story.severity_reasons),
         "details": {name.removeprefix("mcp_"): story.view.flat[name] for name in sorted(story.view.flat)},
+        "folded": [
+            {name: member.get(name) for name in ("uid", "type", "desc", "severity")}
+            for member in story.view.related
+        ],
         "changes": [
             {"code": each.code, "title": each.title, "path": each.path or None, "direction": each.direction}
             for each in story.changes

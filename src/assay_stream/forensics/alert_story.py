@@ -188,6 +188,11 @@ def _details(view: AlertView) -> Iterator[tuple[str, str]]:
         if view.fact(name):
             is_holder = name == "mcp_pin_observed" and view.kind == Kind.TOOL_SHADOWED
             yield "held before by" if is_holder else label, view.fact(name)
+    if view.fact("mcp_folded"):
+        yield "folded alerts", f"{view.fact('mcp_folded')}: {view.fact('mcp_folded_by_severity')}"
+    for member in view.related:
+        said = (member.get(name) for name in ("severity", "type", "desc", "uid"))
+        yield "folded", " ".join(text for text in said if isinstance(text, str))
 
 
 def tool_names_of(view: AlertView) -> frozenset[str]:
@@ -251,7 +256,9 @@ def _severity_reasons(view: AlertView, changes: Iterable[ToldChange], signs: Ite
     """Yield why, under the profile by which alerts are told; each thing that reaches the severity, once."""
     causes: list[tuple[int, str]] = []
     told = list(changes)
-    if view.kind in list(Kind) and (not told or view.kind in DEFAULT_PROFILE.kinds):
+    if view.fact("mcp_folded"):
+        causes.append((view.severity_id, "by the gravest of the alerts that are folded into it"))
+    elif view.kind in list(Kind) and (not told or view.kind in DEFAULT_PROFILE.kinds):
         default = default_level(Kind(view.kind), view.fact("mcp_reason"))
         causes.append((assess(DEFAULT_PROFILE, view.kind, default=default), f"by its kind, {view.kind}"))
     for change in told:

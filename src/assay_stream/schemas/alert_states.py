@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, RootModel
 
+from assay_stream.core.kinds import Kind
 from assay_stream.core.limits import DEFAULT_LIMITS
 from assay_stream.core.observation import Identifier
-from assay_stream.schemas.fields import Closed, DigestText, Micros, Natural
+from assay_stream.schemas.fields import BareHex, Closed, DigestText, Micros, Natural
 from assay_stream.schemas.findings import FindingRecord, NameDigest, SuppressionRuleField
+
+
+class FoldedMembers(Closed):
+    """The members of a folded alert: by severity, the gravest (severity, kind, name, uid), and how many stand."""
+
+    by_severity: dict[Literal["1", "2", "3", "4", "5"], Annotated[int, Field(ge=1)]]
+    gravest: Annotated[
+        list[tuple[Annotated[int, Field(ge=1, le=5)], Kind, str | None, BareHex]],
+        Field(max_length=DEFAULT_LIMITS.folded_named_max),
+    ]
+    open: Natural
+    due: bool
 
 
 class AlertStateValue(Closed):
@@ -31,6 +44,8 @@ class AlertStateValue(Closed):
     written_us: Micros
     repeats: Natural
     last: FindingRecord
+    fold: BareHex | None = None
+    folded: FoldedMembers | None = None
     through: Natural
 
 
@@ -55,6 +70,20 @@ class AlertNamesValue(Closed):
     names: list[ClaimedName]
     left_out: Natural
     through: Natural
+
+
+class RecordCount(Closed):
+    """What one record began: alerts by severity, and the folded alerts it changed."""
+
+    origin: str
+    raised: dict[Literal["1", "2", "3", "4", "5"], Annotated[int, Field(ge=1)]]
+    folded: Annotated[list[BareHex], Field(max_length=DEFAULT_LIMITS.alerts_per_record_max)]
+
+
+class AlertRecordsValue(Closed):
+    """What the latest records of one server began. The key is ``records/<server>``."""
+
+    records: Annotated[list[RecordCount], Field(max_length=DEFAULT_LIMITS.alert_records_max)]
 
 
 class AlertProgressValue(Closed):

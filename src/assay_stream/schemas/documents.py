@@ -21,6 +21,7 @@ from assay_stream.core.observation import (
 from assay_stream.schemas.alert_states import (
     AlertNamesValue,
     AlertProgressValue,
+    AlertRecordsValue,
     AlertRulesValue,
     AlertStateValue,
 )
@@ -49,6 +50,7 @@ from assay_stream.schemas.findings import (
     AlertHeaders,
     Definition,
     FindingRecord,
+    FloodEndRecord,
     NameClaimRecord,
     ResolutionRecord,
     SuppressionRecord,
@@ -74,6 +76,7 @@ OUTPUTS: dict[str, Any] = {
     CHANGE_TYPE: Change,
     "assay.tool.verdict": VerdictRecord,
     "assay.tool.finding": FindingRecord,
+    "assay.tool.finding.flood_end": FloodEndRecord,
     "assay.tool.finding.name_claim": NameClaimRecord,
     "assay.tool.finding.resolution": ResolutionRecord,
     "assay.tool.finding.suppression": SuppressionRecord,
@@ -83,6 +86,7 @@ OUTPUTS: dict[str, Any] = {
     "assay.alert.state": AlertStateValue,
     "assay.alert.state.names": AlertNamesValue,
     "assay.alert.state.progress": AlertProgressValue,
+    "assay.alert.state.records": AlertRecordsValue,
     "assay.alert.state.rules": AlertRulesValue,
     "assay.tool.definition": Definition,
     FACT_KEY: FactKeyModel,

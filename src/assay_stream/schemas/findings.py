@@ -117,6 +117,16 @@ class TickRecord(Closed):
     time_us: Micros
 
 
+class FloodEndRecord(Closed):
+    """Everything found in a record stands before this: written where that is more than is alerted one by one."""
+
+    kind: Literal["flood_end"]
+    server_id: Identifier
+    findings: Annotated[int, Field(ge=1)]
+    time_us: Micros
+    origin: OriginField
+
+
 class AlertProduct(Closed):
     """Who made the alert."""
 
@@ -132,6 +142,17 @@ class AlertMetadata(Closed):
     product: AlertProduct
 
 
+class FoldedMember(Closed):
+    """A member of a folded alert; its uid is that of its findings."""
+
+    uid: BareHex
+    type: Kind
+    title: str
+    desc: str | None = None
+    severity_id: Annotated[int, Field(ge=1, le=5)]
+    severity: Literal["Informational", "Low", "Medium", "High", "Critical"]
+
+
 class AlertFindingInfo(Closed):
     """What the alert is about. Its ``uid`` is the same for every repeat."""
 
@@ -141,6 +162,8 @@ class AlertFindingInfo(Closed):
     types: Annotated[list[Kind], Field(min_length=1, max_length=1)]
     first_seen_time: Millis
     last_seen_time: Millis
+    related_events: Annotated[list[FoldedMember], Field(max_length=DEFAULT_LIMITS.folded_named_max)] | None = None
+    related_events_count: Annotated[int, Field(ge=1)] | None = None
 
 
 class AlertRemediation(Closed):
@@ -162,6 +185,8 @@ class AlertFlat(Closed):
     mcp_repeats: Annotated[int, Field(ge=1)] | None = None
     mcp_resolved_by: str | None = None
     mcp_suppressed_by: str | None = None
+    mcp_folded: Annotated[int, Field(ge=1)] | None = None
+    mcp_folded_by_severity: str | None = None
     mcp_atlas: str | None = None
     mcp_owasp: str | None = None
     mcp_snapshot_id: Identifier | None = None

@@ -59,17 +59,18 @@ def test_what_changed_is_written_once_with_how_far_it_is(written: list[Output]) 
     """A state for each alert, the progress behind them, all in the table's own partition."""
     assert [output.key for output in written] == [
         *sorted(each.uid().encode() for each in (a_finding(), a_finding(tool_name="other"))),
+        b"records/server",
         b"progress",
     ]
     assert {(output.role, output.partition) for output in written} == {(Role.ALERT_STATES, PARTITION)}
-    assert orjson.loads(written[-1].value or b"") == {"position": 2, "states": 2}
+    assert orjson.loads(written[-1].value or b"") == {"position": 2, "states": 3}
 
 
 def test_a_restored_table_counts_on(written: list[Output]) -> None:
     """From where it was, with the counts it had."""
     table = a_table(kept(written))
     assert table.restored() == 2
-    assert len(table) == 2
+    assert len(table) == 3
     (alert,) = table.apply(found(2, a_finding(100))).outputs
     assert body(alert)["count"] == 2
     assert [output.key for output in table.written(3)] == [a_finding().uid().encode(), b"progress"]

@@ -110,8 +110,8 @@ def test_json_holds_the_facts_as_they_are() -> None:
     """Stable names; it can be read back."""
     facts = orjson.loads(orjson.dumps(as_json(hostile_story())))
     assert set(facts) == {
-        "alert", "title", "why_it_matters", "next_step", "commands", "severity_reasons", "details", "changes",
-        "signs", "observers", "records", "calls", "not_known", "atlas", "owasp",
+        "alert", "title", "why_it_matters", "next_step", "commands", "severity_reasons", "details", "folded",
+        "changes", "signs", "observers", "records", "calls", "not_known", "atlas", "owasp",
     }  # fmt: skip
     assert facts["alert"]["server_id"] == HOSTILE
     assert facts["observers"][0]["observer_id"] == HOSTILE

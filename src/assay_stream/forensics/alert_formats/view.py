@@ -7,7 +7,7 @@ statuses, is converted all the same.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -70,6 +70,7 @@ class AlertView:
         version: version of the software that raised it.
         flat: the flat facts under ``unmapped``: name to scalar.
         attacks: OCSF ``attacks`` objects, as they stand.
+        related: OCSF ``related_events`` objects, as they stand: of a folded alert the gravest members.
     """
 
     uid: str
@@ -90,6 +91,7 @@ class AlertView:
     version: str
     flat: dict[str, Scalar]
     attacks: list[dict[str, Any]]
+    related: list[dict[str, Any]] = field(default_factory=list)
 
     def fact(self, name: str) -> str:
         """Return a flat fact as text, ``""`` where the alert has none of this name.
@@ -164,6 +166,7 @@ def view_of(alert: Any) -> AlertView:
         version=_text(_object(_object(alert, "metadata"), "product"), "version") or "unknown",
         flat=flat,
         attacks=_attacks(info) or _attacks(alert),
+        related=_related(info),
     )
 
 
@@ -184,6 +187,11 @@ def scalar_text(value: Scalar) -> str:
         value: the scalar.
     """
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _related(info: dict[str, Any]) -> list[dict[str, Any]]:
+    listed = info.get("related_events")
+    return [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
 
 
 def _object(parent: dict[str, Any], name: str) -> dict[str, Any]:
