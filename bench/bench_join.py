@@ -27,6 +27,7 @@ from assay_stream.core.engine import EngineState
 from assay_stream.core.evidence import Producer
 from assay_stream.core.record import Output, Record, Role
 from assay_stream.stream.connection import start_admin
+from assay_stream.stream.engine_thread import EngineThread
 from assay_stream.stream.join import JoinStage
 from assay_stream.stream.meter import Meter, StageMeter
 from assay_stream.stream.registry import RegistryStage
@@ -45,10 +46,18 @@ class PassThrough:
     """The ceiling of our client: every call's own bytes to the evidence topic."""
 
     input_roles = (Role.CALLS,)
-    entries = 0
+    entries = changes = 0
+    piece_records = 100
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self._thread = EngineThread(name)
+
+    def thread(self, partition: int) -> EngineThread:
+        return self._thread
+
+    async def done_before(self, partition: int) -> Mapping[TopicPartition, int]:
+        return {}
 
     async def open(self, partition: int) -> Mapping[TopicPartition, int | None]:
         return {}
@@ -62,7 +71,7 @@ class PassThrough:
     def admit(self, records: Sequence[Record], ends: Mapping[TopicPartition, int]) -> int:
         return len(records)
 
-    async def wait(self, limit_s: float) -> None:
+    async def wait(self, limit_s: float, *, since: int) -> None:
         pass
 
     def process(self, partition: int, records: Sequence[Record]) -> list[Output]:
@@ -191,7 +200,7 @@ async def run_join(settings: Settings, counts: dict[Role, int], calls: int) -> M
     while not view.ready:
         await asyncio.sleep(0.05)
     count = Count()
-    stage = JoinStage(state, view, control_topic=topics[Role.CONTROL])
+    stage = JoinStage(settings, state, view, topics=topics)
     measure = await run_until(make_task(settings, stage, counts, count), count, calls)
     view.stop()
     await following

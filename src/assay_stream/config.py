@@ -111,6 +111,19 @@ class Settings(BaseSettings):
         description="How often to look whether an alert is due, seconds. 0: never; time then passes with what is "
         "found alone, as it should while old records are loaded.",
     )
+    batch_ms_max: Annotated[int, Field(ge=1, le=60_000)] = Field(
+        250,
+        description="After this a batch is committed as far as it is done, and its partition waits for its next "
+        "turn, milliseconds.",
+    )
+    record_limit_s: Annotated[int, Field(ge=1, le=86_400)] = Field(
+        60,
+        description="How long one record may be worked on before its worker stops with record_stuck, seconds.",
+    )
+    record_attempts_max: Annotated[int, Field(ge=1, le=100)] = Field(
+        2,
+        description="How often a record that ends its worker is tried by itself before it is set aside.",
+    )
     stop_limit_s: Annotated[int, Field(ge=1, le=3_600)] = Field(
         30,
         description="How long a graceful stop may take before the process ends anyway; nothing is lost by it.",

@@ -87,6 +87,8 @@ def explained(error: BaseException) -> AssayStreamError | None:
     if isinstance(error, AssayStreamError):
         return error
     kind = type(error)
+    if kind is MemoryError:
+        return OperatingError("out_of_memory", "the process may not have more memory: give it more")
     if not kind.__module__.startswith("aiokafka"):
         return None
     if "Authorization" in kind.__name__:

@@ -93,6 +93,7 @@ class Deployment:
     name: str
     env: dict[str, str] = field(default_factory=dict)
     workers: list[Worker] = field(default_factory=list)
+    program: tuple[str, ...] = ("-m", "assay_stream")
 
     def __post_init__(self) -> None:
         self.env = {
@@ -135,7 +136,7 @@ class Deployment:
         log = folder / f"worker-{len(self.workers)}.log"
         with log.open("wb") as stderr:
             process = subprocess.Popen(
-                [sys.executable, "-m", "assay_stream", "worker", *arguments],
+                [sys.executable, *self.program, "worker", *arguments],
                 env=os.environ | self.env | {"ASSAY_STREAM_WEB_PORT": str(port)} | env,
                 stdout=stderr,
                 stderr=stderr,

@@ -24,7 +24,8 @@ from assay_stream.core.finding import Finding
 from assay_stream.core.kinds import Kind
 from assay_stream.core.limits import DEFAULT_LIMITS
 from assay_stream.core.name_claim import NameClaim
-from assay_stream.core.record import Origin, Output, Record
+from assay_stream.core.record import Origin, Output, Record, set_aside_error
+from assay_stream.core.refusal import refusal
 from assay_stream.core.shadowing import REASONS, Shadow, shadows, shadows_beyond, with_claim
 from assay_stream.core.skeleton import skeleton
 from assay_stream.core.suppression import ANY_SERVER, SuppressionRule
@@ -90,6 +91,8 @@ def apply_entry(
 def take_in(states: dict[str, dict[str, Any]], record: Record, rules: AlertRules, due: DueTimes) -> Step:
     """Apply one record of the finding topic as it was read, and keep what it changes.
 
+    A record that is set aside changes no state.
+
     Args:
         states: every state there is; it is changed.
         record: the next record.
@@ -99,6 +102,8 @@ def take_in(states: dict[str, dict[str, Any]], record: Record, rules: AlertRules
     Raises:
         IntegrityError: ``unknown_finding``.
     """
+    if record.set_aside:
+        return Step(outputs=refusal(record, set_aside_error()))
     step = apply_entry(states, decode_entry(record.value), rules, due, place=record.origin)
     states.update(step.states)
     due.note(step.states)

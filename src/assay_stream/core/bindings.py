@@ -43,12 +43,15 @@ class ServerBindings:
         "memo",
         "observers",
         "packed",
+        "partitions",
         "rejections",
         "snapshots",
         "tools",
     )
 
     def __init__(self) -> None:
+        self.partitions: set[int] = set()
+        """Partitions of the binding topic that hold facts of it: more than one where a producer misroutes."""
         self.memo: dict[tuple[Any, ...], Any] = {}
         """Answers worked out since the last change of this server, as ``Bindings.remember`` keeps them."""
         self.tools: dict[tuple[bool, str], Fingerprint] = {}
@@ -341,7 +344,9 @@ class Bindings:
         if isinstance(fact, ItemFact | ItemList):
             self._apply_item(fact)
             return
-        self.server(fact.server_id).memo.clear()
+        changed = self.server(fact.server_id)
+        changed.memo.clear()
+        changed.partitions.add(partition)
         match fact:
             case ToolFact():
                 server, place = self.server(fact.server_id), (fact.server_scoped, fact.fingerprint.full)

@@ -27,7 +27,7 @@ from assay_stream.core.observation import (
     SnapshotEvent,
 )
 from assay_stream.core.plain_call import PlainCall, read_plain
-from assay_stream.core.record import Headers, Record, Role
+from assay_stream.core.record import Headers, Record, Role, set_aside_error
 from assay_stream.schemes import assay, handshake
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -83,6 +83,8 @@ def read_event(
     """
     if record.role is Role.CALLS:
         return read_whole_call(record, limits=limits, call_profile=call_profile)
+    if record.set_aside:
+        raise set_aside_error()
     validated = _validated(record, limits)
     _check_time(event_time_us(validated), record, limits)
     if isinstance(validated, SnapshotEvent) and len(validated.data.tools) > limits.tools_max:
@@ -103,6 +105,8 @@ def read_call(record: Record, *, limits: Limits = DEFAULT_LIMITS, call_profile: 
     Raises:
         InputError: for anything else than a valid call.
     """
+    if record.set_aside:
+        raise set_aside_error()
     value = record.value
     if value is not None and call_profile == "assay" and not (record.headers and is_binary(record.headers)):
         call = read_plain(value, limits)
@@ -125,6 +129,8 @@ def read_whole_call(
     Raises:
         InputError: for anything else than a valid call.
     """
+    if record.set_aside:
+        raise set_aside_error()
     model = _validated(record, limits)
     if not isinstance(model, CallModel):
         raise AssertionError(f"the calls topic gave a {type(model).__name__}")

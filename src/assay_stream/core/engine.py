@@ -19,8 +19,9 @@ from assay_stream.core.facts import Progress, decode_fact, decode_key, foreign_f
 from assay_stream.core.ledger import fact_output
 from assay_stream.core.limits import DEFAULT_LIMITS, Limits
 from assay_stream.core.observation import CallProfile
-from assay_stream.core.record import Output, Record, Role, rejected
+from assay_stream.core.record import Output, Record, Role
 from assay_stream.core.redaction import DEFAULT_REDACTION, Redaction
+from assay_stream.core.refusal import refusal
 from assay_stream.core.registry import Registry
 
 _CALLS = Role.CALLS
@@ -95,21 +96,30 @@ def step_read(state: EngineState, record: Record, event: Call | InputError) -> l
         event: what ``read_call`` made of it under the limits and the profile of the state.
     """
     if isinstance(event, InputError):
-        return [rejected(record, event)]
+        return refusal(record, event)
     return join(state.view, record, event, state.producer, state.redaction)
 
 
-def ready_early(state: EngineState, record: Record) -> bool:
-    """Tell whether a call's definition is final although the registry is still catching up with snapshots.
+def call_of(state: EngineState, record: Record) -> Call | None:
+    """Return the call that a record holds; ``None`` where it is refused, whatever is known by then.
 
     Args:
         state: the state so far.
         record: a record of the calls topic.
     """
     try:
-        event = read_call(record, limits=state.limits, call_profile=state.call_profile)
+        return read_call(record, limits=state.limits, call_profile=state.call_profile)
     except InputError:
-        return True
+        return None
+
+
+def is_final(state: EngineState, event: Call) -> bool:
+    """Tell whether a call's definition is final although the registry is still catching up with snapshots.
+
+    Args:
+        state: the state so far.
+        event: the call.
+    """
     return names_known_snapshot(state.view, event)
 
 
@@ -145,5 +155,5 @@ def _call(state: EngineState, record: Record) -> list[Output]:
     try:
         event = read_call(record, limits=state.limits, call_profile=state.call_profile)
     except InputError as error:
-        return [rejected(record, error)]
+        return refusal(record, error)
     return join(state.view, record, event, state.producer, state.redaction)

@@ -35,6 +35,7 @@ class Kind(StrEnum):
     SNAPSHOT_LATE = "snapshot_late"
     SERVER_MISROUTED = "server_misrouted"
     ALERTS_FOLDED = "alerts_folded"
+    RECORD_SET_ASIDE = "record_set_aside"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,5 +271,13 @@ KINDS: dict[Kind, KindInfo] = {
         "be meant to have something else overlooked.",
         next_step="Read the gravest first; approve or reject the whole list where one change explains it.",
         owasp=(*_TOOLS, "MCP09"),
+    ),
+    Kind.RECORD_SET_ASIDE: KindInfo(
+        title="A record was set aside because it kept ending its worker",
+        severity_id=4,
+        explanation="Workers crashed, ran out of memory or hung while they worked on it. It was not analysed.",
+        next_step="Read the original in the rejected topic, on a machine that may crash, and report it.",
+        owasp=("MCP08",),
+        lasts=False,
     ),
 }

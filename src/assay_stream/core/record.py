@@ -8,7 +8,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
-from assay_stream.core.errors import AssayStreamError
+from assay_stream.core.errors import AssayStreamError, InputError
 
 Headers = tuple[tuple[str, bytes], ...]
 
@@ -88,6 +88,7 @@ class Record(NamedTuple):
         headers: header names and values, in order.
         timestamp_ms: the log's timestamp of the record, milliseconds since the epoch.
         hold_expired: for a call: the operator's hold limit ended before the registry caught up.
+        set_aside: it ended its worker too often, and is refused unread.
     """
 
     role: Role
@@ -97,6 +98,7 @@ class Record(NamedTuple):
     headers: Headers = ()
     timestamp_ms: int = 0
     hold_expired: bool = False
+    set_aside: bool = False
 
 
 class Output(NamedTuple):
@@ -123,6 +125,19 @@ class Output(NamedTuple):
 
 ERROR_HEADERS = ("error.code", "error.message", "error.topic", "error.partition", "error.offset")
 """What ``rejected`` puts behind a record's own headers, in this order."""
+
+
+def set_aside_error() -> InputError:
+    """Return the error of a record that is set aside."""
+    return InputError(
+        "record_kills_worker",
+        "workers ended while they worked on this record, as often as they may try: find out why before it is "
+        "published again",
+    )
+
+
+SET_ASIDE = set_aside_error().code
+"""Code of a record that is refused unread."""
 
 
 def rejected(record: Record, error: AssayStreamError) -> Output:

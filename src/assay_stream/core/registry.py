@@ -48,6 +48,7 @@ from assay_stream.core.observation import SnapshotEvent
 from assay_stream.core.offer import Offer, Offers
 from assay_stream.core.partition import murmur2_partition
 from assay_stream.core.record import Output, Position, Record, Role, rejected
+from assay_stream.core.refusal import refusal, server_named_by_key
 from assay_stream.core.resolve import decided_before, resolved_by_decision, resolved_by_snapshot
 from assay_stream.core.signature_return import resolved_by_signature
 from assay_stream.core.signed import check_against, signatures_of
@@ -290,10 +291,10 @@ class Registry:
             )
 
     def _reject(self, record: Record, error: InputError) -> list[Output]:
-        outputs = [rejected(record, error)]
-        server_id = _server_named_by_key(record, self._limits)
+        server_id = server_named_by_key(record, self._limits)
         if record.role is not Role.SNAPSHOTS or server_id is None:
-            return outputs
+            return refusal(record, error)
+        outputs = [rejected(record, error)]
         time_us = record.timestamp_ms * 1_000
         rejection = Rejection(server_id=server_id, origin=record.origin, time_us=time_us, code=error.code)
         server = self.bindings.server(server_id)
@@ -340,13 +341,3 @@ def _is_repetition(server: ServerBindings, seen: Seen) -> bool:
 def _is_known_refusal(server: ServerBindings, code: str) -> bool:
     """Tell whether the next good list will know that it puts an end to a refusal for this reason."""
     return any(rejection.code == code for rejection in server.rejections)
-
-
-def _server_named_by_key(record: Record, limits: Limits) -> str | None:
-    if not record.key or len(record.key) > limits.identifier_chars_max * 4:
-        return None
-    try:
-        server_id = record.key.decode()
-    except UnicodeDecodeError:
-        return None
-    return server_id if len(server_id) <= limits.identifier_chars_max and server_id.strip() else None

@@ -164,7 +164,7 @@ def read_lines(lines: Iterable[bytes], *, name: str, roles: Collection[Role] = _
         else:
             timestamp_ms, place = plain.timestamp_ms, plain.origin
             origin = made_of(Origin, (place.topic, place.partition, place.offset))
-            fields = (role, origin, plain.key.encode(), plain.value.encode(), (), timestamp_ms, False)
+            fields = (role, origin, plain.key.encode(), plain.value.encode(), (), timestamp_ms, False, False)
             yield made_of(Record, fields)
             continue
         raw = line.rstrip(b"\r\n")

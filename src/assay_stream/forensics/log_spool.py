@@ -31,7 +31,7 @@ _RUNS_MAX = 64
 _RECORD_BYTES = 200
 """What a record takes beside its value, about."""
 
-_Row = tuple[int, bytes | None, bytes | None, Headers, int, bool]
+_Row = tuple[int, bytes | None, bytes | None, Headers, int, bool, bool]
 """A record without its log: what ``marshal`` writes fast. The file is read by the process that wrote it alone."""
 _offset_of = itemgetter(0)
 
@@ -111,7 +111,7 @@ class LogSpool:
             InputError: ``conflicting_records``, ``too_many_logs``.
             OperatingError: ``no_room``.
         """
-        role, origin, key, value, headers, timestamp_ms, hold_expired = record
+        role, origin, key, value, headers, timestamp_ms, hold_expired, set_aside = record
         place = (role._value_, origin[0], origin[1])
         log = self._logs.get(place)
         if log is None:
@@ -122,7 +122,7 @@ class LogSpool:
                     f"{origin.partition}: split the archives by topic",
                 )
             log = self._logs[place] = _Gathered()
-        log.rows.append((origin[2], key, value, headers, timestamp_ms, hold_expired))
+        log.rows.append((origin[2], key, value, headers, timestamp_ms, hold_expired, set_aside))
         size = (len(value) if value else 0) + _RECORD_BYTES
         log.size_bytes += size
         self._gathered_bytes += size
@@ -171,9 +171,9 @@ class LogSpool:
         """
         role, topic, partition = log
         for run in self._logs[_place_of(log)].levels[0]:
-            for offset, key, value, headers, timestamp_ms, hold_expired in self._rows(run, after):
+            for offset, *content in self._rows(run, after):
                 origin = made_of(Origin, (topic, partition, offset))
-                yield made_of(Record, (role, origin, key, value, headers, timestamp_ms, hold_expired))
+                yield made_of(Record, (role, origin, *content))
 
     def _rows(self, run: _Run, after: int = -1) -> Iterator[_Row]:
         for block in run:

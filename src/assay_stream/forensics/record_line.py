@@ -4,7 +4,7 @@
      "key": ..., "headers": [[name, value]], "value": ...}
 
 with ``key_base64``, ``value_base64`` (and base64 header values under ``headers_base64``) for bytes that are no
-UTF-8.
+UTF-8. ``"set_aside": true`` marks a record that the deployment refused unread (``record_kills_worker``).
 """
 
 from __future__ import annotations
@@ -69,6 +69,7 @@ def record_of_line(content: dict[str, Any], place: Origin, roles: Collection[Rol
             value=_bytes(content, "value"),
             headers=headers,
             timestamp_ms=_whole_number(content["timestamp_ms"], -1),
+            set_aside=_flag(content.get("set_aside", False)),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(
@@ -89,6 +90,12 @@ def _whole_number(value: object, least: int) -> int:
         raise TypeError("no whole number")
     if not least <= value <= INT64_MAX:
         raise ValueError("out of range")
+    return value
+
+
+def _flag(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError("no flag")
     return value
 
 
@@ -137,6 +144,8 @@ def record_line(record: Record) -> bytes:
     elif record.headers:
         line["headers"] = [[name, _optional(value, _text)] for name, value in record.headers]
     _put_bytes(line, "value", record.value)
+    if record.set_aside:
+        line["set_aside"] = True
     return orjson.dumps(line)
 
 

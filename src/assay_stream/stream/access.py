@@ -105,7 +105,7 @@ ACCESS: Mapping[Actor, Access] = {
     ),
     Actor.JOIN: Access(
         purpose="`worker --role join`",
-        reads=frozenset({Role.CALLS, Role.BINDINGS}),
+        reads=frozenset({Role.CALLS, Role.BINDINGS, Role.EVIDENCE}),
         writes=frozenset({Role.EVIDENCE, Role.FINDINGS, Role.REJECTED}),
         looks_at=frozenset({Role.SNAPSHOTS, Role.CONTROL}),
         group="join",
@@ -114,7 +114,7 @@ ACCESS: Mapping[Actor, Access] = {
     Actor.ALERTS: Access(
         purpose="`worker --role alerts`",
         reads=frozenset({Role.FINDINGS, Role.ALERT_STATES}),
-        writes=frozenset({Role.FINDINGS, Role.ALERTS, Role.ALERT_STATES}),
+        writes=frozenset({Role.FINDINGS, Role.ALERTS, Role.ALERT_STATES, Role.REJECTED}),
         group="alerts",
         is_transactional=True,
     ),

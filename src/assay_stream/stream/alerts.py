@@ -19,6 +19,7 @@ from assay_stream.config import Settings
 from assay_stream.core.alert import AlertRules
 from assay_stream.core.alert_table import AlertTable
 from assay_stream.core.record import Output, Record, Role
+from assay_stream.stream.engine_thread import EngineThread
 from assay_stream.stream.meter import StageMeter
 from assay_stream.stream.transport import read_to_end
 
@@ -38,6 +39,8 @@ class AlertStage:
 
     name = "alerts"
     input_roles = (Role.FINDINGS,)
+    piece_records = 1
+    changes = 0
 
     def __init__(
         self,
@@ -54,6 +57,7 @@ class AlertStage:
         self._clock_us = clock_us
         self._meter = meter
         self._tables: dict[int, AlertTable] = {}
+        self._threads: dict[int, EngineThread] = {}
         self._looked_s: dict[int, float] = {}
         """Partition to when it was last asked whether an alert is due."""
 
@@ -73,11 +77,22 @@ class AlertStage:
         async for record in read_to_end(self._settings, Role.ALERT_STATES, log):
             table.restore(record)
         self._tables[partition] = table
+        self._threads[partition] = EngineThread(f"alerts-{partition}")
         return {TopicPartition(self._topics[Role.FINDINGS], partition): table.restored()}
 
     def close(self, partition: int) -> None:
         """Drop the partition's table."""
         self._tables.pop(partition, None)
+        if (thread := self._threads.pop(partition, None)) is not None:
+            thread.close()
+
+    def thread(self, partition: int) -> EngineThread:
+        """Return the partition's own thread."""
+        return self._threads[partition]
+
+    async def done_before(self, partition: int) -> Mapping[TopicPartition, int]:
+        """Its table's progress says it all: see ``open``."""
+        return {}
 
     async def note_ends(self) -> Mapping[TopicPartition, int]:
         """Nothing comes before a finding."""
@@ -87,7 +102,7 @@ class AlertStage:
         """Everything can be processed at once."""
         return len(records)
 
-    async def wait(self, limit_s: float) -> None:
+    async def wait(self, limit_s: float, *, since: int) -> None:
         """Nothing is ever held."""
         raise AssertionError("the alert stage holds nothing")
 

@@ -53,7 +53,7 @@ ROLES_OF_STAGE: dict[str, frozenset[Role]] = {
             Role.REJECTED,
         }
     ),
-    "alerts": frozenset({Role.FINDINGS, Role.ALERTS, Role.ALERT_STATES}),
+    "alerts": frozenset({Role.FINDINGS, Role.ALERTS, Role.ALERT_STATES, Role.REJECTED}),
 }
 """Which topics each stage reads or writes."""
 
@@ -109,6 +109,7 @@ class WorkerBuilder:
         registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         self._meter = Meter(registry)
+        self._quarantine = asyncio.Lock()
         self.health = Health(stall_limit_s=settings.stall_limit_s)
         self.app = self._make_app()
 
@@ -175,7 +176,7 @@ class WorkerBuilder:
             partitions=self._counts[Role.BINDINGS],
             inputs=inputs,
         )
-        stage = JoinStage(state, view, control_topic=self._topics[Role.CONTROL])
+        stage = JoinStage(self._settings, state, view, topics=self._topics)
         return view, self._task(stage)
 
     def _alerts(self) -> BatchTask:
@@ -195,6 +196,7 @@ class WorkerBuilder:
             topics=self._topics,
             partition_counts=self._counts,
             meter=StageMeter(self._meter, stage.name),
+            quarantine=self._quarantine,
         )
 
     def _add_brokers(self, fail: Callable[[BaseException], None]) -> None:

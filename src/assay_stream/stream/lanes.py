@@ -14,7 +14,9 @@ import structlog
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from assay_stream.config import Settings
+from assay_stream.core.errors import ConfigurationError, IntegrityError
 from assay_stream.core.record import Role
+from assay_stream.stream.attempts import Suspicion, decode_mark, suspicion_after
 from assay_stream.stream.meter import StageMeter
 from assay_stream.stream.stage import Stage
 from assay_stream.stream.transport import TransactionalWriter
@@ -30,11 +32,15 @@ class Lane:
         partition: its number.
         writer: its producer.
         committed: the next offset to read of each of its partitions, as it was committed.
+        metadata: what was committed with them: the mark of an owner that has begun on records, or nothing.
+        suspicion: what the owner before this one makes suspect.
     """
 
     partition: int
     writer: TransactionalWriter
     committed: dict[TopicPartition, int] = field(default_factory=dict)
+    metadata: str = ""
+    suspicion: Suspicion = field(default_factory=Suspicion)
 
 
 class Lanes:
@@ -110,15 +116,19 @@ class Lanes:
         try:
             await writer.open()
             overriding = await self._stage.open(partition)
-            inputs = [
-                TopicPartition(self._topics[role], partition)
-                for role in self._stage.input_roles
-                if partition < self._partition_counts[role]
-            ]
+            done_before = await self._stage.done_before(partition)
+            inputs = self._inputs(partition)
             beginnings = await consumer.beginning_offsets(inputs)
+            noted = await _committed(consumer, inputs)
+            lane.metadata = next((metadata for _, metadata in noted.values() if metadata), "")
+            lane.suspicion = suspicion_after(decode_mark(lane.metadata))
             for topic_partition in inputs:
-                committed = await consumer.committed(topic_partition)
+                committed, _ = noted.get(topic_partition, (None, ""))
                 position = overriding.get(topic_partition, committed)
+                done = done_before.get(topic_partition, 0)
+                if done > (position or 0):
+                    await self._check_reset(consumer, topic_partition, position, done)
+                    position = done
                 if position is None and committed:
                     _log.warning(
                         "state_lost",
@@ -133,6 +143,40 @@ class Lanes:
             await writer.close()
             raise
         self._open[partition] = lane
+
+    def _inputs(self, partition: int) -> list[TopicPartition]:
+        roles = self._stage.input_roles
+        if all(partition >= self._partition_counts[role] for role in roles):
+            raise ConfigurationError(
+                "partitions_added",
+                f"{self._topics[roles[0]]} has a partition {partition} now and had "
+                f"{self._partition_counts[roles[0]]} partitions when this worker started. Added partitions move "
+                "keys away from what is known of them: create a deployment with more partitions beside this one "
+                "(ASSAY_STREAM_TOPIC_PREFIX, ASSAY_STREAM_GROUP_PREFIX)",
+            )
+        return [TopicPartition(self._topics[role], partition) for role in roles]
+
+    async def _check_reset(
+        self, consumer: AIOKafkaConsumer, partition: TopicPartition, committed: int | None, done: int
+    ) -> None:
+        """Say that the group lost offsets, or was set back; what is done is not done again."""
+        end = (await consumer.end_offsets([partition]))[partition]
+        if done > end:
+            raise IntegrityError(
+                "outputs_ahead",
+                f"the outputs of the {self._stage.name} stage go up to offset {done} of {partition.topic}, "
+                f"partition {partition.partition}, which ends at {end}: was the topic made anew? Use a new "
+                "ASSAY_STREAM_TOPIC_PREFIX, or bring the topic back",
+            )
+        _log.error(
+            "offsets_reset",
+            stage=self._stage.name,
+            topic=partition.topic,
+            partition=partition.partition,
+            committed=committed,
+            going_on_at=done,
+            mend="the group's offsets were lost or set back: nothing is done twice, replay if that was wanted",
+        )
 
     def _start(self, partition: TopicPartition, position: int | None, beginning: int) -> int:
         if position is None:
@@ -150,6 +194,14 @@ class Lanes:
             )
             return beginning
         return position
+
+
+async def _committed(
+    consumer: AIOKafkaConsumer, partitions: list[TopicPartition]
+) -> dict[TopicPartition, tuple[int | None, str]]:
+    """Return the group's committed offsets with their metadata, which the consumer itself does not give."""
+    found = await consumer._coordinator.fetch_committed_offsets(partitions)
+    return {tp: (None if told.offset < 0 else told.offset, told.metadata or "") for tp, told in found.items()}
 
 
 async def every(steps: Iterable[Coroutine[None, None, None]]) -> None:

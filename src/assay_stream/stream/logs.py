@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Callable
 
 import structlog
 
 from assay_stream.config import Settings
+from assay_stream.stream.engine_thread import OUT_OF_MEMORY
+from assay_stream.stream.stopping import Deadline
 
 _LIBRARIES = ("faust", "mode", "aiokafka", "aiohttp")
 _OURS = "assay_stream"
@@ -43,6 +46,37 @@ class Seldom(logging.Filter):
         if left_out:
             record.msg = f"{record.msg} (and {left_out} times since it was last told)"
         return True
+
+
+class _MemoryErrors(logging.Handler):
+    """Notices a ``MemoryError`` that a library logs: its task has ended, and the process would wait for it.
+
+    Args:
+        act: what to do; called once.
+        deadline: started first: acting may take memory.
+    """
+
+    def __init__(self, act: Callable[[], object], deadline: Deadline) -> None:
+        super().__init__(level=logging.WARNING)
+        self._act: Callable[[], object] | None = act
+        self._deadline = deadline
+
+    def handle(self, record: logging.LogRecord) -> bool:
+        if self._act is not None and record.exc_info and isinstance(record.exc_info[1], MemoryError):
+            act, self._act = self._act, None
+            self._deadline.start(str(OUT_OF_MEMORY))
+            act()
+        return True
+
+
+def on_memory_error(act: Callable[[], object], deadline: Deadline) -> None:
+    """Act once a library logs that memory ran out.
+
+    Args:
+        act: what to do, from whichever thread logs.
+        deadline: started first.
+    """
+    logging.getLogger().addHandler(_MemoryErrors(act, deadline))
 
 
 def configure_logs(settings: Settings) -> None:

@@ -11,6 +11,7 @@ from assay_stream.core import engine
 from assay_stream.core.engine import EngineState
 from assay_stream.core.evidence import Producer
 from assay_stream.core.record import Output, Record, Role
+from assay_stream.stream.engine_thread import EngineThread
 from assay_stream.stream.transport import read_to_end
 
 
@@ -26,6 +27,8 @@ class RegistryStage:
 
     name = "registry"
     input_roles = (Role.CONTROL, Role.SNAPSHOTS)
+    piece_records = 1
+    changes = 0
 
     def __init__(
         self, settings: Settings, *, topics: Mapping[Role, str], partitions: int, producer: Producer
@@ -35,6 +38,8 @@ class RegistryStage:
         self._partitions = partitions
         self._producer = producer
         self._states: dict[int, EngineState] = {}
+        self._threads: dict[int, EngineThread] = {}
+        """One for each partition: a list that takes long must not hold up the others."""
 
     @property
     def entries(self) -> int:
@@ -52,6 +57,7 @@ class RegistryStage:
         async for record in read_to_end(self._settings, Role.BINDINGS, log):
             engine.apply_fact(state.registry.bindings, record)
         self._states[partition] = state
+        self._threads[partition] = EngineThread(f"registry-{partition}")
         progress = state.registry.bindings.progress
         inputs = [self._topics[role] for role in self.input_roles]
         return {TopicPartition(topic, partition): progress.get((topic, partition)) for topic in inputs}
@@ -59,6 +65,16 @@ class RegistryStage:
     def close(self, partition: int) -> None:
         """Drop the partition's state."""
         self._states.pop(partition, None)
+        if (thread := self._threads.pop(partition, None)) is not None:
+            thread.close()
+
+    def thread(self, partition: int) -> EngineThread:
+        """Return the partition's own thread."""
+        return self._threads[partition]
+
+    async def done_before(self, partition: int) -> Mapping[TopicPartition, int]:
+        """Its progress says it all: see ``open``."""
+        return {}
 
     async def note_ends(self) -> Mapping[TopicPartition, int]:
         """Nothing comes before the registry."""
@@ -68,7 +84,7 @@ class RegistryStage:
         """Everything can be processed at once."""
         return len(records)
 
-    async def wait(self, limit_s: float) -> None:
+    async def wait(self, limit_s: float, *, since: int) -> None:
         """Nothing is ever held."""
         raise AssertionError("the registry holds nothing")
 

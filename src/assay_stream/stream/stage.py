@@ -8,10 +8,15 @@ from typing import Protocol
 from aiokafka import TopicPartition
 
 from assay_stream.core.record import Output, Record, Role
+from assay_stream.stream.engine_thread import EngineThread
 
 
 class Stage(Protocol):
-    """What a task does with its records. All rules are the core's; a stage only connects it."""
+    """What a task does with its records. All rules are the core's; a stage only connects it.
+
+    What is not ``async`` touches state, and is called in the thread that the state belongs to (``thread``); only
+    ``close`` and the properties are called from the loop.
+    """
 
     @property
     def name(self) -> str:
@@ -25,11 +30,25 @@ class Stage(Protocol):
     def entries(self) -> int:
         """How many servers its state holds."""
 
+    @property
+    def piece_records(self) -> int:
+        """How many records are processed between two looks at the clock."""
+
+    @property
+    def changes(self) -> int:
+        """Grows whenever more might be admitted."""
+
+    def thread(self, partition: int) -> EngineThread:
+        """Return the thread that an open partition's state belongs to."""
+
     async def open(self, partition: int) -> Mapping[TopicPartition, int | None]:
         """Restore the partition's state, and return start positions that override the group's.
 
         ``None`` is the beginning of the log.
         """
+
+    async def done_before(self, partition: int) -> Mapping[TopicPartition, int]:
+        """Return positions before which all is done, as the stage's outputs say, whatever the group committed."""
 
     def close(self, partition: int) -> None:
         """Drop the partition's state."""
@@ -40,8 +59,8 @@ class Stage(Protocol):
     def admit(self, records: Sequence[Record], ends: Mapping[TopicPartition, int]) -> int:
         """Return how many leading records can be processed now."""
 
-    async def wait(self, limit_s: float) -> None:
-        """Wait until more might be admitted, or for the limit."""
+    async def wait(self, limit_s: float, *, since: int) -> None:
+        """Wait until ``changes`` is more than it was, or for the limit."""
 
     def process(self, partition: int, records: Sequence[Record]) -> list[Output]:
         """Step the records."""

@@ -13,10 +13,13 @@ import structlog
 
 _log = structlog.get_logger(__name__)
 _CUT_SHORT = 3
+_STDERR = 2
 
 
 class Deadline:
-    """Ends the process where stopping takes too long: what was not committed is done again by whoever comes next.
+    """Ends the process when stopping takes too long. What was not committed is done again by the next owner.
+
+    Its thread is made at once: a process without memory may be unable to start one.
 
     Args:
         limit_s: how long stopping may take, seconds.
@@ -24,14 +27,20 @@ class Deadline:
 
     def __init__(self, limit_s: int) -> None:
         self._limit_s = limit_s
-        self._timer: threading.Timer | None = None
+        self._started = threading.Event()
+        self._cancelled = threading.Event()
+        self._reason: str | None = None
+        threading.Thread(target=self._watch, name="deadline", daemon=True).start()
 
-    def start(self) -> None:
-        """Let the time run, from the first call on."""
-        if self._timer is None:
-            self._timer = threading.Timer(self._limit_s, self._give_up)
-            self._timer.daemon = True
-            self._timer.start()
+    def start(self, reason: str | None = None) -> None:
+        """Start the countdown; later calls change nothing.
+
+        Args:
+            reason: the error to print if the process has to be ended.
+        """
+        if not self._started.is_set():
+            self._reason = reason
+            self._started.set()
 
     def settle(self) -> None:
         """Note that all is done. Where other threads would keep the process alive, the time goes on for them."""
@@ -43,12 +52,19 @@ class Deadline:
 
     def cancel(self) -> None:
         """Let the process live."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._cancelled.set()
 
-    def _give_up(self) -> None:
-        _log.error("stop_cut_short", limit_s=self._limit_s)
-        os._exit(_CUT_SHORT)
+    def _watch(self) -> None:
+        self._started.wait()
+        if self._cancelled.wait(self._limit_s):
+            return
+        try:
+            _log.error("stop_cut_short", limit_s=self._limit_s)
+            if self._reason is not None:
+                os.write(_STDERR, f"assay-stream: {self._reason}\n".encode())
+        finally:
+            # Whatever logging needs may be what is missing.
+            os._exit(_CUT_SHORT)
 
 
 @contextmanager

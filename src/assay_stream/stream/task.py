@@ -4,8 +4,9 @@ A batch of an input partition is read, stepped, and its outputs and offsets are 
 
 1. One transactional producer per input partition (a *lane*, ``stream.lanes``). Opening it on assignment ends the
    old owner's transaction and shuts it out, so that a zombie can write nothing (``docs/adr/0003``).
-2. A batch that fails leaves its lane unusable; all are closed and opened anew.
-3. Nothing new is read while calls are held: what waits upstream is Kafka's to keep.
+2. Each lane runs by itself (``stream.lane_run``), so that none waits for another's records.
+3. A batch that fails leaves its lane unusable; all are closed and opened anew.
+4. A record that is worked on for too long stops the worker; a thread cannot be stopped (``docs/adr/0018``).
 """
 
 from __future__ import annotations
@@ -18,29 +19,24 @@ from collections.abc import Iterable, Mapping
 import structlog
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
-from aiokafka.errors import KafkaError, OffsetOutOfRangeError
+from aiokafka.errors import OffsetOutOfRangeError
 
 from assay_stream.config import Settings
 from assay_stream.core.errors import ConfigurationError, OperatingError
-from assay_stream.core.record import Record, Role
+from assay_stream.core.record import Origin, Role
 from assay_stream.refusals import explained
 from assay_stream.stream.connection import reading_consumer
-from assay_stream.stream.lanes import Lane, Lanes, every
+from assay_stream.stream.lane_run import MAY_PASS, LaneRun
+from assay_stream.stream.lanes import Lanes
 from assay_stream.stream.meter import StageMeter
 from assay_stream.stream.stage import Stage
-from assay_stream.stream.transport import Gathered, positions_of, record_of
 
 _log = structlog.get_logger(__name__)
 
-_MAY_PASS = (KafkaError, OSError, TimeoutError)
-"""What a broker that is away or busy causes: tried again, within a limit."""
-
 _REOPENINGS_MAX = 10
 _REOPENING_PAUSE_S = 1.0
-_PROGRESS_WAIT_S = 0.25
+_LOOK_S = 0.1
 _HELD_READY_LIMIT_S = 5.0
-_PIECE_RECORDS = 500
-"""Records stepped without a pause: half a second where a record has a millisecond, as on a starved machine."""
 _POLL_INTERVAL_MS = 2**31 - 1
 """Calls may wait for the registry for ever, so a long time between two polls is no sign of death."""
 
@@ -50,7 +46,7 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
         self._task = task
 
     async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
-        await self._task.give_up()
+        await self._task.give_up(limit_s=self._task.revocation_limit_s)
 
     async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
         self._task.take_over({tp.partition for tp in assigned})
@@ -65,6 +61,7 @@ class BatchTask:
         topics: topic name of every role.
         partition_counts: how many partitions each role's topic has.
         meter: where to count.
+        quarantine: held while a suspicious record is tried: one for all tasks of a process.
     """
 
     def __init__(
@@ -75,6 +72,7 @@ class BatchTask:
         topics: Mapping[Role, str],
         partition_counts: Mapping[Role, int],
         meter: StageMeter,
+        quarantine: asyncio.Lock | None = None,
     ) -> None:
         self._settings = settings
         self._stage = stage
@@ -96,9 +94,11 @@ class BatchTask:
         self._reopenings = 0
         self._failures: Counter[int] = Counter()
         """Partition to how often in a row its batch could not be written, quiet turns in between or not."""
-        self._held_since_s: float | None = None
-        self._batch_lock = asyncio.Lock()
-        self._stepping = asyncio.Lock()
+        self._runs: list[LaneRun] = []
+        self._dropped: list[LaneRun] = []
+        """Closed, while their threads still worked on something."""
+        self._quarantine = asyncio.Lock() if quarantine is None else quarantine
+        self._lanes_lock = asyncio.Lock()
         self._moved_s = time.monotonic()
         self._is_opening = False
         self._stopping = asyncio.Event()
@@ -107,15 +107,23 @@ class BatchTask:
     @property
     def ready(self) -> bool:
         """Whether every partition assigned is open and restored, and nothing waits for the registry for long."""
-        held_too_long = (
-            self._held_since_s is not None and time.monotonic() - self._held_since_s > _HELD_READY_LIMIT_S
+        now_s = time.monotonic()
+        held_too_long = any(
+            run.held_since_s is not None and now_s - run.held_since_s > _HELD_READY_LIMIT_S for run in self._runs
         )
         return self._settled and self._assigned == self._lanes.partitions and not held_too_long
 
     @property
     def still_s(self) -> float:
-        """For how long no turn was taken; restoring, which may take long, counts as moving."""
-        return 0.0 if self._is_opening else time.monotonic() - self._moved_s
+        """For how long nothing moved, here or in a thread. Restoring counts as moving."""
+        if self._is_opening:
+            return 0.0
+        return max(time.monotonic() - self._moved_s, *(run.busy_s for run in self._runs), 0.0)
+
+    @property
+    def revocation_limit_s(self) -> float:
+        """How long the group may be kept waiting for what is in hand: less than a session."""
+        return self._settings.session_timeout_ms / 3_000
 
     def note_gauges(self) -> None:
         """Note how far behind each partition is, and how much state there is."""
@@ -134,14 +142,15 @@ class BatchTask:
         self._meter.state(self._stage.entries)
 
     def stop(self) -> None:
-        """Ask the task to finish the batch in hand and return."""
+        """Ask the task to finish what is in hand and return."""
         self._stopping.set()
 
     async def run(self) -> None:
         """Read and process until stopped.
 
         Raises:
-            OperatingError: where the brokers failed for too long.
+            OperatingError: where the brokers failed for too long, memory ran out, or one record took too long.
+            ConfigurationError: where the brokers refuse us, or partitions were added.
             IntegrityError: where our own logs contradict each other.
         """
         consumer = self._consumer = reading_consumer(
@@ -158,16 +167,21 @@ class BatchTask:
             while not self._stopping.is_set():
                 await self._turn(consumer)
         finally:
-            await self.give_up()
+            # Where it stops by itself something is wrong, and nothing in hand is worth a wait.
+            await self.give_up(limit_s=self._settings.stop_limit_s if self._stopping.is_set() else 0.0)
             await consumer.stop()
 
-    async def give_up(self) -> None:
-        """Close every lane once the batch in hand is done: the partitions may be someone else's next."""
+    async def give_up(self, *, limit_s: float) -> None:
+        """Close every lane: the partitions may be someone else's next.
+
+        Args:
+            limit_s: how long to wait for what is in hand, seconds. What takes longer is left to the next owner.
+        """
         self._settled = False
         self._generation += 1
-        async with self._batch_lock:
+        async with self._lanes_lock:
             self._assigned = set()
-            await self._lanes.close()
+            await self._close_lanes(limit_s)
 
     def take_over(self, partitions: set[int]) -> None:
         """Note which partition numbers are ours now; the main loop opens them.
@@ -184,109 +198,44 @@ class BatchTask:
         generation = self._generation
         self._moved_s = time.monotonic()
         try:
-            missing = self._assigned - self._lanes.partitions
+            dropped = {run.lane.partition for run in self._dropped if run.is_in_thread}
+            missing = self._assigned - self._lanes.partitions - dropped
             if missing:
                 await self._open_lanes(consumer, missing, generation)
-            fetched = await self._fetch(consumer)
-            if self._generation != generation:
-                return
-            await self._process(consumer, fetched, generation)
-        except _MAY_PASS as error:
+            await self._look(consumer)
+        except MAY_PASS as error:
             await self._recover(error)
+
+    async def _look(self, consumer: AIOKafkaConsumer) -> None:
+        """Wait a moment; raise what ended a lane, or stop where a record takes too long."""
+        runs = list(self._runs)
+        if runs:
+            await asyncio.wait([run.task for run in runs], timeout=_LOOK_S, return_when=asyncio.FIRST_COMPLETED)
         else:
-            if fetched:
-                # A turn with nothing to do proves nothing.
-                self._reopenings = 0
+            # Nobody else asks, and what the group says is raised to whoever does.
+            await consumer.getmany(timeout_ms=self._settings.poll_timeout_ms)
+        self._dropped = [run for run in self._dropped if run.is_in_thread]
+        for run in runs:
+            if run.task.done() and not run.task.cancelled():
+                run.task.result()
+        self._meter.held(sum(run.held for run in runs))
+        self._stop_if_stuck([*runs, *self._dropped])
 
-    async def _fetch(self, consumer: AIOKafkaConsumer) -> dict[int, list[Record]]:
-        fetched = await consumer.getmany(
-            timeout_ms=self._settings.poll_timeout_ms, max_records=self._settings.batch_records_max
-        )
-        batches: dict[int, list[Record]] = {}
-        # Within a lane, control records go before snapshots: a pin set first is in force first.
-        for partition in sorted(fetched, key=self._input_order):
-            role = self._role_of[partition.topic]
-            batch = batches.setdefault(partition.partition, [])
-            batch.extend(record_of(role, message) for message in fetched[partition])
-        return batches
-
-    def _input_order(self, partition: TopicPartition) -> tuple[int, int]:
-        return (self._stage.input_roles.index(self._role_of[partition.topic]), partition.partition)
-
-    async def _process(
-        self, consumer: AIOKafkaConsumer, waiting: dict[int, list[Record]], generation: int
-    ) -> None:
-        self._held_since_s = None
-        since_s = time.monotonic()
-        ends = await self._stage.note_ends() if waiting else {}
-        while True:
-            self._moved_s = time.monotonic()
-            async with self._batch_lock:
-                if self._generation != generation:
-                    return
-                self._expire(waiting, since_s)
-                await every(
-                    self._commit(consumer, lane, waiting.get(lane.partition, []), ends)
-                    for lane in self._lanes.all()
+    def _stop_if_stuck(self, runs: Iterable[LaneRun]) -> None:
+        limit_s = self._settings.record_limit_s
+        for run in runs:
+            if run.busy_s > limit_s and run.working_on is not None:
+                origin: Origin = run.working_on
+                raise OperatingError(
+                    "record_stuck",
+                    f"the {self._stage.name} stage has worked for more than {limit_s} s on the record at offset "
+                    f"{origin.offset} of {origin.topic}, partition {origin.partition}, or on one of the "
+                    f"{self._stage.piece_records} from there: it is tried again after a restart, and set aside "
+                    "after ASSAY_STREAM_RECORD_ATTEMPTS_MAX attempts",
                 )
-            waiting = {partition: records for partition, records in waiting.items() if records}
-            self._meter.held(sum(len(records) for records in waiting.values()))
-            if not waiting or self._stopping.is_set():
-                self._held_since_s = None
-                return
-            self._held_since_s = since_s
-            await self._stage.wait(_PROGRESS_WAIT_S)
-
-    def _expire(self, waiting: dict[int, list[Record]], since_s: float) -> None:
-        limit_ms = self._settings.hold_limit_ms
-        if limit_ms and (time.monotonic() - since_s) * 1_000 >= limit_ms:
-            for partition, records in waiting.items():
-                waiting[partition] = [record._replace(hold_expired=True) for record in records]
-
-    async def _commit(
-        self,
-        consumer: AIOKafkaConsumer,
-        lane: Lane,
-        waiting: list[Record],
-        ends: Mapping[TopicPartition, int],
-    ) -> None:
-        """Process what is admitted of a lane's records, in one transaction, and take it off the list."""
-        admitted = self._stage.admit(waiting, ends) if waiting else 0
-        batch, held = waiting[:admitted], waiting[admitted:]
-        positions = await positions_of(consumer, lane.committed)
-        for record in reversed(held):
-            positions[TopicPartition(record.origin.topic, record.origin.partition)] = record.origin.offset
-        unasked = self._stage.unasked(lane.partition)
-        if not batch and not unasked and positions == lane.committed:
-            return
-        started_s = time.monotonic()
-        gathered = lane.writer.gather()
-        await self._step(lane.partition, batch, gathered)
-        gathered.add([*unasked, *self._stage.seal(lane.partition, positions)])
-        writing_s = time.monotonic()
-        try:
-            await lane.writer.write(gathered, positions, self._group_id)
-        except _MAY_PASS:
-            self._failures[lane.partition] += 1
-            raise
-        self._meter.transaction(time.monotonic() - writing_s)
-        self._failures.pop(lane.partition, None)
-        lane.committed = positions
-        waiting[:] = held
-        self._meter.batch(len(batch), gathered.labels, seconds=time.monotonic() - started_s)
-
-    async def _step(self, partition: int, batch: list[Record], gathered: Gathered) -> None:
-        """Step a batch piece by piece: a whole one can outlast the session, and heartbeats must not wait for it.
-
-        One lane after the other, so that one is written while the next is stepped.
-        """
-        async with self._stepping:
-            for start in range(0, len(batch), _PIECE_RECORDS):
-                gathered.add(self._stage.process(partition, batch[start : start + _PIECE_RECORDS]))
-                await asyncio.sleep(0)
 
     async def _open_lanes(self, consumer: AIOKafkaConsumer, missing: set[int], generation: int) -> None:
-        async with self._batch_lock:
+        async with self._lanes_lock:
             if self._generation != generation:
                 return
             started_s = time.monotonic()
@@ -295,9 +244,46 @@ class BatchTask:
                 await self._lanes.open(consumer, missing)
             finally:
                 self._is_opening, self._moved_s = False, time.monotonic()
+            self._start_runs(consumer)
             seconds = time.monotonic() - started_s
             self._meter.opened(len(missing), seconds=seconds)
             _log.info("lanes_open", stage=self._stage.name, partitions=sorted(missing), seconds=round(seconds, 3))
+
+    def _start_runs(self, consumer: AIOKafkaConsumer) -> None:
+        running = {run.lane.partition for run in self._runs}
+        lanes = self._lanes.all()
+        self._runs += [
+            LaneRun(
+                self._settings,
+                self._stage,
+                lane,
+                consumer,
+                roles=self._role_of,
+                group_id=self._group_id,
+                records_max=max(self._settings.batch_records_max // len(lanes), 1),
+                quarantine=self._quarantine,
+                meter=self._meter,
+                on_commit=self._note_commit,
+                on_failure=self._note_failure,
+            )
+            for lane in lanes
+            if lane.partition not in running
+        ]
+
+    async def _close_lanes(self, limit_s: float) -> None:
+        runs, self._runs = self._runs, []
+        await asyncio.gather(*(run.finish(limit_s) for run in runs))
+        self._dropped += [run for run in runs if run.is_in_thread]
+        self._meter.held(0)
+        await self._lanes.close()
+
+    def _note_commit(self, partition: int) -> None:
+        # A turn with nothing to do proves nothing; a batch that was written does.
+        self._reopenings = 0
+        self._failures.pop(partition, None)
+
+    def _note_failure(self, partition: int) -> None:
+        self._failures[partition] += 1
 
     async def _recover(self, error: Exception) -> None:
         _stop_if_forbidden(error)
@@ -313,8 +299,8 @@ class BatchTask:
             ) from error
         _log.warning("lanes_reopening", stage=self._stage.name, error=type(error).__name__, attempt=attempts)
         self._meter.reopened()
-        async with self._batch_lock:
-            await self._lanes.close()
+        async with self._lanes_lock:
+            await self._close_lanes(self.revocation_limit_s)
         # A fenced lane has a new owner, who will have it for good once the group has noticed: let it.
         await asyncio.sleep(_REOPENING_PAUSE_S * attempts)
 

@@ -27,6 +27,7 @@ _CLOSE_LIMIT_S = 10.0
 _ERROR_HEADERS = 5
 _REJECTED = Role.REJECTED
 _YIELD_EVERY = 2_000
+_LAST_OFFSETS = 8
 REJECTED_BYTES_MAX = DEFAULT_LIMITS.record_bytes_max + 512 * 1_024
 """Between the largest input and the limit of the rejected topic, which is a mebibyte above it."""
 
@@ -42,7 +43,7 @@ def record_of(role: Role, message: ConsumerRecord) -> Record:
     origin = made_of(Origin, (message.topic, message.partition, message.offset))
     if timestamp_ms < 0:
         timestamp_ms = 0
-    return made_of(Record, (role, origin, message.key, message.value, message.headers, timestamp_ms, False))
+    return made_of(Record, (role, origin, message.key, message.value, message.headers, timestamp_ms, False, False))
 
 
 async def read_to_end(
@@ -74,6 +75,35 @@ async def read_to_end(
                 if count % _YIELD_EVERY == 0:
                     # What is fetched already is read without a pause, and heartbeats must not wait for its end.
                     await asyncio.sleep(0)
+    finally:
+        await consumer.stop()
+
+
+async def read_last(settings: Settings, role: Role, partition: TopicPartition) -> Record | None:
+    """Return the last committed record of one partition; ``None`` where there is none.
+
+    Args:
+        settings: the operator's settings.
+        role: what the topic carries.
+        partition: topic and partition.
+    """
+    consumer = reading_consumer(settings)
+    consumer.assign([partition])
+    try:
+        await consumer.start()
+        beginning = (await consumer.beginning_offsets([partition]))[partition]
+        end = (await consumer.end_offsets([partition]))[partition]
+        start, last = end, None
+        while last is None and start > beginning:
+            # Markers of transactions, and records of aborted ones, take offsets too.
+            start = max(beginning, end - _LAST_OFFSETS * (end - start + 1))
+            consumer.seek(partition, start)
+            while await consumer.position(partition) < end:
+                fetched = await consumer.getmany(partition, timeout_ms=200)
+                for message in fetched.get(partition, []):
+                    if message.offset < end:
+                        last = message
+        return None if last is None else record_of(role, last)
     finally:
         await consumer.stop()
 
@@ -169,13 +199,16 @@ class TransactionalWriter:
         """Return what takes the outputs of one transaction."""
         return Gathered(self._producer.create_batch, self._topics, self._partition_counts)
 
-    async def write(self, gathered: Gathered, offsets: Mapping[TopicPartition, int], group_id: str) -> None:
+    async def write(
+        self, gathered: Gathered, offsets: Mapping[TopicPartition, int], group_id: str, *, metadata: str = ""
+    ) -> None:
         """Write outputs and commit input offsets in one transaction.
 
         Args:
             gathered: what to write.
             offsets: next offset to read of each input partition.
             group_id: the consumer group the offsets belong to.
+            metadata: goes with each offset.
 
         Raises:
             KafkaError: nothing was written then; the writer must be closed.
@@ -188,7 +221,9 @@ class TransactionalWriter:
             for (topic, partition), builders in batches.items()
             for batch in builders
         ]
-        await producer.send_offsets_to_transaction(dict(offsets), group_id)
+        await producer.send_offsets_to_transaction(
+            {tp: (offset, metadata) for tp, offset in offsets.items()}, group_id
+        )
         await asyncio.gather(*deliveries)
         await producer.commit_transaction()
 

@@ -5,20 +5,21 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 
 import structlog
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 
 from assay_stream.config import Settings
 from assay_stream.core.engine import EngineState, apply_fact
 from assay_stream.core.record import Role
 from assay_stream.stream.connection import reading_consumer
+from assay_stream.stream.engine_thread import EngineThread
 from assay_stream.stream.transport import record_of
 
 _log = structlog.get_logger(__name__)
 
 _POLL_MS = 500
-_YIELD_EVERY = 2_000
 
 
 class BindingView:
@@ -46,6 +47,10 @@ class BindingView:
         self._partitions = [TopicPartition(topic, number) for number in range(partitions)]
         self._inputs = inputs
         self._changed = asyncio.Event()
+        self.changes = 0
+        """How often facts have arrived."""
+        self.thread = EngineThread("join")
+        """The state belongs to it: whoever looks into it does so there."""
         self._stopping = asyncio.Event()
         self._started = asyncio.Event()
         # A broker answers one connection's requests in order: asked on the reading consumer's, the ends would
@@ -94,40 +99,41 @@ class BindingView:
         ends: Mapping[TopicPartition, int] = await self._ends_reader.end_offsets(self._inputs)
         return ends
 
-    def covers(self, ends: Mapping[TopicPartition, int]) -> bool:
-        """Tell whether the registry has applied everything before these positions.
+    def missing(self, ends: Mapping[TopicPartition, int]) -> list[TopicPartition]:
+        """Return the partitions of which the registry has not applied everything before these positions.
 
         Args:
             ends: input partitions of the registry and the positions to be reached.
         """
         progress = self._state.view.progress
-        return all(progress.get((tp.topic, tp.partition), 0) >= end for tp, end in ends.items())
+        return [tp for tp, end in ends.items() if progress.get((tp.topic, tp.partition), 0) < end]
 
-    async def wait_for_change(self, limit_s: float) -> None:
+    async def wait_for_change(self, limit_s: float, *, since: int) -> None:
         """Wait until new facts have arrived, or for the limit.
 
         Args:
             limit_s: how long to wait at most, seconds.
+            since: ``changes`` as it was when the caller last looked.
         """
-        try:
-            await asyncio.wait_for(self._changed.wait(), limit_s)
-        except TimeoutError:
-            return
-        self._changed.clear()
+        if self.changes == since:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), limit_s)
 
     async def _follow(self, consumer: AIOKafkaConsumer) -> None:
         self._moved_s = time.monotonic()
         fetched = await consumer.getmany(timeout_ms=_POLL_MS)
-        applied = 0
+        if fetched:
+            await self.thread.run(self._apply, fetched)
+            self.changes += 1
+            # Several partitions may wait, each for its own reason.
+            changed, self._changed = self._changed, asyncio.Event()
+            changed.set()
+
+    def _apply(self, fetched: Mapping[TopicPartition, list[ConsumerRecord]]) -> None:
         for messages in fetched.values():
             for message in messages:
+                self.thread.note_progress()
                 apply_fact(self._state.view, record_of(Role.BINDINGS, message))
-                applied += 1
-                if applied % _YIELD_EVERY == 0:
-                    # A long catch-up shares the process with heartbeats and health checks.
-                    await asyncio.sleep(0)
-        if fetched:
-            self._changed.set()
 
     async def _reached(self, consumer: AIOKafkaConsumer, ends: Mapping[TopicPartition, int]) -> bool:
         for partition, end in ends.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import socket
 import sys
 from typing import Any
 
@@ -11,12 +12,13 @@ import faust
 import structlog
 
 from assay_stream.config import Settings
-from assay_stream.core.errors import OperatingError
+from assay_stream.core.errors import ConfigurationError, OperatingError
 from assay_stream.core.record import Role
 from assay_stream.refusals import explained
 from assay_stream.stream.app import ROLES_OF_STAGE, WorkerBuilder
 from assay_stream.stream.connection import start_admin
-from assay_stream.stream.logs import configure_logs
+from assay_stream.stream.engine_thread import OUT_OF_MEMORY
+from assay_stream.stream.logs import configure_logs, on_memory_error
 from assay_stream.stream.stopping import Deadline
 from assay_stream.stream.topics import check_topics, inspect_topics
 
@@ -58,12 +60,15 @@ def run_worker(settings: Settings, stages: frozenset[str]) -> int:
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     failures: list[BaseException] = []
+    deadline = Deadline(settings.stop_limit_s)
 
     def fail(error: BaseException) -> None:
-        failures.append(error)
-        builder.health.failed = True
         # Our own errors quote nothing; what others say may hold what they were given.
         told = explained(error)
+        # First: whatever comes next may fail too, where memory has run out.
+        deadline.start(None if told is None else str(told))
+        failures.append(error)
+        builder.health.failed = True
         _log.error("worker_stopping", error=None if told is None else str(told), kind=type(error).__name__)
         stopping.append(loop.create_task(worker.stop()))
 
@@ -71,7 +76,9 @@ def run_worker(settings: Settings, stages: frozenset[str]) -> int:
     builder = WorkerBuilder(settings, stages, counts)
     app = builder.build(fail)
     _make_state_dir(settings, app)
-    deadline = Deadline(settings.stop_limit_s)
+    _check_port(settings)
+    # Clients log what ends their own tasks, and go on without them.
+    on_memory_error(lambda: loop.call_soon_threadsafe(fail, OUT_OF_MEMORY), deadline)
     worker = _BoundedWorker(
         app,
         deadline=deadline,
@@ -110,6 +117,21 @@ def _make_state_dir(settings: Settings, app: faust.App) -> None:
             f"ASSAY_STREAM_STATE_DIR: cannot make a folder in {settings.state_dir}: {error.strerror}. Free some "
             "space there, or name another folder.",
         ) from None
+
+
+def _check_port(settings: Settings) -> None:
+    """Try the port before Faust does: its own error would pass for a defect of ours."""
+    family = socket.AF_INET6 if ":" in settings.web_host else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((settings.web_host, settings.web_port))
+        except OSError as error:
+            raise ConfigurationError(
+                "web_port_taken",
+                f"cannot listen on {settings.web_host}:{settings.web_port} ({error.strerror}): choose another "
+                "ASSAY_STREAM_WEB_PORT (--web-port) for each worker of a machine",
+            ) from None
 
 
 async def _preflight(settings: Settings, stages: frozenset[str]) -> dict[Role, int]:

@@ -89,18 +89,48 @@ def test_foreign_facts_and_findings_stop_the_engine() -> None:
 def test_a_call_that_names_a_known_snapshot_is_ready_early() -> None:
     """It need not wait for the registry; one that names an unknown one, or none, must."""
     state = a_state()
-    assert not engine.ready_early(state, CALL)
+    assert not is_ready(state, CALL)
     for output in engine.step(state, LISTING)[1]:
         if output.role is Role.BINDINGS:
             engine.step(state, fed_back(output))
-    assert engine.ready_early(state, CALL)
-    assert not engine.ready_early(state, at(0, a_call_by(0, 0, 0, START, None)))
-    assert not engine.ready_early(state, at(0, a_call_by(1, 0, 0, START, "snapshot-1")))
+    assert is_ready(state, CALL)
+    assert not is_ready(state, at(0, a_call_by(0, 0, 0, START, None)))
+    assert not is_ready(state, at(0, a_call_by(1, 0, 0, START, "snapshot-1")))
 
 
-def test_a_call_that_will_be_refused_is_ready_early() -> None:
+def is_ready(state: EngineState, record: Record) -> bool:
+    """Whether a call is final."""
+    event = engine.call_of(state, record)
+    assert event is not None
+    return engine.is_final(state, event)
+
+
+def test_a_call_that_will_be_refused_is_none() -> None:
     """Nothing that the registry might yet say changes a refusal."""
-    assert engine.ready_early(a_state(), CALL._replace(value=None))
+    assert engine.call_of(a_state(), CALL._replace(value=None)) is None
+
+
+@pytest.mark.parametrize("record", [CALL, LISTING], ids=["call", "list"])
+def test_a_record_that_is_set_aside_is_refused_unread(record: Record) -> None:
+    """It goes to the rejected topic with its code, and somebody is told."""
+    _, written = engine.step(a_state(), record._replace(set_aside=True))
+    assert written[0].label == "rejected:record_kills_worker"
+    assert written[0].value == record.value
+    finding = orjson.loads(written[-1].value or b"")
+    assert finding["kind"] == ("record_set_aside" if record is CALL else "snapshot_rejected")
+    assert finding["reason"] == "record_kills_worker"
+    assert finding["server_id"] == "server-0"
+
+
+def test_a_list_that_is_set_aside_ends_force() -> None:
+    """As any list does that is refused: calls behind it are unbound."""
+    state = a_state()
+    for record in (LISTING, at(1, a_listing(0, 0, 1, 2, START.replace(second=9)))._replace(set_aside=True)):
+        for output in engine.step(state, record)[1]:
+            if output.role is Role.BINDINGS:
+                engine.step(state, fed_back(output))
+    (rejection,) = state.view.servers["server-0"].rejections
+    assert rejection.code == "record_kills_worker"
 
 
 def test_progress_names_the_next_offset() -> None:
@@ -160,7 +190,7 @@ def test_the_profile_of_the_state_holds_for_every_call(profile: CallProfile) -> 
     labels = [engine.step(state, record)[1][0].label for record in (plain, whole)]
     bound = "unbound:definition_not_observed"
     assert labels == ["rejected:missing_field" if profile == "handshake" else bound, bound]
-    assert engine.ready_early(state, plain) is (profile == "handshake")
+    assert (engine.call_of(state, plain) is None) is (profile == "handshake")
 
 
 def test_evidence_of_a_handshake_call_names_its_profile() -> None:

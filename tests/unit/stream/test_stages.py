@@ -14,6 +14,7 @@ from assay_stream.core import engine
 from assay_stream.core.engine import EngineState
 from assay_stream.core.evidence import Producer
 from assay_stream.core.facts import Progress
+from assay_stream.core.partition import murmur2_partition
 from assay_stream.core.record import Origin, Record, Role
 from assay_stream.stream.join import JoinStage
 from assay_stream.stream.registry import RegistryStage
@@ -47,7 +48,12 @@ def state() -> EngineState:
 @pytest.fixture
 def join(state: EngineState) -> JoinStage:
     """The join over that state."""
-    return JoinStage(state, a_view(state), control_topic=CONTROL.topic)
+    return a_join(state)
+
+
+def a_join(state: EngineState) -> JoinStage:
+    """A join over a state."""
+    return JoinStage(Settings(), state, a_view(state), topics=topic_names(Settings()))
 
 
 def at(role: Role, offset: int, key: bytes | None, value: bytes | None) -> Record:
@@ -88,10 +94,68 @@ def test_calls_wait_until_everything_before_them_is_applied(join: JoinStage, sta
     assert join.admit(waiting, ENDS) == 2
 
 
+TWO = {
+    TopicPartition(topic, number): end
+    for topic, end in ((SNAPSHOTS.topic, 5), (CONTROL.topic, 2))
+    for number in (0, 1)
+}
+"""The ends of two partitions; those of server-0 are in number 1."""
+
+
+def test_a_call_waits_for_its_server_s_partition_alone(join: JoinStage, state: EngineState) -> None:
+    """A partition that is slow holds up the calls of its own servers, and not one of another's."""
+    waiting = calls(None)
+    home = murmur2_partition(b"server-0", 2)
+    state.view.servers["server-0"].partitions = {home}
+    for topic, position in ((SNAPSHOTS.topic, 5), (CONTROL.topic, 1)):
+        state.view.apply(Progress(topic=topic, partition=home, position=position))
+    assert join.admit(waiting, TWO) == 0
+    state.view.apply(Progress(topic=CONTROL.topic, partition=home, position=2))
+    assert join.admit(waiting, TWO) == 1
+
+
+def test_a_call_waits_wherever_its_server_was_seen(join: JoinStage, state: EngineState) -> None:
+    """A producer that partitions otherwise has put lists where they do not belong: those count too."""
+    home = murmur2_partition(b"server-0", 2)
+    state.view.servers["server-0"].partitions = {home, 1 - home}
+    for topic, position in ((SNAPSHOTS.topic, 5), (CONTROL.topic, 2)):
+        state.view.apply(Progress(topic=topic, partition=home, position=position))
+    assert join.admit(calls(None), TWO) == 0
+
+
+def test_partitions_of_facts_are_known(state: EngineState) -> None:
+    """From the partition of the binding topic that they stand in."""
+    assert state.view.servers["server-0"].partitions == {0}
+
+
+async def test_ends_that_are_asked_for_together_are_asked_once(join: JoinStage) -> None:
+    """But never are those handed out that somebody had asked for before."""
+    asked = 0
+    release = asyncio.Event()
+
+    async def input_ends() -> dict[TopicPartition, int]:
+        nonlocal asked
+        asked += 1
+        number = asked
+        await release.wait()
+        return {SNAPSHOTS: number}
+
+    join._view.input_ends = input_ends  # type: ignore[method-assign]
+    first = asyncio.create_task(join.note_ends())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    later = [asyncio.create_task(join.note_ends()) for _ in range(3)]
+    await asyncio.sleep(0)
+    release.set()
+    assert await first == {SNAPSHOTS: 1}
+    assert [await one for one in later] == [{SNAPSHOTS: 2}] * 3
+    assert asked == 2
+
+
 def test_an_empty_log_holds_nobody() -> None:
     """Where nothing was ever published there is nothing to wait for."""
     state = EngineState(producer=PRODUCER)
-    join = JoinStage(state, a_view(state), control_topic=CONTROL.topic)
+    join = a_join(state)
     assert join.admit(calls(None), {SNAPSHOTS: 0, CONTROL: 0}) == 1
 
 
@@ -118,7 +182,7 @@ async def test_waiting_for_the_registry_has_a_limit(state: EngineState) -> None:
     """The view wakes a waiter when facts came, and else after the limit."""
     view = a_view(state)
     async with asyncio.timeout(5):
-        await view.wait_for_change(0.01)
+        await view.wait_for_change(0.01, since=view.changes)
 
 
 async def test_the_registry_s_state_belongs_to_its_partition() -> None:

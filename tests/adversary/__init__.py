@@ -1,0 +1,1 @@
+"""What a hostile server can do to its neighbours, tried on real Kafka."""

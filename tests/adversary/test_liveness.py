@@ -1,0 +1,179 @@
+"""Records that hang, kill or starve their worker: who else suffers, for how long, and what becomes of them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import timedelta
+
+import orjson
+import pytest
+from aiokafka import AIOKafkaProducer
+
+from assay_stream.core.partition import murmur2_partition
+from assay_stream.core.record import Record, Role
+from tests.support.deployment import Deployment, Worker, payload
+from tests.support.faulty_worker import SLOW_S
+from tests.support.fleet import START, a_call_by, a_listing, server_name
+
+pytestmark = pytest.mark.kafka
+
+EVIDENCE_LIMIT_S = 5.0
+DEATHS_MAX = 8
+"""Unmarked, in a batch, in a few, twice by itself; and once or twice more where two owners took turns."""
+
+
+def faulty(deployment: Deployment) -> Deployment:
+    """A deployment whose workers meet faults where a record's key names one."""
+    deployment.program = ("-m", "tests.support.faulty_worker")
+    return deployment
+
+
+async def put(deployment: Deployment, role: Role, key: bytes, value: bytes, partition: int) -> None:
+    """Publish one record into a partition."""
+    producer = AIOKafkaProducer(bootstrap_servers=deployment.bootstrap)
+    await producer.start()
+    try:
+        await producer.send_and_wait(deployment.topics[role], value, key=key, partition=partition)
+    finally:
+        await producer.stop()
+
+
+def neighbour(partition: int, partitions: int = 2) -> int:
+    """The number of a server whose records belong in a partition."""
+    return next(n for n in range(100) if murmur2_partition(server_name(n).encode(), partitions) == partition)
+
+
+async def is_served(deployment: Deployment, server: int, number: int) -> float:
+    """Publish a list and a call of a server, and return after how many seconds the call has its digest."""
+    for role, key, value in (
+        a_listing(server, 0, 0, number, START + timedelta(seconds=number)),
+        a_call_by(server, 0, number, START + timedelta(seconds=number, milliseconds=500), None),
+    ):
+        await deployment.send(role, [(key, value)])
+    started_s = time.monotonic()
+
+    def is_there(records: list[Record]) -> bool:
+        return any(
+            payload(record)["tool_call_id"] == f"call-{number}" and "tool_definition_digest" in payload(record)
+            for record in records
+        )
+
+    await deployment.wait_for(Role.EVIDENCE, is_there)
+    return time.monotonic() - started_s
+
+
+def assignments(worker: Worker) -> int:
+    """How often a worker was given partitions."""
+    return worker.log.read_text(errors="replace").count('"partitions_assigned"')
+
+
+async def test_everything_else_lives_while_one_record_takes_long(deployment: Deployment) -> None:
+    """Heartbeats, pages and the other partition: longer than five sessions, and nobody else suffers."""
+    worker = faulty(deployment).start_worker()
+    await worker.wait_ready()
+    assigned = assignments(worker)
+    await put(deployment, Role.SNAPSHOTS, b"takes-long", b"{}", 0)
+    started_s = time.monotonic()
+    await asyncio.sleep(0.5)
+    assert await is_served(deployment, neighbour(1), 1) < EVIDENCE_LIMIT_S
+    answers = []
+    while time.monotonic() - started_s < SLOW_S - 1:
+        asked_s = time.monotonic()
+        assert (await asyncio.to_thread(worker.get, "/healthz"))[0] == 200
+        answers.append(time.monotonic() - asked_s)
+        await asyncio.sleep(0.2)
+    print(f"healthz while a record is worked on: {max(answers):.3f} s at most")
+    assert max(answers) < 1.0
+    assert await deployment.read(Role.REJECTED) == []
+    await deployment.wait_for(Role.REJECTED, lambda records: len(records) == 1, limit_s=30)
+    assert assignments(worker) == assigned
+
+
+async def until_set_aside(deployment: Deployment, *arguments: str, **env: str) -> tuple[Record, list[int]]:
+    """Restart a worker each time it ends, until a record is set aside; returns that and the exit codes."""
+    codes: list[int] = []
+    deadline_s = time.monotonic() + 240.0
+    worker = deployment.start_worker(*arguments, **env)
+    while time.monotonic() < deadline_s:
+        if (code := worker.process.poll()) is not None:
+            codes.append(code)
+            assert len(codes) <= DEATHS_MAX, (codes, worker.tail())
+            worker = deployment.start_worker(*arguments, **env)
+        for record in await deployment.read(Role.REJECTED):
+            if dict(record.headers).get("error.code") == b"record_kills_worker":
+                return record, codes
+        await asyncio.sleep(0.2)
+    raise AssertionError(f"nothing is set aside: {codes}\n{worker.tail()}")
+
+
+async def test_a_list_that_kills_its_worker_is_set_aside(deployment: Deployment) -> None:
+    """After a bounded number of attempts, with an alert; its neighbours in the partition are done once each."""
+    server = neighbour(0)
+    for number in range(40):
+        role, key, value = a_listing(server, 0, number, number, START + timedelta(seconds=number))
+        await deployment.send(role, [(key, value)])
+        if number == 20:
+            await put(deployment, Role.SNAPSHOTS, b"dies", b"{}", 0)
+    record, codes = await until_set_aside(faulty(deployment))
+    assert set(codes) == {-9}
+    headers = dict(record.headers)
+    assert (headers["error.topic"], headers["error.partition"]) == (
+        deployment.topics[Role.SNAPSHOTS].encode(),
+        b"0",
+    )
+    assert await is_served(deployment, server, 100) < EVIDENCE_LIMIT_S
+    findings = [orjson.loads(found.value or b"{}") for found in await deployment.read(Role.FINDINGS)]
+    assert [found["server_id"] for found in findings if found.get("reason") == "record_kills_worker"] == ["dies"]
+    seen = [orjson.loads(fact.key or b"") for fact in await deployment.read(Role.BINDINGS)]
+    assert sum(key[0] == "seen" for key in seen) == 41
+    assert len(await deployment.read(Role.REJECTED)) == 1
+    await deployment.wait_for(
+        Role.ALERTS, lambda alerts: any(b"record_kills_worker" in (one.value or b"") for one in alerts)
+    )
+
+
+async def test_a_call_that_hangs_is_set_aside(deployment: Deployment) -> None:
+    """The watchdog ends the worker with its code; the calls around it have evidence once each."""
+    await deployment.send(*of(a_listing(0, 0, 0, 1, START)))
+    for number in range(6):
+        _, _, value = a_call_by(0, 0, number, START + timedelta(seconds=1 + number), None)
+        await put(deployment, Role.CALLS, b"hangs" if number == 3 else b"server-0", value, 0)
+    record, codes = await until_set_aside(
+        faulty(deployment), ASSAY_STREAM_RECORD_LIMIT_S="1", ASSAY_STREAM_STOP_LIMIT_S="5"
+    )
+    assert set(codes) == {3}
+    assert all("record_stuck" in worker.reason() for worker in deployment.workers[:-1])
+    assert record.key == b"hangs"
+    evidence = await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) >= 5)
+    assert sorted(str(payload(one)["tool_call_id"]) for one in evidence) == [
+        f"call-{number}" for number in range(6) if number != 3
+    ]
+    findings = [orjson.loads(found.value or b"{}") for found in await deployment.read(Role.FINDINGS)]
+    assert [found["server_id"] for found in findings if found["kind"] == "record_set_aside"] == ["hangs"]
+
+
+def of(published: tuple[Role, bytes, bytes]) -> tuple[Role, list[tuple[bytes | None, bytes | None]]]:
+    """What ``send`` takes."""
+    role, key, value = published
+    return role, [(key, value)]
+
+
+async def test_a_worker_without_memory_ends_with_its_code(deployment: Deployment) -> None:
+    """Within its stop limit, and says why on its last line, though there is no memory to do it with."""
+    worker = faulty(deployment).start_worker(ASSAY_STREAM_STOP_LIMIT_S="5")
+    await worker.wait_ready()
+    await put(deployment, Role.SNAPSHOTS, b"exhausts", b"{}", 0)
+    code = await asyncio.to_thread(worker.process.wait, 40)
+    assert code == 3, worker.tail()
+    assert worker.reason().startswith("assay-stream: out_of_memory"), worker.tail()
+
+
+async def test_a_second_worker_on_a_busy_port_says_so(deployment: Deployment) -> None:
+    """Exit code 2, with the setting to mend; the first goes on."""
+    first = deployment.start_worker()
+    await first.wait_ready()
+    second = deployment.start_worker(ASSAY_STREAM_WEB_PORT=str(first.web_port))
+    assert await asyncio.to_thread(second.process.wait, 30) == 2
+    assert second.reason().startswith("assay-stream: web_port_taken"), second.tail()
+    assert first.get("/healthz")[0] == 200

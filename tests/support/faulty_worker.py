@@ -1,0 +1,75 @@
+"""A worker that some records make die, hang or run out of memory.
+
+Runs as ``python -m tests.support.faulty_worker worker``. Stands for defects that nobody knows of yet:
+what known hostile input costs is bounded by budgets. A record's key says what happens while a stage works on it.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from assay_stream.cli.main import main
+from assay_stream.core import engine
+from assay_stream.core.engine import EngineState
+from assay_stream.core.record import Output, Record
+
+SLOW_S = 8.0
+_ROOM_BYTES = 256 * 1_024 * 1_024
+_KEPT: list[bytes] = []
+
+
+def die() -> None:
+    """As the kernel ends a process without memory."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def hang() -> None:
+    """For ever, in pure Python."""
+    while True:
+        sum(range(1_000))
+
+
+def take_long() -> None:
+    """Longer than a session, and then be done."""
+    until_s = time.monotonic() + SLOW_S
+    while time.monotonic() < until_s:
+        sum(range(1_000))
+
+
+def exhaust() -> None:
+    """Fill what memory there is with small objects, and keep them."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    limit = pages * resource.getpagesize() + _ROOM_BYTES
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    while True:
+        _KEPT.append(bytes(1_000))
+
+
+FAULTS: dict[bytes, Callable[[], None]] = {
+    b"dies": die,
+    b"hangs": hang,
+    b"takes-long": take_long,
+    b"exhausts": exhaust,
+}
+
+
+def faulty(step: Callable[[EngineState, Record], tuple[EngineState, list[Output]]]) -> Callable[..., object]:
+    """A step that meets a fault first, where the record's key names one."""
+
+    def stepped(state: EngineState, record: Record) -> tuple[EngineState, list[Output]]:
+        fault = FAULTS.get(record.key or b"")
+        if fault is not None and not record.set_aside:
+            fault()
+        return step(state, record)
+
+    return stepped
+
+
+if __name__ == "__main__":
+    engine.step = faulty(engine.step)  # type: ignore[assignment]
+    main()
