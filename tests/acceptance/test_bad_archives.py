@@ -15,6 +15,7 @@ from typer.testing import CliRunner, Result
 
 from assay_stream.cli.main import app
 from assay_stream.core.errors import AssayStreamError
+from assay_stream.forensics.archive_manifest import manifest_bytes
 from assay_stream.forensics.record_line import record_line
 from tests.support.events import SERVER, TOOL, Story
 from tests.support.seals import OTHER_KEY, checkpoint_records, checkpoints_of, lines_of, some_records, write_keys
@@ -181,6 +182,81 @@ def test_verifying_a_time_range_with_no_data_says_so(files: Path) -> None:
     done = run("verify", "--input", files / "in.ndjson", *options)
     assert done.exit_code == 5
     assert "no evidence is as asked for" in done.stderr
+
+
+def without(files: Path, *numbers: int) -> Path:
+    """The evidence without some of its lines."""
+    lines = (files / "evidence.ndjson").read_bytes().splitlines(keepends=True)
+    path = files / "left.ndjson"
+    path.write_bytes(b"".join(line for number, line in enumerate(lines) if number not in numbers))
+    return path
+
+
+def verify(files: Path, evidence: Path, *options: object) -> tuple[int, list[dict[str, Any]], dict[str, Any]]:
+    """Exit code, the rows and the summary of a verification."""
+    done = run("verify", "--input", files / "in.ndjson", "--evidence", evidence, "--format", "json", *options)
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    return done.exit_code, rows, json.loads(done.stderr.splitlines()[0])["summary"]
+
+
+@pytest.mark.parametrize("processes", ["1", "3"])
+def test_deleted_evidence_is_missing(files: Path, processes: str) -> None:
+    """Three of forty: exit code 1, and each call is named with its server and tool."""
+    code, rows, summary = verify(files, without(files, 3, 17, 20), "--processes", processes)
+    assert (code, summary["records"], summary["missing"], summary["pending"]) == (1, 37, 3, 0)
+    assert sorted(row["call"]["offset"] for row in rows) == [3, 17, 20]
+    for row in rows:
+        assert (row["status"], row["codes"]) == ("missing", ["evidence_missing"])
+        assert (row["server_id"], row["tool"]) == (SERVER, TOOL["name"])
+        assert row["call"]["topic"] == "calls"
+
+
+def test_all_evidence_deleted_is_missing_where_it_is_said_to_be_complete(files: Path) -> None:
+    """And nothing was verified where it is not."""
+    nothing = without(files, *range(40))
+    assert verify(files, nothing, "--expect", "all")[0] == 1
+    code, rows, summary = verify(files, nothing)
+    assert (code, rows, summary["pending"]) == (5, [], 40)
+
+
+def test_calls_behind_the_last_evidence_are_pending(files: Path) -> None:
+    """They are counted: the join may not have read them. With --expect all they are missing."""
+    evidence = without(files, 38, 39)
+    code, rows, summary = verify(files, evidence)
+    assert (code, rows, summary["pending"]) == (0, [], 2)
+    code, rows, summary = verify(files, evidence, "--expect", "all")
+    assert (code, summary["missing"], summary["pending"]) == (1, 2, 0)
+
+
+def test_an_archive_knows_how_far_the_join_had_come(files: Path) -> None:
+    """By its manifest a call that was committed is missing its evidence, though nothing stands behind it."""
+    evidence = without(files, 38, 39)
+    manifest = manifest_bytes({("calls", 0): 40}, {("calls", 0): 39})
+    (files / "archive.json").write_bytes(manifest)
+    code, rows, summary = verify(files, evidence)
+    assert (code, [row["call"]["offset"] for row in rows], summary["pending"]) == (1, [38], 1)
+    (files / "archive.json").write_bytes(manifest.replace(b"v1", b"v9"))
+    refused = run("verify", "--input", files / "in.ndjson", "--evidence", evidence)
+    assert refusal(refused).code == "bad_archive_manifest"
+
+
+def test_an_extract_of_evidence_is_verified_as_one(files: Path) -> None:
+    """With --expect none; and a selection asks for the calls that it selects only."""
+    evidence = without(files, *range(10, 40), *range(5))
+    assert verify(files, evidence, "--expect", "none")[0] == 0
+    selected = ("--from-offset", "5", "--to-offset", "10", "--expect", "all")
+    assert verify(files, evidence, *selected)[0] == 0
+    code, rows, _ = verify(files, evidence, "--from-offset", "3", "--to-offset", "10", "--expect", "all")
+    assert (code, [row["call"]["offset"] for row in rows]) == (1, [3, 4])
+
+
+def test_a_rejected_call_is_not_missing_its_evidence(files: Path) -> None:
+    """It stands in the rejected records."""
+    lines = (files / "in.ndjson").read_bytes().splitlines(keepends=True)
+    refused = json.loads(lines[-1])
+    refused["origin"]["offset"], refused["value"] = 40, "{"
+    (files / "in.ndjson").write_bytes(b"".join(lines) + json.dumps(refused).encode() + b"\n")
+    assert verify(files, files / "evidence.ndjson", "--expect", "all")[0] == 0
 
 
 def test_what_retention_deleted_is_named_place_by_place(files: Path) -> None:

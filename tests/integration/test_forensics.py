@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from aiokafka import AIOKafkaConsumer
 from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 from aiokafka.structs import TopicPartition
 
@@ -142,3 +143,40 @@ async def delete_snapshots(deployment: Deployment) -> None:
     finally:
         await admin.close()
     await asyncio.sleep(0.5)
+
+
+async def test_calls_that_were_committed_without_evidence_are_missing_it(deployment: Deployment) -> None:
+    """A call behind the join's offset is pending; once it is committed, its evidence is missing."""
+    worker = deployment.start_worker()
+    await worker.wait_ready()
+    await send(deployment, a_listing(0, 0, 0, 1, START))
+    await send(deployment, *(a_call_by(0, 0, number, START, None) for number in range(20)))
+    await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) == 20)
+    code, found, summary = run(deployment, "verify", "--from-kafka", "--format", "json")
+    assert (code, found) == (0, []), summary
+    assert worker.terminate() == 0
+    await send(deployment, *(a_call_by(0, 0, number, START, None) for number in range(20, 23)))
+    code, found, summary = run(deployment, "verify", "--from-kafka", "--format", "json")
+    told = json.loads(summary.splitlines()[-1])["summary"]
+    assert (code, found, told["missing"], told["pending"]) == (0, [], 0, 3), summary
+
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=deployment.settings.bootstrap_servers,
+        group_id=f"{deployment.settings.group_prefix}-join",
+        enable_auto_commit=False,
+    )
+    calls = await deployment.read(Role.CALLS)
+    place = TopicPartition(calls[-1].origin.topic, calls[-1].origin.partition)
+    consumer.assign([place])
+    await consumer.start()
+    await consumer.commit({place: calls[-1].origin.offset})
+    await consumer.stop()
+    for processes in ("1", "2"):
+        code, found, summary = run(
+            deployment, "verify", "--from-kafka", "--format", "json", "--processes", processes
+        )
+        told = json.loads(summary.splitlines()[-1])["summary"]
+        assert (code, told["missing"], told["pending"]) == (1, 2, 1), summary
+        assert {tuple(row["codes"]) for row in found} == {("evidence_missing",)}
+    code, found, summary = run(deployment, "verify", "--from-kafka", "--expect", "all", "--format", "json")
+    assert (code, len(found)) == (1, 3), summary

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
@@ -20,8 +21,12 @@ from assay_stream.config import command_settings
 from assay_stream.core.errors import InputError
 from assay_stream.core.record import Record, Role
 from assay_stream.forensics.archive import write_archive
+from assay_stream.forensics.archive_manifest import ARCHIVE_MANIFEST, manifest_bytes
 from assay_stream.forensics.aside import PREFIX, Aside
+from assay_stream.forensics.history import Place
 from assay_stream.forensics.record_line import record_line
+from assay_stream.stream import input_ranges
+from assay_stream.stream.topics import topic_names
 
 _LOOK_EVERY = 1_024
 
@@ -44,7 +49,7 @@ class Compression(StrEnum):
 
 _SUFFIX = {Compression.NONE: "", Compression.GZIP: ".gz", Compression.ZSTD: ".zst"}
 _NAMES = frozenset(f"{role.value}.ndjson{suffix}" for role in ArchivedRole for suffix in _SUFFIX.values())
-_LEFTOVERS = frozenset(f"{PREFIX}{name}" for name in _NAMES)
+_LEFTOVERS = frozenset(f"{PREFIX}{name}" for name in {*_NAMES, ARCHIVE_MANIFEST})
 
 
 def archive(
@@ -69,12 +74,15 @@ def archive(
     """Copy the input topics into files, in no consumer group. A replay of them gives what one of the topics does.
 
     A line is a record with topic, partition, offset, timestamp, key, headers and value. Prints a summary as
-    one JSON object. Exit code 5 if no record that was asked for is there.
+    one JSON object. archive.json says how far the join had come, for `verify`. Exit code 5 if no record that
+    was asked for is there.
     """
     refuse_filled_folder(output, force=force, leftovers=_LEFTOVERS)
     quiet_client_logs()
     settings = command_settings(bootstrap_servers=bootstrap_servers)
     selection = make_selection(from_time, to_time, offsets, server_ids)
+    # Before the ends are noted: whatever the join had committed is then in the files.
+    joined = asyncio.run(input_ranges.committed_offsets(settings, "join"))
     source = make_source(None, True, selection, settings)
     wanted = {Role(chosen.value) for chosen in topics or list(ArchivedRole)}
     source = replace(source, ends={role: ends for role, ends in (source.ends or {}).items() if role in wanted})
@@ -84,6 +92,7 @@ def archive(
         output.mkdir(parents=True, exist_ok=True)
         with Aside() as aside:
             counts = _write(source, {role: aside.path(output / name) for role, name in names.items()}, meter)
+            aside.path(output / ARCHIVE_MANIFEST).write_bytes(_manifest(source, joined))
             for name in _NAMES:
                 aside.remove(output / name)
             if not counts.total():
@@ -95,6 +104,14 @@ def archive(
     if not counts.total():
         say("no record is in what was asked for: look at the times, offsets and servers")
         raise typer.Exit(NOTHING_FOUND)
+
+
+def _manifest(source: Source, joined: Mapping[Place, int]) -> bytes:
+    names = topic_names(source.settings)
+    ends = {
+        (names[role], number): end for role, found in (source.ends or {}).items() for number, end in found.items()
+    }
+    return manifest_bytes(ends, {place: joined[place] for place in ends if place in joined})
 
 
 def _write(source: Source, paths: Mapping[Role, Path], meter: Meter) -> Counter[str]:

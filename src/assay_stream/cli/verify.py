@@ -27,9 +27,11 @@ from assay_stream.config import Settings, command_settings
 from assay_stream.core.cloudevents import time_us_of
 from assay_stream.core.errors import InputError
 from assay_stream.forensics.archive import read_files
+from assay_stream.forensics.archive_manifest import joined_offsets
+from assay_stream.forensics.coverage import Coverage, Expect
 from assay_stream.forensics.evidence_record import Recorded, of_lines
 from assay_stream.forensics.evidence_selection import EvidenceSelection
-from assay_stream.forensics.history import history_of
+from assay_stream.forensics.history import Place, history_of
 from assay_stream.forensics.share import WHOLE, Share
 from assay_stream.forensics.verification import Judgement, Status, Verifier, late_only
 from assay_stream.forensics.verify_files import Read, Summary, judgements
@@ -62,6 +64,13 @@ def verify(
         list[str] | None,
         typer.Option(help="VERSION or VERSION@GIT that may have written evidence. Default: any."),
     ] = None,
+    expect: Annotated[
+        Expect,
+        typer.Option(
+            help="Which calls must have evidence: those that the join has committed, or that stand before another "
+            "with evidence; all; or none, where the evidence is an extract."
+        ),
+    ] = Expect.JOINED,
     strict: Annotated[
         bool, typer.Option("--strict", help="Records joined without what came late are wrong.")
     ] = False,
@@ -80,10 +89,10 @@ def verify(
     redaction_names: RedactionNames = None,
     bootstrap_servers: Bootstrap = None,
 ) -> None:
-    """Work evidence out anew from the calls, snapshots and decisions that it names, and compare.
+    """Work evidence out anew from the calls, snapshots and decisions that it names, and find calls without any.
 
-    Exit code 0: all of it holds. 1: some is wrong. 3: some rests on what is no longer there. 5: none is as asked
-    for. A summary goes to standard error. That a record holds says nothing about the tool.
+    Exit code 0: all of it holds. 1: some is wrong or missing. 3: some rests on what is no longer there. 5: none
+    is as asked for. A summary goes to standard error. That a record holds says nothing about the tool.
     """
     selection = EvidenceSelection(
         since_us=None if since is None else operator_time_us(since),
@@ -111,22 +120,36 @@ def verify(
 
     def check(share: Share, tell: Tell) -> Summary:
         rows = _Rows(target, tell, strict=strict, every=every)
+        coverage = Coverage(expect, joined)
         if verifier is None:
-            asyncio.run(_from_kafka(settings, selection, producer or (), share, rows))
+            asyncio.run(_from_kafka(settings, selection, producer or (), share, coverage, rows))
         else:
             given = _evidence(evidence or [])
-            for judgement in judgements(verifier, given, read, selection=selection, share=share):
+            for judgement in judgements(
+                verifier, given, read, selection=selection, share=share, coverage=coverage
+            ):
                 rows.show(judgement)
             rows.summary.note_producers(verifier.written_by)
+        rows.summary.note_pending(coverage.pending)
         return rows.summary
 
     with collecting_seldom():
+        # Before any evidence is read: what the join commits later need not be in it.
+        joined = _joined(settings, inputs) if expect is Expect.JOINED else {}
         # Made before the processes part, so that snapshots and decisions are read once.
         verifier = None if from_kafka else _verifier(read, settings, producer or ())
         summary = Summary()
         for one in in_processes(check, processes, typer.echo) if processes > 1 else [check(WHOLE, typer.echo)]:
             summary.add(one)
     _end(summary)
+
+
+def _joined(settings: Settings, inputs: list[Path] | None) -> Mapping[Place, int]:
+    if inputs:
+        return joined_offsets(inputs)
+    from assay_stream.stream import input_ranges
+
+    return asyncio.run(input_ranges.joined_offsets(settings))
 
 
 def _verifier(read: Read, settings: Settings, producers: Collection[str]) -> Verifier:
@@ -157,7 +180,7 @@ class _Rows:
 def _end(summary: Summary) -> None:
     told = summary.as_json()
     typer.echo(json_line({"summary": told}), err=True)
-    if not told["records"]:
+    if not told["records"] and not summary.exit_code:
         say("no evidence is as asked for: look at the times, offsets and servers")
         raise typer.Exit(NOTHING_FOUND)
     if summary.exit_code:
@@ -179,12 +202,18 @@ def _line(row: dict[str, Any]) -> str:
 
 
 async def _from_kafka(
-    settings: Settings, selection: EvidenceSelection, producers: Collection[str], share: Share, rows: _Rows
+    settings: Settings,
+    selection: EvidenceSelection,
+    producers: Collection[str],
+    share: Share,
+    coverage: Coverage,
+    rows: _Rows,
 ) -> None:
     from assay_stream.stream.verify import verified
 
     written_by: Mapping[str, int] = {}
-    async for verifier, judgement in verified(settings, selection, producers=producers, share=share):
+    found = verified(settings, selection, producers=producers, share=share, coverage=coverage)
+    async for verifier, judgement in found:
         written_by = verifier.written_by
         rows.show(judgement)
     rows.summary.note_producers(written_by)

@@ -20,6 +20,7 @@ from assay_stream.core.lenient import read_leniently
 from assay_stream.core.limits import DEFAULT_LIMITS, LINE_BYTES_MAX
 from assay_stream.core.observation import CALL_TYPE, SNAPSHOT_TYPE
 from assay_stream.core.record import Origin, Record, Role, made_of
+from assay_stream.forensics.archive_manifest import ARCHIVE_MANIFEST
 from assay_stream.forensics.compressed import opened
 from assay_stream.forensics.line_reader import RECORD_LINE_START, TooLong, lines_of, observation_lines
 from assay_stream.forensics.record_line import INT64_MAX, record_of_line
@@ -88,7 +89,8 @@ def read_files(paths: Iterable[Path], *, too_long: TooLong | None = None) -> Ite
         InputError: as ``read_file``.
     """
     for path in paths:
-        yield from read_file(path, too_long=too_long)
+        if path.name != ARCHIVE_MANIFEST:  # so that a whole folder can be given
+            yield from read_file(path, too_long=too_long)
 
 
 def open_archive(

@@ -11,6 +11,8 @@
    without what came late.
 5. Where what it rests on is deleted, nothing more can be said than that.
 
+A call that should have a record and has none (``forensics.coverage``) is *missing* its evidence.
+
 Which version of which software wrote a record is the producer's own word: the logs do not repeat it.
 """
 
@@ -49,6 +51,7 @@ class Status(StrEnum):
     LATE = "late"
     WRONG = "wrong"
     GONE = "gone"
+    MISSING = "missing"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,8 +60,8 @@ class Judgement:
 
     Args:
         status: ``holds``; ``late``: holds, without records that came late; ``wrong``; ``gone``: what it rests on
-            is no longer there.
-        evidence: the record.
+            is no longer there; ``missing``: there is no record, and should be.
+        evidence: the record; where it is missing, what its call would have it say.
         codes: what is wrong or gone, sorted.
         paths: the members that differ, as JSON paths.
         missing: what is no longer there.
@@ -80,7 +83,7 @@ class Judgement:
             "status": self.status.value,
             "codes": list(self.codes),
             "paths": list(self.paths),
-            "where": evidence.where,
+            "where": evidence.where or None,
             "id": record_id if isinstance(record_id, str) else None,
             "call": None if evidence.call is None else evidence.call.as_json(),
             "server_id": evidence.text("server_id"),
@@ -178,6 +181,30 @@ class Verifier:
         if not self._is_gone(evidence.call):
             return self._wrong(evidence, "origin_missing", "$.data.origin")
         return Judgement(status=Status.GONE, evidence=evidence, codes=("call_gone",), missing=(evidence.call,))
+
+    def expected(self, call: Record) -> Recorded | None:
+        """Return what identifies the evidence that a call should have, ``None`` if the join refuses the call.
+
+        Args:
+            call: the record of a call.
+        """
+        try:
+            event = read_call(call, call_profile=self._call_profile)
+        except InputError:
+            return None
+        data = {"server_id": event.server_id, "tool": event.tool_name, "origin": call.origin.as_json()}
+        return Recorded("", canonicalize({"time": event.time, "data": data}))
+
+    def without_evidence(self, expected: Recorded, *, gone: bool = False) -> Judgement:
+        """Return the judgement on a call that should have evidence.
+
+        Args:
+            expected: as ``expected`` returned it.
+            gone: whether the evidence of its time is deleted.
+        """
+        if gone:
+            return Judgement(status=Status.GONE, evidence=expected, codes=("evidence_gone",))
+        return Judgement(status=Status.MISSING, evidence=expected, codes=("evidence_missing",))
 
     def repeated(self, evidence: Recorded) -> Judgement:
         """Return the judgement on a second record of one call.

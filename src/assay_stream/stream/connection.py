@@ -135,17 +135,20 @@ def broker_unreachable(settings: Settings, error: Exception) -> OperatingError:
     )
 
 
-def reading_consumer(settings: Settings, **options: Any) -> AIOKafkaConsumer:
+def reading_consumer(
+    settings: Settings, *, isolation_level: str = "read_committed", **options: Any
+) -> AIOKafkaConsumer:
     """Return a consumer, not started, that sees committed records only and never resets by itself.
 
     Args:
         settings: the operator's settings.
+        isolation_level: ``read_uncommitted`` to see where open transactions end, too.
         options: further aiokafka arguments.
     """
     return AIOKafkaConsumer(
         **connection_options(settings),
         enable_auto_commit=False,
-        isolation_level="read_committed",
+        isolation_level=isolation_level,
         auto_offset_reset="none",
         max_partition_fetch_bytes=REQUEST_BYTES_MAX,
         fetch_max_bytes=4 * REQUEST_BYTES_MAX,

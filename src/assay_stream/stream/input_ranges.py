@@ -24,17 +24,23 @@ from assay_stream.stream.transport import record_of
 READ = (Role.CALLS, Role.SNAPSHOTS, Role.CONTROL)
 
 _ATTEMPTS_MAX = 5
+_SETTLE_LOOKS_MAX = 20
+_SETTLE_PAUSE_S = 0.25
+"""A transaction that is being committed ends within milliseconds; one that hangs has no committed offsets."""
 
 Ends = dict[Role, dict[int, int]]
 """Of each role's topic, by partition: the first offset that is not read."""
 
 
-async def note_ends(settings: Settings, roles: Collection[Role]) -> Ends:
+async def note_ends(
+    settings: Settings, roles: Collection[Role], *, isolation_level: str = "read_committed"
+) -> Ends:
     """Return where the topics of some roles end now.
 
     Args:
         settings: the operator's settings.
         roles: what the topics carry.
+        isolation_level: whether records of open transactions count (``read_uncommitted``).
 
     Raises:
         ConfigurationError: ``topic_missing``.
@@ -49,10 +55,10 @@ async def note_ends(settings: Settings, roles: Collection[Role]) -> Ends:
     missing = [names[role] for role in roles if not counts[role]]
     if missing:
         raise ConfigurationError("topic_missing", f"no such topic: {', '.join(missing)}")
-    consumer = await _started(settings)
+    consumer = await _started(settings, isolation_level=isolation_level)
     try:
         ends: Ends = {}
-        for role in sorted(roles, key=READ.index):
+        for role in sorted(roles, key=lambda role: READ.index(role) if role in READ else len(READ)):
             partitions = [TopicPartition(names[role], number) for number in range(counts[role])]
             found = await consumer.end_offsets(partitions)
             ends[role] = {tp.partition: end for tp, end in found.items()}
@@ -76,6 +82,29 @@ async def joined_ends(settings: Settings) -> Ends:
     for number, end in ends[Role.CALLS].items():
         ends[Role.CALLS][number] = min(end, committed.get((topic, number), end))
     return ends
+
+
+async def joined_offsets(settings: Settings) -> dict[tuple[str, int], int]:
+    """Return how far the join has come in each partition of calls, where its evidence can be read by now.
+
+    Offsets of a transaction can show before its records do: they are waited for.
+
+    Args:
+        settings: the operator's settings.
+
+    Raises:
+        ConfigurationError: ``topic_missing``.
+        OperatingError: ``broker_unreachable``.
+    """
+    committed = await committed_offsets(settings, "join")
+    written = await note_ends(settings, (Role.EVIDENCE,), isolation_level="read_uncommitted")
+    for _ in range(_SETTLE_LOOKS_MAX):
+        readable = (await note_ends(settings, (Role.EVIDENCE,)))[Role.EVIDENCE]
+        if all(readable[number] >= end for number, end in written[Role.EVIDENCE].items()):
+            break
+        await asyncio.sleep(_SETTLE_PAUSE_S)
+    calls = topic_names(settings)[Role.CALLS]
+    return {place: offset for place, offset in committed.items() if place[0] == calls}
 
 
 async def committed_offsets(settings: Settings, stage: str) -> dict[tuple[str, int], int]:
@@ -123,8 +152,8 @@ async def read_ranges(settings: Settings, ends: Ends, selection: Selection) -> A
             await consumer.stop()
 
 
-async def _started(settings: Settings) -> AIOKafkaConsumer:
-    consumer = reading_consumer(settings)
+async def _started(settings: Settings, *, isolation_level: str = "read_committed") -> AIOKafkaConsumer:
+    consumer = reading_consumer(settings, isolation_level=isolation_level)
     try:
         await consumer.start()
     except (KafkaError, OSError) as error:

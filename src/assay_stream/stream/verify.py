@@ -5,28 +5,40 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Collection
 
 from assay_stream.config import Settings
+from assay_stream.core.limits import DEFAULT_LIMITS
 from assay_stream.core.record import Record, Role
+from assay_stream.forensics.coverage import Coverage, Expect
 from assay_stream.forensics.evidence_record import Recorded, of_record
 from assay_stream.forensics.evidence_selection import EvidenceSelection
 from assay_stream.forensics.history import History
 from assay_stream.forensics.pairing import CALLS, Pairing
 from assay_stream.forensics.share import WHOLE, Share
 from assay_stream.forensics.verification import Judgement, Verifier
+from assay_stream.forensics.verify_files import uncovered
 from assay_stream.stream.ranges import LogRanges
 
+_ALL = 2**63
 _ROLES = (Role.SNAPSHOTS, Role.CONTROL, Role.CALLS, Role.EVIDENCE)
 
 
 async def verified(
-    settings: Settings, selection: EvidenceSelection, *, producers: Collection[str] = (), share: Share = WHOLE
+    settings: Settings,
+    selection: EvidenceSelection,
+    *,
+    producers: Collection[str] = (),
+    share: Share = WHOLE,
+    coverage: Coverage | None = None,
 ) -> AsyncIterator[tuple[Verifier, Judgement]]:
     """Yield the judgement on each record of the evidence topic that is asked for, and who gave it.
+
+    So too on each call that should have a record and has none.
 
     Args:
         settings: the operator's settings.
         selection: which evidence is asked for.
         producers: versions that may have written it; empty: any.
         share: the part that is asked for, of the partitions.
+        coverage: which calls must have evidence; ``None`` for none.
 
     Raises:
         ConfigurationError: ``topic_missing``.
@@ -43,7 +55,8 @@ async def verified(
         for number in logs.partitions(Role.EVIDENCE):
             if selection.partition not in (None, number) or number % share.of != share.number:
                 continue
-            async for judgement in _partition(logs, verifier, selection, number):
+            covers = Coverage(Expect.NONE) if coverage is None else coverage
+            async for judgement in _partition(logs, verifier, selection, number, covers):
                 yield verifier, judgement
         for judgement in await _settled(logs, verifier):
             yield verifier, judgement
@@ -81,48 +94,93 @@ async def records_of_servers(logs: LogRanges, server_ids: Collection[str]) -> li
 
 
 async def _partition(
-    logs: LogRanges, verifier: Verifier, selection: EvidenceSelection, number: int
+    logs: LogRanges, verifier: Verifier, selection: EvidenceSelection, number: int, coverage: Coverage
 ) -> AsyncIterator[Judgement]:
     pairing = Pairing(CALLS)
-    calls = _Calls(logs, number)
     first = 0
     if selection.since_us is not None:
         first = await logs.offset_at(Role.EVIDENCE, number, selection.since_us // 1_000)
+    calls = _Calls(logs, number, await _first_call(logs, selection, number) if coverage.asks else None)
+    gone_before = 0
     async for batch in logs.read(Role.EVIDENCE, number, first=first):
-        asked = [evidence for evidence in map(of_record, batch) if selection.wants(evidence)]
-        here = [evidence for evidence in asked if _is_in_partition(logs, evidence, number)]
-        for evidence in asked:
-            if not _is_in_partition(logs, evidence, number):
-                yield verifier.without_call(evidence)
+        given = [of_record(record) for record in batch]
+        gone_before = gone_before or _gone_before(logs, given[0], first)
+        here = []
+        for evidence in given:
+            is_here = _is_in_partition(logs, evidence, number)
+            coverage.note(evidence.call if is_here else None)
+            if selection.wants(evidence):
+                if is_here:
+                    here.append(evidence)
+                else:
+                    yield verifier.without_call(evidence)
         pairs = [pairing.evidence(evidence) for evidence in here]
-        last = max((evidence.call.offset for evidence in here if evidence.call), default=-1)
-        least = min((evidence.call.offset for evidence in here if evidence.call), default=0)
+        offsets = [evidence.call.offset for evidence in here if evidence.call]
+        last, least = max(offsets, default=-1), min(offsets, default=0)
         pairs += [
-            pairing.other(call, keep=call.origin.offset > last) async for call in calls.up_to(last, first=least)
+            pairing.other(call, keep=call.origin.offset > last or coverage.lacks(call.origin))
+            async for call in calls.up_to(last, first=least)
         ]
-        for pair in pairs:
-            judgement = None if pair is None else verifier.check(*pair)
-            if judgement is not None:
-                yield judgement
+        for judgement in filter(None, [verifier.check(*pair) for pair in pairs if pair is not None]):
+            yield judgement
         if verifier.must_settle:
             for judgement in await _settled(logs, verifier):
                 yield judgement
     for evidence, is_repeated in pairing.evidence_left():
         yield verifier.repeated(evidence) if is_repeated else verifier.without_call(evidence)
+    if coverage.asks:
+        await _read_on(calls, pairing, selection, coverage)
+        left = pairing.others_left()
+        for judgement in uncovered(verifier, left, selection, coverage, gone_before=gone_before):
+            yield judgement
+
+
+async def _read_on(
+    calls: _Calls, pairing: Pairing[Record], selection: EvidenceSelection, coverage: Coverage
+) -> None:
+    """Read the calls behind the last one that evidence names, as far as they are asked for."""
+    last = _ALL if selection.to_offset is None else selection.to_offset - 1
+    async for call in calls.up_to(last, first=0):
+        pairing.other(call, keep=coverage.lacks(call.origin))
+
+
+def _gone_before(logs: LogRanges, earliest: Recorded, first: int) -> int:
+    """Return the call of the first record of a log that has lost its beginning: those before it lost theirs."""
+    if earliest.record is None or earliest.call is None:
+        return 0
+    begin, _ = logs.bounds[earliest.record.origin[:2]]
+    return earliest.call.offset if begin > 0 and first <= begin else 0
+
+
+async def _first_call(logs: LogRanges, selection: EvidenceSelection, number: int) -> int:
+    """Return the offset before which no call is asked for."""
+    first = selection.from_offset or 0
+    if selection.since_us is not None:
+        # Its event time may lie after its record's own by as much, and no more.
+        since_ms = max(0, selection.since_us // 1_000 - DEFAULT_LIMITS.future_max_ms)
+        first = max(first, await logs.offset_at(Role.CALLS, number, since_ms))
+    return first
 
 
 class _Calls:
-    """The calls of one partition, read as far as they are needed."""
+    """The calls of one partition, read as far as they are needed.
 
-    def __init__(self, logs: LogRanges, number: int) -> None:
-        self._logs, self._number = logs, number
+    Args:
+        logs: the topics.
+        number: the partition.
+        first: where to begin; ``None`` for where ``up_to`` says first.
+    """
+
+    def __init__(self, logs: LogRanges, number: int, first: int | None) -> None:
+        self._logs, self._number, self._first = logs, number, first
         self._batches: AsyncIterator[list[Record]] | None = None
         self._last = -1
 
     async def up_to(self, last: int, *, first: int) -> AsyncIterator[Record]:
         """Yield the calls up to an offset, and those that were read with them."""
         if self._batches is None:
-            self._batches = self._logs.read(Role.CALLS, self._number, first=first)
+            begin = first if self._first is None else self._first
+            self._batches = self._logs.read(Role.CALLS, self._number, first=begin)
         while self._last < last and (batch := await anext(self._batches, None)) is not None:
             self._last = batch[-1].origin.offset
             for call in batch:

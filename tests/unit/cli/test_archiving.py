@@ -14,7 +14,7 @@ from assay_stream.cli.main import app
 from assay_stream.config import Settings
 from assay_stream.core.errors import ConfigurationError, InputError, OperatingError
 from assay_stream.core.record import Record, Role
-from assay_stream.forensics.archive import read_file
+from assay_stream.forensics.archive import read_files
 from assay_stream.forensics.selection import Selection
 from assay_stream.stream import input_ranges
 from tests.support.controls import a_control
@@ -37,6 +37,11 @@ def _topics(monkeypatch: pytest.MonkeyPatch) -> None:
             if record.role in ends and selection.wants(record):
                 yield record
 
+    async def committed_offsets(_: Settings, stage: str) -> dict[tuple[str, int], int]:
+        assert stage == "join"
+        return {("mcp.tools.call", 0): 2, ("elsewhere", 0): 9}
+
+    monkeypatch.setattr(input_ranges, "committed_offsets", committed_offsets)
     monkeypatch.setattr(input_ranges, "note_ends", note_ends)
     monkeypatch.setattr(input_ranges, "read_ranges", read_ranges)
 
@@ -59,8 +64,8 @@ def test_an_archive_replays_as_the_topics_do(tmp_path: Path, compression: str, s
     written = {role.value: sum(record.role is role for record in RECORDS) for role in (Role.CALLS, Role.CONTROL)}
     assert json.loads(done.stdout) == {"written": written | {"snapshots": 2}, "snapshot_partitions": 1}
     names = {f"{role}.ndjson{suffix}" for role in ("calls", "control", "snapshots")}
-    assert {path.name for path in (tmp_path / "kept").iterdir()} == names
-    read = [record for path in sorted((tmp_path / "kept").iterdir()) for record in read_file(path)]
+    assert {path.name for path in (tmp_path / "kept").iterdir()} == {*names, "archive.json"}
+    read = list(read_files(sorted((tmp_path / "kept").iterdir())))
     assert sorted(read, key=lambda record: record.origin) == sorted(RECORDS, key=lambda record: record.origin)
 
     direct = run("replay", "--from-kafka", "--output", tmp_path / "direct")
@@ -85,7 +90,7 @@ def test_an_archive_is_replaced_only_when_asked(tmp_path: Path) -> None:
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     done = run("archive", "--output", folder, "--force", "--topics", "calls", "--compression", "none")
     assert done.exit_code == 0
-    assert [path.name for path in folder.iterdir()] == ["calls.ndjson"]
+    assert {path.name for path in folder.iterdir()} == {"archive.json", "calls.ndjson"}
 
 
 def test_an_archive_that_fails_leaves_the_one_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,7 +138,7 @@ def test_one_topic_can_be_asked_for(tmp_path: Path) -> None:
     """The others have no file."""
     done = run("archive", "--output", tmp_path, "--topics", "control", "--compression", "none")
     assert json.loads(done.stdout)["written"] == {"control": 1}
-    assert [path.name for path in tmp_path.iterdir()] == ["control.ndjson"]
+    assert {path.name for path in tmp_path.iterdir()} == {"archive.json", "control.ndjson"}
 
 
 def test_a_range_without_records_says_so(tmp_path: Path) -> None:
