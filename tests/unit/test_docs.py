@@ -219,7 +219,7 @@ def test_that_page_names_the_kinds_the_limits_and_the_exit_codes() -> None:
     """What the page states in words is what the code has."""
     page = text_of("drift.md")
     assert all(f"`{kind}`" in page for kind in KIND_TITLES)
-    for number in ("change_value_chars_max", "changes_max", "comparisons_max"):
+    for number in ("change_value_chars_max", "changes_max", "definition_work_units_max", "work_units_max"):
         assert f"{getattr(DEFAULT_LIMITS, number):,}" in page
     assert [row[0] for row in rows("drift.md", "Exit codes of drift")] == ["0", "1", "2"]
 

@@ -52,9 +52,9 @@ class Limits:
     """Units of work that one definition may cost, of those of its record: a hostile tool must not use up what its
     neighbours in the list need."""
 
-    comparisons_max: int = 50_000
-    """Pairs of schemas held against each other in one field of one definition. A schema of 10,000 parameters
-    takes as many; a hostile one costs seconds at most."""
+    path_chars_max: int = 1_024
+    """Characters of the path of one change. Paths of real changes have under 200; names of a hostile schema would
+    make each path as long as the schema."""
 
     rename_pairs_max: int = 10_000
     """Pairs of removed and added tools with one schema whose descriptions are compared. Beyond that only equal

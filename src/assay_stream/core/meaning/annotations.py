@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from assay_stream.core.meaning.change import ABSENT, Change, member
+from assay_stream.core.meaning.change import ABSENT, Change
+from assay_stream.core.meaning.equality import Values
+from assay_stream.core.meaning.path import Path
 from assay_stream.core.meaning.text import compare_texts
-from assay_stream.core.meaning.values import changed, same
+from assay_stream.core.meaning.values import changed, sorted_names
 
 DEFAULTS: Mapping[str, bool] = {
     "readOnlyHint": False,
@@ -28,35 +30,41 @@ _HARMFUL = {
 }
 
 
-def compare_annotations(path: str, before: Any, after: Any) -> Iterator[Change]:
+def compare_annotations(
+    path: Path | str, before: Any, after: Any, values: Values | None = None
+) -> Iterator[Change]:
     """Yield the changes between two objects of annotations.
 
     Args:
         path: where they stand.
         before: the annotations before, ``ABSENT`` where there were none.
         after: the annotations after, in the same way.
+        values: of the comparison, those of a new one without it.
     """
+    path, values = Path.of(path), Values() if values is None else values
     was, now = ({} if side is ABSENT else side for side in (before, after))
     if not isinstance(was, dict) or not isinstance(now, dict):
-        yield changed("field_changed", path, before, after)
+        yield changed("field_changed", path, before, after, values)
         return
     found = False
-    for name in sorted(was.keys() | now.keys()):
-        for change in _compare_member(name, member(path, name), was.get(name, ABSENT), now.get(name, ABSENT)):
+    for name in sorted_names(values, was, now):
+        sides = was.get(name, ABSENT), now.get(name, ABSENT)
+        for change in _compare_member(name, path.member(name), *sides, values):
             found = True
             yield change
     if not found:
-        yield changed("annotation_changed", path, before, after)
+        yield changed("annotation_changed", path, before, after, values)
 
 
-def _compare_member(name: str, path: str, before: Any, after: Any) -> Iterator[Change]:
-    if same(before, after):
+def _compare_member(name: str, path: Path, before: Any, after: Any, values: Values) -> Iterator[Change]:
+    if values.same(before, after):
         return
     if name == "title":
-        yield from compare_texts("title", path, before, after)
+        yield from compare_texts("title", path, before, after, values)
         return
     is_hint = name in DEFAULTS and all(side is ABSENT or isinstance(side, bool) for side in (before, after))
-    yield changed(_hint_code(name, before, after) if is_hint else "annotation_changed", path, before, after)
+    code = _hint_code(name, before, after) if is_hint else "annotation_changed"
+    yield changed(code, path, before, after, values)
 
 
 def _hint_code(name: str, before: Any, after: Any) -> str:

@@ -5,33 +5,39 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from assay_stream.core.meaning.change import ABSENT, Change, member
+from assay_stream.core.meaning.change import ABSENT, Change
+from assay_stream.core.meaning.equality import Values
+from assay_stream.core.meaning.path import Path
 from assay_stream.core.meaning.text import compare_texts
-from assay_stream.core.meaning.values import changed, same
+from assay_stream.core.meaning.values import changed, sorted_names
 
 
-def compare_arguments(path: str, before: Any, after: Any) -> Iterator[Change]:
+def compare_arguments(path: Path | str, before: Any, after: Any, values: Values | None = None) -> Iterator[Change]:
     """Yield the changes between two lists of arguments.
 
     Args:
         path: where they stand.
         before: the arguments before, ``ABSENT`` where there were none.
         after: the arguments after, in the same way.
+        values: of the comparison, those of a new one without it.
     """
+    path, values = Path.of(path), Values() if values is None else values
     was, now = _by_name(before), _by_name(after)
     if was is None or now is None:
-        yield changed("field_changed", path, before, after)
+        yield changed("field_changed", path, before, after, values)
         return
     found = False
-    for name in sorted(was.keys() | now.keys()):
-        for change in _compare_argument(member(path, name), was.get(name), now.get(name)):
+    for name in sorted_names(values, was, now):
+        for change in _compare_argument(path.member(name), was.get(name), now.get(name), values):
             found = True
             yield change
     if not found:
-        yield changed("arguments_reordered", path, before, after)
+        yield changed("arguments_reordered", path, before, after, values)
 
 
-def _compare_argument(path: str, was: dict[str, Any] | None, now: dict[str, Any] | None) -> Iterator[Change]:
+def _compare_argument(
+    path: Path, was: dict[str, Any] | None, now: dict[str, Any] | None, values: Values
+) -> Iterator[Change]:
     if was is None or now is None:
         which = "required" if _is_required(was if now is None else now) else "optional"
         come_or_gone = "removed" if now is None else "added"
@@ -40,17 +46,18 @@ def _compare_argument(path: str, was: dict[str, Any] | None, now: dict[str, Any]
             path,
             ABSENT if was is None else was,
             ABSENT if now is None else now,
+            values,
         )
         return
     if _is_required(was) is not _is_required(now):
         code = f"parameter_made_{'required' if _is_required(now) else 'optional'}"
-        yield changed(code, path, _is_required(was), _is_required(now))
-    for name in sorted(was.keys() | now.keys()):
+        yield changed(code, path, _is_required(was), _is_required(now), values)
+    for name in sorted_names(values, was, now):
         old, new = was.get(name, ABSENT), now.get(name, ABSENT)
         if name in ("description", "title"):
-            yield from compare_texts(f"parameter_{name}", f"{path}.{name}", old, new)
-        elif not same(old, new) and (name != "required" or _is_required(was) is _is_required(now)):
-            yield changed("field_changed", member(path, name), old, new)
+            yield from compare_texts(f"parameter_{name}", path.keyword(name), old, new, values)
+        elif not values.same(old, new) and (name != "required" or _is_required(was) is _is_required(now)):
+            yield changed("field_changed", path.member(name), old, new, values)
 
 
 def _is_required(argument: dict[str, Any] | None) -> bool:

@@ -108,13 +108,18 @@ def bounded_pair(before: Any, after: Any) -> tuple[Any, Any]:
     if isinstance(before, str) and isinstance(after, str):
         chars_max = DEFAULT_LIMITS.change_value_chars_max
         if max(len(before), len(after)) > chars_max:
-            start = max(0, _parting(before, after) - _CONTEXT_CHARS)
+            start = max(0, parting(before, after) - _CONTEXT_CHARS)
             return _cut(before, chars_max, start), _cut(after, chars_max, start)
     return bounded(before), bounded(after)
 
 
-def _parting(one: str, other: str) -> int:
-    """Return the length of what two texts begin with alike."""
+def parting(one: str, other: str) -> int:
+    """Return the length of what two texts begin with alike.
+
+    Args:
+        one: a text.
+        other: another one.
+    """
     alike, apart = 0, min(len(one), len(other)) + 1
     while apart - alike > 1:
         middle = (alike + apart) // 2

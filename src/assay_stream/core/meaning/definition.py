@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from itertools import groupby
 from typing import Any
 
 from assay_stream.core.digest import canonicalize
 from assay_stream.core.limits import DEFAULT_LIMITS
 from assay_stream.core.meaning.annotations import compare_annotations
 from assay_stream.core.meaning.arguments import compare_arguments
-from assay_stream.core.meaning.change import ABSENT, Change, member
+from assay_stream.core.meaning.change import ABSENT, Change
+from assay_stream.core.meaning.codes import CODES
 from assay_stream.core.meaning.contract import compare_meta
+from assay_stream.core.meaning.equality import Values
 from assay_stream.core.meaning.json_schema import compare_schemas
+from assay_stream.core.meaning.path import Path
 from assay_stream.core.meaning.text import compare_texts
-from assay_stream.core.meaning.values import changed, same
+from assay_stream.core.meaning.values import changed, same, sorted_names
 from assay_stream.core.work import Work, WorkExhaustedError
 
-Compare = Callable[[str, Any, Any], Iterator[Change]]
+Compare = Callable[[Path, Any, Any, Values], Iterator[Change]]
 
-_BYTES_PER_UNIT = 10
-"""Bytes of canonical form that are written and compared for one unit of work."""
+_DEFINITION_UNITS = 100
 
 
 def compare_definitions(
@@ -41,36 +44,60 @@ def compare_definitions(
     """
     budget = Work(DEFAULT_LIMITS.definition_work_units_max) if work is None else work
     part = budget.part(DEFAULT_LIMITS.definition_work_units_max)
-    found: list[Change] = []
+    found = _Found()
     is_cut = False
     try:
-        _compare(before, after, part, found)
+        _compare(before, after, Values(part), found)
     except WorkExhaustedError:
-        if budget.left < DEFAULT_LIMITS.definition_work_units_max:
-            budget.spend(part.spent)
+        is_cut = budget.left >= DEFAULT_LIMITS.definition_work_units_max
+        if not is_cut:
             raise
-        is_cut = True
-    budget.spend(part.spent)
-    found.sort(key=_order)
-    changes_max = DEFAULT_LIMITS.changes_max
-    if is_cut or len(found) > changes_max:
-        found[changes_max:] = [not_compared()]
-    return found
+    finally:
+        budget.spend(part.spent)
+    changes = found.told()
+    return [*changes, not_compared()] if is_cut or found.is_cut else changes
 
 
-def _compare(before: Mapping[str, Any], after: Mapping[str, Any], work: Work, found: list[Change]) -> None:
-    was, now = canonicalize(before), canonicalize(after)
-    work.spend((len(was) + len(now)) // _BYTES_PER_UNIT)
-    if was == now:
-        return
-    for name in differing_fields(before, after):
-        compare = _FIELDS.get(name, _by_code("field_changed"))
-        found.extend(compare(member("$", name), before.get(name, ABSENT), after.get(name, ABSENT)))
+class _Found:
+    """The changes of one comparison: the first ones in their order, no more than are told."""
+
+    def __init__(self) -> None:
+        self._changes: list[Change] = []
+        self.is_cut = False
+
+    def add(self, change: Change) -> None:
+        """Take in a change."""
+        self._changes.append(change)
+        if len(self._changes) >= 2 * DEFAULT_LIMITS.changes_max:
+            self.told()
+
+    def told(self) -> list[Change]:
+        """Return the changes that are told."""
+        self._changes.sort(key=_place_of)
+        ordered = []
+        for _, alike in groupby(self._changes, key=_place_of):
+            several = list(alike)
+            ordered.extend(several if len(several) == 1 else sorted(several, key=_values_of))
+        self.is_cut = self.is_cut or len(ordered) > DEFAULT_LIMITS.changes_max
+        self._changes = ordered[: DEFAULT_LIMITS.changes_max]
+        return self._changes
+
+
+def _compare(before: Mapping[str, Any], after: Mapping[str, Any], values: Values, found: _Found) -> None:
+    values.work.spend(_DEFINITION_UNITS)
+    root = Path("$")
+    names = sorted_names(values, before, after)
+    # Fields that have a meaning go first: what no standard names must not use up what they need.
+    for name in sorted(names, key=_rank):
+        sides = before.get(name, ABSENT), after.get(name, ABSENT)
+        if not values.same(*sides):
+            for change in _FIELDS.get(name, _by_code("field_changed"))(root.member(name), *sides, values):
+                found.add(change)
 
 
 def not_compared() -> Change:
     """Return the change that says that two definitions differ, and that it was not told how."""
-    return changed("comparison_cut_short", "$", ABSENT, ABSENT)
+    return Change("comparison_cut_short", "$", None, None, CODES["comparison_cut_short"].direction)
 
 
 def differing_fields(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
@@ -84,20 +111,24 @@ def differing_fields(before: Mapping[str, Any], after: Mapping[str, Any]) -> lis
     return sorted(name for name in names if not same(before.get(name, ABSENT), after.get(name, ABSENT)))
 
 
-def _order(change: Change) -> tuple[str, str, bytes, bytes]:
-    return change.path, change.code, canonicalize(change.before), canonicalize(change.after)
+def _place_of(change: Change) -> tuple[str, str]:
+    return change.path, change.code
+
+
+def _values_of(change: Change) -> tuple[bytes, bytes]:
+    return canonicalize(change.before), canonicalize(change.after)
 
 
 def _text(subject: str) -> Compare:
-    def compare(path: str, before: Any, after: Any) -> Iterator[Change]:
-        return compare_texts(subject, path, before, after)
+    def compare(path: Path, before: Any, after: Any, values: Values) -> Iterator[Change]:
+        return compare_texts(subject, path, before, after, values)
 
     return compare
 
 
 def _by_code(code: str) -> Compare:
-    def compare(path: str, before: Any, after: Any) -> Iterator[Change]:
-        yield changed(code, path, before, after)
+    def compare(path: Path, before: Any, after: Any, values: Values) -> Iterator[Change]:
+        yield changed(code, path, before, after, values)
 
     return compare
 
@@ -118,3 +149,9 @@ _FIELDS: Mapping[str, Compare] = {
     "_meta": compare_meta,
 }
 """The fields of a definition that have a meaning of their own; any other one is ``field_changed``."""
+
+_RANKS = {name: rank for rank, name in enumerate(_FIELDS)}
+
+
+def _rank(name: str) -> int:
+    return _RANKS.get(name, len(_RANKS))

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
-from fractions import Fraction
+from hashlib import sha256
 from typing import Any, NamedTuple
 
 from assay_stream.core.digest import canonicalize
@@ -23,6 +23,7 @@ from assay_stream.core.errors import InputError
 from assay_stream.core.limits import DEFAULT_LIMITS
 from assay_stream.core.meaning.change import Change
 from assay_stream.core.meaning.definition import compare_definitions, not_compared
+from assay_stream.core.meaning.equality import Values
 from assay_stream.core.meaning.text import words_of
 from assay_stream.core.work import Work, WorkExhaustedError
 
@@ -38,9 +39,10 @@ class Subject(StrEnum):
 
 
 _KEYS = {Subject.TOOL: "name", Subject.PROMPT: "name", Subject.TEMPLATE: "uriTemplate"}
-_COMMON_WORDS_MIN = Fraction(1, 2)
-_RENAME_UNITS = 100
-"""Units of work for one tool that came or went."""
+_COMMON_WORDS_MIN = 0.5
+
+# Units of work.
+_TOOL_UNITS, _PAIR_UNITS, _PAIR_WORD_UNITS, _CANDIDATE_UNITS, _COUNTED_WORD_UNITS = 100, 10, 2, 40, 20
 
 
 class ItemDrift(NamedTuple):
@@ -157,21 +159,14 @@ def renames(gone: Mapping[str, Item], come: Mapping[str, Item], work: Work | Non
     Raises:
         WorkExhaustedError: where ``work`` holds less than this takes.
     """
+    if not gone or not come:
+        return []
     work = Work(DEFAULT_LIMITS.work_units_max) if work is None else work
-    work.spend((len(gone) + len(come)) * _RENAME_UNITS)
-    candidates: list[tuple[Fraction, str, str]] = []
-    for olds, news in _of_one_schema(gone, come):
+    candidates: list[tuple[float, str, str]] = []
+    for olds, news in _of_one_schema(gone, come, work):
         by_words = _is_without_parameters(gone[olds[0]]) or len(olds) * len(news) > DEFAULT_LIMITS.rename_pairs_max
-        if by_words:
-            candidates.extend(_with_equal_words(gone, come, olds, news))
-            continue
-        were = [Counter(_words(gone[name])) for name in olds]
-        for new in news:
-            words = Counter(_words(come[new]))
-            for old, had in zip(olds, were, strict=True):
-                common = _in_common(had, words)
-                if common >= _COMMON_WORDS_MIN:
-                    candidates.append((-common, old, new))
+        compare = _with_equal_words if by_words else _with_words_in_common
+        candidates.extend(compare({old: gone[old] for old in olds}, {new: come[new] for new in news}, work))
     pairs: dict[str, str] = {}
     taken: set[str] = set()
     # The names in one order whichever is the new one: the opposite comparison finds the same pairs.
@@ -182,24 +177,42 @@ def renames(gone: Mapping[str, Item], come: Mapping[str, Item], work: Work | Non
     return sorted(pairs.items())
 
 
-def _of_one_schema(gone: Mapping[str, Item], come: Mapping[str, Item]) -> Iterator[tuple[list[str], list[str]]]:
+def _of_one_schema(
+    gone: Mapping[str, Item], come: Mapping[str, Item], work: Work
+) -> Iterator[tuple[list[str], list[str]]]:
     groups: dict[bytes, tuple[list[str], list[str]]] = {}
     for side, items in enumerate((gone, come)):
         for name, item in items.items():
-            groups.setdefault(canonicalize(item.get("inputSchema")), ([], []))[side].append(name)
+            work.spend(_TOOL_UNITS + len(name))
+            # Values of their own each: what was looked at is not needed any more.
+            form = Values(work).form(item.get("inputSchema"))
+            groups.setdefault(sha256(form).digest(), ([], []))[side].append(name)
     return ((sorted(olds), sorted(news)) for olds, news in groups.values() if olds and news)
 
 
 def _with_equal_words(
-    gone: Mapping[str, Item], come: Mapping[str, Item], olds: list[str], news: list[str]
-) -> Iterator[tuple[Fraction, str, str]]:
-    waiting: dict[tuple[str, ...], list[str]] = {}
-    for new in reversed(news):
-        waiting.setdefault(tuple(_words(come[new])), []).append(new)
-    for old in olds:
-        same = waiting.get(tuple(_words(gone[old])))
+    gone: Mapping[str, Item], come: Mapping[str, Item], work: Work
+) -> Iterator[tuple[float, str, str]]:
+    waiting: dict[bytes, list[str]] = {}
+    for new in sorted(come, reverse=True):
+        waiting.setdefault(_digest_of_words(come[new], work), []).append(new)
+    for old in sorted(gone):
+        same = waiting.get(_digest_of_words(gone[old], work))
         if same:
-            yield Fraction(-1), old, same.pop()
+            yield -1.0, old, same.pop()
+
+
+def _with_words_in_common(
+    gone: Mapping[str, Item], come: Mapping[str, Item], work: Work
+) -> Iterator[tuple[float, str, str]]:
+    were = {old: _counted_words(tool, work) for old, tool in gone.items()}
+    for new, tool in come.items():
+        words = _counted_words(tool, work)
+        for old, had in were.items():
+            common = _in_common(had, words, work)
+            if common >= _COMMON_WORDS_MIN:
+                work.spend(_CANDIDATE_UNITS)
+                yield -common, old, new
 
 
 def _is_without_parameters(tool: Item) -> bool:
@@ -207,12 +220,38 @@ def _is_without_parameters(tool: Item) -> bool:
     return not isinstance(schema, dict) or not schema.get("properties")
 
 
-def _words(tool: Item) -> list[str]:
+def _words(tool: Item, work: Work) -> list[str]:
     description = tool.get("description")
-    return words_of(description) if isinstance(description, str) else []
+    return words_of(description, work) if isinstance(description, str) else []
 
 
-def _in_common(one: Counter[str], other: Counter[str]) -> Fraction:
-    """Return the share of words in common, of all words of two texts; two texts without words are alike."""
-    all_words = (one | other).total()
-    return Fraction((one & other).total(), all_words) if all_words else Fraction(1)
+def _digest_of_words(tool: Item, work: Work) -> bytes:
+    # Words hold no white space.
+    return sha256(" ".join(_words(tool, work)).encode()).digest()
+
+
+class _Counted(NamedTuple):
+    words: Counter[str]
+    total: int
+
+
+def _counted_words(tool: Item, work: Work) -> _Counted:
+    words = _words(tool, work)
+    work.spend(_COUNTED_WORD_UNITS * len(words))
+    return _Counted(Counter(words), len(words))
+
+
+def _in_common(one: _Counted, other: _Counted, work: Work) -> float:
+    """Return the share of words in common, of all words of two texts; two texts without words are alike.
+
+    Of texts within the limits, two shares are equal as doubles where they are equal, and only there.
+    """
+    work.spend(_PAIR_UNITS)
+    fewer, more = (one, other) if one.total <= other.total else (other, one)
+    if not more.total:
+        return 1.0
+    if fewer.total < _COMMON_WORDS_MIN * more.total:
+        return 0.0  # Even if all of the fewer were in common.
+    work.spend(_PAIR_WORD_UNITS * len(fewer.words))
+    common = sum(min(count, more.words[word]) for word, count in fewer.words.items() if word in more.words)
+    return common / (one.total + other.total - common)

@@ -17,10 +17,15 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any
 
-from assay_stream.core.meaning.change import ABSENT, Change
-from assay_stream.core.meaning.values import changed, same
+from assay_stream.core.meaning.change import ABSENT, Change, parting
+from assay_stream.core.meaning.equality import Values
+from assay_stream.core.meaning.path import Path
+from assay_stream.core.meaning.values import changed
+from assay_stream.core.normalizing import units_to_normalize
+from assay_stream.core.work import UNLIMITED, Work
 
 _WHITE_SPACE = re.compile(r"[ \t\n\r\f\v]+")
 _FORMS = str.maketrans(
@@ -32,9 +37,15 @@ _FORMS = str.maketrans(
 )
 _SPELLING_WORDS_MAX = 3
 _SPELLING_LETTERS_MIN = 5
+_ASCII_PUNCTUATION = "".join(mark for mark in map(chr, range(128)) if unicodedata.category(mark)[0] == "P")
+_CHARS_PER_UNIT = 4
+_WORD_UNITS = 6
+"""Units of work for one word: to find it, to keep it, and to look for it in another text."""
 
 
-def compare_texts(subject: str, path: str, before: Any, after: Any) -> Iterator[Change]:
+def compare_texts(
+    subject: str, path: Path | str, before: Any, after: Any, values: Values | None = None
+) -> Iterator[Change]:
     """Yield the change between two texts, if there is one.
 
     Args:
@@ -43,30 +54,41 @@ def compare_texts(subject: str, path: str, before: Any, after: Any) -> Iterator[
         path: where it stands.
         before: the text before, ``ABSENT`` where there was none.
         after: the text after, in the same way.
+        values: of the comparison, those of a new one without it.
     """
-    how = None if same(before, after) else _how(before, after)
+    values = Values() if values is None else values
+    how = None if values.same(before, after) else _how(before, after, values.work)
     if how is not None:
-        yield changed("field_changed" if how == "no_text" else f"{subject}_{how}", path, before, after)
+        code = "field_changed" if how == "no_text" else f"{subject}_{how}"
+        yield changed(code, path, before, after, values)
 
 
-def words_of(text: str) -> list[str]:
+def words_of(text: str, work: Work | None = None) -> list[str]:
     """Return the words of a text as they are compared, typography taken away.
 
     Args:
         text: any text.
+        work: the budget to draw on, none without it.
+
+    Raises:
+        WorkExhaustedError: where it is used up.
     """
+    work = Work(UNLIMITED) if work is None else work
+    work.spend(units_to_normalize(text))
     plain = unicodedata.normalize("NFKC", text.translate(_FORMS)).casefold()
     words = unicodedata.normalize("NFKC", plain).split()
+    work.spend(_WORD_UNITS * len(words))
     bare = {word: _without_ends(word) for word in set(words)}
     return [bare[word] for word in words if bare[word]]
 
 
-def _how(before: Any, after: Any) -> str:
+def _how(before: Any, after: Any, work: Work) -> str:
     if not isinstance(before, str) or not isinstance(after, str):
         return _how_came(before, after)
+    work.spend((len(before) + len(after)) // _CHARS_PER_UNIT)
     if _plain_spaces(before) == _plain_spaces(after):
         return "whitespace_changed"
-    was, now = words_of(before), words_of(after)
+    was, now = words_of(before, work), words_of(after, work)
     if was == now:
         return "typography_changed"
     if _holds_in_order(now, was):
@@ -91,6 +113,8 @@ def _plain_spaces(text: str) -> str:
 def _without_ends(word: str) -> str:
     if word[0].isalnum() and word[-1].isalnum():
         return word
+    if word.isascii():
+        return word.strip(_ASCII_PUNCTUATION)
     start, end = 0, len(word)
     while start < end and unicodedata.category(word[start])[0] == "P":
         start += 1
@@ -107,7 +131,8 @@ def _holds_in_order(words: Sequence[str], wanted: Sequence[str]) -> bool:
 def _is_spelling(was: Sequence[str], now: Sequence[str]) -> bool:
     if len(was) != len(now):
         return False
-    pairs = [(one, other) for one, other in zip(was, now, strict=True) if one != other]
+    differing = ((one, other) for one, other in zip(was, now, strict=True) if one != other)
+    pairs = list(islice(differing, _SPELLING_WORDS_MAX + 1))
     return len(pairs) <= _SPELLING_WORDS_MAX and all(_is_one_letter_off(*pair) for pair in pairs)
 
 
@@ -121,7 +146,7 @@ def _is_one_letter_off(one: str, other: str) -> bool:
         return False
     if len(long) - len(short) > 1:
         return False
-    at = next((i for i, letter in enumerate(short) if letter != long[i]), len(short))
+    at = parting(short, long)
     if len(short) < len(long):
         return short[at:] == long[at + 1 :]
     swapped = short[:at] + short[at : at + 2][::-1] + short[at + 2 :]

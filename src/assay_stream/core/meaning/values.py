@@ -7,12 +7,13 @@ Source: JSON Schema draft 2020-12, Validation, sections 6 and 9.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from assay_stream.core.digest import canonicalize
 from assay_stream.core.meaning.change import ABSENT, Change, bounded_pair
 from assay_stream.core.meaning.codes import CODES
+from assay_stream.core.meaning.equality import Values
+from assay_stream.core.meaning.path import Path
 
 Schema = Mapping[str, Any]
 
@@ -21,6 +22,12 @@ _COUNTS = (
     ("minLength", True), ("maxLength", False), ("minItems", True), ("maxItems", False),
     ("minProperties", True), ("maxProperties", False),
 )  # fmt: skip
+_INTEGERS = frozenset(("integer",))
+_CHANGE_UNITS = 100
+_CUT_CHARS_PER_UNIT = 10
+_NAME_UNITS, _NAME_CHARS_PER_UNIT = 10, 8
+_LISTED_UNITS = 8
+"""Units of work for one listed value or alternative, beside those of looking at it."""
 _LOWER = ("minimum", "exclusiveMinimum")
 _UPPER = ("maximum", "exclusiveMaximum")
 
@@ -28,18 +35,33 @@ _UPPER = ("maximum", "exclusiveMaximum")
 def same(before: Any, after: Any) -> bool:
     """Tell whether two JSON values are equal; other than for Python, ``true`` is not 1.
 
+    For values that are looked at once. Those of one comparison have ``Values.same``.
+
     Args:
         before: a JSON value or ``ABSENT``.
         after: another one.
     """
-    if before is after:
-        return True
-    if isinstance(before, bool) is not isinstance(after, bool) or before != after:
-        return False
-    return not isinstance(before, dict | list) or canonicalize(before) == canonicalize(after)
+    waiting: list[Iterator[tuple[Any, Any]]] = [iter(((before, after),))]
+    while waiting:
+        pair = next(waiting[-1], None)
+        if pair is None:
+            waiting.pop()
+            continue
+        one, other = pair
+        if isinstance(one, dict) and isinstance(other, dict):
+            if one.keys() != other.keys():
+                return False
+            waiting.append(zip(one.values(), map(other.__getitem__, one), strict=True))
+        elif isinstance(one, list) and isinstance(other, list):
+            if len(one) != len(other):
+                return False
+            waiting.append(zip(one, other, strict=True))
+        elif one is not other and (isinstance(one, bool) is not isinstance(other, bool) or one != other):
+            return False
+    return True
 
 
-def changed(code: str, path: str, before: Any, after: Any) -> Change:
+def changed(code: str, path: Path | str, before: Any, after: Any, values: Values) -> Change:
     """Return a change of this code, with its values bounded.
 
     Args:
@@ -47,68 +69,216 @@ def changed(code: str, path: str, before: Any, after: Any) -> Change:
         path: where.
         before: the value before, or ``ABSENT``.
         after: the value after, or ``ABSENT``.
+        values: of the comparison.
+
+    Raises:
+        WorkExhaustedError: where the budget of the comparison is used up.
     """
-    return Change(code, path, *bounded_pair(before, after), CODES[code].direction)
+    work = values.work
+    work.spend(_CHANGE_UNITS)
+    for side in (before, after):
+        work.spend(values.units_to_write(side) if isinstance(side, dict | list) else _units_to_cut(side))
+    change = Change(code, str(path), *bounded_pair(before, after), CODES[code].direction)
+    # What is kept takes room: a unit for a character bounds that too.
+    work.spend(len(change.path) + sum(len(side) for side in change[2:4] if isinstance(side, str)))
+    return change
 
 
-def compare_values(path: str, before: Schema, after: Schema) -> Iterator[Change]:
+def sorted_names(values: Values, *sides: Collection[str]) -> list[str]:
+    """Return the names of the members of some objects, sorted, each once.
+
+    Args:
+        values: of the comparison.
+        sides: objects, or their names.
+
+    Raises:
+        WorkExhaustedError: where the budget of the comparison is used up.
+    """
+    for side in sides:
+        values.work.spend(_NAME_UNITS * len(side) + sum(map(len, side)) // _NAME_CHARS_PER_UNIT)
+    return sorted(set().union(*sides))
+
+
+def _units_to_cut(value: Any) -> int:
+    return len(value) // _CUT_CHARS_PER_UNIT if isinstance(value, str) else 0
+
+
+def compare_values(
+    path: Path | str, before: Schema, after: Schema, values: Values | None = None
+) -> Iterator[Change]:
     """Yield the changes of what one place of a schema allows, nested schemas left alone.
 
     Args:
         path: of the schema.
         before: the schema before.
         after: the schema after.
+        values: of the comparison, those of a new one without it.
     """
-    names = _TELLING & (before.keys() | after.keys())
-    if all(same(before.get(name, ABSENT), after.get(name, ABSENT)) for name in names):
+    values = Values() if values is None else values
+    if not any(_differs(name, before, after, values) for name in _TELLING):
         return
-    for compare in _COMPARISONS:
-        yield from compare(path, before, after)
+    yield from _Place(Path.of(path), before, after, values).changes()
 
 
-def _compare_types(path: str, before: Schema, after: Schema) -> Iterator[Change]:
-    sides = before.get("type", ABSENT), after.get("type", ABSENT)
-    stated = [_stated_types(side) for side in sides]
-    if (ABSENT not in sides) and None in stated:
-        if not same(*sides):
-            yield changed("schema_keyword_changed", f"{path}.type", *sides)
-        return
-    was, now = _types(before), _types(after)
-    if was == now:
-        return
-    if was is None or now is None:
-        code = "type_constrained" if was is None else "type_unconstrained"
-    elif was < now:
-        code = "type_widened"
-    else:
-        code = "type_narrowed" if now < was else "type_changed"
-    yield changed(code, f"{path}.type", *sides)
+def _differs(name: str, before: Schema, after: Schema, values: Values) -> bool:
+    if name not in before and name not in after:
+        return False
+    return not values.same(before.get(name, ABSENT), after.get(name, ABSENT))
 
 
-def _stated_types(stated: Any) -> frozenset[str] | None:
-    names = [stated] if isinstance(stated, str) else stated
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+class _Place:
+    """One place of two schemas whose values differ."""
+
+    def __init__(self, path: Path, before: Schema, after: Schema, values: Values) -> None:
+        self._path = path
+        self._sides = before, after
+        self._values = values
+        self._listed = [self._listed_by(side) for side in self._sides]
+        self._types = [self._types_of(*pair) for pair in zip(self._sides, self._listed, strict=True)]
+
+    def changes(self) -> Iterator[Change]:
+        """Yield what changed."""
+        yield from self._compare_types()
+        yield from self._compare_listed()
+        of_integers = all(kinds == _INTEGERS for kinds in self._types)
+        for keywords, is_lower in ((_LOWER, True), (_UPPER, False)):
+            yield from self._compare_bound(keywords, is_lower, of_integers)
+        for keyword, is_lower in _COUNTS:
+            yield from self._compare_bound((keyword,), is_lower, False)
+        yield from self._compare_multiple()
+        for keyword in ("pattern", "format"):
+            yield from self._compare_form(keyword)
+        yield from self._compare_default()
+
+    def _stated(self, keyword: str) -> tuple[Any, Any]:
+        before, after = self._sides
+        return before.get(keyword, ABSENT), after.get(keyword, ABSENT)
+
+    def _changed(self, code: str, keyword: str, before: Any, after: Any) -> Change:
+        return changed(code, self._path.keyword(keyword), before, after, self._values)
+
+    def _listed_by(self, schema: Schema) -> dict[Any, Any] | None:
+        """Return the values that ``enum`` or ``const`` allows, by class; ``None`` where neither is stated."""
+        stated = schema.get("enum", ABSENT)
+        if stated is ABSENT and "const" in schema:
+            stated = [schema["const"]]
+        if not isinstance(stated, list):
+            return None
+        self._values.work.spend(_LISTED_UNITS * len(stated))
+        return {self._values.class_of(each): each for each in stated}
+
+    def _types_of(self, schema: Schema, listed: dict[Any, Any] | None) -> frozenset[str] | None:
+        """Return the types allowed by ``type``, by listed values or by all alternatives; ``None`` for any."""
+        if "type" in schema:
+            return self._types_stated(schema["type"])
+        if listed is not None:
+            return _with_integers(frozenset(map(_type_of, listed.values())))
+        for keyword in ("anyOf", "oneOf"):
+            alternatives = schema.get(keyword)
+            if isinstance(alternatives, list) and alternatives:
+                self._values.work.spend(_LISTED_UNITS * len(alternatives))
+                kinds = [self._types_stated(each.get("type")) for each in alternatives if isinstance(each, dict)]
+                if len(kinds) == len(alternatives) and None not in kinds:
+                    return frozenset().union(*(kind for kind in kinds if kind is not None))
         return None
-    found = frozenset(names)
-    if not found <= _TYPE_NAMES:
-        return None
-    return found | {"integer"} if "number" in found else found
+
+    def _types_stated(self, stated: Any) -> frozenset[str] | None:
+        names = [stated] if isinstance(stated, str) else stated
+        if not isinstance(names, list):
+            return None
+        self._values.work.spend(len(names))
+        if not all(isinstance(name, str) and name in _TYPE_NAMES for name in names):
+            return None
+        return _with_integers(frozenset(names))
+
+    def _compare_types(self) -> Iterator[Change]:
+        sides, (was, now) = self._stated("type"), self._types
+        if ABSENT not in sides and None in (was, now):
+            if not self._values.same(*sides):
+                yield self._changed("schema_keyword_changed", "type", *sides)
+            return
+        if was == now:
+            return
+        if was is None or now is None:
+            code = "type_constrained" if was is None else "type_unconstrained"
+        elif was < now:
+            code = "type_widened"
+        else:
+            code = "type_narrowed" if now < was else "type_changed"
+        yield self._changed(code, "type", *sides)
+
+    def _compare_listed(self) -> Iterator[Change]:
+        enums = self._stated("enum")
+        if any(side is not ABSENT and not isinstance(side, list) for side in enums):
+            if not self._values.same(*enums):
+                yield self._changed("schema_keyword_changed", "enum", *enums)
+            return
+        was, now = self._listed
+        word = "const" if enums == (ABSENT, ABSENT) else "enum"
+        sides = [side.get("enum", side.get("const", ABSENT)) for side in self._sides]
+        if was is None or now is None:
+            if was is not now:
+                yield self._changed(f"{word}_{'introduced' if was is None else 'dropped'}", word, *sides)
+        elif was.keys() != now.keys():
+            if word == "const":
+                code = "const_changed"
+            elif was.keys() < now.keys():
+                code = "enum_values_added"
+            else:
+                code = "enum_values_removed" if now.keys() < was.keys() else "enum_changed"
+            yield self._changed(code, word, *sides)
+
+    def _compare_bound(self, keywords: tuple[str, ...], is_lower: bool, of_integers: bool) -> Iterator[Change]:
+        before, after = self._sides
+        differing = [name for name in keywords if _differs(name, before, after, self._values)]
+        if not differing:
+            return
+        stated = [{name: side[name] for name in keywords if name in side} for side in self._sides]
+        values = stated if len(differing) > 1 else [side.get(differing[0], ABSENT) for side in stated]
+        if not all(_is_number(number) for side in stated for number in side.values()):
+            yield self._changed("schema_keyword_changed", differing[0], *values)
+            return
+        was, now = (_tightness(side, is_lower, of_integers) for side in stated)
+        code = "bounds_restated" if was == now else ("bounds_tightened" if was < now else "bounds_loosened")
+        yield self._changed(code, differing[0], *values)
+
+    def _compare_multiple(self) -> Iterator[Change]:
+        was, now = self._stated("multipleOf")
+        if self._values.same(was, now):
+            return
+        if was is ABSENT or now is ABSENT:
+            code = "bounds_tightened" if was is ABSENT else "bounds_loosened"
+        elif not _is_number(was) or not _is_number(now) or was <= 0 or now <= 0:
+            code = "schema_keyword_changed"
+        elif now % was == 0:
+            code = "bounds_tightened"
+        else:
+            code = "bounds_loosened" if was % now == 0 else "bounds_changed"
+        yield self._changed(code, "multipleOf", was, now)
+
+    def _compare_form(self, keyword: str) -> Iterator[Change]:
+        was, now = self._stated(keyword)
+        if self._values.same(was, now):
+            return
+        if was is ABSENT or now is ABSENT:
+            code = f"{keyword}_{'introduced' if was is ABSENT else 'dropped'}"
+        else:
+            code = f"{keyword}_changed"
+        yield self._changed(code, keyword, was, now)
+
+    def _compare_default(self) -> Iterator[Change]:
+        was, now = self._stated("default")
+        if self._values.same(was, now):
+            return
+        if was is ABSENT or now is ABSENT:
+            code = "default_added" if was is ABSENT else "default_removed"
+        else:
+            code = "default_number_changed" if _is_number(was) and _is_number(now) else "default_changed"
+        yield self._changed(code, "default", was, now)
 
 
-def _types(schema: Schema) -> frozenset[str] | None:
-    """Return the types allowed, told by ``type``, by listed values or by all alternatives; ``None`` for any."""
-    if "type" in schema:
-        return _stated_types(schema["type"])
-    values = _listed(schema)
-    if values is not None:
-        return _stated_types([_type_of(value) for value in values.values()])
-    for keyword in ("anyOf", "oneOf"):
-        alternatives = schema.get(keyword)
-        if isinstance(alternatives, list) and alternatives:
-            kinds = [_types(each) if isinstance(each, dict) and "type" in each else None for each in alternatives]
-            if all(kind is not None for kind in kinds):
-                return frozenset().union(*(kind for kind in kinds if kind is not None))
-    return None
+def _with_integers(names: frozenset[str]) -> frozenset[str]:
+    return names | {"integer"} if "number" in names else names
 
 
 def _type_of(value: Any) -> str:
@@ -123,69 +293,6 @@ def _type_of(value: Any) -> str:
     if isinstance(value, str):
         return "string"
     return "array" if isinstance(value, list) else "object"
-
-
-def _listed(schema: Schema) -> dict[bytes, Any] | None:
-    """Return the values that ``enum`` or ``const`` allows, by canonical form; ``None`` where neither is stated."""
-    values = schema.get("enum", ABSENT)
-    if values is ABSENT and "const" in schema:
-        values = [schema["const"]]
-    return {canonicalize(value): value for value in values} if isinstance(values, list) else None
-
-
-def _compare_listed(path: str, before: Schema, after: Schema) -> Iterator[Change]:
-    for keyword in ("enum", "const"):
-        if keyword == "enum" and any("enum" in s and not isinstance(s["enum"], list) for s in (before, after)):
-            if not same(before.get("enum", ABSENT), after.get("enum", ABSENT)):
-                yield changed(
-                    "schema_keyword_changed",
-                    f"{path}.enum",
-                    before.get("enum", ABSENT),
-                    after.get("enum", ABSENT),
-                )
-            return
-    was, now = _listed(before), _listed(after)
-    word = "enum" if "enum" in before or "enum" in after else "const"
-    sides = [side.get("enum", side.get("const", ABSENT)) for side in (before, after)]
-    if was is None or now is None:
-        if was is not now:
-            yield changed(f"{word}_{'introduced' if was is None else 'dropped'}", f"{path}.{word}", *sides)
-    elif was.keys() != now.keys():
-        if word == "const":
-            code = "const_changed"
-        elif was.keys() < now.keys():
-            code = "enum_values_added"
-        else:
-            code = "enum_values_removed" if now.keys() < was.keys() else "enum_changed"
-        yield changed(code, f"{path}.{word}", *sides)
-
-
-def _compare_bounds(path: str, before: Schema, after: Schema) -> Iterator[Change]:
-    of_integers = all(_types(side) == frozenset(("integer",)) for side in (before, after))
-    for keywords, is_lower in ((_LOWER, True), (_UPPER, False)):
-        yield from _compare_bound(path, before, after, keywords, is_lower, of_integers)
-    for keyword, is_lower in _COUNTS:
-        yield from _compare_bound(path, before, after, (keyword,), is_lower, False)
-    yield from _compare_multiple(path, before, after)
-
-
-def _compare_bound(
-    path: str, before: Schema, after: Schema, keywords: tuple[str, ...], is_lower: bool, of_integers: bool
-) -> Iterator[Change]:
-    if not any(name in before or name in after for name in keywords):
-        return
-    stated = [{name: side[name] for name in keywords if name in side} for side in (before, after)]
-    differing = [name for name in keywords if not same(*(side.get(name, ABSENT) for side in stated))]
-    if not differing:
-        return
-    where = f"{path}.{differing[0]}"
-    values = stated if len(differing) > 1 else [side.get(differing[0], ABSENT) for side in stated]
-    if not all(_is_number(number) for side in stated for number in side.values()):
-        yield changed("schema_keyword_changed", where, *values)
-        return
-    was, now = (_tightness(side, is_lower, of_integers) for side in stated)
-    code = "bounds_restated" if was == now else ("bounds_tightened" if was < now else "bounds_loosened")
-    yield changed(code, where, *values)
 
 
 def _is_number(value: Any) -> bool:
@@ -205,56 +312,10 @@ def _tightness(stated: Mapping[str, Any], is_lower: bool, of_integers: bool) -> 
     return (-math.inf, False) if counts and is_lower and tightest[0] <= 0 else tightest
 
 
-def _compare_multiple(path: str, before: Schema, after: Schema) -> Iterator[Change]:
-    was, now = before.get("multipleOf", ABSENT), after.get("multipleOf", ABSENT)
-    if same(was, now):
-        return
-    if was is ABSENT or now is ABSENT:
-        code = "bounds_tightened" if was is ABSENT else "bounds_loosened"
-    elif not _is_number(was) or not _is_number(now) or was <= 0 or now <= 0:
-        code = "schema_keyword_changed"
-    elif now % was == 0:
-        code = "bounds_tightened"
-    else:
-        code = "bounds_loosened" if was % now == 0 else "bounds_changed"
-    yield changed(code, f"{path}.multipleOf", was, now)
-
-
-def _compare_forms(path: str, before: Schema, after: Schema) -> Iterator[Change]:
-    for keyword in ("pattern", "format"):
-        was, now = before.get(keyword, ABSENT), after.get(keyword, ABSENT)
-        if same(was, now):
-            continue
-        if was is ABSENT or now is ABSENT:
-            code = f"{keyword}_{'introduced' if was is ABSENT else 'dropped'}"
-        else:
-            code = f"{keyword}_changed"
-        yield changed(code, f"{path}.{keyword}", was, now)
-
-
-def _compare_default(path: str, before: Schema, after: Schema) -> Iterator[Change]:
-    was, now = before.get("default", ABSENT), after.get("default", ABSENT)
-    if same(was, now):
-        return
-    if was is ABSENT or now is ABSENT:
-        code = "default_added" if was is ABSENT else "default_removed"
-    else:
-        code = "default_number_changed" if _is_number(was) and _is_number(now) else "default_changed"
-    yield changed(code, f"{path}.default", was, now)
-
-
-_COMPARISONS: tuple[Callable[[str, Schema, Schema], Iterator[Change]], ...] = (
-    _compare_types,
-    _compare_listed,
-    _compare_bounds,
-    _compare_forms,
-    _compare_default,
-)
-
 VALUE_KEYWORDS = frozenset(
     ("type", "enum", "const", "pattern", "format", "default", "multipleOf", *_LOWER, *_UPPER)
 ) | {name for name, _ in _COUNTS}
 """The keywords that ``compare_values`` looks at."""
 
-_TELLING = VALUE_KEYWORDS | {"anyOf", "oneOf"}
+_TELLING = sorted(VALUE_KEYWORDS | {"anyOf", "oneOf"})
 """These, and those that tell types where ``type`` is not stated."""

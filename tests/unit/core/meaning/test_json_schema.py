@@ -8,6 +8,7 @@ import pytest
 
 from assay_stream.core.limits import DEFAULT_LIMITS
 from assay_stream.core.meaning.change import ABSENT
+from assay_stream.core.meaning.definition import compare_definitions
 from assay_stream.core.meaning.json_schema import compare_schemas
 
 S, N, P = {"type": "string"}, {"type": "integer"}, "$.s.properties"
@@ -126,8 +127,8 @@ def test_a_circle_against_nothing_ends() -> None:
 
 
 def test_what_goes_beyond_the_limits_is_told() -> None:
-    """Where more differs than is compared, the last change says so."""
-    count = DEFAULT_LIMITS.comparisons_max + 1
-    before, after = (_object(**{f"p{i}": side for i in range(count)}) for side in (S, N))
-    *_, last = compare_schemas("$.s", before, after)
-    assert (last.code, last.path) == ("comparison_cut_short", "$.s")
+    """Where more differs than the budget of a definition allows, the last change says so."""
+    count = DEFAULT_LIMITS.definition_work_units_max // 50
+    before, after = ({"inputSchema": _object(**{f"p{i}": side for i in range(count)})} for side in (S, N))
+    *_, last = compare_definitions(before, after)
+    assert (last.code, last.path) == ("comparison_cut_short", "$")

@@ -1,0 +1,63 @@
+"""What the Unicode normalisation of a text costs, told before it is normalised.
+
+Normalisation sorts runs of combining marks by insertion, which takes time in the square of a run's length, and
+some characters become up to eighteen.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from functools import cache
+from typing import NamedTuple
+
+_FIRST, _END = 0xA0, 0x20000
+"""Code points that can cost more: every non-starter and every long expansion is among them."""
+_HANGUL = range(0xAC00, 0xD7A4)
+_EXPANSION_MIN = 4
+_RUN_MIN = 8
+_UNITS_PER_CHAR = 3
+_UNITS_PER_EXPANDING_CHAR = 25
+_RUN_SQUARE_PER_UNIT = 4
+
+
+def units_to_normalize(text: str) -> int:
+    """Return the units of work that it takes to bring a text into NFKC, fold its case and split it into words.
+
+    Args:
+        text: any text.
+    """
+    if text.isascii():
+        return len(text) // 4
+    units = _UNITS_PER_CHAR * len(text)
+    expanding, sorted_ = _characters()
+    if not expanding.set.isdisjoint(text):
+        units += _UNITS_PER_CHAR * len(text)
+        units += _UNITS_PER_EXPANDING_CHAR * sum(len(run) for run in expanding.runs.findall(text))
+    if not sorted_.set.isdisjoint(text):
+        units += _UNITS_PER_CHAR * len(text)
+        units += sum(len(run) ** 2 // _RUN_SQUARE_PER_UNIT for run in sorted_.runs.findall(text))
+    return units
+
+
+class _Characters(NamedTuple):
+    set: frozenset[str]
+    runs: re.Pattern[str]
+
+
+@cache
+def _characters() -> tuple[_Characters, _Characters]:
+    """Return the characters that become many, and those whose runs are sorted."""
+    expanding, sorted_ = [], []
+    for code in range(_FIRST, _END):
+        if code in _HANGUL or 0xD800 <= code < 0xE000:
+            continue
+        form = unicodedata.normalize("NFKD", chr(code))
+        if unicodedata.combining(form[0]):
+            sorted_.append(chr(code))
+        elif len(form) >= _EXPANSION_MIN:
+            expanding.append(chr(code))
+    return (
+        _Characters(frozenset(expanding), re.compile(f"[{''.join(expanding)}]+")),
+        _Characters(frozenset(sorted_), re.compile(f"[{''.join(sorted_)}]{{{_RUN_MIN},}}")),
+    )
