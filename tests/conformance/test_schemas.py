@@ -360,7 +360,9 @@ def test_every_fact_is_valid_under_the_schema_of_its_kind() -> None:
         if output.value is not None:
             kinds.add(key[0])
             assert problems(f"assay.tool.binding.{key[0]}", orjson.loads(output.value)) == []
-    assert kinds == {"tool", "catalogue", "item", "item_list", "seen", "rejection", "pin", "horizon", "progress"}
+    assert kinds == {
+        *("tool", "catalogue", "item", "item_list", "seen", "rejection", "pin", "horizon", "allowance", "progress")
+    }
 
 
 def accepted_events() -> Iterator[dict[str, Any]]:

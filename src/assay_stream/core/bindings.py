@@ -13,6 +13,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from typing import Any
 
+from assay_stream.core.allowance import Allowance
 from assay_stream.core.control_facts import FactKey, Signatures, origin_of_key
 from assay_stream.core.controls import Controls
 from assay_stream.core.definitions import unpack
@@ -35,6 +36,7 @@ class ServerBindings:
         "_definitions_bytes",
         "_fleet",
         "_sights",
+        "allowance",
         "catalogues",
         "controls",
         "horizon_us",
@@ -65,6 +67,8 @@ class ServerBindings:
         self.snapshots: dict[str, list[Seen]] = {}
         self.rejections: list[Rejection] = []
         self.controls = Controls()
+        self.allowance: Allowance | None = None
+        """What the analysis of its lists may still cost, where any of them was charged for."""
         self._definitions_bytes = 0
         self.horizon_us: int | None = None
         """The latest horizon of any observer: before it somebody's history may be gone."""
@@ -341,8 +345,8 @@ class Bindings:
         if isinstance(fact, Progress):
             self.progress[fact.topic, fact.partition] = fact.position
             return
-        if isinstance(fact, ItemFact | ItemList):
-            self._apply_item(fact)
+        if isinstance(fact, ItemFact | ItemList | Allowance):
+            self._apply_own(fact)
             return
         changed = self.server(fact.server_id)
         changed.memo.clear()
@@ -367,11 +371,14 @@ class Bindings:
             case _:
                 self.server(fact.server_id).controls.apply(fact)
 
-    def _apply_item(self, fact: ItemFact | ItemList) -> None:
+    def _apply_own(self, fact: ItemFact | ItemList | Allowance) -> None:
+        """Take in what only a registry asks for, and no answer for a call rests on."""
         if not self._keep_definitions:
             return
         server = self.server(fact.server_id)
-        if isinstance(fact, ItemFact):
+        if isinstance(fact, Allowance):
+            server.allowance = fact
+        elif isinstance(fact, ItemFact):
             server.keep_item((fact.subject, fact.full), fact.packed)
         else:
             server.list_items(fact)

@@ -11,11 +11,12 @@ removed on its word.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypedDict, Unpack
 
+from assay_stream.core.analysis import Analysis, LeftOut
 from assay_stream.core.approval import is_approved
 from assay_stream.core.bindings import ServerBindings
 from assay_stream.core.digest import Digest, jcs_digest
@@ -30,12 +31,15 @@ from assay_stream.core.meaning import Change, compare_definitions
 from assay_stream.core.meaning.definition import not_compared
 from assay_stream.core.meaning.lists import renames
 from assay_stream.core.offer import Offer
-from assay_stream.core.work import UNLIMITED, Work, WorkExhaustedError
+from assay_stream.core.work import Work, WorkExhaustedError
 from assay_stream.schemes.handshake_contract import contract, contract_drift
 from assay_stream.schemes.mcptrust import RISK_LEVELS
 
-_PAIRS_KEPT = 2_048
-"""Comparisons of two definitions that are remembered: every tool of forty large servers."""
+_PAIRS_KEPT = 2 * DEFAULT_LIMITS.analysed_pairs_max
+"""Comparisons of two definitions that are remembered: more than a server is let off for (``core.allowance``)."""
+
+_RENAMES_PART = 4
+"""The part of what is left of the budget, one in as many, that the search for renamed tools may cost."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -123,7 +127,7 @@ def compare(
     catalogue: Catalogue,
     seen: Seen,
     offer: Offer,
-    work: Work | None = None,
+    analysis: Analysis | None = None,
 ) -> Iterator[Finding]:
     """Yield what a snapshot shows that its baseline did not, in the order of tool names.
 
@@ -133,17 +137,19 @@ def compare(
         catalogue: what the snapshot offers.
         seen: the observation itself.
         offer: its content.
-        work: the budget of the record, one of its own without it. Where it runs out, a changed tool is still told,
-            with ``comparison_cut_short`` as its change, and nothing more is called renamed.
+        analysis: the budget of the record, one of its own without it. Where it runs out, a changed tool is still
+            told, with ``comparison_cut_short`` as its change, and nothing more is called renamed.
     """
-    work = Work(DEFAULT_LIMITS.work_units_max) if work is None else work
+    analysis = Analysis(DEFAULT_LIMITS.work_units_max) if analysis is None else analysis
     before = baseline or Baseline()
-    told = _Telling(server, seen, offer, work)
+    told = _Telling(server, seen, offer, analysis)
     gone: set[str] = set()
     come = {name for name in catalogue.tools if name not in before.tools} if before.complete else set()
     if before.complete and before.same_rights and seen.completeness == "complete":
         gone = before.tools.keys() - catalogue.tools.keys()
-    renamed = _renames(server, before, catalogue, offer, (gone, come), work)
+    renamed = _renames(server, before, catalogue, offer, (gone, come), analysis)
+    # What new text brings is graver than what a change means: it is looked for first, in all of the list.
+    told.search(_to_search(before, catalogue, come, renamed))
     for name in sorted(catalogue.tools.keys() | gone):
         old = before.tools.get(name)
         if name in gone:
@@ -162,13 +168,28 @@ def compare(
             yield from told.changed(name, old, full)
 
 
+def _to_search(
+    before: Baseline, catalogue: Catalogue, come: Collection[str], renamed: Mapping[str, str]
+) -> Iterator[tuple[str | None, str]]:
+    """Yield old and new definition of every tool whose text is searched, in the order of names."""
+    old_names = {new: old for old, new in renamed.items()}
+    for name, full in sorted(catalogue.tools.items()):
+        if full is None:
+            continue
+        old = before.tools.get(old_names.get(name, name))
+        if old is not None and old.full != full:
+            yield old.full, full
+        elif name in come and name not in old_names:
+            yield None, full
+
+
 def _renames(
     server: ServerBindings,
     before: Baseline,
     catalogue: Catalogue,
     offer: Offer,
     gone_and_come: tuple[Iterable[str], Iterable[str]],
-    work: Work,
+    analysis: Analysis,
 ) -> dict[str, str]:
     """Return which tools came back under another name: old name to new."""
     gone, come = gone_and_come
@@ -177,21 +198,36 @@ def _renames(
     if not old or not new:
         return {}
     were = {name: server.definition_of(print_.full) for name, print_ in sorted(old.items())}
+    # No more than a part: a list that swaps every tool must not keep its text from being searched.
+    part = Work(max(1, analysis.work.left // _RENAMES_PART))
     try:
-        return dict(renames(were, {name: offer.definitions[full] for name, full in sorted(new.items())}, work))
+        found = dict(renames(were, {name: offer.definitions[full] for name, full in sorted(new.items())}, part))
     except WorkExhaustedError:
-        return {}
+        analysis.left_out.add(LeftOut.RENAMES)
+        found = {}
+    analysis.work.spend(part.spent)
+    return found
 
 
 class _Telling:
     """Makes the findings of one snapshot."""
 
-    def __init__(self, server: ServerBindings, seen: Seen, offer: Offer, work: Work) -> None:
+    def __init__(self, server: ServerBindings, seen: Seen, offer: Offer, analysis: Analysis) -> None:
         self._server = server
-        self._comparing = work
+        self._analysis = analysis
+        self._work = analysis.work
         self._seen = seen
         self._offer = offer
-        self._work = Work(UNLIMITED)
+        self._searched: dict[tuple[str | None, str], _Signs] = {}
+
+    def search(self, pairs: Iterable[tuple[str | None, str]]) -> None:
+        """Look for what new text brings, in as many definitions as the budget suffices for."""
+        for old_full, full in pairs:
+            try:
+                self._searched[old_full, full] = self._signs(old_full, full)
+            except WorkExhaustedError:
+                self._analysis.left_out.add(LeftOut.TEXT)
+                return
 
     @cached_property
     def _names(self) -> ToolNames:
@@ -238,7 +274,7 @@ class _Telling:
         )
 
     def added(self, name: str, full: str) -> Finding:
-        signs = self._signs(None, full)
+        signs = self._searched.get((None, full), ())
         return self.found(Kind.TOOL_ADDED, name, after=self._offer.fingerprints[full], signs=signs)
 
     def renamed(self, name: str, new_name: str, old: Fingerprint | None, full: str | None) -> Iterator[Finding]:
@@ -260,7 +296,7 @@ class _Telling:
             after=new,
             renamed_to=renamed_to,
             changes=changes,
-            signs=self._signs(old.full, full),
+            signs=self._searched.get((old.full, full), ()),
         )
         if _risk(new) > _risk(old):
             yield self.found(Kind.RISK_LEVEL_CHANGED, name, before=old, after=new)
@@ -273,18 +309,19 @@ class _Telling:
         try:
             if known is not None:
                 changes, reasons, units = known
-                self._comparing.spend(units)
+                self._work.spend(units)
                 return changes, reasons
             was, now = self._server.definition_of(old_full), self._offer.definitions[full]
             reasons = tuple(contract_drift(contract(was), contract(now)))
-            spent_before = self._comparing.spent
-            changes = telling_changes(compare_definitions(was, now, self._comparing))
-            _COMPARED.put(key, (changes, reasons, self._comparing.spent - spent_before))
+            spent_before = self._work.spent
+            changes = telling_changes(compare_definitions(was, now, self._work))
+            _COMPARED.put(key, (changes, reasons, self._work.spent - spent_before))
             return changes, reasons
         except WorkExhaustedError:
+            self._analysis.left_out.add(LeftOut.COMPARISON)
             return telling_changes([not_compared()]), reasons
 
-    def _signs(self, old_full: str | None, full: str) -> tuple[tuple[str, int, str], ...]:
+    def _signs(self, old_full: str | None, full: str) -> _Signs:
         names = self._names
         key = f"{old_full} {full} {self._names_digest}".encode()
         known = _SIGNS.get(key)
@@ -308,16 +345,17 @@ class _Telling:
 
 
 _Changes = tuple[tuple[str, str, str], ...]
+_Signs = tuple[tuple[str, int, str], ...]
 # A roll-out shows the same change to every observer of a server, one after the other.
 # What a comparison cost is kept with it, so that a hit spends the same.
 _COMPARED: ContentCache[tuple[_Changes, tuple[str, ...], int]] = ContentCache(_PAIRS_KEPT)
-_SIGNS: ContentCache[tuple[tuple[tuple[str, int, str], ...], int]] = ContentCache(_PAIRS_KEPT)
+_SIGNS: ContentCache[tuple[_Signs, int]] = ContentCache(_PAIRS_KEPT)
 
 
 class _More(TypedDict, total=False):
     reason: str | None
     changes: tuple[tuple[str, str, str], ...]
-    signs: tuple[tuple[str, int, str], ...]
+    signs: _Signs
 
 
 def telling_changes(changes: Iterable[Change]) -> tuple[tuple[str, str, str], ...]:

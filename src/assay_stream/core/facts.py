@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import orjson
 
+from assay_stream.core.allowance import Allowance, read_allowance
 from assay_stream.core.control_facts import (
     AnyControlFact,
     FactKey,
@@ -182,7 +183,9 @@ class Progress:
         return {"position": self.position}
 
 
-Fact = ToolFact | Catalogue | ItemFact | ItemList | Seen | Rejection | Horizon | Progress | AnyControlFact
+Fact = (
+    ToolFact | Catalogue | ItemFact | ItemList | Seen | Rejection | Horizon | Allowance | Progress | AnyControlFact
+)
 
 
 def encode_key(key: FactKey) -> bytes:
@@ -318,5 +321,6 @@ _READERS: dict[str, Callable[[FactKey, dict[str, Any]], Fact]] = {
     "checked": read_checked,
     "first_use": read_first_use,
     "horizon": _read_horizon,
+    "allowance": read_allowance,
     "progress": _read_progress,
 }

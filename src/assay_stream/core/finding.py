@@ -34,6 +34,7 @@ class Finding:
         known: another observation of this server had shown the same before.
         approved: it is known, and matches what operators pinned.
         offered_elsewhere: it is known, and another observer is still offered it.
+        left_out: of an analysis that was cut short, codes of what was left out.
         reason: the stable code behind it, where the kind alone does not say enough; for keys, the key.
         scheme: of a pin, the scheme that it is under.
         expected: of a pin, the value that was approved.
@@ -70,6 +71,7 @@ class Finding:
     late_ms: int | None = None
     approved: bool = False
     offered_elsewhere: bool = False
+    left_out: tuple[str, ...] = ()
 
     def uid(self) -> str:
         """Return the identity of what was found: the same on every observer, every time, live or replayed."""
@@ -164,6 +166,7 @@ def finding_fields(finding: Finding) -> dict[str, Any]:
         "late_ms": finding.late_ms,
         "approved": finding.approved or None,
         "offered_elsewhere": finding.offered_elsewhere or None,
+        "left_out": list(finding.left_out) or None,
     }
     return {name: value for name, value in fields.items() if value is not None}
 
@@ -183,5 +186,6 @@ def finding_of(fields: Mapping[str, Any]) -> Finding:
     given["origin"] = Origin(**given["origin"])
     given["changed_fields"] = tuple(given["changed_fields"])
     given["changes"] = tuple((code, path, way) for code, path, way in given.get("changes", ()))
+    given["left_out"] = tuple(given.get("left_out", ()))
     given["signs"] = tuple((rule, level, path) for rule, level, path in given.get("signs", ()))
     return Finding(**given)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from assay_stream.core.analysis import Analysis, LeftOut
 from assay_stream.core.bindings import ServerBindings
 from assay_stream.core.definitions import unpack
 from assay_stream.core.drift import telling_changes
@@ -29,7 +30,7 @@ from assay_stream.core.limits import DEFAULT_LIMITS
 from assay_stream.core.meaning import Subject, compare_definitions
 from assay_stream.core.meaning.definition import differing_fields, not_compared
 from assay_stream.core.record import Position
-from assay_stream.core.work import UNLIMITED, Work, WorkExhaustedError
+from assay_stream.core.work import WorkExhaustedError
 
 _NOT_COMPARED = telling_changes([not_compared()])
 
@@ -43,7 +44,7 @@ class _Baseline:
 
 
 def compare_items(
-    server: ServerBindings, offer: ItemOffer, seen: Seen, work: Work | None = None
+    server: ServerBindings, offer: ItemOffer, seen: Seen, analysis: Analysis | None = None
 ) -> Iterator[Finding]:
     """Yield what a snapshot shows of prompts, or of templates, that its baseline did not, in the order of names.
 
@@ -51,16 +52,17 @@ def compare_items(
         server: the state before the snapshot.
         offer: the prompts, or the templates.
         seen: the observation itself.
-        work: the budget of the record, one of its own without it. Where it runs out, a changed item is still told,
-            with ``comparison_cut_short`` as its change.
+        analysis: the budget of the record, one of its own without it. Where it runs out, a changed item is still
+            told, with ``comparison_cut_short`` as its change.
     """
     latest = next(_stated(server, seen.observer_id, offer.subject, seen.position), None)
-    if latest is not None and _repeats(latest, offer):
+    if latest is not None and repeats(latest, offer):
         return
     was = _baseline(server, offer.subject, seen)
     now = offer.as_fact(seen.server_id).by_name()
     is_complete = seen.completeness == "complete" and not offer.is_cut
-    told = _Telling(server, seen, offer, Work(DEFAULT_LIMITS.work_units_max) if work is None else work)
+    analysis = Analysis(DEFAULT_LIMITS.work_units_max) if analysis is None else analysis
+    told = _Telling(server, seen, offer, analysis)
     for name in sorted(now.keys() | was.names.keys()):
         if name not in now:
             if was.complete and is_complete:
@@ -75,8 +77,25 @@ def compare_items(
                     yield told.changed(name, was.names[name][0], full)
 
 
-def _repeats(latest: Seen, offer: ItemOffer) -> bool:
-    """Tell whether the complete list before is the same: then there is nothing to compare."""
+def latest_stating(server: ServerBindings, subject: Subject, seen: Seen) -> Seen | None:
+    """Return the observation before a snapshot that its prompts, or templates, are compared with first.
+
+    Args:
+        server: the state before the snapshot.
+        subject: which of both.
+        seen: the observation.
+    """
+    own = next(_stated(server, seen.observer_id, subject, seen.position), None)
+    return server.sights.latest_stating(seen.position, subject) if own is None else own
+
+
+def repeats(latest: Seen, offer: ItemOffer) -> bool:
+    """Tell whether the complete list before is the same: then there is nothing to compare.
+
+    Args:
+        latest: the observation that a list is compared with.
+        offer: the list.
+    """
     return latest.completeness == "complete" and not offer.is_cut and latest.listed(offer.subject) == offer.digest
 
 
@@ -122,12 +141,12 @@ def _list_of(server: ServerBindings, seen: Seen, subject: Subject) -> ItemList:
 class _Telling:
     """Makes the findings about one list of a snapshot."""
 
-    def __init__(self, server: ServerBindings, seen: Seen, offer: ItemOffer, work: Work) -> None:
+    def __init__(self, server: ServerBindings, seen: Seen, offer: ItemOffer, analysis: Analysis) -> None:
         self._server = server
-        self._comparing = work
+        self._analysis = analysis
+        self._work = analysis.work
         self._seen = seen
         self._offer = offer
-        self._work = Work(UNLIMITED)
 
     @cached_property
     def _names(self) -> ToolNames:
@@ -181,10 +200,15 @@ class _Telling:
 
     def _changes(self, was: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[tuple[str, str, str], ...]:
         try:
-            return telling_changes(compare_definitions(was, now, self._comparing))
+            return telling_changes(compare_definitions(was, now, self._work))
         except WorkExhaustedError:
+            self._analysis.left_out.add(LeftOut.COMPARISON)
             return _NOT_COMPARED
 
     def signs(self, was: Mapping[str, Any] | None, full: str) -> tuple[tuple[str, int, str], ...]:
-        found = signs_between(was, self._offer.definitions[full], tool_names=self._names, work=self._work)
+        try:
+            found = signs_between(was, self._offer.definitions[full], tool_names=self._names, work=self._work)
+        except WorkExhaustedError:
+            self._analysis.left_out.add(LeftOut.TEXT)
+            return ()
         return tuple((sign.rule, sign.level, sign.path) for sign in found)

@@ -36,6 +36,7 @@ class Kind(StrEnum):
     SERVER_MISROUTED = "server_misrouted"
     ALERTS_FOLDED = "alerts_folded"
     RECORD_SET_ASIDE = "record_set_aside"
+    ANALYSIS_CUT_SHORT = "analysis_cut_short"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -277,6 +278,15 @@ KINDS: dict[Kind, KindInfo] = {
         severity_id=4,
         explanation="Workers crashed, ran out of memory or hung while they worked on it. It was not analysed.",
         next_step="Read the original in the rejected topic, on a machine that may crash, and report it.",
+        owasp=("MCP08",),
+        lasts=False,
+    ),
+    Kind.ANALYSIS_CUT_SHORT: KindInfo(
+        title="A server's list was not analysed in full",
+        severity_id=4,
+        explanation="It took more work than a record, or its server, is allowed. The list is in force and bound; "
+        "what mcp_left_out names was not looked for.",
+        next_step="Compare the definitions yourself (drift, pins diff), and find out why they are so expensive.",
         owasp=("MCP08",),
         lasts=False,
     ),

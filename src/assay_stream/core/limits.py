@@ -56,6 +56,23 @@ class Limits:
     """Characters of the path of one change. Paths of real changes have under 200; names of a hostile schema would
     make each path as long as the schema."""
 
+    allowance_units_per_s: int = 1_000_000
+    """Units of work that the lists of one server may cost per second of log time: a tenth of a core, so that nine
+    more servers of its partition can do the same. A change that was analysed before is free."""
+
+    allowance_burst_units: int = 32_000_000
+    """Units that a server may save up: two lists that each use up the budget of a record, in four seconds."""
+
+    ration_floor_units: int = 20_000
+    """Units for the analysis of a list that finds its server's allowance used up: two milliseconds."""
+
+    analysed_changes_max: int = 64
+    """Changes that are remembered as analysed per server: roll-outs that go on at once. One takes 32 digits."""
+
+    analysed_pairs_max: int = 8_192
+    """Definitions of these changes together: half as many as comparisons are kept (``core.drift``), so that what
+    is not charged again need not be worked out again either."""
+
     rename_pairs_max: int = 10_000
     """Pairs of removed and added tools with one schema whose descriptions are compared. Beyond that only equal
     descriptions make a rename."""

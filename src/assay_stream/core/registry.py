@@ -47,6 +47,7 @@ from assay_stream.core.name_claim import claims_between, claims_by_snapshot, off
 from assay_stream.core.observation import SnapshotEvent
 from assay_stream.core.offer import Offer, Offers
 from assay_stream.core.partition import murmur2_partition
+from assay_stream.core.rationing import Ration, change_of
 from assay_stream.core.record import Output, Position, Record, Role, rejected
 from assay_stream.core.refusal import refusal, server_named_by_key
 from assay_stream.core.resolve import decided_before, resolved_by_decision, resolved_by_snapshot
@@ -136,11 +137,15 @@ class Registry:
             tools=offer.tools,
         )
         baseline = drift.baseline_for(server, seen)
+        change = change_of(server, baseline, catalogue, seen, lists.values())
+        ration = Ration(server, seen, record.timestamp_ms, change, self._limits)
+        analysis = ration.analysis
         findings = [
             *self._misrouted(record, seen),
-            *drift.compare(server, baseline, catalogue, seen, offer),
-            *(finding for items in lists.values() for finding in compare_items(server, items, seen)),
+            *drift.compare(server, baseline, catalogue, seen, offer, analysis),
+            *(finding for items in lists.values() for finding in compare_items(server, items, seen, analysis)),
         ]
+        ration.compared()
         late = late_finding(server, seen, self._limits)
         if late is not None:
             findings.append(late)
@@ -173,6 +178,10 @@ class Registry:
             outputs.extend(claim.output() for claim in claims)
         if server.fleet.catalogues_in_force() != in_force:
             outputs.extend(self._changed_verdicts(record, data.server_id, server, held))
+        outputs.extend(finding.output() for finding in ration.findings())
+        left = ration.charge()
+        if left is not None:
+            outputs.append(self._ledger.publish(record, left))
         return _with_end(record, data.server_id, seen.time_us, outputs)
 
     def _publish_offer(

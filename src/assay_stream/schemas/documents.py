@@ -28,6 +28,7 @@ from assay_stream.schemas.alert_states import (
 from assay_stream.schemas.checkpoints import CheckpointPayload, CheckpointRecord
 from assay_stream.schemas.evidence import Change, Evidence, VerdictRecord
 from assay_stream.schemas.facts import (
+    AllowanceFactValue,
     CatalogueFactValue,
     CheckedFactValue,
     DiscoveryFactValue,
@@ -104,6 +105,7 @@ OUTPUTS: dict[str, Any] = {
     "assay.tool.binding.checked": CheckedFactValue,
     "assay.tool.binding.first_use": FirstUseFactValue,
     "assay.tool.binding.horizon": HorizonFactValue,
+    "assay.tool.binding.allowance": AllowanceFactValue,
     "assay.tool.binding.progress": ProgressFactValue,
     "assay.evidence.checkpoint": CheckpointRecord,
     "assay.evidence.checkpoint.payload": CheckpointPayload,

@@ -148,6 +148,14 @@ class HorizonFactValue(Closed):
     time_us: Micros
 
 
+class AllowanceFactValue(Closed):
+    """What the analysis of a server's lists may still cost at a time of the log, and what was analysed last."""
+
+    time_ms: Natural
+    units: Natural
+    analysed: list[tuple[str, Natural]]
+
+
 class ProgressFactValue(Closed):
     """The registry has applied everything before this position of one input partition."""
 
@@ -169,6 +177,7 @@ FactKeyModel = (
     | tuple[Literal["checked"], Identifier, DigestText, KeyFingerprint]
     | tuple[Literal["first_use"], Identifier, str, Identifier]
     | tuple[Literal["horizon"], Identifier, Identifier]
+    | tuple[Literal["allowance"], Identifier, Literal["analysis"]]
     | tuple[Literal["progress"], str, Natural]
 )
 """The key of a fact: a JSON array that starts with the fact's kind."""

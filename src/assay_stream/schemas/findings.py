@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, StringConstraints
 
+from assay_stream.core.analysis import LeftOut
 from assay_stream.core.attention import Reason
 from assay_stream.core.control import Enforcement, Scheme
 from assay_stream.core.kinds import Kind
@@ -55,6 +56,7 @@ class FindingRecord(Closed):
     late_ms: Natural | None = None
     approved: bool | None = None
     offered_elsewhere: bool | None = None
+    left_out: list[LeftOut] | None = None
 
 
 class ResolutionRecord(Closed):
@@ -198,6 +200,7 @@ class AlertFlat(Closed):
     mcp_change_codes: str | None = None
     mcp_signs: str | None = None
     mcp_late_ms: Natural | None = None
+    mcp_left_out: str | None = None
     mcp_pin_scheme: Scheme | None = None
     mcp_pin_expected: SchemeValue | None = None
     mcp_pin_observed: SchemeValue | None = None

@@ -1,0 +1,92 @@
+"""What one record may cost beyond decoding and fingerprints, and what is left out where that does not suffice.
+
+A record whose budget is used up is applied all the same: facts, definitions, verdicts and the pins of what it
+shows are never left out. What could not be compared must not look harmless, so a finding says what was left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from typing import TypeVar
+
+from assay_stream.core.finding import Finding
+from assay_stream.core.kinds import Kind
+from assay_stream.core.record import Origin
+from assay_stream.core.work import Work, WorkExhaustedError
+
+_Item = TypeVar("_Item")
+
+
+class LeftOut(StrEnum):
+    """What was left out of an analysis: stable codes."""
+
+    COMPARISON = "comparison"
+    HISTORY = "history"
+    NAME_CLAIMS = "name_claims"
+    RENAMES = "renames"
+    RESOLUTIONS = "resolutions"
+    SIGNATURES = "signatures"
+    TEXT = "text"
+
+
+class Cut(StrEnum):
+    """Why an analysis was cut short: stable codes."""
+
+    BUDGET = "budget"
+    RATIONED = "rationed"
+
+
+class Analysis:
+    """The budget of one record, and what it did not suffice for.
+
+    Args:
+        units_max: the budget, in units of work.
+    """
+
+    __slots__ = ("left_out", "work")
+
+    def __init__(self, units_max: int) -> None:
+        self.work = Work(units_max)
+        self.left_out: set[LeftOut] = set()
+
+    def paid(self, items: Iterable[_Item], units_each: int, what: LeftOut) -> Iterator[_Item]:
+        """Yield items for as long as they can be paid for.
+
+        Args:
+            items: lazily made, so that each is paid for before the next one is made.
+            units_each: what the next one costs.
+            what: left out where the budget does not suffice.
+        """
+        for item in items:
+            try:
+                self.work.spend(units_each)
+            except WorkExhaustedError:
+                self.left_out.add(what)
+                return
+            yield item
+
+    def finding(
+        self, server_id: str, origin: Origin, time_us: int, *, catalogue: str | None, cut: Cut
+    ) -> Iterator[Finding]:
+        """Yield the finding that says what was left out, if anything was.
+
+        A rationed server is found once, not once for every list that it offers.
+
+        Args:
+            server_id: the server.
+            origin: the record.
+            time_us: its event time, microseconds since the epoch.
+            catalogue: digest of the catalogue that it shows, if it shows one.
+            cut: why something was left out.
+        """
+        if self.left_out:
+            yield Finding(
+                kind=Kind.ANALYSIS_CUT_SHORT,
+                server_id=server_id,
+                time_us=time_us,
+                origin=origin,
+                after=catalogue if cut is Cut.BUDGET else None,
+                reason=cut.value,
+                left_out=tuple(sorted(part.value for part in self.left_out)),
+            )

@@ -1,0 +1,114 @@
+"""The budget of a snapshot: that of a record, or what its server has left (``core.allowance``)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from hashlib import sha256
+
+import orjson
+
+from assay_stream.core.allowance import Allowance, charged, refilled
+from assay_stream.core.analysis import Analysis, Cut
+from assay_stream.core.bindings import ServerBindings
+from assay_stream.core.drift import Baseline
+from assay_stream.core.facts import Catalogue, Seen
+from assay_stream.core.finding import Finding
+from assay_stream.core.item_drift import latest_stating, repeats
+from assay_stream.core.item_offer import ItemOffer
+from assay_stream.core.limits import Limits
+
+_CHANGE_DIGITS = 32
+_Change = tuple[str, int]
+
+
+class Ration:
+    """What one snapshot may cost, and what its server has left afterwards.
+
+    Args:
+        server: the state before the snapshot.
+        seen: the observation.
+        time_ms: the log's timestamp of the record, milliseconds since the epoch.
+        change: what the snapshot changes, as ``change_of`` gives it.
+        limits: the bounds.
+    """
+
+    def __init__(
+        self, server: ServerBindings, seen: Seen, time_ms: int, change: _Change | None, limits: Limits
+    ) -> None:
+        self._seen = seen
+        self._limits = limits
+        self._change = change
+        self._allowance = refilled(server.allowance, seen.server_id, time_ms, limits)
+        self._is_known = change is not None and self._allowance.knows(change[0])
+        units_max = limits.work_units_max
+        if not self._is_known:
+            units_max = min(units_max, max(self._allowance.units, limits.ration_floor_units))
+        self._cut = Cut.BUDGET if units_max == limits.work_units_max else Cut.RATIONED
+        self.analysis = Analysis(units_max)
+        self._free_units = 0
+
+    def compared(self) -> None:
+        """Note that the lists were compared: of a change that was analysed before, this much is not charged."""
+        self._free_units = self.analysis.work.spent if self._is_known else 0
+
+    def charge(self) -> Allowance | None:
+        """Return the allowance that is left, ``None`` where nothing was taken from it."""
+        units = self.analysis.work.spent - self._free_units
+        if not units:
+            return None
+        is_new = not self._is_known and not self.analysis.left_out
+        return charged(self._allowance, units, self._change if is_new else None, self._limits)
+
+    def findings(self) -> Iterator[Finding]:
+        """Yield the finding that says what was left out, if anything was."""
+        seen = self._seen
+        return self.analysis.finding(
+            seen.server_id, seen.origin, seen.time_us, catalogue=seen.catalogue, cut=self._cut
+        )
+
+
+def change_of(
+    server: ServerBindings,
+    baseline: Baseline | None,
+    catalogue: Catalogue,
+    seen: Seen,
+    lists: Iterable[ItemOffer],
+) -> _Change | None:
+    """Return what identifies the change that a snapshot shows, and how many definitions that is about.
+
+    ``None`` where it shows none: then nothing is compared. Equal changes are analysed alike, whoever sees them.
+
+    Args:
+        server: the state before the snapshot.
+        baseline: what its tools are compared with.
+        catalogue: the tools that it offers.
+        seen: the observation.
+        lists: the prompts and templates that it offers.
+    """
+    tools = [] if baseline is None else list(_differing(baseline, catalogue))
+    items: list[tuple[str | int, ...]] = []
+    size = len(tools)
+    for offer in lists:
+        latest = latest_stating(server, offer.subject, seen)
+        if latest is None or repeats(latest, offer):
+            continue
+        # What an incomplete list is compared with depends on all before it: no such change equals another.
+        was = str(latest.listed(offer.subject)) if latest.completeness == "complete" else seen.origin.offset
+        items.append((offer.subject.value, was, offer.digest))
+        size += len(offer.items)
+    if not size:
+        return None
+    complete = baseline is not None and baseline.complete
+    content = orjson.dumps([catalogue.digest, seen.completeness, complete, tools, items])
+    return sha256(content).hexdigest()[:_CHANGE_DIGITS], size
+
+
+def _differing(baseline: Baseline, catalogue: Catalogue) -> Iterator[tuple[str, str | None]]:
+    """Yield the tools that are other than they were, with what they were, in the order of names."""
+    names = catalogue.tools.keys() ^ baseline.tools.keys()
+    for name, known in baseline.tools.items():
+        if name in catalogue.tools and (None if known is None else known.full) != catalogue.tools[name]:
+            names.add(name)
+    for name in sorted(names):
+        known = baseline.tools.get(name)
+        yield name, None if known is None else known.full
