@@ -19,9 +19,9 @@ from pathlib import Path
 from tests.support.exports import evidence
 
 EXPORTS = {
-    "assay-bundle": ("--split", "100000", "--output", "bundle.tar.gz"),
-    "parquet": ("--output", "datasets"),
-    "timesketch": ("--output", "timeline.csv"),
+    "assay-bundle": ("--split", "100000", "--output", "bundle.tar.gz", "--force"),
+    "parquet": ("--output", "datasets", "--force"),
+    "timesketch": ("--output", "timeline.csv", "--force"),
 }
 ROOM_BYTES = 32 * 1024 * 1024
 

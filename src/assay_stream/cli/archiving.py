@@ -10,13 +10,13 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, BinaryIO
 
-import orjson
 import typer
 
 from assay_stream.cli.destinations import Force, refuse_filled_folder
 from assay_stream.cli.options import NOTHING_FOUND, Bootstrap, quiet_client_logs, say
 from assay_stream.cli.progress import Meter
 from assay_stream.cli.sources import FromTime, Offsets, ServerIds, Source, ToTime, make_selection, make_source
+from assay_stream.cli.tables import print_json
 from assay_stream.config import command_settings
 from assay_stream.core.errors import InputError
 from assay_stream.core.record import Record, Role
@@ -100,7 +100,7 @@ def archive(
     except OSError as error:
         raise InputError("unwritable_folder", f"cannot write to {output}: {error.strerror}") from None
     meter.end()
-    typer.echo(orjson.dumps({"written": counts, "snapshot_partitions": source.partitions}).decode())
+    print_json({"written": counts, "snapshot_partitions": source.partitions})
     if not counts.total():
         say("no record is in what was asked for: look at the times, offsets and servers")
         raise typer.Exit(NOTHING_FOUND)

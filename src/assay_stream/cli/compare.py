@@ -25,7 +25,7 @@ from assay_stream.cli.options import (
     say,
 )
 from assay_stream.cli.sources import Source, joined_source, make_source
-from assay_stream.cli.tables import RowFormat, cell, json_line
+from assay_stream.cli.tables import RowFormat, cell, json_line, print_line
 from assay_stream.cli.verify import EvidenceFiles, Format, FromKafka, Inputs
 from assay_stream.config import Settings, command_settings
 from assay_stream.core.errors import InputError
@@ -174,13 +174,13 @@ def hold_against(
     ):
         count += difference.counts
         row = difference.as_json()
-        typer.echo(json_line(row) if target is RowFormat.JSON else _line(difference, row))
+        print_line(json_line(row) if target is RowFormat.JSON else _line(difference, row))
     summary: dict[str, Any] = {
         "identical": dict(comparison.identical),
         "differences": count,
         "causes": dict(sorted(comparison.causes.items())),
     }
-    typer.echo(json_line({"summary": summary}), err=True)
+    typer.echo(json_line({"summary": summary}).encode(), err=True)
     if recorded.alerts is None:
         say("alerts were not compared: give them with --alerts")
     if count:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import orjson
 import typer
 
 from assay_stream.cli.lines import read_input
+from assay_stream.cli.tables import print_json, print_line
 from assay_stream.core.decode import decode_json
 from assay_stream.core.errors import InputError
+from assay_stream.forensics.inert import visible
 
 if TYPE_CHECKING:
     from assay_stream.schemes.handshake_conformance import ToolReport
@@ -46,10 +46,10 @@ def conformance(
     counts.update(answer.status.value for report in reports for answer in report.answers.values())
     if output_format == "json":
         content = {"server_id": server_id, "counts": counts, "tools": [_as_json(report) for report in reports]}
-        sys.stdout.buffer.write(orjson.dumps(content) + b"\n")
+        print_json(content)
     else:
         for line in _table(reports):
-            typer.echo(line)
+            print_line(line)
         typer.echo(", ".join(f"{number} {name}" for name, number in counts.items()))
         typer.echo("These checks are about form. They do not say what a tool does.")
     if not reports or counts[Status.FAIL.value]:
@@ -101,8 +101,8 @@ def _table(reports: list[ToolReport]) -> list[str]:
 
 
 def _shown(name: str | None) -> str:
-    """Return a server's name for a tool as it may stand on a terminal: short, and without control characters."""
+    """Return a server's name for a tool, inert and short."""
     if name is None:
         return "(no name)"
-    plain = "".join(character if character.isprintable() else "?" for character in name)
+    plain = visible(name[: _NAME_CHARS_MAX + 1])
     return plain if len(plain) <= _NAME_CHARS_MAX else f"{plain[:_NAME_CHARS_MAX]}..."

@@ -10,13 +10,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
-import orjson
 import typer
 
-from assay_stream.cli.options import printable, quiet_client_logs, say
+from assay_stream.cli.options import quiet_client_logs, say
+from assay_stream.cli.tables import print_json, print_line
 from assay_stream.config import Settings, command_settings
 from assay_stream.core.bindings import Bindings
 from assay_stream.core.errors import InputError, OperatingError
+from assay_stream.forensics.inert import visible
 from assay_stream.publish import FileSink, Observation, ObservationPublisher, Sink
 from assay_stream.publish.control_events import control_event
 from assay_stream.stream.connection import connection_options, start_admin
@@ -114,13 +115,13 @@ def print_rows(rows: Iterable[Mapping[str, Any]], columns: Iterable[str], *, as_
     listed = list(rows)
     if as_json:
         for row in listed:
-            typer.echo(orjson.dumps(row).decode())
+            print_json(row)
         return
     names = list(columns)
-    table = [names, *([printable(str(row.get(name, "-"))) for name in names] for row in listed)]
+    table = [names, *([visible(str(row.get(name, "-"))) for name in names] for row in listed)]
     widths = [max(len(cells[index]) for cells in table) for index in range(len(names))]
     for cells in table:
-        typer.echo("  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip())
+        print_line("  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip())
     if not listed:
         say("nothing to show")
 

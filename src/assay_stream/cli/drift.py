@@ -9,6 +9,7 @@ import typer
 
 from assay_stream.cli.lines import read_input
 from assay_stream.cli.options import say
+from assay_stream.cli.tables import print_line
 from assay_stream.core.decode import decode_json
 from assay_stream.core.errors import InputError
 from assay_stream.core.severity import DEFAULT_PROFILE, PROFILES, Level
@@ -44,9 +45,9 @@ def drift(
         message = f"{where or f'{before} or {after}'}: {error.message}"
         raise InputError(error.code, message, path=error.path) from None
     if output_format == "json":
-        typer.echo(as_json(findings))
+        print_line(as_json(findings))
     elif output_format == "sarif":
-        typer.echo(as_sarif(findings, after_uri=after.as_posix()))
+        print_line(as_sarif(findings, after_uri=after.as_posix()))
     else:
         for level, line in as_lines(findings):
             # Colours are left out where standard output is no terminal.

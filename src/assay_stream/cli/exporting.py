@@ -7,11 +7,11 @@ from collections.abc import Collection as Some
 from pathlib import Path
 from typing import Annotated
 
-import orjson
 import typer
 
 from assay_stream.cli.destinations import Force, refuse_existing_file, refuse_filled_folder
 from assay_stream.cli.options import Bootstrap, quiet_client_logs, say
+from assay_stream.cli.tables import print_json
 from assay_stream.config import Settings, command_settings
 from assay_stream.core.errors import ConfigurationError, InputError
 from assay_stream.core.limits import BUNDLE_LIMITS
@@ -154,12 +154,10 @@ def verify(
     except InputError as error:
         if error.code == "unreadable_file":
             raise
-        typer.echo(
-            orjson.dumps({"valid": False, "code": error.code, "path": error.path, "message": error.message})
-        )
+        print_json({"valid": False, "code": error.code, "path": error.path, "message": error.message})
         raise typer.Exit(1) from None
     answer = {"valid": True, "run_id": manifest.run_id, "events": manifest.event_count}
-    typer.echo(orjson.dumps(answer | {"run_root": str(manifest.run_root), "producer": dict(manifest.producer)}))
+    print_json(answer | {"run_root": str(manifest.run_root), "producer": dict(manifest.producer)})
 
 
 def _selection(
@@ -204,7 +202,7 @@ async def _from_kafka(collection: Collection, kinds: Some[Kind], settings: Setti
 
 def _tell(counts: dict[Kind, int], collection: Collection, **more: object) -> None:
     written = {kind.value: count for kind, count in counts.items()}
-    typer.echo(orjson.dumps({"written": written, "left_out": collection.left_out, **more}))
+    print_json({"written": written, "left_out": collection.left_out, **more})
     if not any(counts.values()):
         read = f"none of the {collection.left_out} records that were read is asked for"
         say(f"nothing to export: {read if collection.left_out else 'there is no record'}")

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
-import orjson
 import typer
 
 from assay_stream.cli.lines import read_input
+from assay_stream.cli.tables import print_json
 from assay_stream.core import fingerprint as core
 from assay_stream.core.decode import decode_json
 from assay_stream.core.errors import InputError
@@ -37,8 +36,7 @@ def fingerprint(
         except InputError as error:
             raise InputError(error.code, f"{name}: {error.message}", path=error.path) from None
         for line in lines:
-            sys.stdout.buffer.write(line + b"\n")
-    sys.stdout.buffer.flush()
+            print_json(line)
 
 
 def _inputs(files: list[Path] | None) -> Iterator[tuple[str, bytes]]:
@@ -65,13 +63,11 @@ def _tools(content: Any) -> list[dict[str, Any]]:
     return [content]
 
 
-def _line(tool: dict[str, Any], server_id: str | None) -> bytes:
+def _line(tool: dict[str, Any], server_id: str | None) -> dict[str, Any]:
     found = core.fingerprint(tool, server_id=server_id)
     name = tool.get("name")
-    return orjson.dumps(
-        {
-            "tool": name if isinstance(name, str) else None,
-            "fingerprints": {scheme: found.schemes.get(scheme) for scheme in core.SCHEMES},
-            "errors": dict(found.errors),
-        }
-    )
+    return {
+        "tool": name if isinstance(name, str) else None,
+        "fingerprints": {scheme: found.schemes.get(scheme) for scheme in core.SCHEMES},
+        "errors": dict(found.errors),
+    }

@@ -31,6 +31,7 @@ from assay_stream.cli import (
     validate,
     verify,
 )
+from assay_stream.cli.options import say
 from assay_stream.core.errors import AssayStreamError, IntegrityError, OperatingError
 from assay_stream.refusals import explained
 
@@ -96,5 +97,5 @@ def main() -> None:
         told = explained(error)
         if told is None:
             raise
-        print(f"assay-stream: {told}", file=sys.stderr)
+        say(str(told))
         sys.exit(_EXIT_CODES.get(type(told), 2))

@@ -6,12 +6,13 @@ import asyncio
 from enum import StrEnum
 from typing import Annotated
 
-import orjson
 import typer
 
 from assay_stream.cli.options import Bootstrap, quiet_client_logs, say
+from assay_stream.cli.tables import print_json, print_line
 from assay_stream.config import Settings, command_settings, load_settings
 from assay_stream.core.errors import ConfigurationError
+from assay_stream.forensics.inert import visible
 from assay_stream.stream.access import ACCESS, Actor, acl_commands, grants_of
 
 topics_app = typer.Typer(help="Create and inspect the topics of a deployment.", no_args_is_help=True)
@@ -70,11 +71,10 @@ def topics_show(
     rows = asyncio.run(_show(settings))
     for row in rows:
         if as_json:
-            typer.echo(orjson.dumps(row).decode())
+            print_json(row)
         else:
-            typer.echo(
-                f"{row['state']:<8} {row['partitions']:>4} {row['name']}  {row['differing'] or ''}".rstrip()
-            )
+            line = f"{row['state']:<8} {row['partitions']:>4} {row['name']}  {row['differing'] or ''}".rstrip()
+            print_line(visible(line))
     if any(row["state"] != "ok" for row in rows):
         raise typer.Exit(1)
 
@@ -106,7 +106,7 @@ def topics_acls(
                     "pattern": "prefixed" if grant.is_prefix else "literal",
                     "operations": [operation.value for operation in grant.operations],
                 }
-                typer.echo(orjson.dumps(row).decode())
+                print_json(row)
         else:
             typer.echo(f"# {actor}: {ACCESS[actor].purpose}")
             for command in acl_commands(who, grants):

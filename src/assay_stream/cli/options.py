@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import socket
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+
+from assay_stream.forensics.inert import visible
 
 NOTHING_FOUND = 5
 """Exit code where nothing of what was asked for is there."""
@@ -54,18 +56,19 @@ def say(text: str) -> None:
     Args:
         text: one sentence.
     """
-    typer.echo(f"assay-stream: {printable(text)}", err=True)
+    typer.echo(f"assay-stream: {visible(text)}", err=True)
 
 
-def printable(text: str) -> str:
-    """Return a text for a terminal: what is invisible, or would steer the terminal, stands as an escape.
+class InertFormatter(logging.Formatter):
+    """Writes out what a terminal would act on; a stack trace keeps its lines."""
 
-    Args:
-        text: any text, a server's too.
-    """
-    return "".join(
-        character if character.isprintable() else character.encode("unicode_escape").decode() for character in text
-    )
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the base class's name
+        """Return the line of a record."""
+        return visible(super().formatMessage(record))
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - the base class's name
+        """Return the stack trace of an exception."""
+        return visible(super().formatException(ei), keep="\n")
 
 
 def observer_or_host(observer_id: str | None) -> str:

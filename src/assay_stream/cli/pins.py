@@ -27,12 +27,14 @@ from assay_stream.cli.deciding import (
     print_rows,
 )
 from assay_stream.cli.lines import read_input
-from assay_stream.cli.options import Bootstrap, printable, say
+from assay_stream.cli.options import Bootstrap, say
+from assay_stream.cli.tables import print_line
 from assay_stream.core.bindings import Bindings, ServerBindings
 from assay_stream.core.control import PIN_REJECT_TYPE, PIN_REMOVE_TYPE, PIN_SET_TYPE
 from assay_stream.core.errors import InputError
 from assay_stream.core.limits import PIN_FILE_LIMITS
 from assay_stream.core.timeline import AFTER_ALL_US
+from assay_stream.forensics.inert import visible
 from assay_stream.forensics.pin_report import (
     approved_entries,
     history_rows,
@@ -242,11 +244,11 @@ def diff(
     digests = {digest for _, _, *both in pairs for digest in both if digest is not None}
     bodies = asyncio.run(read_definitions(settings, digests)) if digests else {}
     for name, scheme, pinned, offered in pairs:
-        typer.echo(f"{printable(name)}: differs from its pin under {scheme}")
+        print_line(f"{visible(name)}: differs from its pin under {scheme}")
         for line in _body_diff(bodies, pinned, offered):
-            typer.echo(line)
+            print_line(visible(line))
     for name in sorted(set(rejected)):
-        typer.echo(f"{printable(name)}: a definition is offered that was rejected")
+        print_line(f"{visible(name)}: a definition is offered that was rejected")
     if pairs or rejected:
         raise typer.Exit(1)
     say("nothing differs")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
@@ -92,7 +91,7 @@ def publish(
         if output is not None and not delivered and output.exists():
             aside.drop()
     for name, error in errors:
-        print(f"assay-stream: {name}: {error}", file=sys.stderr)
+        say(f"{name}: {error}")
     typer.echo(f"published {delivered}, refused {len(errors)}", err=True)
     if errors:
         raise typer.Exit(2)

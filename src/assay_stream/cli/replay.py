@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
-import orjson
 import typer
 
 from assay_stream import __version__
@@ -40,7 +39,7 @@ from assay_stream.cli.sources import (
     make_selection,
     make_source,
 )
-from assay_stream.cli.tables import RowFormat
+from assay_stream.cli.tables import RowFormat, print_json
 from assay_stream.cli.verify import EvidenceFiles
 from assay_stream.config import Settings, command_settings
 from assay_stream.core.errors import ConfigurationError, InputError
@@ -298,7 +297,7 @@ def _finish(job: _Job, tally: Tally, made: Replay, spool: LogSpool) -> None:
     job.meter.end()
     for error in job.cut_lines[:_CUT_LINES_TOLD_MAX]:
         say(f"{error.code}: {error.message}")
-    typer.echo(orjson.dumps({"written": tally.written, "what": dict(sorted(tally.what.items()))}).decode())
+    print_json({"written": tally.written, "what": dict(sorted(tally.what.items()))})
     if _is_empty(job, made):
         say("no call is in what was asked for: look at the times, offsets and servers")
         raise typer.Exit(NOTHING_FOUND)

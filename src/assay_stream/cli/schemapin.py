@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
-import orjson
 import typer
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -19,6 +18,7 @@ from assay_stream.cli.lines import read_input
 from assay_stream.cli.new_file import write_key_files
 from assay_stream.cli.options import Bootstrap, ObserverId, observer_or_host, quiet_client_logs, say
 from assay_stream.cli.publishing import deliver
+from assay_stream.cli.tables import print_json
 from assay_stream.core.decode import decode_json
 from assay_stream.core.digest import Digest
 from assay_stream.core.errors import ConfigurationError, InputError
@@ -107,7 +107,7 @@ def well_known(
         raise ConfigurationError("bad_option", "--revoked names the key of --key: publish a new key")
     document = build_well_known(public, developer_name=developer_name, contact=contact, revoked_keys=fingerprints)
     parse_well_known(document)
-    typer.echo(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode())
+    print_json(document, indented=True)
 
 
 @schemapin_app.command()

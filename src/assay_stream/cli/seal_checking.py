@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-import orjson
 import typer
 
 from assay_stream.cli.destinations import Force, refuse_existing_file
 from assay_stream.cli.lines import read_input
 from assay_stream.cli.options import Bootstrap, quiet_client_logs, say
 from assay_stream.cli.seal_report import Format, as_json, print_table
+from assay_stream.cli.tables import json_line, print_json
 from assay_stream.config import command_settings
 from assay_stream.core.errors import ConfigurationError, InputError
 from assay_stream.core.limits import LINE_BYTES_MAX
@@ -90,7 +90,7 @@ def verify(
     files = [logs for logs in (records, seals) if isinstance(logs, FileLogs)]
     outcome = outcome_of(reports, bad_lines=sum(logs.bad_lines_count for logs in files))
     if target is Format.JSON:
-        typer.echo(orjson.dumps(as_json(outcome, reports, files)))
+        print_json(as_json(outcome, reports, files))
     else:
         print_table(outcome, reports, files)
     raise typer.Exit(_EXIT_CODES[outcome])
@@ -108,7 +108,7 @@ def archive(
     with _logs(None, None, None, bootstrap_servers) as (records, seals):
         written = write_logs(output, records, seals, compress=gzip)
         starts = {str(name.partition): records.start(name) for name in records.names() if records.start(name)}
-    typer.echo(orjson.dumps({"written": written, "log_start": starts}))
+    print_json({"written": written, "log_start": starts})
 
 
 def prove(
@@ -146,7 +146,7 @@ def prove(
 
         proof = inclusion(chain, offset) if offset is not None else consistency(chain, *(two or (0, 0)))
     try:
-        output.write_bytes(orjson.dumps(proof) + b"\n")
+        output.write_bytes(json_line(proof).encode() + b"\n")
     except OSError as error:
         raise ConfigurationError("unwritable_file", f"cannot write {output}: {error.strerror}") from None
     say(f"wrote {output}")
@@ -170,9 +170,9 @@ def check_proof_file(
         shown = check_proof(raw, keys, held)
     except InputError as error:
         answer = {"valid": False, "code": error.code, "path": error.path, "message": error.message}
-        typer.echo(orjson.dumps(answer))
+        print_json(answer)
         raise typer.Exit(1) from None
-    typer.echo(orjson.dumps({"valid": True, **_shown_as_json(shown)}))
+    print_json({"valid": True, **_shown_as_json(shown)})
 
 
 def _record(path: Path) -> Record:

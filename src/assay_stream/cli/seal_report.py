@@ -7,8 +7,8 @@ from typing import Any
 
 import typer
 
-from assay_stream.cli.options import printable
 from assay_stream.core.seal_check import Report
+from assay_stream.forensics.inert import visible
 from assay_stream.forensics.seal_files import FileLogs
 from assay_stream.forensics.seal_verification import Outcome
 
@@ -77,11 +77,11 @@ def print_table(outcome: Outcome, reports: list[Report], files: list[FileLogs]) 
             typer.echo(f"and {report.faults_count - len(report.faults)} more in {_name(report)}")
     for logs in files:
         for line in logs.bad_lines:
-            typer.echo(f"unreadable {printable(line.file)} line {line.line}")
+            typer.echo(f"unreadable {visible(line.file)} line {line.line}")
         if logs.bad_lines_count > len(logs.bad_lines):
             typer.echo(f"and {logs.bad_lines_count - len(logs.bad_lines)} more such lines")
     typer.echo(_SUMMARY[outcome])
 
 
 def _name(report: Report) -> str:
-    return f"{printable(report.topic) or '(unknown)'}/{report.partition}"
+    return f"{visible(report.topic) or '(unknown)'}/{report.partition}"

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal
 
-import orjson
 import typer
 
 from assay_stream.cli.alerts import AlertFile, ServerId, Severity
 from assay_stream.cli.options import Bootstrap, say
 from assay_stream.cli.painting import Colour, Painter
 from assay_stream.cli.story_sources import Sources, index_of, story_from
+from assay_stream.cli.tables import print_json, print_line
 from assay_stream.core.kinds import Kind
 from assay_stream.forensics.alert_explanation import as_json, as_markdown, as_text, explanation_of
 from assay_stream.forensics.alert_formats.view import time_text
@@ -22,6 +21,7 @@ from assay_stream.forensics.alert_index import AlertRow, AlertState, listing, sh
 from assay_stream.forensics.alert_page import page_of, severity_style
 from assay_stream.forensics.alert_selection import AlertSelection, since_of
 from assay_stream.forensics.alert_story import AlertStory
+from assay_stream.forensics.inert import visible
 from assay_stream.forensics.visible_text import Span, shown
 
 _HEAD = ("uid", "severity", "kind", "server", "tool", "count", "seen by", "first seen", "last seen", "status")
@@ -113,8 +113,7 @@ def list_alerts(
     summary = found.summary(state)
     if output_format == "json":
         for row in found.rows:
-            sys.stdout.buffer.write(orjson.dumps(row.as_json(), option=orjson.OPT_SORT_KEYS) + b"\n")
-        sys.stdout.buffer.flush()
+            print_json(row.as_json(), sort_keys=True)
         say(summary)
     else:
         short = short_uids(index.rows)
@@ -170,12 +169,11 @@ def explain(
     )
     story, refused = _story(uid, sources, since, full=False)
     if output_format is ExplainFormat.JSON:
-        text = orjson.dumps(as_json(story), option=orjson.OPT_INDENT_2).decode()
+        print_json(as_json(story), indented=True)
     else:
         write = as_markdown if output_format is ExplainFormat.MARKDOWN else as_text
-        text = "\n".join(write(explanation_of(story)))
-    sys.stdout.buffer.write(text.encode("utf-8") + b"\n")
-    sys.stdout.buffer.flush()
+        for line in write(explanation_of(story)):
+            print_line(visible(line))
     _tell(refused)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import typer
 
-from assay_stream.cli.options import printable
+from assay_stream.forensics.inert import json_text, visible
 
 CELL_CHARACTERS_MAX = 44
 """Characters of one cell. A digest keeps its algorithm and twelve digits; JSON has it whole."""
@@ -38,7 +38,7 @@ def cell(value: object) -> str:
         value = f"{value['topic']}/{value['partition']}/{value['offset']}"
     elif isinstance(value, list | tuple):
         value = ", ".join(cell(item) for item in value)
-    text = printable(str(value))
+    text = visible(str(value))
     if text.startswith("sha256:") and len(text) == _SHA256_CHARACTERS:
         return text[:_DIGEST_CHARACTERS] + _ELLIPSIS
     return text if len(text) <= CELL_CHARACTERS_MAX else text[: CELL_CHARACTERS_MAX - 1] + _ELLIPSIS
@@ -58,16 +58,37 @@ def table_lines(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> li
     ]
 
 
-def json_line(row: Mapping[str, Any]) -> str:
-    """Return a row as one line of JSON in ASCII, so that no character of it can steer a terminal.
+def json_line(value: object, *, sort_keys: bool = False) -> str:
+    """Return a value as one line of JSON in which nothing can steer a terminal or hide in it.
 
     Args:
-        row: what to write.
+        value: what to write.
+        sort_keys: whether members stand in the order of their names.
     """
-    return "".join(
-        character if character.isascii() else _escaped(character)
-        for character in orjson.dumps(row).decode().replace("\x7f", "\\u007f")
-    )
+    return json_text(orjson.dumps(value, option=orjson.OPT_SORT_KEYS if sort_keys else None).decode())
+
+
+def print_json(value: object, *, indented: bool = False, sort_keys: bool = False) -> None:
+    """Print a value as JSON, as ``json_line`` writes it.
+
+    Args:
+        value: what to print.
+        indented: whether to print it for a person, on many lines.
+        sort_keys: whether members stand in the order of their names.
+    """
+    text = json_line(value, sort_keys=sort_keys)
+    if indented:
+        text = json_text(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
+    print_line(text)
+
+
+def print_line(text: str) -> None:
+    """Print a line in UTF-8: a terminal's own encoding may know fewer characters.
+
+    Args:
+        text: in which nothing steers a terminal.
+    """
+    typer.echo(text.encode())
 
 
 def print_table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], target: RowFormat) -> None:
@@ -80,12 +101,7 @@ def print_table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], targe
     """
     if target is RowFormat.JSON:
         for row in rows:
-            typer.echo(json_line(row))
+            print_json(row)
         return
     for line in table_lines(rows, columns):
-        typer.echo(line)
-
-
-def _escaped(character: str) -> str:
-    units = character.encode("utf-16-be", "surrogatepass")
-    return "".join(f"\\u{units[index]:02x}{units[index + 1]:02x}" for index in range(0, len(units), 2))
+        print_line(line)

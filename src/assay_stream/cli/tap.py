@@ -14,6 +14,7 @@ import typer
 from assay_stream.cli.options import (
     AuthContext,
     Bootstrap,
+    InertFormatter,
     ObserverId,
     Unscoped,
     observer_or_host,
@@ -58,7 +59,9 @@ def tap(
 
     Example: assay-stream tap --server-id time -- uvx mcp-server-time
     """
-    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="assay-stream tap: %(message)s")
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(InertFormatter("assay-stream tap: %(message)s"))
+    logging.basicConfig(handlers=[handler], level=logging.WARNING)
     quiet_client_logs()
     vantage = Vantage(
         server_id=server_id,

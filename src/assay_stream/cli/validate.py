@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import orjson
 import typer
 
 from assay_stream.cli.lines import input_lines
 from assay_stream.cli.options import say
+from assay_stream.cli.tables import print_json
 from assay_stream.core.cloudevents import read_event
 from assay_stream.core.decode import decode_json
 from assay_stream.core.errors import InputError
@@ -45,8 +44,7 @@ def validate(
         lines += 1
         verdict = _verdict(number, raw, check)
         invalid += not verdict["valid"]
-        sys.stdout.buffer.write(orjson.dumps(verdict) + b"\n")
-    sys.stdout.buffer.flush()
+        print_json(verdict)
     if not lines:
         say(f"{file or 'standard input'} is empty: nothing was checked")
     if invalid or not lines:

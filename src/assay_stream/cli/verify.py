@@ -22,7 +22,7 @@ from assay_stream.cli.options import (
     say,
 )
 from assay_stream.cli.processes import Tell, in_processes
-from assay_stream.cli.tables import RowFormat, cell, json_line
+from assay_stream.cli.tables import RowFormat, cell, json_line, print_line
 from assay_stream.config import Settings, command_settings
 from assay_stream.core.cloudevents import time_us_of
 from assay_stream.core.errors import InputError
@@ -139,7 +139,7 @@ def verify(
         # Made before the processes part, so that snapshots and decisions are read once.
         verifier = None if from_kafka else _verifier(read, settings, producer or ())
         summary = Summary()
-        for one in in_processes(check, processes, typer.echo) if processes > 1 else [check(WHOLE, typer.echo)]:
+        for one in in_processes(check, processes, print_line) if processes > 1 else [check(WHOLE, print_line)]:
             summary.add(one)
     _end(summary)
 
@@ -179,7 +179,7 @@ class _Rows:
 
 def _end(summary: Summary) -> None:
     told = summary.as_json()
-    typer.echo(json_line({"summary": told}), err=True)
+    typer.echo(json_line({"summary": told}).encode(), err=True)
     if not told["records"] and not summary.exit_code:
         say("no evidence is as asked for: look at the times, offsets and servers")
         raise typer.Exit(NOTHING_FOUND)

@@ -18,10 +18,10 @@ from assay_stream.forensics.alert_page import (
     suppression_text,
 )
 from assay_stream.forensics.alert_story import AlertStory
+from assay_stream.forensics.inert import markdown
 from assay_stream.forensics.visible_text import shown
 
 _BACKTICKS = re.compile(r"`+")
-_MARKUP = re.compile(r"([\\`*\[\]<>#|~!&@])")
 _CHANGES_MAX = 20
 _OBSERVERS_MAX = 10
 
@@ -98,7 +98,7 @@ def as_markdown(sections: Sequence[Section]) -> Iterator[str]:
         yield f"## {section.title}"
         yield ""
         for sentence in section.sentences:
-            yield f"- {_plain(sentence)}"
+            yield f"- {markdown(sentence)}"
         if section.sentences:
             yield ""
         if section.quotes:
@@ -110,11 +110,6 @@ def as_markdown(sections: Sequence[Section]) -> Iterator[str]:
             yield from lines
             yield fence
             yield ""
-
-
-def _plain(sentence: str) -> str:
-    """Nothing in a sentence is to be read as Markdown or HTML."""
-    return _MARKUP.sub(r"\\\1", sentence)
 
 
 def as_json(story: AlertStory) -> dict[str, Any]:

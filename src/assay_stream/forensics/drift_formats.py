@@ -14,7 +14,7 @@ from assay_stream.core.digest import canonicalize
 from assay_stream.core.meaning import CODES, Change
 from assay_stream.core.severity import Level
 from assay_stream.forensics.drift_report import KIND_TITLES, DriftFinding
-from assay_stream.forensics.visible_text import is_unseen
+from assay_stream.forensics.inert import json_text, visible
 
 _SARIF_LEVELS = {
     Level.CRITICAL: "error",
@@ -25,30 +25,13 @@ _SARIF_LEVELS = {
 }
 
 
-def visible(text: str) -> str:
-    """Return a text with every character that a person would not see written as ``\\u{hex}``.
-
-    Controls, format and bidirectional marks, tags, variation selectors and all blanks but the space.
-
-    Args:
-        text: any text; what it would do to a terminal it does no more.
-    """
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(_escaped(character) if is_unseen(character) else character for character in text)
-
-
-def _escaped(character: str) -> str:
-    return {"\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(character, f"\\u{{{ord(character):x}}}")
-
-
 def as_json(findings: Sequence[DriftFinding]) -> str:
     """Return the findings as one JSON object.
 
     Args:
         findings: of a report.
     """
-    return orjson.dumps({"findings": [finding.as_json() for finding in findings]}).decode()
+    return json_text(orjson.dumps({"findings": [finding.as_json() for finding in findings]}).decode())
 
 
 def as_lines(findings: Sequence[DriftFinding]) -> Iterator[tuple[Level | None, str]]:
@@ -110,7 +93,7 @@ def as_sarif(findings: Sequence[DriftFinding], *, after_uri: str) -> str:
         "version": "2.1.0",
         "runs": [run],
     }
-    return orjson.dumps(log, option=orjson.OPT_INDENT_2).decode()
+    return json_text(orjson.dumps(log, option=orjson.OPT_INDENT_2).decode())
 
 
 def _sarif_result(finding: DriftFinding, rule_index: int, uri: str) -> dict[str, Any]:

@@ -18,6 +18,7 @@ import orjson
 from assay_stream.core.errors import InputError
 from assay_stream.core.lenient import read_leniently
 from assay_stream.core.record import ERROR_HEADERS, Headers, Origin, Output, Record, Role
+from assay_stream.forensics.inert import json_bytes
 
 INT64_MAX = 2**63 - 1
 _SHORT_BYTES = 64 * 1_024
@@ -146,7 +147,7 @@ def record_line(record: Record) -> bytes:
     _put_bytes(line, "value", record.value)
     if record.set_aside:
         line["set_aside"] = True
-    return orjson.dumps(line)
+    return json_bytes(orjson.dumps(line))
 
 
 def rejected_line(output: Output) -> bytes:
@@ -161,7 +162,7 @@ def rejected_line(output: Output) -> bytes:
     _put_bytes(line, "key", output.key)
     _put_bytes(line, "value", output.value)
     _put_headers(line, own)
-    return orjson.dumps(line, option=orjson.OPT_SORT_KEYS)
+    return json_bytes(orjson.dumps(line, option=orjson.OPT_SORT_KEYS))
 
 
 def _put_headers(line: dict[str, Any], headers: Headers) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from assay_stream.forensics.alert_formats.view import AlertView, time_text
+from assay_stream.forensics.inert import visible
 
 FACILITY_SECURITY = 4
 """``security/authorization messages`` (RFC 5424, table 1)."""
@@ -73,6 +74,5 @@ def _header_field(text: str, characters_max: int) -> str:
 
 
 def _param_value(text: str) -> str:
-    """Escape a PARAM-VALUE (RFC 5424, 6.3.3), and keep it on one line for those who read by lines."""
-    escaped = _PARAM_SPECIAL.sub(lambda found: "\\" + found[0], text)
-    return re.sub("[\x00-\x1f\x7f]", "\ufffd", escaped)
+    """Escape a PARAM-VALUE (RFC 5424, 6.3.3), on one line for those who read by lines."""
+    return _PARAM_SPECIAL.sub(lambda found: "\\" + found[0], visible(text))

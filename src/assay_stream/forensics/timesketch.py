@@ -16,6 +16,7 @@ import orjson
 
 from assay_stream.forensics.columns import COLUMNS, ColumnType, Value, row_of
 from assay_stream.forensics.export_input import Item, Kind
+from assay_stream.forensics.inert import csv_cell, json_bytes
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_US = 253_402_300_799_999_999
@@ -31,7 +32,6 @@ HEADER = (
     ),
 )
 """The columns of the CSV file; a JSON line has those that are not null."""
-_FORMULA_STARTS = "=+-@＝＋－＠\t\r\n"
 
 
 def event_of(item: Item) -> dict[str, Value]:
@@ -74,14 +74,14 @@ def as_jsonl(items: Iterable[Item]) -> Iterator[bytes]:
         items: evidence and alerts.
     """
     for item in items:
-        yield orjson.dumps(event_of(item)) + b"\n"
+        yield json_bytes(orjson.dumps(event_of(item))) + b"\n"
 
 
 def as_csv(items: Iterable[Item]) -> Iterator[bytes]:
     """Yield the lines of a CSV file, its header first.
 
-    A spreadsheet takes a cell that begins with ``=``, ``+``, ``-`` or ``@`` for a formula, and names of servers
-    and tools are somebody else's: such a text gets an apostrophe before it. JSON lines are as they are.
+    Names of servers and tools are somebody else's, and a spreadsheet may run what begins like a formula: see
+    ``csv_cell``. JSON lines hold names as they are.
 
     Args:
         items: evidence and alerts.
@@ -99,9 +99,7 @@ def _cell(value: Value) -> str:
         return str(value).lower()
     if not isinstance(value, str):
         return str(value)
-    text = value.replace("\0", "")
-    beginning = text.lstrip(" \u00a0\u200b\ufeff")
-    return f"'{text}" if beginning and beginning[0] in _FORMULA_STARTS else text
+    return csv_cell(value)
 
 
 def _csv_line(cells: Iterable[str]) -> bytes:

@@ -18,7 +18,7 @@ from assay_stream.core.words import other_forms, plain_form
 Style = Literal["", "title", "dim", "grave", "warn", "mark", "gone", "come"]
 
 _UNSEEN_CATEGORIES = frozenset(("Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp", "Zs"))
-_UNSEEN = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
+_UNSEEN = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0\U00016fe4\U0001d159")
 """Characters that show nothing although their category says otherwise: fillers and the blank of Braille."""
 
 _BRACKETS = "⟦⟧"

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import structlog
 
 from assay_stream.config import Settings
+from assay_stream.forensics.inert import json_text, visible
 from assay_stream.stream.engine_thread import OUT_OF_MEMORY
 from assay_stream.stream.stopping import Deadline
 
@@ -79,6 +80,22 @@ def on_memory_error(act: Callable[[], object], deadline: Deadline) -> None:
     logging.getLogger().addHandler(_MemoryErrors(act, deadline))
 
 
+def _inert_line(_logger: object, _method: str, line: object) -> str:
+    """Escape in a line of JSON what a terminal would act on."""
+    return json_text(str(line))
+
+
+def _inert_values(_logger: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    """Write out in every value what a terminal would act on; only a stack trace keeps its lines."""
+    return {visible(name): _inert_value(name, value) for name, value in event.items()}
+
+
+def _inert_value(name: str, value: object) -> object:
+    if isinstance(value, str):
+        return visible(value, keep="\n" if name in ("exception", "stack") else "")
+    return value if value is None or isinstance(value, int | float) else visible(repr(value))
+
+
 def configure_logs(settings: Settings) -> None:
     """Send every log line to standard error in one format.
 
@@ -94,17 +111,17 @@ def configure_logs(settings: Settings) -> None:
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,
     ]
-    renderer: structlog.typing.Processor = (
-        structlog.processors.JSONRenderer()
+    renderers: list[structlog.typing.Processor] = (
+        [structlog.processors.JSONRenderer(), _inert_line]
         if settings.log_format == "json"
-        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+        else [_inert_values, structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
     )
     handler = logging.StreamHandler(sys.stderr)
     handler.addFilter(Seldom())
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderers],
         )
     )
     root = logging.getLogger()

@@ -11,10 +11,10 @@ import pytest
 
 from assay_stream.cli import deciding
 from assay_stream.cli.deciding import author_or_login, decide, known_bindings, print_rows
-from assay_stream.cli.options import printable
 from assay_stream.core.bindings import Bindings
 from assay_stream.core.control import POLICY_SET_TYPE
 from assay_stream.core.errors import InputError, OperatingError
+from assay_stream.forensics.inert import visible
 from assay_stream.publish import Observation, SinkStats
 
 POLICY = {"server_id": "s", "enforcement": "warn", "unknown": "warn"}
@@ -139,11 +139,11 @@ def test_rows_are_whole_objects_for_a_program(capsys: pytest.CaptureFixture[str]
     [
         ("plain é 漢", "plain é 漢"),
         ("a\nb\tc", "a\\nb\\tc"),
-        ("\x1b[31m", "\\x1b[31m"),
-        ("\u202e\u200b\ufeff", "\\u202e\\u200b\\ufeff"),
-        ("\U000e0041", "\\U000e0041"),
+        ("\x1b[31m", "\\u{1b}[31m"),
+        ("\u202e\u200b\ufeff", "\\u{202e}\\u{200b}\\u{feff}"),
+        ("\U000e0041", "\\u{e0041}"),
     ],
 )
 def test_what_is_invisible_stands_as_an_escape(text: str, shown: str) -> None:
     """Line breaks, colours, directions, tags."""
-    assert printable(text) == shown
+    assert visible(text) == shown

@@ -170,7 +170,9 @@ def test_compare_ends_with_1_and_names_each_cause(files: Path) -> None:
     rows = [json.loads(line) for line in held(files, "compare", "--format", "json").stdout.splitlines()]
     assert [row["causes"] for row in rows] == [["altered_record"]]
     recorded = (files / "evidence.ndjson").rename(files / "recorded.ndjson")
-    again = run("replay", "--input", files / "in.ndjson", "--output", files, "--compare", "--evidence", recorded)
+    again = run(
+        "replay", "--input", files / "in.ndjson", "--output", files, "--force", "--compare", "--evidence", recorded
+    )
     assert again.exit_code == 1
     assert "altered_record" in again.stdout
 

@@ -36,7 +36,7 @@ def decided(path: Path, *arguments: object) -> tuple[str, dict[str, Any]]:
     """Type and data of the decision that a command makes."""
     result = run(*arguments, *HERE, *WHY, "--output", path)
     assert result.exit_code == 0, result.output
-    event = json.loads(path.read_bytes())
+    event = json.loads(path.read_bytes().splitlines()[-1])
     assert event["data"] | {"server_id": facts.SERVER, "author": "ann", "reason": "reviewed"} == event["data"]
     return event["type"].removeprefix("assay.control."), event["data"]
 

@@ -276,4 +276,4 @@ def test_hostile_names_reach_no_terminal(folder: Path) -> None:
     (folder / "kept" / "evidence-1.ndjson").write_bytes(lines_of([evil]))
     done = run(folder, "verify", "--evidence", folder / "kept", "--checkpoints", folder / "kept")
     assert "\x1b" not in done.stdout
-    assert "\\x1b[2Jx/0" in done.stdout
+    assert "\\u{1b}[2Jx/0" in done.stdout

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
 
 import pytest
 
+from assay_stream.cli.options import InertFormatter
 from assay_stream.cli.tables import CELL_CHARACTERS_MAX, cell, json_line, table_lines
 
 HOSTILE = ["\x1b[2J", "\x07", "a\nb", "a\rb", "\u202eevil", "\u2066x", "\x9b31m", "\u200b", "\x7f"]
@@ -51,3 +53,10 @@ def test_values_are_shown_shortly(value: object, shown: str) -> None:
 def test_columns_line_up() -> None:
     """Under their heads."""
     assert table_lines([{"a": "xx", "b": 1}, {"b": 2}], ("a", "b")) == ["a   b", "xx  1", "-   2"]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_log_lines_are_inert(text: str) -> None:
+    """Of a tap, which logs to the terminal of whoever runs the client."""
+    record = logging.LogRecord("x", logging.WARNING, "", 0, "server %s", (text,), None)
+    assert InertFormatter("tap: %(message)s").format(record).isprintable()

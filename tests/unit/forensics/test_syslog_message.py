@@ -61,6 +61,13 @@ def test_a_name_cannot_make_a_line() -> None:
     assert b"\n" not in message(tool="a\n<0>1 - - - - - forged")
 
 
+def test_structured_data_is_inert() -> None:
+    """No control, direction or tag character reaches whoever reads the log."""
+    written = message(tool='a\x1b[2J\x9b\x7f\u202e\u2028\U000e0041]"b').decode()
+    assert 'tool="a\\\\u{1b}[2J\\\\u{9b}\\\\u{7f}\\\\u{202e}\\\\u{2028}\\\\u{e0041}\\]\\"b"' in written
+    assert written.isprintable()
+
+
 @pytest.mark.parametrize(("host", "field"), [("", "-"), ("h ö", "h__"), ("h" * 300, "h" * 255)])
 def test_the_host_is_printable_ascii_or_nil(host: str, field: str) -> None:
     """RFC 5424, 6.2.4: 255 printable characters at most, or the NILVALUE."""

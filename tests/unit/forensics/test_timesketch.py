@@ -9,6 +9,7 @@ import json
 import pytest
 
 from assay_stream.forensics.export_input import Item, Stored, items
+from assay_stream.forensics.inert import visible
 from assay_stream.forensics.timesketch import HEADER, as_csv, as_jsonl
 from tests.support.alerts import alert_records, finding_of
 from tests.support.exports import NOON_US, evidence
@@ -66,14 +67,18 @@ def test_both_forms_say_the_same() -> None:
     assert set(row) == set(HEADER)
 
 
-HOSTILE = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", " =1", "\u200b=1", "＝1", "\ufeff+1"]
+HOSTILE = [
+    *("=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", " =1", "\u200b=1", "＝1", "\ufeff+1"),
+    *("\u3000=1", "\u2007\u00a0=1", "\u2028=1", "\x00=1", "\x1b=1", "\U000e0020=1", "\u115f=1", "\u180e=1"),
+    *("＋1", "－1", "＠SUM(A1)", "﹢1", "﹣1", "﹦1", "﹫x", "⁼1", '"=1', "'=1", "`=1", ' "\u200b=1', "\r\n=1"),
+]
 
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_no_cell_is_a_formula(name: str) -> None:
     """Whatever a server or a tool is called, with or without something invisible before it."""
     (row,) = table(evidence(data={"server_id": name, "tool": name}))
-    assert row["server_id"] == row["tool_name"] == f"'{name}"
+    assert row["server_id"] == row["tool_name"] == f"'{visible(name, keep=chr(10))}"
     assert not any(cell.lstrip()[:1] in tuple("=+-@＝") for cell in row.values() if cell)
 
 

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import subprocess
+import sys
 
+import pytest
+
+from assay_stream.forensics.visible_text import is_unseen
 from assay_stream.stream.logs import Seldom
 
 
@@ -53,3 +59,37 @@ def test_no_end_of_kinds_is_remembered() -> None:
     for number in range(5_000):
         assert seldom.filter(a_line(0, msg=f"line {number} of %s"))
     assert len(seldom._said_s) <= 256
+
+
+HOSTILE = "\x1b[2J\x9b\x7f\u202e\U000e0041\u200b\u3164\nforged line [red]x[/red]"
+
+LOGGING = """
+import logging, sys, structlog
+from assay_stream.config import load_settings
+from assay_stream.stream.logs import configure_logs
+name = sys.argv[2].encode().decode("unicode_escape")
+configure_logs(load_settings(log_format=sys.argv[1]))
+structlog.get_logger("assay_stream.test").warning("event " + name, name=name, names=[name], **{name: 1})
+logging.getLogger("aiokafka").error("library %s", name)
+try:
+    raise ValueError(name)
+except ValueError:
+    structlog.get_logger("assay_stream.test").exception("failed")
+"""
+
+
+@pytest.mark.parametrize("log_format", ["json", "console"])
+def test_log_lines_are_inert(log_format: str) -> None:
+    """Names in events, values, keys, libraries' lines and errors; JSON still holds them."""
+    hostile = HOSTILE.encode("unicode_escape").decode()
+    done = subprocess.run(
+        [sys.executable, "-c", LOGGING, log_format, hostile], capture_output=True, text=True, check=True
+    )
+    lines = done.stderr.split("\n")
+    assert not any(is_unseen(character) for line in lines for character in line)
+    if log_format == "json":
+        events = [json.loads(line) for line in lines if line]
+        assert len(events) == 3
+        assert events[0]["name"] == HOSTILE
+    else:
+        assert not any(line.startswith("forged") for line in lines[:2])

@@ -8,6 +8,7 @@ from typing import Any
 
 from assay_stream.forensics.alert_formats import cef, ecs, jsonl, ocsf, sarif
 from assay_stream.forensics.alert_formats.view import AlertView, read_alert, view_of
+from assay_stream.forensics.inert import json_text
 
 __all__ = ["CONTENT_TYPES", "AlertFormat", "AlertView", "as_lines", "read_alert", "render", "view_of"]
 
@@ -41,13 +42,14 @@ CONTENT_TYPES: dict[AlertFormat, str] = {
 
 
 def render(alert: dict[str, Any], target: AlertFormat) -> str:
-    """Return one alert as one line, without the line's end.
+    """Return one alert as one line, without the line's end. What would not be seen in it is escaped.
 
     Args:
         alert: the alert, as ``read_alert`` gives it.
         target: the format.
     """
-    return _RENDERERS[target](alert)
+    line = _RENDERERS[target](alert)
+    return line if target is AlertFormat.CEF else json_text(line)
 
 
 def as_lines(alerts: Iterable[dict[str, Any]], target: AlertFormat) -> Iterable[str]:
@@ -58,7 +60,7 @@ def as_lines(alerts: Iterable[dict[str, Any]], target: AlertFormat) -> Iterable[
         target: the format.
     """
     if target is AlertFormat.SARIF:
-        yield sarif.to_sarif(list(alerts))
+        yield json_text(sarif.to_sarif(list(alerts)))
         return
     for alert in alerts:
         yield render(alert, target)

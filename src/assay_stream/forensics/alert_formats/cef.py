@@ -11,6 +11,7 @@ import re
 from typing import Any
 
 from assay_stream.forensics.alert_formats.view import AlertView, view_of
+from assay_stream.forensics.inert import visible
 
 _HEADER_CHARACTERS_MAX = {"version": 31, "kind": 1_023, "name": 512}
 _MESSAGE_CHARACTERS_MAX = 1_023
@@ -22,8 +23,7 @@ _SEVERITY = {1: "1", 2: "3", 3: "5", 4: "8", 5: "10", 6: "10"}
 
 _SEVERITY_UNKNOWN = "Unknown"
 
-_LINE_BREAKS = re.compile("[\x00-\x1f\x7f\x85\u2028\u2029]")
-_STRAY_CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x85\u2028\u2029]")
+_LINE_ENDS = re.compile("[\r\n]")
 
 
 def to_cef(alert: dict[str, Any]) -> str:
@@ -89,11 +89,10 @@ def _name(view: AlertView) -> tuple[str, str]:
 
 
 def _header(text: str, characters_max: int) -> str:
-    one_line = _LINE_BREAKS.sub(" ", text[:characters_max])
+    one_line = visible(_LINE_ENDS.sub(" ", text))[:characters_max]
     return one_line.replace("\\", "\\\\").replace("|", "\\|")
 
 
 def _value(text: str, characters_max: int) -> str:
-    escaped = text[:characters_max].replace("\\", "\\\\").replace("=", "\\=")
-    escaped = escaped.replace("\n", "\\n").replace("\r", "\\r")
-    return _STRAY_CONTROLS.sub("\ufffd", escaped)
+    escaped = visible(text, keep="\r\n")[:characters_max].replace("\\", "\\\\").replace("=", "\\=")
+    return escaped.replace("\n", "\\n").replace("\r", "\\r")

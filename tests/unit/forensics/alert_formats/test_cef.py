@@ -107,7 +107,7 @@ def test_a_name_cannot_forge_a_field() -> None:
     _, extension = read_cef(line)
     assert extension["cs1"] == finding_of(name).uid()
     assert extension["cnt"] == "1"
-    assert extension["cs3"] == name.replace("\u2028", "\ufffd").replace("\x00", "\ufffd")
+    assert extension["cs3"] == name.replace("\u2028", "\\u{2028}").replace("\x00", "\\u{0}")
 
 
 def test_values_keep_to_the_lengths_of_the_dictionary() -> None:
