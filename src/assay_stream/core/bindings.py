@@ -219,6 +219,14 @@ class ServerBindings:
         if self._fleet is not None and item_list is not None:
             self._fleet.remove_item_list(item_list)
 
+    def knows(self, tool_name: str) -> bool:
+        """Tell whether anybody was ever shown a definition under a name, as far as history is kept.
+
+        Args:
+            tool_name: the name.
+        """
+        return self.fleet.is_known(tool_name)
+
     def catalogue_of(self, seen: Seen) -> Catalogue:
         """Return the catalogue that an observation saw.
 

@@ -1,8 +1,11 @@
 """Drift between two snapshots of one server: tools added, removed and changed.
 
 The comparison is with what the same observer last saw; an observer's first look is compared with what the
-rest of the fleet last saw. Nothing is called removed on the word of an incomplete list, and nothing is called
-added where no complete list came before.
+rest of the fleet last saw. Nothing is called removed on the word of an incomplete list. A name that its observer
+was not shown is an addition after a complete list; after incomplete ones it is, if nobody was ever shown it.
+
+A tool that comes, or comes back, is compared with the last definition known under its name
+(``core.last_shown``): by going away for a while no change is hidden.
 
 What a server offers may depend on the rights under which it is asked: lists are compared within one
 ``auth_context``. The first one under other rights is compared with what was seen under any, and nothing is called
@@ -26,6 +29,7 @@ from assay_stream.core.fingerprint import ContentCache, Fingerprint, changed_fie
 from assay_stream.core.introduced import signs_between
 from assay_stream.core.introduced_tools import ToolNames
 from assay_stream.core.kinds import Kind
+from assay_stream.core.last_shown import last_shown
 from assay_stream.core.limits import DEFAULT_LIMITS
 from assay_stream.core.meaning import Change, compare_definitions
 from assay_stream.core.meaning.definition import not_compared
@@ -144,12 +148,18 @@ def compare(
     before = baseline or Baseline()
     told = _Telling(server, seen, offer, analysis)
     gone: set[str] = set()
-    come = {name for name in catalogue.tools if name not in before.tools} if before.complete else set()
+    new = (
+        {}
+        if baseline is None
+        else {name: full for name, full in catalogue.tools.items() if name not in before.tools}
+    )
+    come = {name for name in new if before.complete or not server.knows(name)}
     if before.complete and before.same_rights and seen.completeness == "complete":
         gone = before.tools.keys() - catalogue.tools.keys()
     renamed = _renames(server, before, catalogue, offer, (gone, come), analysis)
+    shown = last_shown(server, seen, (name for name, full in new.items() if full is not None), analysis)
     # What new text brings is graver than what a change means: it is looked for first, in all of the list.
-    told.search(_to_search(before, catalogue, come, renamed))
+    told.search(_to_search(before, catalogue, come, renamed, shown))
     for name in sorted(catalogue.tools.keys() | gone):
         old = before.tools.get(name)
         if name in gone:
@@ -161,15 +171,21 @@ def compare(
         full = catalogue.tools[name]
         if full is None:
             yield told.found(Kind.DEFINITION_AMBIGUOUS, name)
-        elif name in come:
-            if name not in renamed.values():
+        elif name in new:
+            if name in come and name not in renamed.values():
                 yield told.added(name, full)
+            if name in shown and shown[name].full != full:
+                yield from told.changed(name, shown[name], full)
         elif old is not None and old.full != full:
             yield from told.changed(name, old, full)
 
 
 def _to_search(
-    before: Baseline, catalogue: Catalogue, come: Collection[str], renamed: Mapping[str, str]
+    before: Baseline,
+    catalogue: Catalogue,
+    come: Collection[str],
+    renamed: Mapping[str, str],
+    shown: Mapping[str, Fingerprint],
 ) -> Iterator[tuple[str | None, str]]:
     """Yield old and new definition of every tool whose text is searched, in the order of names."""
     old_names = {new: old for old, new in renamed.items()}
@@ -181,6 +197,8 @@ def _to_search(
             yield old.full, full
         elif name in come and name not in old_names:
             yield None, full
+        if name in shown and shown[name].full != full:
+            yield shown[name].full, full
 
 
 def _renames(

@@ -44,6 +44,7 @@ class Fleet:
         self.is_in_force = is_in_force
         self._tool_uses: Counter[tuple[bool, str]] = Counter()
         self._item_uses: Counter[tuple[Subject, str]] = Counter()
+        self._item_names: Counter[tuple[Subject, str]] = Counter()
         self._known: dict[str, Counter[str]] = {}
         self._latest: dict[str, Seen] = {}
         self._latest_of: Counter[str] = Counter()
@@ -111,6 +112,7 @@ class Fleet:
             item_list: the list.
         """
         self._item_uses.update({(item_list.subject, full) for _, full in item_list.items})
+        self._item_names.update({(item_list.subject, name) for name, _ in item_list.items})
 
     def remove_item_list(self, item_list: ItemList) -> None:
         """Take back a list of prompts or templates that was kept until now.
@@ -120,6 +122,8 @@ class Fleet:
         """
         for full in {full for _, full in item_list.items}:
             take_one(self._item_uses, (item_list.subject, full))
+        for name in {name for name, _ in item_list.items}:
+            take_one(self._item_names, (item_list.subject, name))
 
     def uses_tool(self, server_scoped: bool, full: str) -> bool:
         """Tell whether a catalogue that is kept holds a definition.
@@ -139,9 +143,26 @@ class Fleet:
         """
         return (subject, full) in self._item_uses
 
+    def is_item_known(self, subject: Subject, name: str) -> bool:
+        """Tell whether a list that is kept holds a prompt or a template under a name.
+
+        Args:
+            subject: which of both.
+            name: name of the prompt, or the URI template.
+        """
+        return (subject, name) in self._item_names
+
     def names_known(self) -> list[str]:
         """Return the tool names of every catalogue that is kept, sorted, but for those that are only ambiguous."""
         return sorted(self._known)
+
+    def is_known(self, tool_name: str) -> bool:
+        """Tell whether a catalogue that is kept holds a definition under a name.
+
+        Args:
+            tool_name: the name.
+        """
+        return tool_name in self._known
 
     def definitions_known(self, tool_name: str) -> list[str]:
         """Return full digests of every definition of a tool in a catalogue that is kept, sorted.

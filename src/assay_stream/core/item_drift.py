@@ -1,8 +1,9 @@
 """Drift of prompts and resource templates between two snapshots of one server.
 
 The comparison is with what the same observer last stated of them; where it never did, with what the rest of the
-fleet last stated. Nothing is called removed on the word of a list that is not complete, and nothing is called
-added where no complete list came before. The completeness that a snapshot states is that of all its lists.
+fleet last stated. Nothing is called removed on the word of a list that is not complete. A name that was not stated
+is an addition after a complete list; after incomplete ones it is, if nobody ever stated it. The completeness that
+a snapshot states is that of all its lists.
 
 A name that stands with several definitions makes no call ambiguous: each definition that was not there before is a
 change of its own.
@@ -37,10 +38,11 @@ _NOT_COMPARED = telling_changes([not_compared()])
 
 @dataclass(slots=True, kw_only=True)
 class _Baseline:
-    """What was last known of a list: the definitions under each name, and whether a complete list is among it."""
+    """What was last known of a list, by name; whether any list was stated, and a complete one."""
 
     names: dict[str, tuple[str, ...]] = field(default_factory=dict)
     complete: bool = False
+    stated: bool = False
 
 
 def compare_items(
@@ -68,7 +70,7 @@ def compare_items(
             if was.complete and is_complete:
                 yield told.found("removed", name, before=was.names[name][0])
         elif name not in was.names:
-            if was.complete:
+            if was.complete or (was.stated and not server.fleet.is_item_known(offer.subject, name)):
                 for full in now[name]:
                     yield told.found("added", name, after=full, signs=told.signs(None, full))
         else:
@@ -103,7 +105,7 @@ def _baseline(server: ServerBindings, subject: Subject, seen: Seen) -> _Baseline
     observer_id: str | None = seen.observer_id
     if next(_stated(server, seen.observer_id, subject, seen.position), None) is None:
         observer_id = _latest_observer(server, subject, seen.position)
-    baseline = _Baseline()
+    baseline = _Baseline(stated=observer_id is not None)
     if observer_id is None:
         return baseline
     merged: set[str] = set()

@@ -90,6 +90,23 @@ class Sights:
         """
         return _last_before(self._of_rights.get(auth_context, []), position)
 
+    def back_from(self, position: Position) -> Iterator[Seen]:
+        """Yield the observations by anybody that precede a position, newest first.
+
+        Args:
+            position: the position of an observation.
+        """
+        return _back_from(self._all, position)
+
+    def back_under_rights(self, position: Position, auth_context: str | None) -> Iterator[Seen]:
+        """Yield the observations under some rights that precede a position, newest first.
+
+        Args:
+            position: the position of an observation.
+            auth_context: the rights, as an observation states them.
+        """
+        return _back_from(self._of_rights.get(auth_context, []), position)
+
     def latest_stating(self, position: Position, subject: Subject) -> Seen | None:
         """Return the latest observation that states prompts, or templates, and precedes a position.
 
@@ -194,6 +211,11 @@ def _uses_of(seen: Seen) -> Iterator[tuple[str, str]]:
         listed = seen.listed(subject)
         if listed is not None:
             yield subject.value, listed
+
+
+def _back_from(kept: list[Seen], position: Position) -> Iterator[Seen]:
+    for index in reversed(range(bisect_left(kept, position, key=_position))):
+        yield kept[index]
 
 
 def _last_before(kept: list[Seen], position: Position) -> Seen | None:

@@ -124,9 +124,10 @@ def test_nothing_is_removed_on_the_word_of_an_incomplete_list(fleet: Fleet, comp
     assert fleet.show(U, complete=complete) == []
 
 
-def test_nothing_is_added_where_no_complete_list_came_before(fleet: Fleet) -> None:
-    """After partial lists alone, a tool never seen may have been there all along."""
+def test_what_nobody_was_ever_shown_is_added_though_no_complete_list_came_before(fleet: Fleet) -> None:
+    """A server whose lists are never complete must not be able to add what it likes."""
     fleet.show(T1, complete=False)
+    assert [finding.kind for finding in fleet.show(T1, U, complete=False)] == [Kind.TOOL_ADDED]
     assert fleet.show(T1, U) == []
 
 

@@ -90,11 +90,13 @@ def test_an_incomplete_snapshot_removes_no_prompt(server: Shown, completeness: s
     assert told(server.show(OTHER)) == [("prompt_removed", "review", False)]
 
 
-def test_nothing_is_added_where_no_complete_list_came_before() -> None:
-    """It may have been there before."""
+def test_what_nobody_was_ever_shown_is_added_though_no_complete_list_came_before() -> None:
+    """A server whose lists are never complete hides nothing; what another observer was shown is no news."""
     shown = Shown()
     shown.show(PROMPT, completeness="partial")
-    assert shown.show(PROMPT, OTHER) == []
+    assert told(shown.show(PROMPT, OTHER, completeness="partial")) == [("prompt_added", "other", False)]
+    assert shown.show(OTHER, observer="bob", completeness="partial") == []
+    assert shown.show(PROMPT, observer="bob", completeness="partial") == []
 
 
 def test_an_observer_that_never_stated_prompts_is_compared_with_the_fleet(server: Shown) -> None:
