@@ -4,7 +4,8 @@
     python deploy/supply_chain.py sbom FILE    writes the pins as CycloneDX: the same pins, the same bytes
 
 Both run tools of an environment of their own (`requirements-tools.lock`); `make audit` and `make sbom` set it up.
-An advisory fails the audit. A service that cannot be asked does not: then it is said that nothing was audited.
+An advisory ends the audit with exit code 1, a failed audit with 2. Where the advisory service could not be asked,
+or knew none of the packages, nothing was audited: exit code 3.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+NOT_AUDITED: Final = 3
+"""Exit code where nothing was audited: neither good news nor a finding."""
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 LOCK: Final = ROOT / "requirements.lock"
@@ -36,7 +40,7 @@ class Verdict:
     """What came of an audit.
 
     Args:
-        code: exit code: 0 nothing found, or nobody to ask; 1 an advisory; 2 the audit itself failed.
+        code: exit code: 0 nothing found; 1 an advisory; 2 the audit itself failed; 3 nothing was audited.
         lines: what to tell.
     """
 
@@ -56,7 +60,9 @@ def verdict(stdout: str, stderr: str) -> Verdict:
     except (ValueError, KeyError, TypeError):
         last = (stderr.strip().splitlines() or ["nothing"])[-1]
         if any(text in stderr for text in _UNREACHABLE):
-            return Verdict(code=0, lines=[f"NOT AUDITED: the advisory service cannot be reached ({last})"])
+            return Verdict(
+                code=NOT_AUDITED, lines=[f"NOT AUDITED: the advisory service cannot be reached ({last})"]
+            )
         return Verdict(code=2, lines=[f"the audit failed: {last}"])
     found = [
         f"{entry['name']} {entry['version']}: {flaw['id']}, "
@@ -67,7 +73,7 @@ def verdict(stdout: str, stderr: str) -> Verdict:
     skipped = [entry["name"] for entry in dependencies if "skip_reason" in entry]
     asked = len(dependencies) - len(skipped)
     if not asked:
-        return Verdict(code=0, lines=["NOT AUDITED: the advisory service told nothing of any package"])
+        return Verdict(code=NOT_AUDITED, lines=["NOT AUDITED: the advisory service told nothing of any package"])
     lines = [*found, f"{asked} packages audited, {len(found)} advisories"]
     if skipped:
         lines.append(f"NOT AUDITED, for the service does not know them: {', '.join(skipped)}")
