@@ -11,14 +11,19 @@ Signs raise a severity and lower none. They say what a text resembles, never wha
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from heapq import nsmallest
+from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
+from assay_stream.core.introduced_given import OtherTools
 from assay_stream.core.introduced_places import owner_of
+from assay_stream.core.introduced_reader import Match
 from assay_stream.core.introduced_rules import LEVELS
 from assay_stream.core.introduced_scripts import introduced_scripts, is_prose
-from assay_stream.core.introduced_search import Match, OtherTools, all_matches
-from assay_stream.core.introduced_texts import Text, required_of, texts_of
+from assay_stream.core.introduced_search import all_matches
+from assay_stream.core.introduced_texts import Place, Text, path_of, required_of, texts_of
 from assay_stream.core.introduced_tools import NO_TOOLS, ToolNames
 from assay_stream.core.limits import DEFAULT_LIMITS
 from assay_stream.core.redaction import redact
@@ -29,6 +34,8 @@ _EXCERPT_CHARS = 80
 _CONTEXT_CHARS = 24
 _WORDS_ADDED_MAX = 2
 _LEVEL_LOW = 2
+_UNITS_PER_MATCH = 10
+_UNITS_PER_CHAR = 3
 
 
 class Sign(NamedTuple):
@@ -84,12 +91,20 @@ def signs_between(
             work.spend(work.left + 1)
         is_cut_short = True
     work.spend(share.spent)
-    best: dict[tuple[str, str], Match] = {}
+    return _signs(matches, is_cut_short)
+
+
+def _signs(matches: Iterable[Match], is_cut_short: bool) -> list[Sign]:
+    best: dict[tuple[str, Place], Match] = {}
     for match in matches:
-        found = best.get((match.rule, match.path))
+        found = best.get((match.rule, match.place))
         if found is None or match.level > found.level:
-            best[(match.rule, match.path)] = match
-    signs = [Sign(match.rule, match.level, match.path, _excerpt(match)) for match in best.values()]
+            best[(match.rule, match.place)] = match
+    told = list(best.values())
+    if len(told) > DEFAULT_LIMITS.signs_max:
+        told = nsmallest(DEFAULT_LIMITS.signs_max, told, key=lambda match: (-match.level, match.rule))
+        is_cut_short = True
+    signs = [Sign(match.rule, match.level, path_of(match.place), _excerpt(match)) for match in told]
     if is_cut_short:
         signs.append(CUT_SHORT)
     return sorted(signs, key=lambda sign: (-sign.level, sign.rule, sign.path))
@@ -103,20 +118,20 @@ def _search(
     found: list[Match],
 ) -> None:
     """Put what new text brings into ``found``. Where the budget ends, that may hold what stood there before."""
-    old_texts = list(texts_of(before)) if before is not None else []
+    old_texts = list(texts_of(before, work)) if before is not None else []
     known = {(text.role, text.value) for text in old_texts}
     required = required_of(after) if before is not None else frozenset()
-    new_texts = [text for text in texts_of(after) if (text.role, text.value) not in known]
+    new_texts = [text for text in texts_of(after, work) if (text.role, text.value) not in known]
     for match in all_matches(new_texts, others, required, work):
         found.append(match)  # noqa: PERF402 -- what was found before the budget ended is kept
     if found and old_texts:
         found[:] = list(_new_ones(found, old_texts, others, work))
     if new_texts and old_texts:
-        new = {(text.role, text.value) for text in texts_of(after)}
+        new = {(text.role, text.value) for text in texts_of(after, work)}
         kept = any(is_prose(text) for text in old_texts if (text.role, text.value) in new)
         for place in introduced_scripts(old_texts, new_texts, kept):
             level = LEVELS["script_introduced"]
-            found.append(Match("script_introduced", level, place.text, place.start, place.end, (), place.path))
+            found.append(Match("script_introduced", level, place.text, place.start, place.end, (), place.place))
 
 
 def _new_ones(
@@ -126,19 +141,22 @@ def _new_ones(
     owners: set[str | None] = set()
     sentences: set[str] = set()
     for text in old_texts:
+        work.spend(_UNITS_PER_CHAR * len(text.value))
         sentences.update(Words(visible(text.value)).sentence_keys())
     for match in all_matches(old_texts, others, frozenset(), work):
         old.setdefault(_ends(match), set()).add(match.key)
         if match.rule == "url_introduced":
             owners.add(owner_of(match.key[0]))
-    read: dict[str, Words] = {}
+    read: dict[str, _Sentences] = {}
     for match in matches:
-        alike = old.get(_ends(match), ())
+        alike = old.get(_ends(match), set())
+        work.spend(_UNITS_PER_MATCH + len(alike) * len(match.key))
         if match.key in alike or any(_is_same(key, match.key) for key in alike):
             continue
         if match.text not in read:
-            read[match.text] = Words(match.text)
-        if _touches_new_sentence(match, read[match.text], sentences):
+            work.spend(_UNITS_PER_CHAR * len(match.text))
+            read[match.text] = _Sentences(match.text, sentences)
+        if read[match.text].is_touched(match):
             is_of_old_owner = match.rule == "url_introduced" and owner_of(match.key[0]) in owners - {None}
             yield match._replace(level=_LEVEL_LOW) if is_of_old_owner else match
 
@@ -156,13 +174,26 @@ def _is_same(old: tuple[str, ...], new: tuple[str, ...]) -> bool:
     return all(word in rest for word in old)
 
 
-def _touches_new_sentence(match: Match, words: Words, sentences: set[str]) -> bool:
-    touched = [
-        " ".join(words.forms[first:end])
-        for first, end in words.sentences
-        if words.spans[first][0] < match.end and words.spans[end - 1][1] > match.start
-    ]
-    return not touched or any(sentence not in sentences for sentence in touched)
+class _Sentences:
+    """The sentences of a text, and which of them are new.
+
+    Args:
+        text: the text.
+        old: the sentences that stood before.
+    """
+
+    def __init__(self, text: str, old: set[str]) -> None:
+        words = Words(text)
+        self._starts = [words.spans[first][0] for first, _ in words.sentences]
+        self._ends = [words.spans[end - 1][1] for _, end in words.sentences]
+        is_new = [sentence not in old for sentence in words.sentence_keys()]
+        self._new_before = [0, *accumulate(is_new)]
+
+    def is_touched(self, match: Match) -> bool:
+        """Return whether a match touches a new sentence, or none at all."""
+        first = bisect_right(self._ends, match.start)
+        end = bisect_left(self._starts, match.end)
+        return first >= end or self._new_before[end] > self._new_before[first]
 
 
 def _excerpt(match: Match) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from assay_stream.core.introduced_texts import Role, Text
+from assay_stream.core.introduced_texts import Place, Role, Text
 from assay_stream.core.words import visible
 
 _READ_WELL_LISTED = """
@@ -36,10 +36,10 @@ _TRANSLATION_CHARS_MAX = 3
 _SHORT_TEXT_CHARS = 40
 
 
-class Place(NamedTuple):
-    """Where the first word of a new script stands: path and visible text, and its start and end in that."""
+class Script(NamedTuple):
+    """Where the first word of a new script stands: place and visible text, and its start and end in that."""
 
-    path: str
+    place: Place
     text: str
     start: int
     end: int
@@ -50,7 +50,7 @@ class _Use:
     words: int = 0
     letters: int = 0
     longest: int = 0
-    first: Place | None = None
+    first: Script | None = None
 
     @property
     def is_prose(self) -> bool:
@@ -58,7 +58,7 @@ class _Use:
         return is_several or self.longest >= _UNSPACED_LETTERS_MIN
 
 
-def introduced_scripts(old_texts: Sequence[Text], new_texts: Iterable[Text], kept: bool) -> Iterator[Place]:
+def introduced_scripts(old_texts: Sequence[Text], new_texts: Iterable[Text], kept: bool) -> Iterator[Script]:
     """Yield where each script begins that is new to a definition.
 
     Args:
@@ -69,17 +69,17 @@ def introduced_scripts(old_texts: Sequence[Text], new_texts: Iterable[Text], kep
     foreign = [text for text in new_texts if not text.value.isascii() and text.role is Role.TEXT]
     if not foreign:
         return
-    old_by_path = {text.path: visible(text.value) for text in old_texts if text.role is Role.TEXT}
+    old_by_place = {text.place: visible(text.value) for text in old_texts if text.role is Role.TEXT}
     uses: dict[str, _Use] = {}
     for text in foreign:
-        seen, old = visible(text.value), old_by_path.get(text.path)
+        seen, old = visible(text.value), old_by_place.get(text.place)
         if _stands_beside(old, seen) if old is not None else kept:
-            _count(uses, text.path, seen)
+            _count(uses, text.place, seen)
     if not uses:
         return
     before: dict[str, _Use] = {}
-    for path, old in old_by_path.items():
-        _count(before, path, old)
+    for place, old in old_by_place.items():
+        _count(before, place, old)
     for script, use in uses.items():
         was = before.get(script, _Use())
         use.words += was.words
@@ -97,7 +97,7 @@ def is_prose(text: Text) -> bool:
     return text.role is Role.TEXT and len(text.value.split(maxsplit=_PROSE_WORDS_MIN)) >= _PROSE_WORDS_MIN
 
 
-def _count(uses: dict[str, _Use], path: str, seen: str) -> None:
+def _count(uses: dict[str, _Use], place: Place, seen: str) -> None:
     if seen.isascii():
         return
     for match in _FOREIGN.finditer(seen):
@@ -108,7 +108,7 @@ def _count(uses: dict[str, _Use], path: str, seen: str) -> None:
             use.words += letters > 1
             use.letters += letters
             use.longest = max(use.longest, letters)
-            use.first = use.first or Place(path, seen, match.start(), match.end())
+            use.first = use.first or Script(place, seen, match.start(), match.end())
 
 
 def _script(char: str) -> str:

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence, Set
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -59,8 +59,18 @@ class ToolNames:
             work.spend(_UNITS_PER_NAME + _UNITS_PER_NAME_CHAR * min(len(name), chars_max))
         self._names = names
         self._words: dict[str, int] | None = None
+        self._beginnings: set[str] = set()
         self._nodes: dict[int, int] = {}
         self._ends: dict[int, tuple[list[Name], list[Name]]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._names)
+
+    @property
+    def beginnings(self) -> Set[str]:
+        """The first words of the names."""
+        self._built()
+        return self._beginnings
 
     def find(self, forms: Sequence[str], work: Work) -> Iterator[Named]:
         """Yield every name that stands in a text, by place and length.
@@ -102,6 +112,7 @@ class ToolNames:
             return
         shown = visible(name)[: DEFAULT_LIMITS.tool_name_chars_max]
         for form in {words, ("".join(words),), tuple(Words(shown).forms)} - {()}:
+            self._beginnings.add(form[0])
             node = 0
             for word in islice(form, DEFAULT_LIMITS.tool_name_words_max):
                 key = node << _WORD_BITS | ids.setdefault(word, len(ids))

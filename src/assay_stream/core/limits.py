@@ -53,8 +53,8 @@ class Limits:
     neighbours in the list need."""
 
     path_chars_max: int = 1_024
-    """Characters of the path of one change. Paths of real changes have under 200; names of a hostile schema would
-    make each path as long as the schema."""
+    """Characters of the path of one change, or of one sign. Paths of real changes have under 200; names of a
+    hostile schema would make each path as long as the schema."""
 
     allowance_units_per_s: int = 1_000_000
     """Units of work that the lists of one server may cost per second of log time: a tenth of a core, so that nine
@@ -80,6 +80,9 @@ class Limits:
     introduced_chars_max: int = 32_768
     """Characters of new text that are searched in one definition, in half a second at worst. A whole real
     server has some 7,000; more than this is a sign by itself."""
+
+    signs_max: int = 256
+    """Signs told of one definition, the gravest ones; real attacks bring ten. More are a sign by themselves."""
 
     tool_name_chars_max: int = 256
     """Characters of a tool's name that are looked for in other tools' texts; MCP asks for 128 at most."""

@@ -7,25 +7,35 @@ found; they may stand among the alternatives. So ``ignore|forget ~2 previous|pri
 "ignore all the previous instructions".
 
 Each slot's places are listed once for a text, and a phrase walks through its slots' lists from left to right: the
-cost is the number of words times the number of phrases that use them, whatever the text.
+cost is the number of words times the number of phrases that use them, whatever the text. ``phrase_filter`` tells
+beforehand which phrases can stand in a text at all.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from assay_stream.core.words import Words, other_forms, visible
+from assay_stream.core.work import Work
 
-_STEM_CHARS_MIN = 2
 _STEM_CHARS_MAX = 16
+_HEAD_CHARS = 2
+_UNITS_PER_WORD = 4
+_UNITS_PER_SLOT = 15
+_UNITS_PER_SPAN = 4
 
 Span = tuple[int, int]
 """The first word and the one after the last."""
 
+Given = Callable[[str], Sequence[Span]]
+"""Gives the places of what ``{name}`` stands for in phrases, sorted."""
 
-class _Slot(NamedTuple):
+
+class Slot(NamedTuple):
+    """One slot of a phrase: the words that may stand before it, and what may stand in it."""
+
     gap: int
     alternatives: tuple[tuple[str, ...], ...]
     places: tuple[str, ...]
@@ -46,43 +56,72 @@ class PhraseBook:
     """
 
     def __init__(self, phrases: Iterable[tuple[str, str]]) -> None:
-        self._phrases = [(key, _parsed(phrase)) for key, phrase in phrases]
+        self.phrases = [(key, _parsed(phrase)) for key, phrase in phrases]
         atoms = {
             atom
-            for _, slots in self._phrases
+            for _, slots in self.phrases
             for slot in slots
             for alternative in slot.alternatives
             for atom in alternative
         }
-        self._words = frozenset(atom for atom in atoms if not atom.endswith("*"))
-        self._stems = frozenset(atom[:-1] for atom in atoms if atom.endswith("*"))
+        self.words = frozenset(atom for atom in atoms if not atom.endswith("*"))
+        """Every word that stands in a phrase."""
+        self.stems = frozenset(atom[:-1] for atom in atoms if atom.endswith("*"))
+        """The beginning of every word that may go on."""
+        self._short = frozenset(stem for stem in self.stems if len(stem) == 1)
+        self._long: dict[str, tuple[str, ...]] = {}
+        for stem in sorted(self.stems - self._short):
+            if len(stem) <= _STEM_CHARS_MAX:
+                head = stem[:_HEAD_CHARS]
+                self._long[head] = (*self._long.get(head, ()), stem)
 
-        self._by_atom: dict[str, list[int]] = {}
-        for number, (_, slots) in enumerate(self._phrases):
-            for atom in {each[0] for each in slots[0].alternatives} | set(slots[0].places):
-                self._by_atom.setdefault(atom, []).append(number)
-
-    def search(self, words: Words, given: Mapping[str, Sequence[Span]]) -> list[Found]:
-        """Return every phrase that stands in a text, by phrase and then by place.
+    def search(
+        self, words: Words, given: Given, work: Work, numbers: Iterable[int] | None = None
+    ) -> Iterator[Found]:
+        """Yield every phrase that stands in a text, by phrase and then by place.
 
         Args:
             words: the text.
             given: places of what ``{name}`` stands for in phrases, sorted.
+            work: the budget.
+            numbers: the phrases to look for, ascending, by their places in ``phrases``; ``None`` for all of them.
+
+        Raises:
+            WorkExhaustedError: where the budget does not suffice.
         """
+        work.spend(_UNITS_PER_WORD * len(words.forms))
         places = self._atom_places(words)
-        slots: dict[object, list[Span]] = {}
-        found = []
-        begun = {number for atom in (*places, *given) for number in self._by_atom.get(atom, ())}
-        for key, phrase in map(self._phrases.__getitem__, sorted(begun)):
-            lists = []
-            for slot in phrase:
-                spans = _slot_spans(slot, places, given, slots)
+        slots: dict[object, Sequence[Span]] = {}
+        for number in range(len(self.phrases)) if numbers is None else numbers:
+            key, phrase = self.phrases[number]
+            lists: dict[int, Sequence[Span]] = {}
+            # What is given takes a search of its own, so it comes last.
+            for index in sorted(range(len(phrase)), key=lambda index: bool(phrase[index].places)):
+                spans = _slot_spans(phrase[index], places, given, slots, work)
                 if not spans:
                     break
-                lists.append(spans)
+                lists[index] = spans
             else:
-                found += [Found(key, span) for span in _walk(phrase, lists, words.places)]
-        return found
+                work.spend(_UNITS_PER_SPAN * sum(map(len, lists.values())))
+                for span in _walk(phrase, [lists[index] for index in range(len(phrase))], words.places):
+                    yield Found(key, span)
+
+    def atoms(self, form: str) -> set[str]:
+        """Return what a word is in phrases: the word, and each beginning of it with a ``*``.
+
+        Args:
+            form: a word in its plain form.
+        """
+        atoms = set()
+        for each in (form, *other_forms(form)):
+            if each in self.words:
+                atoms.add(each)
+            for stem in self._long.get(each[:_HEAD_CHARS], ()):
+                if each.startswith(stem):
+                    atoms.add(stem + "*")
+            if each in self._short:
+                atoms.add(each + "*")
+        return atoms
 
     def _atom_places(self, words: Words) -> dict[str, list[int]]:
         places: dict[str, list[int]] = {}
@@ -90,25 +129,13 @@ class PhraseBook:
         for index, form in enumerate(words.forms):
             lists = known.get(form)
             if lists is None:
-                lists = known[form] = [places.setdefault(atom, []) for atom in self._atoms(form)]
+                lists = known[form] = [places.setdefault(atom, []) for atom in self.atoms(form)]
             for each in lists:
                 each.append(index)
         return places
 
-    def _atoms(self, form: str) -> set[str]:
-        atoms = set()
-        for each in (form, *other_forms(form)):
-            if each in self._words:
-                atoms.add(each)
-            for end in range(_STEM_CHARS_MIN, min(len(each), _STEM_CHARS_MAX) + 1):
-                if each[:end] in self._stems:
-                    atoms.add(each[:end] + "*")
-            if len(each) == 1 and each in self._stems:
-                atoms.add(each + "*")
-        return atoms
 
-
-def _parsed(phrase: str) -> tuple[_Slot, ...]:
+def _parsed(phrase: str) -> tuple[Slot, ...]:
     slots = []
     gap = 0
     for part in phrase.split():
@@ -117,7 +144,7 @@ def _parsed(phrase: str) -> tuple[_Slot, ...]:
             continue
         given = tuple(each[1:-1] for each in part.split("|") if each.startswith("{"))
         written = tuple(_alternative(each) for each in part.split("|") if not each.startswith("{"))
-        slots.append(_Slot(gap, written, given))
+        slots.append(Slot(gap, written, given))
         gap = 0
     return tuple(slots)
 
@@ -129,17 +156,20 @@ def _alternative(text: str) -> tuple[str, ...]:
 
 
 def _slot_spans(
-    slot: _Slot,
+    slot: Slot,
     places: Mapping[str, list[int]],
-    given: Mapping[str, Sequence[Span]],
-    known: dict[object, list[Span]],
+    given: Given,
+    known: dict[object, Sequence[Span]],
+    work: Work,
 ) -> Sequence[Span]:
     if len(slot.places) == 1 and not slot.alternatives:
-        return given.get(slot.places[0], ())
+        return given(slot.places[0])
     key = (slot.alternatives, slot.places)
     spans = known.get(key)
     if spans is None:
-        found = {span for name in slot.places for span in given.get(name, ())}
+        first_atoms = [places[each[0]] for each in slot.alternatives if each[0] in places]
+        work.spend(_UNITS_PER_SLOT + _UNITS_PER_SPAN * sum(map(len, first_atoms)))
+        found = {span for name in slot.places for span in given(name)}
         for alternative in slot.alternatives:
             found.update(_alternative_spans(alternative, places))
         spans = known[key] = sorted(found)
@@ -147,17 +177,21 @@ def _slot_spans(
 
 
 def _alternative_spans(alternative: tuple[str, ...], places: Mapping[str, list[int]]) -> Iterable[Span]:
-    starts: Iterable[int] = places.get(alternative[0], ())
+    starts: Sequence[int] = places.get(alternative[0], ())
     for distance, atom in enumerate(alternative[1:], start=1):
         here = places.get(atom)
-        if not here:
+        if not here or not starts:
             return ()
-        there = set(here)
-        starts = [start for start in starts if start + distance in there]
+        starts = [start for start in starts if _is_among(here, start + distance)]
     return [(start, start + len(alternative)) for start in starts]
 
 
-def _walk(phrase: Sequence[_Slot], lists: Sequence[Sequence[Span]], places: Sequence[int]) -> list[Span]:
+def _is_among(places: Sequence[int], place: int) -> bool:
+    at = bisect_left(places, place)
+    return at < len(places) and places[at] == place
+
+
+def _walk(phrase: Sequence[Slot], lists: Sequence[Sequence[Span]], places: Sequence[int]) -> list[Span]:
     """Return where the slots' spans follow each other closely enough. The nearest one before counts."""
     reached: list[Span] = list(lists[0])
     for slot, spans in zip(phrase[1:], lists[1:], strict=True):

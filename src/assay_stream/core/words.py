@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 _SINGLE = "぀-ヿ㐀-䶿一-鿿豈-﫿가-힣\u0e00-\u0eff"
 _WORD = re.compile(rf"[{_SINGLE}]|[^\W_{_SINGLE}]++|[.!?;:。！？；।؟]++(?=\s|$|[{_SINGLE}])|\n")
+_PLAIN_WORD = re.compile("[a-z0-9]++")
 _SENTENCE_END_WORDS = 3
 _ANSI = re.compile(r"\x1b(?:\[[0-?]{0,64}[ -/]{0,8}[@-~]|\][^\x07\x1b]{0,512}(?:\x07|\x1b\\)|[@-Z\\-_])")
 _HIDDEN_FILLERS = "\u115f\u1160\u2800\u3164\uffa0\u034f\u17b4\u17b5\u180b\u180c\u180d\u180e"
@@ -70,6 +71,26 @@ def plain_form(word: str) -> str:
     return unicodedata.normalize("NFC", "".join(char for char in marks if unicodedata.category(char) != "Mn"))
 
 
+def forms_of(text: str) -> list[str]:
+    """Return the words of a visible text in their plain form, as ``Words`` has them in ``forms``.
+
+    Args:
+        text: a visible text.
+    """
+    words = [word for word in _WORD.findall(text) if word[0].isalnum()]
+    plain = {word: plain_form(word) for word in set(words)}
+    return [plain[word] for word in words]
+
+
+def plain_forms(lowered: str) -> list[str]:
+    """Return the same, faster.
+
+    Args:
+        lowered: a visible text in lowercase, in which every letter and digit is ASCII.
+    """
+    return _PLAIN_WORD.findall(lowered)
+
+
 def other_forms(word: str) -> Iterator[str]:
     """Yield what a word in its plain form may stand for: letters of other scripts and digits for Latin letters.
 
@@ -99,6 +120,18 @@ def mixes_scripts(word: str) -> bool:
     return bool(lookalike and foreign == lookalike and any("a" <= char <= "z" for char in letters))
 
 
+def mixed_words(text: str) -> Iterator[str]:
+    """Yield the words of a visible text that are not ASCII, and not all of them Cyrillic or Greek.
+
+    Args:
+        text: a visible text.
+    """
+    for word in set(_WORD.findall(text)):
+        if len(word) > 1 and not word.isascii() and not _UNMIXED.fullmatch(word):
+            yield word
+
+
+_UNMIXED = re.compile("[\u0370-\u052f]+")
 _CYRILLIC_OR_GREEK = frozenset(chr(code) for code in (*range(0x370, 0x400), *range(0x400, 0x530)))
 
 

@@ -166,12 +166,12 @@ def test_search_draws_on_the_budget_of_the_record() -> None:
 
 def test_share_of_a_definition_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A definition that costs more than its share says so, keeps what was found, and leaves the rest to others."""
-    limits = dataclasses.replace(DEFAULT_LIMITS, definition_work_units_max=30_000)
+    limits = dataclasses.replace(DEFAULT_LIMITS, definition_work_units_max=70_000)
     monkeypatch.setattr(introduced, "DEFAULT_LIMITS", limits)
     work = Work(UNLIMITED)
-    hostile = {"name": "t", "a": POISON, **{f"b{index}": "Adds two numbers. " * 100 for index in range(50)}}
+    hostile = {"name": "t", "a": POISON, **{f"b{index}": f"Adds {index} numbers. " * 100 for index in range(50)}}
     signs = introduced.signs_between(None, hostile, work=work)
     assert introduced.CUT_SHORT in signs
     assert "secrecy_asked" in rules(signs)
-    assert work.spent == 30_000
+    assert work.spent == 70_000
     assert rules(introduced.signs_between(None, tool(POISON), work=work)) == ["secrecy_asked"]

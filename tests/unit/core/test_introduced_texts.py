@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from assay_stream.core.introduced_texts import Role, name_words, required_of, texts_of
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from assay_stream.core import introduced_texts
+from assay_stream.core.introduced_texts import Role, Text, name_words, required_of
+from assay_stream.core.work import UNLIMITED, Work
+
+
+def texts_of(definition: Mapping[str, Any]) -> Iterator[Text]:
+    """The texts of a definition, whatever they cost."""
+    return introduced_texts.texts_of(definition, Work(UNLIMITED))
 
 
 def test_parameters_are_told_from_other_names() -> None:

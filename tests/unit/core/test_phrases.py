@@ -6,13 +6,17 @@ import pytest
 
 from assay_stream.core.phrases import PhraseBook
 from assay_stream.core.words import Words
+from assay_stream.core.work import UNLIMITED, Work
 
 
 def found(phrase: str, text: str, **given: list[tuple[int, int]]) -> list[str]:
     """The words of each place where a phrase stands."""
     words = Words(text)
     return [
-        " ".join(words.forms[first:end]) for _, (first, end) in PhraseBook([("key", phrase)]).search(words, given)
+        " ".join(words.forms[first:end])
+        for _, (first, end) in PhraseBook([("key", phrase)]).search(
+            words, lambda name: given.get(name, []), Work(UNLIMITED)
+        )
     ]
 
 

@@ -1,0 +1,117 @@
+"""What the search leaves out early is what the exact rules would not have found."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay_stream.core import introduced_views
+from assay_stream.core.introduced_needles import NEEDLES, lowered
+from assay_stream.core.introduced_patterns import PATTERN_RULES, Over, Rule
+from assay_stream.core.introduced_reader import FILTER
+from assay_stream.core.introduced_views import backwards, rot13
+from assay_stream.core.phrase_filter import AS_IT_STANDS, BACKWARDS, ROT13, PhraseFilter, WordReadings
+from assay_stream.core.phrases import PhraseBook
+from assay_stream.core.words import Words, forms_of, plain_forms, visible
+from assay_stream.core.work import UNLIMITED, Work
+
+SEEN_RULES = [rule for rule in PATTERN_RULES if rule.over is Over.SEEN]
+BOOK = FILTER.book
+VOCABULARY = sorted(BOOK.words | BOOK.stems)
+PIECES = st.sampled_from(
+    [*VOCABULARY, "the", "x", "u5er", "pr3vious", "1gnore", ".", ";", "a@b.example", "\u0430ll"]
+)
+PLAIN_WORDS = [word for word in VOCABULARY if word.isascii()]
+ENCODED = st.sampled_from(
+    [
+        "68 65 ",
+        "6c,",
+        "104 ",
+        "01101000 ",
+        ",",
+        " ",
+        "a b ",
+        ". ",
+        "- ",
+        "/ ",
+        "\\x41",
+        "QUJD",
+        "ABCD",
+        "_",
+        "·",
+        "é",
+    ]
+)
+
+
+def found(book: PhraseBook, text: str, numbers: list[int] | None) -> list[tuple[str, tuple[int, int]]]:
+    """What phrases find in a visible text."""
+    words = Words(text)
+    return list(
+        book.search(
+            words, lambda name: [(0, 1)] if name == "tool" and words.forms else [], Work(UNLIMITED), numbers
+        )
+    )
+
+
+@pytest.mark.parametrize("rule", SEEN_RULES, ids=lambda rule: rule.id)
+@given(st.data())
+def test_a_needle_stands_in_every_match(rule: Rule, data: st.DataObject) -> None:
+    """Whatever a pattern matches, in whatever case, holds one of its needles."""
+    pattern = re.compile(rule.regex, re.IGNORECASE | re.MULTILINE)
+    text = visible(data.draw(st.from_regex(pattern)))
+    for match in pattern.finditer(text):
+        assert any(needle in lowered(match[0]) for needle in NEEDLES[rule.id])
+
+
+def test_every_pattern_has_needles() -> None:
+    """A pattern without needles would never be searched."""
+    assert {rule.id for rule in SEEN_RULES} == NEEDLES.keys()
+    assert all(needle == lowered(needle) for needles in NEEDLES.values() for needle in needles)
+
+
+@given(st.lists(PIECES, max_size=40).map(" ".join))
+def test_phrases_that_are_left_out_stand_nowhere(text: str) -> None:
+    """The phrases that can stand in a text are all that do."""
+    seen = visible(text)
+    readings = WordReadings(FILTER, Work(UNLIMITED)).of(forms_of(seen))
+    possible = FILTER.possible(readings, AS_IT_STANDS, {"tool"}, Work(UNLIMITED))
+    assert found(BOOK, seen, possible) == found(BOOK, seen, None)
+
+
+@pytest.mark.parametrize(("way", "respell"), [(ROT13, rot13), (BACKWARDS, backwards)])
+@given(st.lists(st.sampled_from([*PLAIN_WORDS, "1gnore", ".", "x"]), max_size=30).map(" ".join))
+def test_words_read_otherwise_are_those_of_the_text_read_otherwise(way: int, respell: object, text: str) -> None:
+    """A disguised text is passed over only where its plain form holds no phrase."""
+    assert callable(respell)
+    disguised = respell(text)
+    readings = WordReadings(FILTER, Work(UNLIMITED)).of(plain_forms(disguised.lower()))
+    possible = FILTER.possible(readings, way, {"tool"}, Work(UNLIMITED))
+    assert found(BOOK, text, possible) == found(BOOK, text, None)
+
+
+@given(st.text(alphabet="abz09_-.·:;@é \n", max_size=60))
+def test_forms_are_those_of_words(text: str) -> None:
+    """The fast ways to the words of a text give the words."""
+    seen = visible(text)
+    assert forms_of(seen) == Words(seen).forms
+    if seen.isascii():
+        assert plain_forms(seen.lower()) == Words(seen).forms
+
+
+@given(st.lists(ENCODED, max_size=60).map("".join))
+def test_a_closed_gate_hides_no_view(text: str) -> None:
+    """A text is decoded in each way that gives anything."""
+    work = Work(UNLIMITED)
+    gates = {way for way, places in introduced_views.gates_of(["x", text], work).items() if 1 in places}
+    opened = list(introduced_views.hidden_views(text, work, gates=gates))
+    assert opened == list(introduced_views.hidden_views(text, work))
+
+
+def test_phrases_of_given_places_alone_are_asked_for_always() -> None:
+    """A phrase without a word of its own is not looked up by one."""
+    book = PhraseBook([("key", "{tool} ~2 {address}"), ("other", "word {tool}")])
+    assert PhraseFilter(book).given_only == [0]
