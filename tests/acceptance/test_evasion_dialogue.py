@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from assay_stream.core.fingerprint import fingerprint
+from assay_stream.core.limits import DEFAULT_LIMITS
 from assay_stream.core.record import Role
 from tests.acceptance.test_fleet_is_quiet import HIGH, START, Fleet
 from tests.support.controls import a_control
@@ -179,3 +180,42 @@ def test_a_tool_that_another_observer_knows_is_compared_when_it_comes() -> None:
     talk = Talk().sees([OTHER], observer="proxy-1", minute=0).sees([OTHER, CLEAN], observer="proxy-2", minute=1)
     talk.sees([OTHER], observer="proxy-2", minute=2).sees([OTHER, WIDE], observer="proxy-1", minute=3)
     assert talk.told("tool_changed") == [("tool_changed", "New", 4)]
+
+
+# --- lists that are never complete are a finding ------------------------------------------------------------
+
+NEVER = DEFAULT_LIMITS.incomplete_lists_max
+
+
+def test_a_server_whose_lists_are_never_complete_is_one_medium_alert() -> None:
+    """After so many that no interrupted client explains it; told once, then counted."""
+    talk = Talk()
+    for minute in range(NEVER - 1):
+        talk.sees([CLEAN], minute=minute, completeness="unknown")
+    assert talk.told() == []
+    assert talk.sees([CLEAN], minute=NEVER, completeness="partial").told() == [("lists_never_complete", "New", 3)]
+
+
+def test_proxies_that_change_their_ids_are_counted_together() -> None:
+    """Where nobody ever saw a complete list."""
+    talk = Talk()
+    for minute in range(NEVER):
+        talk.sees([CLEAN], observer=f"proxy-{minute}", minute=minute, completeness="unknown")
+    assert talk.told() == [("lists_never_complete", "New", 3)]
+
+
+def test_a_complete_list_now_and_then_is_enough() -> None:
+    """Honest clients are interrupted."""
+    talk = Talk()
+    for minute in range(4 * NEVER):
+        talk.sees([CLEAN], minute=minute, completeness="unknown" if minute % (NEVER - 1) else "complete")
+    assert talk.told() == []
+
+
+def test_a_complete_list_ends_it() -> None:
+    """And the alert closes once that has settled."""
+    talk = Talk()
+    for minute in range(NEVER):
+        talk.sees([CLEAN], minute=minute, completeness="unknown")
+    talk.sees([CLEAN], minute=NEVER).sees([CLEAN], minute=NEVER + 30)
+    assert [status for _, status, _ in talk.told()] == ["New", "Resolved"]

@@ -25,7 +25,7 @@ SUPPRESSION = "suppression"
 TICK = "tick"
 FLOOD_END = "flood_end"
 
-Reason = Literal["definition_returned", "signature_returned", "decided", "no_longer_offered"]
+Reason = Literal["definition_returned", "list_completed", "signature_returned", "decided", "no_longer_offered"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

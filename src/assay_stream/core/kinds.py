@@ -35,6 +35,7 @@ class Kind(StrEnum):
     SNAPSHOT_LATE = "snapshot_late"
     SERVER_MISROUTED = "server_misrouted"
     ALERTS_FOLDED = "alerts_folded"
+    LISTS_NEVER_COMPLETE = "lists_never_complete"
     RECORD_SET_ASIDE = "record_set_aside"
     ANALYSIS_CUT_SHORT = "analysis_cut_short"
 
@@ -289,5 +290,13 @@ KINDS: dict[Kind, KindInfo] = {
         next_step="Compare the definitions yourself (drift, pins diff), and find out why they are so expensive.",
         owasp=("MCP08",),
         lasts=False,
+    ),
+    Kind.LISTS_NEVER_COMPLETE: KindInfo(
+        title="A server's lists are never complete",
+        severity_id=3,
+        explanation="What a server takes away from lists that are never complete is never found, and neither are "
+        "calls to tools that it does not list.",
+        next_step="Find out whether the client stops at the first page or the server never ends its list.",
+        owasp=("MCP08",),
     ),
 }

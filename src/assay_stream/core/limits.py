@@ -144,6 +144,10 @@ class Limits:
     """How far before the latest event time of its server a list may lie and be no finding: proxies' clocks differ
     by seconds, and their batches wait for as long."""
 
+    incomplete_lists_max: int = 20
+    """Lists in a row that are not complete before that is a finding: a client that pages through a list, and is
+    interrupted now and then, completes one in as many sessions."""
+
     rejections_max: int = 64
     """Rejected snapshots remembered per server; beyond that the oldest two become one."""
 

@@ -35,6 +35,7 @@ from assay_stream.core.facts import (
     ToolFact,
 )
 from assay_stream.core.finding import Finding
+from assay_stream.core.incompleteness import never_complete, resolved_by_complete_list
 from assay_stream.core.item_drift import compare_items
 from assay_stream.core.item_offer import ItemOffer, ItemOffers
 from assay_stream.core.kinds import Kind
@@ -142,6 +143,7 @@ class Registry:
         analysis = ration.analysis
         findings = [
             *self._misrouted(record, seen),
+            *never_complete(server, seen, self._limits),
             *drift.compare(server, baseline, catalogue, seen, offer, analysis),
             *(finding for items in lists.values() for finding in compare_items(server, items, seen, analysis)),
         ]
@@ -149,7 +151,10 @@ class Registry:
         late = late_finding(server, seen, self._limits)
         if late is not None:
             findings.append(late)
-        ended = resolved_by_snapshot(server, baseline, catalogue, seen)
+        ended = [
+            *resolved_by_snapshot(server, baseline, catalogue, seen),
+            *resolved_by_complete_list(server, seen, self._limits),
+        ]
         is_same = offers_the_same(server, catalogue, seen)
         server.fleet.forget_changes()
         held = self._standing_verdicts(data.server_id, server)

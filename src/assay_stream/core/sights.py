@@ -73,6 +73,14 @@ class Sights:
         for use in _uses_of(seen):
             take_one(self._uses, use)
 
+    def __len__(self) -> int:
+        return len(self._all)
+
+    @property
+    def any_complete(self) -> bool:
+        """Whether a complete list was observed by anybody."""
+        return bool(self._complete)
+
     def latest_before(self, position: Position) -> Seen | None:
         """Return the latest observation by anybody that precedes a position.
 
