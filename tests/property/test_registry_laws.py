@@ -145,6 +145,12 @@ LIMITS = st.builds(
     rejections_max=st.sampled_from([1, 2, 64]),
     late_limit_ms=st.sampled_from([0, 3_000, 60_000]),
     items_max=st.sampled_from([1, 5_000]),
+    work_units_max=st.sampled_from([100, 1_000, 16_000_000]),
+    allowance_units_per_s=st.sampled_from([1, 100, 1_000_000]),
+    allowance_burst_units=st.sampled_from([1, 1_000, 32_000_000]),
+    ration_floor_units=st.sampled_from([1, 20_000]),
+    analysed_changes_max=st.sampled_from([1, 64]),
+    analysed_pairs_max=st.sampled_from([2, 8_192]),
 )
 
 

@@ -14,13 +14,17 @@ gains none.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
 from assay_stream.core.bindings import ServerBindings
 from assay_stream.core.facts import Catalogue, Seen
 from assay_stream.core.fingerprint import Fingerprint
-from assay_stream.core.timeline import AFTER_ALL_US, BEFORE_ALL_US
+from assay_stream.core.timeline import AFTER_ALL_US, BEFORE_ALL_US, Timeline
+
+_ANYWHERE = ("anywhere",)
+"""The question of what is in force for any observer, among the answers that a server keeps."""
 
 
 class Scope(StrEnum):
@@ -82,7 +86,7 @@ def bind(
     if snapshot_id is not None:
         named = server.snapshots.get(snapshot_id)
         if named is not None:
-            return _agreed(server, named, tool_name, Scope.EXACT)
+            return _agreed(server, _distinct(named), tool_name, Scope.EXACT)
     timeline = server.observers.get(observer_id)
     if timeline is not None:
         seen = timeline.as_of(time_us)
@@ -91,10 +95,9 @@ def bind(
     if server.is_folded_at(time_us):
         # What somebody saw then is forgotten: neither that list nor the agreement of all can be claimed.
         return Binding(unbound=Unbound.HISTORY_FOLDED)
-    latest = [seen for other in server.observers.values() if (seen := other.as_of(time_us)) is not None]
-    in_force = [seen for seen in latest if server.in_force(seen, time_us)]
+    in_force = _in_force_anywhere(server, time_us)
     if in_force:
-        return _agreed(server, sorted(in_force, key=lambda seen: seen.position), tool_name, Scope.SERVER)
+        return _agreed(server, in_force, tool_name, Scope.SERVER)
     if any(rejection.time_us <= time_us for rejection in server.rejections):
         return Binding(unbound=Unbound.SNAPSHOT_REJECTED)
     return Binding(unbound=Unbound.NOT_OBSERVED)
@@ -114,13 +117,42 @@ def span_of(server: ServerBindings, binding: Binding, *, observer_id: str, time_
     if binding.scope is Scope.EXACT:
         return BEFORE_ALL_US, AFTER_ALL_US
     own = binding.scope is Scope.OBSERVER
-    spans = [
-        timeline.span_at(time_us)
-        for timeline in ([server.observers[observer_id]] if own else server.observers.values())
-    ]
+    return _span_over(server, [server.observers[observer_id]] if own else server.observers.values(), time_us)
+
+
+def _span_over(server: ServerBindings, timelines: Iterable[Timeline], time_us: int) -> tuple[int, int]:
+    spans = [timeline.span_at(time_us) for timeline in timelines]
     since_us = [since for since, _ in spans] + [bad.time_us for bad in server.rejections if bad.time_us <= time_us]
     until_us = [until for _, until in spans] + [bad.time_us for bad in server.rejections if bad.time_us > time_us]
     return max(since_us, default=BEFORE_ALL_US), min(until_us, default=AFTER_ALL_US)
+
+
+def _in_force_anywhere(server: ServerBindings, time_us: int) -> list[Seen]:
+    """Return what is in force at a time for any observer: of equal lists the latest one, oldest first.
+
+    A caller who lists nothing is answered by all observers. They are looked at once for all such calls, as long as
+    nothing changes.
+    """
+    known: tuple[int, int, list[Seen]] | None = server.memo.get(_ANYWHERE)
+    if known is not None and known[0] <= time_us < known[1]:
+        return known[2]
+    latest = [seen for other in server.observers.values() if (seen := other.as_of(time_us)) is not None]
+    in_force = [seen for seen in latest if server.in_force(seen, time_us)]
+    found = _distinct(sorted(in_force, key=lambda seen: seen.position))
+    server.memo[_ANYWHERE] = (*_span_over(server, server.observers.values(), time_us), found)
+    return found
+
+
+def _distinct(candidates: list[Seen]) -> list[Seen]:
+    """Return the latest one of those that say the same, oldest first."""
+    if len(candidates) == 1:
+        return candidates
+    latest: dict[tuple[str, str], Seen] = {}
+    for seen in candidates:
+        place = (seen.catalogue, seen.completeness)
+        latest.pop(place, None)
+        latest[place] = seen
+    return list(latest.values())
 
 
 def _of_one(server: ServerBindings, seen: Seen, tool_name: str, scope: Scope) -> Binding:

@@ -153,7 +153,7 @@ def shadows(state: Mapping[str, Any]) -> dict[Shadow, str]:
         state: the state of a skeleton.
     """
     found: dict[Shadow, str] = {}
-    holders: list[_Entry] = []
+    holders = _Holders()
     known: Counter[tuple[Any, ...]] = Counter()
     for newcomer in _in_order(state):
         found.update(_of(newcomer, holders))
@@ -161,7 +161,7 @@ def shadows(state: Mapping[str, Any]) -> dict[Shadow, str]:
         alike = (newcomer["tool_name"], *sorted(newcomer["definitions"]), *newcomer["sketch"])
         known[alike] += 1
         if known[alike] <= 2:
-            holders.append(newcomer)
+            holders.add(newcomer)
     return found
 
 
@@ -172,13 +172,13 @@ def shadows_beyond(state: Mapping[str, Any], claim: NameClaim) -> dict[Shadow, s
         state: the state of the skeleton, without the claim.
         claim: a claim to a definition that is offered.
     """
-    holders = []
+    holders = _Holders()
     added, sketch = claim.added, list(claim.sketch)
     for entry in _in_order(state):
         if (entry["server_id"], entry["tool_name"]) == (claim.server_id, claim.tool_name):
             added, sketch = entry["added"], entry["sketch"]
             break
-        holders.append(entry)
+        holders.add(entry)
     newcomer = {
         "server_id": claim.server_id,
         "tool_name": claim.tool_name,
@@ -195,11 +195,36 @@ def _in_order(state: Mapping[str, Any]) -> list[_Entry]:
     )
 
 
-def _of(newcomer: _Entry, holders: Sequence[_Entry]) -> Iterator[tuple[Shadow, str]]:
+class _Holders:
+    """Who held look-alike names before, in order, by name: a newcomer is not held against each of them."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, list[_Entry]] = {}
+        self._in_order: list[_Entry] = []
+
+    def add(self, entry: _Entry) -> None:
+        """Take in the next holder."""
+        self._by_name.setdefault(entry["tool_name"], []).append(entry)
+        self._in_order.append(entry)
+
+    def namesakes(self, newcomer: _Entry) -> list[_Entry]:
+        """Return who held the newcomer's very name before, and counts."""
+        return [one for one in self._by_name.get(newcomer["tool_name"], ()) if _counts(one, newcomer)]
+
+    def look_alike(self, newcomer: _Entry) -> _Entry | None:
+        """Return who held a look-alike of the newcomer's name first, and counts."""
+        name = newcomer["tool_name"]
+        return next((one for one in self._in_order if one["tool_name"] != name and _counts(one, newcomer)), None)
+
+
+def _counts(holder: _Entry, newcomer: _Entry) -> bool:
+    return bool(newcomer["added"]) or holder["server_id"] != newcomer["server_id"]
+
+
+def _of(newcomer: _Entry, holders: _Holders) -> Iterator[tuple[Shadow, str]]:
     who = newcomer["server_id"], newcomer["tool_name"]
-    others = [one for one in holders if newcomer["added"] or one["server_id"] != newcomer["server_id"]]
-    namesakes = [one for one in others if one["tool_name"] == newcomer["tool_name"]]
-    look_alike = next((one for one in others if one["tool_name"] != newcomer["tool_name"]), None)
+    namesakes = holders.namesakes(newcomer)
+    look_alike = holders.look_alike(newcomer)
     for full, approved in sorted(newcomer["definitions"].items()):
         if approved:
             continue
