@@ -19,7 +19,16 @@ from assay_stream.core.engine import EngineState
 from assay_stream.core.evidence import Producer
 from assay_stream.core.record import Headers, Record, Role
 from assay_stream.forensics.replay import replay
-from tests.support.events import SERVER, TEN_O_CLOCK_MS, Outcome, a_call, a_snapshot, an_event, record_of
+from tests.support.events import (
+    SERVER,
+    TEN_O_CLOCK_MS,
+    Outcome,
+    a_call,
+    a_snapshot,
+    an_announcement,
+    an_event,
+    record_of,
+)
 
 VECTORS = Path(__file__).resolve().parents[1] / "data" / "vectors" / "assay_tool_definition_p56b.json"
 CASES = {case["id"]: case for case in json.loads(VECTORS.read_text(encoding="utf-8"))["cases"]}
@@ -53,12 +62,22 @@ class Dialogue:
         *tools: Any,
         key: bytes | None = SERVER.encode(),
         partition: int = 0,
+        headers: Headers = (),
         **fields: Any,
     ) -> Dialogue:
         """A proxy publishes what the server listed; without another name it is ``list-<number>``."""
         number = len(self.records)
         value = a_snapshot(*tools, number=number, second=second, **{"snapshot_id": f"list-{number}", **fields})
-        return self._add(Role.SNAPSHOTS, value, second, key=key, partition=partition)
+        return self._add(Role.SNAPSHOTS, value, second, key=key, partition=partition, headers=headers)
+
+    def announces(self, second: float, headers: Headers = (), **fields: Any) -> Dialogue:
+        """A proxy publishes that the server announced a change of its tools."""
+        value = an_announcement(number=len(self.records), second=second, **fields)
+        return self._add(Role.SNAPSHOTS, value, second, headers=headers)
+
+    def garbles(self, second: float, headers: Headers = ()) -> Dialogue:
+        """A record that nobody can read, under the server's key."""
+        return self._add(Role.SNAPSHOTS, b"{", second, headers=headers)
 
     def calls(self, second: float, **fields: Any) -> Dialogue:
         """A proxy publishes a call."""

@@ -117,6 +117,10 @@ class Log:
         }
         self._event(Role.SNAPSHOTS, "mcp.tools.list.observed", minute, data | fields)
 
+    def announcement(self, minute: int, **fields: Any) -> None:
+        data = {"server_id": "files", "observer_id": "proxy-1", "session_id": "session"}
+        self._event(Role.SNAPSHOTS, "mcp.tools.list_changed.observed", minute, data | fields)
+
     def call(self, minute: int, tool: str, *, traceparent: str | None = None, **fields: Any) -> None:
         data = {
             "server_id": "files",
@@ -173,6 +177,7 @@ def a_day() -> list[Record]:
     log.suppression(7, "remove")
     log.snapshot(7, READ, completeness="complete", **OTHER_LISTS)
     log.snapshot(5, READ, observer_id="proxy-3", snapshot_id="late")
+    log.announcement(8, observer_id="proxy-4")
     log.raw(Role.SNAPSHOTS, 8, b'{"a": 1, "a": 2}')
     log.raw(Role.CALLS, 8, b"\xff\xfe", key=None)
     log.raw(Role.CONTROL, 8, None)
@@ -361,7 +366,8 @@ def test_every_fact_is_valid_under_the_schema_of_its_kind() -> None:
             kinds.add(key[0])
             assert problems(f"assay.tool.binding.{key[0]}", orjson.loads(output.value)) == []
     assert kinds == {
-        *("tool", "catalogue", "item", "item_list", "seen", "rejection", "pin", "horizon", "allowance", "progress")
+        *("tool", "catalogue", "item", "item_list", "seen", "rejection", "announcement", "pin", "horizon"),
+        *("allowance", "progress"),
     }
 
 
@@ -380,6 +386,7 @@ def test_every_event_that_is_accepted_is_valid() -> None:
     events = list(accepted_events())
     assert {event["type"] for event in events} == {
         "mcp.tools.list.observed",
+        "mcp.tools.list_changed.observed",
         "mcp.tools.call.observed",
         "assay.control.pin.set",
         "assay.control.pin.remove",

@@ -20,6 +20,9 @@ TOOL: dict[str, Any] = {
 TYPES = {Role.SNAPSHOTS: "mcp.tools.list.observed", Role.CALLS: "mcp.tools.call.observed"}
 
 
+LIST_CHANGED_TYPE = "mcp.tools.list_changed.observed"
+
+
 def an_event(role: Role, number: int, second: float, data: Mapping[str, Any], **attributes: Any) -> bytes:
     """A structured CloudEvent, a number of seconds after ten o'clock."""
     return json.dumps(
@@ -92,6 +95,12 @@ def handshake_call_data(**fields: Any) -> dict[str, Any]:
 def a_snapshot(*tools: Any, number: int = 0, second: float = 0, **fields: Any) -> bytes:
     """The bytes of a snapshot, observed a number of seconds after ten o'clock."""
     return an_event(Role.SNAPSHOTS, number, second, snapshot_data(*tools, **fields))
+
+
+def an_announcement(*, number: int = 0, second: float = 0, **fields: Any) -> bytes:
+    """The bytes of an announced change, observed a number of seconds after ten o'clock."""
+    data = {"server_id": SERVER, "observer_id": "proxy-1", **fields}
+    return an_event(Role.SNAPSHOTS, number, second, data, type=LIST_CHANGED_TYPE)
 
 
 def a_call(*, number: int = 0, second: float = 0, **fields: Any) -> bytes:

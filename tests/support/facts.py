@@ -16,7 +16,8 @@ from assay_stream.core.control_facts import (
     Signed,
 )
 from assay_stream.core.definitions import pack
-from assay_stream.core.facts import Catalogue, Completeness, Rejection, Seen, ToolFact
+from assay_stream.core.end_facts import Announcement, Rejection
+from assay_stream.core.facts import Catalogue, Completeness, Seen, ToolFact
 from assay_stream.core.fingerprint import Fingerprint
 from assay_stream.core.record import Origin
 
@@ -59,6 +60,7 @@ def seen(
     partition: int = 0,
     signatures: str | None = None,
     prompts: str | None = None,
+    attributed: bool = False,
 ) -> Seen:
     """An observation."""
     return Seen(
@@ -71,16 +73,28 @@ def seen(
         completeness=completeness,
         signatures=signatures,
         prompts=prompts,
+        attributed=attributed,
     )
 
 
-def rejection(time_us: int, *, offset: int) -> Rejection:
-    """A rejected snapshot."""
+def rejection(time_us: int, *, offset: int, observer_id: str | None = None) -> Rejection:
+    """A refused record of the snapshots topic."""
     return Rejection(
         server_id=SERVER,
         origin=Origin(topic="mcp.tools.list", partition=0, offset=offset),
         time_us=time_us,
         code="not_json",
+        observer_id=observer_id,
+    )
+
+
+def announcement(observer_id: str, time_us: int, *, offset: int, partition: int = 0) -> Announcement:
+    """A change that the server announced."""
+    return Announcement(
+        server_id=SERVER,
+        observer_id=observer_id,
+        origin=Origin(topic="mcp.tools.list", partition=partition, offset=offset),
+        time_us=time_us,
     )
 
 

@@ -6,8 +6,10 @@
    gives the tool the same digest.
 4. Otherwise the call is unbound, and the record says why.
 
-A rejected snapshot ends the force of every catalogue that stands before it in the log of its server, under rules
-2 and 3. Of very many rejections the oldest are kept as one, from the first one's time on: a call of the time
+What ends the force of a catalogue under rules 2 and 3, and for whom, stands in ``core.endings``. Rule 3 does not
+apply to a call by an observer whose own list was refused, or who was told of a change and has seen no list since.
+
+Of very many rejections the oldest are kept as one, from the first one's time on: a call of the time
 between them is unbound with ``snapshot_rejected`` although a good list may have stood there. It loses a digest and
 gains none.
 """
@@ -17,13 +19,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from assay_stream.core.bindings import ServerBindings
+from assay_stream.core.end_facts import Announcement
 from assay_stream.core.facts import Catalogue, Seen
 from assay_stream.core.fingerprint import Fingerprint
+from assay_stream.core.limits import Limits
 from assay_stream.core.timeline import AFTER_ALL_US, BEFORE_ALL_US, Timeline
 
-_ANYWHERE = ("anywhere",)
+_ANYWHERE = "anywhere"
 """The question of what is in force for any observer, among the answers that a server keeps."""
 
 
@@ -43,6 +48,7 @@ class Unbound(StrEnum):
     AMBIGUOUS = "definition_ambiguous"
     NOT_DIGESTIBLE = "definition_not_digestible"
     SNAPSHOT_REJECTED = "snapshot_rejected"
+    LIST_CHANGE_ANNOUNCED = "list_change_announced"
     HISTORY_FOLDED = "history_folded"
     UNAVAILABLE = "definition_unavailable"
 
@@ -53,7 +59,7 @@ class Binding:
 
     Args:
         scope: the rule that found the catalogue, ``None`` where none did.
-        seen: the observation the answer rests on.
+        seen: the observation the answer rests on; without a scope, what the observer was shown last.
         fingerprint: the tool's fingerprint in that catalogue.
         unbound: why there is no tool definition digest; ``None`` where there is one.
     """
@@ -87,20 +93,43 @@ def bind(
         named = server.snapshots.get(snapshot_id)
         if named is not None:
             return _agreed(server, _distinct(named), tool_name, Scope.EXACT)
-    timeline = server.observers.get(observer_id)
-    if timeline is not None:
-        seen = timeline.as_of(time_us)
-        if seen is not None and not timeline.is_folded_at(time_us) and server.in_force(seen, time_us):
-            return _of_one(server, seen, tool_name, Scope.OBSERVER)
+    timeline, own = server.observers.get(observer_id), None
+    if timeline is None or not timeline.is_folded_at(time_us):
+        own = None if timeline is None else timeline.as_of(time_us)
+        if server.endings.refused_own(observer_id, own, time_us):
+            return Binding(unbound=Unbound.SNAPSHOT_REJECTED)
+        if server.endings.announced(observer_id, own, time_us) is not None:
+            return Binding(seen=own, unbound=Unbound.LIST_CHANGE_ANNOUNCED)
+        if own is not None and server.in_force(own, time_us):
+            return _of_one(server, own, tool_name, Scope.OBSERVER)
     if server.is_folded_at(time_us):
         # What somebody saw then is forgotten: neither that list nor the agreement of all can be claimed.
         return Binding(unbound=Unbound.HISTORY_FOLDED)
-    in_force = _in_force_anywhere(server, time_us)
-    if in_force:
-        return _agreed(server, in_force, tool_name, Scope.SERVER)
-    if any(rejection.time_us <= time_us for rejection in server.rejections):
+    anywhere = _in_force_anywhere(server, time_us, attributed=own is not None and own.attributed)
+    if anywhere.lists:
+        return _agreed(server, anywhere.lists, tool_name, Scope.SERVER)
+    if anywhere.refused or any(bad.time_us <= time_us for bad in server.endings.unattributed):
         return Binding(unbound=Unbound.SNAPSHOT_REJECTED)
     return Binding(unbound=Unbound.NOT_OBSERVED)
+
+
+def is_overdue(server: ServerBindings, announcement: Announcement, time_us: int, limits: Limits) -> bool:
+    """Tell whether by some time a server has announced changes for too long, or too often, without a lasting list.
+
+    Args:
+        server: what is known of the server.
+        announcement: the last change it announced to an observer by then.
+        time_us: event time, microseconds since the epoch.
+        limits: with ``announced_limit_ms`` and ``announcements_max``.
+    """
+    limit_us = limits.announced_limit_ms * 1_000
+    since_us, count = server.endings.unanswered(
+        server.observers.get(announcement.observer_id),
+        announcement,
+        limit_us=limit_us,
+        announcements_max=limits.announcements_max,
+    )
+    return time_us - since_us > limit_us or count >= limits.announcements_max
 
 
 def span_of(server: ServerBindings, binding: Binding, *, observer_id: str, time_us: int) -> tuple[int, int]:
@@ -117,30 +146,55 @@ def span_of(server: ServerBindings, binding: Binding, *, observer_id: str, time_
     if binding.scope is Scope.EXACT:
         return BEFORE_ALL_US, AFTER_ALL_US
     own = binding.scope is Scope.OBSERVER
-    return _span_over(server, [server.observers[observer_id]] if own else server.observers.values(), time_us)
+    timelines = [server.observers[observer_id]] if own else server.observers.values()
+    return _span_over(server, timelines, time_us, observer_id=observer_id if own else None)
 
 
-def _span_over(server: ServerBindings, timelines: Iterable[Timeline], time_us: int) -> tuple[int, int]:
+def _span_over(
+    server: ServerBindings, timelines: Iterable[Timeline], time_us: int, *, observer_id: str | None = None
+) -> tuple[int, int]:
     spans = [timeline.span_at(time_us) for timeline in timelines]
-    since_us = [since for since, _ in spans] + [bad.time_us for bad in server.rejections if bad.time_us <= time_us]
-    until_us = [until for _, until in spans] + [bad.time_us for bad in server.rejections if bad.time_us > time_us]
+    ends_us = list(server.endings.times_us(observer_id))
+    since_us = [since for since, _ in spans] + [end_us for end_us in ends_us if end_us <= time_us]
+    until_us = [until for _, until in spans] + [end_us for end_us in ends_us if end_us > time_us]
     return max(since_us, default=BEFORE_ALL_US), min(until_us, default=AFTER_ALL_US)
 
 
-def _in_force_anywhere(server: ServerBindings, time_us: int) -> list[Seen]:
-    """Return what is in force at a time for any observer: of equal lists the latest one, oldest first.
+class _Anywhere(NamedTuple):
+    """What is in force at a time for any observer.
+
+    Args:
+        since_us: the event time from which on it is the same, microseconds.
+        until_us: the event time before which it is.
+        lists: of equal lists the latest one, oldest first.
+        refused: whether a refused record ended the force of any other.
+    """
+
+    since_us: int
+    until_us: int
+    lists: list[Seen]
+    refused: bool
+
+
+def _in_force_anywhere(server: ServerBindings, time_us: int, *, attributed: bool) -> _Anywhere:
+    """Return what is in force at a time for any observer, as far as a caller may be bound to it.
 
     A caller who lists nothing is answered by all observers. They are looked at once for all such calls, as long as
     nothing changes.
     """
-    known: tuple[int, int, list[Seen]] | None = server.memo.get(_ANYWHERE)
-    if known is not None and known[0] <= time_us < known[1]:
-        return known[2]
+    question = (_ANYWHERE, attributed)
+    known: _Anywhere | None = server.memo.get(question)
+    if known is not None and known.since_us <= time_us < known.until_us:
+        return known
     latest = [seen for other in server.observers.values() if (seen := other.as_of(time_us)) is not None]
-    in_force = [seen for seen in latest if server.in_force(seen, time_us)]
+    readable = [seen for seen in latest if server.in_force(seen, time_us)]
+    if not attributed:
+        readable = [seen for seen in readable if not server.endings.in_doubt(seen, time_us)]
+    in_force = [seen for seen in readable if not server.endings.announced(seen.observer_id, seen, time_us)]
     found = _distinct(sorted(in_force, key=lambda seen: seen.position))
-    server.memo[_ANYWHERE] = (*_span_over(server, server.observers.values(), time_us), found)
-    return found
+    span_us = _span_over(server, server.observers.values(), time_us)
+    answer = server.memo[question] = _Anywhere(*span_us, found, len(readable) < len(latest))
+    return answer
 
 
 def _distinct(candidates: list[Seen]) -> list[Seen]:

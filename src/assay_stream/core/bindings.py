@@ -11,14 +11,17 @@ One class serves the registry (for the servers of its partition) and the join (f
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections.abc import Iterable
 from typing import Any
 
 from assay_stream.core.allowance import Allowance
 from assay_stream.core.control_facts import FactKey, Signatures, origin_of_key
 from assay_stream.core.controls import Controls
 from assay_stream.core.definitions import unpack
+from assay_stream.core.end_facts import Announcement, Rejection
+from assay_stream.core.endings import Endings
 from assay_stream.core.errors import IntegrityError
-from assay_stream.core.facts import Catalogue, Fact, Horizon, Progress, Rejection, Seen, ToolFact
+from assay_stream.core.facts import Catalogue, Fact, Horizon, Progress, Seen, ToolFact
 from assay_stream.core.fingerprint import Fingerprint
 from assay_stream.core.fleet import Fleet
 from assay_stream.core.item_facts import ItemFact, ItemList
@@ -39,6 +42,7 @@ class ServerBindings:
         "allowance",
         "catalogues",
         "controls",
+        "endings",
         "horizon_us",
         "item_lists",
         "items",
@@ -46,7 +50,6 @@ class ServerBindings:
         "observers",
         "packed",
         "partitions",
-        "rejections",
         "snapshots",
         "tools",
     )
@@ -65,7 +68,7 @@ class ServerBindings:
         self.catalogues: dict[str, Catalogue] = {}
         self.observers: dict[str, Timeline] = {}
         self.snapshots: dict[str, list[Seen]] = {}
-        self.rejections: list[Rejection] = []
+        self.endings = Endings()
         self.controls = Controls()
         self.allowance: Allowance | None = None
         """What the analysis of its lists may still cost, where any of them was charged for."""
@@ -92,6 +95,11 @@ class ServerBindings:
     def _is_in_force(self, seen: Seen) -> bool:
         return self.in_force(seen, AFTER_ALL_US)
 
+    @property
+    def rejections(self) -> list[Rejection]:
+        """Every rejection, in the order of their positions."""
+        return self.endings.rejections()
+
     def definitions_bytes(self) -> int:
         """Return how much the definitions take that are kept, packed."""
         return self._definitions_bytes
@@ -104,10 +112,25 @@ class ServerBindings:
         """
         return self.horizon_us is not None and time_us < self.horizon_us
 
-    def force_changed(self) -> None:
-        """Note that observations may have come into force, or lost it, by something else than observations."""
+    def end(self, fact: Rejection | Announcement) -> None:
+        """Take in what ends the force of observations; taking it in again changes nothing.
+
+        Args:
+            fact: a fact of this server.
+        """
+        self.endings.add(fact, self.observers)
+        if self._fleet is not None and isinstance(fact, Rejection):
+            self._fleet.force_changed(fact.observer_id)
+
+    def unend(self, origin: Origin) -> None:
+        """Take back what ended the force of observations.
+
+        Args:
+            origin: the origin of the fact.
+        """
+        observer_id = self.endings.remove(origin)
         if self._fleet is not None:
-            self._fleet.force_changed()
+            self._fleet.force_changed(observer_id)
 
     def lose_history(self, observer_id: str, time_us: int) -> None:
         """Note that some of what an observer saw before a time is gone.
@@ -285,16 +308,27 @@ class ServerBindings:
             raise _lost("definition", full)
         return unpack(packed)
 
-    def in_force(self, seen: Seen, time_us: int) -> bool:
-        """Tell whether no rejected snapshot had ended the force of an observation by some time.
+    def concerned(self, rejection: Rejection) -> Iterable[Timeline]:
+        """Return the timelines that a rejection may concern.
 
-        What counts is the order of the log, not of the clocks: whoever dates a list ahead keeps nothing in force.
+        Args:
+            rejection: a rejection on this server.
+        """
+        if rejection.observer_id is None:
+            return self.observers.values()
+        own = self.observers.get(rejection.observer_id)
+        return () if own is None else (own,)
+
+    def in_force(self, seen: Seen, time_us: int) -> bool:
+        """Tell whether no refused record had ended the force of an observation by some time.
+
+        An announced change does not count: enforcement and pins go by the definition last shown.
 
         Args:
             seen: an observation on this server.
             time_us: event time, microseconds since the epoch.
         """
-        return not any(rejection.ends(seen) for rejection in self.rejections if rejection.time_us <= time_us)
+        return not self.endings.rejected(seen, time_us)
 
 
 class Bindings:
@@ -368,12 +402,11 @@ class Bindings:
             case Catalogue():
                 self.server(fact.server_id).list_catalogue(fact)
             case Seen():
-                self.server(fact.server_id).see(fact)
-            case Rejection():
                 server = self.server(fact.server_id)
-                server.rejections = [kept for kept in server.rejections if kept.origin != fact.origin]
-                insort(server.rejections, fact, key=_position)
-                server.force_changed()
+                server.see(fact)
+                server.endings.has_listed(fact.observer_id)
+            case Rejection() | Announcement():
+                self.server(fact.server_id).end(fact)
             case Horizon():
                 self.server(fact.server_id).lose_history(fact.observer_id, fact.time_us)
             case _:
@@ -423,15 +456,13 @@ class Bindings:
             server.items.pop(item, None)
         elif kind == "item_list":
             server.drop_item_list((Subject(str(rest[1])), str(rest[2])))
-        elif kind == "rejection":
-            origin = origin_of_key(rest[1:])
-            server.rejections = [kept for kept in server.rejections if kept.origin != origin]
-            server.force_changed()
+        elif kind in ("rejection", "announcement"):
+            server.unend(origin_of_key(rest[-3:]))
         else:
             server.controls.forget(key)
 
 
-def _position(fact: Seen | Rejection) -> Position:
+def _position(fact: Seen) -> Position:
     return fact.position
 
 

@@ -18,16 +18,18 @@ from assay_stream.core.errors import InputError
 from assay_stream.core.limits import DEFAULT_LIMITS, Limits
 from assay_stream.core.observation import (
     CALL_TYPE,
+    LIST_CHANGED_TYPE,
     SNAPSHOT_TYPE,
     CallData,
     CallEvent,
     CallModel,
     CallProfile,
     Envelope,
+    ListChangedEvent,
     SnapshotEvent,
 )
 from assay_stream.core.plain_call import PlainCall, read_plain
-from assay_stream.core.record import Headers, Record, Role, set_aside_error
+from assay_stream.core.record import OBSERVER_HEADER, Headers, Record, Role, set_aside_error
 from assay_stream.schemes import assay, handshake
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -36,7 +38,7 @@ _DAY_US = 86_400_000_000
 Call = CallEvent | PlainCall
 
 _MODELS: dict[Role, dict[str, type[Envelope]]] = {
-    Role.SNAPSHOTS: {SNAPSHOT_TYPE: SnapshotEvent},
+    Role.SNAPSHOTS: {SNAPSHOT_TYPE: SnapshotEvent, LIST_CHANGED_TYPE: ListChangedEvent},
     Role.CALLS: {CALL_TYPE: CallModel},
     Role.CONTROL: CONTROL_MODELS,
 }
@@ -233,6 +235,46 @@ def is_binary(headers: Headers) -> bool:
         if name == "content-type" and value.lower().startswith(b"application/cloudevents"):
             return False
     return any(name == "ce_specversion" for name, _ in headers)
+
+
+def observer_in_header(headers: Headers, *, limits: Limits = DEFAULT_LIMITS) -> str | None:
+    """Return the observer that a record's headers name, ``None`` unless they name exactly one.
+
+    Args:
+        headers: a record's headers.
+        limits: bounds on identifiers.
+    """
+    named = [value for name, value in headers if name == OBSERVER_HEADER]
+    # A header may be null in Kafka, whatever its type says.
+    if len(named) != 1 or not named[0] or len(named[0]) > limits.identifier_chars_max * 4:
+        return None
+    try:
+        observer_id = named[0].decode()
+    except UnicodeDecodeError:
+        return None
+    return observer_id if len(observer_id) <= limits.identifier_chars_max and observer_id.strip() else None
+
+
+def check_observer(record: Record, observer_id: str, *, limits: Limits = DEFAULT_LIMITS) -> bool:
+    """Check that a record's header names the observer that its data names; tell whether there is such a header.
+
+    Args:
+        record: a record that was decoded.
+        observer_id: the observer in its data.
+        limits: bounds on identifiers.
+
+    Raises:
+        InputError: ``observer_mismatch``.
+    """
+    if all(name != OBSERVER_HEADER for name, _ in record.headers):
+        return False
+    if observer_in_header(record.headers, limits=limits) != observer_id:
+        raise InputError(
+            "observer_mismatch",
+            f"the header {OBSERVER_HEADER} must be there once and hold the event's observer_id, or be left out",
+            path="$.data.observer_id",
+        )
+    return True
 
 
 def _first_error(error: ValidationError) -> InputError:

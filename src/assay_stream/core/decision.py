@@ -11,13 +11,14 @@ from typing import Any, NamedTuple
 import orjson
 from msgspec import UNSET, Raw
 
-from assay_stream.core.binding import Binding, Scope, Unbound, bind, span_of
+from assay_stream.core.binding import Binding, Scope, Unbound, bind, is_overdue, span_of
 from assay_stream.core.bindings import Bindings, ServerBindings
 from assay_stream.core.cloudevents import Call
 from assay_stream.core.digest import canonicalize, kept
 from assay_stream.core.evidence import STRUCTURED, Producer, envelope
 from assay_stream.core.finding import Finding
 from assay_stream.core.kinds import Kind
+from assay_stream.core.limits import DEFAULT_LIMITS
 from assay_stream.core.observation import CallData, CallEvent
 from assay_stream.core.pins import UNPINNED
 from assay_stream.core.plain_call import PlainCall, PlainPart, plain_payload
@@ -92,7 +93,8 @@ def join(
     binding = in_force.binding
     standing = None
     if server is not None and in_force.is_controlled:
-        standing = standing_of(server, binding.seen, binding.fingerprint, event.tool_name, time_us)
+        seen = None if binding.scope is None else binding.seen
+        standing = standing_of(server, seen, binding.fingerprint, event.tool_name, time_us)
     if isinstance(event, PlainCall):
         data = _plain_data(event, record, in_force, standing)
     else:
@@ -114,6 +116,8 @@ def join(
     outputs = [evidence]
     if binding.unbound is Unbound.NOT_LISTED:
         outputs.append(_call_finding(Kind.CALL_TO_UNLISTED_TOOL, record, event, binding).output())
+    if binding.unbound is Unbound.LIST_CHANGE_ANNOUNCED and _is_overdue(server, event, binding):
+        outputs.append(_call_finding(Kind.LIST_CHANGE_UNANSWERED, record, event, binding).output())
     if standing is not None and standing.pin.action is Action.BLOCK and event.decision == "allow":
         outputs.append(_call_finding(Kind.BLOCKED_TOOL_CALLED, record, event, binding, standing).output())
     return outputs
@@ -135,7 +139,7 @@ def _in_force(bindings: Bindings, server: ServerBindings | None, record: Record,
     if server is not None:
         if snapshot_id is not None and snapshot_id in server.snapshots:
             question = (snapshot_id, None, tool_name)
-        elif observer_id in server.observers:
+        elif observer_id in server.observers or observer_id in server.endings.own:
             question = (None, observer_id, tool_name)
         known: _InForce | None = server.memo.get(question)
         if known is not None and known.since_us <= time_us < known.until_us and not record.hold_expired:
@@ -229,12 +233,9 @@ def _describe(
     rests_on: dict[str, Any] = {"scope": "none" if binding.scope is None else binding.scope.value}
     if binding.seen is not None:
         seen = binding.seen
-        rests_on |= {
-            "snapshot_id": seen.snapshot_id,
-            "origin": seen.origin.as_json(),
-            "catalogue_digest": seen.catalogue,
-        }
-        if server is not None:
+        rests_on |= {"snapshot_id": seen.snapshot_id, "origin": seen.origin.as_json()}
+        if server is not None and binding.scope is not None:
+            rests_on["catalogue_digest"] = seen.catalogue
             rests_on["server_scoped"] = server.catalogue_of(seen).server_scoped
     found = binding.fingerprint
     if found is not None:
@@ -262,6 +263,14 @@ def _describe(
     return part, plain
 
 
+def _is_overdue(server: ServerBindings | None, event: Call, binding: Binding) -> bool:
+    """Tell whether an announced change has gone without a list that lasts for longer than the limit."""
+    if server is None:
+        return False
+    told = server.endings.announced(event.observer_id, binding.seen, event.time_us)
+    return told is not None and is_overdue(server, told, event.time_us, DEFAULT_LIMITS)
+
+
 def _call_finding(
     kind: Kind,
     record: Record,
@@ -272,7 +281,8 @@ def _call_finding(
     return Finding(
         kind=kind,
         server_id=event.server_id,
-        tool_name=event.tool_name,
+        # A change that nobody listed is about the server, whichever tool is called meanwhile.
+        tool_name=None if kind is Kind.LIST_CHANGE_UNANSWERED else event.tool_name,
         observer_id=event.observer_id,
         time_us=event.time_us,
         origin=record.origin,

@@ -26,6 +26,7 @@ from assay_stream.core.control_facts import (
     read_policy,
     read_signatures,
 )
+from assay_stream.core.end_facts import Announcement, Rejection, read_announcement, read_rejection
 from assay_stream.core.errors import IntegrityError
 from assay_stream.core.fingerprint import Fingerprint
 from assay_stream.core.item_facts import ItemFact, ItemList, read_item, read_item_list
@@ -103,6 +104,8 @@ class Seen:
 
     No more than that: what a proxy puts there may be a credential.
     """
+    attributed: bool = False
+    """Whether a header of its record named the observer: what cannot be attributed does not end its force then."""
 
     def listed(self, subject: Subject) -> str | None:
         """Return the digest of the prompts or of the templates that it states, ``None`` where it states none."""
@@ -116,7 +119,12 @@ class Seen:
         return ("seen", self.server_id, self.observer_id, *self.origin)
 
     def value_json(self) -> dict[str, Any]:
-        stated = {"prompts": self.prompts, "templates": self.templates, "auth_context": self.auth_context}
+        stated = {
+            "prompts": self.prompts,
+            "templates": self.templates,
+            "auth_context": self.auth_context,
+            "attributed": self.attributed or None,
+        }
         return {
             "time_us": self.time_us,
             "snapshot_id": self.snapshot_id,
@@ -125,32 +133,6 @@ class Seen:
             "signatures": self.signatures,
             **{name: value for name, value in stated.items() if value is not None},
         }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rejection:
-    """A snapshot of this server was refused: what stood before it in the log is in force no more."""
-
-    server_id: str
-    origin: Origin
-    time_us: int
-    code: str
-
-    @property
-    def position(self) -> Position:
-        return (self.time_us, self.origin)
-
-    def ends(self, seen: Seen) -> bool:
-        """Tell whether an observation came before this; of another partition only the times can tell."""
-        if seen.origin[:2] == self.origin[:2]:
-            return seen.origin.offset < self.origin.offset
-        return seen.time_us <= self.time_us
-
-    def key(self) -> FactKey:
-        return ("rejection", self.server_id, *self.origin)
-
-    def value_json(self) -> dict[str, Any]:
-        return {"time_us": self.time_us, "code": self.code}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,7 +166,17 @@ class Progress:
 
 
 Fact = (
-    ToolFact | Catalogue | ItemFact | ItemList | Seen | Rejection | Horizon | Allowance | Progress | AnyControlFact
+    ToolFact
+    | Catalogue
+    | ItemFact
+    | ItemList
+    | Seen
+    | Rejection
+    | Announcement
+    | Horizon
+    | Allowance
+    | Progress
+    | AnyControlFact
 )
 
 
@@ -283,16 +275,7 @@ def _read_seen(key: FactKey, value: dict[str, Any]) -> Seen:
         prompts=value.get("prompts"),
         templates=value.get("templates"),
         auth_context=value.get("auth_context"),
-    )
-
-
-def _read_rejection(key: FactKey, value: dict[str, Any]) -> Rejection:
-    _, server_id, *place = key
-    return Rejection(
-        server_id=str(server_id),
-        origin=origin_of_key(place),
-        time_us=value["time_us"],
-        code=value["code"],
+        attributed=value.get("attributed", False),
     )
 
 
@@ -312,7 +295,8 @@ _READERS: dict[str, Callable[[FactKey, dict[str, Any]], Fact]] = {
     "item": read_item,
     "item_list": read_item_list,
     "seen": _read_seen,
-    "rejection": _read_rejection,
+    "rejection": read_rejection,
+    "announcement": read_announcement,
     "pin": read_pin,
     "policy": read_policy,
     "key_decision": read_key_decision,

@@ -184,9 +184,16 @@ class Fleet:
                 self._refresh_force(observer_id)
         return frozenset(self._forced_of)
 
-    def force_changed(self) -> None:
-        """Note that observations may have come into force, or lost it, by something else than observations."""
-        self._is_force_known = False
+    def force_changed(self, observer_id: str | None) -> None:
+        """Note that observations may have come into force, or lost it, by something else than observations.
+
+        Args:
+            observer_id: whose observations, ``None`` for anybody's.
+        """
+        if observer_id is None:
+            self._is_force_known = False
+        elif self._is_force_known:
+            self._refresh_force(observer_id)
 
     def shows_others(self, tool_name: str, full: str | None, observer_id: str) -> bool:
         """Tell whether anybody else's latest list holds a definition.

@@ -33,6 +33,7 @@ class Kind(StrEnum):
     BLOCKED_TOOL_CALLED = "blocked_tool_called"
     SNAPSHOT_REJECTED = "snapshot_rejected"
     SNAPSHOT_LATE = "snapshot_late"
+    LIST_CHANGE_UNANSWERED = "list_change_unanswered"
     SERVER_MISROUTED = "server_misrouted"
     ALERTS_FOLDED = "alerts_folded"
     LISTS_NEVER_COMPLETE = "lists_never_complete"
@@ -255,6 +256,15 @@ KINDS: dict[Kind, KindInfo] = {
         severity_id=2,
         explanation="The evidence of those calls rests on what was known when they were joined.",
         next_step="Look at the proxy's clock and connection; a replay shows what would have been bound.",
+        owasp=("MCP08",),
+        lasts=False,
+    ),
+    Kind.LIST_CHANGE_UNANSWERED: KindInfo(
+        title="A server announced a change of its tools, and no list followed",
+        severity_id=3,
+        explanation="Calls since carry no digest: which definitions the server obeys now is not known.",
+        next_step="Have the client list the tools again. If it does, the server is avoiding digests: take it out "
+        "of use.",
         owasp=("MCP08",),
         lasts=False,
     ),

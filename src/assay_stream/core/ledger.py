@@ -10,7 +10,8 @@ from dataclasses import replace
 
 from assay_stream.core.bindings import Bindings, ServerBindings
 from assay_stream.core.control_facts import Discovery, FactKey
-from assay_stream.core.facts import Fact, Horizon, Rejection, Seen, encode_key, encode_value
+from assay_stream.core.end_facts import Rejection
+from assay_stream.core.facts import Fact, Horizon, Seen, encode_key, encode_value
 from assay_stream.core.limits import Limits
 from assay_stream.core.meaning import Subject
 from assay_stream.core.record import Output, Record, Role
@@ -79,6 +80,10 @@ class Ledger:
                     time_us=max(oldest_us, timeline.horizon_us or 0),
                 )
                 outputs.append(self.publish(record, horizon))
+                oldest = next(iter(timeline)).position
+                # No answer rests on what an observer was told before the first list that is kept.
+                told = [end for end in server.endings.announcements_of(seen.observer_id) if end.position < oldest]
+                outputs.extend(self.retract(record, end.key()) for end in told)
             outputs.extend(self._drop_unused(record, server, folded.catalogue))
             outputs.extend(self._drop_unused_signatures(record, server, folded.signatures))
             outputs.extend(self._drop_unused_lists(record, server, folded))
@@ -88,7 +93,7 @@ class Ledger:
         entries_max = self._limits.timeline_entries_max
         if len(timeline) > _LATEST_KEPT and server.definitions_bytes() > self._limits.server_definitions_bytes_max:
             entries_max = min(entries_max, len(timeline) - 1)
-        return timeline.one_too_many(entries_max, server.rejections)
+        return timeline.one_too_many(entries_max, server.endings.parts)
 
     def _drop_unused_lists(self, record: Record, server: ServerBindings, folded: Seen) -> list[Output]:
         outputs: list[Output] = []
@@ -112,19 +117,51 @@ class Ledger:
         outputs.extend(self.retract(record, key) for key in sorted(checked))
         return outputs
 
-    def merge_rejections(self, record: Record, server: ServerBindings) -> list[Output]:
+    def merge_rejections(self, record: Record, server: ServerBindings, observer_id: str | None) -> list[Output]:
         """Let the oldest two rejections be one that ends what either did: nothing comes into force again.
 
         Args:
             record: the input record that it follows from.
             server: the server's state.
+            observer_id: the observer whose rejections have become more, ``None`` for those that name none.
         """
         outputs: list[Output] = []
-        while len(server.rejections) > self._limits.rejections_max:
-            oldest, second = server.rejections[:2]
+        while len(kept := server.endings.rejections_of(observer_id)) > self._limits.rejections_max:
+            oldest, second = kept[:2]
             outputs.append(self.retract(record, oldest.key()))
             outputs.append(self.publish(record, replace(second, time_us=oldest.time_us)))
         return outputs
+
+    def fold_unlisted(self, record: Record, server: ServerBindings) -> list[Output]:
+        """Where too many observers without a list are remembered, let one rejection stand for the earliest.
+
+        Whoever makes observers up cannot fill the memory, nor bring an observer without a list to be bound.
+
+        Args:
+            record: the input record that it follows from.
+            server: the server's state.
+        """
+        endings, outputs = server.endings, list[Output]()
+        surplus = len(endings.without_list) - self._limits.unlisted_observers_max
+        if surplus <= 0:
+            return outputs
+        # More than there must be, so that the search for the earliest is rare.
+        surplus += self._limits.unlisted_observers_max // 8
+        earliest = sorted(endings.without_list, key=lambda name: endings.own[name].last_origin())[:surplus]
+        folded = [end for name in earliest for end in endings.own[name]]
+        before = endings.unlisted
+        times_us = [end.time_us for end in folded] + ([] if before is None else [before.time_us])
+        outputs.extend(self.retract(record, end.key()) for end in folded)
+        if before is not None:
+            outputs.append(self.retract(record, before.key()))
+        stands_for_all = Rejection(
+            server_id=folded[0].server_id,
+            origin=folded[0].origin,
+            time_us=min(times_us),
+            code="too_many_observers",
+            unlisted=True,
+        )
+        return [*outputs, self.publish(record, stands_for_all)]
 
     def fold_discoveries(self, record: Record, server: ServerBindings, domain: str) -> list[Output]:
         """Fold away the discoveries of a domain that are too many, and what was held against no key any more.
@@ -187,13 +224,15 @@ def fact_output(fact: Fact, *, partition: int, timestamp_ms: int = 0) -> Output:
 
 
 def is_redundant(server: ServerBindings, rejection: Rejection) -> bool:
-    """Tell whether nothing was observed since the last rejection, so that another changes no answer.
+    """Tell whether nothing it may concern was observed since the last one like it, so that it changes no answer.
 
     Args:
         server: the server's state.
         rejection: a rejection about to be published.
     """
-    if not server.rejections:
+    kept = server.endings.rejections_of(rejection.observer_id)
+    if not kept or kept[-1].time_us > rejection.time_us:
         return False
-    last = server.rejections[-1]
-    return last.time_us <= rejection.time_us and server.sights.ends_all(last)
+    if rejection.observer_id is None:
+        return server.sights.ends_all(kept[-1])
+    return all(kept[-1].is_after(seen) for timeline in server.concerned(rejection) for seen in timeline)

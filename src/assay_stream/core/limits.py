@@ -149,7 +149,19 @@ class Limits:
     interrupted now and then, completes one in as many sessions."""
 
     rejections_max: int = 64
-    """Rejected snapshots remembered per server; beyond that the oldest two become one."""
+    """Refused records remembered per server and observer, and as many that name no observer; beyond that the
+    oldest two become one."""
+
+    unlisted_observers_max: int = 1_000
+    """Observers without a list remembered per server, whose records were refused or who were told of a change. Of
+    more, the earliest become one, and from its time on no observer without a list is bound to what others saw."""
+
+    announced_limit_ms: int = 60 * 1_000
+    """How long calls may go on after an announced change before it is a finding that no list follows: clients that
+    list again do so within seconds. A list that is announced to be out of date sooner is no answer."""
+
+    announcements_max: int = 64
+    """Announced changes in a row, without a list that lasts, that are a finding however fast they come."""
 
     signature_chars_max: int = 1_024
     """Characters of one signature. A P-256 signature has 96 in base64."""

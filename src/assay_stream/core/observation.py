@@ -1,6 +1,6 @@
-"""The models of what is observed: snapshots (``tools/list``) and calls (``tools/call``).
+"""The models of what is observed: snapshots (``tools/list``), announced changes, and calls (``tools/call``).
 
-Both arrive as CloudEvents 1.0 JSON, in structured or binary Kafka content mode (``core.cloudevents``).
+All arrive as CloudEvents 1.0 JSON, in structured or binary Kafka content mode (``core.cloudevents``).
 Unknown fields are accepted and ignored; what a model names must be right.
 """
 
@@ -38,6 +38,7 @@ Timestamp = Annotated[
 ]
 
 SNAPSHOT_TYPE = "mcp.tools.list.observed"
+LIST_CHANGED_TYPE = "mcp.tools.list_changed.observed"
 CALL_TYPE = "mcp.tools.call.observed"
 
 CallProfile = Literal["assay", "handshake"]
@@ -85,6 +86,22 @@ class SnapshotEvent(Envelope):
 
     type: Literal["mcp.tools.list.observed"]
     data: SnapshotData
+
+
+class ListChangedData(Model):
+    """A server told one observer that its tools changed: ``notifications/tools/list_changed``."""
+
+    server_id: Identifier
+    observer_id: Identifier
+    session_id: Text | None = None
+    auth_context: Text | None = None
+
+
+class ListChangedEvent(Envelope):
+    """``mcp.tools.list_changed.observed``: an announced change of the list of tools."""
+
+    type: Literal["mcp.tools.list_changed.observed"]
+    data: ListChangedData
 
 
 class CallError(TypedDict, total=False):

@@ -66,9 +66,12 @@ class PinResult:
         return {"status": self.status.value} | {k: v for k, v in fields.items() if v is not None}
 
     def reason_code(self) -> str | None:
-        """Return Assay's reason code, where one of its own pins does not match."""
-        differs = self.status in (PinStatus.MISMATCH, PinStatus.REJECTED)
-        return assay_pins.TOOL_DRIFT if differs and self.scheme and self.scheme.startswith("assay.") else None
+        """Return Assay's reason code, where one of its own pins does not match, or had nothing to match."""
+        if not (self.scheme and self.scheme.startswith("assay.")):
+            return None
+        if self.status is PinStatus.UNOBSERVED:
+            return assay_pins.TOOL_UNOBSERVED
+        return assay_pins.TOOL_DRIFT if self.status in (PinStatus.MISMATCH, PinStatus.REJECTED) else None
 
 
 UNPINNED = PinResult(status=PinStatus.UNPINNED)

@@ -12,6 +12,9 @@ from assay_stream.core.errors import AssayStreamError, InputError
 
 Headers = tuple[tuple[str, bytes], ...]
 
+OBSERVER_HEADER = "assay-observer-id"
+"""Kafka header that names the observer, so that a record whose value cannot be read still has one."""
+
 made_of = tuple.__new__
 """Makes a named tuple of its fields, all of them and in order. Its own constructor is a Python function and takes
 three times as long: this is for what is made for every call."""

@@ -5,7 +5,8 @@ Rules:
 1. A record is decoded and checked as a whole before any state changes.
 2. State changes only by applying the facts that are published: what a restart restores is what was there.
 3. A digest is computed once per distinct definition; equal bytes are never canonicalised twice.
-4. A snapshot that must be refused ends the force of what its server had offered before, if its key names one.
+4. A record of the snapshots topic that must be refused ends the force of what its observer saw before on the
+   server that its key names; without a header that names the observer, of what every observer saw who sends none.
 5. What is found about pins and signatures follows from what stands in both logs, not from which was read first.
 """
 
@@ -15,10 +16,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from assay_stream.core import drift
+from assay_stream.core.announcing import announce
 from assay_stream.core.attention import FloodEnd, suppression_records
 from assay_stream.core.bindings import ServerBindings
 from assay_stream.core.change import change_record, says_nothing_new
-from assay_stream.core.cloudevents import event_time_us, read_event
+from assay_stream.core.cloudevents import check_observer, event_time_us, observer_in_header, read_event
 from assay_stream.core.control import ControlEvent
 from assay_stream.core.control_facts import Discovery, Pin, Policy, Signatures, SuppressionDecision
 from assay_stream.core.control_step import fact_of
@@ -26,14 +28,10 @@ from assay_stream.core.controls import Controls
 from assay_stream.core.definition_record import definition_record
 from assay_stream.core.definitions import pack
 from assay_stream.core.digest import jcs_digest
+from assay_stream.core.end_facts import Announcement, Rejection
 from assay_stream.core.errors import InputError
 from assay_stream.core.evidence import Producer
-from assay_stream.core.facts import (
-    Catalogue,
-    Rejection,
-    Seen,
-    ToolFact,
-)
+from assay_stream.core.facts import Catalogue, Seen, ToolFact
 from assay_stream.core.finding import Finding
 from assay_stream.core.incompleteness import never_complete, resolved_by_complete_list
 from assay_stream.core.item_drift import compare_items
@@ -45,7 +43,7 @@ from assay_stream.core.limits import DEFAULT_LIMITS, Limits
 from assay_stream.core.meaning import Subject
 from assay_stream.core.moments import start_of
 from assay_stream.core.name_claim import claims_between, claims_by_snapshot, offered, offers_the_same
-from assay_stream.core.observation import SnapshotEvent
+from assay_stream.core.observation import ListChangedEvent, SnapshotEvent
 from assay_stream.core.offer import Offer, Offers
 from assay_stream.core.partition import murmur2_partition
 from assay_stream.core.rationing import Ration, change_of
@@ -95,6 +93,9 @@ class Registry:
             if isinstance(event, SnapshotEvent):
                 self._check_key(record, event.data.server_id)
                 return self._snapshot(record, event)
+            if isinstance(event, ListChangedEvent):
+                self._check_key(record, event.data.server_id)
+                return self._list_changed(record, event)
             if isinstance(event, ControlEvent):
                 self._check_key(record, event.data.server_id)
                 return self._control(record, event)
@@ -112,6 +113,7 @@ class Registry:
 
     def _snapshot(self, record: Record, event: SnapshotEvent) -> list[Output]:
         data = event.data
+        attributed = check_observer(record, data.observer_id, limits=self._limits)
         offer = self._offers.of(data)
         lists = self._item_offers.of(data)
         signatures = signatures_of(data, offer, self._limits)
@@ -128,6 +130,7 @@ class Registry:
             signatures=None if signatures is None else signatures.digest,
             prompts=lists[Subject.PROMPT].digest if Subject.PROMPT in lists else None,
             templates=lists[Subject.TEMPLATE].digest if Subject.TEMPLATE in lists else None,
+            attributed=attributed,
         )
         if _is_repetition(server, seen):
             return []
@@ -188,6 +191,16 @@ class Registry:
         if left is not None:
             outputs.append(self._ledger.publish(record, left))
         return _with_end(record, data.server_id, seen.time_us, outputs)
+
+    def _list_changed(self, record: Record, event: ListChangedEvent) -> list[Output]:
+        check_observer(record, event.data.observer_id, limits=self._limits)
+        announcement = Announcement(
+            server_id=event.data.server_id,
+            observer_id=event.data.observer_id,
+            origin=record.origin,
+            time_us=event_time_us(event),
+        )
+        return announce(self._ledger, record, announcement, self._limits)
 
     def _publish_offer(
         self, record: Record, server: ServerBindings, catalogue: Catalogue, offer: Offer
@@ -309,27 +322,38 @@ class Registry:
         if record.role is not Role.SNAPSHOTS or server_id is None:
             return refusal(record, error)
         outputs = [rejected(record, error)]
+        observer_id = observer_in_header(record.headers, limits=self._limits)
         time_us = record.timestamp_ms * 1_000
-        rejection = Rejection(server_id=server_id, origin=record.origin, time_us=time_us, code=error.code)
+        rejection = Rejection(
+            server_id=server_id, origin=record.origin, time_us=time_us, code=error.code, observer_id=observer_id
+        )
         server = self.bindings.server(server_id)
-        held = self._standing_verdicts(server_id, server)
-        if not is_redundant(server, rejection) or not _is_known_refusal(server, error.code):
-            since = start_of(time_us)
-            before = standing_findings(server, since)
-            outputs.append(self._ledger.publish(record, rejection))
-            outputs.extend(self._ledger.merge_rejections(record, server))
-            outputs.extend(self._first_uses(record, server, since))
-            outputs.extend(new_findings(before, standing_findings(server, since)))
-            outputs.extend(self._changed_verdicts(record, server_id, server, held))
+        if not is_redundant(server, rejection) or not _is_known_refusal(server, rejection):
+            outputs.extend(self._publish_rejection(record, server, rejection))
         finding = Finding(
             kind=Kind.SNAPSHOT_REJECTED,
             server_id=server_id,
+            observer_id=observer_id,
             time_us=time_us,
             origin=record.origin,
             reason=error.code,
         )
         outputs.append(finding.output())
         return _with_end(record, server_id, time_us, outputs)
+
+    def _publish_rejection(self, record: Record, server: ServerBindings, rejection: Rejection) -> Iterator[Output]:
+        held = self._standing_verdicts(rejection.server_id, server)
+        since = start_of(rejection.time_us)
+        # Of an observer that never had a list nothing is found, and no verdict rests on it.
+        concerns_lists = any(True for _ in server.concerned(rejection))
+        before = standing_findings(server, since) if concerns_lists else set()
+        yield self._ledger.publish(record, rejection)
+        yield from self._ledger.merge_rejections(record, server, rejection.observer_id)
+        yield from self._ledger.fold_unlisted(record, server)
+        if concerns_lists:
+            yield from self._first_uses(record, server, since)
+            yield from new_findings(before, standing_findings(server, since))
+            yield from self._changed_verdicts(record, rejection.server_id, server, held)
 
 
 def _with_end(record: Record, server_id: str, time_us: int, outputs: list[Output]) -> list[Output]:
@@ -347,11 +371,18 @@ def _concerns_others(server: ServerBindings, since: Position) -> bool:
 
 
 def _is_repetition(server: ServerBindings, seen: Seen) -> bool:
-    """Tell whether a snapshot was published before: same observer, id, time and content."""
+    """Tell whether a snapshot was published before: same observer, id, time and content.
+
+    It counts again where an announcement of the same time was published again before it.
+    """
     own = server.observers.get(seen.observer_id)
-    return own is not None and any(replace(old, origin=seen.origin) == seen for old in own.at(seen.time_us))
+    return own is not None and any(
+        replace(old, origin=seen.origin) == seen
+        and server.endings.announced(seen.observer_id, old, old.time_us) is None
+        for old in own.at(seen.time_us)
+    )
 
 
-def _is_known_refusal(server: ServerBindings, code: str) -> bool:
+def _is_known_refusal(server: ServerBindings, rejection: Rejection) -> bool:
     """Tell whether the next good list will know that it puts an end to a refusal for this reason."""
-    return any(rejection.code == code for rejection in server.rejections)
+    return any(known.code == rejection.code for known in server.endings.rejections_of(rejection.observer_id))

@@ -5,12 +5,13 @@ An end is told by the uids of what it ends; the alert stage passes over those it
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from assay_stream.core.attention import Reason, Resolution
 from assay_stream.core.bindings import ServerBindings
 from assay_stream.core.control_facts import Discovery, KeyDecision, Pin, Policy
 from assay_stream.core.drift import Baseline
+from assay_stream.core.end_facts import Rejection
 from assay_stream.core.facts import Catalogue, Seen
 from assay_stream.core.finding import uid_of
 from assay_stream.core.kinds import Kind
@@ -75,7 +76,7 @@ def resolved_by_snapshot(
         *told(seen.server_id, gone[False], "no_longer_offered", seen, seen.observer_id),
         *told(seen.server_id, gone[True], "no_longer_offered", seen, seen.observer_id, everywhere=True),
         *told(seen.server_id, back, "definition_returned", seen, seen.observer_id),
-        *told(seen.server_id, _readable_again(server, seen.server_id), "definition_returned", seen, None),
+        *told(seen.server_id, _readable_again(server, seen), "definition_returned", seen, None),
     ]
 
 
@@ -157,13 +158,27 @@ def _gone(
                 yield name, None
 
 
-def _readable_again(server: ServerBindings, server_id: str) -> Uids:
-    """Yield the refusals that no list has followed yet."""
-    last = server.rejections[-1] if server.rejections else None
-    if last is None or not server.sights.ends_all(last):
-        return
-    for code in sorted({rejection.code for rejection in server.rejections}):
-        yield uid_of(Kind.SNAPSHOT_REJECTED, server_id, None, None, code)
+def _readable_again(server: ServerBindings, seen: Seen) -> Uids:
+    """Yield the refusals that this list is the first to follow, and that nobody waits for any more.
+
+    What its observer can read again is over for it; what named no observer is over with anybody's next list.
+    """
+    ended = {bad.code for observer_id in (None, seen.observer_id) for bad in _unanswered(server, observer_id)}
+    if ended:
+        others = (observer_id for observer_id in server.endings.own if observer_id != seen.observer_id)
+        ended -= {bad.code for observer_id in others for bad in _unanswered(server, observer_id)}
+    for code in sorted(ended):
+        yield uid_of(Kind.SNAPSHOT_REJECTED, seen.server_id, None, None, code)
+
+
+def _unanswered(server: ServerBindings, observer_id: str | None) -> Sequence[Rejection]:
+    """Return an observer's rejections where no list of it has followed; of nobody's, where none at all has."""
+    ends = server.endings.rejections_of(observer_id)
+    if not ends or observer_id is None:
+        return ends if ends and server.sights.ends_all(ends[-1]) else ()
+    timeline = server.observers.get(observer_id)
+    is_answered = timeline is not None and not all(ends[-1].is_after(known) for known in timeline.newest_first())
+    return () if is_answered else ends
 
 
 def _approved_before(server: ServerBindings, baseline: Baseline | None, catalogue: Catalogue) -> Uids:

@@ -13,7 +13,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
-from assay_stream.core.facts import Rejection, Seen
+from assay_stream.core.end_facts import Rejection
+from assay_stream.core.facts import Seen
 from assay_stream.core.meaning import Subject
 from assay_stream.core.record import Position
 

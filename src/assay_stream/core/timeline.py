@@ -13,9 +13,9 @@ answers.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from assay_stream.core.facts import Rejection, Seen
+from assay_stream.core.facts import Seen
 from assay_stream.core.record import Origin, Position
 
 BEFORE_ALL_US, AFTER_ALL_US = -(2**63), 2**63 - 1
@@ -150,13 +150,24 @@ class Timeline:
             end = entries[index + 1].position if index + 1 < len(entries) else None
             yield entries[index], end
 
-    def one_too_many(self, entries_max: int, rejections: Sequence[Rejection] = ()) -> tuple[Seen, bool] | None:
+    def first_after(self, position: Position) -> Seen | None:
+        """Return the earliest observation after a position.
+
+        Args:
+            position: any position.
+        """
+        index = bisect_right(self._entries, position, key=_position)
+        return self._entries[index] if index < len(self._entries) else None
+
+    def one_too_many(
+        self, entries_max: int, parts: Callable[[Seen, Seen], bool] = lambda _older, _newer: False
+    ) -> tuple[Seen, bool] | None:
         """Return the observation to fold away, and whether history is lost with it, or ``None``.
 
         Args:
             entries_max: how many observations may be kept.
-            rejections: the rejected snapshots of the server; one that stands between two observations makes the
-                second one news.
+            parts: whether the force of the first of two observations had ended when the second was taken, which
+                makes the second one news.
         """
         entries = self._entries
         if len(entries) <= entries_max:
@@ -164,7 +175,7 @@ class Timeline:
         same_tools: Seen | None = None
         for older, seen, newer in zip(entries, entries[1:], entries[2:], strict=False):
             repeats = _same_sight(older, seen) and _same_sight(seen, newer)
-            if repeats and not any(bad.ends(older) and not bad.ends(seen) for bad in rejections):
+            if repeats and not parts(older, seen):
                 if _same_lists(older, seen) and _same_lists(seen, newer):
                     return seen, False
                 same_tools = same_tools or seen

@@ -18,14 +18,14 @@ import msgspec
 from assay_stream.core.errors import ConfigurationError, InputError
 from assay_stream.core.lenient import read_leniently
 from assay_stream.core.limits import DEFAULT_LIMITS, LINE_BYTES_MAX
-from assay_stream.core.observation import CALL_TYPE, SNAPSHOT_TYPE
+from assay_stream.core.observation import CALL_TYPE, LIST_CHANGED_TYPE, SNAPSHOT_TYPE
 from assay_stream.core.record import Origin, Record, Role, made_of
 from assay_stream.forensics.archive_manifest import ARCHIVE_MANIFEST
 from assay_stream.forensics.compressed import opened
 from assay_stream.forensics.line_reader import RECORD_LINE_START, TooLong, lines_of, observation_lines
 from assay_stream.forensics.record_line import INT64_MAX, record_of_line
 
-_ROLE_OF_TYPE = {SNAPSHOT_TYPE: Role.SNAPSHOTS, CALL_TYPE: Role.CALLS}
+_ROLE_OF_TYPE = {SNAPSHOT_TYPE: Role.SNAPSHOTS, LIST_CHANGED_TYPE: Role.SNAPSHOTS, CALL_TYPE: Role.CALLS}
 _CONTROL_PREFIX = "assay.control."
 _READ = (Role.SNAPSHOTS, Role.CONTROL, Role.CALLS)
 _Place = Annotated[int, msgspec.Meta(ge=0, le=INT64_MAX)]

@@ -54,19 +54,12 @@ def asof_rows(server: ServerBindings, server_id: str, time_us: int, *, tool_name
         seen = timeline.as_of(time_us)
         if seen is None or timeline.is_folded_at(time_us):
             continue
-        rows.append(_observation(server, seen, observer_id, time_us))
-        if server.in_force(seen, time_us):
+        row = _observation(server, seen, observer_id, time_us)
+        rows.append(row)
+        if row["state"] == "in_force":
             rows.extend(_tools(server, seen, time_us, tool_name))
-    rows += [
-        {
-            "what": "rejection",
-            "code": rejection.code,
-            "since": time_text(rejection.time_us),
-            "origin": rejection.origin.as_json(),
-        }
-        for rejection in server.rejections
-        if rejection.time_us <= time_us
-    ][-1:]
+    rows.extend(_announcements(server, time_us))
+    rows.extend(_rejections(server, time_us))
     rows.extend(_pins(server, time_us, tool_name))
     rows.extend(_policies(server, time_us, tool_name))
     rows.extend(_keys(server, time_us, tool_name))
@@ -97,11 +90,39 @@ def _is_known(server: ServerBindings, tool_name: str) -> bool:
     )
 
 
+def _rejections(server: ServerBindings, time_us: int) -> Iterator[Row]:
+    """Yield the latest rejection that names no observer, and the latest of each observer."""
+    latest = {bad.observer_id: bad for bad in server.rejections if bad.time_us <= time_us}
+    for observer_id, bad in sorted(latest.items(), key=lambda item: item[0] or ""):
+        row = {"what": "rejection", "code": bad.code, "observer_id": observer_id, "since": time_text(bad.time_us)}
+        yield {name: value for name, value in row.items() if value is not None} | {"origin": bad.origin.as_json()}
+
+
+def _announcements(server: ServerBindings, time_us: int) -> Iterator[Row]:
+    """Yield the changes that observers were told of and have seen no list since."""
+    for observer_id in sorted(server.endings.own):
+        timeline = server.observers.get(observer_id)
+        seen = None if timeline is None else timeline.as_of(time_us)
+        told = server.endings.announced(observer_id, seen, time_us)
+        if told is not None:
+            yield {
+                "what": "announcement",
+                "observer_id": observer_id,
+                "snapshot_id": None if seen is None else seen.snapshot_id,
+                "since": time_text(told.time_us),
+                "origin": told.origin.as_json(),
+            }
+
+
 def _observation(server: ServerBindings, seen: Seen, observer_id: str, time_us: int) -> Row:
-    in_force = server.in_force(seen, time_us)
+    state = "in_force"
+    if not server.in_force(seen, time_us):
+        state = "ended_by_rejection"
+    elif server.endings.announced(observer_id, seen, time_us) is not None:
+        state = "ended_by_announcement"
     return {
         "what": "catalogue",
-        "state": "in_force" if in_force else "ended_by_rejection",
+        "state": state,
         "observer_id": observer_id,
         "value": seen.catalogue,
         "completeness": seen.completeness,

@@ -33,7 +33,11 @@ def unbounded(limits: Limits = DEFAULT_LIMITS) -> Limits:
         limits: what is accepted.
     """
     return replace(
-        limits, timeline_entries_max=sys.maxsize, rejections_max=sys.maxsize, discoveries_max=sys.maxsize
+        limits,
+        timeline_entries_max=sys.maxsize,
+        rejections_max=sys.maxsize,
+        unlisted_observers_max=sys.maxsize,
+        discoveries_max=sys.maxsize,
     )
 
 

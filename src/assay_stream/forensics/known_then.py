@@ -39,6 +39,7 @@ STEPS_MAX = 50_000
 """Records applied in one search; about half a minute. What is not found by then stays unexplained, and says so."""
 
 LATE_SNAPSHOT = "late_snapshot"
+"""Also of an announced change: it is a record of the snapshots topic that arrived late."""
 PIN_CHANGED = "pin_changed"
 POLICY_CHANGED = "policy_changed"
 KEY_CHANGED = "key_changed"

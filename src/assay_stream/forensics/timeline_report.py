@@ -10,6 +10,7 @@ import orjson
 from assay_stream.core.attention import decode_entry
 from assay_stream.core.bindings import ServerBindings
 from assay_stream.core.cloudevents import time_us_of
+from assay_stream.core.end_facts import Rejection
 from assay_stream.core.errors import AssayStreamError, InputError
 from assay_stream.core.facts import Seen
 from assay_stream.core.finding import Finding
@@ -20,7 +21,7 @@ Row = dict[str, Any]
 Told = tuple[int, Row]
 """Event time in microseconds, and what is told of it."""
 
-_ORDER = {"decision": 0, "snapshot": 1, "rejection": 2, "finding": 3, "alert": 4}
+_ORDER = {"decision": 0, "snapshot": 1, "announcement": 2, "rejection": 3, "finding": 4, "alert": 5}
 
 
 def timeline_rows(
@@ -76,9 +77,11 @@ def observed(server: ServerBindings, *, tool_name: str | None = None) -> Iterato
                     },
                 )
             before = seen
-    for rejection in server.rejections:
-        row = {"what": "rejection", "kind": rejection.code, "origin": rejection.origin.as_json()}
-        yield rejection.time_us, row
+    for end in server.endings:
+        row = {"what": "announcement", "observer_id": end.observer_id, "origin": end.origin.as_json()}
+        if isinstance(end, Rejection):
+            row |= {"what": "rejection", "kind": end.code}
+        yield end.time_us, {name: value for name, value in row.items() if value is not None}
 
 
 def found(value: bytes | None, server_id: str, *, tool_name: str | None = None) -> Iterator[Told]:

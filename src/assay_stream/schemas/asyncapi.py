@@ -10,6 +10,7 @@ from assay_stream.core.control import CONTROL_MODELS
 from assay_stream.core.evidence import EVIDENCE_TYPE
 from assay_stream.core.observation import (
     CALL_TYPE,
+    LIST_CHANGED_TYPE,
     SNAPSHOT_TYPE,
 )
 from assay_stream.core.record import Role
@@ -18,8 +19,8 @@ from assay_stream.schemas.documents import FACT_KEY, OUTPUTS, SUFFIX
 _CHANNELS: dict[Role, tuple[str, str, tuple[str, ...], str | None]] = {
     Role.SNAPSHOTS: (
         "mcp.tools.list",
-        "Snapshots: what a server offered. Key: server_id.",
-        (SNAPSHOT_TYPE,),
+        "Snapshots: what a server offered, and changes that it announced. Key: server_id.",
+        (SNAPSHOT_TYPE, LIST_CHANGED_TYPE),
         None,
     ),
     Role.CONTROL: (

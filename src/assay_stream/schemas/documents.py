@@ -14,8 +14,10 @@ from assay_stream.core.evidence import EVIDENCE_TYPE
 from assay_stream.core.limits import DEFAULT_LIMITS
 from assay_stream.core.observation import (
     CALL_TYPE,
+    LIST_CHANGED_TYPE,
     SNAPSHOT_TYPE,
     CallModel,
+    ListChangedEvent,
     SnapshotEvent,
 )
 from assay_stream.schemas.alert_states import (
@@ -29,6 +31,7 @@ from assay_stream.schemas.checkpoints import CheckpointPayload, CheckpointRecord
 from assay_stream.schemas.evidence import Change, Evidence, VerdictRecord
 from assay_stream.schemas.facts import (
     AllowanceFactValue,
+    AnnouncementFactValue,
     CatalogueFactValue,
     CheckedFactValue,
     DiscoveryFactValue,
@@ -69,6 +72,7 @@ HTC_FILE = "htc_v1.json"
 FACT_KEY = "assay.tool.binding.key"
 INPUTS: dict[str, type[BaseModel]] = {
     SNAPSHOT_TYPE: SnapshotEvent,
+    LIST_CHANGED_TYPE: ListChangedEvent,
     CALL_TYPE: CallModel,
     **CONTROL_MODELS,
 }
@@ -97,6 +101,7 @@ OUTPUTS: dict[str, Any] = {
     "assay.tool.binding.item": ItemFactValue,
     "assay.tool.binding.item_list": ItemListFactValue,
     "assay.tool.binding.rejection": RejectionFactValue,
+    "assay.tool.binding.announcement": AnnouncementFactValue,
     "assay.tool.binding.pin": PinFactValue,
     "assay.tool.binding.policy": PolicyFactValue,
     "assay.tool.binding.key_decision": KeyFactValue,

@@ -52,7 +52,7 @@ class PinField(Closed):
     observed: SchemeValue | None = None
     enforcement: Enforcement | None = None
     action: ActionText | None = None
-    reason_code: Literal["P_TOOL_DRIFT"] | None = None
+    reason_code: Literal["P_TOOL_DRIFT", "P_TOOL_UNOBSERVED"] | None = None
 
 
 class DiscoveryField(Closed):

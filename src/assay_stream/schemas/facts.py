@@ -50,6 +50,8 @@ class SeenFactValue(Closed):
     signatures: DigestText | None
     prompts: DigestText | None = None
     templates: DigestText | None = None
+    auth_context: BareHex | None = None
+    attributed: Literal[True] | None = None
 
 
 class ItemFactValue(Closed):
@@ -66,10 +68,22 @@ class ItemListFactValue(Closed):
 
 
 class RejectionFactValue(Closed):
-    """A snapshot of the server was refused: what was in force before is in force no more."""
+    """A record of the server was refused: what the observer saw before is in force no more.
+
+    Without an observer it concerns those whose lists name none in a header.
+    """
 
     time_us: Micros
     code: str
+    observer_id: Identifier | None = None
+    unlisted: Literal[True] | None = None
+
+
+class AnnouncementFactValue(Closed):
+    """The server told this observer that its tools changed: what it saw before is in force no more."""
+
+    time_us: Micros
+    overdue: bool
 
 
 class PinFactValue(Closed):
@@ -169,6 +183,7 @@ FactKeyModel = (
     | tuple[Literal["item"], Identifier, Literal["prompt", "template"], DigestText]
     | tuple[Literal["item_list"], Identifier, Literal["prompt", "template"], DigestText]
     | tuple[Literal["rejection"], Identifier, str, Natural, Natural]
+    | tuple[Literal["announcement"], Identifier, Identifier, str, Natural, Natural]
     | tuple[Literal["pin"], Identifier, Identifier, Scheme, str, Natural, Natural]
     | tuple[Literal["policy"], Identifier, str, Natural, Natural]
     | tuple[Literal["key_decision"], Identifier, str, Natural, Natural]

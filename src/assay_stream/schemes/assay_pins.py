@@ -16,6 +16,9 @@ from assay_stream.schemes.assay import Tool, meta_hash, name_of, schema_hash
 TOOL_DRIFT = "P_TOOL_DRIFT"
 """Assay's reason code for a call to a tool whose identity is not the pinned one."""
 
+TOOL_UNOBSERVED = "P_TOOL_UNOBSERVED"
+"""Assay's reason code for a call to a pinned tool of which no observation is in force."""
+
 _IDENTITY_HASH = re.compile(r"[0-9a-f]{64}")
 
 
@@ -69,6 +72,9 @@ class PinOutcome(StrEnum):
     UNOBSERVED = "unobserved"
 
 
+_REASON_CODES = {PinOutcome.DRIFT: TOOL_DRIFT, PinOutcome.UNOBSERVED: TOOL_UNOBSERVED}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PinVerdict:
     """What came of holding a pin against an observation.
@@ -84,7 +90,7 @@ class PinVerdict:
     @property
     def reason_code(self) -> str | None:
         """Assay's reason code, where it has one for the outcome."""
-        return TOOL_DRIFT if self.outcome is PinOutcome.DRIFT else None
+        return _REASON_CODES.get(self.outcome)
 
 
 def tool_pin_verdict(identity_expected: ToolIdentity, identity_observed: ToolIdentity | None) -> PinVerdict:

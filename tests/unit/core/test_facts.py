@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import orjson
 import pytest
 
@@ -29,6 +31,7 @@ from tests.support.facts import (
     a_key_decision,
     a_pin,
     a_policy,
+    announcement,
     rejection,
     seen,
     signed_by,
@@ -40,6 +43,11 @@ FACTS: list[Fact] = [
     a_catalogue("one", {"b": "a", "a": "b"}),
     seen('observer:with/odd "signs" é', 7, "one", offset=3, completeness="partial", partition=2),
     rejection(2, offset=1),
+    rejection(2, offset=2, observer_id="alice"),
+    replace(rejection(2, offset=3), unlisted=True),
+    announcement("alice", 3, offset=5),
+    replace(announcement("alice", 3, offset=6), overdue=True),
+    seen("alice", 9, "one", offset=7, attributed=True),
     seen("alice", 8, "one", offset=4, signatures="set"),
     a_pin(None, time_us=1, offset=1),
     a_pin("x", time_us=1, offset=2, act="reject"),

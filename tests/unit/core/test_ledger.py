@@ -201,7 +201,7 @@ def test_the_oldest_rejections_become_one_that_ends_what_either_did() -> None:
     """Nothing comes into force again by forgetting."""
     ledger = a_ledger(rejection(1, offset=1), rejection(5, offset=5), rejections_max=1)
     server = ledger.bindings.server(SERVER)
-    outputs = ledger.merge_rejections(RECORD, server)
+    outputs = ledger.merge_rejections(RECORD, server, None)
     assert told(outputs) == [("rejection", False), ("rejection", True)]
     (kept,) = server.rejections
     assert (kept.time_us, kept.origin.offset) == (1, 5)

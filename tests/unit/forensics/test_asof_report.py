@@ -8,8 +8,9 @@ from assay_stream.core.errors import InputError
 from assay_stream.core.limits import Limits
 from assay_stream.forensics.asof_report import asof_rows
 from assay_stream.forensics.history import History
+from assay_stream.forensics.timeline_report import observed, timeline_rows
 from tests.support import facts
-from tests.support.events import SERVER, TOOL, Story
+from tests.support.events import SERVER, TOOL, Story, an_announcement
 from tests.support.operators import APPROVED, UNSEEN, US, a_state, v1
 
 
@@ -75,6 +76,30 @@ def test_a_refused_list_ends_what_was_in_force() -> None:
     found = asof_rows(history.view.servers[SERVER], SERVER, 2**62)
     assert [row["what"] for row in found] == ["catalogue", "rejection"]
     assert found[0]["state"] == "ended_by_rejection"
+
+
+def test_an_announced_change_ends_what_was_in_force() -> None:
+    """The catalogue is shown as ended, its tools are not, and the announcement is; a list puts an end to that."""
+    story = Story().lists(TOOL)
+    story.raw(story.records[0].role, an_announcement(number=1, second=1)).lists(TOOL)
+    history = History()
+    for record in story.records:
+        history.take(record)
+    server = history.view.servers[SERVER]
+    ten_us = 1_772_359_200_000_000
+    ended, told = asof_rows(server, SERVER, ten_us + US)
+    assert (ended["what"], ended["state"]) == ("catalogue", "ended_by_announcement")
+    assert told == {
+        "server_id": SERVER,
+        "what": "announcement",
+        "observer_id": "proxy-1",
+        "snapshot_id": "snapshot-0",
+        "since": "2026-03-01T10:00:01Z",
+        "origin": story.records[1].origin.as_json(),
+    }
+    assert [row["what"] for row in asof_rows(server, SERVER, ten_us + 2 * US)] == ["catalogue", "tool"]
+    whole = timeline_rows(SERVER, observed(server))
+    assert [(row["what"], row["time"][-3:]) for row in whole] == [("snapshot", "00Z"), ("announcement", "01Z")]
 
 
 def test_history_that_was_folded_away_is_said_to_be() -> None:

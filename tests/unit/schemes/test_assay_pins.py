@@ -46,7 +46,7 @@ def test_another_server_is_drift() -> None:
 def test_what_was_never_observed_is_said_so() -> None:
     """A pinned tool without an observation is neither a match nor drift."""
     verdict = tool_pin_verdict(tool_identity(TOOL, server_id="s"), None)
-    assert (verdict.outcome, verdict.reason_code) == ("unobserved", None)
+    assert (verdict.outcome, verdict.reason_code) == ("unobserved", "P_TOOL_UNOBSERVED")
 
 
 @pytest.mark.parametrize("field", ["schema_hash", "meta_hash"])
