@@ -2,7 +2,7 @@
 
 from assay_stream.publish.adapters import from_assay_log, from_mcp_wire, from_observations
 from assay_stream.publish.client import ObservationPublisher
-from assay_stream.publish.events import Observation, call_event, snapshot_event
+from assay_stream.publish.events import Observation, call_event, list_changed_event, snapshot_event
 from assay_stream.publish.mcp_wire import WireObserver, WireStats
 from assay_stream.publish.producer import PublisherLimits
 from assay_stream.publish.sinks import FileSink, MemorySink, Sink, SinkStats
@@ -29,6 +29,7 @@ __all__ = [
     "from_assay_log",
     "from_mcp_wire",
     "from_observations",
+    "list_changed_event",
     "run_tap",
     "snapshot_event",
 ]

@@ -13,7 +13,7 @@ from typing import Any
 from assay_stream.core.control import PIN_REMOVE_TYPE, PIN_SET_TYPE
 from assay_stream.core.errors import InputError
 from assay_stream.core.lenient import member_bytes, read_leniently
-from assay_stream.core.observation import CALL_TYPE, SNAPSHOT_TYPE
+from assay_stream.core.observation import CALL_TYPE, LIST_CHANGED_TYPE, SNAPSHOT_TYPE
 from assay_stream.publish.assay_log import from_assay_log
 from assay_stream.publish.events import DISCOVERY_TYPE, Kind, Observation, observation_headers, timestamp_ms
 from assay_stream.publish.jsonrpc import Direction, trace_of
@@ -29,6 +29,7 @@ _DIRECTIONS: dict[Any, Direction] = {
 }
 _KINDS: dict[str, Kind] = {
     SNAPSHOT_TYPE: "list",
+    LIST_CHANGED_TYPE: "list",
     CALL_TYPE: "call",
     PIN_SET_TYPE: "control",
     PIN_REMOVE_TYPE: "control",
@@ -133,9 +134,17 @@ def _recorded(raw: bytes) -> Observation:
         kind=kind,
         key=server_id.encode("utf-8", "replace"),
         value=raw,
-        headers=observation_headers(None if trace is None else trace[0]),
+        headers=observation_headers(None if trace is None else trace[0], observer_id=_observer_of(data)),
         timestamp_ms=timestamp_ms(parse_rfc3339(event.get("time"), path="$.time")),
     )
+
+
+def _observer_of(data: Any) -> str | None:
+    observer_id = data.get("observer_id") if isinstance(data, dict) else None
+    try:
+        return observer_id if isinstance(observer_id, str) and observer_id.encode() else None
+    except UnicodeEncodeError:
+        return None
 
 
 def _object(raw: bytes, what: str) -> dict[str, Any]:

@@ -15,8 +15,8 @@ from typing import Any, Literal, TypedDict, Unpack
 import orjson
 
 from assay_stream.core.limits import DEFAULT_LIMITS
-from assay_stream.core.observation import CALL_TYPE, SNAPSHOT_TYPE
-from assay_stream.core.record import Headers, Role
+from assay_stream.core.observation import CALL_TYPE, LIST_CHANGED_TYPE, SNAPSHOT_TYPE
+from assay_stream.core.record import OBSERVER_HEADER, Headers, Role
 from assay_stream.publish.vantage import Vantage
 
 Kind = Literal["list", "call", "control"]
@@ -159,6 +159,32 @@ def snapshot_event(
     return _observation("list", vantage, value, observed_at, traceparent)
 
 
+def list_changed_event(
+    vantage: Vantage,
+    *,
+    event_id: str,
+    observed_at: datetime,
+    session_id: str | None = None,
+) -> Observation:
+    """Return the event of one ``notifications/tools/list_changed``.
+
+    Args:
+        vantage: who observed which server.
+        event_id: unique among the events of this observer.
+        observed_at: when the notification was seen; must know its time zone.
+        session_id: the connection it came on.
+    """
+    data: dict[str, Any] = {
+        "server_id": vantage.server_id,
+        "observer_id": vantage.observer_id,
+        "session_id": session_id,
+        "auth_context": vantage.auth_context,
+    }
+    event = _envelope(vantage, LIST_CHANGED_TYPE, event_id, observed_at, None)
+    event["data"] = {name: value for name, value in data.items() if value is not None}
+    return _observation("list", vantage, _dumps(event), observed_at, None)
+
+
 def call_event(
     vantage: Vantage,
     *,
@@ -237,13 +263,16 @@ def timestamp_ms(moment: datetime) -> int:
     return max(0, (moment - _EPOCH) // _MILLISECOND)
 
 
-def observation_headers(traceparent: str | None) -> Headers:
+def observation_headers(traceparent: str | None, *, observer_id: str | None = None) -> Headers:
     """Return the Kafka headers of an event in structured mode.
 
     Args:
         traceparent: W3C trace context, repeated as a plain header for tracing tools.
+        observer_id: who observed it, repeated so that it is known of a record that cannot be read.
     """
     headers: Headers = (("content-type", b"application/cloudevents+json"),)
+    if observer_id is not None:
+        headers = (*headers, (OBSERVER_HEADER, observer_id.encode()))
     return headers if traceparent is None else (*headers, ("traceparent", traceparent.encode()))
 
 
@@ -270,7 +299,7 @@ def _observation(
         kind=kind,
         key=vantage.server_id.encode(),
         value=value,
-        headers=observation_headers(traceparent),
+        headers=observation_headers(traceparent, observer_id=None if kind == "control" else vantage.observer_id),
         timestamp_ms=timestamp_ms(observed_at),
     )
 

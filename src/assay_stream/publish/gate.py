@@ -6,7 +6,7 @@ Rules:
    why, and the call is published as denied.
 2. The definitions that count are those this client was given last under the name (``publish.offered``); of
    several, the one that is ruled worst. While a list is in doubt, every pinned tool has a definition that cannot
-   be read.
+   be read. So has a pinned tool that the list behind an announced change lacks; until that list nothing changes.
 3. A line from the client that is not sound JSON, not made of messages, or read in two ways does not pass: a server
    that reads it otherwise than we do could be made to obey a call that was not ruled on.
 4. Of a batch with a blocked call nothing passes: every request in it is answered with an error.
@@ -27,7 +27,7 @@ from assay_stream.core.fingerprint import Fingerprint, fingerprint
 from assay_stream.publish.events import Observation
 from assay_stream.publish.jsonrpc import BLANKS, Line, params_of, read_in_two_ways
 from assay_stream.publish.mcp_wire import WireObserver
-from assay_stream.publish.ruling import UNREADABLE, Ruling, gravity
+from assay_stream.publish.ruling import UNREADABLE, WITHDRAWN, Ruling, gravity
 from assay_stream.publish.vantage import Vantage
 from assay_stream.schemes.hangar import Action
 
@@ -159,6 +159,8 @@ class Gate:
     def _definitions(self, name: str) -> tuple[Fingerprint | None, ...]:
         if self._observer.offered.in_doubt:
             return (UNREADABLE,)
+        if self._observer.offered.is_withdrawn(name):
+            return (WITHDRAWN,)
         tools = self._observer.offered.of(name)
         if not tools:
             return (None,)

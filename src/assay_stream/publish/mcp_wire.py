@@ -7,7 +7,8 @@ Rules:
    of it and refuse it, or a malformed list could keep an old one in force.
 3. Every ``tools/call`` gives one call event: when it is answered, cancelled, displaced by another request of
    its id, pushed out by too many others, or when the wire closes.
-4. A call names the last snapshot before it, whatever became of that snapshot.
+4. A call names the last snapshot before it, whatever became of that snapshot; none where the server has announced
+   since that its tools changed (``notifications/tools/list_changed``).
 5. Text ids and number ids are distinct, but an answer nobody waits for is tried as a number too.
 6. Nothing here raises: what cannot be read is counted.
 """
@@ -35,7 +36,7 @@ from assay_stream.publish.jsonrpc import (
 from assay_stream.publish.offered import Offered
 from assay_stream.publish.vantage import Vantage
 from assay_stream.publish.wire_calls import CallObserver
-from assay_stream.publish.wire_lists import METHODS, ListObserver
+from assay_stream.publish.wire_lists import LIST_CHANGED, METHODS, ListObserver
 
 PENDING_MAX = 10_000
 """Requests of a kind without an answer yet. A client has a few at a time; each costs under a kilobyte."""
@@ -53,6 +54,7 @@ class WireStats:
     Args:
         lines: lines looked at.
         snapshots: snapshots given, refused ones included.
+        list_changes: announced changes of the tools; of several without a list between not all are published.
         calls: calls seen.
         malformed_lines: no parser can make anything of them.
         inexact_lines: understood, but not sound JSON; nothing in them is hashed.
@@ -64,6 +66,7 @@ class WireStats:
 
     lines: int = 0
     snapshots: int = 0
+    list_changes: int = 0
     calls: int = 0
     malformed_lines: int = 0
     inexact_lines: int = 0
@@ -98,7 +101,9 @@ class WireObserver:
         pending_max: int = PENDING_MAX,
     ) -> None:
         self._line_limits = replace(limits, record_bytes_max=LINE_BYTES_MAX)
-        self._lists = ListObserver(vantage, new_id=new_id, limits=limits, pending_max=pending_max)
+        self._lists = ListObserver(
+            vantage, session_id=session_id, new_id=new_id, limits=limits, pending_max=pending_max
+        )
         self._calls = CallObserver(
             vantage, session_id=session_id, new_id=new_id, limits=limits, pending_max=pending_max
         )
@@ -112,6 +117,7 @@ class WireObserver:
         return WireStats(
             lines=self._lines,
             snapshots=self._lists.snapshots,
+            list_changes=self._lists.changes,
             calls=self._calls.calls,
             malformed_lines=self._malformed,
             inexact_lines=self._inexact,
@@ -159,6 +165,9 @@ class WireObserver:
                     observations += self._request(message, line.exact, observed_at)
             elif "method" not in message:
                 observations += self._response(message, raw, line.exact, observed_at)
+            elif message["method"] == LIST_CHANGED:
+                # However it comes: by itself, or on a stream that subscriptions/listen opened.
+                observations += self._lists.changed(observed_at)
         return observations
 
     @property

@@ -40,6 +40,10 @@ class Assembly:
             return "unknown"
         return "complete" if self.next_cursor is None else "partial"
 
+    def outdated(self) -> Assembly:
+        """Return what is left of it when the server announces that its list changed."""
+        return self if self == _START else _UNMATCHED
+
 
 _START = Assembly()
 _UNMATCHED = Assembly(sound=False)
@@ -90,6 +94,11 @@ class Lister:
             items = (base.items + tuple(page))[: self._limits.tools_max + 1]
             self.latest = replace(grown, items=items)
         return self.latest
+
+    def outdate(self) -> None:
+        """Note that the server announced a change: a page that continues what came before is of no known list."""
+        if self.latest is not None:
+            self.latest = replace(_UNMATCHED, next_cursor=self.latest.next_cursor)
 
     def unreadable(self, result: Any) -> Assembly:
         """Return the list after a page that could not be read soundly: nothing is known of the rest.

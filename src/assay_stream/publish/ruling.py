@@ -7,7 +7,7 @@ proxy itself handed to its client is held against the same pins at once, and cou
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
@@ -53,6 +53,9 @@ class Ruling:
 
 UNREADABLE = Fingerprint(full="", schemes={}, errors=dict.fromkeys(SCHEMES, "unreadable"), fields={})
 """Stands for a definition that a client was given and that has no value under any scheme."""
+
+WITHDRAWN = Fingerprint(full="", schemes={}, errors=dict.fromkeys(SCHEMES, "withdrawn"), fields={})
+"""Stands for a definition that a client was given before the server changed its list to one without it."""
 
 NO_VERDICT = Ruling(action=Action.ALLOW, reason_code="no_verdict")
 
@@ -111,6 +114,9 @@ class VerdictTable:
             return _ruling(verdict.action, verdict.result)
         result = check_pins(verdict.pins, definition, policy=verdict.policy)
         action = result.action or Action.ALLOW
+        if result.status is PinStatus.MISMATCH and definition is WITHDRAWN:
+            unobserved = replace(result, status=PinStatus.UNOBSERVED)
+            return _ruling(action, unobserved)
         if result.status is PinStatus.MISMATCH and result.observed is None:
             return Ruling(action=action, reason_code="definition_not_digestible", result=result)
         return _ruling(action, result)

@@ -1,15 +1,21 @@
-"""List requests and their results: what becomes a snapshot."""
+"""List requests, their results and announced changes: what becomes a snapshot, or an announcement."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from assay_stream.core.limits import Limits
-from assay_stream.publish.events import EVENT_BYTES_MAX, Observation, RawMessage, snapshot_event
+from assay_stream.publish.events import (
+    EVENT_BYTES_MAX,
+    Observation,
+    RawMessage,
+    list_changed_event,
+    snapshot_event,
+)
 from assay_stream.publish.jsonrpc import RequestKey, meta_of, trace_of
 from assay_stream.publish.offered import Offered
 from assay_stream.publish.paging import Assembly, Lister
@@ -22,6 +28,13 @@ _MEMBERS = {_TOOLS: "tools", _PROMPTS: "prompts", _TEMPLATES: "resourceTemplates
 
 METHODS = frozenset(_MEMBERS)
 """The requests that are followed here."""
+
+LIST_CHANGED = "notifications/tools/list_changed"
+"""By this a server announces that its tools changed."""
+
+_REPEATED_AFTER = timedelta(seconds=30)
+"""Between two lists, announcements are published this far apart: they change nothing, and cost a record each. Less
+than ``announced_limit_ms``, so that it is found where no list follows."""
 
 _TOO_LARGE = {"unreadable": "too large"}
 _MISSED = {"unreadable": "line missed"}
@@ -44,21 +57,28 @@ class ListObserver:
 
     Args:
         vantage: who observes which server.
+        session_id: unique for the connection.
         new_id: gives a new unique id at every call.
         limits: bounds on what is put together.
         pending_max: requests that may be without an answer.
     """
 
-    def __init__(self, vantage: Vantage, *, new_id: Callable[[], str], limits: Limits, pending_max: int) -> None:
+    def __init__(
+        self, vantage: Vantage, *, session_id: str, new_id: Callable[[], str], limits: Limits, pending_max: int
+    ) -> None:
         self.snapshot_id: str | None = None
-        """The last snapshot, whatever became of it."""
+        """The last snapshot, whatever became of it; ``None`` from an announced change until the next one."""
         self.snapshots = 0
+        self.changes = 0
         self.refused = 0
         self.offered = Offered()
         """What the client was told."""
         self._limits = limits
         self._latest_doubts = 0
         self._vantage = vantage
+        self._session_id = session_id
+        self._announced_at: datetime | None = None
+        """When an announcement was published that no snapshot has followed yet."""
         self._new_id = new_id
         self._pending_max = pending_max
         self._listers = {method: Lister(member, limits) for method, member in _MEMBERS.items()}
@@ -156,6 +176,30 @@ class ListObserver:
             return [self._refused(page, request.traceparent, at)]
         return [self._snapshot(assembly, request.traceparent, at)]
 
+    def changed(self, at: datetime) -> list[Observation]:
+        """Note that the server announced a change of its tools, and return what that gives.
+
+        Pages from before it are no part of any list to come. What the client was told stays known
+        (``publish.offered``): a client that does not list again goes on with it.
+
+        Args:
+            at: when it was seen.
+        """
+        self.changes += 1
+        self.snapshot_id = None
+        self._told = None
+        self._listers[_TOOLS].outdate()
+        for key, request in self._pending.items():
+            if request.method == _TOOLS:
+                self._pending[key] = replace(request, base=request.base.outdated())
+        self.offered.outdate()
+        if self._announced_at is not None and at - self._announced_at < _REPEATED_AFTER:
+            return []
+        self._announced_at = at
+        return [
+            list_changed_event(self._vantage, event_id=self._new_id(), observed_at=at, session_id=self._session_id)
+        ]
+
     def missed(self, at: datetime) -> list[Observation]:
         """Return what a line gives that the server sent and nobody saw.
 
@@ -184,6 +228,7 @@ class ListObserver:
         self.offered.take(assembly.items)
         if readable and assembly.completeness == "complete":
             self.offered.settle(doubts)
+            self.offered.whole()
 
     def _with_companions(self, traceparent: str | None, at: datetime) -> list[Observation]:
         """Return the tools once more where prompts or templates became known that did not go with them yet."""
@@ -226,6 +271,7 @@ class ListObserver:
         companions: tuple[list[Any] | None, list[Any] | None] = (None, None),
     ) -> Observation:
         self.snapshot_id = identity[0]
+        self._announced_at = None
         return snapshot_event(
             self._vantage,
             event_id=identity[1],

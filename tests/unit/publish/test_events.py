@@ -83,7 +83,10 @@ def test_a_snapshot_is_a_cloudevent_that_the_worker_accepts() -> None:
         },
     }
     assert (observation.role, observation.key) == (Role.SNAPSHOTS, b"the-server")
-    assert observation.headers == (("content-type", b"application/cloudevents+json"),)
+    assert observation.headers == (
+        ("content-type", b"application/cloudevents+json"),
+        ("assay-observer-id", b"the-observer"),
+    )
     assert observation.timestamp_ms == 1_795_226_767_386
 
 
@@ -95,7 +98,7 @@ def test_a_call_is_a_cloudevent_that_the_worker_accepts() -> None:
     assert event.data["ok"] is False
     assert "args_hash" not in json.loads(observation.value)["data"]
     assert json.loads(observation.value)["traceparent"] == TRACE
-    assert observation.headers[1] == ("traceparent", TRACE.encode())
+    assert observation.headers[2] == ("traceparent", TRACE.encode())
     assert observation.role is Role.CALLS
 
 

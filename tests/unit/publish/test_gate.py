@@ -402,6 +402,33 @@ class TestLists:
         talk.server({"method": "notifications/tools/list_changed", "params": {"tools": [EVIL]}})
         assert talk.calls().forward
 
+    def test_an_announced_change_leaves_the_definition_shown_last_in_force(self) -> None:
+        """A client that does not list again goes on with it; so does a refusal."""
+        for tool, passes in ((GOOD, True), (EVIL, False)):
+            talk = Connection(pinned(GOOD))
+            talk.lists(tool)
+            talk.server({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+            assert talk.calls().forward is passes
+
+    def test_a_pinned_tool_that_is_never_listed_again_is_refused(self, talk: Connection) -> None:
+        """The server says that it changed its tools, and shows a list without it; until it lists it again."""
+        talk.lists(GOOD)
+        talk.server({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+        talk.lists(a_tool("other"))
+        passage = talk.calls()
+        assert denied(passage) == [("read", "definition_unobserved")]
+        assert answer(passage)["error"]["data"]["reason_code"] == "definition_unobserved"
+        talk.lists(GOOD)
+        assert talk.calls().forward
+
+    def test_a_list_that_is_not_whole_withdraws_nothing(self, talk: Connection) -> None:
+        """The tool may stand on the page that is missing."""
+        talk.lists(GOOD)
+        talk.server({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+        talk.client({"jsonrpc": "2.0", "id": 3, "method": "tools/list"})
+        talk.server({"jsonrpc": "2.0", "id": 3, "result": {"tools": [a_tool("other")], "nextCursor": "2"}})
+        assert talk.calls().forward
+
     def test_a_definition_without_a_value_under_the_pins_scheme(self) -> None:
         """What was approved had one: it cannot be that."""
         talk = Connection(a_table(read=a_verdict(approved={"assay.v1": value_of(GOOD, "assay.v1")}, fleet=GOOD)))

@@ -20,6 +20,7 @@ LINES = st.one_of(
             b'{"id":1,"method":["x"]}',
             b'{"id":{},"method":"tools/list","params":3}',
             b'{"method":"notifications/cancelled","params":{"requestId":1}}',
+            b'{"method":"notifications/tools/list_changed"}',
             b'[{"id":1,"result":null},[],null]',
             b'{"id":1,"result":{"nextCursor":{},"tools":null}}',
             b'{"id":NaN,"method":"tools/call"}',
@@ -36,9 +37,10 @@ def test_nothing_raises_and_every_call_gives_one_event(lines: list[tuple[str, by
     observations = [item for direction, line in lines for item in talk.raw(direction, line)]  # type: ignore[arg-type]
     observations += talk.observer.close(talk.now)
     stats = talk.observer.stats
-    kinds = [observation.kind for observation in observations]
+    kinds = [b'"type":"mcp.tools.list_changed' in item.value[:200] or item.kind for item in observations]
     assert kinds.count("call") == stats.calls
     assert kinds.count("list") == stats.snapshots
+    assert kinds.count(True) <= stats.list_changes
     assert len({observation.value for observation in observations}) == len(observations)
 
 
