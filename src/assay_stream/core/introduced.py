@@ -18,6 +18,7 @@ from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
 from assay_stream.core.introduced_given import OtherTools
+from assay_stream.core.introduced_page import shown
 from assay_stream.core.introduced_places import owner_of
 from assay_stream.core.introduced_reader import Match
 from assay_stream.core.introduced_rules import LEVELS
@@ -27,7 +28,7 @@ from assay_stream.core.introduced_texts import Place, Text, path_of, required_of
 from assay_stream.core.introduced_tools import NO_TOOLS, ToolNames
 from assay_stream.core.limits import DEFAULT_LIMITS
 from assay_stream.core.redaction import redact
-from assay_stream.core.words import Words, visible
+from assay_stream.core.words import Words
 from assay_stream.core.work import Work, WorkExhaustedError
 
 _EXCERPT_CHARS = 80
@@ -36,6 +37,7 @@ _WORDS_ADDED_MAX = 2
 _LEVEL_LOW = 2
 _UNITS_PER_MATCH = 10
 _UNITS_PER_CHAR = 3
+_UNITS_PER_SIGN = 150
 
 
 class Sign(NamedTuple):
@@ -123,13 +125,15 @@ def _search(
     required = required_of(after) if before is not None else frozenset()
     new_texts = [text for text in texts_of(after, work) if (text.role, text.value) not in known]
     for match in all_matches(new_texts, others, required, work):
-        found.append(match)  # noqa: PERF402 -- what was found before the budget ended is kept
+        # Each of those that are told takes a path and an excerpt.
+        work.spend(_UNITS_PER_SIGN if len(found) < DEFAULT_LIMITS.signs_max else _UNITS_PER_MATCH)
+        found.append(match)
     if found and old_texts:
         found[:] = list(_new_ones(found, old_texts, others, work))
     if new_texts and old_texts:
         new = {(text.role, text.value) for text in texts_of(after, work)}
         kept = any(is_prose(text) for text in old_texts if (text.role, text.value) in new)
-        for place in introduced_scripts(old_texts, new_texts, kept):
+        for place in introduced_scripts(old_texts, new_texts, kept, work):
             level = LEVELS["script_introduced"]
             found.append(Match("script_introduced", level, place.text, place.start, place.end, (), place.place))
 
@@ -142,7 +146,7 @@ def _new_ones(
     sentences: set[str] = set()
     for text in old_texts:
         work.spend(_UNITS_PER_CHAR * len(text.value))
-        sentences.update(Words(visible(text.value)).sentence_keys())
+        sentences.update(Words(shown(text.value, work)).sentence_keys())
     for match in all_matches(old_texts, others, frozenset(), work):
         old.setdefault(_ends(match), set()).add(match.key)
         if match.rule == "url_introduced":

@@ -9,14 +9,14 @@ from typing import Final
 
 from assay_stream.core.introduced_needles import Needles, gated, lowered
 from assay_stream.core.introduced_views import gates_of
+from assay_stream.core.normalizing import units_to_normalize
 from assay_stream.core.words import Words, forms_of, plain_forms, visible
 from assay_stream.core.work import Work
 
 _NULL = "\x00"
-_UNITS_PER_PAGE = 20
+_UNITS_PER_PAGE = 40
 _UNITS_PER_PAGE_CHAR = 1
 _CHARS_PER_UNIT = 3
-_UNITS_PER_SHOWN_CHAR = 2
 _UNITS_PER_WORD_OF_TEXT = 6
 
 # Texts without any of these stand as their reader sees them.
@@ -120,10 +120,10 @@ def shown(raw: str, work: Work) -> str:
     Raises:
         WorkExhaustedError: where the budget does not suffice.
     """
-    work.spend(len(raw) if not raw.isascii() else len(raw) // _CHARS_PER_UNIT)
+    work.spend(units_to_normalize(raw))
     seen = visible(raw)
-    # Compatibility forms can be eighteen times as long as what they stand for.
-    work.spend(_UNITS_PER_SHOWN_CHAR * max(0, len(seen) - len(raw)))
+    # Compatibility forms can be eighteen times as long as what they stand for, and their words are normalised too.
+    work.spend(units_to_normalize(seen) if seen != raw else 0)
     return seen
 
 

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from assay_stream.core.introduced_page import shown
 from assay_stream.core.introduced_texts import Place, Role, Text
-from assay_stream.core.words import visible
+from assay_stream.core.work import Work
 
 _READ_WELL_LISTED = """
     LATIN CYRILLIC CJK HIRAGANA KATAKANA HANGUL BOPOMOFO ARABIC DEVANAGARI FULLWIDTH HALFWIDTH MODIFIER
@@ -27,6 +29,7 @@ _READ_WELL = frozenset(_READ_WELL_LISTED.split())
 " signs."""
 _FOREIGN = re.compile(r"[^\x00-\u024f\s]+")
 _LATIN_WORD = re.compile(r"[^\W\d_]{3,64}")
+_UNITS_PER_CHAR = 5
 _LETTERS_MIN = 10
 _WORDS_MIN = 3
 _UNSPACED_LETTERS_MIN = 14
@@ -58,28 +61,34 @@ class _Use:
         return is_several or self.longest >= _UNSPACED_LETTERS_MIN
 
 
-def introduced_scripts(old_texts: Sequence[Text], new_texts: Iterable[Text], kept: bool) -> Iterator[Script]:
+def introduced_scripts(
+    old_texts: Sequence[Text], new_texts: Iterable[Text], kept: bool, work: Work
+) -> Iterator[Script]:
     """Yield where each script begins that is new to a definition.
 
     Args:
         old_texts: every text of the older definition.
         new_texts: the texts of the newer one that the older one did not have.
         kept: whether any text of several words stands in both.
+        work: the budget.
+
+    Raises:
+        WorkExhaustedError: where the budget does not suffice.
     """
     foreign = [text for text in new_texts if not text.value.isascii() and text.role is Role.TEXT]
     if not foreign:
         return
-    old_by_place = {text.place: visible(text.value) for text in old_texts if text.role is Role.TEXT}
+    old_by_place = {text.place: shown(text.value, work) for text in old_texts if text.role is Role.TEXT}
     uses: dict[str, _Use] = {}
     for text in foreign:
-        seen, old = visible(text.value), old_by_place.get(text.place)
-        if _stands_beside(old, seen) if old is not None else kept:
-            _count(uses, text.place, seen)
+        seen, old = shown(text.value, work), old_by_place.get(text.place)
+        if _stands_beside(old, seen, work) if old is not None else kept:
+            _count(uses, text.place, seen, work)
     if not uses:
         return
     before: dict[str, _Use] = {}
     for place, old in old_by_place.items():
-        _count(before, place, old)
+        _count(before, place, old, work)
     for script, use in uses.items():
         was = before.get(script, _Use())
         use.words += was.words
@@ -97,14 +106,14 @@ def is_prose(text: Text) -> bool:
     return text.role is Role.TEXT and len(text.value.split(maxsplit=_PROSE_WORDS_MIN)) >= _PROSE_WORDS_MIN
 
 
-def _count(uses: dict[str, _Use], place: Place, seen: str) -> None:
+def _count(uses: dict[str, _Use], place: Place, seen: str, work: Work) -> None:
     if seen.isascii():
         return
+    work.spend(_UNITS_PER_CHAR * len(seen))
     for match in _FOREIGN.finditer(seen):
         scripts = [script for char in match[0] if char.isalpha() and (script := _script(char)) not in _READ_WELL]
-        for script in set(scripts):
+        for script, letters in Counter(scripts).items():
             use = uses.setdefault(script, _Use())
-            letters = scripts.count(script)
             use.words += letters > 1
             use.letters += letters
             use.longest = max(use.longest, letters)
@@ -115,9 +124,10 @@ def _script(char: str) -> str:
     return unicodedata.name(char, "UNNAMED").partition(" ")[0]
 
 
-def _stands_beside(old: str, seen: str) -> bool:
+def _stands_beside(old: str, seen: str, work: Work) -> bool:
     """Tell whether a text was put beside the older one, rather than in its place."""
     if len(seen) > _TRANSLATION_CHARS_MAX * max(len(old), _SHORT_TEXT_CHARS):
         return True
+    work.spend(len(old) + len(seen))
     stood = set(_LATIN_WORD.findall(old.lower()))
     return bool(stood) and len(stood & set(_LATIN_WORD.findall(seen.lower()))) * 2 > len(stood)

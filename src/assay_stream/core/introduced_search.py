@@ -15,7 +15,7 @@ from assay_stream.core.work import Work
 
 _NAMED = [(rule, frozenset(tuple(name.split("_")) for name in rule.names)) for rule in RULES if rule.names]
 _NOTE_WORDS = frozenset((name,) for name in NOTE_NAMES)
-_UNITS_PER_TEXT = 10
+_UNITS_PER_TEXT = 20
 _UNITS_PER_NAME = 20
 _BATCH_CHARS = 16_384
 

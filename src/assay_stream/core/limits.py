@@ -77,9 +77,9 @@ class Limits:
     """Pairs of removed and added tools with one schema whose descriptions are compared. Beyond that only equal
     descriptions make a rename."""
 
-    introduced_chars_max: int = 32_768
-    """Characters of new text that are searched in one definition, in half a second at worst. A whole real
-    server has some 7,000; more than this is a sign by itself."""
+    introduced_chars_max: int = 262_144
+    """Characters of new text that are searched in one definition: with plain text, as much as its share of work
+    suffices for. A whole real server has some 7,000; more than this is a sign by itself."""
 
     signs_max: int = 256
     """Signs told of one definition, the gravest ones; real attacks bring ten. More are a sign by themselves."""

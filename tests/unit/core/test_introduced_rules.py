@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,16 +42,21 @@ def rules_in(text: str, *, as_name: bool) -> set[str]:
 
 def cases(kind: str) -> list[tuple[str, str]]:
     """Each example of a kind with its rule."""
-    return [(rule, text) for rule, texts in EXAMPLES.items() for text in texts[kind]]
+    return [(rule, spelt_out(text)) for rule, texts in EXAMPLES.items() for text in texts[kind]]
 
 
-@pytest.mark.parametrize(("rule", "text"), cases("matches"))
+def spelt_out(example: str | dict[str, Any]) -> str:
+    """An example as a text; a very long one is given by what is repeated in it."""
+    return example if isinstance(example, str) else example["repeat"] * example["times"]
+
+
+@pytest.mark.parametrize(("rule", "text"), cases("matches"), ids=lambda each: ascii(each[:40]))
 def test_rule_matches(rule: str, text: str) -> None:
     """A rule finds what it is for."""
     assert rule in rules_in(text, as_name=rule in NAMED)
 
 
-@pytest.mark.parametrize(("rule", "text"), cases("near_misses"))
+@pytest.mark.parametrize(("rule", "text"), cases("near_misses"), ids=lambda each: ascii(each[:40]))
 def test_rule_leaves_near_misses(rule: str, text: str) -> None:
     """A rule leaves what only looks like it."""
     assert rule not in rules_in(text, as_name=rule in NAMED)
