@@ -163,11 +163,12 @@ def test_rule_4_an_incomplete_list_without_the_tool_says_nothing(completeness: s
 
 
 @pytest.mark.parametrize("completeness", ["partial", "unknown"])
-def test_pages_of_one_list_never_remove_and_never_add(completeness: str) -> None:
-    """A partial first list completed later adds nothing; a partial list after a complete one removes nothing."""
+def test_pages_of_one_list_never_remove_and_add_what_nobody_was_shown(completeness: str) -> None:
+    """What completes a partial first list adds the rest; a partial one after a complete one removes nothing."""
     first = Story().lists(ONE, completeness=completeness).lists(ONE, WRITE)
     later = Story().lists(ONE, WRITE).lists(ONE, completeness=completeness).lists(ONE, WRITE)
-    assert first.tell().findings == later.tell().findings == []
+    assert first.tell().findings == [("tool_added", "write_file")]
+    assert later.tell().findings == []
 
 
 def test_a_complete_list_removes_and_adds() -> None:

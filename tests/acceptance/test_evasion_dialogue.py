@@ -219,3 +219,49 @@ def test_a_complete_list_ends_it() -> None:
         talk.sees([CLEAN], minute=minute, completeness="unknown")
     talk.sees([CLEAN], minute=NEVER).sees([CLEAN], minute=NEVER + 30)
     assert [status for _, status, _ in talk.told()] == ["New", "Resolved"]
+
+
+# --- a name that always stands twice ------------------------------------------------------------------------
+
+TWIN = CLEAN | {"description": "Reads a file, quickly."}
+
+
+def test_poison_in_a_name_that_always_stands_twice_is_found() -> None:
+    """The set of definitions changed, and the one that came is compared and searched like any other."""
+    talk = Talk().sees([CLEAN, TWIN], minute=0).sees([CLEAN, POISON], minute=1)
+    assert talk.told() == [
+        ("definition_ambiguous", "New", 4),
+        ("definition_ambiguous", "New", 4),
+        ("tool_changed", "New", 5),
+    ]
+
+
+def test_the_same_set_again_is_counted_on_one_alert() -> None:
+    """In any order."""
+    talk = Talk().sees([CLEAN, TWIN], minute=0).sees([TWIN, CLEAN], minute=1).sees([CLEAN, TWIN], minute=2)
+    assert {kind for kind, _, _ in talk.told()} == {"definition_ambiguous"}
+    assert len({alert["finding_info"]["uid"] for alert in talk.alerts()}) == 1
+
+
+def test_a_name_that_stood_twice_and_turns_to_poison_alone_has_changed() -> None:
+    """It is compared with what stood under it."""
+    talk = Talk().sees([CLEAN, TWIN], minute=0).sees([POISON], minute=1).sees([POISON], minute=30)
+    assert talk.told() == [
+        ("definition_ambiguous", "New", 4),
+        ("tool_changed", "New", 5),
+        ("definition_ambiguous", "Resolved", 4),
+    ]
+
+
+def test_a_set_that_changes_ends_the_alert_of_the_one_before() -> None:
+    """And raises its own."""
+    talk = Talk().sees([CLEAN, TWIN], minute=0).sees([CLEAN, WIDE], minute=1).sees([CLEAN, WIDE], minute=30)
+    told = talk.told("definition_ambiguous")
+    assert sorted(status for _, status, _ in told) == ["In Progress", "New", "New", "Resolved"]
+
+
+def test_a_new_name_that_stands_twice_is_added_with_each_of_its_texts() -> None:
+    """No text goes unsearched because another one stands beside it."""
+    bad = BAD_TOOL | {"name": "helper"}
+    talk = Talk().sees([OTHER], minute=0).sees([OTHER, bad, bad | {"description": "Helps."}], minute=1)
+    assert sorted(severity for _, _, severity in talk.told("tool_added")) == [2, 5]

@@ -260,7 +260,7 @@ def test_a_tick_is_valid() -> None:
 
 
 def test_what_the_alert_stage_remembers_is_valid() -> None:
-    """Of a varied day: states of alerts, rules, claims to names, and how far it is."""
+    """Of a varied day: states of alerts, rules, claims to names, counts of records, and how far it is."""
     table = AlertTable(0, AlertRules(version=PRODUCER.version))
     findings = [output for output in outputs() if output.role is Role.FINDINGS]
     for offset, output in enumerate(findings):
@@ -271,7 +271,7 @@ def test_what_the_alert_stage_remembers_is_valid() -> None:
         own = f".{kind}" if slash or kind == "progress" else ""
         seen.add(own)
         assert problems(f"assay.alert.state{own}", orjson.loads(output.value or b"")) == []
-    assert seen == {"", ".names", ".progress", ".rules"}
+    assert seen == {"", ".names", ".progress", ".records", ".rules"}
 
 
 def test_the_day_shows_every_kind_of_outcome() -> None:

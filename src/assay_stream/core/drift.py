@@ -14,10 +14,10 @@ removed on its word.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TypedDict, Unpack
+from typing import NamedTuple, TypedDict, Unpack
 
 from assay_stream.core.analysis import Analysis, LeftOut
 from assay_stream.core.approval import is_approved
@@ -51,14 +51,25 @@ class Baseline:
     """What was last known of a server's tools before a snapshot.
 
     Args:
-        tools: tool name to the fingerprint last seen, ``None`` where it was ambiguous.
+        tools: tool name to the fingerprint last seen, ``None`` where it was always ambiguous.
+        ambiguous: full digests of what stood under a name that was ambiguous when it was listed last, sorted.
         complete: whether a complete list is among what this rests on.
         same_rights: whether it was seen under the rights under which the server is asked now.
     """
 
     tools: dict[str, Fingerprint | None] = field(default_factory=dict)
+    ambiguous: dict[str, tuple[str, ...]] = field(default_factory=dict)
     complete: bool = False
     same_rights: bool = True
+
+    def definitions_of(self, name: str) -> tuple[str, ...]:
+        """Return full digests of what stood under a name, sorted, none where it was not listed.
+
+        Args:
+            name: name of a tool.
+        """
+        known = self.tools.get(name)
+        return self.ambiguous.get(name) or (() if known is None else (known.full,))
 
 
 def baseline_for(server: ServerBindings, seen: Seen) -> Baseline | None:
@@ -109,6 +120,7 @@ def _accumulate(server: ServerBindings, history: list[Seen]) -> Baseline:
         catalogue = server.catalogue_of(seen)
         for name, full in catalogue.tools.items():
             baseline.tools[name] = None if full is None else server.fingerprint_of(catalogue, full)
+            baseline.ambiguous[name] = catalogue.ambiguous.get(name, ())
     for name, known in baseline.tools.items():
         if known is None:
             # A list that names a tool twice hides no change: what it was before is what the next is held against.
@@ -157,48 +169,82 @@ def compare(
     if before.complete and before.same_rights and seen.completeness == "complete":
         gone = before.tools.keys() - catalogue.tools.keys()
     renamed = _renames(server, before, catalogue, offer, (gone, come), analysis)
-    shown = last_shown(server, seen, (name for name, full in new.items() if full is not None), analysis)
+    shown = last_shown(server, seen, new, analysis)
+    steps = list(_steps(server, before, catalogue, (new, come, gone), renamed, shown))
     # What new text brings is graver than what a change means: it is looked for first, in all of the list.
-    told.search(_to_search(before, catalogue, come, renamed, shown))
-    for name in sorted(catalogue.tools.keys() | gone):
-        old = before.tools.get(name)
-        if name in gone:
-            if name in renamed:
-                yield from told.renamed(name, renamed[name], old, catalogue.tools[renamed[name]])
-            else:
-                yield from told.removed(name, old)
-            continue
-        full = catalogue.tools[name]
-        if full is None:
-            yield told.found(Kind.DEFINITION_AMBIGUOUS, name)
-        elif name in new:
-            if name in come and name not in renamed.values():
-                yield told.added(name, full)
-            if name in shown and shown[name].full != full:
-                yield from told.changed(name, shown[name], full)
-        elif old is not None and old.full != full:
-            yield from told.changed(name, old, full)
+    told.search(
+        (None if step.old is None else step.old.full, step.full) for step in steps if step.full is not None
+    )
+    for step in steps:
+        if step.what is Kind.DEFINITION_AMBIGUOUS:
+            yield told.ambiguous(step.name, catalogue.definitions_of(step.name))
+        elif step.what is Kind.TOOL_REMOVED:
+            yield from told.removed(step.name, step.old)
+        elif step.what is Kind.TOOL_ADDED and step.full is not None:
+            yield told.added(step.name, step.full)
+        elif step.old is not None and step.full is not None:
+            yield from told.differing(step.what, step.name, step.old, step.full, renamed_to=step.renamed_to)
 
 
-def _to_search(
+class _Step(NamedTuple):
+    """One comparison: of which kind, about which name, the older definition and the newer one's digest."""
+
+    what: Kind
+    name: str
+    old: Fingerprint | None
+    full: str | None = None
+    renamed_to: str | None = None
+
+
+def _steps(
+    server: ServerBindings,
     before: Baseline,
     catalogue: Catalogue,
-    come: Collection[str],
+    new_come_gone: tuple[Collection[str], Collection[str], Collection[str]],
     renamed: Mapping[str, str],
     shown: Mapping[str, Fingerprint],
-) -> Iterator[tuple[str | None, str]]:
-    """Yield old and new definition of every tool whose text is searched, in the order of names."""
-    old_names = {new: old for old, new in renamed.items()}
-    for name, full in sorted(catalogue.tools.items()):
-        if full is None:
+) -> Iterator[_Step]:
+    """Yield what is to be compared, in the order of names."""
+    new, come, gone = new_come_gone
+    successors = set(renamed.values())
+    for name in sorted({*catalogue.tools, *gone}):
+        old = before.tools.get(name)
+        if name in renamed:
+            yield _Step(Kind.TOOL_RENAMED, name, old, catalogue.tools[renamed[name]], renamed[name])
             continue
-        old = before.tools.get(old_names.get(name, name))
-        if old is not None and old.full != full:
-            yield old.full, full
-        elif name in come and name not in old_names:
-            yield None, full
-        if name in shown and shown[name].full != full:
-            yield shown[name].full, full
+        if name in gone:
+            yield _Step(Kind.TOOL_REMOVED, name, old)
+            continue
+        now = catalogue.definitions_of(name)
+        if catalogue.tools[name] is None:
+            yield _Step(Kind.DEFINITION_AMBIGUOUS, name, None)
+        if name in new:
+            for full in now:
+                if name in come and name not in successors:
+                    yield _Step(Kind.TOOL_ADDED, name, None, full)
+                if name in shown and shown[name].full != full:
+                    yield _Step(Kind.TOOL_CHANGED, name, shown[name], full)
+        elif name in before.tools:
+            was = before.definitions_of(name)
+            held_against = _held_against(server, before, catalogue, name)
+            for full in now:
+                if full not in was and held_against is not None:
+                    yield _Step(Kind.TOOL_CHANGED, name, held_against, full)
+
+
+def _held_against(server: ServerBindings, before: Baseline, catalogue: Catalogue, name: str) -> Fingerprint | None:
+    """Return the older definition that new ones under a name are compared with.
+
+    Of several it is the first one that went, else the first one: what is new in a text is new beside any of them.
+    """
+    was = before.ambiguous.get(name)
+    if not was:
+        return before.tools[name]
+    now = catalogue.definitions_of(name)
+    full = next((full for full in was if full not in now), was[0])
+    return server.tools.get((catalogue.server_scoped, full)) or server.tools.get(
+        (not catalogue.server_scoped, full)
+    )
 
 
 def _renames(
@@ -295,14 +341,11 @@ class _Telling:
         signs = self._searched.get((None, full), ())
         return self.found(Kind.TOOL_ADDED, name, after=self._offer.fingerprints[full], signs=signs)
 
-    def renamed(self, name: str, new_name: str, old: Fingerprint | None, full: str | None) -> Iterator[Finding]:
-        if old is not None and full is not None:
-            yield from self._differing(Kind.TOOL_RENAMED, name, old, full, renamed_to=new_name)
+    def ambiguous(self, name: str, fulls: Sequence[str]) -> Finding:
+        """It is about the set: where another definition joins it, something else is found."""
+        return replace(self.found(Kind.DEFINITION_AMBIGUOUS, name), after=set_digest(fulls))
 
-    def changed(self, name: str, old: Fingerprint, full: str) -> Iterator[Finding]:
-        yield from self._differing(Kind.TOOL_CHANGED, name, old, full)
-
-    def _differing(
+    def differing(
         self, kind: Kind, name: str, old: Fingerprint, full: str, *, renamed_to: str | None = None
     ) -> Iterator[Finding]:
         new = self._offer.fingerprints[full]
@@ -374,6 +417,15 @@ class _More(TypedDict, total=False):
     reason: str | None
     changes: tuple[tuple[str, str, str], ...]
     signs: _Signs
+
+
+def set_digest(fulls: Sequence[str]) -> str:
+    """Return the digest of the definitions of an ambiguous name.
+
+    Args:
+        fulls: their full digests, sorted.
+    """
+    return str(jcs_digest(list(fulls)))
 
 
 def telling_changes(changes: Iterable[Change]) -> tuple[tuple[str, str, str], ...]:

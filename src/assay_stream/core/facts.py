@@ -7,8 +7,8 @@ restored registry and a join worker's view are the same thing read from the same
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import orjson
@@ -68,18 +68,32 @@ class Catalogue:
         digest: digest of the set, whatever its order.
         server_scoped: whether digests of this catalogue cover the server's id.
         tools: tool name to full digest; ``None`` where the name stood twice with different definitions.
+        ambiguous: full digests of those definitions, sorted, of each such name.
     """
 
     server_id: str
     digest: str
     server_scoped: bool
     tools: Mapping[str, str | None]
+    ambiguous: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def key(self) -> FactKey:
         return ("catalogue", self.server_id, self.digest)
 
     def value_json(self) -> dict[str, Any]:
-        return {"server_scoped": self.server_scoped, "tools": sorted(self.tools.items())}
+        value = {"server_scoped": self.server_scoped, "tools": sorted(self.tools.items())}
+        return value | ({"ambiguous": sorted(self.ambiguous.items())} if self.ambiguous else {})
+
+    def definitions_of(self, tool_name: str) -> tuple[str, ...]:
+        """Return full digests of what stands under a name, sorted, none where it is not listed."""
+        full = self.tools.get(tool_name)
+        return self.ambiguous.get(tool_name, ()) if full is None else (full,)
+
+    def definitions(self) -> Iterator[tuple[str, str]]:
+        """Yield name and full digest of every definition that has a name."""
+        for name in self.tools:
+            for full in self.definitions_of(name):
+                yield name, full
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,6 +272,7 @@ def _read_catalogue(key: FactKey, value: dict[str, Any]) -> Catalogue:
         digest=str(digest),
         server_scoped=value["server_scoped"],
         tools=dict(value["tools"]),
+        ambiguous={name: tuple(fulls) for name, fulls in value.get("ambiguous", ())},
     )
 
 

@@ -48,7 +48,7 @@ class Fleet:
         self._known: dict[str, Counter[str]] = {}
         self._latest: dict[str, Seen] = {}
         self._latest_of: Counter[str] = Counter()
-        self._latest_pairs: Counter[tuple[str, str | None]] = Counter()
+        self._latest_pairs: Counter[tuple[str, str]] = Counter()
         self._forced: dict[str, str] = {}
         self._forced_of: Counter[str] = Counter()
         self._is_force_known = False
@@ -88,10 +88,9 @@ class Fleet:
         Args:
             catalogue: the catalogue.
         """
-        for name, full in catalogue.tools.items():
-            if full is not None:
-                self._tool_uses[catalogue.server_scoped, full] += 1
-                self._known.setdefault(name, Counter())[full] += 1
+        for name, full in catalogue.definitions():
+            self._tool_uses[catalogue.server_scoped, full] += 1
+            self._known.setdefault(name, Counter())[full] += 1
 
     def remove_catalogue(self, catalogue: Catalogue) -> None:
         """Take back a catalogue that was kept until now.
@@ -99,11 +98,10 @@ class Fleet:
         Args:
             catalogue: the catalogue.
         """
-        for name, full in catalogue.tools.items():
-            if full is not None:
-                take_one(self._tool_uses, (catalogue.server_scoped, full))
-                take_one(self._known[name], full)
-                drop_empty(self._known, name)
+        for name, full in catalogue.definitions():
+            take_one(self._tool_uses, (catalogue.server_scoped, full))
+            take_one(self._known[name], full)
+            drop_empty(self._known, name)
 
     def add_item_list(self, item_list: ItemList) -> None:
         """Take in a list of prompts or templates that is kept since now.
@@ -195,19 +193,18 @@ class Fleet:
         elif self._is_force_known:
             self._refresh_force(observer_id)
 
-    def shows_others(self, tool_name: str, full: str | None, observer_id: str) -> bool:
+    def shows_others(self, tool_name: str, full: str, observer_id: str) -> bool:
         """Tell whether anybody else's latest list holds a definition.
 
         Args:
             tool_name: the tool.
-            full: full digest of the definition, ``None`` for a name that stands twice.
+            full: full digest of the definition.
             observer_id: whose own list does not count.
         """
         shown = self._latest_pairs[tool_name, full]
         own = self._latest.get(observer_id)
         if own is not None and self._latest_of[own.catalogue] == 1:
-            tools = self._catalogues[own.catalogue].tools
-            shown -= tool_name in tools and tools[tool_name] == full
+            shown -= full in self._catalogues[own.catalogue].definitions_of(tool_name)
         return shown > 0
 
     def offers(self, tool_name: str) -> list[str]:
@@ -254,11 +251,11 @@ class Fleet:
         if now is not None:
             self._latest_of[now] += 1
             if self._latest_of[now] == 1:
-                self._latest_pairs.update(self._catalogues[now].tools.items())
+                self._latest_pairs.update(self._catalogues[now].definitions())
         if was is not None:
             take_one(self._latest_of, was)
             if was not in self._latest_of:
-                for pair in self._catalogues[was].tools.items():
+                for pair in self._catalogues[was].definitions():
                     take_one(self._latest_pairs, pair)
 
     def _refresh_force(self, observer_id: str) -> None:

@@ -40,8 +40,7 @@ def last_shown(
             analysis.work.spend(len(missing))
             catalogue = server.catalogue_of(old)
             for name in sorted(missing & catalogue.tools.keys()):
-                full = catalogue.tools[name]
-                if full is not None:
+                for full in catalogue.definitions_of(name)[:1]:
                     found[name] = server.fingerprint_of(catalogue, full)
                     missing.discard(name)
     except WorkExhaustedError:

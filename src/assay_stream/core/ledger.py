@@ -189,7 +189,7 @@ class Ledger:
             return []
         catalogue = server.catalogues[digest]
         outputs = [self.retract(record, catalogue.key())]
-        for full in sorted({full for full in catalogue.tools.values() if full is not None}):
+        for full in sorted({full for _, full in catalogue.definitions()}):
             is_used = server.fleet.uses_tool(catalogue.server_scoped, full)
             if not is_used and (catalogue.server_scoped, full) in server.tools:
                 key: FactKey = ("tool", catalogue.server_id, catalogue.server_scoped, full)

@@ -30,8 +30,10 @@ class Offer:
     tools: dict[str, str | None]
     fingerprints: dict[str, Fingerprint]
     definitions: dict[str, dict[str, Any]]
-    unbinding: dict[str, dict[str, Any]]
-    """Definitions that bind nothing, since they have no name or share one; reviewers see them all the same."""
+    ambiguous: dict[str, tuple[str, ...]]
+    """Full digests of the definitions of each name that stands with several, sorted."""
+    nameless: dict[str, dict[str, Any]]
+    """Definitions without a name: they bind nothing, and reviewers see them all the same."""
 
 
 class Offers:
@@ -60,7 +62,7 @@ class Offers:
         cached = self._by_list.get(content) if content else None
         if cached is not None:
             return cached
-        tools: dict[str, str | None] = {}
+        named: dict[str, set[str]] = {}
         fingerprints: dict[str, Fingerprint] = {}
         definitions: dict[str, dict[str, Any]] = {}
         for index, tool in enumerate(data.tools):
@@ -69,17 +71,22 @@ class Offers:
             fingerprints[print_.full] = print_
             definitions[print_.full] = tool
             name = tool.get("name")
-            if isinstance(name, str) and name and tools.setdefault(name, print_.full) != print_.full:
-                tools[name] = None
+            if isinstance(name, str) and name:
+                named.setdefault(name, set()).add(print_.full)
+        tools = {name: min(fulls) if len(fulls) == 1 else None for name, fulls in named.items()}
+        ambiguous = {name: tuple(sorted(fulls)) for name, fulls in named.items() if len(fulls) > 1}
         binding = set(tools.values())
-        unbinding = {full: tool for full, tool in definitions.items() if full not in binding}
+        unbinding = definitions.keys() - binding
+        shared = {full for fulls in ambiguous.values() for full in fulls}
+        nameless = {full: tool for full, tool in definitions.items() if full not in binding | shared}
         digest = jcs_digest([data.server_scoped, sorted(tools.items()), sorted(unbinding)])
         offer = Offer(
             digest=str(digest),
             tools=tools,
-            fingerprints={full: print_ for full, print_ in fingerprints.items() if full in binding},
+            fingerprints={full: print_ for full, print_ in fingerprints.items() if full not in nameless},
             definitions=definitions,
-            unbinding=unbinding,
+            ambiguous=ambiguous,
+            nameless=nameless,
         )
         if content:
             self._by_list.put(content, offer)

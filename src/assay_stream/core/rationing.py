@@ -106,8 +106,8 @@ def change_of(
 def _differing(baseline: Baseline, catalogue: Catalogue) -> Iterator[tuple[str, str | None]]:
     """Yield the tools that are other than they were, with what they were, in the order of names."""
     names = catalogue.tools.keys() ^ baseline.tools.keys()
-    for name, known in baseline.tools.items():
-        if name in catalogue.tools and (None if known is None else known.full) != catalogue.tools[name]:
+    for name in baseline.tools:
+        if name in catalogue.tools and baseline.definitions_of(name) != catalogue.definitions_of(name):
             names.add(name)
     for name in sorted(names):
         known = baseline.tools.get(name)

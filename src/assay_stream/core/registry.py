@@ -139,6 +139,7 @@ class Registry:
             digest=offer.digest,
             server_scoped=data.server_scoped,
             tools=offer.tools,
+            ambiguous=offer.ambiguous,
         )
         baseline = drift.baseline_for(server, seen)
         change = change_of(server, baseline, catalogue, seen, lists.values())
@@ -217,7 +218,7 @@ class Registry:
                 outputs.append(self._ledger.publish(record, fact))
                 outputs.append(definition_record(record, full, offer.definitions[full]))
         if catalogue.digest not in server.catalogues:
-            outputs.extend(definition_record(record, full, tool) for full, tool in offer.unbinding.items())
+            outputs.extend(definition_record(record, full, tool) for full, tool in offer.nameless.items())
             outputs.append(self._ledger.publish(record, catalogue))
         return outputs
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from assay_stream.core.attention import Reason, Resolution
 from assay_stream.core.bindings import ServerBindings
 from assay_stream.core.control_facts import Discovery, KeyDecision, Pin, Policy
-from assay_stream.core.drift import Baseline
+from assay_stream.core.drift import Baseline, set_digest
 from assay_stream.core.end_facts import Rejection
 from assay_stream.core.facts import Catalogue, Seen
 from assay_stream.core.finding import uid_of
@@ -64,9 +64,14 @@ def resolved_by_snapshot(
     gone: dict[bool, list[str]] = {False: [], True: []}
     back: list[str] = []
     if baseline is not None and latest is not None:
-        for name, full in _gone(server, baseline, catalogue, seen):
+        for name, full, is_gone in _gone(baseline, catalogue, seen):
             everywhere = not server.fleet.shows_others(name, full, seen.observer_id)
-            gone[everywhere] += uids_about(server, seen.server_id, name, full)
+            gone[everywhere] += uids_about(server, seen.server_id, name, full, is_offered=not is_gone)
+        for name, fulls in _no_longer_ambiguous(server, baseline, catalogue, seen):
+            everywhere = not server.fleet.shows_others(name, set_digest(fulls), seen.observer_id)
+            gone[everywhere].append(
+                uid_of(Kind.DEFINITION_AMBIGUOUS, seen.server_id, name, set_digest(fulls), None)
+            )
         back = [
             uid_of(Kind.TOOL_REMOVED, seen.server_id, name, full, None)
             for name in sorted(catalogue.tools.keys() - baseline.tools.keys())
@@ -114,19 +119,20 @@ def resolved_by_decision(server: ServerBindings, fact: Pin | Policy | KeyDecisio
     return told(fact.server_id, uids, "decided", fact, None)
 
 
-def uids_about(server: ServerBindings, server_id: str, tool_name: str, full: str | None) -> Iterator[str]:
+def uids_about(
+    server: ServerBindings, server_id: str, tool_name: str, full: str, *, is_offered: bool = False
+) -> Iterator[str]:
     """Yield the identity of everything that could be found about one definition while it was offered.
 
     Args:
         server: the state of the server.
         server_id: the server.
         tool_name: the tool.
-        full: full digest of the definition, ``None`` where the list held two of the name.
+        full: full digest of the definition.
+        is_offered: it is one of several under its name now: what binds calls to it has ended, not its change.
     """
-    if full is None:
-        yield uid_of(Kind.DEFINITION_AMBIGUOUS, server_id, tool_name, None, None)
-        return
-    yield from _uids(server_id, tool_name, full, _OF_CHANGE)
+    if not is_offered:
+        yield from _uids(server_id, tool_name, full, _OF_CHANGE)
     if server.controls:
         # Without anything set or signed nothing was found about it.
         yield from _uids(server_id, tool_name, full, _OF_PINS)
@@ -142,20 +148,33 @@ def latest_sights(server: ServerBindings) -> list[Seen]:
     return list(server.fleet.latest().values())
 
 
-def _gone(
-    server: ServerBindings, baseline: Baseline, catalogue: Catalogue, seen: Seen
-) -> Iterator[tuple[str, str | None]]:
-    """Yield what the observer saw before and does not see now; an incomplete list says only what is in it."""
-    for name, old in sorted(baseline.tools.items()):
-        listed = name in catalogue.tools
-        if not listed and not (seen.completeness == "complete" and baseline.same_rights):
+def _gone(baseline: Baseline, catalogue: Catalogue, seen: Seen) -> Iterator[tuple[str, str, bool]]:
+    """Yield the definitions that the observer saw before and that bind nothing now, and whether they are gone.
+
+    An incomplete list says only what is in it.
+    """
+    for name in sorted(baseline.tools):
+        if not _tells_of(name, baseline, catalogue, seen):
             continue
-        if old is not None and (not listed or catalogue.tools[name] != old.full):
-            yield name, old.full
-        if not listed or catalogue.tools[name] is not None:
-            own = server.observers[seen.observer_id].as_of(AFTER_ALL_US)
-            if own is not None and server.catalogue_of(own).tools.get(name, "") is None:
-                yield name, None
+        now = catalogue.definitions_of(name)
+        for full in baseline.definitions_of(name):
+            if catalogue.tools.get(name) != full:
+                yield name, full, full not in now
+
+
+def _no_longer_ambiguous(
+    server: ServerBindings, baseline: Baseline, catalogue: Catalogue, seen: Seen
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the names under which the observer's latest list had several definitions that are others now."""
+    own = server.observers[seen.observer_id].as_of(AFTER_ALL_US)
+    listed = {} if own is None else server.catalogue_of(own).ambiguous
+    for name, fulls in sorted(listed.items()):
+        if _tells_of(name, baseline, catalogue, seen) and catalogue.ambiguous.get(name) != fulls:
+            yield name, fulls
+
+
+def _tells_of(name: str, baseline: Baseline, catalogue: Catalogue, seen: Seen) -> bool:
+    return name in catalogue.tools or (seen.completeness == "complete" and baseline.same_rights)
 
 
 def _readable_again(server: ServerBindings, seen: Seen) -> Uids:

@@ -130,7 +130,8 @@ class AlertStory:
         """Return the commands by which an operator goes on, ready for a shell."""
         uid, server = self.row.uid, shlex.quote(self.row.server_id)
         listed: list[str] = []
-        if self.row.tool_name and self.view.fact("mcp_digest_after"):
+        is_one = self.view.kind != Kind.DEFINITION_AMBIGUOUS
+        if self.row.tool_name and self.view.fact("mcp_digest_after") and is_one:
             listed += [f"assay-stream pins {act} --alert {uid} --reason ..." for act in ("approve", "reject")]
         if self.view.fact("mcp_pin_expected"):
             listed.append(f"assay-stream pins diff --server-id {server}")

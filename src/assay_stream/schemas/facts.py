@@ -38,6 +38,7 @@ class CatalogueFactValue(Closed):
 
     server_scoped: bool
     tools: list[tuple[str, DigestText | None]]
+    ambiguous: list[tuple[str, list[DigestText]]] | None = None
 
 
 class SeenFactValue(Closed):

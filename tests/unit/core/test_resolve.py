@@ -159,9 +159,9 @@ def test_a_late_list_ends_nothing(fleet: Fleet) -> None:
 
 
 def test_a_list_that_names_a_tool_once_again_ends_the_ambiguity(fleet: Fleet) -> None:
-    """The kind has no definition of its own."""
+    """And with it the change that the other definition was."""
     fleet.shows(OLD, NEW, U)
-    assert fleet.open == ["definition_ambiguous"]
+    assert fleet.open == ["definition_ambiguous", "tool_changed"]
     fleet.shows(OLD, U)
     assert fleet.open == []
 
