@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
 
-.PHONY: help demo run test check lint types layers unit integration chaos chaos-short audit sbom fuzz bench bench-peers bench-latency bench-curves bench-docs alert-quality schemas samples clean
+.PHONY: help demo run test check lint types layers unit integration chaos chaos-short audit lock sbom fuzz bench bench-peers bench-latency bench-curves bench-docs alert-quality schemas samples clean
 
 help: ## Show this help.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -13,16 +13,15 @@ help: ## Show this help.
 $(VENV)/.ready: requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("assay-stream needs Python 3.11 or newer, this is %d.%d: set PYTHON=..." % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
-	@# The reference SDK, for tests against it. It asks for one old version of cryptography exactly: not ours to follow.
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps schemapin==1.3.0
+	@# The lock is complete. Without --no-deps pip would hold the reference SDK of SchemaPin to its own old pins.
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps --requirement requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
 # Tools that ask about our packages keep out of the environment that they are asked about.
-$(VENV)-tools/.ready: requirements-tools.lock
+$(VENV)-tools/.ready: deploy/requirements/tools.lock
 	$(PYTHON) -m venv $(VENV)-tools
-	$(VENV)-tools/bin/python -m pip install --quiet --disable-pip-version-check --requirement requirements-tools.lock
+	$(VENV)-tools/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $<
 	@touch $@
 
 demo: $(VENV)/.ready ## Set everything up, run the main job on real servers, show the result, end.
@@ -60,6 +59,15 @@ chaos: $(VENV)/.ready ## Inject every fault many times (ASSAY_CHAOS_SEED, ASSAY_
 audit: $(VENV)-tools/.ready ## Hold the pinned packages against published advisories.
 	$(VENV)-tools/bin/python deploy/supply_chain.py audit
 
+LOCK := $(VENV)-tools/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
+	--custom-compile-command "make lock" --override deploy/requirements/overrides.in
+
+lock: $(VENV)-tools/.ready ## Write every lock anew from what asks for packages; pins stay where they fit (LOCK_OPTIONS=--upgrade).
+	$(LOCK) $(LOCK_OPTIONS) pyproject.toml deploy/requirements/dev.in --all-extras --output-file requirements.lock
+	$(LOCK) $(LOCK_OPTIONS) pyproject.toml --extra worker --constraint requirements.lock --output-file deploy/requirements/image.lock
+	$(LOCK) $(LOCK_OPTIONS) deploy/requirements/tools.in --output-file deploy/requirements/tools.lock
+	$(LOCK) $(LOCK_OPTIONS) bench/requirements.txt --output-file bench/requirements.lock
+
 sbom: $(VENV)-tools/.ready ## Write what the pins are to dist/sbom.json (CycloneDX).
 	$(VENV)-tools/bin/python deploy/supply_chain.py sbom dist/sbom.json
 
@@ -80,9 +88,9 @@ bench: $(VENV)/.ready ## Measure: digests, registry, join, gate, replay, exports
 BENCH_BIN := .bench-venv/bin
 RESULTS := .run/bench/results
 
-.bench-venv/.ready: bench/requirements.txt
+.bench-venv/.ready: bench/requirements.lock
 	$(PYTHON) -m venv .bench-venv
-	$(BENCH_BIN)/python -m pip install --quiet --disable-pip-version-check --requirement bench/requirements.txt
+	$(BENCH_BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $<
 	@touch $@
 
 bench-peers: $(VENV)/.ready .bench-venv/.ready ## Measure the join beside Kafka Streams, Quix Streams, Faust and raw clients.

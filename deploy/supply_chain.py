@@ -3,7 +3,8 @@
     python deploy/supply_chain.py audit        holds requirements.lock against published advisories
     python deploy/supply_chain.py sbom FILE    writes the pins as CycloneDX: the same pins, the same bytes
 
-Both run tools of an environment of their own (`requirements-tools.lock`); `make audit` and `make sbom` set it up.
+Both run tools of an environment of their own (`deploy/requirements/tools.lock`), which `make audit` and
+`make sbom` set up.
 An advisory ends the audit with exit code 1, a failed audit with 2. Where the advisory service could not be asked,
 or knew none of the packages, nothing was audited: exit code 3.
 """

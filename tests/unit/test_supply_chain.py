@@ -14,6 +14,7 @@ import pytest
 from deploy.supply_chain import LOCK, NOT_AUDITED, main, verdict
 
 ROOT = Path(__file__).parents[2]
+LOCKS = [LOCK, *sorted((ROOT / "deploy" / "requirements").glob("*.lock")), ROOT / "bench" / "requirements.lock"]
 
 SOUND: dict[str, Any] = {"name": "sound", "version": "1.0", "vulns": []}
 UNKNOWN: dict[str, Any] = {"name": "unknown", "skip_reason": "Dependency not found"}
@@ -72,12 +73,24 @@ def test_an_audit_that_failed_by_itself_does() -> None:
     assert verdict("[]", "").code == 2
 
 
-@pytest.mark.parametrize("lock", [LOCK, ROOT / "requirements-tools.lock"], ids=lambda path: path.name)
-def test_every_package_is_pinned_to_one_version(lock: Path) -> None:
-    """No range, no address, no other index."""
-    lines = [line for line in lock.read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")]
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_package_is_pinned_to_one_version_and_its_hashes(lock: Path) -> None:
+    """No range, no address, no other index, and nothing that could be replaced under its version."""
+    text = lock.read_text(encoding="utf-8").replace(" \\\n    ", " ")
+    lines = [line for line in text.splitlines() if line and not line.lstrip().startswith("#")]
     assert lines
-    assert all(re.fullmatch(r"[A-Za-z0-9._-]+(\[[a-z,]+\])?==[0-9][A-Za-z0-9.+!]*", line) for line in lines)
+    pinned = re.compile(
+        r"[A-Za-z0-9._-]+(\[[a-z,]+\])?==[0-9][A-Za-z0-9.+!]*( ; [^\\]+?)?( --hash=sha256:[0-9a-f]{64})+"
+    )
+    assert [line for line in lines if not pinned.fullmatch(line)] == []
+
+
+def test_every_lock_is_installed_by_its_hashes() -> None:
+    """In the Makefile and in the image; whatever else pip installs is our own wheel."""
+    for name in ("Makefile", "deploy/Dockerfile"):
+        installs = re.findall(r"pip install [^\n]+", (ROOT / name).read_text(encoding="utf-8"))
+        assert installs
+        assert all("--require-hashes" in line or "--no-deps" in line for line in installs)
 
 
 def test_ci_audits(capsys: pytest.CaptureFixture[str]) -> None:
