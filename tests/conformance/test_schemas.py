@@ -18,6 +18,7 @@ from assay_stream.core import decision, engine
 from assay_stream.core.alert import AlertRules
 from assay_stream.core.alert_table import AlertTable
 from assay_stream.core.attention import Tick
+from assay_stream.core.checkpoint import encode
 from assay_stream.core.cloudevents import read_event
 from assay_stream.core.engine import EngineState
 from assay_stream.core.errors import InputError
@@ -30,7 +31,7 @@ from assay_stream.forensics.replay import replay
 from assay_stream.schemes import assay, htc_schema
 from assay_stream.stream.topics import TOPIC_NAMES
 from tests.support.events import handshake_call_data
-from tests.support.seals import checkpoints_of, some_records
+from tests.support.seals import Fleet
 
 FOLDER = Path(__file__).resolve().parents[2] / "schemas"
 PRODUCER = Producer(version="0.1.0")
@@ -513,7 +514,11 @@ def test_the_envelope_schema_is_written_out_as_it_is() -> None:
 def test_a_checkpoint_is_what_its_schemas_say() -> None:
     """The record, and the payload within it."""
     schemas_by_name = schemas.all_schemas()
-    for value in checkpoints_of(some_records(0, 2), some_records(3)):
+    fleet = Fleet(2)
+    for partition in (0, 1, 0):
+        fleet.grow(partition, 2)
+        fleet.seal(partition)
+    for value in [encode(made) for chain in fleet.chains for made in chain]:
         record = json.loads(value)
         payload = json.loads(base64.b64decode(record["envelope"]["payload"]))
         for name, instance in (("checkpoint", record), ("checkpoint.payload", payload)):

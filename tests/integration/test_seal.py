@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiokafka import AIOKafkaProducer
+from aiokafka.admin import AIOKafkaAdminClient
 
 from assay_stream.core.record import Record, Role
 from tests.support.deployment import Deployment
@@ -201,6 +203,57 @@ async def test_one_of_two_sealers_is_shut_out(deployment: Deployment, seals: Sea
     assert sums(answer, "verified", "unsealed", "faults_count") == [number + 30, 0, 0]
 
 
+async def rewrite(deployment: Deployment, records: list[Record]) -> None:
+    """Delete the checkpoint topic and write it anew, as somebody might who runs the brokers."""
+    topic = deployment.topics[Role.CHECKPOINTS]
+    admin = AIOKafkaAdminClient(bootstrap_servers=deployment.bootstrap)
+    await admin.start()
+    try:
+        await admin.delete_topics([topic])
+        while topic in await admin.list_topics():
+            await asyncio.sleep(0.2)
+    finally:
+        await admin.close()
+    await deployment.apply_topics()
+    producer = AIOKafkaProducer(bootstrap_servers=deployment.bootstrap, max_request_size=2 * 1024 * 1024)
+    await producer.start()
+    try:
+        for record in records:
+            await producer.send_and_wait(topic, record.value, partition=record.origin.partition)
+    finally:
+        await producer.stop()
+
+
+async def test_checkpoints_that_are_cut_off_are_missed(deployment: Deployment, seals: Seals) -> None:
+    """By siblings, by the sealer's own offset, by a kept head, and by the sealer, which does not go on."""
+    keys = ("--key", "seal.pub.pem")
+    await seals.run("keygen", "--out", "seal.pem")
+    await write_evidence(deployment, 0, 200)
+    await seals.run("--key", "seal.pem", "--once")
+    await write_evidence(deployment, 200, 200)
+    await seals.run("--key", "seal.pem", "--once")
+    await seals.verify(*keys, "--write-head", "head.json")
+    assert (await seals.verify(*keys, "--expect", "head.json"))["result"] == "holds"
+    told = json.loads((await seals.run("archive", "--output", "kept")).stdout)
+    assert told["written"]["evidence"] == 400
+    files = ("--evidence", "kept", "--checkpoints", "kept")
+    assert (await seals.verify(*keys, *files, "--expect", "head.json"))["result"] == "holds"
+    for path in (seals.folder / "kept").glob("checkpoints-*"):
+        path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
+    assert (await seals.verify(*keys, *files))["result"] == "holds"
+    old = await seals.verify(*keys, *files, "--expect", "head.json", code=1)
+    assert {fault["code"] for log in old["logs"] for fault in log["faults"]} == {"tail_cut"}
+
+    everything = await checkpoints(deployment)
+    lost = max(record.origin.partition for record in everything)
+    await rewrite(deployment, [record for record in everything if record.origin.partition != lost])
+    cut = await seals.verify(*keys, code=1)
+    found = {(log["partition"], fault["code"]) for log in cut["logs"] for fault in log["faults"]}
+    assert found == {(lost, "partition_missing"), (lost, "sealed_offset_ahead")}
+    done = await seals.run("--key", "seal.pem", "--once", code=4)
+    assert "checkpoints_cut_off" in done.stderr
+
+
 async def test_a_sealer_without_its_topic_says_which(deployment: Deployment, seals: Seals) -> None:
     """And how to create it."""
     deployment.env["ASSAY_STREAM_TOPIC_PREFIX"] = "nowhere."
@@ -215,7 +268,7 @@ async def test_the_walk_on_the_page_runs_as_it_stands(deployment: Deployment, se
     """Every command of docs/seal.md, one block after the other, with exit code 0."""
     page = (Path(__file__).parents[2] / "docs" / "seal.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```bash\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 4
+    assert len(blocks) == 5
     command = seals.folder / "bin" / "assay-stream"
     command.parent.mkdir()
     command.write_text(f'#!/bin/sh\nexec {sys.executable} -m assay_stream "$@"\n')

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from assay_stream.core.checkpoint import Checkpoint, encode, leaf_of, sealed
+from assay_stream.core.checkpoint import Checkpoint, Sealed, encode, leaf_of, sealed
 from assay_stream.core.record import Origin, Record, Role
 from assay_stream.core.seal_check import Report, check
 from assay_stream.forensics.record_line import record_line
+from assay_stream.forensics.seal_files import LogName
 from assay_stream.schemes import dsse
 
 TOPIC = "assay.tool.decision"
@@ -68,10 +70,12 @@ def lines_of(records: list[Record]) -> bytes:
     return b"".join(record_line(record) + b"\n" for record in records)
 
 
-def checkpoint_records(values: list[bytes], *, topic: str = "assay.evidence.checkpoint") -> list[Record]:
+def checkpoint_records(
+    values: list[bytes], *, topic: str = "assay.evidence.checkpoint", partition: int = 0
+) -> list[Record]:
     """Checkpoints as their topic holds them."""
     return [
-        Record(role=Role.CHECKPOINTS, origin=Origin(topic, 0, offset), key=None, value=value)
+        Record(role=Role.CHECKPOINTS, origin=Origin(topic, partition, offset), key=None, value=value)
         for offset, value in enumerate(values)
     ]
 
@@ -81,3 +85,95 @@ def write_keys(folder: Path, name: str = "seal", key: Ed25519PrivateKey = KEY) -
     (folder / f"{name}.pem").write_bytes(dsse.private_pem(key))
     (folder / f"{name}.pem").chmod(0o600)
     (folder / f"{name}.pub.pem").write_bytes(dsse.public_pem(key.public_key()))
+
+
+class Fleet:
+    """Evidence in several partitions, sealed as the sealer does it, and cut as somebody might.
+
+    Args:
+        partitions: how many.
+        salt: what tells the records of one fleet from those of another.
+    """
+
+    def __init__(self, partitions: int, *, salt: bytes = b"") -> None:
+        self.salt = salt
+        self.records: list[list[Record]] = [[] for _ in range(partitions)]
+        self.chains: list[list[Sealed]] = [[] for _ in range(partitions)]
+
+    def grow(self, partition: int, count: int) -> None:
+        """Add records to a partition."""
+        log = self.records[partition]
+        for offset in range(len(log), len(log) + count):
+            value = b"%d/%d%s" % (partition, offset, self.salt)
+            log.append(Record(Role.EVIDENCE, Origin(TOPIC, partition, offset), b"s", value, (), offset))
+
+    def seal(self, partition: int, *, alone: bool = False) -> None:
+        """Seal what is not sealed of a partition; ``alone`` as earlier sealers did, saying nothing of others."""
+        chain = self.chains[partition]
+        before = chain[-1].checkpoint if chain else None
+        first = 0 if before is None else before.last_offset + 1
+        leaves = [(record.origin.offset, leaf_of(record)) for record in self.records[partition][first:]]
+        if not leaves:
+            return
+        made = sealed(
+            before,
+            leaves,
+            topic=TOPIC,
+            partition=partition,
+            sealed_at="2026-03-01T10:00:00Z",
+            key=KEY,
+            software="test",
+            partitions=None if alone else len(self.records),
+            siblings=[
+                other[-1].checkpoint.head
+                for number, other in enumerate(self.chains)
+                if other and number != partition
+            ],
+        )
+        chain.append(made)
+
+    def cut(self, partition: int, *, checkpoints: int) -> None:
+        """Take the last checkpoints of a partition away, and the evidence from there on."""
+        chain = self.chains[partition]
+        del chain[len(chain) - checkpoints :]
+        del self.records[partition][chain[-1].checkpoint.last_offset + 1 if chain else 0 :]
+
+    def logs(self) -> tuple[dict[LogName, list[Record]], dict[LogName, list[Record]]]:
+        """Evidence and checkpoints of each partition that has any."""
+        evidence = {LogName(TOPIC, number): log for number, log in enumerate(self.records) if log}
+        chains = {
+            LogName("assay.evidence.checkpoint", number): checkpoint_records(
+                [encode(made) for made in chain], partition=number
+            )
+            for number, chain in enumerate(self.chains)
+            if chain
+        }
+        return evidence, chains
+
+    def write(self, folder: Path) -> None:
+        """Write the files of an archive, in place of those that are there."""
+        folder.mkdir(exist_ok=True)
+        for path in folder.iterdir():
+            path.unlink()
+        for kind, logs in zip(("evidence", "checkpoints"), self.logs(), strict=True):
+            for name, records in logs.items():
+                (folder / f"{kind}-{name.partition}.ndjson").write_bytes(lines_of(records))
+
+
+class MemoryLogs:
+    """Logs in memory."""
+
+    def __init__(self, logs: dict[LogName, list[Record]]) -> None:
+        self.logs = logs
+
+    def names(self) -> list[LogName]:
+        """Which logs there are."""
+        return sorted(self.logs)
+
+    def records(self, name: LogName) -> Iterator[Record]:
+        """The records of one."""
+        return iter(self.logs.get(name, []))
+
+    def start(self, name: LogName) -> int:
+        """None was cut."""
+        return 0 if name else 1

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -16,16 +16,22 @@ from assay_stream.cli.options import Bootstrap, quiet_client_logs, say
 from assay_stream.cli.seal_report import Format, as_json, print_table
 from assay_stream.cli.tables import json_line, print_json
 from assay_stream.config import command_settings
-from assay_stream.core.errors import ConfigurationError, InputError
+from assay_stream.core.errors import ConfigurationError, InputError, OperatingError
 from assay_stream.core.limits import LINE_BYTES_MAX
 from assay_stream.core.record import Record, Role
+from assay_stream.core.seal_check import Report
+from assay_stream.core.seal_heads import Expected, expected_in, expected_of, heads_as_json
 from assay_stream.core.seal_proof import Shown, chain_of, check_proof, consistency, inclusion
+from assay_stream.forensics.aside import Aside
 from assay_stream.forensics.seal_archive import write_logs
 from assay_stream.forensics.seal_files import FileLogs, LogName, Logs, record_in
 from assay_stream.forensics.seal_keys import read_public_keys
 from assay_stream.forensics.seal_verification import Outcome, outcome_of, verify_logs
 
-_EXIT_CODES = {Outcome.HOLDS: 0, Outcome.BROKEN: 1, Outcome.NOTHING_VERIFIED: 3}
+if TYPE_CHECKING:
+    from assay_stream.stream.seal_logs import KafkaLogs
+
+_EXIT_CODES = {Outcome.HOLDS: 0, Outcome.BROKEN: 1, Outcome.NOTHING_VERIFIED: 3, Outcome.PARTLY_SEALED: 3}
 
 
 Evidence = Annotated[
@@ -76,24 +82,90 @@ def verify(
     checkpoints: Checkpoints = None,
     partition: Annotated[list[int] | None, typer.Option(help="Only this partition. May be repeated.")] = None,
     log_start: LogStarts = None,
+    expect: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE|PARTITION:SIZE[:ROOT]",
+            help="What was sealed at an earlier time: a file of --write-head, or so many records of a partition, "
+            "and the root of their tree. May be repeated.",
+        ),
+    ] = None,
+    write_head: Annotated[
+        Path | None,
+        typer.Option(
+            help="If nothing is broken, write what is sealed now to this file, for a later --expect. Keep it "
+            "where nobody who runs the brokers can alter it. One that exists is replaced if it is expected, too.",
+        ),
+    ] = None,
     target: Annotated[Format, typer.Option("--format", help="What to write.")] = Format.TABLE,
     bootstrap_servers: Bootstrap = None,
 ) -> None:
     """Hold evidence against its checkpoints, and name the offset and kind of every fault, up to 100 a partition.
 
-    Exit code 0 if all that is sealed and still there holds, 1 if anything is broken, 2 for a wrong command line or
-    unusable file, 3 if nothing could be verified: nothing is sealed, or retention deleted all that was.
+    Exit code 0 if all that is sealed and still there holds, 1 if anything is broken or cut off, 2 for a wrong
+    command line or unusable file, 3 if nothing could be verified, or nothing in a partition that has evidence.
     """
     keys = read_public_keys(key)
+    expected = [head for text in expect or () for head in _expected(text)]
+    if write_head is not None and str(write_head) not in (expect or ()):
+        refuse_existing_file(write_head, force=False)
+    from_kafka = not evidence and not checkpoints
+    sealed_offsets = _sealed_offsets(bootstrap_servers) if from_kafka else {}
     with _logs(evidence, checkpoints, log_start, bootstrap_servers) as (records, seals):
-        reports = verify_logs(records, seals, keys, partitions=partition or ())
+        reports = verify_logs(
+            records,
+            seals,
+            keys,
+            partitions=partition or (),
+            expected=expected,
+            partition_count=None if isinstance(records, FileLogs) else len(records.names()),
+            claims_before=None if isinstance(seals, FileLogs) else seals.settled,
+            sealed_offsets=sealed_offsets,
+        )
     files = [logs for logs in (records, seals) if isinstance(logs, FileLogs)]
     outcome = outcome_of(reports, bad_lines=sum(logs.bad_lines_count for logs in files))
     if target is Format.JSON:
         print_json(as_json(outcome, reports, files))
     else:
         print_table(outcome, reports, files)
+    if write_head is not None:
+        _write_head(write_head, outcome, reports)
     raise typer.Exit(_EXIT_CODES[outcome])
+
+
+def _expected(text: str) -> list[Expected]:
+    path = Path(text)
+    if path.exists():
+        return expected_in(read_input(path), text)
+    return [expected_of(text)]
+
+
+def _write_head(path: Path, outcome: Outcome, reports: list[Report]) -> None:
+    if outcome not in (Outcome.HOLDS, Outcome.PARTLY_SEALED):
+        say(f"{path} is not written: {outcome.value.replace('_', ' ')}")
+        return
+    try:
+        with Aside() as aside:
+            aside.path(path).write_bytes(json_line(heads_as_json(reports)).encode() + b"\n")
+    except OSError as error:
+        raise ConfigurationError("unwritable_file", f"cannot write {path}: {error.strerror}") from None
+
+
+def _sealed_offsets(bootstrap: str | None) -> dict[int, int]:
+    """Return what the sealer has committed, before any checkpoint is read: they are then all behind it."""
+    from assay_stream.stream.connection import start_admin
+    from assay_stream.stream.input_ranges import committed_offsets
+    from assay_stream.stream.topics import topic_names
+
+    quiet_client_logs()
+    settings = command_settings(bootstrap_servers=bootstrap)
+
+    async def committed() -> dict[tuple[str, int], int]:
+        await (await start_admin(settings, waiting=say)).close()
+        return await committed_offsets(settings, "seal")
+
+    topic = topic_names(settings)[Role.EVIDENCE]
+    return {number: offset for (name, number), offset in asyncio.run(committed()).items() if name == topic}
 
 
 def archive(
@@ -106,6 +178,12 @@ def archive(
     Prints a summary as one JSON object, with the start of each log that retention has cut.
     """
     with _logs(None, None, None, bootstrap_servers) as (records, seals):
+        if not isinstance(seals, FileLogs) and not seals.at_rest:
+            raise OperatingError(
+                "checkpoints_moving",
+                "checkpoints are written all the time, so that the ends of the partitions would not fit together: "
+                "stop the sealer for as long as this takes, or have it seal less often",
+            )
         written = write_logs(output, records, seals, compress=gzip)
         starts = {str(name.partition): records.start(name) for name in records.names() if records.start(name)}
     print_json({"written": written, "log_start": starts})
@@ -202,8 +280,8 @@ def _shown_as_json(shown: Shown) -> dict[str, Any]:
 
 
 class _Sources(NamedTuple):
-    evidence: Logs
-    checkpoints: Logs
+    evidence: FileLogs | KafkaLogs
+    checkpoints: FileLogs | KafkaLogs
 
 
 @contextmanager
@@ -224,7 +302,7 @@ def _logs(
 @contextmanager
 def _one_kind(
     role: Role, paths: list[Path] | None, bootstrap: str | None, starts: dict[int, int] | None = None
-) -> Iterator[Logs]:
+) -> Iterator[FileLogs | KafkaLogs]:
     if paths:
         yield FileLogs(paths, role, starts=starts)
         return

@@ -2,7 +2,8 @@
 
 The tree is cumulative: its leaves are all evidence records of the partition from the first sealed one on, in the
 order of their offsets. A checkpoint holds the tree's size, root and frontier after its own range, so that the next
-one is made, and checked, without what came before.
+one is made, and checked, without what came before. It also holds how many partitions there are, and the latest
+head of each other one, so that a partition that loses its end is missed by the others.
 
 A leaf's entry is: ``assay-stream.leaf.v1`` and a zero byte; the offset and the log's timestamp in milliseconds,
 eight bytes each; the key; the value; the number of headers, four bytes; and name and value of each. Numbers are
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Iterable
 from struct import pack, unpack_from
 from typing import Any, NamedTuple
 
@@ -26,7 +28,11 @@ from assay_stream.core.record import Record
 from assay_stream.schemes import dsse
 from assay_stream.schemes.rfc9162 import HASH_BYTES, Frontier, leaf_hash
 
-PAYLOAD_TYPE = "application/vnd.assay.stream.checkpoint.v1+json"
+PAYLOAD_TYPE_ALONE = "application/vnd.assay.stream.checkpoint.v1+json"
+"""Of earlier checkpoints, which say nothing about the other partitions."""
+PAYLOAD_TYPE = "application/vnd.assay.stream.checkpoint.v2+json"
+SIBLINGS_MAX = 1_024
+"""Heads of other partitions in one checkpoint: 130 KB in base64, beside the leaves of a full range."""
 RANGE_RECORDS_MAX = 16_384
 """Records of one range: their leaves, forty bytes each and in base64, must fit a Kafka message of a mebibyte."""
 _LEAF_BYTES = 8 + HASH_BYTES
@@ -34,6 +40,20 @@ _LEAF_TAG = b"assay-stream.leaf.v1\0"
 
 Leaf = tuple[int, bytes]
 """Offset and leaf hash of one record."""
+
+
+class Head(NamedTuple):
+    """The tree of a partition at one of its checkpoints.
+
+    Args:
+        partition: of the evidence topic.
+        tree_size: records sealed.
+        root: root of the tree of that size.
+    """
+
+    partition: int
+    tree_size: int
+    root: Digest
 
 
 class Checkpoint(NamedTuple):
@@ -54,6 +74,9 @@ class Checkpoint(NamedTuple):
         sealed_at: RFC 3339, by the sealer's clock: a claim, nothing rests on it.
         key_id: who signs.
         software: who made it.
+        partitions: how many partitions the evidence topic has; ``None`` in earlier checkpoints.
+        siblings: the latest committed head of each other partition that has one; of ``SIBLINGS_MAX`` partitions
+            behind this one, in a circle, where there are more.
     """
 
     topic: str
@@ -70,6 +93,13 @@ class Checkpoint(NamedTuple):
     sealed_at: str
     key_id: str
     software: str
+    partitions: int | None = None
+    siblings: tuple[Head, ...] = ()
+
+    @property
+    def head(self) -> Head:
+        """The tree that it signs."""
+        return Head(self.partition, self.tree_size, self.root)
 
     def payload(self) -> bytes:
         """Return the bytes that are signed: canonical JSON (RFC 8785)."""
@@ -78,7 +108,10 @@ class Checkpoint(NamedTuple):
             "frontier": [peak.hex() for peak in self.frontier],
             "leaves": str(self.leaves),
             "previous": None if self.previous is None else str(self.previous),
+            "siblings": [[head.partition, head.tree_size, str(head.root)] for head in self.siblings],
         }
+        if self.partitions is None:
+            del fields["partitions"], fields["siblings"]
         return canonicalize(fields)
 
     def digest(self) -> Digest:
@@ -130,6 +163,8 @@ def sealed(
     sealed_at: str,
     key: Ed25519PrivateKey,
     software: str,
+    partitions: int | None = None,
+    siblings: Iterable[Head] = (),
 ) -> Sealed:
     """Return the checkpoint of the next range.
 
@@ -141,6 +176,8 @@ def sealed(
         sealed_at: the time, RFC 3339.
         key: who signs.
         software: name and version of who makes it.
+        partitions: how many partitions the evidence topic has; ``None`` to say nothing about the others.
+        siblings: the latest committed head of each other partition that has one.
     """
     if not 0 < len(leaves) <= RANGE_RECORDS_MAX:
         raise AssertionError("a range has records, and a bound")
@@ -162,9 +199,17 @@ def sealed(
         sealed_at=sealed_at,
         key_id=dsse.key_id(key.public_key()),
         software=software,
+        partitions=partitions,
+        siblings=() if partitions is None else _nearest(siblings, partition, partitions),
     )
-    envelope = dsse.signed(PAYLOAD_TYPE, made.payload(), [key])
+    kind = PAYLOAD_TYPE_ALONE if partitions is None else PAYLOAD_TYPE
+    envelope = dsse.signed(kind, made.payload(), [key])
     return Sealed(made, tuple(leaves), envelope, (made.key_id,))
+
+
+def _nearest(siblings: Iterable[Head], partition: int, partitions: int) -> tuple[Head, ...]:
+    near = [head for head in siblings if 0 < (head.partition - partition) % partitions <= SIBLINGS_MAX]
+    return tuple(sorted(near))
 
 
 def encode(of: Sealed) -> bytes:
@@ -213,10 +258,13 @@ def open_checkpoint(envelope: Any, keys: dsse.Keys) -> tuple[Checkpoint, tuple[s
         InputError: as ``decode``.
     """
     found = dsse.opened(envelope, keys)
-    if found.payload_type != PAYLOAD_TYPE:
+    if found.payload_type not in (PAYLOAD_TYPE, PAYLOAD_TYPE_ALONE):
         raise InputError("bad_checkpoint", f"the payload type is not {PAYLOAD_TYPE}", path="$.payloadType")
+    names = set(Checkpoint._fields)
+    if found.payload_type == PAYLOAD_TYPE_ALONE:
+        names -= {"partitions", "siblings"}
     fields = decode_json(found.payload)
-    if not isinstance(fields, dict) or fields.keys() != set(Checkpoint._fields):
+    if not isinstance(fields, dict) or fields.keys() != names or fields.get("partitions", 0) is None:
         raise _bad("$.payload")
     try:
         checkpoint = Checkpoint(
@@ -226,6 +274,9 @@ def open_checkpoint(envelope: Any, keys: dsse.Keys) -> tuple[Checkpoint, tuple[s
                 "leaves": Digest.parse(fields["leaves"]),
                 "previous": None if fields["previous"] is None else Digest.parse(fields["previous"]),
                 "frontier": tuple(bytes.fromhex(peak) for peak in fields["frontier"]),
+                "siblings": tuple(
+                    Head(number, size, Digest.parse(root)) for number, size, root in fields.get("siblings", ())
+                ),
             }
         )
         tree = Frontier(checkpoint.tree_size, checkpoint.frontier)
@@ -251,6 +302,8 @@ def follows(checkpoint: Sealed, before: Checkpoint | None) -> str | None:
         return "checkpoint_chain_broken"
     if before is not None and (made.topic, made.partition) != (before.topic, before.partition):
         return "checkpoint_chain_broken"
+    if before is not None and _went_back(made, before):
+        return "checkpoint_siblings_went_back"
     if before is not None and made.first_offset <= before.last_offset:
         return "checkpoint_range_overlaps"
     tree = Frontier() if before is None else Frontier(before.tree_size, before.frontier)
@@ -261,14 +314,37 @@ def follows(checkpoint: Sealed, before: Checkpoint | None) -> str | None:
     return None
 
 
+def _went_back(made: Checkpoint, before: Checkpoint) -> bool:
+    """Tell whether a checkpoint knows less of the other partitions than the one before."""
+    sizes = {head.partition: head.tree_size for head in made.siblings}
+    return (made.partitions or 0) < (before.partitions or 0) or any(
+        sizes.get(head.partition, head.tree_size) < head.tree_size for head in before.siblings
+    )
+
+
 def _is_plausible(made: Checkpoint) -> bool:
-    numbers = made[1:7]
+    numbers = (*made[1:7], *(number for head in made.siblings for number in head[:2]))
     texts = (made.topic, made.sealed_at, made.key_id, made.software)
     return (
         all(type(number) is int and number >= 0 for number in numbers)
         and all(isinstance(text, str) for text in texts)
         and 0 < made.records <= min(made.tree_size, RANGE_RECORDS_MAX)
         and made.first_offset + made.records - 1 <= made.last_offset
+        and _are_plausible_siblings(made)
+    )
+
+
+def _are_plausible_siblings(made: Checkpoint) -> bool:
+    if made.partitions is None:
+        return True
+    numbers = [head.partition for head in made.siblings]
+    return (
+        type(made.partitions) is int
+        and made.partition < made.partitions
+        and len(numbers) <= SIBLINGS_MAX
+        and numbers == sorted(set(numbers) - {made.partition})
+        and all(number < (made.partitions or 0) for number in numbers)
+        and all(head.tree_size > 0 for head in made.siblings)
     )
 
 

@@ -14,7 +14,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from assay_stream.core.checkpoint import Checkpoint, Leaf, Sealed, decode, follows, leaf_of
+from assay_stream.core.checkpoint import Checkpoint, Head, Leaf, Sealed, decode, follows, leaf_of
+from assay_stream.core.digest import Digest
 from assay_stream.core.errors import InputError
 from assay_stream.core.record import Record
 from assay_stream.schemes import dsse
@@ -29,14 +30,17 @@ class Fault(NamedTuple):
     """One thing that is wrong.
 
     Args:
-        kind: ``altered``, ``missing``, ``inserted``, ``reordered`` or ``checkpoint``.
-        offset: the offset in the evidence partition; for a checkpoint that in its own topic or file.
-        code: for a checkpoint, what is wrong with it.
+        kind: ``altered``, ``missing``, ``inserted``, ``reordered``, ``checkpoint`` or ``head``.
+        offset: the offset in the evidence partition; for a checkpoint that in its own topic or file; for a head
+            the first offset behind what is sealed.
+        code: for a checkpoint or a head, what is wrong with it.
+        detail: for a head, who knows of it.
     """
 
     kind: str
     offset: int
     code: str = ""
+    detail: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -53,6 +57,12 @@ class Report:
         unsealed: records behind the last range.
         faults: the first faults, in the order in which they were found.
         faults_count: all faults.
+        tree_size: records that are sealed.
+        partitions: how many partitions the last checkpoint says there are; ``None`` where it says nothing of the
+            others.
+        roots: the root at each tree size that a checkpoint signs.
+        claims: heads of other partitions, with the number of the first checkpoint that names each.
+        chain_broken: whether a checkpoint does not hold, so that the end of the chain is not known.
     """
 
     topic: str
@@ -64,6 +74,27 @@ class Report:
     unsealed: int = 0
     faults: list[Fault] = field(default_factory=list)
     faults_count: int = 0
+    tree_size: int = 0
+    partitions: int | None = None
+    roots: dict[int, Digest] = field(default_factory=dict)
+    claims: dict[Head, int] = field(default_factory=dict)
+    chain_broken: bool = False
+
+    def take(self, checkpoint: Checkpoint, *, with_claims: bool = True) -> None:
+        """Note a checkpoint that holds.
+
+        Args:
+            checkpoint: the next one of the chain.
+            with_claims: whether what it says of other partitions counts.
+        """
+        self.checkpoints += 1
+        self.sealed_to = checkpoint.last_offset
+        self.tree_size = checkpoint.tree_size
+        self.roots[checkpoint.tree_size] = checkpoint.root
+        self.partitions = checkpoint.partitions
+        if with_claims:
+            for head in checkpoint.siblings:
+                self.claims.setdefault(head, checkpoint.sequence)
 
     def tell(self, fault: Fault) -> None:
         """Note a fault.
@@ -83,6 +114,7 @@ def check(
     keys: dsse.Keys,
     *,
     log_start: int = 0,
+    claims_before: int | None = None,
 ) -> None:
     """Hold the records of one partition against its checkpoints, and put what is found into a report.
 
@@ -92,6 +124,7 @@ def check(
         records: the evidence of the partition, in the order in which it stands.
         keys: whose signatures count.
         log_start: offset at which the log begins now.
+        claims_before: what checkpoints say of other partitions counts before this place; ``None`` for everywhere.
     """
     reader = _Ordered(records, report)
     before: Checkpoint | None = None
@@ -99,12 +132,12 @@ def check(
         found = _continued(report, number, raw, before, keys)
         if found is None:
             # What follows rests on this one: nothing can be said about it.
+            report.chain_broken = True
             for _ in reader.up_to(None):
                 report.unsealed += 1
             return
         before = found.checkpoint
-        report.checkpoints += 1
-        report.sealed_to = before.last_offset
+        report.take(before, with_claims=claims_before is None or number < claims_before)
         _check_range(report, found.leaves, reader, log_start)
     for _ in reader.up_to(None):
         report.unsealed += 1

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from assay_stream.core.checkpoint import RANGE_RECORDS_MAX
+from assay_stream.core.checkpoint import RANGE_RECORDS_MAX, SIBLINGS_MAX
 from assay_stream.schemas.fields import Base64, Closed
 
 _Digest = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
@@ -22,10 +22,15 @@ class EnvelopeSignature(Closed):
 
 
 class CheckpointEnvelope(Closed):
-    """A DSSE v1 envelope; its payload is canonical JSON, see ``assay.evidence.checkpoint.payload``."""
+    """A DSSE v1 envelope; its payload is canonical JSON, see ``assay.evidence.checkpoint.payload``.
+
+    Payloads of type v1, of earlier sealers, have neither ``partitions`` nor ``siblings``.
+    """
 
     payload: Base64
-    payloadType: Literal["application/vnd.assay.stream.checkpoint.v1+json"]  # noqa: N815
+    payloadType: Literal[  # noqa: N815
+        "application/vnd.assay.stream.checkpoint.v2+json", "application/vnd.assay.stream.checkpoint.v1+json"
+    ]
     signatures: Annotated[list[EnvelopeSignature], Field(min_length=1)]
 
 
@@ -53,3 +58,11 @@ class CheckpointPayload(Closed):
     sealed_at: str
     key_id: _Digest
     software: str
+    partitions: Annotated[int, Field(ge=1, description="How many partitions the evidence topic has.")]
+    siblings: Annotated[
+        list[tuple[_Count, Annotated[int, Field(ge=1)], _Digest]],
+        Field(
+            max_length=SIBLINGS_MAX,
+            description="The latest head of each other partition that has one: partition, tree size and root.",
+        ),
+    ]

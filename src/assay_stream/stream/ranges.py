@@ -61,6 +61,12 @@ class LogRanges:
         self.bounds = {(tp.topic, tp.partition): (firsts[tp], ends[tp]) for tp in sorted(places)}
         return self
 
+    async def note_ends(self) -> None:
+        """Note anew where each partition ends."""
+        places = [TopicPartition(*place) for place in self.bounds]
+        ends = await self._consumers[0].end_offsets(places)
+        self.bounds = {place: (first, ends[TopicPartition(*place)]) for place, (first, _) in self.bounds.items()}
+
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:

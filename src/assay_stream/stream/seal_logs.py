@@ -18,6 +18,9 @@ from assay_stream.core.record import Record, Role
 from assay_stream.forensics.seal_files import LogName
 from assay_stream.stream.ranges import LogRanges
 
+_SETTLE_LOOKS_MAX = 6
+_SETTLE_PAUSE_S = 0.5
+
 _T = TypeVar("_T")
 
 
@@ -39,10 +42,34 @@ class KafkaLogs:
         self._runner = runner
         self._limit_s = settings.connect_limit_s
         self._ranges = LogRanges(settings, [role])
+        self.settled: dict[LogName, int] = {}
+        """Where each log ended before the ends of all of them were noted. What stands before it names nothing that
+        they lack, though the logs are being written."""
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether nothing was written while ends were noted."""
+        return all(self._ranges.bounds[name][1] == end for name, end in self.settled.items())
 
     def __enter__(self) -> KafkaLogs:
         self._run(self._ranges.__aenter__())
+        try:
+            self._run(self._settle())
+        except BaseException:
+            self._run(self._ranges.__aexit__(None, None, None))
+            raise
         return self
+
+    async def _settle(self) -> None:
+        for _ in range(_SETTLE_LOOKS_MAX):
+            self.settled = {LogName(*place): end for place, (_, end) in self._ranges.bounds.items()}
+            if self._role is not Role.CHECKPOINTS:
+                return
+            # Time for a transaction that has ended to show in all its partitions.
+            await asyncio.sleep(_SETTLE_PAUSE_S)
+            await self._ranges.note_ends()
+            if self.at_rest:
+                return
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

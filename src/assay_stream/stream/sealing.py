@@ -27,6 +27,7 @@ from assay_stream.config import Settings
 from assay_stream.core.checkpoint import Checkpoint, Leaf, decode, encode, leaf_of, sealed
 from assay_stream.core.errors import ConfigurationError, InputError, IntegrityError, OperatingError
 from assay_stream.core.record import Output, Record, Role
+from assay_stream.core.seal_heads import is_known
 from assay_stream.refusals import explained
 from assay_stream.schemes import dsse
 from assay_stream.stream.connection import reading_consumer
@@ -158,7 +159,8 @@ class Sealer:
         Raises:
             ConfigurationError: ``sealer_fenced`` where another sealer has taken over.
             InputError: ``checkpoint_not_continued`` where the last checkpoint of a partition is not ours.
-            IntegrityError: ``evidence_cut_off`` where sealed evidence is gone from the end of its log.
+            IntegrityError: ``evidence_cut_off`` where sealed evidence is gone from the end of its log;
+                ``checkpoints_cut_off`` where checkpoints are.
             OperatingError: ``brokers_failing``.
         """
         consumer = self._consumer = reading_consumer(self._settings)
@@ -222,6 +224,8 @@ class Sealer:
             sealed_at=sealed_at,
             key=self._key,
             software=f"assay-stream {__version__}",
+            partitions=self._partitions,
+            siblings=[other.before.head for other in self._lanes.values() if other.before is not None],
         )
         checkpoint = made.checkpoint
         output = Output(
@@ -261,12 +265,28 @@ class Sealer:
                     raise error
             for lane in lanes.values():
                 lane.before = await self._last_checkpoint(lane.partition)
+            self._check_siblings(lanes)
             await self._go_on(consumer, lanes)
         except BaseException:
             await asyncio.gather(*(lane.writer.close() for lane in lanes.values()))
             raise
         self._lanes = lanes
         _log.info("sealing", partitions=self._partitions, key_id=dsse.key_id(self._key.public_key()))
+
+    def _check_siblings(self, lanes: dict[int, Lane]) -> None:
+        """Refuse to go on where a partition has lost checkpoints that another one knows of."""
+        for lane in lanes.values():
+            if lane.before is None:
+                continue
+            for head in lane.before.siblings:
+                other = lanes.get(head.partition)
+                if other is None or not is_known(head, None if other.before is None else other.before.head):
+                    raise IntegrityError(
+                        "checkpoints_cut_off",
+                        f"partition {lane.partition} was sealed after {head.tree_size} records of partition "
+                        f"{head.partition}, whose checkpoints do not go as far: restore their topic, and run "
+                        "assay-stream seal verify",
+                    )
 
     def _lane(self, number: int) -> Lane:
         counts = {Role.CHECKPOINTS: self._partitions}

@@ -10,10 +10,13 @@ from typing import Any
 
 import pytest
 
+from assay_stream.core.checkpoint import decode
 from tests.support.command import run_command_text
 from tests.support.seals import (
+    KEYS,
     OTHER_KEY,
     TOPIC,
+    Fleet,
     a_record,
     checkpoint_records,
     checkpoints_of,
@@ -44,9 +47,9 @@ def run(folder: Path, name: str, *arguments: str | Path) -> subprocess.Completed
     return run_command_text("seal", name, *key, *map(str, arguments))
 
 
-def verify(folder: Path, *arguments: str | Path, code: int = 0) -> dict[str, Any]:
+def verify(folder: Path, *arguments: str | Path, code: int = 0, of: str = "kept") -> dict[str, Any]:
     """What ``verify`` says of the archive as JSON."""
-    files = ("--evidence", folder / "kept", "--checkpoints", folder / "kept")
+    files = ("--evidence", folder / of, "--checkpoints", folder / of)
     done = run(folder, "verify", *files, "--format", "json", *arguments)
     assert done.returncode == code, (done.returncode, done.stdout, done.stderr)
     answer: dict[str, Any] = json.loads(done.stdout)
@@ -69,6 +72,9 @@ def test_an_archive_that_nobody_touched_holds(folder: Path) -> None:
                 "partition": 0,
                 "checkpoints": 2,
                 "sealed_to": 10,
+                "sealed_size": 7,
+                "root": str(decode(SEALS[-1], KEYS).checkpoint.root),
+                "commits_to_siblings": False,
                 "verified": 7,
                 "expired": 0,
                 "unsealed": 1,
@@ -85,9 +91,10 @@ def test_the_table_says_the_same(folder: Path) -> None:
     """One line for each log, and one for the result."""
     files = ("--evidence", folder / "kept", "--checkpoints", folder / "kept")
     done = run(folder, "verify", *files)
-    head, log, result = done.stdout.splitlines()
+    head, log, alone, result = done.stdout.splitlines()
     assert head.split("  ")[0] == "LOG"
-    assert log.split() == [f"{TOPIC}/0", "7", "0", "1", "2", "10", "0"]
+    assert log.split() == [f"{TOPIC}/0", "7", "7", "0", "1", "2", "10", "0"]
+    assert "does not commit to siblings" in alone
     assert result.startswith("holds: ")
     assert "unsealed records are not covered" in result
 
@@ -277,3 +284,154 @@ def test_hostile_names_reach_no_terminal(folder: Path) -> None:
     done = run(folder, "verify", "--evidence", folder / "kept", "--checkpoints", folder / "kept")
     assert "\x1b" not in done.stdout
     assert "\\u{1b}[2Jx/0" in done.stdout
+
+
+@pytest.fixture
+def fleet(folder: Path) -> Fleet:
+    """Three partitions, sealed in turn, in a folder as ``seal archive`` writes it; their heads are kept."""
+    fleet = Fleet(3)
+    for partition in (0, 1, 2, 0, 1, 2):
+        fleet.grow(partition, 3)
+        fleet.seal(partition)
+    fleet.grow(1, 2)
+    fleet.write(folder / "fleet")
+    verify_fleet(folder, "--write-head", folder / "head.json")
+    return fleet
+
+
+def verify_fleet(folder: Path, *arguments: str | Path, code: int = 0) -> dict[str, Any]:
+    """What ``verify`` says of the fleet."""
+    return verify(folder, *arguments, code=code, of="fleet")
+
+
+def codes(answer: dict[str, Any]) -> set[tuple[int, str]]:
+    """Partition and code of every fault about a head."""
+    return {
+        (log["partition"], fault["code"])
+        for log in answer["logs"]
+        for fault in log["faults"]
+        if fault["kind"] == "head"
+    }
+
+
+def test_an_untouched_fleet_holds_and_says_what_is_sealed(folder: Path, fleet: Fleet) -> None:
+    """Sealed size, root and unsealed tail of each partition; the head that was kept is still there."""
+    answer = verify_fleet(folder, "--expect", folder / "head.json")
+    assert answer["result"] == "holds"
+    assert [(log["sealed_size"], log["unsealed"], log["commits_to_siblings"]) for log in answer["logs"]] == [
+        (6, 0, True),
+        (6, 2, True),
+        (6, 0, True),
+    ]
+    heads = json.loads((folder / "head.json").read_bytes())["heads"]
+    assert [head["root"] for head in heads] == [log["root"] for log in answer["logs"]]
+
+
+def test_a_removed_partition_is_missed_by_its_siblings(folder: Path, fleet: Fleet) -> None:
+    """Evidence and checkpoints of one partition are gone from the folder."""
+    for path in (folder / "fleet").glob("*-1.ndjson"):
+        path.unlink()
+    answer = verify_fleet(folder, code=1)
+    assert codes(answer) == {(1, "partition_missing")}
+    [fault] = [fault for log in answer["logs"] for fault in log["faults"][:1]]
+    assert fault["offset"] == 0
+    assert "checkpoint 1 of partition 0 knows of 3 sealed records, there are 0" in fault["detail"]
+    assert "find the later copy" in fault["fix"]
+
+
+def test_a_cut_tail_is_missed_by_its_siblings(folder: Path, fleet: Fleet) -> None:
+    """The last checkpoint of partition 1 is gone, with the evidence under it."""
+    fleet.cut(1, checkpoints=1)
+    fleet.write(folder / "fleet")
+    assert codes(verify_fleet(folder, code=1)) == {(1, "tail_cut")}
+
+
+def test_a_cut_that_no_sibling_knows_of_is_known_by_the_head(folder: Path, fleet: Fleet) -> None:
+    """Partition 2 was sealed last: none of the others was sealed after it."""
+    fleet.cut(2, checkpoints=1)
+    fleet.write(folder / "fleet")
+    assert verify_fleet(folder)["result"] == "holds"
+    assert codes(verify_fleet(folder, "--expect", folder / "head.json", code=1)) == {(2, "tail_cut")}
+    assert codes(verify_fleet(folder, "--expect", "2:6", code=1)) == {(2, "tail_cut")}
+    assert verify_fleet(folder, "--expect", "2:3")["result"] == "holds"
+
+
+def test_an_old_archive_is_a_rollback(folder: Path, fleet: Fleet) -> None:
+    """Everything as it once was, each part of it sound: only what was kept elsewhere tells."""
+    for partition in range(3):
+        fleet.cut(partition, checkpoints=1)
+    fleet.write(folder / "fleet")
+    assert verify_fleet(folder)["result"] == "holds"
+    told = verify_fleet(folder, "--expect", folder / "head.json", code=1)
+    assert codes(told) == {(number, "tail_cut") for number in range(3)}
+
+
+def test_another_past_is_not_the_one_that_is_expected(folder: Path, fleet: Fleet) -> None:
+    """Sealed anew with the same key over other records."""
+    other = Fleet(3, salt=b"other")
+    for partition in (0, 1, 2, 0, 1, 2):
+        other.grow(partition, 3)
+        other.seal(partition)
+    other.write(folder / "fleet")
+    told = verify_fleet(folder, "--expect", folder / "head.json", code=1)
+    assert codes(told) == {(number, "expected_head_differs") for number in range(3)}
+
+
+def test_a_partition_of_another_past_does_not_fit_its_siblings(folder: Path, fleet: Fleet) -> None:
+    """One partition was made anew by whoever had the key, and the others know its old root."""
+    other = Fleet(3, salt=b"other")
+    for _ in range(2):
+        other.grow(1, 3)
+        other.seal(1)
+    fleet.records[1], fleet.chains[1] = other.records[1], other.chains[1]
+    fleet.write(folder / "fleet")
+    assert codes(verify_fleet(folder, code=1)) == {(1, "sibling_head_differs")}
+
+
+def test_evidence_without_any_seal_never_holds(folder: Path, fleet: Fleet) -> None:
+    """A partition that was never sealed is named by the result, and the exit code is 3."""
+    fleet = Fleet(2)
+    fleet.grow(0, 2)
+    fleet.grow(1, 2)
+    fleet.seal(0)
+    fleet.write(folder / "fleet")
+    answer = verify_fleet(folder, code=3)
+    assert (answer["result"], answer["logs"][1]["unsealed"]) == ("partly_sealed", 2)
+
+
+def test_the_table_says_what_to_do_about_a_head(folder: Path, fleet: Fleet) -> None:
+    """Code, offset, who knows, and the fix."""
+    fleet.cut(1, checkpoints=1)
+    fleet.write(folder / "fleet")
+    done = run(folder, "verify", "--evidence", folder / "fleet", "--checkpoints", folder / "fleet")
+    [line] = [line for line in done.stdout.splitlines() if line.startswith("head ")]
+    assert f"{TOPIC}/1 offset 3: tail_cut: checkpoint 1 of partition 2 knows of 6 sealed records" in line
+    assert "find the later copy of evidence and checkpoints" in line
+
+
+def test_a_head_is_written_only_of_what_holds_and_over_nothing_unknown(folder: Path, fleet: Fleet) -> None:
+    """A broken archive leaves the file as it was; another file is not replaced; the expected one is."""
+    before = (folder / "head.json").read_bytes()
+    fleet.grow(0, 1)
+    fleet.seal(0)
+    fleet.write(folder / "fleet")
+    files = ("--evidence", folder / "fleet", "--checkpoints", folder / "fleet")
+    refused = run(folder, "verify", *files, "--write-head", folder / "head.json")
+    assert (refused.returncode, "output_exists" in refused.stderr) == (2, True)
+    verify_fleet(folder, "--expect", folder / "head.json", "--write-head", folder / "head.json")
+    after = (folder / "head.json").read_bytes()
+    assert after != before
+    fleet.cut(0, checkpoints=1)
+    fleet.write(folder / "fleet")
+    verify_fleet(folder, "--expect", folder / "head.json", "--write-head", folder / "head.json", code=1)
+    assert (folder / "head.json").read_bytes() == after
+
+
+@pytest.mark.parametrize("text", ["nowhere.json", "1", "1:x", "1:2:sha256:zz", "-1:2"])
+def test_a_malformed_head_is_refused(text: str, folder: Path) -> None:
+    """On the command line, and in a file."""
+    (folder / "bad.json").write_text('{"schema": "assay.evidence.heads.v1", "heads": [{"partition": 1}]}')
+    for given in (text, folder / "bad.json"):
+        files = ("--evidence", folder / "kept", "--checkpoints", folder / "kept")
+        done = run(folder, "verify", *files, f"--expect={given}")
+        assert (done.returncode, "bad_head" in done.stderr) == (2, True)

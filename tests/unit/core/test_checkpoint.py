@@ -7,10 +7,21 @@ from typing import Any
 
 import pytest
 
-from assay_stream.core.checkpoint import decode, encode, follows, leaf_of
+from assay_stream.core.checkpoint import (
+    PAYLOAD_TYPE,
+    RANGE_RECORDS_MAX,
+    SIBLINGS_MAX,
+    Head,
+    decode,
+    encode,
+    follows,
+    leaf_of,
+    sealed,
+)
+from assay_stream.core.digest import Digest
 from assay_stream.core.errors import InputError
 from assay_stream.schemes.dsse import keys_of
-from tests.support.seals import KEYS, OTHER_KEY, a_record, checkpoints_of, some_records
+from tests.support.seals import KEY, KEYS, OTHER_KEY, Fleet, a_record, checkpoints_of, some_records
 
 FIRST, SECOND = checkpoints_of(some_records(0, 1, 3), some_records(5, 6))
 
@@ -104,3 +115,64 @@ def test_a_fork_is_told() -> None:
     """A checkpoint of the right number that rests on another past."""
     _, forked = checkpoints_of(some_records(0, 1, 4), some_records(5, 6))
     assert follows(decode(forked, KEYS), decode(FIRST, KEYS).checkpoint) == "checkpoint_chain_broken"
+
+
+def test_a_checkpoint_names_the_heads_of_its_siblings() -> None:
+    """In its own payload type, and read as they were written."""
+    fleet = Fleet(3)
+    for partition in (2, 0, 1):
+        fleet.grow(partition, 2)
+        fleet.seal(partition)
+    made = decode(encode(fleet.chains[1][0]), KEYS).checkpoint
+    assert made.partitions == 3
+    assert made.siblings == (fleet.chains[0][0].checkpoint.head, fleet.chains[2][0].checkpoint.head)
+    assert fleet.chains[1][0].envelope["payloadType"] == PAYLOAD_TYPE
+
+
+def test_claims_about_siblings_never_go_back() -> None:
+    """A checkpoint that knows less than the one before, of siblings or partitions, does not continue it."""
+    fleet = Fleet(2)
+    for partition in (0, 1, 0, 1):
+        fleet.grow(partition, 1)
+        fleet.seal(partition)
+    chain, other = fleet.chains
+    older, newer = (made.checkpoint.head for made in other)
+    before = chain[1].checkpoint._replace(siblings=(newer,), partitions=3)
+    for partitions, siblings, expected in (
+        (3, (newer,), None),
+        (4, (newer,), None),
+        (2, (newer,), "checkpoint_siblings_went_back"),
+        (3, (older,), "checkpoint_siblings_went_back"),
+    ):
+        made = sealed(
+            before,
+            [(9, bytes(32))],
+            topic=before.topic,
+            partition=0,
+            sealed_at="",
+            key=KEY,
+            software="test",
+            partitions=partitions,
+            siblings=siblings,
+        )
+        assert follows(made, before) == expected
+
+
+def test_a_checkpoint_names_so_many_siblings_and_no_more() -> None:
+    """Those behind it in a circle, so that each partition is named by as many; a full record fits its topic."""
+    heads = [Head(number, 10**12, Digest("0" * 64)) for number in range(3_000)]
+    leaves = [(offset, bytes(32)) for offset in range(RANGE_RECORDS_MAX)]
+    made = sealed(
+        None,
+        leaves,
+        topic="t" * 200,
+        partition=2_900,
+        sealed_at="2026-03-01T10:00:00Z",
+        key=KEY,
+        software="test",
+        partitions=3_000,
+        siblings=heads,
+    )
+    named = {head.partition for head in made.checkpoint.siblings}
+    assert named == {*range(2_901, 3_000), *range(SIBLINGS_MAX - 99)}
+    assert len(encode(made)) < 1_048_576 - 4_096

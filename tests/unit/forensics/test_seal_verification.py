@@ -2,37 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from assay_stream.core.record import Record
 from assay_stream.core.seal_check import Fault, Report
+from assay_stream.core.seal_heads import Expected
 from assay_stream.forensics.seal_files import LogName
 from assay_stream.forensics.seal_verification import Outcome, outcome_of, verify_logs
-from tests.support.seals import KEYS, OTHER_KEY, TOPIC, checkpoint_records, checkpoints_of, some_records
+from tests.support.seals import (
+    KEYS,
+    OTHER_KEY,
+    TOPIC,
+    Fleet,
+    MemoryLogs,
+    checkpoint_records,
+    checkpoints_of,
+    some_records,
+)
 
 RECORDS = some_records(1, 2, 5)
 CHAIN = "assay.evidence.checkpoint"
-
-
-class MemoryLogs:
-    """Logs in memory."""
-
-    def __init__(self, logs: dict[LogName, list[Record]]) -> None:
-        self.logs = logs
-
-    def names(self) -> list[LogName]:
-        """Which logs there are."""
-        return sorted(self.logs)
-
-    def records(self, name: LogName) -> Iterator[Record]:
-        """The records of one."""
-        return iter(self.logs.get(name, []))
-
-    def start(self, name: LogName) -> int:
-        """None was cut."""
-        return 0 if name else 1
 
 
 def verified(evidence: dict[LogName, list[Record]], values: dict[LogName, list[bytes]]) -> list[Report]:
@@ -70,6 +59,11 @@ def test_a_damaged_first_checkpoint_does_not_hide_whose_it_is() -> None:
         ([], 0, Outcome.NOTHING_VERIFIED),
         ([Report(topic="t", partition=0, expired=3, unsealed=4)], 0, Outcome.NOTHING_VERIFIED),
         ([Report(topic="t", partition=0, verified=1, expired=3)], 0, Outcome.HOLDS),
+        (
+            [Report(topic="t", partition=0, verified=1), Report(topic="t", partition=1, unsealed=2)],
+            0,
+            Outcome.PARTLY_SEALED,
+        ),
         ([Report(topic="t", partition=0, verified=1)], 1, Outcome.BROKEN),
         (
             [Report(topic="t", partition=0, verified=1), Report(topic="t", partition=1, faults_count=1)],
@@ -81,3 +75,81 @@ def test_a_damaged_first_checkpoint_does_not_hide_whose_it_is() -> None:
 def test_what_reports_come_to(reports: list[Report], bad_lines: int, expected: str) -> None:
     """One fault anywhere breaks it; nothing verified is not well."""
     assert outcome_of(reports, bad_lines=bad_lines) == expected
+
+
+def sealed_fleet() -> Fleet:
+    """Two partitions, each sealed twice, in turn."""
+    fleet = Fleet(2)
+    for partition in (0, 1, 0, 1):
+        fleet.grow(partition, 2)
+        fleet.seal(partition)
+    return fleet
+
+
+def codes(reports: list[Report]) -> list[tuple[int, str]]:
+    """Partition and code of each fault."""
+    return [(report.partition, fault.code) for report in reports for fault in report.faults]
+
+
+def test_a_topic_with_fewer_partitions_than_checkpoints_know_of_is_found() -> None:
+    """Where it is known how many there are: files do not say it."""
+    evidence, chains = map(MemoryLogs, sealed_fleet().logs())
+    assert codes(verify_logs(evidence, chains, KEYS, partition_count=2)) == []
+    found = verify_logs(evidence, chains, KEYS, partition_count=1)
+    assert codes(found) == [(0, "partitions_missing"), (1, "partitions_missing")]
+
+
+def test_a_chain_that_ends_before_the_sealer_s_offset_was_cut() -> None:
+    """Though no sibling knows of what it lost."""
+    fleet = sealed_fleet()
+    fleet.cut(1, checkpoints=1)
+    evidence, chains = map(MemoryLogs, fleet.logs())
+    assert codes(verify_logs(evidence, chains, KEYS, sealed_offsets={0: 4, 1: 2})) == []
+    found = verify_logs(evidence, chains, KEYS, sealed_offsets={0: 4, 1: 4})
+    assert codes(found) == [(1, "sealed_offset_ahead")]
+
+
+def test_claims_of_chains_that_are_being_written_count_up_to_a_place() -> None:
+    """What is written while ends are noted may know of more than was read."""
+    fleet = sealed_fleet()
+    del fleet.chains[0][1:]
+    evidence, chains = map(MemoryLogs, fleet.logs())
+    assert codes(verify_logs(evidence, chains, KEYS)) == [(0, "tail_cut")]
+    settled = {LogName(CHAIN, 0): 1, LogName(CHAIN, 1): 1}
+    assert codes(verify_logs(evidence, chains, KEYS, claims_before=settled)) == []
+
+
+def test_of_partitions_that_were_not_asked_for_nothing_is_said() -> None:
+    """One partition can be checked by itself, with what is expected of it."""
+    fleet = sealed_fleet()
+    del fleet.chains[0][1:]
+    evidence, chains = map(MemoryLogs, fleet.logs())
+    expected = [Expected(0, 4), Expected(1, 4)]
+    assert codes(verify_logs(evidence, chains, KEYS, partitions=[1], expected=expected)) == []
+    assert codes(verify_logs(evidence, chains, KEYS, partitions=[0], expected=expected)) == [(0, "tail_cut")]
+
+
+def test_a_broken_chain_is_one_fault() -> None:
+    """Of its end nothing is known, so nothing is said."""
+    fleet = sealed_fleet()
+    evidence, chains = fleet.logs()
+    chains[LogName(CHAIN, 0)][0] = chains[LogName(CHAIN, 0)][0]._replace(value=b"{")
+    found = verify_logs(MemoryLogs(evidence), MemoryLogs(chains), KEYS, expected=[Expected(0, 4)])
+    assert codes(found) == [(0, "not_json")]
+
+
+def test_a_chain_of_an_earlier_sealer_is_continued() -> None:
+    """Its checkpoints say nothing of siblings; those behind them do, and the report goes by the last one."""
+    fleet = Fleet(2)
+    fleet.grow(0, 2)
+    fleet.seal(0, alone=True)
+    evidence, chains = map(MemoryLogs, fleet.logs())
+    [report] = verify_logs(evidence, chains, KEYS)
+    assert (report.verified, report.partitions, report.faults) == (2, None, [])
+    fleet.grow(1, 1)
+    fleet.grow(0, 2)
+    for partition in (1, 0):
+        fleet.seal(partition)
+    evidence, chains = map(MemoryLogs, fleet.logs())
+    found = verify_logs(evidence, chains, KEYS)
+    assert [(report.verified, report.partitions, report.faults) for report in found] == [(4, 2, []), (1, 2, [])]
