@@ -16,7 +16,7 @@ from assay_stream.core.engine import EngineState
 from assay_stream.core.evidence import Producer
 from assay_stream.core.limits import Limits
 from assay_stream.core.meaning import Subject
-from assay_stream.core.record import Origin, Output, Record, Role
+from assay_stream.core.record import OBSERVER_HEADER, Origin, Output, Record, Role
 
 SERVERS = ("alpha", "beta")
 OBSERVERS = ("alice", "bob")
@@ -74,6 +74,25 @@ def snapshot_value(
     )
 
 
+def announcement_value(*, server: str, observer: str, second: int) -> bytes:
+    """The bytes of an announced change."""
+    return orjson.dumps(
+        {
+            "specversion": "1.0",
+            "type": "mcp.tools.list_changed.observed",
+            "source": "urn:test",
+            "id": "announcement",
+            "time": f"{BASE}{second:02}Z",
+            "data": {"server_id": server, "observer_id": observer},
+        }
+    )
+
+
+def named(record: Record, observer: str | None) -> Record:
+    """A record with a header that names an observer, or none."""
+    return record if observer is None else record._replace(headers=((OBSERVER_HEADER, observer.encode()),))
+
+
 def a_record(offset: int, key: bytes | None, value: bytes | None, role: Role = Role.SNAPSHOTS) -> Record:
     """A record of the registry's partition."""
     return Record(
@@ -102,10 +121,10 @@ def a_pin(offset: int, server: str, second: int, value: str | None) -> Record:
 @st.composite
 def snapshots(draw: st.DrawFn, offset: int) -> Record:
     """A sound snapshot at one of few times, so that repetitions and arrivals out of order are common."""
-    server = draw(st.sampled_from(SERVERS))
+    server, observer = draw(st.sampled_from(SERVERS)), draw(st.sampled_from(OBSERVERS))
     value = snapshot_value(
         server=server,
-        observer=draw(st.sampled_from(OBSERVERS)),
+        observer=observer,
         second=draw(st.integers(0, 9)),
         tools=draw(st.integers(0, len(TOOLS) - 1)),
         snapshot_id=draw(st.sampled_from(["s", f"s-{offset}"])),
@@ -114,12 +133,12 @@ def snapshots(draw: st.DrawFn, offset: int) -> Record:
         prompts=draw(st.integers(0, len(PROMPTS) - 1)),
         templates=draw(st.integers(0, len(TEMPLATES) - 1)),
     )
-    return a_record(offset, server.encode(), value)
+    return named(a_record(offset, server.encode(), value), draw(st.sampled_from([None, observer])))
 
 
 @st.composite
-def histories(draw: st.DrawFn, max_size: int = 24) -> list[Record]:
-    """Snapshots, pins, repetitions and records of no use, in one partition."""
+def histories(draw: st.DrawFn, max_size: int = 24, *, announced: bool = True) -> list[Record]:
+    """Snapshots, announced changes, pins, repetitions and records of no use, in one partition."""
     records: list[Record] = []
     for offset in range(draw(st.integers(1, max_size))):
         kind = draw(st.integers(0, 9))
@@ -127,7 +146,13 @@ def histories(draw: st.DrawFn, max_size: int = 24) -> list[Record]:
         if kind == 0:
             value = draw(st.sampled_from([None, b"", b"{", b"[]", snapshot_value(server="gamma")]))
             key = draw(st.sampled_from([None, b"\xff", server.encode()]))
-            records.append(a_record(offset, key, value))
+            records.append(
+                named(a_record(offset, key, value), draw(st.sampled_from([None, *OBSERVERS, "nobody"])))
+            )
+        elif kind == 3 and announced:
+            observer = draw(st.sampled_from([*OBSERVERS, "newcomer"]))
+            value = announcement_value(server=server, observer=observer, second=draw(st.integers(0, 9)))
+            records.append(a_record(offset, server.encode(), value))
         elif kind == 1:
             pinned = draw(st.sampled_from([None, "0" * 64, "f" * 64]))
             records.append(a_pin(offset, server, draw(st.integers(0, 9)), pinned))
@@ -143,6 +168,9 @@ LIMITS = st.builds(
     Limits,
     timeline_entries_max=st.sampled_from([1, 2, 3, 512]),
     rejections_max=st.sampled_from([1, 2, 64]),
+    unlisted_observers_max=st.sampled_from([1, 1_000]),
+    announced_limit_ms=st.sampled_from([0, 2_000, 60_000]),
+    announcements_max=st.sampled_from([1, 2, 64]),
     late_limit_ms=st.sampled_from([0, 3_000, 60_000]),
     items_max=st.sampled_from([1, 5_000]),
     work_units_max=st.sampled_from([100, 1_000, 16_000_000]),
@@ -198,7 +226,7 @@ def test_the_same_history_gives_the_same_outputs(history: list[Record], limits: 
     assert run(a_state(limits), history) == run(a_state(limits), history)
 
 
-@given(histories(), st.data())
+@given(histories(announced=False), st.data())
 def test_a_snapshot_published_twice_is_one_snapshot(history: list[Record], data: st.DataObject) -> None:
     """A snapshot that was applied emits nothing when it comes again, later in the log."""
     state = a_state(Limits())
@@ -248,7 +276,12 @@ def test_the_state_is_bounded(history: list[Record], limits: Limits) -> None:
     state = a_state(limits)
     run(state, history)
     for server in state.registry.bindings.servers.values():
-        assert len(server.rejections) <= limits.rejections_max
+        endings = server.endings
+        buckets = [endings.unattributed, *(own.rejections for own in endings.own.values())]
+        assert all(len(bucket) <= limits.rejections_max for bucket in buckets)
+        assert len(endings.without_list) <= limits.unlisted_observers_max
+        for name, own in endings.own.items():
+            assert len(own.announcements) <= len(server.observers.get(name, ())) + 1
         assert all(len(timeline) <= limits.timeline_entries_max for timeline in server.observers.values())
         kept = {seen.catalogue for timeline in server.observers.values() for seen in timeline}
         assert set(server.catalogues) == kept
@@ -330,19 +363,24 @@ def test_definitions_of_doubled_names_are_dropped_with_their_list() -> None:
 
 @st.composite
 def orderly_histories(draw: st.DrawFn) -> list[Record]:
-    """Snapshots of one server in the order of their times, some of them of no use: the usual case."""
+    """Snapshots of one server in the order of their times, announcements and some of no use: the usual case."""
     records = []
     for offset, second in enumerate(sorted(draw(st.lists(st.integers(0, 9), min_size=1, max_size=14)))):
-        value = b"{"
-        if draw(st.integers(0, 5)):
+        observer, value = draw(st.sampled_from(OBSERVERS)), b"{"
+        header = draw(st.sampled_from([None, observer]))
+        kind = draw(st.integers(0, 6))
+        if kind == 1:
+            value = announcement_value(server="alpha", observer=observer, second=second)
+        elif kind:
             value = snapshot_value(
-                observer=draw(st.sampled_from(OBSERVERS)),
+                observer=observer,
                 second=second,
                 tools=draw(st.integers(1, 3)),
                 snapshot_id=f"s-{offset}",
                 completeness=draw(st.sampled_from(["complete", "partial"])),
             )
-        records.append(a_record(offset, b"alpha", value)._replace(timestamp_ms=BASE_MS + second * 1_000))
+        record = named(a_record(offset, b"alpha", value), header)
+        records.append(record._replace(timestamp_ms=BASE_MS + second * 1_000))
     return records
 
 
