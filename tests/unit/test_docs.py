@@ -321,7 +321,11 @@ def test_the_table_of_roles_is_the_data() -> None:
             _topics(access.reads),
             _topics(access.writes),
             _topics(access.looks_at),
-            f"`<group_prefix>-{access.group}{'*' if access.group.endswith('-') else ''}`" if access.group else "",
+            ", ".join(
+                [f"`<group_prefix>-{access.group}{'*' if access.group.endswith('-') else ''}`"]
+                * bool(access.group)
+                + [f"offsets of `<group_prefix>-{group}`" for group in access.sees]
+            ),
             f"`<group_prefix>-{access.group}-*`" if access.is_transactional else "",
         ]
         for actor, access in ACCESS.items()

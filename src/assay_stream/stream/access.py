@@ -76,6 +76,7 @@ class Access:
         looks_at: topics of which it asks only how far they are.
         group: how its consumer group goes on after the prefix; with ``-`` at its end all that begin so.
         is_transactional: whether it writes in transactions, under ids that begin as its group.
+        sees: groups of others whose committed offsets it reads, by how they go on after the prefix.
     """
 
     purpose: str
@@ -84,9 +85,12 @@ class Access:
     looks_at: frozenset[Role] = frozenset()
     group: str = ""
     is_transactional: bool = False
+    sees: tuple[str, ...] = ()
 
 
 _ALL = frozenset(Role)
+_COMMITTED = ("join", "seal")
+"""What is missing from evidence, or from its seals, shows in what these groups have committed."""
 
 ACCESS: Mapping[Actor, Access] = {
     Actor.PROXY: Access(
@@ -131,11 +135,12 @@ ACCESS: Mapping[Actor, Access] = {
         writes=frozenset({Role.DEAD_LETTERS}),
         group="forward-",
     ),
-    Actor.ANALYST: Access(purpose="every command that only reads", reads=_ALL),
+    Actor.ANALYST: Access(purpose="every command that only reads", reads=_ALL, sees=_COMMITTED),
     Actor.OPERATOR: Access(
         purpose="decisions: `pins`, `policy`, `keys`, `alerts suppress`",
         reads=_ALL,
         writes=frozenset({Role.CONTROL}),
+        sees=_COMMITTED,
     ),
     Actor.ADMIN: Access(purpose="`topics apply`, `topics show`", looks_at=_ALL),
 }
@@ -165,6 +170,10 @@ def grants_of(actor: Actor, settings: Settings) -> list[Grant]:
                 operations=(Operation.READ, Operation.DESCRIBE),
             )
         )
+    grants += [
+        Grant(resource=Resource.GROUP, name=f"{settings.group_prefix}-{group}", operations=(Operation.DESCRIBE,))
+        for group in access.sees
+    ]
     if access.is_transactional:
         name = f"{settings.group_prefix}-{access.group}-"
         operations = (Operation.WRITE, Operation.DESCRIBE)
