@@ -77,6 +77,10 @@ class Limits:
     """Pairs of removed and added tools with one schema whose descriptions are compared. Beyond that only equal
     descriptions make a rename."""
 
+    rename_description_chars_max: int = 8_192
+    """Characters of a description whose words are compared to find renamed tools; of a longer one all words must
+    be the same. Descriptions of real tools have up to 3,000."""
+
     introduced_chars_max: int = 262_144
     """Characters of new text that are searched in one definition: with plain text, as much as its share of work
     suffices for. A whole real server has some 7,000; more than this is a sign by itself."""

@@ -14,7 +14,7 @@ from typing import Any
 from assay_stream.core.digest import jcs_digest
 from assay_stream.core.errors import InputError
 from assay_stream.core.introduced import CUT_SHORT, signs_between
-from assay_stream.core.introduced_tools import ToolNames
+from assay_stream.core.introduced_tools import NO_TOOLS, ToolNames
 from assay_stream.core.limits import DEFAULT_LIMITS
 from assay_stream.core.meaning import CODES, Change, ItemDrift, Subject, compare_lists
 from assay_stream.core.meaning.definition import differing_fields
@@ -42,6 +42,7 @@ KIND_TITLES: Mapping[str, str] = {
     "risk_level_changed": "MCPTrust's risk level of a tool changed",
     "contract_violation": "A tool changed what its contract promised to keep",
     "definition_ambiguous": "A list holds one name twice, with different definitions",
+    "analysis_cut_short": "The recordings take more work to compare than the limits allow",
 }
 """The kinds of finding that a report holds, and how each reads."""
 
@@ -160,21 +161,30 @@ def drift_findings(
     """
     complete = after.complete or (before.is_single and after.is_single)
     found: list[_Unjudged] = []
+    # One budget for all lists, as one record of a stream has.
+    work = Work(DEFAULT_LIMITS.work_units_max)
     for subject in Subject:
         if subject in before.lists and subject in after.lists:
             was, now = before.lists[subject], after.lists[subject]
             try:
-                drifts = compare_lists(was, now, subject=subject, complete=complete)
+                drifts = compare_lists(was, now, subject=subject, complete=complete, work=work)
             except InputError as error:
                 path = f"$.{_LISTS[subject]}{error.path.removeprefix('$')}"
                 raise InputError(error.code, error.message, path=path) from None
-            # Each list has a budget of its own, as each record of a stream has.
-            work = Work(DEFAULT_LIMITS.work_units_max)
-            names = ToolNames({item["name"] for item in now if isinstance(item.get("name"), str)}, work)
+            names = _names(now, work)
             for drift in drifts:
-                if drift.after is None or str(jcs_digest(dict(drift.after))) not in known:
+                if not known or drift.after is None or str(jcs_digest(dict(drift.after))) not in known:
                     found.extend(_findings(drift, names, work))
+    if work.is_exhausted:
+        found.append(_Unjudged(kind="analysis_cut_short", drift=ItemDrift("analysis_cut_short", "*")))
     return [_judged(finding, profile) for finding in found if covers(profile, finding.kind, finding.changes)]
+
+
+def _names(items: Sequence[Item], work: Work) -> ToolNames:
+    try:
+        return ToolNames({item["name"] for item in items if isinstance(item.get("name"), str)}, work)
+    except WorkExhaustedError:
+        return NO_TOOLS  # Nothing more is searched either, and the signs say so.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ import pytest
 from assay_stream.cli.drift import LevelName, ProfileName
 from assay_stream.core.severity import PROFILES, Level
 from tests.support.command import run_command, run_command_text
+from tests.support.hostile import PAIRS
 
 TOOL = {"name": "t", "description": "Reads a file", "inputSchema": {"type": "object"}}
 QUIET = TOOL | {"description": "Reads a file."}
@@ -35,6 +36,17 @@ def test_the_choices_are_the_profiles_and_levels() -> None:
     """The command offers what there is."""
     assert list(get_args(ProfileName)) == list(PROFILES)
     assert list(get_args(LevelName)) == [str(level) for level in Level]
+
+
+def test_what_is_too_expensive_to_compare_is_reported(drift: Any) -> None:
+    """Two hostile recordings of megabytes end in findings that say so."""
+    sides = zip(*(PAIRS[name](3_000_000) for name in ("containers", "references_to_one_list")), strict=True)
+    before, after = ({"tools": [{**tool, "name": f"t{n}"} for n, tool in enumerate(side)]} for side in sides)
+    result = drift(before, after, "--format", "json")
+    findings = {finding["tool"]: finding for finding in json.loads(result.stdout)["findings"]}
+    assert all("comparison_cut_short" in findings[name]["codes"] for name in ("t0", "t1"))
+    assert {findings[name]["severity"] for name in ("t0", "t1")} == {"high"}
+    assert result.returncode == 1
 
 
 def test_json_has_exactly_the_stated_members(drift: Any) -> None:

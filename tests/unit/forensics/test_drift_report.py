@@ -11,6 +11,7 @@ from assay_stream.core.errors import InputError
 from assay_stream.core.meaning import Subject
 from assay_stream.core.severity import PROFILES, Level
 from assay_stream.forensics.drift_report import KIND_TITLES, drift_findings, read_offer
+from tests.support.hostile import PAIRS
 
 TOOL = {"name": "t", "description": "Reads", "inputSchema": {"type": "object"}}
 RESULT = {"tools": [TOOL]}
@@ -87,6 +88,15 @@ def test_signs_raise_the_severity_and_are_named() -> None:
     assert drift_findings(read_offer({"tools": []}), read_offer({"tools": [told]}), profile=SOC, known=known) == []
 
 
+def test_recordings_beyond_the_budget_say_so_once() -> None:
+    """What changed is still named, and one finding says that the recordings were not compared in full."""
+    before, after = PAIRS["containers"](400_000)
+    sides = [{"tools": [side | {"name": f"t{n}"} for n in range(12)]} for side in (before, after)]
+    findings = drift_findings(read_offer(sides[0]), read_offer(sides[1]), profile=SOC)
+    assert [finding.kind for finding in findings] == ["tool_changed"] * 12 + ["analysis_cut_short"]
+    assert {finding.level for finding in findings} == {Level.HIGH}
+
+
 def test_a_violated_contract_is_a_finding() -> None:
     """What the contract's own rules say is told beside the change."""
     before = TOOL | {"_meta": {"handshake": {"tool_version": "1.0.0", "side_effect": "READ"}}}
@@ -105,5 +115,5 @@ def test_a_name_that_cannot_be_read_says_where() -> None:
 
 def test_every_kind_has_a_title() -> None:
     """A report has no kind without one."""
-    assert len(KIND_TITLES) == 13
+    assert len(KIND_TITLES) == 14
     assert all(KIND_TITLES.values())

@@ -15,22 +15,29 @@ from assay_stream.core.errors import InputError
 from assay_stream.core.limits import DEFAULT_LIMITS
 from assay_stream.core.work import Work
 
-# Units of work. Numbers and escapes are what costs most to write in canonical form.
+_EXACT_INTEGER_MAX = 2**53 - 1
+
+# Units of work. Where one number is no plain integer, or one key no ASCII, all of a value is written the slow way.
 _LOOK_CONTAINER, _LOOK_MEMBER, _LOOK_CHARS_PER_UNIT = 20, 5, 32
-_WRITE_NUMBER, _WRITE_TEXT, _WRITE_CHAR, _WRITE_CONTAINER = 25, 10, 2, 10
+_WRITE_NUMBER, _WRITE_TEXT, _WRITE_CHAR, _WRITE_CONTAINER = 40, 10, 2, 10
+_WRITE_PLAIN_PART, _PLAIN_CHARS_PER_UNIT = 3, 8
 
 
 class _Class:
     """One class of equal containers.
 
     Args:
-        units: of work that the canonical form of such a value takes.
+        parts: members and names of members, of all levels.
+        chars: characters of texts and names, of all levels.
+        is_plain: whether its canonical form is written the fast way.
     """
 
-    __slots__ = ("units",)
+    __slots__ = ("chars", "is_plain", "parts")
 
-    def __init__(self, units: int) -> None:
-        self.units = units
+    def __init__(self, parts: int, chars: int, is_plain: bool) -> None:
+        self.parts = parts
+        self.chars = chars
+        self.is_plain = is_plain
 
 
 _NUMBER = struct.Struct("d")
@@ -108,8 +115,10 @@ class Values:
             value: a JSON value or ``ABSENT``.
         """
         if isinstance(value, dict | list):
-            units: int = self.class_of(value).units
-            return units
+            known: _Class = self.class_of(value)
+            if known.is_plain:
+                return _WRITE_PLAIN_PART * (1 + known.parts) + known.chars // _PLAIN_CHARS_PER_UNIT
+            return _WRITE_NUMBER * (1 + known.parts) + _WRITE_CHAR * known.chars
         return _WRITE_TEXT + _WRITE_CHAR * len(value) if isinstance(value, str) else _WRITE_NUMBER
 
     def form(self, value: Any) -> bytes:
@@ -145,36 +154,39 @@ class Values:
 
     def _class(self, value: dict[Any, Any] | list[Any]) -> _Class:
         """Return the class of a container whose containers have theirs."""
+        key: list[Any]
         if not isinstance(value, dict):
-            parts: list[Any] = [_LIST]
-            units = _WRITE_CONTAINER + self._add_members(parts, value)
+            key, found = [_LIST], _Class(0, 0, True)
+            self._add_members(key, found, value)
         elif all(isinstance(name, str) for name in value):
             chars = sum(map(len, value))
             self.work.spend(chars // _LOOK_CHARS_PER_UNIT)
             names = sorted(value)
-            parts = [_OBJECT, *map(_scalar, names)]
-            units = _WRITE_CONTAINER + _WRITE_TEXT * len(value) + _WRITE_CHAR * chars
-            units += self._add_members(parts, [value[name] for name in names])
+            key, found = [_OBJECT, *map(_scalar, names)], _Class(len(value), chars, all(map(str.isascii, names)))
+            self._add_members(key, found, [value[name] for name in names])
         else:
             raise InputError("not_canonicalizable", "object keys must be text")
-        return self._interned.setdefault(tuple(parts), _Class(units))
+        return self._interned.setdefault(tuple(key), found)
 
-    def _add_members(self, parts: list[Any], members: list[Any]) -> int:
-        units = chars = 0
+    def _add_members(self, key: list[Any], found: _Class, members: list[Any]) -> None:
+        parts, chars, is_plain = len(members), 0, found.is_plain
         for member in members:
             if isinstance(member, dict | list):
-                found = self._class_of[id(member)]
-                units += found.units
-                parts.append(found)
+                known = self._class_of[id(member)]
+                parts += known.parts
+                chars += known.chars
+                is_plain = is_plain and known.is_plain
+                key.append(known)
                 continue
             if isinstance(member, str):
                 chars += len(member)
-                units += _WRITE_TEXT
-            else:
-                units += _WRITE_NUMBER
-            parts.append(_scalar(member))
-        self.work.spend(chars // _LOOK_CHARS_PER_UNIT)
-        return units + _WRITE_CHAR * chars
+                self.work.spend(len(member) // _LOOK_CHARS_PER_UNIT)
+            elif member is not None and not isinstance(member, bool):
+                is_plain = is_plain and isinstance(member, int) and abs(member) <= _EXACT_INTEGER_MAX
+            key.append(_scalar(member))
+        found.parts += parts
+        found.chars += chars
+        found.is_plain = is_plain
 
 
 def _scalar(value: Any) -> Any:

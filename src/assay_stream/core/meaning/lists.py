@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
+from functools import cached_property
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -42,7 +43,8 @@ _KEYS = {Subject.TOOL: "name", Subject.PROMPT: "name", Subject.TEMPLATE: "uriTem
 _COMMON_WORDS_MIN = 0.5
 
 # Units of work.
-_TOOL_UNITS, _PAIR_UNITS, _PAIR_WORD_UNITS, _CANDIDATE_UNITS, _COUNTED_WORD_UNITS = 100, 10, 2, 40, 20
+_TOOL_UNITS, _PAIR_UNITS, _PAIR_WORD_UNITS, _CANDIDATE_UNITS, _COUNTED_WORD_UNITS = 100, 10, 2, 40, 4
+_CHARS_PER_UNIT = 64
 
 
 class ItemDrift(NamedTuple):
@@ -111,15 +113,19 @@ def compare_lists(
 
 
 def _by_name(items: Sequence[Item], subject: Subject) -> dict[str, dict[bytes, Item]]:
-    """Return the distinct definitions of each name, by and in the order of their canonical form."""
+    """Return the distinct definitions of each name, by the digest and in the order of their canonical form."""
     key = _KEYS[subject]
     named: dict[str, dict[bytes, Item]] = {}
     for index, item in enumerate(items):
         name = item.get(key)
         if not isinstance(name, str):
             raise InputError("missing_field", f"a {subject} needs a text as its {key}", path=f"$[{index}].{key}")
-        named.setdefault(name, {})[canonicalize(item)] = item
-    return {name: dict(sorted(forms.items())) for name, forms in named.items()}
+        named.setdefault(name, {})[sha256(canonicalize(item)).digest()] = item
+    return {name: _in_order(several) if len(several) > 1 else several for name, several in named.items()}
+
+
+def _in_order(several: dict[bytes, Item]) -> dict[bytes, Item]:
+    return dict(sorted(several.items(), key=lambda pair: canonicalize(pair[1])))
 
 
 def _compare_named(
@@ -164,9 +170,17 @@ def renames(gone: Mapping[str, Item], come: Mapping[str, Item], work: Work | Non
     work = Work(DEFAULT_LIMITS.work_units_max) if work is None else work
     candidates: list[tuple[float, str, str]] = []
     for olds, news in _of_one_schema(gone, come, work):
-        by_words = _is_without_parameters(gone[olds[0]]) or len(olds) * len(news) > DEFAULT_LIMITS.rename_pairs_max
-        compare = _with_equal_words if by_words else _with_words_in_common
-        candidates.extend(compare({old: gone[old] for old in olds}, {new: come[new] for new in news}, work))
+        were, are = {old: gone[old] for old in olds}, {new: come[new] for new in news}
+        if _is_without_parameters(gone[olds[0]]) or len(olds) * len(news) > DEFAULT_LIMITS.rename_pairs_max:
+            candidates.extend(_with_equal_words(were, are, work))
+            continue
+        were_short, are_short = _short(were), _short(are)
+        candidates.extend(_with_words_in_common(were_short, are_short, work))
+        were_long, are_long = (
+            {name: tool for name, tool in side.items() if name not in short}
+            for side, short in ((were, were_short), (are, are_short))
+        )
+        candidates.extend(_with_equal_words(were_long, are_long, work))
     pairs: dict[str, str] = {}
     taken: set[str] = set()
     # The names in one order whichever is the new one: the opposite comparison finds the same pairs.
@@ -205,14 +219,16 @@ def _with_equal_words(
 def _with_words_in_common(
     gone: Mapping[str, Item], come: Mapping[str, Item], work: Work
 ) -> Iterator[tuple[float, str, str]]:
-    were = {old: _counted_words(tool, work) for old, tool in gone.items()}
-    for new, tool in come.items():
-        words = _counted_words(tool, work)
-        for old, had in were.items():
-            common = _in_common(had, words, work)
+    is_turned = len(gone) > len(come)
+    few, many = (come, gone) if is_turned else (gone, come)
+    counted = [_Words(name, tool, work) for name, tool in few.items()]
+    for each in many.items() if few else ():
+        one = _Words(*each, work)
+        for other in counted:
+            common = one.in_common(other)
             if common >= _COMMON_WORDS_MIN:
                 work.spend(_CANDIDATE_UNITS)
-                yield -common, old, new
+                yield (-common, one.name, other.name) if is_turned else (-common, other.name, one.name)
 
 
 def _is_without_parameters(tool: Item) -> bool:
@@ -220,38 +236,53 @@ def _is_without_parameters(tool: Item) -> bool:
     return not isinstance(schema, dict) or not schema.get("properties")
 
 
-def _words(tool: Item, work: Work) -> list[str]:
+def _short(tools: Mapping[str, Item]) -> dict[str, Item]:
+    chars_max = DEFAULT_LIMITS.rename_description_chars_max
+    return {name: tool for name, tool in tools.items() if len(_description(tool)) <= chars_max}
+
+
+def _description(tool: Item) -> str:
     description = tool.get("description")
-    return words_of(description, work) if isinstance(description, str) else []
+    return description if isinstance(description, str) else ""
 
 
 def _digest_of_words(tool: Item, work: Work) -> bytes:
     # Words hold no white space.
-    return sha256(" ".join(_words(tool, work)).encode()).digest()
+    return sha256(" ".join(words_of(_description(tool), work)).encode()).digest()
 
 
-class _Counted(NamedTuple):
-    words: Counter[str]
-    total: int
+class _Words:
+    """The words of a tool's description, counted when they are first needed."""
 
+    def __init__(self, name: str, tool: Item, work: Work) -> None:
+        self.name = name
+        self._description = _description(tool)
+        self._work = work
 
-def _counted_words(tool: Item, work: Work) -> _Counted:
-    words = _words(tool, work)
-    work.spend(_COUNTED_WORD_UNITS * len(words))
-    return _Counted(Counter(words), len(words))
+    @cached_property
+    def _counts(self) -> Counter[str]:
+        words = words_of(self._description, self._work)
+        self._work.spend(_COUNTED_WORD_UNITS * len(words))
+        return Counter(words)
 
+    @cached_property
+    def _total(self) -> int:
+        return self._counts.total()
 
-def _in_common(one: _Counted, other: _Counted, work: Work) -> float:
-    """Return the share of words in common, of all words of two texts; two texts without words are alike.
+    def in_common(self, other: _Words) -> float:
+        """Return the share of words in common, of all words of two texts; two texts without words are alike.
 
-    Of texts within the limits, two shares are equal as doubles where they are equal, and only there.
-    """
-    work.spend(_PAIR_UNITS)
-    fewer, more = (one, other) if one.total <= other.total else (other, one)
-    if not more.total:
-        return 1.0
-    if fewer.total < _COMMON_WORDS_MIN * more.total:
-        return 0.0  # Even if all of the fewer were in common.
-    work.spend(_PAIR_WORD_UNITS * len(fewer.words))
-    common = sum(min(count, more.words[word]) for word, count in fewer.words.items() if word in more.words)
-    return common / (one.total + other.total - common)
+        Of texts within the limits, two shares are equal as doubles where they are equal, and only there.
+        """
+        self._work.spend(_PAIR_UNITS + len(self._description) // _CHARS_PER_UNIT)
+        if self._description == other._description:
+            return 1.0
+        fewer, more = (self, other) if self._total <= other._total else (other, self)
+        if not more._total:
+            return 1.0
+        if fewer._total < _COMMON_WORDS_MIN * more._total:
+            return 0.0  # Even if all of the fewer were in common.
+        self._work.spend(_PAIR_WORD_UNITS * len(fewer._counts))
+        counts = more._counts
+        common = sum(min(count, counts[word]) for word, count in fewer._counts.items() if word in counts)
+        return common / (self._total + other._total - common)

@@ -39,7 +39,7 @@ _SPELLING_WORDS_MAX = 3
 _SPELLING_LETTERS_MIN = 5
 _ASCII_PUNCTUATION = "".join(mark for mark in map(chr, range(128)) if unicodedata.category(mark)[0] == "P")
 _CHARS_PER_UNIT = 4
-_WORD_UNITS = 6
+_WORD_UNITS = 4
 """Units of work for one word: to find it, to keep it, and to look for it in another text."""
 
 

@@ -24,7 +24,7 @@ _COUNTS = (
 )  # fmt: skip
 _INTEGERS = frozenset(("integer",))
 _CHANGE_UNITS = 100
-_CUT_CHARS_PER_UNIT = 10
+_CUT_CHARS_PER_UNIT, _KEPT_CHARS_PER_UNIT = 10, 2
 _NAME_UNITS, _NAME_CHARS_PER_UNIT = 10, 8
 _LISTED_UNITS = 8
 """Units of work for one listed value or alternative, beside those of looking at it."""
@@ -79,8 +79,9 @@ def changed(code: str, path: Path | str, before: Any, after: Any, values: Values
     for side in (before, after):
         work.spend(values.units_to_write(side) if isinstance(side, dict | list) else _units_to_cut(side))
     change = Change(code, str(path), *bounded_pair(before, after), CODES[code].direction)
-    # What is kept takes room: a unit for a character bounds that too.
-    work.spend(len(change.path) + sum(len(side) for side in change[2:4] if isinstance(side, str)))
+    # What is kept takes room: this bounds that too.
+    chars = len(change.path) + sum(len(side) for side in change[2:4] if isinstance(side, str))
+    work.spend(chars // _KEPT_CHARS_PER_UNIT)
     return change
 
 
