@@ -16,6 +16,7 @@ _FIRST, _END = 0xA0, 0x20000
 _HANGUL = range(0xAC00, 0xD7A4)
 _EXPANSION_MIN = 4
 _RUN_MIN = 8
+_STREAM_SAFE_MAX = 30
 _UNITS_PER_CHAR = 3
 _UNITS_PER_EXPANDING_CHAR = 25
 _RUN_SQUARE_PER_UNIT = 4
@@ -38,6 +39,18 @@ def units_to_normalize(text: str) -> int:
         units += _UNITS_PER_CHAR * len(text)
         units += sum(len(run) ** 2 // _RUN_SQUARE_PER_UNIT for run in sorted_.runs.findall(text))
     return units
+
+
+def without_long_runs(text: str) -> str:
+    """Return a text whose runs of combining marks end after as many as stream-safe text has (UAX 15, section 13).
+
+    Args:
+        text: any text.
+    """
+    sorted_ = _characters()[1]
+    if text.isascii() or sorted_.set.isdisjoint(text):
+        return text
+    return sorted_.runs.sub(lambda run: run[0][:_STREAM_SAFE_MAX], text)
 
 
 class _Characters(NamedTuple):

@@ -13,6 +13,8 @@ import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from assay_stream.core.normalizing import without_long_runs
+
 _SINGLE = "぀-ヿ㐀-䶿一-鿿豈-﫿가-힣\u0e00-\u0eff"
 _WORD = re.compile(rf"[{_SINGLE}]|[^\W_{_SINGLE}]++|[.!?;:。！？；।؟]++(?=\s|$|[{_SINGLE}])|\n")
 _PLAIN_WORD = re.compile("[a-z0-9]++")
@@ -46,7 +48,7 @@ def visible(text: str) -> str:
     """
     if text.isascii() and text.isprintable():
         return text
-    shown = unicodedata.normalize("NFKC", _HIDDEN.sub("", _ANSI.sub("", text)))
+    shown = unicodedata.normalize("NFKC", without_long_runs(_HIDDEN.sub("", _ANSI.sub("", text))))
     if shown.isascii():
         return shown
     return "".join(char for char in shown if unicodedata.category(char) != "Mn") if _has_marks(shown) else shown
