@@ -18,9 +18,9 @@ from assay_stream.core.errors import ConfigurationError, InputError, IntegrityEr
 from assay_stream.core.record import Origin, Record, Role
 from assay_stream.schemes import dsse
 from assay_stream.stream import sealing
-from assay_stream.stream.sealing import Sealer
+from assay_stream.stream.sealing import Lane, Sealer
 from tests.support.kept import Kept
-from tests.support.seals import KEY, KEYS, OTHER_KEY, TOPIC, a_record, checked, checkpoints_of, some_records
+from tests.support.seals import KEY, KEYS, OTHER_KEY, TOPIC, Fleet, a_record, checked, checkpoints_of, some_records
 
 HOME = TopicPartition(TOPIC, 0)
 
@@ -254,3 +254,25 @@ async def test_a_sealer_that_was_shut_out_does_not_come_back(monkeypatch: pytest
     with pytest.raises(ConfigurationError, match="sealer_fenced"):
         await seal(log, monkeypatch)
     assert (log.opened, log.values) == (1, [])
+
+
+@pytest.mark.parametrize(("checkpoints", "goes_on"), [(2, True), (1, False), (0, False)])
+def test_a_sealer_does_not_go_on_where_a_sibling_knows_of_more(checkpoints: int, goes_on: bool) -> None:
+    """Sealing on would heal the cut over: it ends, and names both partitions."""
+    fleet = Fleet(2)
+    for partition in (0, 0, 1):
+        fleet.grow(partition, 2)
+        fleet.seal(partition)
+    left = fleet.chains[0][:checkpoints]
+    writer: Any = None
+    lanes = {
+        0: Lane(partition=0, writer=writer, before=left[-1].checkpoint if left else None),
+        1: Lane(partition=1, writer=writer, before=fleet.chains[1][-1].checkpoint),
+    }
+    sealer = Sealer(load_settings(), KEY, KEYS, partitions=2, every_records=3, every_s=60.0, now=lambda: ("", 1))
+    if goes_on:
+        sealer._check_siblings(lanes)
+        return
+    with pytest.raises(IntegrityError, match="partition 1 was sealed after 4 records of partition 0") as caught:
+        sealer._check_siblings(lanes)
+    assert caught.value.code == "checkpoints_cut_off"
