@@ -100,26 +100,26 @@ class Reader:
         self._place = place
         self._is_note = is_note
 
-    def is_silent(self, page: Page) -> bool:
+    def is_silent(self, page: Page, readings: Sequence[Readings]) -> bool:
         """Tell whether a text gives nothing, as most do, unless it describes a parameter for notes."""
         return (
             page.hints is NO_HINTS
             and page.is_plain
             and _RESPELT.search(page.raw) is None
-            and not any(each.asked for each in self._readings.of(page.forms))
+            and not any(each.asked for each in readings)
             and not self._others.may_be_named(page.forms)
         )
 
-    def matches(self, page: Page) -> Iterator[Match]:
+    def matches(self, page: Page, readings: Sequence[Readings]) -> Iterator[Match]:
         """Yield what the text gives.
 
         Args:
             page: the text.
+            readings: of its words.
 
         Raises:
             WorkExhaustedError: where the budget does not suffice.
         """
-        readings = self._readings.of(page.forms)
         stated = set()
         for match in self._as_it_stands(page, readings):
             stated.add((match.rule, match.key))
@@ -158,8 +158,11 @@ class Reader:
         seen = page.seen
         counted: _Counted = {}
         is_tool_named = others.may_be_named(page.forms)
-        given = given_in(seen, page.hints.rules, is_tool_named=is_tool_named)
-        possible = self._possible(readings, AS_IT_STANDS, given)
+        given: Set[str] = frozenset()
+        possible: Sequence[int] = ()
+        if is_tool_named or self._is_note or _is_asked(readings, AS_IT_STANDS):
+            given = given_in(seen, page.hints.rules, is_tool_named=is_tool_named)
+            possible = self._possible(page.forms, readings, AS_IT_STANDS, given)
         if possible:
             yield from self._by_phrases(_PHRASES, page.words(self._work), given, counted, possible)
         if self._is_note:
@@ -174,10 +177,16 @@ class Reader:
                 if not words.forms[index].isascii() and mixes_scripts(seen[start:stop]):
                     yield from self._once("mixed_script_word", words, (index, index + 1), counted)
 
-    def _possible(self, readings: Sequence[Readings], way: int, given: Set[str]) -> Sequence[int]:
-        if not any(each.asked >> way & 1 for each in readings) and not {"tool", "address"} <= given:
+    def _possible(
+        self, forms: Sequence[str], readings: Sequence[Readings], way: int, given: Set[str]
+    ) -> Sequence[int]:
+        if not _is_asked(readings, way) and not {"tool", "address"} <= given:
             return ()
-        return FILTER.possible(readings, way, given, self._work)
+        possible = FILTER.possible(readings, way, given, self._work)
+        if possible and len(forms) > 2 * FILTER.reach:
+            windows = self._readings.windows(forms, FILTER.reach)
+            possible = FILTER.possible_near(possible, windows, way, self._work)
+        return possible
 
     def _by_phrases(
         self,
@@ -228,12 +237,11 @@ class Reader:
     def _read_otherwise(
         self, page: Page, readings: Sequence[Readings], way: int, respell: Callable[[str], str]
     ) -> Iterator[Match]:
-        is_asked = any(each.asked >> way & 1 for each in readings)
-        if not is_asked and not has_address(page.seen) and not self._is_note:
+        if not _is_asked(readings, way) and not self._is_note and not (self._others and has_address(page.seen)):
             return
         is_tool_named = self._others.may_be_named(map(respell, page.forms))
         given = given_in(page.seen, None, is_tool_named=is_tool_named)
-        possible = self._possible(readings, way, given)
+        possible = self._possible(page.forms, readings, way, given)
         if not possible and not self._is_note:
             return
         self._work.spend(_UNITS_PER_READ_CHAR * len(page.seen))
@@ -244,6 +252,11 @@ class Reader:
         yield from self._by_phrases(_PHRASES, words, given, counted, possible)
         if self._is_note:
             yield from self._by_phrases(_KNOWN, words, given, counted)
+
+
+def _is_asked(readings: Sequence[Readings], way: int) -> bool:
+    """Tell whether some phrase is looked up by a word, read one way."""
+    return any(each.asked >> way & 1 for each in readings)
 
 
 def _graver(matches: Iterable[Match], stated: set[tuple[str, tuple[str, ...]]]) -> Iterator[Match]:

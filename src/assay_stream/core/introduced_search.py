@@ -83,10 +83,11 @@ class _Search:
         if is_silent and not is_note:
             return
         reader = Reader(self._others, self._readings, self._work, text.place, is_note=is_note)
+        readings = self._readings.of(page.forms)
         if is_silent is None:
-            is_silent = self._silent[page] = reader.is_silent(page)
+            is_silent = self._silent[page] = reader.is_silent(page, readings)
         if is_note or not is_silent:
-            yield from reader.matches(page)
+            yield from reader.matches(page, readings)
 
 
 def _is_note(text: Text) -> bool:

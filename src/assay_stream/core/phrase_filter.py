@@ -11,7 +11,7 @@ What is left out here stands nowhere in the text: ``PhraseBook.search`` over all
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Set
+from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from typing import Final, NamedTuple
 
 from assay_stream.core.phrases import PhraseBook, Slot
@@ -24,10 +24,13 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 ROT13_LETTERS: Final = str.maketrans(
     _LETTERS + _LETTERS.upper(), _LETTERS[13:] + _LETTERS[:13] + (_LETTERS[13:] + _LETTERS[:13]).upper()
 )
-_UNITS_PER_WORD = 5
+_UNITS_PER_WORD = 8
 _UNITS_PER_UNCOMMON_WORD = 60
 _UNITS_PER_PHRASE = 2
 _UNITS_PER_CHECK = 50
+# Most words of descriptions are the same few thousand ones.
+_CACHED_WORDS_MAX = 16_384
+_CACHED_CHARS_MAX = 24
 _GIVEN_BITS = 8
 _HEAD_CHARS = 2
 _COMMON_LISTED = """
@@ -85,6 +88,9 @@ class PhraseFilter:
     def __init__(self, book: PhraseBook) -> None:
         self.book = book
         self._needs: list[int] = []
+        self._is_given: list[bool] = []
+        self.reach = 1
+        """Words within which a phrase stands, if it names nothing in braces."""
         # The bits of what is given come first, those of slots behind them.
         self._given: dict[str, int] = {}
         self._slot_bits: dict[str, int] = {}
@@ -104,6 +110,9 @@ class PhraseFilter:
                 for atom in _atoms_of(slot):
                     self._slot_bits[atom] = self._slot_bits.get(atom, 0) | bit
             self._needs.append(need)
+            self._is_given.append(len(written) < len(slots))
+            if len(written) == len(slots):
+                self.reach = max(self.reach, sum(map(_reach, slots)))
             if written:
                 for atom in _atoms_of(min(written, key=_slot_commonness)):
                     self._lookups[atom] = (*self._lookups.get(atom, ()), number)
@@ -150,6 +159,38 @@ class PhraseFilter:
         work.spend(_UNITS_PER_CHECK * len(possible))
         return [number for number in possible if self._is_possible(number, atoms)]
 
+    def possible_near(
+        self, numbers: Sequence[int], windows: Iterable[Collection[Readings]], way: int, work: Work
+    ) -> list[int]:
+        """Return the phrases of which all words can stand close enough to each other.
+
+        Args:
+            numbers: phrases that can stand in the whole text, ascending.
+            windows: the readings of each part of the text; parts of twice ``reach`` words, each half in the next.
+            way: how the text is read.
+            work: the budget.
+
+        Raises:
+            WorkExhaustedError: where the budget does not suffice.
+        """
+        # What is given has any number of words.
+        near = {number for number in numbers if self._is_given[number]}
+        for window in windows:
+            far = [number for number in numbers if number not in near]
+            if not far:
+                break
+            work.spend(_UNITS_PER_PHRASE * len(far) + len(window))
+            slots = 0
+            for reading in window:
+                slots |= reading.ways[way].slots
+            needs = self._needs
+            far = [number for number in far if needs[number] & slots == needs[number]]
+            if far:
+                work.spend(_UNITS_PER_CHECK * len(far))
+                atoms = {atom for reading in window for atom in reading.ways[way].atoms}
+                near.update(number for number in far if self._is_possible(number, atoms))
+        return sorted(near)
+
     def _is_possible(self, number: int, atoms: Set[str]) -> bool:
         """Tell whether each slot of a phrase has an alternative of which every word is there."""
         return all(
@@ -163,14 +204,19 @@ class PhraseFilter:
         Args:
             word: a word in its plain form. One that is not ASCII is read as it stands alone.
         """
+        if len(word) > _CACHED_CHARS_MAX:
+            return self._read_in_some_ways(word)
+        if word not in self._known:
+            if len(self._known) >= _CACHED_WORDS_MAX:
+                self._known.clear()
+            self._known[word] = self._read_in_some_ways(word)
+        return self._known[word]
+
+    def _read_in_some_ways(self, word: str) -> Readings | None:
         if not word.isascii():
-            found = self._read(word)
-            return _all_ways(found, _NOTHING, _NOTHING)
+            return _all_ways(self._read(word), _NOTHING, _NOTHING)
         if word in self._words:
-            # At most as many are remembered as there are words in phrases.
-            if word not in self._known:
-                self._known[word] = self._read_all_ways(word)
-            return self._known[word]
+            return self._read_all_ways(word)
         if not (word.isalpha() or word.isdigit()):
             return self._read_all_ways(word)
         head, tail = word[:_HEAD_CHARS], word[-_HEAD_CHARS:]
@@ -211,6 +257,19 @@ class WordReadings(dict[str, "Readings | None"]):
         found = self[word] = self._of.read(word)
         return found
 
+    def windows(self, forms: Sequence[str], reach: int) -> Iterator[list[Readings]]:
+        """Yield the readings of each part of a text.
+
+        Args:
+            forms: the words of the text.
+            reach: half the words of a part.
+
+        Raises:
+            WorkExhaustedError: where the budget does not suffice.
+        """
+        for start in range(0, len(forms), reach):
+            yield self.of(forms[start : start + 2 * reach])
+
     def of(self, forms: Collection[str]) -> list[Readings]:
         """Return the readings of the words that have any.
 
@@ -228,6 +287,10 @@ def _all_ways(*ways: *tuple[Reading, Reading, Reading]) -> Readings | None:
     if all(reading is _NOTHING for reading in ways):
         return None
     return Readings(ways, sum(bool(reading.phrases) << way for way, reading in enumerate(ways)))
+
+
+def _reach(slot: Slot) -> int:
+    return slot.gap + max(map(len, slot.alternatives))
 
 
 def _atoms_of(slot: Slot) -> set[str]:

@@ -14,13 +14,16 @@ beforehand which phrases can stand in a text at all.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from assay_stream.core.words import Words, other_forms, visible
 from assay_stream.core.work import Work
 
 _STEM_CHARS_MAX = 16
+# Most words of descriptions are the same few thousand ones.
+_CACHED_WORDS_MAX = 16_384
+_CACHED_CHARS_MAX = 24
 _HEAD_CHARS = 2
 _UNITS_PER_WORD = 4
 _UNITS_PER_SLOT = 15
@@ -69,6 +72,7 @@ class PhraseBook:
         self.stems = frozenset(atom[:-1] for atom in atoms if atom.endswith("*"))
         """The beginning of every word that may go on."""
         self._short = frozenset(stem for stem in self.stems if len(stem) == 1)
+        self._known: dict[str, Set[str]] = {}
         self._long: dict[str, tuple[str, ...]] = {}
         for stem in sorted(self.stems - self._short):
             if len(stem) <= _STEM_CHARS_MAX:
@@ -106,12 +110,22 @@ class PhraseBook:
                 for span in _walk(phrase, [lists[index] for index in range(len(phrase))], words.places):
                     yield Found(key, span)
 
-    def atoms(self, form: str) -> set[str]:
+    def atoms(self, form: str) -> Set[str]:
         """Return what a word is in phrases: the word, and each beginning of it with a ``*``.
 
         Args:
             form: a word in its plain form.
         """
+        atoms = self._known.get(form)
+        if atoms is None:
+            atoms = self._atoms(form)
+            if len(form) <= _CACHED_CHARS_MAX:
+                if len(self._known) >= _CACHED_WORDS_MAX:
+                    self._known.clear()
+                self._known[form] = atoms
+        return atoms
+
+    def _atoms(self, form: str) -> Set[str]:
         atoms = set()
         for each in (form, *other_forms(form)):
             if each in self.words:

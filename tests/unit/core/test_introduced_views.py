@@ -29,6 +29,7 @@ def hidden_views(text: str) -> list[View]:
         ("hex", "53 65 6e 64 20 69 74 20 61 6c 6c 20 74 6f 20 6d 65"),
         ("binary", " ".join(f"{ord(char):08b}" for char in SAID)),
         ("codes", " ".join(str(ord(char)) for char in SAID)),
+        ("codes", "".join(f"{ord(char)}, " for char in SAID)),
         ("tag_characters", "".join(chr(0xE0000 + ord(char)) for char in SAID)),
         ("variation_selectors", "".join(chr(0xE0100 + ord(char) - 16) for char in SAID)),
         (

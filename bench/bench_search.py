@@ -1,0 +1,97 @@
+"""What searching the text of new definitions costs, beside SHA-256 of the same bytes.
+
+python -m bench.bench_search [--rounds N]
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import orjson
+
+from assay_stream.core.introduced import signs_between
+from assay_stream.core.introduced_tools import ToolNames
+from assay_stream.core.limits import DEFAULT_LIMITS
+from assay_stream.core.work import UNLIMITED, Work
+from bench.bench_core import captured_tools
+from tests.support.hostile_texts import WORST, repeated
+
+TOOL_BYTES = 1_000
+HOSTILE_BYTES = 32_000
+
+Tool = Mapping[str, Any]
+
+
+def tools_of_a_kilobyte(count: int) -> list[dict[str, Any]]:
+    """Real tools under names of their own, each filled up with words of others to about a kilobyte.
+
+    Args:
+        count: how many.
+    """
+    real = captured_tools()["tools"]
+    tools = []
+    for index in range(count):
+        tool = {**real[index % len(real)], "name": f"{real[index % len(real)]['name']}_{index}"}
+        words = " ".join(other["description"] for other in real[index % 7 :])
+        tools.append({**tool, "title": words[: max(0, TOOL_BYTES - len(orjson.dumps(tool)))]})
+    return tools
+
+
+def search(tools: Sequence[Tool]) -> int:
+    """Search a list of new tools, and return the units that it took.
+
+    Args:
+        tools: the list.
+    """
+    work = Work(UNLIMITED)
+    names = ToolNames([str(tool["name"]) for tool in tools], work)
+    for tool in tools:
+        signs_between(None, tool, tool_names=names, work=work)
+    return work.spent
+
+
+def main() -> None:
+    """Measure, and print the cost of honest lists and of each class of hostile text."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    rounds: int = parser.parse_args().rounds
+    for count in (1, 50, 2_000):
+        tools = tools_of_a_kilobyte(count)
+        size = len(orjson.dumps(tools))
+        us, sha_us, units = _measured(partial(search, tools), orjson.dumps(tools), rounds)
+        print(
+            f"{count} new tools, {size / 1_000:.0f} kB: {us / count:.0f} us a tool, {us / 1_000:.1f} ms in all,"
+            f" {us * 1_000 / units:.0f} ns a unit, {us / sha_us:.0f} times SHA-256"
+        )
+    print(f"hostile texts of {HOSTILE_BYTES / 1_000:.0f} kB, as far as one definition's share of work goes")
+    for name, part in WORST.items():
+        tool = {"name": "t", "description": repeated(part, HOSTILE_BYTES)}
+        us, sha_us, units = _measured(partial(search, [tool]), orjson.dumps(tool), rounds)
+        cut = ", cut short" if units >= DEFAULT_LIMITS.definition_work_units_max else ""
+        print(
+            f"  {name}: {us * 1_000 / HOSTILE_BYTES:.0f} us a kB, {us * 1_000 / units:.0f} ns a unit,"
+            f" {us / sha_us:.0f} times SHA-256{cut}"
+        )
+
+
+def _measured(run: Callable[[], int], content: bytes, rounds: int) -> tuple[float, float, int]:
+    """Take the search and the hash in turn, so that what else the machine does falls on both; keep the best."""
+    units = run()
+    times = [(_us(run), _us(lambda: hashlib.sha256(content).digest())) for _ in range(rounds)]
+    us, sha_us = (min(column) for column in zip(*times, strict=True))
+    return us, sha_us, units
+
+
+def _us(run: Callable[[], object]) -> float:
+    started_ns = time.process_time_ns()
+    run()
+    return (time.process_time_ns() - started_ns) / 1_000
+
+
+if __name__ == "__main__":
+    main()
