@@ -80,7 +80,7 @@ def test_the_sorted_observations_answer_what_a_scan_would(history: list[Record],
             )
         for place in (Origin("snapshots", 0, 3), Origin("other", 0, 3)):
             bad = Rejection(server_id="alpha", origin=place, time_us=1_772_323_204_000_000, code="not_json")
-            assert server.sights.ends_all(bad) == all(bad.ends(seen) for seen in every)
+            assert server.sights.ends_all(bad) == all(bad.is_after(seen) for seen in every)
 
 
 @given(histories(), LIMITS)
@@ -96,9 +96,12 @@ def test_what_is_offered_is_what_a_scan_of_timelines_finds(history: list[Record]
         in_force = {seen.catalogue for seen in latest if server.in_force(seen, AFTER_ALL_US)}
         assert server.fleet.catalogues_in_force() == in_force
         for observer_id in server.observers:
-            others = [server.catalogue_of(seen).tools for seen in latest if seen.observer_id != observer_id]
-            for name, full in [("t", None), *pairs]:
-                shown = any(name in tools and tools[name] == full for tools in others)
+            others = [server.catalogue_of(seen) for seen in latest if seen.observer_id != observer_id]
+            shown_any = {
+                (name, full) for other in others for name in other.tools for full in other.definitions_of(name)
+            }
+            for name, full in pairs | shown_any:
+                shown = any(full in other.definitions_of(name) for other in others)
                 assert server.fleet.shows_others(name, full, observer_id) == shown
 
 

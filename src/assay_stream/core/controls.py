@@ -196,6 +196,16 @@ class Controls:
         first = self.first_uses.get((domain, tool_name))
         return first if first is not None and first.position <= position_of(when) else None
 
+    def first_uses_from(self, since: Position) -> list[tuple[tuple[str, str], FirstUse]]:
+        """Return the first uses that were made at or after a position, with domain and tool, sorted.
+
+        Args:
+            since: the position.
+        """
+        if not self._first_use_positions or self._first_use_positions[-1] < since:
+            return []
+        return sorted((place, use) for place, use in self.first_uses.items() if use.position >= since)
+
     def key_documents(self) -> dict[str, Discovery]:
         """Return one discovery for each key that was ever observed: fingerprint to the discovery."""
         return {

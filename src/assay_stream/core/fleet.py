@@ -75,8 +75,9 @@ class Fleet:
         known = self._latest.get(observer_id)
         if known is not latest:
             self._move_latest(observer_id, known, latest)
-            if self._is_force_known:
-                self._refresh_force(observer_id)
+        if self._is_force_known:
+            # An earlier observation may end, or give back, the force of the latest.
+            self._refresh_force(observer_id)
         view = _view_of(timeline)
         was = self._views.get(observer_id, ())
         if view != was:

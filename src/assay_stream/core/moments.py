@@ -6,7 +6,7 @@ microsecond; a control record by what stands up to it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from assay_stream.core.bindings import ServerBindings
 from assay_stream.core.facts import Seen
@@ -37,10 +37,15 @@ def moments(
         since: the first position that counts.
         observer_id: only what this observer saw, ``None`` for everybody.
     """
-    for name, timeline in server.observers.items():
-        if observer_id is not None and name != observer_id:
-            continue
-        for seen, end in timeline.in_force_since(since):
+    if observer_id is not None:
+        names: Iterable[str] = server.observers.keys() & {observer_id}
+    elif server.controls.positions_between(since, None):
+        names = server.observers
+    else:
+        # Without a control record at or after it only what was observed since makes a moment.
+        names = dict.fromkeys(seen.observer_id for seen in server.sights.since(since))
+    for name in names:
+        for seen, end in server.observers[name].in_force_since(since):
             if not server.in_force(seen, max(seen.time_us, since[0])):
                 continue
             if seen.position >= since:

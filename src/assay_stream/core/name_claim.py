@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from assay_stream.core.analysis import Analysis, LeftOut
 from assay_stream.core.approval import is_approved
 from assay_stream.core.bindings import ServerBindings
 from assay_stream.core.digest import canonicalize
@@ -21,8 +22,12 @@ from assay_stream.core.name_sketch import name_sketch
 from assay_stream.core.record import Origin, Output, Role
 from assay_stream.core.skeleton import skeleton
 from assay_stream.core.timeline import AFTER_ALL_US
+from assay_stream.core.work import WorkExhaustedError
 
 CLAIM = "name_claim"
+_UNITS_PER_NAME = 10
+_NAMES_FREE = 1_000
+"""Names of a server that cost its budget nothing: sooner or later each observer's upgrade ends a claim."""
 
 Offered = Mapping[tuple[str, str], bool]
 """Tool name and full digest of what a server offers anybody, to whether an operator approved it."""
@@ -124,12 +129,15 @@ def offered(server: ServerBindings, tool_name: str) -> Offered:
     return {(tool_name, full): is_approved(server, tool_name, full) for full in fulls}
 
 
-def claims_by_snapshot(server: ServerBindings, seen: Seen, *, had_complete: bool) -> Iterator[NameClaim]:
+def claims_by_snapshot(
+    server: ServerBindings, seen: Seen, analysis: Analysis, *, had_complete: bool
+) -> Iterator[NameClaim]:
     """Yield the claims that a snapshot makes or takes back.
 
     Args:
         server: the state after the snapshot; its index was told to forget changes before it.
         seen: the observation.
+        analysis: the budget of the record: a claim tells of all names that the server offers.
         had_complete: whether a complete list is among what the snapshot was compared with.
     """
     before: dict[tuple[str, str], bool] = {}
@@ -137,6 +145,12 @@ def claims_by_snapshot(server: ServerBindings, seen: Seen, *, had_complete: bool
     for (name, full), is_offered in server.fleet.changes():
         (after if is_offered else before)[name, full] = is_approved(server, name, full)
     if before or after:
+        names = server.fleet.names_offered_before()
+        try:
+            analysis.work.spend(_UNITS_PER_NAME * max(0, len(names) - _NAMES_FREE))
+        except WorkExhaustedError:
+            analysis.left_out.add(LeftOut.NAME_CLAIMS)
+            return
         yield from claims_between(
             before,
             after,
@@ -144,7 +158,7 @@ def claims_by_snapshot(server: ServerBindings, seen: Seen, *, had_complete: bool
             time_us=seen.time_us,
             origin=seen.origin,
             had_complete=had_complete,
-            names=server.fleet.names_offered_before(),
+            names=names,
         )
 
 

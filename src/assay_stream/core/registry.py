@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from assay_stream.core import drift
+from assay_stream.core.analysis import Analysis, Cut, LeftOut
 from assay_stream.core.announcing import announce
 from assay_stream.core.attention import FloodEnd, suppression_records
 from assay_stream.core.bindings import ServerBindings
@@ -53,8 +54,12 @@ from assay_stream.core.resolve import decided_before, resolved_by_decision, reso
 from assay_stream.core.signature_return import resolved_by_signature
 from assay_stream.core.signed import check_against, signatures_of
 from assay_stream.core.signing import revised_first_uses
-from assay_stream.core.standing import new_findings, standing_findings
+from assay_stream.core.standing import StandingChange
 from assay_stream.core.verdict import Verdicts, changed_verdicts, standing_verdicts
+from assay_stream.core.work import WorkExhaustedError
+
+_UNITS_PER_SIGNATURE = 1_000
+"""Units for a signature that is held against a key."""
 
 
 class Registry:
@@ -156,7 +161,7 @@ class Registry:
         if late is not None:
             findings.append(late)
         ended = [
-            *resolved_by_snapshot(server, baseline, catalogue, seen),
+            *resolved_by_snapshot(server, baseline, catalogue, seen, analysis),
             *resolved_by_complete_list(server, seen, self._limits),
         ]
         is_same = offers_the_same(server, catalogue, seen)
@@ -165,25 +170,25 @@ class Registry:
         in_force = server.fleet.catalogues_in_force()
         since = start_of(seen.time_us)
         observer_id = None if _concerns_others(server, since) else data.observer_id
-        before = standing_findings(server, since, observer_id=observer_id)
+        standing = StandingChange(server, since, analysis, own=seen, observer_id=observer_id)
         outputs = self._publish_offer(record, server, catalogue, offer)
         for items in lists.values():
             outputs.extend(self._publish_items(record, server, data.server_id, items))
         if signatures is not None and signatures.digest not in server.controls.signatures:
             outputs.append(self._ledger.publish(record, signatures))
-            outputs.extend(self._check_signatures(record, server, [signatures]))
+            outputs.extend(self._check_signatures(record, server, [signatures], analysis))
         outputs.append(self._ledger.publish(record, seen))
-        outputs.extend(self._first_uses(record, server, since))
-        after = standing_findings(server, since, observer_id=observer_id)
+        outputs.extend(self._first_uses(record, server, since, analysis, seen))
+        stands = standing.outputs()
         outputs.extend(self._ledger.fold(record, server, seen))
         outputs.extend(finding.output() for finding in findings)
-        outputs.extend(new_findings(before, after))
+        outputs.extend(stands)
         ended += decided_before(server, baseline, catalogue, seen)
-        ended += resolved_by_signature(server, catalogue, seen)
+        ended += resolved_by_signature(server, catalogue, seen, analysis)
         outputs.extend(resolution.output() for resolution in ended)
         if not is_same:
             had_complete = baseline is not None and baseline.complete
-            claims = claims_by_snapshot(server, seen, had_complete=had_complete)
+            claims = claims_by_snapshot(server, seen, analysis, had_complete=had_complete)
             outputs.extend(claim.output() for claim in claims)
         if server.fleet.catalogues_in_force() != in_force:
             outputs.extend(self._changed_verdicts(record, data.server_id, server, held))
@@ -250,17 +255,20 @@ class Registry:
         held = self._standing_verdicts(fact.server_id, server)
         # A decision on one tool says nothing of the others.
         tool_name = fact.tool_name if isinstance(fact, Pin | Policy) else None
-        before = standing_findings(server, since, tool_name=tool_name)
+        analysis = Analysis(self._limits.work_units_max)
+        standing = StandingChange(server, since, analysis, tool_name=tool_name)
         claimed = offered(server, fact.tool_name) if isinstance(fact, Pin) else None
         outputs.append(self._ledger.publish(record, fact))
         if isinstance(fact, Discovery):
             signed = sorted(server.controls.signatures.items())
-            outputs.extend(self._check_signatures(record, server, (signatures for _, signatures in signed)))
+            outputs.extend(
+                self._check_signatures(record, server, (signatures for _, signatures in signed), analysis)
+            )
             outputs.extend(self._ledger.fold_discoveries(record, server, fact.domain))
-        outputs.extend(self._first_uses(record, server, since))
-        outputs.extend(new_findings(before, standing_findings(server, since, tool_name=tool_name)))
+        outputs.extend(self._first_uses(record, server, since, analysis))
+        outputs.extend(standing.outputs())
         if is_news:
-            outputs.extend(resolution.output() for resolution in resolved_by_decision(server, fact))
+            outputs.extend(resolution.output() for resolution in resolved_by_decision(server, fact, analysis))
         if isinstance(fact, Pin) and claimed is not None:
             outputs.extend(
                 claim.output()
@@ -273,6 +281,7 @@ class Registry:
                 )
             )
         outputs.extend(self._changed_verdicts(record, fact.server_id, server, held))
+        outputs.extend(_cut_short(analysis, fact.server_id, record, fact.time_us))
         return _with_end(record, fact.server_id, fact.time_us, outputs)
 
     def _standing_verdicts(self, server_id: str, server: ServerBindings) -> Verdicts:
@@ -288,20 +297,34 @@ class Registry:
         return changed_verdicts(record, server_id, held, standing)
 
     def _check_signatures(
-        self, record: Record, server: ServerBindings, signed: Iterable[Signatures]
+        self, record: Record, server: ServerBindings, signed: Iterable[Signatures], analysis: Analysis
     ) -> list[Output]:
         """Hold sets of signatures against every key of the server that they were not held against yet."""
-        return [
-            self._ledger.publish(record, check_against(signatures, document))
-            for signatures in list(signed)
-            for key, document in sorted(server.controls.key_documents().items())
-            if (signatures.digest, key) not in server.controls.checked
-        ]
+        outputs: list[Output] = []
+        documents = sorted(server.controls.key_documents().items())
+        for signatures in list(signed):
+            for key, document in documents:
+                if (signatures.digest, key) in server.controls.checked:
+                    continue
+                try:
+                    analysis.work.spend(_UNITS_PER_SIGNATURE * len(signatures.tools))
+                except WorkExhaustedError:
+                    # The next discovery goes on where this one ends.
+                    analysis.left_out.add(LeftOut.SIGNATURES)
+                    return outputs
+                outputs.append(self._ledger.publish(record, check_against(signatures, document)))
+        return outputs
 
-    def _first_uses(self, record: Record, server: ServerBindings, since: Position) -> list[Output]:
+    def _first_uses(
+        self, record: Record, server: ServerBindings, since: Position, analysis: Analysis, own: Seen | None = None
+    ) -> list[Output]:
         if not server.controls.discoveries:
             return []
-        undone, revised = revised_first_uses(server, since)
+        try:
+            undone, revised = revised_first_uses(server, since, analysis.work, own)
+        except WorkExhaustedError:
+            analysis.left_out.add(LeftOut.SIGNATURES)
+            return []
         outputs = [self._ledger.retract(record, key) for key in undone]
         return outputs + [self._ledger.publish(record, use) for use in revised]
 
@@ -347,14 +370,21 @@ class Registry:
         since = start_of(rejection.time_us)
         # Of an observer that never had a list nothing is found, and no verdict rests on it.
         concerns_lists = any(True for _ in server.concerned(rejection))
-        before = standing_findings(server, since) if concerns_lists else set()
+        analysis = Analysis(self._limits.work_units_max)
+        standing = StandingChange(server, since, analysis) if concerns_lists else None
         yield self._ledger.publish(record, rejection)
         yield from self._ledger.merge_rejections(record, server, rejection.observer_id)
         yield from self._ledger.fold_unlisted(record, server)
-        if concerns_lists:
-            yield from self._first_uses(record, server, since)
-            yield from new_findings(before, standing_findings(server, since))
+        if standing is not None:
+            yield from self._first_uses(record, server, since, analysis)
+            yield from standing.outputs()
             yield from self._changed_verdicts(record, rejection.server_id, server, held)
+            yield from _cut_short(analysis, rejection.server_id, record, rejection.time_us)
+
+
+def _cut_short(analysis: Analysis, server_id: str, record: Record, time_us: int) -> Iterator[Output]:
+    for finding in analysis.finding(server_id, record.origin, time_us, catalogue=None, cut=Cut.BUDGET):
+        yield finding.output()
 
 
 def _with_end(record: Record, server_id: str, time_us: int, outputs: list[Output]) -> list[Output]:

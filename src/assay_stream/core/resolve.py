@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from assay_stream.core.analysis import Analysis, LeftOut
 from assay_stream.core.attention import Reason, Resolution
 from assay_stream.core.bindings import ServerBindings
 from assay_stream.core.control_facts import Discovery, KeyDecision, Pin, Policy
@@ -43,11 +44,13 @@ _OF_SIGNATURE: _Reasons = {
 _OF_KEY = (Kind.KEY_CHANGED, Kind.KEY_REVOKED, Kind.SIGNATURE_MISSING)
 """Kinds whose reason is a key."""
 
+_UNITS_PER_UID = 50
+
 _OF_CALL: _Reasons = {Kind.BLOCKED_TOOL_CALLED: (None,)}
 
 
 def resolved_by_snapshot(
-    server: ServerBindings, baseline: Baseline | None, catalogue: Catalogue, seen: Seen
+    server: ServerBindings, baseline: Baseline | None, catalogue: Catalogue, seen: Seen, analysis: Analysis
 ) -> list[Resolution]:
     """Return what a snapshot puts an end to, for the observer who took it. One that is late ends nothing.
 
@@ -56,6 +59,7 @@ def resolved_by_snapshot(
         baseline: what it was compared with.
         catalogue: what the snapshot offers.
         seen: the observation itself.
+        analysis: the budget of the record: a name may have had any number of definitions.
     """
     own = server.observers.get(seen.observer_id)
     latest = None if own is None else own.as_of(AFTER_ALL_US)
@@ -75,7 +79,7 @@ def resolved_by_snapshot(
         back = [
             uid_of(Kind.TOOL_REMOVED, seen.server_id, name, full, None)
             for name in sorted(catalogue.tools.keys() - baseline.tools.keys())
-            for full in server.fleet.definitions_known(name)
+            for full in analysis.paid(server.fleet.definitions_known(name), _UNITS_PER_UID, LeftOut.RESOLUTIONS)
         ]
     return [
         *told(seen.server_id, gone[False], "no_longer_offered", seen, seen.observer_id),
@@ -99,7 +103,9 @@ def decided_before(
     return told(seen.server_id, _approved_before(server, baseline, catalogue), "decided", seen, None)
 
 
-def resolved_by_decision(server: ServerBindings, fact: Pin | Policy | KeyDecision | Discovery) -> list[Resolution]:
+def resolved_by_decision(
+    server: ServerBindings, fact: Pin | Policy | KeyDecision | Discovery, analysis: Analysis
+) -> list[Resolution]:
     """Return what an operator's decision, or a key that was found, puts an end to, for the whole fleet.
 
     What counts is how things stand after it by event time: a decision that a later one has replaced ends nothing.
@@ -107,6 +113,7 @@ def resolved_by_decision(server: ServerBindings, fact: Pin | Policy | KeyDecisio
     Args:
         server: the state of the server, with the fact in it.
         fact: the fact.
+        analysis: the budget of the record.
     """
     match fact:
         case Pin():
@@ -116,7 +123,8 @@ def resolved_by_decision(server: ServerBindings, fact: Pin | Policy | KeyDecisio
             uids = _by_pins(server, fact.server_id, names)
         case KeyDecision() | Discovery():
             uids = _by_signatures(server, fact.server_id)
-    return told(fact.server_id, uids, "decided", fact, None)
+    paid = analysis.paid(uids, _UNITS_PER_UID, LeftOut.RESOLUTIONS)
+    return told(fact.server_id, paid, "decided", fact, None)
 
 
 def uids_about(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from assay_stream.core.end_facts import Rejection
@@ -115,6 +115,14 @@ class Sights:
             auth_context: the rights, as an observation states them.
         """
         return _back_from(self._of_rights.get(auth_context, []), position)
+
+    def since(self, position: Position) -> Sequence[Seen]:
+        """Return the observations at or after a position, in order.
+
+        Args:
+            position: the first position that counts.
+        """
+        return self._all[bisect_left(self._all, position, key=_position) :]
 
     def latest_stating(self, position: Position, subject: Subject) -> Seen | None:
         """Return the latest observation that states prompts, or templates, and precedes a position.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from assay_stream.core.analysis import Analysis, LeftOut
 from assay_stream.core.attention import Resolution
 from assay_stream.core.bindings import ServerBindings
 from assay_stream.core.controls import When
@@ -13,8 +14,12 @@ from assay_stream.core.resolve import latest_sights, told, uids_of_signature
 from assay_stream.core.signing import check_signature
 from assay_stream.core.timeline import AFTER_ALL_US
 
+_UNITS_PER_OBSERVER = 2
 
-def resolved_by_signature(server: ServerBindings, catalogue: Catalogue, seen: Seen) -> list[Resolution]:
+
+def resolved_by_signature(
+    server: ServerBindings, catalogue: Catalogue, seen: Seen, analysis: Analysis
+) -> list[Resolution]:
     """Return the end of what was found about signatures that are sound now, for the observer who saw it.
 
     Each observer ends it for itself; one whose list is late ends nothing.
@@ -23,6 +28,7 @@ def resolved_by_signature(server: ServerBindings, catalogue: Catalogue, seen: Se
         server: the state after the snapshot, with its signatures checked.
         catalogue: what the snapshot offers.
         seen: the observation itself.
+        analysis: the budget of the record: every observer may see it unsound.
     """
     if seen.signatures is None or not server.controls:
         return []
@@ -32,12 +38,14 @@ def resolved_by_signature(server: ServerBindings, catalogue: Catalogue, seen: Se
     if (earlier[-1].catalogue, earlier[-1].signatures) == (seen.catalogue, seen.signatures):
         return []
     ended: dict[bool, list[str]] = {False: [], True: []}
-    for name, full in _sound_again(server, catalogue, seen, earlier):
+    others = latest_sights(server)
+    sound = _sound_again(server, catalogue, seen, earlier)
+    for name, full in analysis.paid(sound, _UNITS_PER_OBSERVER * len(others), LeftOut.RESOLUTIONS):
         everywhere = not any(
             other.observer_id != seen.observer_id
             and server.catalogue_of(other).tools.get(name) == full
             and _fault(server, other, name, AFTER_ALL_US)
-            for other in latest_sights(server)
+            for other in others
         )
         ended[everywhere] += uids_of_signature(server, seen.server_id, name, full)
     return [

@@ -29,7 +29,11 @@ from assay_stream.core.controls import Controls, When, position_of
 from assay_stream.core.facts import Seen
 from assay_stream.core.moments import moments
 from assay_stream.core.record import Position
+from assay_stream.core.work import Work
 from assay_stream.schemes.schemapin import ErrorCode, expiry_warning
+
+_UNITS_PER_MOMENT = 10
+_UNITS_PER_SIGNATURE = 100
 
 MISSING = "signature_missing"
 """Our own code: the tool is expected to be signed and is not."""
@@ -168,17 +172,26 @@ def pinned_key(controls: Controls, domain: str, tool_name: str, when: When) -> s
     return None if first is None else first.fingerprint
 
 
-def first_uses_since(server: ServerBindings, since: Position) -> dict[tuple[str, str], FirstUse]:
+def first_uses_since(
+    server: ServerBindings, since: Position, work: Work | None = None, own: Seen | None = None
+) -> dict[tuple[str, str], FirstUse]:
     """Return the first matching use of a key for each tool and domain, of those made at or after a position.
 
     Args:
         server: everything known of the server.
         since: uses before it stand already.
+        work: the budget of the record, ``None`` for none.
+        own: the observation that the record brought: to look at it is free.
+
+    Raises:
+        WorkExhaustedError: where the budget does not suffice.
     """
     found: dict[tuple[str, str], FirstUse] = {}
     for seen, position, by_control in moments(server, since):
         signatures = server.controls.signatures.get(seen.signatures) if seen.signatures else None
         when: When = position if by_control else position[0]
+        if work is not None and (by_control or seen != own):
+            work.spend(_UNITS_PER_MOMENT + _UNITS_PER_SIGNATURE * len(signatures.tools if signatures else ()))
         for tool_name in signatures.tools if signatures else ():
             result = check_signature(server.controls, seen, tool_name, when, pinned=False)
             if result is None or not result.valid:
@@ -197,7 +210,9 @@ def first_uses_since(server: ServerBindings, since: Position) -> dict[tuple[str,
     return found
 
 
-def revised_first_uses(server: ServerBindings, since: Position) -> tuple[list[FactKey], list[FirstUse]]:
+def revised_first_uses(
+    server: ServerBindings, since: Position, work: Work | None = None, own: Seen | None = None
+) -> tuple[list[FactKey], list[FirstUse]]:
     """Return the first uses that a change at a position makes undone, and those it makes new or other.
 
     A use whose list or key document was folded away stands: it cannot be asked about again.
@@ -205,13 +220,19 @@ def revised_first_uses(server: ServerBindings, since: Position) -> tuple[list[Fa
     Args:
         server: everything known of the server, the change included.
         since: where the change stands.
+        work: the budget of the record, ``None`` for none.
+        own: the observation that the record brought: to look at it is free.
+
+    Raises:
+        WorkExhaustedError: where the budget does not suffice.
     """
-    found = first_uses_since(server, since)
+    found = first_uses_since(server, since, work, own)
+    for place in list(found):
+        earlier = server.controls.first_uses.get(place)
+        if earlier is not None and earlier.position < since:
+            del found[place]
     undone: list[FactKey] = []
-    for place, known in sorted(server.controls.first_uses.items()):
-        if known.position < since:
-            found.pop(place, None)
-            continue
+    for place, known in server.controls.first_uses_from(since):
         use = found.get(place)
         if (use is None or use.position > known.position) and _is_folded(server, known):
             found.pop(place, None)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple, TypedDict
 
+from assay_stream.core.analysis import Analysis, LeftOut
 from assay_stream.core.bindings import ServerBindings
 from assay_stream.core.controls import When
 from assay_stream.core.digest import canonicalize, kept
@@ -20,6 +21,7 @@ from assay_stream.core.moments import moments
 from assay_stream.core.pins import PinResult, PinStatus, check_pins
 from assay_stream.core.record import Output, Position
 from assay_stream.core.signing import MISSING, SignatureResult, check_signature, warning_at
+from assay_stream.core.work import Work, WorkExhaustedError
 from assay_stream.schemes.hangar import Action
 from assay_stream.schemes.schemapin import ErrorCode
 
@@ -35,6 +37,8 @@ _OF_SIGNATURE: dict[str, Kind] = {
 """What is found in each failure. That nobody has asked for a key, or could not, is no finding."""
 
 
+_UNITS_PER_MOMENT = 10
+_UNITS_PER_ANSWER = 100
 _KEPT_MAX = 4_096
 """Answers kept of one server before all of them are worked out anew."""
 
@@ -119,7 +123,13 @@ def _answers(
 
 
 def standing_findings(
-    server: ServerBindings, since: Position, *, observer_id: str | None = None, tool_name: str | None = None
+    server: ServerBindings,
+    since: Position,
+    *,
+    observer_id: str | None = None,
+    tool_name: str | None = None,
+    work: Work | None = None,
+    own: Seen | None = None,
 ) -> set[Finding]:
     """Return what stands wrong at each moment from a position on.
 
@@ -131,6 +141,11 @@ def standing_findings(
         since: the first position that counts.
         observer_id: only what this observer saw, ``None`` for everybody.
         tool_name: only this tool, ``None`` for all.
+        work: the budget of the record, ``None`` for none.
+        own: the observation that the record brought: what stands wrong in it is free.
+
+    Raises:
+        WorkExhaustedError: where the budget does not suffice.
     """
     findings: set[Finding] = set()
     if not server.controls:
@@ -138,31 +153,105 @@ def standing_findings(
     for seen, position, by_control in moments(server, since, observer_id=observer_id):
         catalogue = server.catalogue_of(seen)
         names = catalogue.tools if tool_name is None else catalogue.tools.keys() & {tool_name}
+        if work is not None and (by_control or seen != own):
+            work.spend(_UNITS_PER_MOMENT + _UNITS_PER_ANSWER * len(names))
         for name in names:
-            full = catalogue.tools[name]
-            found = None if full is None else server.fingerprint_of(catalogue, full)
-            pin, signature = _answers(server, seen, found, name, position if by_control else position[0])
-            wrong = dict(_wrong(pin, signature))
-            if wrong and by_control:
-                for kind, reason in _wrong(*_answers(server, seen, found, name, _just_before(position))):
-                    if kind in wrong and wrong[kind] == reason:
-                        del wrong[kind]
-            for kind, reason in wrong.items():
-                findings.add(
-                    Finding(
-                        kind=kind,
-                        server_id=seen.server_id,
-                        tool_name=name,
-                        observer_id=None if by_control else seen.observer_id,
-                        time_us=position[0],
-                        origin=position[1],
-                        snapshot_id=None if by_control else seen.snapshot_id,
-                        after=full,
-                        reason=reason,
-                        **(pin_fields(pin) if kind in _OF_PIN else {}),
-                    )
-                )
+            findings.update(_found_at(server, seen, name, position, by_control=by_control))
     return findings
+
+
+def _found_at(
+    server: ServerBindings, seen: Seen, name: str, position: Position, *, by_control: bool
+) -> Iterator[Finding]:
+    """Yield what stands wrong with one tool at one moment."""
+    catalogue = server.catalogue_of(seen)
+    full = catalogue.tools[name]
+    found = None if full is None else server.fingerprint_of(catalogue, full)
+    pin, signature = _answers(server, seen, found, name, position if by_control else position[0])
+    wrong = dict(_wrong(pin, signature))
+    if wrong and by_control:
+        for kind, reason in _wrong(*_answers(server, seen, found, name, _just_before(position))):
+            if kind in wrong and wrong[kind] == reason:
+                del wrong[kind]
+    for kind, reason in wrong.items():
+        yield Finding(
+            kind=kind,
+            server_id=seen.server_id,
+            tool_name=name,
+            observer_id=None if by_control else seen.observer_id,
+            time_us=position[0],
+            origin=position[1],
+            snapshot_id=None if by_control else seen.snapshot_id,
+            after=full,
+            reason=reason,
+            **(pin_fields(pin) if kind in _OF_PIN else {}),
+        )
+
+
+class StandingChange:
+    """What a record changes about what stands wrong: made before the record is applied, asked afterwards.
+
+    What stands wrong in the observation that a record brought is always found. What the record changes about other
+    moments draws on its budget.
+
+    Args:
+        server: everything known of the server.
+        since: the first position that counts.
+        analysis: the budget of the record.
+        own: the observation that it brings, if it does.
+        observer_id: only what this observer saw, ``None`` for everybody.
+        tool_name: only this tool, ``None`` for all.
+    """
+
+    def __init__(
+        self,
+        server: ServerBindings,
+        since: Position,
+        analysis: Analysis,
+        *,
+        own: Seen | None = None,
+        observer_id: str | None = None,
+        tool_name: str | None = None,
+    ) -> None:
+        self._server = server
+        self._since = since
+        self._analysis = analysis
+        self._own = own
+        self._observer_id = observer_id
+        self._tool_name = tool_name
+        self._before = self._standing()
+
+    def outputs(self) -> list[Output]:
+        """Return the records of what is found now and was not before."""
+        after = self._standing()
+        if self._before is not None and after is not None:
+            return new_findings(self._before, after)
+        own = self._own
+        if own is None or not self._server.controls or not self._server.in_force(own, own.time_us):
+            return []
+        names = self._server.catalogue_of(own).tools
+        return new_findings(
+            set(),
+            {
+                finding
+                for name in names
+                for finding in _found_at(self._server, own, name, own.position, by_control=False)
+            },
+        )
+
+    def _standing(self) -> set[Finding] | None:
+        try:
+            return standing_findings(
+                self._server,
+                self._since,
+                observer_id=self._observer_id,
+                tool_name=self._tool_name,
+                work=self._analysis.work,
+                own=self._own,
+            )
+        except WorkExhaustedError:
+            self._analysis.left_out.add(LeftOut.HISTORY)
+            return None
 
 
 def new_findings(before: set[Finding], after: set[Finding]) -> list[Output]:
