@@ -368,7 +368,7 @@ def test_every_fact_is_valid_under_the_schema_of_its_kind() -> None:
             assert problems(f"assay.tool.binding.{key[0]}", orjson.loads(output.value)) == []
     assert kinds == {
         *("tool", "catalogue", "item", "item_list", "seen", "rejection", "announcement", "pin", "horizon"),
-        *("allowance", "progress"),
+        *("allowance", "former_tool", "progress"),
     }
 
 

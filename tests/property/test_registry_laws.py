@@ -285,8 +285,10 @@ def test_the_state_is_bounded(history: list[Record], limits: Limits) -> None:
         assert all(len(timeline) <= limits.timeline_entries_max for timeline in server.observers.values())
         kept = {seen.catalogue for timeline in server.observers.values() for seen in timeline}
         assert set(server.catalogues) == kept
-        in_use = {full for catalogue in server.catalogues.values() for full in catalogue.tools.values()}
-        assert {full for _, full in server.tools} == in_use - {None}
+        in_use = {full for catalogue in server.catalogues.values() for _, full in catalogue.definitions()}
+        formers = {tool.full for tool in server.formers.surplus(0, 0)}
+        assert {full for _, full in server.tools} == in_use | formers
+        assert len(formers) <= limits.former_tools_max
         timelines = server.observers.values()
         lists = {
             (subject, seen.listed(subject))

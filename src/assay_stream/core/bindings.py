@@ -24,6 +24,7 @@ from assay_stream.core.errors import IntegrityError
 from assay_stream.core.facts import Catalogue, Fact, Horizon, Progress, Seen, ToolFact
 from assay_stream.core.fingerprint import Fingerprint
 from assay_stream.core.fleet import Fleet
+from assay_stream.core.former_tools import FormerTool, FormerTools
 from assay_stream.core.item_facts import ItemFact, ItemList
 from assay_stream.core.limits import DEFAULT_LIMITS
 from assay_stream.core.meaning import Subject
@@ -43,6 +44,7 @@ class ServerBindings:
         "catalogues",
         "controls",
         "endings",
+        "formers",
         "horizon_us",
         "item_lists",
         "items",
@@ -69,6 +71,7 @@ class ServerBindings:
         self.observers: dict[str, Timeline] = {}
         self.snapshots: dict[str, list[Seen]] = {}
         self.endings = Endings()
+        self.formers = FormerTools()
         self.controls = Controls()
         self.allowance: Allowance | None = None
         """What the analysis of its lists may still cost, where any of them was charged for."""
@@ -248,7 +251,7 @@ class ServerBindings:
         Args:
             tool_name: the name.
         """
-        return self.fleet.is_known(tool_name)
+        return self.fleet.is_known(tool_name) or tool_name in self.formers
 
     def catalogue_of(self, seen: Seen) -> Catalogue:
         """Return the catalogue that an observation saw.
@@ -387,7 +390,7 @@ class Bindings:
         if isinstance(fact, Progress):
             self.progress[fact.topic, fact.partition] = fact.position
             return
-        if isinstance(fact, ItemFact | ItemList | Allowance):
+        if isinstance(fact, ItemFact | ItemList | Allowance | FormerTool):
             self._apply_own(fact)
             return
         changed = self.server(fact.server_id)
@@ -412,13 +415,15 @@ class Bindings:
             case _:
                 self.server(fact.server_id).controls.apply(fact)
 
-    def _apply_own(self, fact: ItemFact | ItemList | Allowance) -> None:
+    def _apply_own(self, fact: ItemFact | ItemList | Allowance | FormerTool) -> None:
         """Take in what only a registry asks for, and no answer for a call rests on."""
         if not self._keep_definitions:
             return
         server = self.server(fact.server_id)
         if isinstance(fact, Allowance):
             server.allowance = fact
+        elif isinstance(fact, FormerTool):
+            server.formers.keep(fact)
         elif isinstance(fact, ItemFact):
             server.keep_item((fact.subject, fact.full), fact.packed)
         else:
@@ -456,6 +461,8 @@ class Bindings:
             server.items.pop(item, None)
         elif kind == "item_list":
             server.drop_item_list((Subject(str(rest[1])), str(rest[2])))
+        elif kind == "former_tool":
+            server.formers.drop(str(rest[1]))
         elif kind in ("rejection", "announcement"):
             server.unend(origin_of_key(rest[-3:]))
         else:

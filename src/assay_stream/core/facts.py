@@ -29,6 +29,7 @@ from assay_stream.core.control_facts import (
 from assay_stream.core.end_facts import Announcement, Rejection, read_announcement, read_rejection
 from assay_stream.core.errors import IntegrityError
 from assay_stream.core.fingerprint import Fingerprint
+from assay_stream.core.former_tools import FormerTool, read_former_tool
 from assay_stream.core.item_facts import ItemFact, ItemList, read_item, read_item_list
 from assay_stream.core.meaning import Subject
 from assay_stream.core.record import Origin, Position
@@ -189,6 +190,7 @@ Fact = (
     | Announcement
     | Horizon
     | Allowance
+    | FormerTool
     | Progress
     | AnyControlFact
 )
@@ -321,5 +323,6 @@ _READERS: dict[str, Callable[[FactKey, dict[str, Any]], Fact]] = {
     "first_use": read_first_use,
     "horizon": _read_horizon,
     "allowance": read_allowance,
+    "former_tool": read_former_tool,
     "progress": _read_progress,
 }

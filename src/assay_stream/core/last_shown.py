@@ -1,6 +1,7 @@
 """The last definition that was shown under a name, for a tool that comes or comes back.
 
-What the same observer was shown goes first, then what anybody was under the same rights, then what anybody was.
+What the same observer was shown goes first, then what anybody was under the same rights, then what anybody was,
+and last what is kept of lists that were folded away.
 """
 
 from __future__ import annotations
@@ -45,6 +46,10 @@ def last_shown(
                     missing.discard(name)
     except WorkExhaustedError:
         analysis.left_out.add(LeftOut.HISTORY)
+    for name in missing:
+        former = server.formers.get(name)
+        if former is not None:
+            found[name] = server.tools[former.place]
     return found
 
 

@@ -11,7 +11,8 @@ from dataclasses import replace
 from assay_stream.core.bindings import Bindings, ServerBindings
 from assay_stream.core.control_facts import Discovery, FactKey
 from assay_stream.core.end_facts import Rejection
-from assay_stream.core.facts import Fact, Horizon, Seen, encode_key, encode_value
+from assay_stream.core.facts import Catalogue, Fact, Horizon, Seen, encode_key, encode_value
+from assay_stream.core.former_tools import FormerTool
 from assay_stream.core.limits import Limits
 from assay_stream.core.meaning import Subject
 from assay_stream.core.record import Output, Record, Role
@@ -84,7 +85,7 @@ class Ledger:
                 # No answer rests on what an observer was told before the first list that is kept.
                 told = [end for end in server.endings.announcements_of(seen.observer_id) if end.position < oldest]
                 outputs.extend(self.retract(record, end.key()) for end in told)
-            outputs.extend(self._drop_unused(record, server, folded.catalogue))
+            outputs.extend(self._drop_unused(record, server, folded))
             outputs.extend(self._drop_unused_signatures(record, server, folded.signatures))
             outputs.extend(self._drop_unused_lists(record, server, folded))
         return outputs
@@ -184,17 +185,45 @@ class Ledger:
             outputs.extend(self.retract(record, key) for key in sorted(checked))
         return outputs
 
-    def _drop_unused(self, record: Record, server: ServerBindings, digest: str) -> list[Output]:
-        if server.sights.uses_catalogue(digest):
+    def _drop_unused(self, record: Record, server: ServerBindings, folded: Seen) -> list[Output]:
+        if server.sights.uses_catalogue(folded.catalogue):
             return []
-        catalogue = server.catalogues[digest]
+        catalogue = server.catalogues[folded.catalogue]
         outputs = [self.retract(record, catalogue.key())]
-        for full in sorted({full for _, full in catalogue.definitions()}):
-            is_used = server.fleet.uses_tool(catalogue.server_scoped, full)
-            if not is_used and (catalogue.server_scoped, full) in server.tools:
-                key: FactKey = ("tool", catalogue.server_id, catalogue.server_scoped, full)
-                outputs.append(self.retract(record, key))
+        unused = {(catalogue.server_scoped, full) for _, full in catalogue.definitions()}
+        unused |= self._keep_formers(record, server, catalogue, folded.time_us, outputs)
+        used = (place for place in unused if server.fleet.uses_tool(*place) or server.formers.uses(place))
+        gone = sorted((unused & server.tools.keys()).difference(used))
+        outputs.extend(self.retract(record, ("tool", catalogue.server_id, *place)) for place in gone)
         return outputs
+
+    def _keep_formers(
+        self, record: Record, server: ServerBindings, catalogue: Catalogue, time_us: int, outputs: list[Output]
+    ) -> set[tuple[bool, str]]:
+        """Keep the definitions of names that went with a catalogue, and return those that are former no more."""
+        lost = [name for name in sorted(catalogue.tools) if not server.fleet.is_known(name)]
+        released: set[tuple[bool, str]] = set()
+        for name in lost[: self._limits.former_tools_max]:
+            full = catalogue.definitions_of(name)[0]
+            older = server.formers.get(name)
+            if older is not None:
+                released.add(older.place)
+            if (catalogue.server_scoped, full) not in server.packed:
+                continue
+            former = FormerTool(
+                server_id=catalogue.server_id,
+                tool_name=name,
+                server_scoped=catalogue.server_scoped,
+                full=full,
+                size=len(server.packed[catalogue.server_scoped, full]),
+                time_us=time_us,
+            )
+            outputs.append(self.publish(record, former))
+        limits = self._limits
+        for tool in list(server.formers.surplus(limits.former_tools_max, limits.former_tools_bytes_max)):
+            released.add(tool.place)
+            outputs.append(self.retract(record, tool.key()))
+        return released
 
 
 def _least_telling(history: Sequence[Discovery]) -> Discovery:

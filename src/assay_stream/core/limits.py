@@ -208,6 +208,13 @@ class Limits:
     """Distinct lists in a row, none of them complete, that add up to what an observer is offered: 64 pages of one
     list. What only an older one names is offered no more."""
 
+    former_tools_max: int = 1_000
+    """Names of one server in no list that is kept any more, whose last definition is: what comes back is compared
+    with it. Real servers drop some ten tools in a year."""
+
+    former_tools_bytes_max: int = 8 * 1024 * 1024
+    """Those definitions, packed: two of the largest, or several thousand real ones."""
+
     server_definitions_bytes_max: int = 64 * 1024 * 1024
     """Definitions kept of one server, packed: twenty thousand real ones, or the eight largest lists. A server with
     new definitions in every list loses its older observations sooner; the two latest always stay."""

@@ -163,6 +163,15 @@ class HorizonFactValue(Closed):
     time_us: Micros
 
 
+class FormerToolFactValue(Closed):
+    """The last definition of a name that no list which is kept names any more."""
+
+    server_scoped: bool
+    full: DigestText
+    size: Natural
+    time_us: Micros
+
+
 class AllowanceFactValue(Closed):
     """What the analysis of a server's lists may still cost at a time of the log, and what was analysed last."""
 
@@ -193,6 +202,7 @@ FactKeyModel = (
     | tuple[Literal["checked"], Identifier, DigestText, KeyFingerprint]
     | tuple[Literal["first_use"], Identifier, str, Identifier]
     | tuple[Literal["horizon"], Identifier, Identifier]
+    | tuple[Literal["former_tool"], Identifier, Identifier]
     | tuple[Literal["allowance"], Identifier, Literal["analysis"]]
     | tuple[Literal["progress"], str, Natural]
 )
