@@ -77,6 +77,7 @@ fuzz: $(VENV)/.ready ## Feed the stages with damaged records for ten minutes (FU
 bench: $(VENV)/.ready ## Measure: digests, registry, join, gate, replay, exports, seals (ratios within one run).
 	$(BIN)/python -m bench.bench_core
 	$(BIN)/python -m bench.bench_search
+	$(BIN)/python -m bench.bench_work
 	$(BIN)/python -m bench.bench_registry
 	$(BIN)/python -m bench.bench_controls
 	$(BIN)/python -m bench.bench_join
