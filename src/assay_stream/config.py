@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -11,6 +12,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from assay_stream.core.alert import AlertRules, Pacing
 from assay_stream.core.errors import ConfigurationError
 from assay_stream.core.finding_severity import severity_under
+from assay_stream.core.limits import DEFAULT_LIMITS, Limits
 from assay_stream.core.observation import CallProfile
 from assay_stream.core.redaction import Redaction, redaction_with
 from assay_stream.core.severity import PROFILES
@@ -124,6 +126,19 @@ class Settings(BaseSettings):
         2,
         description="How often a record that ends its worker is tried by itself before it is set aside.",
     )
+    work_units_max: Annotated[int, Field(ge=1, le=1_000_000_000)] = Field(
+        DEFAULT_LIMITS.work_units_max,
+        description="What one record may cost beyond decoding and fingerprints, in units of work: some ten "
+        "million a second. A replay needs the value that the workers had.",
+    )
+    allowance_units_per_s: Annotated[int, Field(ge=1, le=1_000_000_000)] = Field(
+        DEFAULT_LIMITS.allowance_units_per_s,
+        description="What the lists of one server may cost per second of log time, in units of work; as above.",
+    )
+    allowance_burst_units: Annotated[int, Field(ge=1, le=10_000_000_000)] = Field(
+        DEFAULT_LIMITS.allowance_burst_units,
+        description="What a server may save up of that, in units of work; as above.",
+    )
     stop_limit_s: Annotated[int, Field(ge=1, le=3_600)] = Field(
         30,
         description="How long a graceful stop may take before the process ends anyway; nothing is lost by it.",
@@ -188,6 +203,15 @@ class Settings(BaseSettings):
             update_interval_us=self.alert_update_s * 1_000_000,
             settle_us=self.alert_settle_s * 1_000_000,
             repeat_interval_us=self.alert_repeat_s * 1_000_000,
+        )
+
+    def limits(self) -> Limits:
+        """Return the bounds on what is accepted and kept, and on what it may cost."""
+        return replace(
+            DEFAULT_LIMITS,
+            work_units_max=self.work_units_max,
+            allowance_units_per_s=self.allowance_units_per_s,
+            allowance_burst_units=self.allowance_burst_units,
         )
 
     def redaction(self) -> Redaction:

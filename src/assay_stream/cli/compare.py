@@ -94,6 +94,7 @@ def compare(
         made = Replay(
             spool,
             producer=Producer(version=__version__, git=settings.git_commit),
+            limits=settings.limits(),
             snapshot_partitions=source.partitions,
             redaction=settings.redaction(),
             call_profile=settings.call_profile,

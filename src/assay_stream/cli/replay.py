@@ -194,6 +194,11 @@ class _Job:
             "call_profile": self.settings.call_profile,
             "severity_profile": self.settings.severity_profile,
             "pacing": asdict(self.settings.pacing()),
+            "work": {
+                "work_units_max": self.settings.work_units_max,
+                "allowance_units_per_s": self.settings.allowance_units_per_s,
+                "allowance_burst_units": self.settings.allowance_burst_units,
+            },
         }
 
     def spool(self) -> LogSpool:
@@ -219,6 +224,7 @@ class _Job:
         return Replay(
             spool,
             producer=self.producer,
+            limits=self.settings.limits(),
             snapshot_partitions=self.source.partitions,
             redaction=self.settings.redaction(),
             call_profile=self.settings.call_profile,

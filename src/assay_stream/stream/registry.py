@@ -52,7 +52,9 @@ class RegistryStage:
         Without that record it starts from the beginning, whatever the group committed: offsets without the
         state they led to would leave servers unknown for good.
         """
-        state = EngineState(producer=self._producer, snapshot_partitions=self._partitions)
+        state = EngineState(
+            producer=self._producer, limits=self._settings.limits(), snapshot_partitions=self._partitions
+        )
         log = TopicPartition(self._topics[Role.BINDINGS], partition)
         async for record in read_to_end(self._settings, Role.BINDINGS, log):
             engine.apply_fact(state.registry.bindings, record)
