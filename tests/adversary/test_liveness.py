@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
 import time
 from datetime import timedelta
+from pathlib import Path
 
 import orjson
 import pytest
@@ -12,6 +16,7 @@ from aiokafka import AIOKafkaProducer
 
 from assay_stream.core.partition import murmur2_partition
 from assay_stream.core.record import Record, Role
+from assay_stream.forensics.record_line import record_line
 from tests.support.deployment import Deployment, Worker, payload
 from tests.support.faulty_worker import SLOW_S
 from tests.support.fleet import START, a_call_by, a_listing, server_name
@@ -107,14 +112,18 @@ async def until_set_aside(deployment: Deployment, *arguments: str, **env: str) -
     raise AssertionError(f"nothing is set aside: {codes}\n{worker.tail()}")
 
 
-async def test_a_list_that_kills_its_worker_is_set_aside(deployment: Deployment) -> None:
-    """After a bounded number of attempts, with an alert; its neighbours in the partition are done once each."""
+async def test_a_list_that_kills_its_worker_is_set_aside(deployment: Deployment, tmp_path: Path) -> None:
+    """After a bounded number of attempts, with an alert; its neighbours in the partition are done once each.
+
+    A replay refuses it too, and one that does not know of it names the cause.
+    """
     server = neighbour(0)
     for number in range(40):
         role, key, value = a_listing(server, 0, number, number, START + timedelta(seconds=number))
         await deployment.send(role, [(key, value)])
         if number == 20:
-            await put(deployment, Role.SNAPSHOTS, b"dies", b"{}", 0)
+            hostile = value.replace(server_name(server).encode(), b"dies")
+            await put(deployment, Role.SNAPSHOTS, b"dies", hostile, 0)
     record, codes = await until_set_aside(faulty(deployment))
     assert set(codes) == {-9}
     headers = dict(record.headers)
@@ -128,8 +137,46 @@ async def test_a_list_that_kills_its_worker_is_set_aside(deployment: Deployment)
     seen = [orjson.loads(fact.key or b"") for fact in await deployment.read(Role.BINDINGS)]
     assert sum(key[0] == "seen" for key in seen) == 41
     assert len(await deployment.read(Role.REJECTED)) == 1
+    await check_replays(deployment, tmp_path)
     await deployment.wait_for(
         Role.ALERTS, lambda alerts: any(b"record_kills_worker" in (one.value or b"") for one in alerts)
+    )
+
+
+async def check_replays(deployment: Deployment, folder: Path) -> None:
+    """From topics and archive: no difference; from an archive that does not know, one with its cause."""
+    _, _, call = a_call_by(0, 0, 500, START + timedelta(days=1), None)
+    await put(deployment, Role.CALLS, b"any", call.replace(b"server-0", b"dies"), 0)
+    await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) == 2)
+    copies = folder / "copies"
+    evidence = folder / "evidence.ndjson"
+    evidence.write_bytes(b"".join(record_line(one) + b"\n" for one in await deployment.read(Role.EVIDENCE)))
+    done = await command(deployment, "replay", "--from-kafka", "--compare", "--output", str(folder / "live"))
+    # Alerts of a day long ago are due in a replay, and no clock of the workers has come so far.
+    assert '"evidence":2' in done.stderr, done.stderr
+    assert not [row for row in done.stdout.splitlines() if row.startswith("evidence")], done.stdout
+    assert (await command(deployment, "archive", "--output", str(copies))).returncode == 0
+    inputs = [option for path in sorted(copies.iterdir()) for option in ("--input", str(path))]
+    options = (*inputs, "--snapshot-partitions", "2", "--evidence", str(evidence), "--format", "json")
+    done = await command(deployment, "compare", *options)
+    assert done.returncode == 0, done.stdout
+    for path in copies.iterdir():
+        path.write_bytes(path.read_bytes().replace(b',"set_aside":true', b""))
+    done = await command(deployment, "compare", *options)
+    assert done.returncode == 1
+    rows = [orjson.loads(row) for row in done.stdout.splitlines()]
+    assert [row["causes"] for row in rows if row["what"] == "evidence"] == [["record_set_aside"]]
+
+
+async def command(deployment: Deployment, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A command of an analyst."""
+    return await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-m", "assay_stream", *arguments],
+        env=os.environ | deployment.env,
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 

@@ -10,7 +10,9 @@ The cause of a difference in evidence is the first of these that applies:
    control records differs, and the logs, each cut off somewhere, give the record to the byte; the first record
    that the cut leaves out of a log is a snapshot, or a decision of that kind (``forensics.known_then``). There is
    a cause for each log that is cut. ``late_call``: no log is cut: the join knew more than the replay does at the
-   call's time, or had folded more away.
+   call's time, or had folded more away. ``record_set_aside``: no cut gives it, and the whole logs do where one
+   record was refused unread because it kept ending its worker (``record_kills_worker``), which the logs at hand do
+   not say.
 6. ``software_changed``: it names another producer, and the difference is confined to what is worked out of a
    definition: digests, the tool identity, the pin result and the signature.
 7. ``altered_record``: nothing explains it.

@@ -9,6 +9,9 @@ A log here is one partition of the snapshots or the control topic, as far as it 
 several such cuts the one counts that leaves out the fewest records. What it leaves out was *late*; the first one
 left out of each log changes the answer, or a cut with one record less left out would have been found.
 
+Where no cut gives it, one record of the whole logs may have been set aside unread by the deployment, while the
+logs at hand do not say so. That is searched for next, from the latest record back.
+
 Whoever can write evidence can write what an earlier state of the logs would have given. That such a record is
 explained is why it is always reported, with the records that it was joined without.
 """
@@ -43,6 +46,7 @@ LATE_SNAPSHOT = "late_snapshot"
 PIN_CHANGED = "pin_changed"
 POLICY_CHANGED = "policy_changed"
 KEY_CHANGED = "key_changed"
+RECORD_SET_ASIDE = "record_set_aside"
 
 
 class Question(NamedTuple):
@@ -69,7 +73,8 @@ class Explanation:
         found: whether there is a cut that gives it.
         left_out: the first record left out of each log, in the order of topic and partition; empty where the whole
             logs give it once old history is folded as a worker folds it.
-        causes: what these records are: ``late_snapshot``, ``pin_changed``, ``policy_changed`` or ``key_changed``.
+        causes: what these records are: ``late_snapshot``, ``pin_changed``, ``policy_changed`` or ``key_changed``;
+            or ``record_set_aside``.
         limited: the search was given up, so that nothing can be said.
     """
 
@@ -121,12 +126,34 @@ def explain(
                 if _may_improve(best.get(number), left) and gives(view, questions[number], redaction):
                     best[number] = (left, cut)
         steps += sum(outer) + len(logs[-1]) if logs else 1
+    answers = {number: _explanation(logs, cut) for number, (_, cut) in best.items()}
+    for record in _latest_first(records):
+        open_ = [number for number in range(len(questions)) if number not in answers]
+        if not open_ or steps > steps_max:
+            break
+        view = _without(logs, record, limits)
+        steps += len(records)
+        for number in open_:
+            if gives(view, questions[number], redaction):
+                answers[number] = Explanation(found=True, left_out=(record.origin,), causes=(RECORD_SET_ASIDE,))
     return [
-        _explanation(logs, best[number][1])
-        if number in best
-        else Explanation(found=False, limited=steps > steps_max)
+        answers.get(number, Explanation(found=False, limited=steps > steps_max))
         for number in range(len(questions))
     ]
+
+
+def _latest_first(records: Sequence[Record]) -> list[Record]:
+    """Return the lists and decisions that may have been set aside, the latest of each log first."""
+    return sorted(records, key=lambda record: (-record.timestamp_ms, -record.origin.offset, record.origin))
+
+
+def _without(logs: Sequence[Sequence[Record]], gone: Record, limits: Limits) -> Bindings:
+    """Return what is known where one record was set aside."""
+    history = History(limits=limits)
+    for log in logs:
+        for record in log:
+            history.take(record._replace(set_aside=True) if record.origin == gone.origin else record)
+    return history.view
 
 
 def _may_improve(known: tuple[int, Cut] | None, left: int) -> bool:

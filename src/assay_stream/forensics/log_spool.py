@@ -34,6 +34,7 @@ _RECORD_BYTES = 200
 _Row = tuple[int, bytes | None, bytes | None, Headers, int, bool, bool]
 """A record without its log: what ``marshal`` writes fast. The file is read by the process that wrote it alone."""
 _offset_of = itemgetter(0)
+_is_set_aside = itemgetter(-1)
 
 
 class Log(NamedTuple):
@@ -259,18 +260,23 @@ def _log_at(place: tuple[str, str, int]) -> Log:
 
 
 def _once(log: Log, rows: Iterable[_Row]) -> Iterator[_Row]:
-    """Yield rows that come in order, each once."""
+    """Yield rows that come in order, each once; set aside, where one copy says so."""
     before: _Row | None = None
     for row in rows:
         if before is None or row[0] != before[0]:
-            yield row
+            if before is not None:
+                yield before
             before = row
-        elif row != before:
+        elif row[:-1] == before[:-1]:
+            before = max(before, row, key=_is_set_aside)
+        else:
             raise InputError(
                 "conflicting_records",
                 f"two different records claim offset (or line) {row[0]} of partition {log.partition} of "
                 f"{log.topic}: give each file a name of its own",
             )
+    if before is not None:
+        yield before
 
 
 def _no_room(error: OSError) -> OperatingError:

@@ -18,6 +18,7 @@ from assay_stream.core.record import Record, Role
 from assay_stream.forensics.selection import Selection
 from assay_stream.refusals import explained
 from assay_stream.stream.connection import broker_unreachable, reading_consumer, start_admin
+from assay_stream.stream.set_aside import read_set_aside
 from assay_stream.stream.topics import inspect_topics, topic_names
 from assay_stream.stream.transport import record_of
 
@@ -135,19 +136,22 @@ async def committed_offsets(settings: Settings, stage: str) -> dict[tuple[str, i
 async def read_ranges(settings: Settings, ends: Ends, selection: Selection) -> AsyncIterator[Record]:
     """Yield the committed records of some topics that are asked for, each partition in its order.
 
+    Those that the deployment has set aside are marked.
+
     Args:
         settings: the operator's settings.
         ends: where to stop, from ``note_ends``.
         selection: what is asked for.
     """
     names = topic_names(settings)
+    set_aside = await read_set_aside(settings)
     for role in sorted(ends, key=READ.index, reverse=True):
         consumer = await _started(settings)
         try:
             bounds = await _bounds(consumer, names[role], role, ends[role], selection)
             async for record in _read(consumer, role, bounds):
                 if selection.wants(record):
-                    yield record
+                    yield record if record.origin not in set_aside else record._replace(set_aside=True)
         finally:
             await consumer.stop()
 

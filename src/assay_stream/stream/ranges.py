@@ -12,11 +12,13 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from assay_stream.config import Settings
 from assay_stream.core.errors import ConfigurationError
-from assay_stream.core.record import Record, Role
+from assay_stream.core.record import Origin, Record, Role
 from assay_stream.stream.connection import reading_consumer, start_admin
+from assay_stream.stream.set_aside import marked, read_set_aside
 from assay_stream.stream.topics import topic_names
 from assay_stream.stream.transport import record_of
 
+_INPUTS = frozenset({Role.SNAPSHOTS, Role.CONTROL, Role.CALLS})
 _POLL_MS = 200
 _BATCH_RECORDS_MAX = 5_000
 
@@ -34,6 +36,7 @@ class LogRanges:
         self._roles = roles
         self._names = topic_names(settings)
         self._consumers: list[AIOKafkaConsumer] = []
+        self._set_aside: frozenset[Origin] = frozenset()
         self.bounds: dict[tuple[str, int], tuple[int, int]] = {}
         """The first offset that is there and the first that is not yet, of each partition."""
 
@@ -59,6 +62,8 @@ class LogRanges:
         firsts = await consumer.beginning_offsets(places)
         ends = await consumer.end_offsets(places)
         self.bounds = {(tp.topic, tp.partition): (firsts[tp], ends[tp]) for tp in sorted(places)}
+        if not _INPUTS.isdisjoint(self._roles):
+            self._set_aside = await read_set_aside(self._settings)
         return self
 
     async def note_ends(self) -> None:
@@ -100,6 +105,8 @@ class LogRanges:
     async def read(self, role: Role, number: int, *, first: int = 0) -> AsyncGenerator[list[Record], None]:
         """Yield the records of one partition, in batches, up to where it ended when this was opened.
 
+        Those that the deployment has set aside are marked.
+
         Args:
             role: what the topic carries.
             number: the partition.
@@ -118,7 +125,7 @@ class LogRanges:
                 fetched = await consumer.getmany(place, timeout_ms=_POLL_MS, max_records=_BATCH_RECORDS_MAX)
                 batch = [record_of(role, message) for message in fetched.get(place, []) if message.offset < end]
                 if batch:
-                    yield batch
+                    yield marked(batch, self._set_aside)
         finally:
             self._consumers.remove(consumer)
             await consumer.stop()

@@ -107,6 +107,14 @@ def test_a_record_line_keeps_its_place() -> None:
     )
 
 
+def test_a_record_line_says_that_its_record_was_set_aside() -> None:
+    """A replay of the archive refuses it too."""
+    record = Record(Role.CALLS, Origin("prod.mcp.tools.call", 3, 99), b"k", b"v", (), 7, set_aside=True)
+    assert orjson.loads(record_line(record))["set_aside"] is True
+    assert read(record_line(record)) == [record]
+    assert "set_aside" not in orjson.loads(record_line(record._replace(set_aside=False)))
+
+
 def test_bytes_that_are_no_text_are_base64() -> None:
     """Key, value and header values may each be given in base64."""
     raw = b"\xff\x00"

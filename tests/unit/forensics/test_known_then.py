@@ -98,6 +98,19 @@ def test_what_no_state_of_the_logs_gives_is_not_explained() -> None:
     assert explained(records, [lists(0, "z")]) == Explanation(found=False)
 
 
+def test_a_list_that_was_set_aside_is_named() -> None:
+    """The deployment refused it unread, and the logs at hand do not say so."""
+    records = [lists(0, "a"), lists(1, "b", second=1)]
+    answer = explained(records, [records[0], records[1]._replace(set_aside=True)])
+    assert answer == Explanation(found=True, left_out=(records[1].origin,), causes=("record_set_aside",))
+
+
+def test_a_list_that_is_known_to_be_set_aside_needs_no_explanation() -> None:
+    """The logs at hand say so."""
+    records = [lists(0, "a"), lists(1, "b", second=1)._replace(set_aside=True)]
+    assert explained(records, records) == Explanation(found=True)
+
+
 def test_a_search_that_is_given_up_says_so() -> None:
     """What was not looked at is not called unexplained."""
     records = [lists(0, "a"), *(pin(number, str(number)) for number in range(4))]

@@ -34,6 +34,14 @@ def test_records_come_back_as_they_were_whatever_the_order() -> None:
         assert list(spool.read(Log(Role.CALLS, "t", 0))) == records
 
 
+def test_a_copy_that_says_that_a_record_was_set_aside_counts() -> None:
+    """An archive made before that and one made after may overlap."""
+    known = record(0)._replace(set_aside=True)
+    for copies in ([known, record(0)], [record(0), known], [record(0), known, record(0)]):
+        with spooled(*copies, record(1)) as spool:
+            assert list(spool.read(Log(Role.CALLS, "t", 0))) == [known, record(1)]
+
+
 def test_logs_are_told_apart_by_role_topic_and_partition() -> None:
     """Each has its own records."""
     with spooled(record(0), record(0, topic="u"), record(0, partition=1)) as spool:

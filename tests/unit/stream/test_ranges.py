@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import pytest
 from aiokafka import TopicPartition
 
-from assay_stream.config import load_settings
+from assay_stream.config import Settings, load_settings
 from assay_stream.core.errors import ConfigurationError
-from assay_stream.core.record import Role
+from assay_stream.core.record import Origin, Role
 from assay_stream.stream import ranges
 from assay_stream.stream.ranges import LogRanges
 from assay_stream.stream.topics import topic_names
@@ -100,6 +100,14 @@ class Consumer:
         return {place: [Message(CALLS, place.partition, at, b"k", b"v%d" % at, (), at * 1_000) for at in left]}
 
 
+SET_ASIDE = Origin(CALLS, 0, 3)
+
+
+async def read_set_aside(_: Settings) -> frozenset[Origin]:
+    """One record of the deployment was set aside."""
+    return frozenset({SET_ASIDE})
+
+
 @pytest.fixture
 def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
     """The brokers that the module reaches."""
@@ -110,6 +118,7 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
 
     monkeypatch.setattr(ranges, "start_admin", start_admin)
     monkeypatch.setattr(ranges, "reading_consumer", lambda _: Consumer(made))
+    monkeypatch.setattr(ranges, "read_set_aside", read_set_aside)
     return made
 
 
@@ -148,6 +157,8 @@ async def test_a_topic_is_read_partition_by_partition(broker: Broker) -> None:
         2_000,
     )
     assert broker.running == 0
+    # What the deployment refused unread is refused by whoever reads it again.
+    assert [record.origin for record in records if record.set_aside] == [SET_ASIDE]
 
 
 async def test_a_time_gives_an_offset_before_which_nothing_is_as_late(broker: Broker) -> None:
