@@ -155,7 +155,8 @@ async def check_replays(deployment: Deployment, folder: Path) -> None:
     # Alerts of a day long ago are due in a replay, and no clock of the workers has come so far.
     assert '"evidence":2' in done.stderr, done.stderr
     assert not [row for row in done.stdout.splitlines() if row.startswith("evidence")], done.stdout
-    assert (await command(deployment, "archive", "--output", str(copies))).returncode == 0
+    archived = await command(deployment, "archive", "--compression", "none", "--output", str(copies))
+    assert archived.returncode == 0, archived.stderr
     inputs = [option for path in sorted(copies.iterdir()) for option in ("--input", str(path))]
     options = (*inputs, "--snapshot-partitions", "2", "--evidence", str(evidence), "--format", "json")
     done = await command(deployment, "compare", *options)
