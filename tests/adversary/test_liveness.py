@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import orjson
@@ -145,7 +145,7 @@ async def test_a_list_that_kills_its_worker_is_set_aside(deployment: Deployment,
 
 async def check_replays(deployment: Deployment, folder: Path) -> None:
     """From topics and archive: no difference; from an archive that does not know, one with its cause."""
-    _, _, call = a_call_by(0, 0, 500, START + timedelta(days=1), None)
+    _, _, call = a_call_by(0, 0, 500, datetime.now(UTC), None)
     await put(deployment, Role.CALLS, b"any", call.replace(b"server-0", b"dies"), 0)
     await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) == 2)
     copies = folder / "copies"

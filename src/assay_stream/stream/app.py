@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import faust
@@ -119,17 +119,20 @@ class WorkerBuilder:
         Args:
             fail: called with the error that must stop the worker.
         """
+        before_alerts: list[BatchTask] = []
         if "registry" in self._stages:
             registry = self._registry()
+            before_alerts.append(registry)
             self._add("registry", registry, fail, still_s=lambda: registry.still_s)
             self._meter.on_scrape(registry.note_gauges)
         if "join" in self._stages:
             view, join = self._join()
+            before_alerts.append(join)
             self._add("view", view, fail, still_s=lambda: view.still_s)
             self._add("join", join, fail, still_s=lambda: join.still_s)
             self._meter.on_scrape(join.note_gauges)
         if "alerts" in self._stages:
-            alerts = self._alerts()
+            alerts = self._alerts(before_alerts)
             self._add("alerts", alerts, fail, still_s=lambda: alerts.still_s)
             self._meter.on_scrape(alerts.note_gauges)
         self._add_brokers(fail)
@@ -179,7 +182,7 @@ class WorkerBuilder:
         stage = JoinStage(self._settings, state, view, topics=self._topics)
         return view, self._task(stage)
 
-    def _alerts(self) -> BatchTask:
+    def _alerts(self, gives_way_to: Sequence[BatchTask]) -> BatchTask:
         stage = AlertStage(
             self._settings,
             topics=self._topics,
@@ -187,9 +190,9 @@ class WorkerBuilder:
             clock_us=lambda: time.time_ns() // 1_000,
             meter=StageMeter(self._meter, AlertStage.name),
         )
-        return self._task(stage)
+        return self._task(stage, gives_way_to)
 
-    def _task(self, stage: Stage) -> BatchTask:
+    def _task(self, stage: Stage, gives_way_to: Sequence[BatchTask] = ()) -> BatchTask:
         return BatchTask(
             self._settings,
             stage,
@@ -197,6 +200,7 @@ class WorkerBuilder:
             partition_counts=self._counts,
             meter=StageMeter(self._meter, stage.name),
             quarantine=self._quarantine,
+            gives_way_to=gives_way_to,
         )
 
     def _add_brokers(self, fail: Callable[[BaseException], None]) -> None:

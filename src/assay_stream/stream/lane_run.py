@@ -5,7 +5,9 @@
 2. Nothing new is read while records wait: what is upstream is Kafka's to keep.
 3. What is dropped while its thread works on it is waited for before the partition is opened again: the thread must
    never meet the state of another lane.
-4. A mark is committed before suspicious records are tried (``stream.attempts``).
+4. A task that gives way pauses for longer than it works while others have work: evidence needs the registry, and
+   alerts can wait.
+5. A mark is committed before suspicious records are tried (``stream.attempts``).
 """
 
 from __future__ import annotations
@@ -36,6 +38,8 @@ MAY_PASS = (KafkaError, OSError, TimeoutError)
 
 _PROGRESS_WAIT_S = 0.25
 _CANCELLING_S = 5.0
+_PAUSE_SHARE = 3.0
+"""How long a lane that gives way pauses, as a share of what it worked: a quarter of a processor is left to it."""
 
 Result = TypeVar("Result")
 
@@ -62,6 +66,7 @@ class LaneRun:
         meter: where to count.
         on_commit: called with the partition number after each batch that was committed.
         on_failure: called with it after each that could not be.
+        busy_elsewhere: whether somebody has work to whom this lane gives way.
     """
 
     def __init__(
@@ -78,6 +83,7 @@ class LaneRun:
         meter: StageMeter,
         on_commit: Callable[[int], None],
         on_failure: Callable[[int], None],
+        busy_elsewhere: Callable[[], bool],
     ) -> None:
         self._settings = settings
         self._stage = stage
@@ -90,6 +96,7 @@ class LaneRun:
         self._meter = meter
         self._on_commit = on_commit
         self._on_failure = on_failure
+        self._busy_elsewhere = busy_elsewhere
         self._thread = stage.thread(lane.partition)
         self._waiting: list[Record] = []
         self._ends: Mapping[TopicPartition, int] = {}
@@ -110,6 +117,11 @@ class LaneRun:
     def busy_s(self) -> float:
         """For how many seconds its thread has been working on one thing."""
         return self._thread.busy_s
+
+    @property
+    def has_work(self) -> bool:
+        """Whether records that need not wait for others are in hand."""
+        return len(self._waiting) > self.held
 
     async def finish(self, limit_s: float) -> None:
         """Let the slice in hand be committed, and stop; drop it where that takes too long.
@@ -134,10 +146,13 @@ class LaneRun:
             self._expire()
             admitted = await self._admitted()
             self._is_idle = False
+            worked_s = time.monotonic()
             try:
                 await self._commit(admitted)
             finally:
                 self._is_idle = True
+            if admitted and self._busy_elsewhere():
+                await asyncio.sleep(_PAUSE_SHARE * (time.monotonic() - worked_s))
             if self.held and not admitted:
                 await self._stage.wait(_PROGRESS_WAIT_S, since=noted)
 

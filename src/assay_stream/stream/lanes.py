@@ -106,6 +106,7 @@ class Lanes:
         await every(lane.writer.close() for lane in lanes.values())
 
     async def _open_lane(self, consumer: AIOKafkaConsumer, partition: int) -> None:
+        inputs = self._inputs(partition)
         writer = TransactionalWriter(
             self._settings,
             transactional_id=f"{self._group_id}-{partition}",
@@ -117,7 +118,6 @@ class Lanes:
             await writer.open()
             overriding = await self._stage.open(partition)
             done_before = await self._stage.done_before(partition)
-            inputs = self._inputs(partition)
             beginnings = await consumer.beginning_offsets(inputs)
             noted = await _committed(consumer, inputs)
             lane.metadata = next((metadata for _, metadata in noted.values() if metadata), "")

@@ -14,12 +14,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 
 import structlog
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
-from aiokafka.errors import OffsetOutOfRangeError
+from aiokafka.errors import NoOffsetForPartitionError, OffsetOutOfRangeError
 
 from assay_stream.config import Settings
 from assay_stream.core.errors import ConfigurationError, OperatingError
@@ -62,6 +63,7 @@ class BatchTask:
         partition_counts: how many partitions each role's topic has.
         meter: where to count.
         quarantine: held while a suspicious record is tried: one for all tasks of a process.
+        gives_way_to: tasks of the process whose work goes before this one's.
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class BatchTask:
         partition_counts: Mapping[Role, int],
         meter: StageMeter,
         quarantine: asyncio.Lock | None = None,
+        gives_way_to: Sequence[BatchTask] = (),
     ) -> None:
         self._settings = settings
         self._stage = stage
@@ -98,6 +101,7 @@ class BatchTask:
         self._dropped: list[LaneRun] = []
         """Closed, while their threads still worked on something."""
         self._quarantine = asyncio.Lock() if quarantine is None else quarantine
+        self._gives_way_to = gives_way_to
         self._lanes_lock = asyncio.Lock()
         self._moved_s = time.monotonic()
         self._is_opening = False
@@ -119,6 +123,11 @@ class BatchTask:
         if self._is_opening:
             return 0.0
         return max(time.monotonic() - self._moved_s, *(run.busy_s for run in self._runs), 0.0)
+
+    @property
+    def has_work(self) -> bool:
+        """Whether records are in hand."""
+        return any(run.has_work for run in self._runs)
 
     @property
     def revocation_limit_s(self) -> float:
@@ -212,8 +221,10 @@ class BatchTask:
         if runs:
             await asyncio.wait([run.task for run in runs], timeout=_LOOK_S, return_when=asyncio.FIRST_COMPLETED)
         else:
-            # Nobody else asks, and what the group says is raised to whoever does.
-            await consumer.getmany(timeout_ms=self._settings.poll_timeout_ms)
+            # Nobody else asks, and what the group says is raised to whoever does. What is assigned meanwhile is
+            # opened next, with a position.
+            with suppress(NoOffsetForPartitionError):
+                await consumer.getmany(timeout_ms=self._settings.poll_timeout_ms)
         self._dropped = [run for run in self._dropped if run.is_in_thread]
         for run in runs:
             if run.task.done() and not run.task.cancelled():
@@ -265,6 +276,7 @@ class BatchTask:
                 meter=self._meter,
                 on_commit=self._note_commit,
                 on_failure=self._note_failure,
+                busy_elsewhere=lambda: any(task.has_work for task in self._gives_way_to),
             )
             for lane in lanes
             if lane.partition not in running

@@ -1,0 +1,66 @@
+"""Offsets that are lost or set back, and partitions that are added, under real workers."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.admin import NewPartitions
+
+from assay_stream.core.record import Role
+from assay_stream.stream.connection import start_admin
+from tests.support.deployment import Deployment, payload
+from tests.support.fleet import START, a_call_by, a_listing
+
+pytestmark = pytest.mark.kafka
+
+
+async def put_calls(deployment: Deployment, first: int, count: int) -> None:
+    """Publish calls of one server."""
+    calls = [a_call_by(0, 0, first + number, START + timedelta(seconds=1), None) for number in range(count)]
+    await deployment.send(Role.CALLS, [(key, value) for _, key, value in calls])
+
+
+async def test_a_group_that_was_set_back_joins_no_call_twice(deployment: Deployment) -> None:
+    """It goes on behind the last call that has evidence, and says so."""
+    role, key, value = a_listing(0, 0, 0, 1, START)
+    await deployment.send(role, [(key, value)])
+    await put_calls(deployment, 0, 20)
+    worker = deployment.start_worker()
+    await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) == 20)
+    assert await asyncio.to_thread(worker.terminate) == 0
+    await set_back(deployment)
+    await put_calls(deployment, 20, 5)
+    worker = deployment.start_worker()
+    evidence = await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) >= 25)
+    assert sorted(int(str(payload(one)["tool_call_id"])[5:]) for one in evidence) == list(range(25))
+    assert '"offsets_reset"' in worker.log.read_text()
+
+
+async def set_back(deployment: Deployment) -> None:
+    """Set the join's group to the beginning, as an operator does by mistake."""
+    topic = deployment.topics[Role.CALLS]
+    group = f"{deployment.settings.group_prefix}-join"
+    consumer = AIOKafkaConsumer(bootstrap_servers=deployment.bootstrap, group_id=group, enable_auto_commit=False)
+    await consumer.start()
+    try:
+        partitions = [TopicPartition(topic, number) for number in range(deployment.settings.call_partitions)]
+        consumer.assign(partitions)
+        await consumer.commit(dict.fromkeys(partitions, 0))
+    finally:
+        await consumer.stop()
+
+
+async def test_partitions_that_are_added_stop_the_worker_with_their_own_error(deployment: Deployment) -> None:
+    """Exit code 2, with what to do instead."""
+    worker = deployment.start_worker()
+    await worker.wait_ready()
+    admin = await start_admin(deployment.settings)
+    try:
+        await admin.create_partitions({deployment.topics[Role.CALLS]: NewPartitions(5)})
+    finally:
+        await admin.close()
+    assert await asyncio.to_thread(worker.process.wait, 90) == 2
+    assert worker.reason().startswith("assay-stream: partitions_added"), worker.tail()
