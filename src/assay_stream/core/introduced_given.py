@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterator, Sequence, Set
 from typing import Any
 
 from assay_stream.core.introduced_places import (
@@ -53,13 +53,19 @@ class OtherTools:
     def __bool__(self) -> bool:
         return bool(self._names)
 
-    def may_be_named(self, forms: Iterable[str]) -> bool:
-        """Return whether the first word of a name is among the words of a text.
+    def may_be_named(self, forms: Sequence[str], work: Work) -> bool:
+        """Return whether a text has the words of some name, be it the definition's own.
 
         Args:
-            forms: the words in their plain form.
+            forms: the words of the text in their plain form.
+            work: the budget.
+
+        Raises:
+            WorkExhaustedError: where the budget does not suffice.
         """
-        return not self._names.beginnings.isdisjoint(forms)
+        if self._names.beginnings.isdisjoint(forms):
+            return False
+        return next(self._names.find(forms, work), None) is not None
 
     def spans(self, words: Words, work: Work) -> list[Span]:
         """Return where a text names one of them. A name of one word must be marked as one.
@@ -71,8 +77,6 @@ class OtherTools:
         Raises:
             WorkExhaustedError: where the budget does not suffice.
         """
-        if not self.may_be_named(words.forms):
-            return []
         found = set()
         for named in self._names.find(words.forms, work):
             if any(owner != self._own for owner in named.owners) or (

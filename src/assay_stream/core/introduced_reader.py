@@ -107,7 +107,7 @@ class Reader:
             and page.is_plain
             and _RESPELT.search(page.raw) is None
             and not any(each.asked for each in readings)
-            and not self._others.may_be_named(page.forms)
+            and not self._others.may_be_named(page.forms, self._work)
         )
 
     def matches(self, page: Page, readings: Sequence[Readings]) -> Iterator[Match]:
@@ -157,7 +157,7 @@ class Reader:
         others = self._others
         seen = page.seen
         counted: _Counted = {}
-        is_tool_named = others.may_be_named(page.forms)
+        is_tool_named = others.may_be_named(page.forms, self._work)
         given: Set[str] = frozenset()
         possible: Sequence[int] = ()
         if is_tool_named or self._is_note or _is_asked(readings, AS_IT_STANDS):
@@ -239,7 +239,10 @@ class Reader:
     ) -> Iterator[Match]:
         if not _is_asked(readings, way) and not self._is_note and not (self._others and has_address(page.seen)):
             return
-        is_tool_named = self._others.may_be_named(map(respell, page.forms))
+        forms = [respell(form) for form in page.forms]
+        if way == BACKWARDS:
+            forms.reverse()
+        is_tool_named = self._others.may_be_named(forms, self._work)
         given = given_in(page.seen, None, is_tool_named=is_tool_named)
         possible = self._possible(page.forms, readings, way, given)
         if not possible and not self._is_note:

@@ -129,6 +129,12 @@ def test_other_tool_is_found_under_other_separators() -> None:
     assert signs_between(None, tool("A quick search."), tool_names=names) == []
 
 
+@pytest.mark.parametrize("text", ["Redirect send_email."[::-1], "Erqverpg fraq_rznvy."])
+def test_other_tool_is_found_in_disguise(text: str) -> None:
+    """A tool whose name is of several words is found backwards and in ROT13 as well."""
+    assert rules(signs_between(None, tool(text), tool_names=["send_email"])) == ["hidden_meaning"]
+
+
 def test_excerpt_is_bounded_escaped_and_redacted() -> None:
     """An excerpt has 80 characters at most, no control characters, and no secret."""
     token = "ghp_" + "a" * 36
