@@ -7,7 +7,7 @@ another type is refused with the whole tool.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
@@ -131,13 +131,17 @@ def go_canonical(value: Any) -> bytes:
     except InputError:
         text = None
     if text is None:
-        text = b"".join(_go_parts(value, 0))
+        written = bytearray()
+        _write_go(value, 0, written)
+        text = bytes(written)
     for character, escape in _HTML.items():
         text = text.replace(character, escape)
     return text
 
 
-def _go_parts(value: Any, depth: int) -> Iterable[bytes]:
+def _write_go(value: Any, depth: int, out: bytearray) -> None:
+    # Into one buffer: nested generators pass each part through as many frames as it is deep, and each part that is
+    # kept holds on to what orjson reserved for it, kilobytes.
     if depth > _DEPTH_MAX:
         raise InputError("too_deep", "the value is nested too deeply")
     if isinstance(value, dict):
@@ -147,24 +151,28 @@ def _go_parts(value: Any, depth: int) -> Iterable[bytes]:
         members = {_repaired(key): item for key, item in value.items()}
         opening = b"{"
         for key in sorted(members):
-            yield opening + orjson.dumps(key) + b":"
-            yield from _go_parts(members[key], depth + 1)
+            out += opening + orjson.dumps(key) + b":"
+            _write_go(members[key], depth + 1, out)
             opening = b","
-        yield b"}" if members else b"{}"
+        out += b"}" if members else b"{}"
     elif isinstance(value, list | tuple):
         for index, item in enumerate(value):
-            yield b"," if index else b"["
-            yield from _go_parts(item, depth + 1)
-        yield b"]" if value else b"[]"
-    elif isinstance(value, str):
-        yield orjson.dumps(_repaired(value))
-    elif isinstance(value, NegativeZero):
-        yield b"-0"
-    elif isinstance(value, float) and value == 0:
-        yield b"-0" if str(value).startswith("-") else b"0"
+            out += b"," if index else b"["
+            _write_go(item, depth + 1, out)
+        out += b"]" if value else b"[]"
     else:
-        # ECMAScript and Go print all other doubles alike.
-        yield canonicalize(value)
+        out += _go_scalar(value)
+
+
+def _go_scalar(value: Any) -> bytes:
+    if isinstance(value, str):
+        return orjson.dumps(_repaired(value))
+    if isinstance(value, NegativeZero):
+        return b"-0"
+    if isinstance(value, float) and value == 0:
+        return b"-0" if str(value).startswith("-") else b"0"
+    # ECMAScript and Go print all other doubles alike.
+    return canonicalize(value)
 
 
 def _read_tool(tool: Tool) -> tuple[str, str, Mapping[str, Any]]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import binascii
 import re
 from base64 import b64decode
-from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any, Literal
 
@@ -74,24 +73,26 @@ def canonical_v2(value: Any) -> bytes:
     if form is not None:
         return form
     canonicalize(value)  # What RFC 8785 cannot write is refused here, before anything recurses into it.
-    return b"".join(_v2_parts(value))
+    written = bytearray()
+    _write_v2(value, written)
+    return bytes(written)
 
 
-def _v2_parts(value: Any) -> Iterator[bytes]:
+def _write_v2(value: Any, out: bytearray) -> None:
     if isinstance(value, dict):
         for index, key in enumerate(sorted(value, key=lambda name: name.encode("utf-16-be"))):
-            yield (b"," if index else b"{") + canonicalize(key) + b":"
-            yield from _v2_parts(value[key])
-        yield b"}" if value else b"{}"
+            out += (b"," if index else b"{") + canonicalize(key) + b":"
+            _write_v2(value[key], out)
+        out += b"}" if value else b"{}"
     elif isinstance(value, list | tuple):
         for index, item in enumerate(value):
-            yield b"," if index else b"["
-            yield from _v2_parts(item)
-        yield b"]" if value else b"[]"
+            out += b"," if index else b"["
+            _write_v2(item, out)
+        out += b"]" if value else b"[]"
     elif isinstance(value, int | float) and not isinstance(value, bool):
-        yield _v2_number(float(value))
+        out += _v2_number(float(value))
     else:
-        yield canonicalize(value)
+        out += canonicalize(value)
 
 
 def _v2_number(number: float) -> bytes:
