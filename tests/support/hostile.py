@@ -44,6 +44,17 @@ def _users(mark: str, count: int) -> Definition:
     return {"properties": {f"p{number}": {"$ref": f"#/$defs/{mark}0", "x": number} for number in range(count)}}
 
 
+def references_to_one_enum(size: int) -> Pair:
+    """Many places whose references lead, by a few steps, to one very wide list of values; under two names."""
+    hops, wide = 8, list(range(size // 12))
+
+    def side(mark: str) -> Definition:
+        parts = {f"{mark}{hop}": {"$ref": f"#/$defs/{mark}{hop + 1}"} for hop in range(hops)}
+        return {"$defs": {**parts, f"{mark}{hops}": {"enum": [*wide, mark]}}, **_users(mark, size // 90)}
+
+    return _schemas(side("a"), side("b"))
+
+
 def references_to_one_list(size: int) -> Pair:
     """Many places that refer to one long list of types, of names, or of alternatives, under two names."""
     names = [f"n{number % 7}" for number in range(size // 20)]
@@ -136,6 +147,18 @@ def long_names_above_a_list(size: int) -> Pair:
         schema: Any = {"prefixItems": [{"const": leaf}] * (size // 40)}
         for level in range(50):
             schema = {"properties": {f"\u00e9{level}" * 30: schema}}
+        return schema
+
+    return _schemas(side(0), side(1))
+
+
+def long_paths_to_bare_elements(size: int) -> Pair:
+    """A list of elements of two bytes, all other ones, under names that take three times their bytes as a path."""
+
+    def side(leaf: int) -> Any:
+        schema: Any = {"prefixItems": [leaf] * (size // 4)}
+        for level in range(min(55, size // 1_200)):
+            schema = {"properties": {"\U0001f600" * 126 + chr(65 + level): schema}}
         return schema
 
     return _schemas(side(0), side(1))
@@ -277,11 +300,12 @@ def fields(size: int) -> Pair:
 PAIRS: dict[str, Callable[[int], Pair]] = {
     build.__name__: build
     for build in (
-        chain_beside_enum, chain_beside_object, references_to_one_list, references_to_long_texts,
-        references_to_long_names, long_references, rings, true_and_one, deep_leaf, long_names_above_a_list,
-        long_name, lists_of_schemas, expanding_text, marks, short_words, distinct_words, punctuation,
-        one_long_word, empty_strings, fractions, escapes, alternatives, parameters, other_parameters, hints,
-        metadata, arguments, containers, nested_alternatives, colliding_numbers, fields,
+        chain_beside_enum, chain_beside_object, references_to_one_enum, references_to_one_list,
+        references_to_long_texts, references_to_long_names, long_references, rings, true_and_one, deep_leaf,
+        long_names_above_a_list, long_paths_to_bare_elements, long_name, lists_of_schemas, expanding_text,
+        marks, short_words, distinct_words, punctuation, one_long_word, empty_strings, fractions, escapes,
+        alternatives, parameters, other_parameters, hints, metadata, arguments, containers, nested_alternatives,
+        colliding_numbers, fields,
     )
 }  # fmt: skip
 """Two definitions each."""
