@@ -38,7 +38,7 @@ def decode_json(raw: bytes | bytearray | memoryview, *, limits: Limits = DEFAULT
 
     Args:
         raw: UTF-8 bytes.
-        limits: bounds on size, depth and integer digits.
+        limits: bounds on size, depth, containers and integer digits.
 
     Raises:
         InputError: for anything but one well-formed, unambiguous JSON value.
@@ -46,6 +46,8 @@ def decode_json(raw: bytes | bytearray | memoryview, *, limits: Limits = DEFAULT
     text = bytes(raw)
     if len(text) > limits.record_bytes_max:
         raise InputError("too_large", f"{len(text)} bytes, {limits.record_bytes_max} are allowed")
+    if has_too_many_containers(text, limits):
+        raise _too_many_containers(limits)
     # If writing the value gives the very bytes that were read, nothing can have been lost on the way: no
     # second key, no changed number. Bytes of another form (white space, escapes) take the strict path.
     try:
@@ -55,6 +57,30 @@ def decode_json(raw: bytes | bytearray | memoryview, *, limits: Limits = DEFAULT
     except (orjson.JSONDecodeError, orjson.JSONEncodeError):
         pass
     return decode_json_strict(text, limits=limits)
+
+
+def has_too_many_containers(raw: bytes, limits: Limits = DEFAULT_LIMITS) -> bool:
+    """Tell whether a JSON text holds more objects and arrays than are allowed, before anything is built of it.
+
+    Args:
+        raw: UTF-8 bytes.
+        limits: ``containers_max`` is used.
+    """
+    if len(raw) <= limits.containers_max or raw.count(b"{") + raw.count(b"[") <= limits.containers_max:
+        return False
+    # Braces within texts are none.
+    found = 0
+    for token in _STRUCTURE.finditer(raw):
+        found += token[0] in (b"{", b"[")
+        if found > limits.containers_max:
+            return True
+    return False
+
+
+def _too_many_containers(limits: Limits) -> InputError:
+    return InputError(
+        "too_many_containers", f"more than {limits.containers_max} objects and arrays: split the record"
+    )
 
 
 def is_faithful(raw: bytes, limits: Limits = DEFAULT_LIMITS) -> bool:
@@ -83,11 +109,13 @@ def decode_json_strict(raw: bytes, *, limits: Limits = DEFAULT_LIMITS) -> Any:
 
     Args:
         raw: UTF-8 bytes.
-        limits: bounds on depth and integer digits.
+        limits: bounds on depth, containers and integer digits.
 
     Raises:
         InputError: as ``decode_json``.
     """
+    if has_too_many_containers(raw, limits):
+        raise _too_many_containers(limits)
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as error:

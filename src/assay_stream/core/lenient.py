@@ -1,18 +1,25 @@
 """Forgiving readers, for finding out what a message *is* when it is not sound JSON.
 
 Clients and servers forgive: they keep the last of two equal keys, take NaN, replace bytes that are no UTF-8,
-and nest deeper than we accept. A message that they understand must not escape notice because we would not
-hash it. Nothing read here is ever hashed or taken for a definition.
+nest deeper and hold more containers than we accept. A message that they understand must not escape notice because
+we would not hash it. Nothing read here is ever hashed or taken for a definition.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from io import StringIO
 from typing import Any
+
+from assay_stream.core.decode import has_too_many_containers
+from assay_stream.core.limits import DEFAULT_LIMITS
 
 _DEPTH_KEPT = 8
 """Containers kept of a message that nests too deeply; all that says what it is stands above that."""
+
+_CONTAINERS_KEPT = DEFAULT_LIMITS.containers_max
+"""Containers kept of a message that has too many; what says what it is comes first in all that is sent."""
 
 # Possessive, and content with the end of the text for a quote that is never closed: linear in any text.
 _STRING = r'"(?:[^"\\]|\\.)*+"?'
@@ -23,20 +30,21 @@ _MARK = re.compile(rf"{_STRING}|[\[\]{{}}:,]".encode(), re.DOTALL)
 def read_leniently(raw: bytes) -> Any:
     """Return what a forgiving parser makes of a JSON text, ``None`` if nothing.
 
-    What nests deeper than any parser of ours follows is left out.
+    What nests deeper than any parser of ours follows, and containers beyond those that are kept, are ``None``.
 
     Args:
         raw: any bytes.
     """
     text = raw.decode("utf-8", "replace").lstrip("\ufeff")
+    if not has_too_many_containers(raw):
+        try:
+            return _loads(text)
+        except RecursionError:
+            pass
+        except ValueError:
+            return None
     try:
-        return _loads(text)
-    except RecursionError:
-        pass
-    except ValueError:
-        return None
-    try:
-        return _loads(_without_depths(text))
+        return _loads(_pruned(text))
     except (ValueError, RecursionError):
         return None
 
@@ -74,16 +82,24 @@ def _loads(text: str) -> Any:
     return json.loads(text, parse_int=lambda digits: int(digits) if len(digits) < 4_000 else float(digits))
 
 
-def _without_depths(text: str) -> str:
-    kept: list[str] = []
-    depth = 0
+def _pruned(text: str) -> str:
+    """Return the text with ``null`` for every container that is too deep, or one too many."""
+    kept = StringIO()
+    depth = containers = 0
+    skipped_at: int | None = None
     for match in _TOKEN.finditer(text):
         token = match[0]
-        opens, closes = token in ("{", "["), token in ("}", "]")
-        depth += opens
-        if depth <= _DEPTH_KEPT:
-            kept.append(token)
-        elif opens and depth == _DEPTH_KEPT + 1:
-            kept.append("null")
-        depth -= closes
-    return "".join(kept)
+        if token in ("{", "["):
+            depth += 1
+            if skipped_at is None:
+                containers += 1
+                if depth > _DEPTH_KEPT or containers > _CONTAINERS_KEPT:
+                    skipped_at = depth
+                    kept.write("null")
+        if skipped_at is None:
+            kept.write(token)
+        if token in ("}", "]"):
+            if depth == skipped_at:
+                skipped_at = None
+            depth -= 1
+    return kept.getvalue()

@@ -16,6 +16,10 @@ class Limits:
     depth_max: int = 127
     """Nesting of JSON containers: what Assay's own parser accepts, so both refuse the same input."""
 
+    containers_max: int = 262_144
+    """Objects and arrays of one JSON text. An empty one takes three bytes there and over fifty in memory; a list
+    of 8 MiB from real servers has half as many."""
+
     integer_digits_max: int = 309
     """Digits of one integer: the largest double has 309."""
 

@@ -200,6 +200,7 @@ def read_plain(raw: bytes, limits: Limits) -> PlainCall | None:
     if (
         b"\\" in raw
         or len(raw) > limits.record_bytes_max
+        or len(raw) > limits.containers_max  # that many bytes may be too many containers: the model counts them
         or limits.depth_max < _DEPTH
         or limits.integer_digits_max < _DIGITS
     ):

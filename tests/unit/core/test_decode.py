@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import time
+import tracemalloc
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -235,3 +238,32 @@ class TestForms:
     def test_value(self, raw: bytes, value: Any) -> None:
         """White space and escapes change nothing of the value."""
         assert decode_json(raw) == decode_json_strict(raw) == value
+
+
+class TestContainers:
+    """Objects and arrays are counted before anything is built of them."""
+
+    LIMITS = Limits(containers_max=4)
+
+    @pytest.mark.parametrize("text", [b"[[],{},[]]", b'{"a":[[]],"b":{}}', b'["[[[[[[", "{\\"{{{{"]'])
+    def test_as_many_as_are_allowed(self, text: bytes) -> None:
+        """Braces within texts are none."""
+        assert decode_json(text, limits=self.LIMITS) == json.loads(text)
+
+    @pytest.mark.parametrize("decode", [decode_json, decode_json_strict])
+    @pytest.mark.parametrize("text", [b"[[],{},[],[]]", b"[ [], {}, [], [] ]", b'{"a":[[[[]]]]}'])
+    def test_one_more_is_refused(self, decode: Callable[..., Any], text: bytes) -> None:
+        """By the fast path and by the strict one."""
+        with pytest.raises(InputError) as caught:
+            decode(text, limits=self.LIMITS)
+        assert caught.value.code == "too_many_containers"
+
+    def test_the_worst_text_within_the_limits_takes_little_memory(self) -> None:
+        """8 MiB of empty arrays would take 180 MB; so many texts of two letters take what is allowed."""
+        tracemalloc.start()
+        try:
+            with pytest.raises(InputError):
+                decode_json(b"[" + b"[]," * 2_500_000 + b"0]")
+            assert tracemalloc.get_traced_memory()[1] < 64 * 1024 * 1024
+        finally:
+            tracemalloc.stop()

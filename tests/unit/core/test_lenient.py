@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay_stream.core.lenient import member_bytes, read_leniently
+from assay_stream.core.limits import DEFAULT_LIMITS
 
 
 @pytest.mark.parametrize(
@@ -62,3 +63,12 @@ def test_readers_are_total_for_almost_json(text: str) -> None:
     """The same for texts made of JSON's own signs."""
     read_leniently(text.encode())
     member_bytes(text.encode(), "a")
+
+
+def test_a_message_with_too_many_containers_is_still_known_for_what_it_is() -> None:
+    """What says so stands at its beginning; the containers beyond those that are kept are null."""
+    count = DEFAULT_LIMITS.containers_max
+    raw = b'{"id":1,"result":{"tools":[' + b"[]," * count + b'"end"]}}'
+    found = read_leniently(raw)
+    tools = found["result"]["tools"]
+    assert (found["id"], len(tools), tools[0], tools[-2], tools[-1]) == (1, count + 1, [], None, "end")
