@@ -70,7 +70,7 @@ async def stage(monkeypatch: pytest.MonkeyPatch, now: dict[str, float], states: 
 async def test_it_goes_on_from_where_its_table_is(stage: AlertStage) -> None:
     """The table says which finding is next, whatever the group committed."""
     assert await stage.open(0) == {FINDINGS: 1}
-    assert stage.entries == 1
+    assert stage.entries == 2  # the alert, and what its record has begun
     stage.process(0, [found(1)])
     state, progress = stage.seal(0, {FINDINGS: 2})
     assert (state.key, progress.key) == (a_finding().uid().encode(), b"progress")
