@@ -46,8 +46,7 @@ def decode_json(raw: bytes | bytearray | memoryview, *, limits: Limits = DEFAULT
     text = bytes(raw)
     if len(text) > limits.record_bytes_max:
         raise InputError("too_large", f"{len(text)} bytes, {limits.record_bytes_max} are allowed")
-    if has_too_many_containers(text, limits):
-        raise _too_many_containers(limits)
+    check_containers(text, limits)
     # If writing the value gives the very bytes that were read, nothing can have been lost on the way: no
     # second key, no changed number. Bytes of another form (white space, escapes) take the strict path.
     try:
@@ -59,28 +58,35 @@ def decode_json(raw: bytes | bytearray | memoryview, *, limits: Limits = DEFAULT
     return decode_json_strict(text, limits=limits)
 
 
-def has_too_many_containers(raw: bytes, limits: Limits = DEFAULT_LIMITS) -> bool:
-    """Tell whether a JSON text holds more objects and arrays than are allowed, before anything is built of it.
+def check_containers(raw: bytes, limits: Limits = DEFAULT_LIMITS) -> None:
+    """Refuse a long text with too many objects and arrays before anything is built of it.
 
     Args:
         raw: UTF-8 bytes.
-        limits: ``containers_max`` is used.
+        limits: bounds on containers and depth.
+
+    Raises:
+        InputError: ``too_many_containers``, or ``too_deep`` where that shows first.
     """
     if len(raw) <= limits.containers_max or raw.count(b"{") + raw.count(b"[") <= limits.containers_max:
-        return False
+        return
+    found = depth = 0
     # Braces within texts are none.
-    found = 0
     for token in _STRUCTURE.finditer(raw):
-        found += token[0] in (b"{", b"[")
-        if found > limits.containers_max:
-            return True
-    return False
-
-
-def _too_many_containers(limits: Limits) -> InputError:
-    return InputError(
-        "too_many_containers", f"more than {limits.containers_max} objects and arrays: split the record"
-    )
+        mark = token[0]
+        if mark in (b"{", b"["):
+            found, depth = found + 1, depth + 1
+            if depth > limits.depth_max:
+                raise InputError(
+                    "too_deep", f"more than {limits.depth_max} nested containers at byte {token.start()}"
+                )
+            if found > limits.containers_max:
+                raise InputError(
+                    "too_many_containers",
+                    f"more than {limits.containers_max} objects and arrays: split the record",
+                )
+        elif mark in (b"}", b"]"):
+            depth -= 1
 
 
 def is_faithful(raw: bytes, limits: Limits = DEFAULT_LIMITS) -> bool:
@@ -114,8 +120,7 @@ def decode_json_strict(raw: bytes, *, limits: Limits = DEFAULT_LIMITS) -> Any:
     Raises:
         InputError: as ``decode_json``.
     """
-    if has_too_many_containers(raw, limits):
-        raise _too_many_containers(limits)
+    check_containers(raw, limits)
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as error:

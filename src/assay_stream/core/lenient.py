@@ -12,7 +12,8 @@ import re
 from io import StringIO
 from typing import Any
 
-from assay_stream.core.decode import has_too_many_containers
+from assay_stream.core.decode import check_containers
+from assay_stream.core.errors import InputError
 from assay_stream.core.limits import DEFAULT_LIMITS
 
 _DEPTH_KEPT = 8
@@ -36,13 +37,13 @@ def read_leniently(raw: bytes) -> Any:
         raw: any bytes.
     """
     text = raw.decode("utf-8", "replace").lstrip("\ufeff")
-    if not has_too_many_containers(raw):
-        try:
-            return _loads(text)
-        except RecursionError:
-            pass
-        except ValueError:
-            return None
+    try:
+        check_containers(raw)
+        return _loads(text)
+    except (InputError, RecursionError):
+        pass
+    except ValueError:
+        return None
     try:
         return _loads(_pruned(text))
     except (ValueError, RecursionError):
