@@ -51,8 +51,9 @@ class Deadline:
             self.cancel()
 
     def cancel(self) -> None:
-        """Let the process live."""
+        """Let the process live, and the thread end."""
         self._cancelled.set()
+        self._started.set()
 
     def _watch(self) -> None:
         self._started.wait()

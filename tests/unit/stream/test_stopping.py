@@ -7,10 +7,12 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 
 import pytest
 
-from assay_stream.stream.stopping import stopped_by_signals
+from assay_stream.stream.stopping import Deadline, stopped_by_signals
 
 STUCK = """
 import asyncio, sys
@@ -43,6 +45,20 @@ def test_a_block_that_does_not_end_is_cut_short() -> None:
         assert process.stdout.readline() == b"ready\n"
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 3
+
+
+def test_a_deadline_that_is_called_off_leaves_no_thread() -> None:
+    """Whether it was started or not."""
+    before = threading.active_count()
+    for starts in (False, True):
+        deadline = Deadline(60)
+        if starts:
+            deadline.start()
+        deadline.cancel()
+    until_s = time.monotonic() + 10
+    while threading.active_count() > before and time.monotonic() < until_s:
+        time.sleep(0.01)
+    assert threading.active_count() <= before
 
 
 LEFT_BEHIND = """
