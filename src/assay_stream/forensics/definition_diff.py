@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from heapq import nsmallest
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 from assay_stream.core.digest import canonicalize
-from assay_stream.core.meaning.change import member
+from assay_stream.core.meaning.path import Path
 from assay_stream.forensics.word_diff import Piece, shortened, word_diff
 
 _PLACES_MAX = 200
+_RENDERED_MAX = 10_000
+"""Places whose paths are written out to be put in order; of a definition made of more, the rest is counted."""
+
 _FIRST = ("name", "title", "description", "annotations", "inputSchema", "outputSchema")
 _RANK = {name: number for number, name in enumerate(_FIRST)}
+_LACKING = object()
+"""Where one definition has nothing."""
 
 
 class Leaf(NamedTuple):
@@ -26,6 +33,10 @@ class Leaf(NamedTuple):
 
     text: str
     is_string: bool
+
+
+_Place = tuple[Path, Any, Any]
+_Differing = tuple[Path, Leaf | None, Leaf | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,34 +79,86 @@ def definition_diff(
         after: the newer one, ``None`` where there is none.
         full: whether everything that differs is kept, however much.
     """
-    was = {} if before is None else dict(_leaves(before, "$"))
-    now = {} if after is None else dict(_leaves(after, "$"))
-    paths = sorted({**was, **now}, key=_order)
-    differing = [path for path in paths if was.get(path) != now.get(path)]
-    kept = differing if full else differing[:_PLACES_MAX]
+    counted = _Counted()
+    sides = (_LACKING if side is None else side for side in (before, after))
+    differing = counted.differing(_walk(Path("$"), *sides), None if full else _RENDERED_MAX)
+    ordered = sorted(differing, key=_order) if full else nsmallest(_PLACES_MAX, differing, key=_order)
     return DefinitionDiff(
-        places=tuple(_place(path, was.get(path), now.get(path), full) for path in kept),
-        same=len(paths) - len(differing),
-        left_out=len(differing) - len(kept),
+        places=tuple(_place(*each, full) for each in ordered),
+        same=counted.same,
+        left_out=counted.different - len(ordered),
     )
 
 
-def _leaves(value: Any, path: str) -> Iterator[tuple[str, Leaf]]:
+class _Counted:
+    """Counts places while they pass, so that those that are the same need not be kept."""
+
+    def __init__(self) -> None:
+        self.same = self.different = 0
+
+    def differing(
+        self, places: Iterable[_Differing], rendered_max: int | None
+    ) -> Iterator[tuple[str, Leaf | None, Leaf | None]]:
+        for path, was, now in places:
+            if was == now:
+                self.same += 1
+            else:
+                self.different += 1
+                if rendered_max is None or self.different <= rendered_max:
+                    yield str(path), was, now
+
+
+def _walk(path: Path, was: Any, now: Any) -> Iterator[_Differing]:
+    """Yield every place of two values in turn, whether it differs or not."""
+    open_places = [iter([(path, was, now)])]
+    while open_places:
+        place = next(open_places[-1], None)
+        if place is None:
+            open_places.pop()
+        elif (parts := _parts(*place)) is None:
+            at, was, now = place
+            yield at, _leaf(was), _leaf(now)
+        else:
+            open_places.append(parts)
+
+
+def _parts(path: Path, was: Any, now: Any) -> Iterator[_Place] | None:
+    """Return the places that two values are made of, ``None`` where they are read as a whole."""
+    kinds = {_kind(side) for side in (was, now) if side is not _LACKING}
+    if len(kinds) > 1:
+        return iter([(path, was, _LACKING), (path, _LACKING, now)])
+    if not kinds:
+        return iter(())
+    if kinds == {"object"}:
+        one, other = (side if isinstance(side, Mapping) else {} for side in (was, now))
+        names = sorted({**one, **other}, key=_rank)
+        return ((path.member(name), one.get(name, _LACKING), other.get(name, _LACKING)) for name in names)
+    if kinds == {"list"}:
+        pairs = zip_longest(*(side if isinstance(side, list) else () for side in (was, now)), fillvalue=_LACKING)
+        return ((path.item(index), *pair) for index, pair in enumerate(pairs))
+    return None
+
+
+def _kind(value: Any) -> str:
     if isinstance(value, Mapping) and value:
-        for name, item in value.items():
-            yield from _leaves(item, member(path, name))
-    elif isinstance(value, list) and any(isinstance(item, dict | list) for item in value):
-        for index, item in enumerate(value):
-            yield from _leaves(item, f"{path}[{index}]")
-    elif isinstance(value, str):
-        yield path, Leaf(value, True)
-    else:
-        yield path, Leaf(json.dumps(value, ensure_ascii=False), False)
+        return "object"
+    return "list" if isinstance(value, list) and any(isinstance(item, dict | list) for item in value) else "leaf"
 
 
-def _order(path: str) -> tuple[int, str]:
+def _leaf(value: Any) -> Leaf | None:
+    if value is _LACKING:
+        return None
+    return Leaf(value, True) if isinstance(value, str) else Leaf(json.dumps(value, ensure_ascii=False), False)
+
+
+def _order(place: tuple[str, Leaf | None, Leaf | None]) -> tuple[int, str]:
+    path = place[0]
     top = path.removeprefix("$").lstrip(".").partition(".")[0].partition("[")[0]
-    return _RANK.get(top, len(_RANK)), path
+    return _rank(top), path
+
+
+def _rank(name: str) -> int:
+    return _RANK.get(name, len(_RANK))
 
 
 def _place(path: str, was: Leaf | None, now: Leaf | None, full: bool) -> PlaceDiff:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Sequence
-from itertools import groupby
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from itertools import groupby, islice
 from typing import Literal, NamedTuple
 
 _SINGLE = "぀-ヿ㐀-䶿一-鿿豈-﫿가-힣"
 _TOKEN = re.compile(rf"[{_SINGLE}]|[^\W{_SINGLE}]+\s?|[^\w\s]\s?|\s")
+_ENDS_WORD = re.compile(rf"[\s{_SINGLE}]")
 _TOKENS_MAX = 8_000
 """Words of both texts between what they begin and end with alike; beyond, all of that is shown as replaced."""
 
@@ -49,7 +51,38 @@ def word_diff(before: str, after: str) -> list[Piece]:
         before: the older text.
         after: the newer one.
     """
-    was, now = _TOKEN.findall(before), _TOKEN.findall(after)
+    head, tail = _in_common(before, after)
+    was, now = (text[head : len(text) - tail] for text in (before, after))
+    pieces = [Piece("same", before[:head]), *_words(was, now), Piece("same", before[len(before) - tail :])]
+    return _joined([piece for piece in pieces if piece.text])
+
+
+def _in_common(before: str, after: str) -> tuple[int, int]:
+    """Return how many characters of whole words two texts begin with alike, and how many they end with alike."""
+    limit = min(len(before), len(after))
+    head = _longest(limit, lambda length: before[:length] == after[:length])
+    while head and not _ENDS_WORD.match(before, head - 1):
+        head -= 1
+    limit -= head
+    tail = _longest(limit, lambda length: before[len(before) - length :] == after[len(after) - length :])
+    if tail < len(before) or tail < len(after):
+        # The first word of it may be torn: what stands before it differs.
+        torn = _ENDS_WORD.search(before, len(before) - tail)
+        tail = 0 if torn is None else len(before) - torn.end()
+    return head, tail
+
+
+def _longest(limit: int, holds: Callable[[int], bool]) -> int:
+    """Return the largest number up to a limit for which something holds that holds for every smaller one."""
+    return bisect_left(range(1, limit + 1), True, key=lambda length: not holds(length))
+
+
+def _words(before: str, after: str) -> list[Piece]:
+    was, now = (
+        [token[0] for token in islice(_TOKEN.finditer(text), 2 * _TOKENS_MAX + 1)] for text in (before, after)
+    )
+    if max(len(was), len(now)) > 2 * _TOKENS_MAX:
+        return [Piece("gone", before), Piece("come", after)]
     start, limit = 0, min(len(was), len(now))
     while start < limit and was[start] == now[start]:
         start += 1
@@ -60,7 +93,7 @@ def word_diff(before: str, after: str) -> list[Piece]:
     pieces: list[Piece] = [Piece("same", word) for word in was[:start]]
     pieces += _middle(was_middle, now_middle)
     pieces += [Piece("same", word) for word in was[len(was) - end :]]
-    return _joined(pieces)
+    return pieces
 
 
 def shortened(pieces: Sequence[Piece], *, full: bool = False) -> list[Piece]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 from assay_stream.forensics.definition_diff import DefinitionDiff, definition_diff
@@ -62,3 +63,19 @@ def test_many_places_are_counted_unless_all_are_asked_for() -> None:
     diff = definition_diff(BEFORE, after)
     assert (len(diff.places), diff.left_out) == (200, 803)
     assert definition_diff(BEFORE, after, full=True).left_out == 0
+
+
+def test_a_hostile_definition_is_held_in_little_memory() -> None:
+    """Only what is shown is written out: each of these paths has over a thousand characters."""
+    schema: Any = [{} for _ in range(100_000)]
+    for number in range(100):
+        schema = {f"{number}{'k' * 100}": schema}
+    after = {"name": "t", "description": "new", "inputSchema": schema}
+    tracemalloc.start()
+    try:
+        found = definition_diff({"name": "t"}, after)
+        peak_bytes = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert (found.places[0].path, len(found.places), found.left_out) == ("$.description", 200, 99_801)
+    assert peak_bytes < 64 * 1024 * 1024

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import tracemalloc
 
 import pytest
 
@@ -105,3 +106,19 @@ def test_a_megabyte_takes_seconds_at_most(before: str, after: str) -> None:
     pieces = word_diff(before, after)
     assert time.perf_counter() - start < 20
     assert "".join(piece.text for piece in pieces if piece.op != "gone") == after
+
+
+def test_long_texts_are_not_taken_apart_where_they_are_alike() -> None:
+    """A megabyte with one word changed is compared as that word; one without a word alike, as a whole."""
+    for words in ("word " * 200_000, "漢字" * 300_000):
+        middle = len(words) // 2
+        tracemalloc.start()
+        try:
+            pieces = word_diff(words, f"{words[:middle]}new {words[middle:]}")
+            peak_bytes = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert [piece for piece in pieces if piece.op != "same"] == [Piece("come", "new ")]
+        assert peak_bytes < 16 * 1024 * 1024
+    one, other = "a " * 300_000, "b " * 300_000
+    assert word_diff(one, other) == [Piece("gone", one), Piece("come", other)]
