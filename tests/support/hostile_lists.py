@@ -42,7 +42,7 @@ def new_tools() -> Iterator[Shown]:
             *few,
             *(
                 {
-                    "name": f"tool_{number}",
+                    "name": f"report_{number}",
                     "description": f"Fetches report {number} for a customer. " * 4,
                     "inputSchema": schema,
                 }
@@ -56,7 +56,7 @@ def many_observers() -> Iterator[Shown]:
     """One server as so many observers see it: each is shown a list, and later another one."""
     for version in range(2):
         tools: Tools = [
-            {"name": f"tool_{index}", "description": f"Does thing {index} of version {version}."}
+            {"name": f"action_{index}", "description": f"Does thing {index} of version {version}."}
             for index in range(3)
         ]
         for number in range(OBSERVERS):
@@ -71,7 +71,7 @@ CLASSES: dict[str, tuple[str, Callable[[], Iterator[Shown]]]] = {
     "a long path for each of more elements": ("memory", _pair("long_paths_to_bare_elements", 206_000)),
     f"{TOOLS:,} new tools": ("quadratic", new_tools),
     f"{OBSERVERS:,} observers": ("quadratic", many_observers),
-    "1 against true at every level": ("quadratic", _pair("true_and_one", 86_000)),
+    "1 against true at every level": ("quadratic", _pair("true_and_one", 200_000)),
     "text that NFKC expands": ("quadratic", _pair("expanding_text", 200_000)),
     "tens of thousands of empty strings": ("quadratic", _pair("empty_strings", 200_000)),
 }

@@ -1,0 +1,46 @@
+"""One deployment with one worker for all rows: what one hostile server leaves behind must not help the next."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from deploy.local.kafka import Broker
+from tests.support.deployment import Deployment, Worker
+
+
+@dataclass(frozen=True)
+class Arena:
+    """Where hostile servers meet honest ones.
+
+    Args:
+        deployment: its topics.
+        worker: its only worker, of all stages.
+    """
+
+    deployment: Deployment
+    worker: Worker
+
+
+def _run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run to the end in a loop of its own, beside that of the tests."""
+    with ThreadPoolExecutor(1) as beside:
+        beside.submit(lambda: asyncio.run(work())).result()
+
+
+@pytest.fixture(scope="package")
+def arena(broker: Broker) -> Iterator[Arena]:
+    """A worker that is ready."""
+    deployment = Deployment(broker.bootstrap, name="adversary")
+    _run(deployment.apply_topics)
+    worker = deployment.start_worker()
+    try:
+        _run(worker.wait_ready)
+        yield Arena(deployment, worker)
+    finally:
+        deployment.stop_workers()

@@ -1,0 +1,140 @@
+"""Lists made to take time or memory, served through a real tap: what neighbours and worker go through meanwhile.
+
+What each class costs by itself is measured by ``bench/bench_hostile.py``.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from aiokafka import AIOKafkaProducer
+
+from assay_stream.core.record import Record, Role
+from tests.adversary.conftest import Arena
+from tests.support.behind_tap import behind_tap
+from tests.support.deployment import payload
+from tests.support.hostile_lists import CLASSES, OBSERVERS, TOOLS, shown_by_tap
+from tests.support.neighbours import HOME, in_partition, watched
+
+pytestmark = pytest.mark.kafka
+
+LOW, MEDIUM, HIGH = 2, 3, 4
+ANALYSED = {f"{TOOLS:,} new tools": LOW, "1 against true at every level": MEDIUM}
+"""These are analysed in full; nothing graver is found. The others widen what a tool takes, or are cut short."""
+
+
+async def attack(arena: Arena, row: str, folder: Path) -> None:
+    """Serve every class of a row, each by a server of its own, and call each of them after each list."""
+    servers: dict[str, int] = {}
+    levels: dict[str, int] = {}
+    for name in (name for name, (its_row, _) in CLASSES.items() if its_row == row and "observers" not in name):
+        server = in_partition(HOME, f"hostile-{row}-{len(servers)}")
+        lists = shown_by_tap(name)
+        servers[server] = len(lists)
+        levels[server] = ANALYSED.get(name, HIGH)
+        async with behind_tap(arena.deployment, server, [{"tools": tools} for tools in lists], folder) as client:
+            for tools in lists:
+                await client.list_tools()
+                await client.call(tools[0]["name"])
+    await are_bound(arena, servers)
+    await are_alerted(arena, levels)
+
+
+async def are_bound(arena: Arena, servers: dict[str, int]) -> None:
+    """Every call of the hostile servers has its digest too: lists that cost much are still applied."""
+
+    def digests(records: list[Record]) -> dict[str, int]:
+        found = [payload(record) for record in records]
+        return {
+            server: sum(one["server_id"] == server and "tool_definition_digest" in one for one in found)
+            for server in servers
+        }
+
+    records = await arena.deployment.wait_for(
+        Role.EVIDENCE,
+        lambda records: sum(payload(one)["server_id"] in servers for one in records) >= sum(servers.values()),
+    )
+    assert digests(records) == servers
+
+
+async def are_alerted(arena: Arena, levels: dict[str, int]) -> None:
+    """Each of the servers has an alert of its level or above: what was cut short must not look harmless."""
+    highest: dict[str, int] = {}
+
+    def all_told(records: list[Record]) -> bool:
+        for alert in (json.loads(record.value or b"{}") for record in records):
+            server = alert["unmapped"]["mcp_server_id"]
+            highest[server] = max(alert["severity_id"], highest.get(server, 0))
+        return all(highest.get(server, 0) >= level for server, level in levels.items())
+
+    try:
+        await arena.deployment.wait_for(Role.ALERTS, all_told, limit_s=30)
+    except AssertionError as error:
+        raise AssertionError(f"levels {highest}, not {levels}") from error
+
+
+async def test_lists_that_take_cpu(arena: Arena, tmp_path: Path) -> None:
+    """References beside wide enums: a partition that never committed again."""
+    async with watched(arena.deployment, arena.worker):
+        await attack(arena, "CPU", tmp_path)
+
+
+async def test_lists_that_take_memory(arena: Arena, tmp_path: Path) -> None:
+    """Paths for every element of a list, references to a wide object: gigabytes, and a worker that hung."""
+    async with watched(arena.deployment, arena.worker):
+        await attack(arena, "memory", tmp_path)
+
+
+async def test_lists_that_take_time_by_the_square_of_their_size(arena: Arena, tmp_path: Path) -> None:
+    """Two thousand new tools, numbers against booleans, text that expands, empty strings."""
+    async with watched(arena.deployment, arena.worker):
+        await attack(arena, "quadratic", tmp_path)
+
+
+async def test_four_thousand_observers_of_one_server(arena: Arena) -> None:
+    """Each sees two lists; a call by each tenth of them has its digest."""
+    server = in_partition(HOME, "hostile-observers")
+    async with watched(arena.deployment, arena.worker):
+        await publish_observers(arena, server)
+        await are_bound(arena, {server: OBSERVERS // 10})
+    await are_alerted(arena, {server: LOW})
+
+
+async def publish_observers(arena: Arena, server: str) -> None:
+    """Publish what so many proxies see, and calls by some of them."""
+    producer = AIOKafkaProducer(bootstrap_servers=arena.deployment.bootstrap, linger_ms=5)
+    await producer.start()
+    topics = arena.deployment.topics
+    try:
+        for number, (observer, tools) in enumerate(CLASSES[f"{OBSERVERS:,} observers"][1]()):
+            data = {"server_id": server, "observer_id": observer, "snapshot_id": f"s-{number}", "tools": tools}
+            data |= {"server_scoped": True, "completeness": "complete"}
+            value = event("list", number, data)
+            await producer.send(topics[Role.SNAPSHOTS], value, key=server.encode())
+        await producer.flush()
+        for number in range(0, OBSERVERS, 10):
+            data = {"server_id": server, "observer_id": f"proxy-{number}", "tool_name": "action_0"}
+            data |= {"tool_call_id": f"{server}-{number}", "decision": "allow", "reason_code": "P_POLICY_ALLOW"}
+            await producer.send(topics[Role.CALLS], event("call", number, data), key=server.encode())
+        await producer.flush()
+    finally:
+        await producer.stop()
+
+
+def event(what: str, number: int, data: dict[str, Any]) -> bytes:
+    """An observation of now."""
+    return orjson.dumps(
+        {
+            "specversion": "1.0",
+            "type": f"mcp.tools.{what}.observed",
+            "source": "urn:assay-stream:observer:many",
+            "id": f"{what}-{number}",
+            "time": datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z"),
+            "data": data,
+        }
+    )
