@@ -161,7 +161,7 @@ def search(seconds: float, seed: int, objective: Objective, pairs: Sequence[Pair
         number += 1
         scored.append((_score(child, objective), number, child))
         scored = sorted(scored, key=lambda each: (-each[0], each[1]))[:_POPULATION]
-    best = scored[0][2]
+    best = max(scored, key=lambda each: (each[0], -each[1]))[2]
     return best, measure(best, memory=True)
 
 

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from unittest.mock import patch
 
 import orjson
+import pytest
 
+from assay_stream.core.bindings import ServerBindings
+from assay_stream.core.evidence import Producer
+from assay_stream.core.facts import Catalogue, Seen
+from assay_stream.core.limits import DEFAULT_LIMITS
+from assay_stream.core.record import Role
+from assay_stream.core.registry import Registry
 from tests.fuzz.cost import Objective, grown, measure, report, search, starts
+from tests.support.events import a_snapshot, record_of
 
 PLAIN = ([{"name": "t", "description": "Adds two numbers."}], [{"name": "t", "description": "Adds numbers."}])
 
@@ -46,3 +55,54 @@ def test_what_is_found_is_kept_to_be_tested(tmp_path: Path) -> None:
     for objective in Objective:
         before, after = json.loads((tmp_path / f"{objective}.json").read_text())
         assert measure((before, after)).input_bytes > 0
+
+
+COSTLY = sorted((Path(__file__).parents[1] / "data" / "costly").glob("*.json"))
+TOOLS_MAX = DEFAULT_LIMITS.tools_max - 1
+
+
+@pytest.mark.parametrize("path", COSTLY, ids=lambda path: path.stem)
+def test_what_the_search_once_found_stays_within_the_bounds(path: Path) -> None:
+    """Grown to a megabyte, or to as many tools as a list may have."""
+    before, after = (tools[:TOOLS_MAX] for tools in grown(json.loads(path.read_text()), 1_000_000))
+    cost = measure((before, after), memory=True)
+    assert 0 < cost.units <= DEFAULT_LIMITS.work_units_max
+    assert cost.peak_bytes <= 256 * 1024 * 1024
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_one_name_with_thousands_of_definitions_is_compared_in_sets(version: int) -> None:
+    """Its definitions are looked up, not searched for one in another: of such a list that took seconds."""
+    some = [[{"name": "t", "description": f"{side} {index}"} for index in range(2_000)] for side in range(2)]
+    looked_at = 0
+
+    class Counted(tuple[str, ...]):
+        def __contains__(self, key: object) -> bool:
+            nonlocal looked_at
+            looked_at += len(self)
+            return super().__contains__(key)
+
+    definitions_of = Catalogue.definitions_of
+    with patch.object(Catalogue, "definitions_of", lambda *args: Counted(definitions_of(*args))):
+        assert measure((some[0], some[version])).input_bytes > 0
+    assert looked_at == 0
+
+
+def test_a_server_whose_lists_are_partial_costs_no_more_with_every_list() -> None:
+    """Of lists that add up, as many are merged as may, however many there are."""
+    registry = Registry(producer=Producer(version="1"), partitions=1)
+    merged: list[int] = []
+    update = ServerBindings.catalogue_of
+
+    def counted(server: ServerBindings, seen: Seen) -> Catalogue:
+        merged[-1] += 1
+        return update(server, seen)
+
+    with patch.object(ServerBindings, "catalogue_of", counted):
+        for number in range(3 * DEFAULT_LIMITS.lists_merged_max):
+            merged.append(0)
+            tools = [{"name": "t"}, {"name": "x", "description": str(number)}]
+            fields = {"snapshot_id": str(number), "completeness": "partial"}
+            value = a_snapshot(*tools, number=number, second=number, **fields)
+            registry.step(record_of(Role.SNAPSHOTS, value, offset=number))
+    assert merged[-1] <= merged[DEFAULT_LIMITS.lists_merged_max + 1]

@@ -3,6 +3,7 @@
 1. A server has an allowance of work, refilled by the log's timestamps: a replay decides as the live stage did.
 2. What a list cost is taken from the allowance of its server, unless the same change was analysed before: a fleet
    that is shown one upgrade by every observer pays for it once.
+   Only what is kept is free: what would be worked out again is paid for again.
 3. A list that finds the allowance used up is applied and bound, and analysed for what little is left.
 4. The allowance is a fact, published with the other facts of the list and only where something was taken from it.
 """
@@ -65,11 +66,14 @@ def refilled(known: Allowance | None, server_id: str, time_ms: int, limits: Limi
         known: the allowance so far, ``None`` for a server that was never charged.
         server_id: the server.
         time_ms: the log's timestamp of the record, milliseconds since the epoch. One that lies before an earlier
-            one refills nothing.
+            one refills nothing. One that lies long before it shows that the earlier clock ran ahead, and counts
+            from now on: else one record dated years ahead would leave the server without an allowance for years.
         limits: with the rate and the most that is saved up.
     """
     if known is None:
         return Allowance(server_id=server_id, time_ms=max(time_ms, 0), units=limits.allowance_burst_units)
+    if time_ms < known.time_ms - limits.late_limit_ms:
+        return replace(known, time_ms=max(time_ms, 0))
     passed_ms = max(0, time_ms - known.time_ms)
     units = known.units + passed_ms * limits.allowance_units_per_s // 1_000
     return replace(known, time_ms=known.time_ms + passed_ms, units=min(units, limits.allowance_burst_units))

@@ -42,13 +42,26 @@ class Analysis:
 
     Args:
         units_max: the budget, in units of work.
+        is_rationed: whether that is what its server has left, rather than what a record may cost. A rationed
+            server is reported once: its tools do not stand out one by one.
     """
 
-    __slots__ = ("left_out", "work")
+    __slots__ = ("is_rationed", "kept_units", "left_out", "work")
 
-    def __init__(self, units_max: int) -> None:
+    def __init__(self, units_max: int, *, is_rationed: bool = False) -> None:
+        self.is_rationed = is_rationed
         self.work = Work(units_max)
+        self.kept_units = 0
+        """Units of answers that are kept, so that the next list with the same change does not need that work."""
         self.left_out: set[LeftOut] = set()
+
+    def keep(self, units: int) -> None:
+        """Count units whose answer is kept, whether it was kept before or is now.
+
+        Args:
+            units: how many; they have been spent.
+        """
+        self.kept_units += units
 
     def paid(self, items: Iterable[_Item], units_each: int, what: LeftOut) -> Iterator[_Item]:
         """Yield items for as long as they can be paid for.

@@ -17,7 +17,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from hashlib import sha256
 from typing import NamedTuple, TypedDict, Unpack
+
+import orjson
 
 from assay_stream.core.analysis import Analysis, LeftOut
 from assay_stream.core.approval import is_approved
@@ -26,7 +29,7 @@ from assay_stream.core.digest import Digest, jcs_digest
 from assay_stream.core.facts import Catalogue, Seen
 from assay_stream.core.finding import Finding
 from assay_stream.core.fingerprint import ContentCache, Fingerprint, changed_fields
-from assay_stream.core.introduced import signs_between
+from assay_stream.core.introduced import CUT_SHORT, signs_between
 from assay_stream.core.introduced_tools import ToolNames
 from assay_stream.core.kinds import Kind
 from assay_stream.core.last_shown import last_shown
@@ -39,7 +42,7 @@ from assay_stream.core.work import Work, WorkExhaustedError
 from assay_stream.schemes.handshake_contract import contract, contract_drift
 from assay_stream.schemes.mcptrust import RISK_LEVELS
 
-_PAIRS_KEPT = 2 * DEFAULT_LIMITS.analysed_pairs_max
+PAIRS_KEPT = 2 * DEFAULT_LIMITS.analysed_pairs_max
 """Comparisons of two definitions that are remembered: more than a server is let off for (``core.allowance``)."""
 
 _RENAMES_PART = 4
@@ -108,33 +111,47 @@ def _latest_of_fleet(server: ServerBindings, seen: Seen, *, under_same_rights: b
 
 
 def _accumulate(server: ServerBindings, history: list[Seen]) -> Baseline:
-    since_complete: list[Seen] = []
-    complete = False
+    """Return what a history adds up to: each distinct list once, up to ``lists_merged_max`` of them, newest first.
+
+    A name that only older ones have is still compared with what was last shown of it (``core.last_shown``).
+    """
+    baseline = Baseline()
+    merged: set[str] = set()
     for seen in reversed(history):
-        since_complete.append(seen)
+        if seen.catalogue not in merged:
+            merged.add(seen.catalogue)
+            catalogue = server.catalogue_of(seen)
+            for name, full in catalogue.tools.items():
+                if name not in baseline.tools:
+                    baseline.tools[name] = None if full is None else server.fingerprint_of(catalogue, full)
+                    baseline.ambiguous[name] = catalogue.ambiguous.get(name, ())
         if seen.completeness == "complete":
-            complete = True
+            baseline.complete = True
             break
-    baseline = Baseline(complete=complete)
-    for seen in reversed(since_complete):
-        catalogue = server.catalogue_of(seen)
-        for name, full in catalogue.tools.items():
-            baseline.tools[name] = None if full is None else server.fingerprint_of(catalogue, full)
-            baseline.ambiguous[name] = catalogue.ambiguous.get(name, ())
-    for name, known in baseline.tools.items():
-        if known is None:
-            # A list that names a tool twice hides no change: what it was before is what the next is held against.
-            baseline.tools[name] = _last_known(server, history, name)
+        if len(merged) >= DEFAULT_LIMITS.lists_merged_max:
+            break
+    # A list that names a tool twice hides no change: what it was before is what the next is held against.
+    unknown = {name for name, known in baseline.tools.items() if known is None}
+    baseline.tools |= _last_known(server, history, unknown)
     return baseline
 
 
-def _last_known(server: ServerBindings, history: list[Seen], name: str) -> Fingerprint | None:
+def _last_known(server: ServerBindings, history: list[Seen], names: set[str]) -> dict[str, Fingerprint]:
+    """Return the last definition of each name that stood there alone, looking at each distinct list once."""
+    found: dict[str, Fingerprint] = {}
+    looked_at: set[str] = set()
     for seen in reversed(history):
+        if len(found) == len(names):
+            break
+        if seen.catalogue in looked_at:
+            continue
+        looked_at.add(seen.catalogue)
         catalogue = server.catalogue_of(seen)
-        full = catalogue.tools.get(name)
-        if full is not None:
-            return server.fingerprint_of(catalogue, full)
-    return None
+        for name in names & catalogue.tools.keys():
+            full = catalogue.tools[name]
+            if full is not None and name not in found:
+                found[name] = server.fingerprint_of(catalogue, full)
+    return found
 
 
 def compare(
@@ -225,7 +242,7 @@ def _steps(
                 if name in shown and shown[name].full != full:
                     yield _Step(Kind.TOOL_CHANGED, name, shown[name], full)
         elif name in before.tools:
-            was = before.definitions_of(name)
+            was = frozenset(before.definitions_of(name))
             held_against = _held_against(server, before, catalogue, name)
             for full in now:
                 if full not in was and held_against is not None:
@@ -240,7 +257,7 @@ def _held_against(server: ServerBindings, before: Baseline, catalogue: Catalogue
     was = before.ambiguous.get(name)
     if not was:
         return before.tools[name]
-    now = catalogue.definitions_of(name)
+    now = frozenset(catalogue.definitions_of(name))
     full = next((full for full in was if full not in now), was[0])
     return server.tools.get((catalogue.server_scoped, full)) or server.tools.get(
         (not catalogue.server_scoped, full)
@@ -261,16 +278,25 @@ def _renames(
     new = {name: full for name in come if (full := catalogue.tools[name]) is not None}
     if not old or not new:
         return {}
-    were = {name: server.definition_of(print_.full) for name, print_ in sorted(old.items())}
     # No more than a part: a list that swaps every tool must not keep its text from being searched.
     part = Work(max(1, analysis.work.left // _RENAMES_PART))
+    fulls = [sorted((name, print_.full) for name, print_ in old.items()), sorted(new.items())]
+    key = sha256(orjson.dumps(fulls)).digest()
+    known = _RENAMES.get(key)
     try:
-        found = dict(renames(were, {name: offer.definitions[full] for name, full in sorted(new.items())}, part))
+        if known is None:
+            were = {name: server.definition_of(print_.full) for name, print_ in sorted(old.items())}
+            are = {name: offer.definitions[full] for name, full in sorted(new.items())}
+            known = renames(were, are, part), part.spent
+            _RENAMES.put(key, known, sum(map(len, fulls)))
+        else:
+            part.spend(known[1])
     except WorkExhaustedError:
         analysis.left_out.add(LeftOut.RENAMES)
-        found = {}
-    analysis.work.spend(part.spent)
-    return found
+        known = [], 0
+    analysis.work.spend(min(part.spent, analysis.work.left))
+    analysis.keep(known[1])
+    return dict(known[0])
 
 
 class _Telling:
@@ -286,16 +312,24 @@ class _Telling:
 
     def search(self, pairs: Iterable[tuple[str | None, str]]) -> None:
         """Look for what new text brings, in as many definitions as the budget suffices for."""
-        for old_full, full in pairs:
+        ordered = iter(pairs)
+        for pair in ordered:
             try:
-                self._searched[old_full, full] = self._signs(old_full, full)
+                self._searched[pair] = self._signs(*pair)
             except WorkExhaustedError:
                 self._analysis.left_out.add(LeftOut.TEXT)
+                if not self._analysis.is_rationed:
+                    # What was not read must not look harmless, whatever stood before it in the list.
+                    self._searched |= dict.fromkeys([pair, *ordered], _NOT_SEARCHED)
                 return
 
     @cached_property
     def _names(self) -> ToolNames:
-        return ToolNames(self._offer.tools, self._work)
+        spent = self._work.spent
+        names = ToolNames(self._offer.tools, self._work)
+        # The index is built where a text is searched, so it costs nothing where all answers are kept.
+        self._analysis.keep(self._work.spent - spent)
+        return names
 
     @cached_property
     def _names_digest(self) -> Digest:
@@ -371,12 +405,15 @@ class _Telling:
             if known is not None:
                 changes, reasons, units = known
                 self._work.spend(units)
+                self._analysis.keep(units)
                 return changes, reasons
             was, now = self._server.definition_of(old_full), self._offer.definitions[full]
             reasons = tuple(contract_drift(contract(was), contract(now)))
             spent_before = self._work.spent
             changes = telling_changes(compare_definitions(was, now, self._work))
-            _COMPARED.put(key, (changes, reasons, self._work.spent - spent_before))
+            units = self._work.spent - spent_before
+            self._analysis.keep(units)
+            _COMPARED.put(key, (changes, reasons, units))
             return changes, reasons
         except WorkExhaustedError:
             self._analysis.left_out.add(LeftOut.COMPARISON)
@@ -391,10 +428,13 @@ class _Telling:
             spent = self._work.spent
             found = signs_between(was, self._offer.definitions[full], tool_names=names, work=self._work)
             signs = tuple((sign.rule, sign.level, sign.path) for sign in found)
-            _SIGNS.put(key, (signs, self._work.spent - spent))
+            units = self._work.spent - spent
+            self._analysis.keep(units)
+            _SIGNS.put(key, (signs, units))
             return signs
         signs, units = known
         self._work.spend(units)
+        self._analysis.keep(units)
         return signs
 
     def _is_offered_elsewhere(self, name: str, full: str) -> bool:
@@ -409,8 +449,10 @@ _Changes = tuple[tuple[str, str, str], ...]
 _Signs = tuple[tuple[str, int, str], ...]
 # A roll-out shows the same change to every observer of a server, one after the other.
 # What a comparison cost is kept with it, so that a hit spends the same.
-_COMPARED: ContentCache[tuple[_Changes, tuple[str, ...], int]] = ContentCache(_PAIRS_KEPT)
-_SIGNS: ContentCache[tuple[_Signs, int]] = ContentCache(_PAIRS_KEPT)
+_COMPARED: ContentCache[tuple[_Changes, tuple[str, ...], int]] = ContentCache(PAIRS_KEPT)
+_SIGNS: ContentCache[tuple[_Signs, int]] = ContentCache(PAIRS_KEPT)
+_NOT_SEARCHED: _Signs = ((CUT_SHORT.rule, CUT_SHORT.level, CUT_SHORT.path),)
+_RENAMES: ContentCache[tuple[list[tuple[str, str]], int]] = ContentCache(PAIRS_KEPT, PAIRS_KEPT)
 
 
 class _More(TypedDict, total=False):

@@ -7,6 +7,7 @@ restored registry and a join worker's view are the same thing read from the same
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -89,6 +90,12 @@ class Catalogue:
         """Return full digests of what stands under a name, sorted, none where it is not listed."""
         full = self.tools.get(tool_name)
         return self.ambiguous.get(tool_name, ()) if full is None else (full,)
+
+    def lists(self, tool_name: str, full: str) -> bool:
+        """Tell whether a definition stands under a name, alone or among others."""
+        fulls = self.definitions_of(tool_name)
+        index = bisect_left(fulls, full)
+        return index < len(fulls) and fulls[index] == full
 
     def definitions(self) -> Iterator[tuple[str, str]]:
         """Yield name and full digest of every definition that has a name."""

@@ -124,11 +124,14 @@ class ContentCache(Generic[Value]):
 
     Args:
         entries_max: how many values are kept; the least recently used goes first.
+        weight_max: how much they may weigh together, ``None`` where each is small.
     """
 
-    def __init__(self, entries_max: int) -> None:
+    def __init__(self, entries_max: int, weight_max: int | None = None) -> None:
         self._entries_max = entries_max
-        self._values: OrderedDict[bytes, Value] = OrderedDict()
+        self._weight_max = weight_max
+        self._weight = 0
+        self._values: OrderedDict[bytes, tuple[Value, int]] = OrderedDict()
 
     def get(self, content: bytes) -> Value | None:
         """Return the value of this content, or ``None``.
@@ -136,18 +139,28 @@ class ContentCache(Generic[Value]):
         Args:
             content: the bytes the value depends on, or a collision-resistant digest of them.
         """
-        value = self._values.get(content)
-        if value is not None:
-            self._values.move_to_end(content)
-        return value
+        found = self._values.get(content)
+        if found is None:
+            return None
+        self._values.move_to_end(content)
+        return found[0]
 
-    def put(self, content: bytes, value: Value) -> None:
+    def put(self, content: bytes, value: Value, weight: int = 0) -> None:
         """Remember the value of this content.
 
         Args:
             content: as in ``get``.
             value: what was computed from it.
+            weight: what it weighs. One that is heavier than all may be together is not kept.
         """
-        self._values[content] = value
-        if len(self._values) > self._entries_max:
-            self._values.popitem(last=False)
+        _, weight_before = self._values.pop(content, (None, 0))
+        self._weight -= weight_before
+        if self._weight_max is not None and weight > self._weight_max:
+            return
+        self._values[content] = value, weight
+        self._weight += weight
+        while len(self._values) > self._entries_max or (
+            self._weight_max is not None and self._weight > self._weight_max
+        ):
+            _, (_, gone) = self._values.popitem(last=False)
+            self._weight -= gone

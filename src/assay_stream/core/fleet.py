@@ -205,7 +205,7 @@ class Fleet:
         shown = self._latest_pairs[tool_name, full]
         own = self._latest.get(observer_id)
         if own is not None and self._latest_of[own.catalogue] == 1:
-            shown -= full in self._catalogues[own.catalogue].definitions_of(tool_name)
+            shown -= self._catalogues[own.catalogue].lists(tool_name, full)
         return shown > 0
 
     def offers(self, tool_name: str) -> list[str]:

@@ -11,18 +11,20 @@ change of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from assay_stream.core.analysis import Analysis, LeftOut
 from assay_stream.core.bindings import ServerBindings
 from assay_stream.core.definitions import unpack
-from assay_stream.core.drift import telling_changes
+from assay_stream.core.digest import jcs_digest
+from assay_stream.core.drift import PAIRS_KEPT, telling_changes
 from assay_stream.core.facts import Seen
 from assay_stream.core.finding import Finding
-from assay_stream.core.introduced import signs_between
+from assay_stream.core.fingerprint import ContentCache
+from assay_stream.core.introduced import CUT_SHORT, signs_between
 from assay_stream.core.introduced_tools import ToolNames
 from assay_stream.core.item_facts import ItemList
 from assay_stream.core.item_offer import ItemOffer
@@ -33,6 +35,7 @@ from assay_stream.core.meaning.definition import differing_fields, not_compared
 from assay_stream.core.record import Position
 from assay_stream.core.work import WorkExhaustedError
 
+_UNITS_PER_MERGED_ITEM = 5
 _NOT_COMPARED = telling_changes([not_compared()])
 
 
@@ -60,10 +63,10 @@ def compare_items(
     latest = next(_stated(server, seen.observer_id, offer.subject, seen.position), None)
     if latest is not None and repeats(latest, offer):
         return
-    was = _baseline(server, offer.subject, seen)
+    analysis = Analysis(DEFAULT_LIMITS.work_units_max) if analysis is None else analysis
+    was = _baseline(server, offer.subject, seen, analysis)
     now = offer.as_fact(seen.server_id).by_name()
     is_complete = seen.completeness == "complete" and not offer.is_cut
-    analysis = Analysis(DEFAULT_LIMITS.work_units_max) if analysis is None else analysis
     told = _Telling(server, seen, offer, analysis)
     for name in sorted(now.keys() | was.names.keys()):
         if name not in now:
@@ -74,8 +77,9 @@ def compare_items(
                 for full in now[name]:
                     yield told.found("added", name, after=full, signs=told.signs(None, full))
         else:
+            known = frozenset(was.names[name])
             for full in now[name]:
-                if full not in was.names[name]:
+                if full not in known:
                     yield told.changed(name, was.names[name][0], full)
 
 
@@ -101,7 +105,8 @@ def repeats(latest: Seen, offer: ItemOffer) -> bool:
     return latest.completeness == "complete" and not offer.is_cut and latest.listed(offer.subject) == offer.digest
 
 
-def _baseline(server: ServerBindings, subject: Subject, seen: Seen) -> _Baseline:
+def _baseline(server: ServerBindings, subject: Subject, seen: Seen, analysis: Analysis) -> _Baseline:
+    """Return what a list is compared with. Merging more than one list draws on the budget."""
     observer_id: str | None = seen.observer_id
     if next(_stated(server, seen.observer_id, subject, seen.position), None) is None:
         observer_id = _latest_observer(server, subject, seen.position)
@@ -112,6 +117,11 @@ def _baseline(server: ServerBindings, subject: Subject, seen: Seen) -> _Baseline
     for old in _stated(server, observer_id, subject, seen.position):
         listed = _list_of(server, old, subject)
         if listed.digest not in merged:
+            try:
+                analysis.work.spend(_UNITS_PER_MERGED_ITEM * len(listed.items) if merged else 0)
+            except WorkExhaustedError:
+                analysis.left_out.add(LeftOut.HISTORY)
+                break
             merged.add(listed.digest)
             for name, fulls in listed.by_name().items():
                 baseline.names.setdefault(name, fulls)
@@ -153,7 +163,14 @@ class _Telling:
     @cached_property
     def _names(self) -> ToolNames:
         names = (item.get("name") for item in self._offer.definitions.values())
-        return ToolNames({name for name in names if isinstance(name, str)}, self._work)
+        spent = self._work.spent
+        index = ToolNames({name for name in names if isinstance(name, str)}, self._work)
+        self._analysis.keep(self._work.spent - spent)
+        return index
+
+    @cached_property
+    def _names_digest(self) -> str:
+        return str(jcs_digest(sorted(str(item.get("name")) for item in self._offer.definitions.values())))
 
     def found(
         self,
@@ -186,7 +203,7 @@ class _Telling:
     def changed(self, name: str, before: str, after: str) -> Finding:
         packed = self._server.items[self._offer.subject, before]
         was = None if packed is None else unpack(packed)
-        signs = self.signs(was, after)
+        signs = self.signs(was, after, before)
         if was is None or after in self._offer.oversized:
             return self.found("changed", name, before=before, after=after, changes=_NOT_COMPARED, signs=signs)
         now = self._offer.definitions[after]
@@ -196,21 +213,61 @@ class _Telling:
             before=before,
             after=after,
             changed_fields=tuple(differing_fields(was, now)),
-            changes=self._changes(was, now),
+            changes=self._changes(was, now, before, after),
             signs=signs,
         )
 
-    def _changes(self, was: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[tuple[str, str, str], ...]:
+    def _changes(
+        self, was: Mapping[str, Any], now: Mapping[str, Any], before: str, after: str
+    ) -> tuple[tuple[str, str, str], ...]:
         try:
-            return telling_changes(compare_definitions(was, now, self._work))
+            return self._kept(
+                _COMPARED,
+                f"{before} {after}",
+                lambda: telling_changes(compare_definitions(was, now, self._work)),
+            )
         except WorkExhaustedError:
             self._analysis.left_out.add(LeftOut.COMPARISON)
             return _NOT_COMPARED
 
-    def signs(self, was: Mapping[str, Any] | None, full: str) -> tuple[tuple[str, int, str], ...]:
+    def signs(
+        self, was: Mapping[str, Any] | None, full: str, before: str | None = None
+    ) -> tuple[tuple[str, int, str], ...]:
         try:
-            found = signs_between(was, self._offer.definitions[full], tool_names=self._names, work=self._work)
+            names = self._names
+            return self._kept(
+                _SIGNS, f"{before} {full} {self._names_digest}", lambda: self._search(was, full, names)
+            )
         except WorkExhaustedError:
             self._analysis.left_out.add(LeftOut.TEXT)
-            return ()
+            return () if self._analysis.is_rationed else _NOT_SEARCHED
+
+    def _search(
+        self, was: Mapping[str, Any] | None, full: str, names: ToolNames
+    ) -> tuple[tuple[str, int, str], ...]:
+        found = signs_between(was, self._offer.definitions[full], tool_names=names, work=self._work)
         return tuple((sign.rule, sign.level, sign.path) for sign in found)
+
+    def _kept(
+        self, cache: ContentCache[tuple[_Answer, int]], question: str, ask: Callable[[], _Answer]
+    ) -> _Answer:
+        """Return an answer that is kept, at the price that it had, or work it out."""
+        known = cache.get(question.encode())
+        if known is None:
+            spent = self._work.spent
+            answer = ask()
+            known = answer, self._work.spent - spent
+            cache.put(question.encode(), known)
+        else:
+            self._work.spend(known[1])
+        self._analysis.keep(known[1])
+        return known[0]
+
+
+_Answer = TypeVar("_Answer")
+_Told = tuple[tuple[str, str, str], ...]
+_Signs = tuple[tuple[str, int, str], ...]
+# As for tools (``core.drift``): a roll-out shows the same change to every observer of a server.
+_NOT_SEARCHED: _Signs = ((CUT_SHORT.rule, CUT_SHORT.level, CUT_SHORT.path),)
+_COMPARED: ContentCache[tuple[_Told, int]] = ContentCache(PAIRS_KEPT)
+_SIGNS: ContentCache[tuple[_Signs, int]] = ContentCache(PAIRS_KEPT)

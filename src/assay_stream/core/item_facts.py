@@ -62,10 +62,10 @@ class ItemList:
 
     def by_name(self) -> dict[str, tuple[str, ...]]:
         """Return the full digests that stood under each name."""
-        named: dict[str, tuple[str, ...]] = {}
+        named: dict[str, list[str]] = {}
         for name, full in self.items:
-            named[name] = (*named.get(name, ()), full)
-        return named
+            named.setdefault(name, []).append(full)
+        return {name: tuple(fulls) for name, fulls in named.items()}
 
 
 def read_item(key: FactKey, value: dict[str, Any]) -> ItemFact:

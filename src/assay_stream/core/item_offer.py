@@ -22,7 +22,7 @@ from assay_stream.core.item_facts import ItemFact, ItemList
 from assay_stream.core.limits import Limits
 from assay_stream.core.meaning import Subject
 from assay_stream.core.observation import SnapshotData
-from assay_stream.core.offer import content_key
+from assay_stream.core.offer import BYTES_PER_DEFINITION, content_key
 
 _LISTS_KEPT = 1_024
 _NAMES = {Subject.PROMPT: "name", Subject.TEMPLATE: "uriTemplate"}
@@ -82,7 +82,7 @@ class ItemOffers:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._by_list: ContentCache[ItemOffer] = ContentCache(_LISTS_KEPT)
+        self._by_list: ContentCache[ItemOffer] = ContentCache(_LISTS_KEPT, limits.offers_kept_bytes_max)
 
     def of(self, data: SnapshotData) -> dict[Subject, ItemOffer]:
         """Return what a snapshot states of prompts and of resource templates.
@@ -97,25 +97,28 @@ class ItemOffers:
         content = content_key(items, subject.value)
         cached = self._by_list.get(content) if content else None
         if cached is None:
-            cached = self._digested(subject, items)
+            cached, weight = self._digested(subject, items)
             if content:
-                self._by_list.put(content, cached)
+                self._by_list.put(content, cached, weight)
         return cached
 
-    def _digested(self, subject: Subject, items: list[dict[str, Any]]) -> ItemOffer:
+    def _digested(self, subject: Subject, items: list[dict[str, Any]]) -> tuple[ItemOffer, int]:
+        """Return the set of a list, and what it weighs where it is kept."""
         named: dict[tuple[str, str], dict[str, Any]] = {}
         oversized: set[str] = set()
+        weight = 0
         for item in items:
             name = item.get(_NAMES[subject])
             if isinstance(name, str) and name:
-                full, fits = self._digest_of(item)
+                full, fits, size_bytes = self._digest_of(item)
+                weight += size_bytes + BYTES_PER_DEFINITION
                 named[self._bounded(name), full] = item
                 if not fits:
                     oversized.add(full)
         kept = tuple(sorted(named)[: self._limits.items_max])
         is_cut = len(kept) < len(named)
         definitions = {place[1]: named[place] for place in kept}
-        return ItemOffer(
+        offer = ItemOffer(
             subject=subject,
             digest=str(jcs_digest([subject.value, kept, is_cut])),
             items=kept,
@@ -123,9 +126,10 @@ class ItemOffers:
             oversized=frozenset(oversized & definitions.keys()),
             is_cut=is_cut,
         )
+        return offer, weight
 
-    def _digest_of(self, item: dict[str, Any]) -> tuple[str, bool]:
-        """Return the full digest of an item, and whether it is within the limits of a definition."""
+    def _digest_of(self, item: dict[str, Any]) -> tuple[str, bool, int]:
+        """Return the full digest of an item, whether it is within the limits of a definition, and its bytes."""
         limits = self._limits
         canonical = canonicalize(item)
         fits = (
@@ -133,7 +137,7 @@ class ItemOffers:
             and len(item) <= limits.tool_fields_max
             and all(len(field) <= limits.field_name_chars_max for field in item)
         )
-        return str(sha256_of(canonical)), fits
+        return str(sha256_of(canonical)), fits, len(canonical)
 
     def _bounded(self, name: str) -> str:
         if len(name) <= self._limits.identifier_chars_max:

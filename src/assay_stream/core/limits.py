@@ -27,6 +27,10 @@ class Limits:
     """Tools in one snapshot. A full fingerprint costs under a millisecond each, so a hostile list costs
     seconds at most."""
 
+    offers_kept_bytes_max: int = 24 * 1024 * 1024
+    """Definitions of the latest distinct lists that are kept decoded, so that a repeated list costs little: a
+    thousand real ones. Decoded they take some five times as much."""
+
     items_max: int = 5_000
     """Prompts, or resource templates, of one snapshot that are compared: as many as tools. A list with more is
     compared as one that is not complete."""

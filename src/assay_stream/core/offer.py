@@ -20,6 +20,8 @@ from assay_stream.core.observation import SnapshotData
 
 _LISTS_KEPT = 1_024
 _TOOLS_KEPT = 65_536
+BYTES_PER_DEFINITION = 1_024
+"""What a definition that is kept weighs beside its canonical form."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +47,7 @@ class Offers:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._by_list: ContentCache[Offer] = ContentCache(_LISTS_KEPT)
+        self._by_list: ContentCache[Offer] = ContentCache(_LISTS_KEPT, limits.offers_kept_bytes_max)
         self._by_tool: ContentCache[Fingerprint] = ContentCache(_TOOLS_KEPT)
 
     def of(self, data: SnapshotData) -> Offer:
@@ -89,7 +91,7 @@ class Offers:
             nameless=nameless,
         )
         if content:
-            self._by_list.put(content, offer)
+            self._by_list.put(content, offer, sum(map(_weight, fingerprints.values())))
         return offer
 
     def _check_tool(self, tool: dict[str, Any], index: int) -> None:
@@ -120,6 +122,10 @@ class Offers:
             if content:
                 self._by_tool.put(content, found)
         return found
+
+
+def _weight(print_: Fingerprint) -> int:
+    return print_.size_bytes + BYTES_PER_DEFINITION
 
 
 def content_key(content: Any, scope: str | None) -> bytes | None:

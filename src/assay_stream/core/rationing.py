@@ -44,12 +44,12 @@ class Ration:
         if not self._is_known:
             units_max = min(units_max, max(self._allowance.units, limits.ration_floor_units))
         self._cut = Cut.BUDGET if units_max == limits.work_units_max else Cut.RATIONED
-        self.analysis = Analysis(units_max)
+        self.analysis = Analysis(units_max, is_rationed=self._cut is Cut.RATIONED)
         self._free_units = 0
 
     def compared(self) -> None:
-        """Note that the lists were compared: of a change that was analysed before, this much is not charged."""
-        self._free_units = self.analysis.work.spent if self._is_known else 0
+        """Note that the lists were compared: of a change that was analysed before, what is kept is not charged."""
+        self._free_units = self.analysis.kept_units if self._is_known else 0
 
     def charge(self) -> Allowance | None:
         """Return the allowance that is left, ``None`` where nothing was taken from it."""

@@ -164,7 +164,7 @@ def _gone(baseline: Baseline, catalogue: Catalogue, seen: Seen) -> Iterator[tupl
     for name in sorted(baseline.tools):
         if not _tells_of(name, baseline, catalogue, seen):
             continue
-        now = catalogue.definitions_of(name)
+        now = frozenset(catalogue.definitions_of(name))
         for full in baseline.definitions_of(name):
             if catalogue.tools.get(name) != full:
                 yield name, full, full not in now

@@ -31,6 +31,14 @@ def test_an_earlier_timestamp_refills_nothing() -> None:
     assert refilled(earlier, "s", 10_500, LIMITS).units == 500
 
 
+def test_a_clock_that_ran_ahead_is_set_back() -> None:
+    """One record dated years ahead must not leave its server without an allowance until then."""
+    ahead = refilled(USED_UP, "s", 4_000_000_000_000, LIMITS)
+    back = refilled(charged(ahead, 5_000, None, LIMITS), "s", 20_000, LIMITS)
+    assert (back.time_ms, back.units) == (20_000, 0)
+    assert refilled(back, "s", 21_000, LIMITS).units == 1_000
+
+
 def test_what_a_list_cost_is_taken_from_it() -> None:
     """Down to nothing: a list is never refused."""
     full = refilled(None, "s", 0, LIMITS)

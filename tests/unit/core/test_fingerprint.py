@@ -88,3 +88,16 @@ def test_the_cache_forgets_what_was_longest_unused() -> None:
     assert cache.get(b"a") == 1
     cache.put(b"c", 3)
     assert [cache.get(key) for key in (b"a", b"b", b"c")] == [1, None, 3]
+
+
+def test_the_cache_holds_no_more_than_its_weight() -> None:
+    """Few large values fill it, one that is heavier than all may be is not kept, and a new value counts once."""
+    cache: ContentCache[int] = ContentCache(10, 100)
+    cache.put(b"a", 1, 60)
+    cache.put(b"a", 1, 60)
+    cache.put(b"b", 2, 40)
+    assert (cache.get(b"a"), cache.get(b"b")) == (1, 2)
+    cache.put(b"c", 3, 40)
+    assert [cache.get(key) for key in (b"a", b"b", b"c")] == [None, 2, 3]
+    cache.put(b"d", 4, 101)
+    assert [cache.get(key) for key in (b"b", b"c", b"d")] == [2, 3, None]
