@@ -58,6 +58,24 @@ def test_a_prompt_that_turns_malicious_is_one_alert_for_the_fleet() -> None:
     assert b"previous" not in outcome.all_bytes(Role.ALERTS, Role.FINDINGS, Role.EVIDENCE)
 
 
+def test_a_prompt_that_one_client_knows_cannot_turn_malicious_for_another() -> None:
+    """Its own lists were never complete, so it is no addition: it is held against what anybody was shown last."""
+    talk = Talk().offers(0, FIRST, prompts=[PROMPT], observer_id="proxy-1")
+    talk.offers(1, FIRST, prompts=[], observer_id="proxy-2", completeness="partial")
+    talk.offers(2, FIRST, prompts=[POISONED], observer_id="proxy-2", completeness="partial")
+    outcome = talk.ends()
+    assert kinds(outcome) == ["prompt_changed"]
+    assert alerts_of(outcome)[0]["severity_id"] >= 4
+
+
+def test_a_prompt_that_another_client_was_shown_is_no_news() -> None:
+    """A client whose lists are never complete gets to see it: nothing came, and nothing changed."""
+    talk = Talk().offers(0, FIRST, prompts=[PROMPT], observer_id="proxy-1")
+    talk.offers(1, FIRST, prompts=[], observer_id="proxy-2", completeness="partial")
+    talk.offers(2, FIRST, prompts=[PROMPT], observer_id="proxy-2", completeness="partial")
+    assert kinds(talk.ends()) == []
+
+
 def test_a_template_that_comes_and_goes_is_told() -> None:
     """By its URI template."""
     other = {"uriTemplate": "https://example.com/{id}", "name": "web"}

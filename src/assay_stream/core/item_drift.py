@@ -2,8 +2,9 @@
 
 The comparison is with what the same observer last stated of them; where it never did, with what the rest of the
 fleet last stated. Nothing is called removed on the word of a list that is not complete. A name that was not stated
-is an addition after a complete list; after incomplete ones it is, if nobody ever stated it. The completeness that
-a snapshot states is that of all its lists.
+is an addition after a complete list; after incomplete ones it is, if nobody ever stated it. Where somebody did, it
+is held against what was stated last under its name. The completeness that a snapshot states is that of all its
+lists.
 
 A name that stands with several definitions makes no call ambiguous: each definition that was not there before is a
 change of its own.
@@ -11,7 +12,7 @@ change of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
@@ -68,19 +69,23 @@ def compare_items(
     now = offer.as_fact(seen.server_id).by_name()
     is_complete = seen.completeness == "complete" and not offer.is_cut
     told = _Telling(server, seen, offer, analysis)
+    new = now.keys() - was.names.keys()
+    known = {name for name in new if server.fleet.is_item_known(offer.subject, name)}
+    come = {name for name in new if was.complete or (was.stated and name not in known)}
+    shown = _last_stated(server, offer.subject, seen, known - come, analysis)
     for name in sorted(now.keys() | was.names.keys()):
         if name not in now:
             if was.complete and is_complete:
                 yield told.found("removed", name, before=was.names[name][0])
-        elif name not in was.names:
-            if was.complete or (was.stated and not server.fleet.is_item_known(offer.subject, name)):
-                for full in now[name]:
-                    yield told.found("added", name, after=full, signs=told.signs(None, full))
-        else:
-            known = frozenset(was.names[name])
+        elif name in come:
             for full in now[name]:
-                if full not in known:
-                    yield told.changed(name, was.names[name][0], full)
+                yield told.found("added", name, after=full, signs=told.signs(None, full))
+        else:
+            older = was.names.get(name) or shown.get(name, ())
+            held = frozenset(older)
+            for full in now[name]:
+                if older and full not in held:
+                    yield told.changed(name, older[0], full)
 
 
 def latest_stating(server: ServerBindings, subject: Subject, seen: Seen) -> Seen | None:
@@ -129,6 +134,31 @@ def _baseline(server: ServerBindings, subject: Subject, seen: Seen, analysis: An
             baseline.complete = True
             break
     return baseline
+
+
+def _last_stated(
+    server: ServerBindings, subject: Subject, seen: Seen, names: Set[str], analysis: Analysis
+) -> dict[str, tuple[str, ...]]:
+    """Return what anybody stated last under each of these names, as far as the budget suffices."""
+    missing = set(names)
+    found: dict[str, tuple[str, ...]] = {}
+    looked_at: set[str] = set()
+    try:
+        for old in server.sights.back_stating(seen.position, subject) if missing else ():
+            analysis.work.spend(1)
+            listed = _list_of(server, old, subject)
+            if listed.digest in looked_at:
+                continue
+            looked_at.add(listed.digest)
+            analysis.work.spend(len(listed.items))
+            stated = listed.by_name()
+            found |= {name: stated[name] for name in missing & stated.keys()}
+            missing -= stated.keys()
+            if not missing:
+                break
+    except WorkExhaustedError:
+        analysis.left_out.add(LeftOut.HISTORY)
+    return found
 
 
 def _latest_observer(server: ServerBindings, subject: Subject, position: Position) -> str | None:

@@ -133,6 +133,15 @@ class Sights:
         """
         return _last_before(self._stating.get(subject, []), position)
 
+    def back_stating(self, position: Position, subject: Subject) -> Iterator[Seen]:
+        """Yield the observations that state prompts, or templates, and precede a position, newest first.
+
+        Args:
+            position: the position of an observation.
+            subject: which of both.
+        """
+        return _back_from(self._stating.get(subject, []), position)
+
     def was_shown_complete(self, catalogue: str, position: Position) -> bool:
         """Tell whether a complete list with this catalogue was observed before a position.
 
