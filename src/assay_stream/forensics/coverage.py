@@ -45,11 +45,11 @@ class Coverage:
         return self.expect is not Expect.NONE
 
     def note(self, call: Origin | None, *, shared: bool = True) -> None:
-        """Note that there is evidence of a call, asked for or not.
+        """Note that there is evidence of a call.
 
         Args:
             call: where the evidence says that its call stands.
-            shared: whether the call is one of those that are looked at here.
+            shared: whether the evidence is asked for, and its call one of those that are looked at here.
         """
         if call is None or not self.asks:
             return

@@ -96,11 +96,11 @@ def _naming(
     wants_all = selection == EvidenceSelection()
     for given in evidence:
         call = given.call
-        # Before it is asked whose share it is: how far the join has come shows in all of it.
-        coverage.note(call, shared=call is not None and share.has(call))
-        if not (share.is_first if call is None else share.has(call)):
-            continue
-        if not (wants_all or selection.wants(given)):
+        is_wanted = wants_all or selection.wants(given)
+        # Before it is asked whose share it is: how far the join has come shows in all of it. What is not asked for
+        # stands for no call that is: it may be the evidence of that call, altered to be passed over.
+        coverage.note(call, shared=is_wanted and call is not None and share.has(call))
+        if not is_wanted or not (share.is_first if call is None else share.has(call)):
             continue
         if call is None:
             nameless.append(given)

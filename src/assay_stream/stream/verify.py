@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Callable, Collection
+from functools import partial
 
 from assay_stream.config import Settings
 from assay_stream.core.limits import DEFAULT_LIMITS
@@ -102,14 +103,17 @@ async def _partition(
         first = await logs.offset_at(Role.EVIDENCE, number, selection.since_us // 1_000)
     calls = _Calls(logs, number, await _first_call(logs, selection, number) if coverage.asks else None)
     gone_before = 0
+    is_due = partial(_is_due, verifier, selection, coverage)
     async for batch in logs.read(Role.EVIDENCE, number, first=first):
         given = [of_record(record) for record in batch]
         gone_before = gone_before or _gone_before(logs, given[0], first)
         here = []
         for evidence in given:
             is_here = _is_in_partition(logs, evidence, number)
-            coverage.note(evidence.call if is_here else None)
-            if selection.wants(evidence):
+            is_wanted = selection.wants(evidence)
+            # What is not asked for stands for no call that is: it may be altered to be passed over.
+            coverage.note(evidence.call if is_here else None, shared=is_wanted)
+            if is_wanted:
                 if is_here:
                     here.append(evidence)
                 else:
@@ -118,7 +122,7 @@ async def _partition(
         offsets = [evidence.call.offset for evidence in here if evidence.call]
         last, least = max(offsets, default=-1), min(offsets, default=0)
         pairs += [
-            pairing.other(call, keep=call.origin.offset > last or coverage.lacks(call.origin))
+            pairing.other(call, keep=call.origin.offset > last or is_due(call))
             async for call in calls.up_to(last, first=least)
         ]
         for judgement in filter(None, [verifier.check(*pair) for pair in pairs if pair is not None]):
@@ -129,19 +133,27 @@ async def _partition(
     for evidence, is_repeated in pairing.evidence_left():
         yield verifier.repeated(evidence) if is_repeated else verifier.without_call(evidence)
     if coverage.asks:
-        await _read_on(calls, pairing, selection, coverage)
+        await _read_on(calls, pairing, selection, is_due)
         left = pairing.others_left()
         for judgement in uncovered(verifier, left, selection, coverage, gone_before=gone_before):
             yield judgement
 
 
+def _is_due(verifier: Verifier, selection: EvidenceSelection, coverage: Coverage, call: Record) -> bool:
+    """Tell whether a call is asked for, and no evidence of it was noted so far."""
+    if not coverage.lacks(call.origin):
+        return False
+    expected = verifier.expected(call)
+    return expected is not None and selection.wants(expected)
+
+
 async def _read_on(
-    calls: _Calls, pairing: Pairing[Record], selection: EvidenceSelection, coverage: Coverage
+    calls: _Calls, pairing: Pairing[Record], selection: EvidenceSelection, is_due: Callable[[Record], bool]
 ) -> None:
     """Read the calls behind the last one that evidence names, as far as they are asked for."""
     last = _ALL if selection.to_offset is None else selection.to_offset - 1
     async for call in calls.up_to(last, first=0):
-        pairing.other(call, keep=coverage.lacks(call.origin))
+        pairing.other(call, keep=is_due(call))
 
 
 def _gone_before(logs: LogRanges, earliest: Recorded, first: int) -> int:

@@ -9,6 +9,7 @@ import pytest
 
 from assay_stream.core.digest import canonicalize
 from assay_stream.core.record import Origin, Record, Role
+from assay_stream.forensics.coverage import Coverage, Expect
 from assay_stream.forensics.evidence_record import Recorded, of_record
 from assay_stream.forensics.evidence_selection import EvidenceSelection
 from assay_stream.forensics.history import history_of
@@ -265,6 +266,28 @@ def test_only_what_is_asked_for_is_judged(selection: EvidenceSelection, chosen: 
     story = Story().lists(TOOL).calls().calls()
     found = judged(evidence_of(story), story.records, selection=selection)
     assert [judgement.evidence.call.offset for judgement in found if judgement.evidence.call] == chosen
+
+
+@pytest.mark.parametrize(
+    ("selection", "path", "new"),
+    [
+        (EvidenceSelection(server_id="server-a"), "data.server_id", "server-b"),
+        (EvidenceSelection(since_us=1_772_359_201_000_000), "time", "2020-01-01T00:00:00Z"),
+    ],
+)
+def test_evidence_altered_to_be_passed_over_is_missing(selection: EvidenceSelection, path: str, new: str) -> None:
+    """It names the call, and another server or time than was asked for: so the call has none that was."""
+    story = Story().lists(TOOL).calls().calls()
+    first, second = evidence_of(story)
+    verifier = Verifier(history_of(lambda: story.records))
+    given = [Recorded("line 0", changed(first, path, new)), Recorded("line 1", second)]
+    found = list(
+        judgements(verifier, given, lambda: story.records, selection=selection, coverage=Coverage(Expect.JOINED))
+    )
+    assert [(judgement.status, judgement.codes) for judgement in found] == [
+        (Status.HOLDS, ()),
+        (Status.MISSING, ("evidence_missing",)),
+    ]
 
 
 def test_a_judgement_as_json_leaves_out_what_is_absent() -> None:
