@@ -150,7 +150,7 @@ def _last_stated(
             if listed.digest in looked_at:
                 continue
             looked_at.add(listed.digest)
-            analysis.work.spend(len(listed.items))
+            analysis.work.spend(_UNITS_PER_MERGED_ITEM * len(listed.items))
             stated = listed.by_name()
             found |= {name: stated[name] for name in missing & stated.keys()}
             missing -= stated.keys()
