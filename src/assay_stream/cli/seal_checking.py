@@ -109,6 +109,10 @@ def verify(
     expected = [head for text in expect or () for head in _expected(text)]
     if write_head is not None and str(write_head) not in (expect or ()):
         refuse_existing_file(write_head, force=False)
+    elif write_head is not None and partition:
+        raise ConfigurationError(
+            "bad_option", "the heads of some partitions must not replace those of all: leave out --partition"
+        )
     from_kafka = not evidence and not checkpoints
     sealed_offsets = _sealed_offsets(bootstrap_servers) if from_kafka else {}
     with _logs(evidence, checkpoints, log_start, bootstrap_servers) as (records, seals):

@@ -427,6 +427,16 @@ def test_a_head_is_written_only_of_what_holds_and_over_nothing_unknown(folder: P
     assert (folder / "head.json").read_bytes() == after
 
 
+def test_heads_of_some_partitions_do_not_replace_those_of_all(folder: Path, fleet: Fleet) -> None:
+    """Else a rollback of the others would show to nobody from then on."""
+    before = (folder / "head.json").read_bytes()
+    files = ("--evidence", folder / "fleet", "--checkpoints", folder / "fleet")
+    heads = ("--expect", folder / "head.json", "--write-head", folder / "head.json")
+    refused = run(folder, "verify", *files, *heads, "--partition", "0")
+    assert (refused.returncode, "bad_option" in refused.stderr) == (2, True)
+    assert (folder / "head.json").read_bytes() == before
+
+
 @pytest.mark.parametrize("text", ["nowhere.json", "1", "1:x", "1:2:sha256:zz", "-1:2"])
 def test_a_malformed_head_is_refused(text: str, folder: Path) -> None:
     """On the command line, and in a file."""
