@@ -7,7 +7,7 @@ A finding is recognised by the input record that it names. As many of the latest
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from assay_stream.core.finding import Finding, finding_fields
@@ -90,18 +90,21 @@ class AlertState:
     def as_json(self) -> dict[str, Any]:
         """Return the state as a JSON object."""
         applied = {place: list(offsets) for place, offsets in self.applied.items()}
-        fields = asdict(self) | {"active": list(self.active), "applied": applied}
-        return {name: value for name, value in fields.items() if value is not None or name not in _OPTIONAL}
+        # Values are never changed in place, so none is copied: one end may be that of a thousand alerts, each of
+        # which a thousand observers saw.
+        values = ((field.name, getattr(self, field.name)) for field in fields(self))
+        kept = {name: value for name, value in values if value is not None or name not in _OPTIONAL}
+        return kept | {"active": list(self.active), "applied": applied}
 
     @classmethod
-    def from_json(cls, fields: dict[str, Any]) -> AlertState:
+    def from_json(cls, stored: dict[str, Any]) -> AlertState:
         """Return the state that a JSON object holds.
 
         Args:
-            fields: what ``as_json`` gave.
+            stored: what ``as_json`` gave.
         """
-        applied = {place: tuple(offsets) for place, offsets in fields["applied"].items()}
-        return cls(**(fields | {"active": tuple(fields["active"]), "applied": applied}))
+        applied = {place: tuple(offsets) for place, offsets in stored["applied"].items()}
+        return cls(**(stored | {"active": tuple(stored["active"]), "applied": applied}))
 
 
 _RETURNING = (Kind.TOOL_ADDED, Kind.TOOL_CHANGED)
