@@ -152,6 +152,7 @@ def search(seconds: float, seed: int, objective: Objective, pairs: Sequence[Pair
     chance = random.Random(seed)
     until_s = time.monotonic() + seconds
     scored = [(score, index, pair) for index, pair in enumerate(pairs) if (score := _score(pair, objective))]
+    scored.sort(key=lambda each: (-each[0], each[1]))
     number = len(scored)
     while time.monotonic() < until_s:
         parents = [max(chance.sample(scored, min(3, len(scored))), key=lambda each: each[0])[2] for _ in range(2)]
