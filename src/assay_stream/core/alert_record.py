@@ -196,6 +196,7 @@ def _flat(finding: Finding) -> dict[str, Any]:
         mcp_signs=_listed(rule for rule, _, _ in finding.signs),
         mcp_late_ms=finding.late_ms,
         mcp_left_out=",".join(finding.left_out) or None,
+        mcp_counted=",".join(f"{kind}:{number}" for kind, number in finding.counted) or None,
         mcp_pin_scheme=finding.scheme,
         mcp_pin_expected=finding.expected,
         mcp_pin_observed=finding.observed,

@@ -6,8 +6,9 @@ shows are never left out. What could not be compared must not look harmless, so 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
+from types import MappingProxyType
 from typing import TypeVar
 
 from assay_stream.core.finding import Finding
@@ -22,6 +23,7 @@ class LeftOut(StrEnum):
     """What was left out of an analysis: stable codes."""
 
     COMPARISON = "comparison"
+    FINDINGS = "findings"
     HISTORY = "history"
     NAME_CLAIMS = "name_claims"
     RENAMES = "renames"
@@ -80,7 +82,14 @@ class Analysis:
             yield item
 
     def finding(
-        self, server_id: str, origin: Origin, time_us: int, *, catalogue: str | None, cut: Cut
+        self,
+        server_id: str,
+        origin: Origin,
+        time_us: int,
+        *,
+        catalogue: str | None,
+        cut: Cut,
+        counted: Mapping[Kind, int] = MappingProxyType({}),
     ) -> Iterator[Finding]:
         """Yield the finding that says what was left out, if anything was.
 
@@ -92,6 +101,7 @@ class Analysis:
             time_us: its event time, microseconds since the epoch.
             catalogue: digest of the catalogue that it shows, if it shows one.
             cut: why something was left out.
+            counted: how many findings of each kind were counted instead of reported.
         """
         if self.left_out:
             yield Finding(
@@ -102,4 +112,5 @@ class Analysis:
                 after=catalogue if cut is Cut.BUDGET else None,
                 reason=cut.value,
                 left_out=tuple(sorted(part.value for part in self.left_out)),
+                counted=tuple(sorted((kind.value, number) for kind, number in counted.items())),
             )

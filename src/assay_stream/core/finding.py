@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
 
 import orjson
@@ -35,6 +36,7 @@ class Finding:
         approved: it is known, and matches what operators pinned.
         offered_elsewhere: it is known, and another observer is still offered it.
         left_out: of an analysis that was cut short, codes of what was left out.
+        counted: of a rationed list, kinds of findings that were counted instead of reported, and how many of each.
         reason: the stable code behind it, where the kind alone does not say enough; for keys, the key.
         scheme: of a pin, the scheme that it is under.
         expected: of a pin, the value that was approved.
@@ -72,6 +74,7 @@ class Finding:
     approved: bool = False
     offered_elsewhere: bool = False
     left_out: tuple[str, ...] = ()
+    counted: tuple[tuple[str, int], ...] = ()
 
     def uid(self) -> str:
         """Return the identity of what was found: the same on every observer, every time, live or replayed."""
@@ -131,7 +134,13 @@ def uid_of(
         item_name: about which prompt or resource template, if about one.
     """
     what = [kind.value, server_id, tool_name, full, reason]
-    return jcs_digest(what if item_name is None else [*what, item_name]).hex
+    if item_name is not None:
+        what.append(item_name)
+    try:
+        # A list of texts is canonical as orjson writes it.
+        return sha256(orjson.dumps(what)).hexdigest()
+    except orjson.JSONEncodeError:
+        return jcs_digest(what).hex
 
 
 def finding_fields(finding: Finding) -> dict[str, Any]:
@@ -167,6 +176,7 @@ def finding_fields(finding: Finding) -> dict[str, Any]:
         "approved": finding.approved or None,
         "offered_elsewhere": finding.offered_elsewhere or None,
         "left_out": list(finding.left_out) or None,
+        "counted": [list(kind) for kind in finding.counted] or None,
     }
     return {name: value for name, value in fields.items() if value is not None}
 
@@ -187,5 +197,6 @@ def finding_of(fields: Mapping[str, Any]) -> Finding:
     given["changed_fields"] = tuple(given["changed_fields"])
     given["changes"] = tuple((code, path, way) for code, path, way in given.get("changes", ()))
     given["left_out"] = tuple(given.get("left_out", ()))
+    given["counted"] = tuple((kind, number) for kind, number in given.get("counted", ()))
     given["signs"] = tuple((rule, level, path) for rule, level, path in given.get("signs", ()))
     return Finding(**given)

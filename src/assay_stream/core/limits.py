@@ -74,6 +74,10 @@ class Limits:
     ration_floor_units: int = 20_000
     """Units for the analysis of a list that finds its server's allowance used up: two milliseconds."""
 
+    rationed_changes_max: int = 5
+    """Changed definitions that such a list reports one by one beside those whose new text has signs. Further ones,
+    and what came and went, are counted: each finding is written, read, and may begin an alert."""
+
     analysed_changes_max: int = 64
     """Changes that are remembered as analysed per server: roll-outs that go on at once. One takes 32 digits."""
 

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
 
 import orjson
 
 from assay_stream.core.allowance import Allowance, charged, refilled
-from assay_stream.core.analysis import Analysis, Cut
+from assay_stream.core.analysis import Analysis, Cut, LeftOut
 from assay_stream.core.bindings import ServerBindings
 from assay_stream.core.drift import Baseline
 from assay_stream.core.facts import Catalogue, Seen
 from assay_stream.core.finding import Finding
 from assay_stream.core.item_drift import latest_stating, repeats
 from assay_stream.core.item_offer import ItemOffer
+from assay_stream.core.kinds import Kind
 from assay_stream.core.limits import Limits
 
 _CHANGE_DIGITS = 32
+UNITS_PER_REPORTED = 5_000
+"""Units that a finding takes from the allowance beside its analysis: it is written, read, and counted on an alert,
+which takes half a millisecond. The budget of the record does not pay for it: what was found is not left out."""
+
 _Change = tuple[str, int]
 
 
@@ -46,14 +52,41 @@ class Ration:
         self._cut = Cut.BUDGET if units_max == limits.work_units_max else Cut.RATIONED
         self.analysis = Analysis(units_max, is_rationed=self._cut is Cut.RATIONED)
         self._free_units = 0
+        self._reported = 0
+        self._counted: Counter[Kind] = Counter()
 
     def compared(self) -> None:
         """Note that the lists were compared: of a change that was analysed before, what is kept is not charged."""
-        self._free_units = self.analysis.kept_units if self._is_known else 0
+        if self._is_known:
+            self._free_units = self.analysis.kept_units
+            self._reported = 0
+
+    def reported(self, findings: Iterable[Finding]) -> Iterator[Finding]:
+        """Yield what is reported one by one of what a comparison found: all of it, unless a ration cut it short.
+
+        Then what has signs is reported, and the first changes; the others are counted.
+
+        Args:
+            findings: what the comparison of all lists found.
+        """
+        findings = list(findings)
+        is_rationed = self._cut is Cut.RATIONED and bool(self.analysis.left_out)
+        changes_left = self._limits.rationed_changes_max
+        for finding in findings:
+            is_change = finding.before is not None and finding.after is not None
+            if is_rationed and not finding.signs:
+                if not is_change or changes_left == 0:
+                    self._counted[finding.kind] += 1
+                    continue
+                changes_left -= 1
+            self._reported += 1
+            yield finding
+        if self._counted:
+            self.analysis.left_out.add(LeftOut.FINDINGS)
 
     def charge(self) -> Allowance | None:
         """Return the allowance that is left, ``None`` where nothing was taken from it."""
-        units = self.analysis.work.spent - self._free_units
+        units = self.analysis.work.spent - self._free_units + self._reported * UNITS_PER_REPORTED
         if not units:
             return None
         is_new = not self._is_known and not self.analysis.left_out
@@ -63,7 +96,12 @@ class Ration:
         """Yield the finding that says what was left out, if anything was."""
         seen = self._seen
         return self.analysis.finding(
-            seen.server_id, seen.origin, seen.time_us, catalogue=seen.catalogue, cut=self._cut
+            seen.server_id,
+            seen.origin,
+            seen.time_us,
+            catalogue=seen.catalogue,
+            cut=self._cut,
+            counted=self._counted,
         )
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import chain
 
 from assay_stream.core import drift
 from assay_stream.core.analysis import Analysis, Cut, LeftOut
@@ -28,7 +29,7 @@ from assay_stream.core.control_step import fact_of
 from assay_stream.core.controls import Controls
 from assay_stream.core.definition_record import definition_record
 from assay_stream.core.definitions import pack
-from assay_stream.core.digest import jcs_digest
+from assay_stream.core.digest import Canonicalized, jcs_digest
 from assay_stream.core.end_facts import Announcement, Rejection
 from assay_stream.core.errors import InputError
 from assay_stream.core.evidence import Producer
@@ -153,8 +154,12 @@ class Registry:
         findings = [
             *self._misrouted(record, seen),
             *never_complete(server, seen, self._limits),
-            *drift.compare(server, baseline, catalogue, seen, offer, analysis),
-            *(finding for items in lists.values() for finding in compare_items(server, items, seen, analysis)),
+            *ration.reported(
+                chain(
+                    drift.compare(server, baseline, catalogue, seen, offer, analysis),
+                    *(compare_items(server, items, seen, analysis) for items in lists.values()),
+                )
+            ),
         ]
         ration.compared()
         late = late_finding(server, seen, self._limits)
@@ -214,14 +219,15 @@ class Registry:
         outputs: list[Output] = []
         for full, print_ in offer.fingerprints.items():
             if (catalogue.server_scoped, full) not in server.tools:
+                definition = Canonicalized(offer.definitions[full])
                 fact = ToolFact(
                     server_id=catalogue.server_id,
                     server_scoped=catalogue.server_scoped,
                     fingerprint=print_,
-                    packed=pack(offer.definitions[full]),
+                    packed=pack(definition),
                 )
                 outputs.append(self._ledger.publish(record, fact))
-                outputs.append(definition_record(record, full, offer.definitions[full]))
+                outputs.append(definition_record(record, full, definition))
         if catalogue.digest not in server.catalogues:
             outputs.extend(definition_record(record, full, tool) for full, tool in offer.nameless.items())
             outputs.append(self._ledger.publish(record, catalogue))

@@ -57,6 +57,7 @@ class FindingRecord(Closed):
     approved: bool | None = None
     offered_elsewhere: bool | None = None
     left_out: list[LeftOut] | None = None
+    counted: list[tuple[Kind, Annotated[int, Field(ge=1)]]] | None = None
 
 
 class ResolutionRecord(Closed):
@@ -201,6 +202,7 @@ class AlertFlat(Closed):
     mcp_signs: str | None = None
     mcp_late_ms: Natural | None = None
     mcp_left_out: str | None = None
+    mcp_counted: str | None = None
     mcp_pin_scheme: Scheme | None = None
     mcp_pin_expected: SchemeValue | None = None
     mcp_pin_observed: SchemeValue | None = None

@@ -7,6 +7,7 @@ import pytest
 from assay_stream.core.analysis import Analysis, Cut, LeftOut
 from assay_stream.core.finding import decode_finding
 from assay_stream.core.finding_severity import severity_under
+from assay_stream.core.kinds import Kind
 from assay_stream.core.record import Origin
 from assay_stream.core.severity import PROFILES, Level
 
@@ -37,7 +38,10 @@ def test_a_list_that_was_cut_short_is_found_by_its_catalogue() -> None:
     assert one.uid() != other.uid()
     assert one.left_out == ("comparison", "text")
     assert decode_finding(one.encode()) == one
-    [rationed] = analysis.finding("s", ORIGIN, 1, catalogue="one", cut=Cut.RATIONED)
+    counted = {Kind.TOOL_ADDED: 50}
+    [rationed] = analysis.finding("s", ORIGIN, 1, catalogue="one", cut=Cut.RATIONED, counted=counted)
+    assert rationed.counted == (("tool_added", 50),)
+    assert decode_finding(rationed.encode()) == rationed
     [again] = analysis.finding("s", ORIGIN, 1, catalogue="other", cut=Cut.RATIONED)
     assert rationed.uid() == again.uid() != one.uid()
 
