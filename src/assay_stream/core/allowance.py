@@ -24,7 +24,7 @@ class Allowance:
     Args:
         server_id: the server.
         time_ms: the latest timestamp of its records so far, milliseconds since the epoch.
-        units: units of work left at that time.
+        units: units of work left at that time; below zero what the next second refills is spent in advance.
         analysed: the changes analysed last, oldest first: what identifies each, and how many definitions it has.
     """
 
@@ -80,7 +80,9 @@ def refilled(known: Allowance | None, server_id: str, time_ms: int, limits: Limi
 
 
 def charged(allowance: Allowance, units: int, change: tuple[str, int] | None, limits: Limits) -> Allowance:
-    """Return an allowance from which the cost of a list was taken.
+    """Return an allowance from which the cost of a list was taken, down to a debt of what one second refills.
+
+    Without the debt a flood would get each refill whole, and not what is left after the cost of its facts.
 
     Args:
         allowance: as ``refilled`` gave it.
@@ -94,4 +96,4 @@ def charged(allowance: Allowance, units: int, change: tuple[str, int] | None, li
     pairs = sum(size for _, size in analysed)
     while len(analysed) > limits.analysed_changes_max or pairs > limits.analysed_pairs_max:
         pairs -= analysed.pop(0)[1]
-    return replace(allowance, units=max(0, allowance.units - units), analysed=tuple(analysed))
+    return replace(allowance, units=max(-limits.allowance_units_per_s, allowance.units - units), analysed=tuple(analysed))

@@ -26,6 +26,9 @@ which takes half a millisecond. The budget of the record does not pay for it: wh
 
 _Change = tuple[str, int]
 
+_UNITS_PER_COUNTED = 1_000
+"""Units for a finding that is counted: its definition was fingerprinted and published all the same."""
+
 
 class Ration:
     """What one snapshot may cost, and what its server has left afterwards.
@@ -86,7 +89,8 @@ class Ration:
 
     def charge(self) -> Allowance | None:
         """Return the allowance that is left, ``None`` where nothing was taken from it."""
-        units = self.analysis.work.spent - self._free_units + self._reported * UNITS_PER_REPORTED
+        units = self.analysis.work.spent - self._free_units
+        units += self._reported * UNITS_PER_REPORTED + self._counted.total() * _UNITS_PER_COUNTED
         if not units:
             return None
         is_new = not self._is_known and not self.analysis.left_out

@@ -176,7 +176,7 @@ class AllowanceFactValue(Closed):
     """What the analysis of a server's lists may still cost at a time of the log, and what was analysed last."""
 
     time_ms: Natural
-    units: Natural
+    units: int
     analysed: list[tuple[str, Natural]]
 
 
