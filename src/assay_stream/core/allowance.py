@@ -96,4 +96,6 @@ def charged(allowance: Allowance, units: int, change: tuple[str, int] | None, li
     pairs = sum(size for _, size in analysed)
     while len(analysed) > limits.analysed_changes_max or pairs > limits.analysed_pairs_max:
         pairs -= analysed.pop(0)[1]
-    return replace(allowance, units=max(-limits.allowance_units_per_s, allowance.units - units), analysed=tuple(analysed))
+    return replace(
+        allowance, units=max(-limits.allowance_units_per_s, allowance.units - units), analysed=tuple(analysed)
+    )

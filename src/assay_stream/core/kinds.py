@@ -296,7 +296,7 @@ KINDS: dict[Kind, KindInfo] = {
         title="A server's list was not analysed in full",
         severity_id=4,
         explanation="It took more work than a record, or its server, is allowed. The list is in force and bound; "
-        "what mcp_left_out names was not looked for. mcp_counted counts findings that were not reported one by one.",
+        "what mcp_left_out names was not looked for; what mcp_counted counts was not reported one by one.",
         next_step="Compare the definitions yourself (drift, pins diff), and find out why they are so expensive.",
         owasp=("MCP08",),
         lasts=False,
