@@ -20,9 +20,10 @@ from assay_stream.core.kinds import Kind
 from assay_stream.core.limits import Limits
 
 _CHANGE_DIGITS = 32
-UNITS_PER_REPORTED = 5_000
+UNITS_PER_REPORTED = 10_000
 """Units that a finding takes from the allowance beside its analysis: it is written, read, and counted on an alert,
-which takes half a millisecond. The budget of the record does not pay for it: what was found is not left out."""
+which takes up to a millisecond of a worker. The budget of the record does not pay for it: what was found is not
+left out."""
 
 _Change = tuple[str, int]
 
