@@ -63,8 +63,8 @@ TOOLS_MAX = DEFAULT_LIMITS.tools_max - 1
 
 @pytest.mark.parametrize("path", COSTLY, ids=lambda path: path.stem)
 def test_what_the_search_once_found_stays_within_the_bounds(path: Path) -> None:
-    """Grown to a megabyte, or to as many tools as a list may have."""
-    before, after = (tools[:TOOLS_MAX] for tools in grown(json.loads(path.read_text()), 1_000_000))
+    """Grown to half a megabyte, or to as many tools as a list may have."""
+    before, after = (tools[:TOOLS_MAX] for tools in grown(json.loads(path.read_text()), 500_000))
     cost = measure((before, after), memory=True)
     assert 0 < cost.units <= DEFAULT_LIMITS.work_units_max
     assert cost.peak_bytes <= 256 * 1024 * 1024

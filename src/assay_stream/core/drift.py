@@ -82,15 +82,41 @@ def baseline_for(server: ServerBindings, seen: Seen) -> Baseline | None:
         server: the state before the snapshot.
         seen: the observation.
     """
-    own = server.observers.get(seen.observer_id)
-    history = own.before(seen.position) if own else []
-    same = _under_rights_of(seen, history) or _latest_of_fleet(server, seen, under_same_rights=True)
-    found = same or history or _latest_of_fleet(server, seen)
+    found, has_same_rights = _history_for(server, seen)
     if not found:
         return None
     baseline = _accumulate(server, found)
-    baseline.same_rights = bool(same)
+    baseline.same_rights = has_same_rights
     return baseline
+
+
+def analysed_baseline(server: ServerBindings, seen: Seen, latest: Baseline | None) -> Baseline | None:
+    """Return what was last analysed of what a snapshot is compared with.
+
+    A list whose analysis was rationed is no baseline: else what it changed would never be looked at, and a server
+    could have its poison read by nobody by wearing its allowance down first.
+
+    Args:
+        server: the state before the snapshot.
+        seen: the observation.
+        latest: what ``baseline_for`` gave.
+    """
+    found, has_same_rights = _history_for(server, seen)
+    if latest is None or not any(old.rationed for old in found):
+        return latest
+    analysed = [old for old in found if not old.rationed]
+    # Where nothing of it was ever analysed, all of the list is new.
+    baseline = _accumulate(server, analysed) if analysed else Baseline(complete=True)
+    baseline.same_rights = has_same_rights
+    return baseline
+
+
+def _history_for(server: ServerBindings, seen: Seen) -> tuple[list[Seen], bool]:
+    """Return what to compare a snapshot with, oldest first, and whether it was seen under the same rights."""
+    own = server.observers.get(seen.observer_id)
+    history = own.before(seen.position) if own else []
+    same = _under_rights_of(seen, history) or _latest_of_fleet(server, seen, under_same_rights=True)
+    return same or history or _latest_of_fleet(server, seen), bool(same)
 
 
 def _under_rights_of(seen: Seen, history: list[Seen]) -> list[Seen]:

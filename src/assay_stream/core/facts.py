@@ -128,6 +128,8 @@ class Seen:
     """
     attributed: bool = False
     """Whether a header of its record named the observer: what cannot be attributed does not end its force then."""
+    rationed: bool = False
+    """Whether its analysis was rationed: what it changed is still to be compared (``core.drift``)."""
 
     def listed(self, subject: Subject) -> str | None:
         """Return the digest of the prompts or of the templates that it states, ``None`` where it states none."""
@@ -146,6 +148,7 @@ class Seen:
             "templates": self.templates,
             "auth_context": self.auth_context,
             "attributed": self.attributed or None,
+            "rationed": self.rationed or None,
         }
         return {
             "time_us": self.time_us,
@@ -300,6 +303,7 @@ def _read_seen(key: FactKey, value: dict[str, Any]) -> Seen:
         templates=value.get("templates"),
         auth_context=value.get("auth_context"),
         attributed=value.get("attributed", False),
+        rationed=value.get("rationed", False),
     )
 
 

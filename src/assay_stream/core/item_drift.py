@@ -97,7 +97,12 @@ def latest_stating(server: ServerBindings, subject: Subject, seen: Seen) -> Seen
         seen: the observation.
     """
     own = next(_stated(server, seen.observer_id, subject, seen.position), None)
-    return server.sights.latest_stating(seen.position, subject) if own is None else own
+    if own is not None:
+        return own
+    latest = server.sights.latest_stating(seen.position, subject)
+    if latest is None or not latest.rationed:
+        return latest
+    return next(_stated(server, latest.observer_id, subject, seen.position), latest)
 
 
 def repeats(latest: Seen, offer: ItemOffer) -> bool:
@@ -107,7 +112,8 @@ def repeats(latest: Seen, offer: ItemOffer) -> bool:
         latest: the observation that a list is compared with.
         offer: the list.
     """
-    return latest.completeness == "complete" and not offer.is_cut and latest.listed(offer.subject) == offer.digest
+    is_whole = latest.completeness == "complete" and not latest.rationed and not offer.is_cut
+    return is_whole and latest.listed(offer.subject) == offer.digest
 
 
 def _baseline(server: ServerBindings, subject: Subject, seen: Seen, analysis: Analysis) -> _Baseline:
@@ -167,12 +173,12 @@ def _latest_observer(server: ServerBindings, subject: Subject, position: Positio
 
 
 def _stated(server: ServerBindings, observer_id: str, subject: Subject, position: Position) -> Iterator[Seen]:
-    """Yield what an observer stated of a list before a position, newest first."""
+    """Yield what an observer stated of a list before a position, newest first, but for what was rationed."""
     timeline = server.observers.get(observer_id)
     if timeline is None:
         return
     for seen in timeline.back_from(position):
-        if seen.listed(subject) is not None:
+        if seen.listed(subject) is not None and not seen.rationed:
             yield seen
 
 

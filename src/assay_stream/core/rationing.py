@@ -74,7 +74,7 @@ class Ration:
             findings: what the comparison of all lists found.
         """
         findings = list(findings)
-        is_rationed = self._cut is Cut.RATIONED and bool(self.analysis.left_out)
+        is_rationed = self.is_cut_short
         changes_left = self._limits.rationed_changes_max
         for finding in findings:
             is_change = finding.before is not None and finding.after is not None
@@ -87,6 +87,11 @@ class Ration:
             yield finding
         if self._counted:
             self.analysis.left_out.add(LeftOut.FINDINGS)
+
+    @property
+    def is_cut_short(self) -> bool:
+        """Whether the server's allowance did not suffice for what was compared so far."""
+        return self._cut is Cut.RATIONED and bool(self.analysis.left_out)
 
     def charge(self) -> Allowance | None:
         """Return the allowance that is left, ``None`` where nothing was taken from it."""

@@ -12,7 +12,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain
 
@@ -148,23 +148,9 @@ class Registry:
             ambiguous=offer.ambiguous,
         )
         baseline = drift.baseline_for(server, seen)
-        change = change_of(server, baseline, catalogue, seen, lists.values())
-        ration = Ration(server, seen, record.timestamp_ms, change, self._limits)
+        findings, ration = self._compared(record, server, baseline, catalogue, seen, offer, lists)
         analysis = ration.analysis
-        findings = [
-            *self._misrouted(record, seen),
-            *never_complete(server, seen, self._limits),
-            *ration.reported(
-                chain(
-                    drift.compare(server, baseline, catalogue, seen, offer, analysis),
-                    *(compare_items(server, items, seen, analysis) for items in lists.values()),
-                )
-            ),
-        ]
-        ration.compared()
-        late = late_finding(server, seen, self._limits)
-        if late is not None:
-            findings.append(late)
+        seen = replace(seen, rationed=ration.is_cut_short)
         ended = [
             *resolved_by_snapshot(server, baseline, catalogue, seen, analysis),
             *resolved_by_complete_list(server, seen, self._limits),
@@ -212,6 +198,33 @@ class Registry:
             time_us=event_time_us(event),
         )
         return announce(self._ledger, record, announcement, self._limits)
+
+    def _compared(
+        self,
+        record: Record,
+        server: ServerBindings,
+        baseline: drift.Baseline | None,
+        catalogue: Catalogue,
+        seen: Seen,
+        offer: Offer,
+        lists: Mapping[Subject, ItemOffer],
+    ) -> tuple[list[Finding], Ration]:
+        """Return what a snapshot shows that was not analysed before, and what that cost."""
+        analysed = drift.analysed_baseline(server, seen, baseline)
+        change = change_of(server, analysed, catalogue, seen, lists.values())
+        ration = Ration(server, seen, record.timestamp_ms, change, self._limits)
+        compared = chain(
+            drift.compare(server, analysed, catalogue, seen, offer, ration.analysis),
+            *(compare_items(server, items, seen, ration.analysis) for items in lists.values()),
+        )
+        findings = [
+            *self._misrouted(record, seen),
+            *never_complete(server, seen, self._limits),
+            *ration.reported(compared),
+        ]
+        ration.compared()
+        late = late_finding(server, seen, self._limits)
+        return findings if late is None else [*findings, late], ration
 
     def _publish_offer(
         self, record: Record, server: ServerBindings, catalogue: Catalogue, offer: Offer
@@ -414,7 +427,7 @@ def _is_repetition(server: ServerBindings, seen: Seen) -> bool:
     """
     own = server.observers.get(seen.observer_id)
     return own is not None and any(
-        replace(old, origin=seen.origin) == seen
+        replace(old, origin=seen.origin, rationed=False) == seen
         and server.endings.announced(seen.observer_id, old, old.time_us) is None
         for old in own.at(seen.time_us)
     )

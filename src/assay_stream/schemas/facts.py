@@ -53,6 +53,7 @@ class SeenFactValue(Closed):
     templates: DigestText | None = None
     auth_context: BareHex | None = None
     attributed: Literal[True] | None = None
+    rationed: Literal[True] | None = None
 
 
 class ItemFactValue(Closed):
