@@ -249,9 +249,13 @@ def _into_files(job: _Job, folder: Path, *, resume: bool, then: Callable[[LogSpo
             if not _run(made, results, job.meter):
                 say(f"interrupted. Go on with the same command and --resume ({folder / PROGRESS_FILE})")
                 raise typer.Exit(INTERRUPTED)
-            if results.replaces and (_is_empty(job, made) or not _readable(spool, results.tally)):
+            found_nothing = _is_empty(job, made)
+            if results.replaces and (found_nothing or not _readable(spool, results.tally)):
                 results.discard()
                 say(f"the earlier results in {folder} were kept")
+            elif found_nothing and not any(results.tally.written.values()):
+                # Empty files would only keep the corrected command from writing there.
+                results.discard()
             else:
                 results.end()
         _finish(job, results.tally, made, spool)

@@ -338,8 +338,10 @@ def _starts(texts: list[str] | None) -> dict[int, int]:
 def _chain_name(seals: Logs, partition: int) -> LogName:
     names = [name for name in seals.names() if name.partition == partition]
     if len(names) != 1:
+        others = sorted({name.partition for name in seals.names()})
         raise InputError(
             "checkpoint_not_found",
-            f"there must be one log of checkpoints for this partition, and there are {len(names)}",
+            f"there must be one log of checkpoints for partition {partition}, and there are {len(names)}; "
+            f"there are some for {', '.join(map(str, others)) or 'none'}",
         )
     return names[0]

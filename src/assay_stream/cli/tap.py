@@ -106,7 +106,5 @@ async def _run(
         await sink.aclose()
         dropped = sum(sink.stats.dropped.values())
         if dropped:
-            print(
-                f"assay-stream tap: {dropped} observations were dropped: {dict(sink.stats.dropped)}",
-                file=sys.stderr,
-            )
+            reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(sink.stats.dropped.items()))
+            print(f"assay-stream tap: dropped {dropped} observations: {reasons}", file=sys.stderr)

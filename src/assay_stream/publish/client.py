@@ -332,9 +332,13 @@ class ObservationPublisher:
             told = asyncio.run(why_refused(self._connection_options))
         return str(told) if isinstance(told, ConfigurationError) else type(error).__name__
 
+    def _where(self) -> str:
+        servers = (self._connection_options or {}).get("bootstrap_servers")
+        return "" if not servers else f" at {servers if isinstance(servers, str) else ','.join(servers)}"
+
     def _note_failure(self, why: str) -> None:
         with self._lock:
             self._retries += 1
             first, self._away = not self._away, True
         if first:
-            _log.warning("cannot deliver observations to Kafka, still trying: %s", why)
+            _log.warning("cannot deliver observations to Kafka%s, still trying: %s", self._where(), why)

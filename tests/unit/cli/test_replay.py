@@ -89,6 +89,15 @@ def test_a_range_without_calls_has_an_exit_code_of_its_own(tmp_path: Path) -> No
     assert b"no call is in what was asked for" in done.stderr
 
 
+def test_what_found_nothing_leaves_room_for_the_next_try(tmp_path: Path) -> None:
+    """A range that was mistyped writes no empty files, which the corrected command would be refused for."""
+    path = written(tmp_path / "in.ndjson", list(records(3)))
+    arguments = ("replay", "--input", str(path), "--output", str(tmp_path / "out"))
+    assert run(*arguments, "--server-id", "nobody").returncode == 5
+    assert list((tmp_path / "out").iterdir()) == []
+    assert run(*arguments).returncode == 0
+
+
 def test_servers_narrow_the_evidence(tmp_path: Path) -> None:
     """The lines are those of the whole replay that are about this server."""
     path = written(tmp_path / "in.ndjson", list(records(400)))
