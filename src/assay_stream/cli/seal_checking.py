@@ -134,7 +134,11 @@ def verify(
         print_table(outcome, reports, files)
     if write_head is not None:
         _write_head(write_head, outcome, reports)
-    raise typer.Exit(_EXIT_CODES[outcome])
+    lacking = sorted(set(partition or ()) - {report.partition for report in reports})
+    if lacking:
+        say(f"there is neither evidence nor a checkpoint of partition {', '.join(map(str, lacking))}")
+    # What was asked for and is not there was not verified.
+    raise typer.Exit(_EXIT_CODES[outcome] or (_EXIT_CODES[Outcome.NOTHING_VERIFIED] if lacking else 0))
 
 
 def _expected(text: str) -> list[Expected]:

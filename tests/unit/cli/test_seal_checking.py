@@ -181,7 +181,15 @@ def test_an_archive_may_be_compressed_split_and_in_any_order(folder: Path) -> No
 def test_one_partition_can_be_chosen(folder: Path) -> None:
     """The others are not looked at."""
     assert verify(folder, "--partition", "1", code=3)["logs"] == []
-    assert len(verify(folder, "--partition", "1", "--partition", "0")["logs"]) == 1
+    assert len(verify(folder, "--partition", "0")["logs"]) == 1
+
+
+def test_a_partition_that_is_asked_for_and_gone_was_not_verified(folder: Path) -> None:
+    """Whatever the others are like: it may have vanished with all its checkpoints."""
+    assert len(verify(folder, "--partition", "1", "--partition", "0", code=3)["logs"]) == 1
+    files = ("--evidence", folder / "kept", "--checkpoints", folder / "kept")
+    done = run(folder, "verify", *files, "--partition", "0", "--partition", "1")
+    assert "neither evidence nor a checkpoint of partition 1" in done.stderr
 
 
 @pytest.mark.parametrize("text", ["x", "1", "1:", ":1", "1:-1", "a:1"])
