@@ -15,7 +15,7 @@ removed on its word.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cached_property
 from hashlib import sha256
 from typing import NamedTuple, TypedDict, Unpack
@@ -24,6 +24,7 @@ import orjson
 
 from assay_stream.core.analysis import Analysis, LeftOut
 from assay_stream.core.approval import is_approved
+from assay_stream.core.baseline import Baseline
 from assay_stream.core.bindings import ServerBindings
 from assay_stream.core.digest import Digest, jcs_digest
 from assay_stream.core.facts import Catalogue, Seen
@@ -47,137 +48,6 @@ PAIRS_KEPT = 2 * DEFAULT_LIMITS.analysed_pairs_max
 
 _RENAMES_PART = 4
 """The part of what is left of the budget, one in as many, that the search for renamed tools may cost."""
-
-
-@dataclass(slots=True, kw_only=True)
-class Baseline:
-    """What was last known of a server's tools before a snapshot.
-
-    Args:
-        tools: tool name to the fingerprint last seen, ``None`` where it was always ambiguous.
-        ambiguous: full digests of what stood under a name that was ambiguous when it was listed last, sorted.
-        complete: whether a complete list is among what this rests on.
-        same_rights: whether it was seen under the rights under which the server is asked now.
-    """
-
-    tools: dict[str, Fingerprint | None] = field(default_factory=dict)
-    ambiguous: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    complete: bool = False
-    same_rights: bool = True
-
-    def definitions_of(self, name: str) -> tuple[str, ...]:
-        """Return full digests of what stood under a name, sorted, none where it was not listed.
-
-        Args:
-            name: name of a tool.
-        """
-        known = self.tools.get(name)
-        return self.ambiguous.get(name) or (() if known is None else (known.full,))
-
-
-def baseline_for(server: ServerBindings, seen: Seen) -> Baseline | None:
-    """Return what a snapshot is to be compared with, or ``None`` for the first one of its server.
-
-    Args:
-        server: the state before the snapshot.
-        seen: the observation.
-    """
-    found, has_same_rights = _history_for(server, seen)
-    if not found:
-        return None
-    baseline = _accumulate(server, found)
-    baseline.same_rights = has_same_rights
-    return baseline
-
-
-def analysed_baseline(server: ServerBindings, seen: Seen, latest: Baseline | None) -> Baseline | None:
-    """Return what was last analysed of what a snapshot is compared with.
-
-    A list whose analysis was rationed is no baseline: else what it changed would never be looked at, and a server
-    could have its poison read by nobody by wearing its allowance down first.
-
-    Args:
-        server: the state before the snapshot.
-        seen: the observation.
-        latest: what ``baseline_for`` gave.
-    """
-    found, has_same_rights = _history_for(server, seen)
-    if latest is None or not any(old.rationed for old in found):
-        return latest
-    analysed = [old for old in found if not old.rationed]
-    # Where nothing of it was ever analysed, all of the list is new.
-    baseline = _accumulate(server, analysed) if analysed else Baseline(complete=True)
-    baseline.same_rights = has_same_rights
-    return baseline
-
-
-def _history_for(server: ServerBindings, seen: Seen) -> tuple[list[Seen], bool]:
-    """Return what to compare a snapshot with, oldest first, and whether it was seen under the same rights."""
-    own = server.observers.get(seen.observer_id)
-    history = own.before(seen.position) if own else []
-    same = _under_rights_of(seen, history) or _latest_of_fleet(server, seen, under_same_rights=True)
-    return same or history or _latest_of_fleet(server, seen), bool(same)
-
-
-def _under_rights_of(seen: Seen, history: list[Seen]) -> list[Seen]:
-    return [old for old in history if old.auth_context == seen.auth_context]
-
-
-def _latest_of_fleet(server: ServerBindings, seen: Seen, *, under_same_rights: bool = False) -> list[Seen]:
-    """Return the history of the observer who saw the server last before this observation."""
-    sights = server.sights
-    if under_same_rights:
-        latest = sights.latest_under_rights(seen.position, seen.auth_context)
-    else:
-        latest = sights.latest_before(seen.position)
-    if latest is None:
-        return []
-    history = server.observers[latest.observer_id].before(seen.position)
-    return _under_rights_of(seen, history) if under_same_rights else history
-
-
-def _accumulate(server: ServerBindings, history: list[Seen]) -> Baseline:
-    """Return what a history adds up to: each distinct list once, up to ``lists_merged_max`` of them, newest first.
-
-    A name that only older ones have is still compared with what was last shown of it (``core.last_shown``).
-    """
-    baseline = Baseline()
-    merged: set[str] = set()
-    for seen in reversed(history):
-        if seen.catalogue not in merged:
-            merged.add(seen.catalogue)
-            catalogue = server.catalogue_of(seen)
-            for name, full in catalogue.tools.items():
-                if name not in baseline.tools:
-                    baseline.tools[name] = None if full is None else server.fingerprint_of(catalogue, full)
-                    baseline.ambiguous[name] = catalogue.ambiguous.get(name, ())
-        if seen.completeness == "complete":
-            baseline.complete = True
-            break
-        if len(merged) >= DEFAULT_LIMITS.lists_merged_max:
-            break
-    # A list that names a tool twice hides no change: what it was before is what the next is held against.
-    unknown = {name for name, known in baseline.tools.items() if known is None}
-    baseline.tools |= _last_known(server, history, unknown)
-    return baseline
-
-
-def _last_known(server: ServerBindings, history: list[Seen], names: set[str]) -> dict[str, Fingerprint]:
-    """Return the last definition of each name that stood there alone, looking at each distinct list once."""
-    found: dict[str, Fingerprint] = {}
-    looked_at: set[str] = set()
-    for seen in reversed(history):
-        if len(found) == len(names):
-            break
-        if seen.catalogue in looked_at:
-            continue
-        looked_at.add(seen.catalogue)
-        catalogue = server.catalogue_of(seen)
-        for name in names & catalogue.tools.keys():
-            full = catalogue.tools[name]
-            if full is not None and name not in found:
-                found[name] = server.fingerprint_of(catalogue, full)
-    return found
 
 
 def compare(

@@ -10,8 +10,8 @@ import orjson
 
 from assay_stream.core.allowance import Allowance, charged, refilled
 from assay_stream.core.analysis import Analysis, Cut, LeftOut
+from assay_stream.core.baseline import Baseline
 from assay_stream.core.bindings import ServerBindings
-from assay_stream.core.drift import Baseline
 from assay_stream.core.facts import Catalogue, Seen
 from assay_stream.core.finding import Finding
 from assay_stream.core.item_drift import latest_stating, repeats

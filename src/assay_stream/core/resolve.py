@@ -9,9 +9,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from assay_stream.core.analysis import Analysis, LeftOut
 from assay_stream.core.attention import Reason, Resolution
+from assay_stream.core.baseline import Baseline
 from assay_stream.core.bindings import ServerBindings
 from assay_stream.core.control_facts import Discovery, KeyDecision, Pin, Policy
-from assay_stream.core.drift import Baseline, set_digest
+from assay_stream.core.drift import set_digest
 from assay_stream.core.end_facts import Rejection
 from assay_stream.core.facts import Catalogue, Seen
 from assay_stream.core.finding import uid_of
