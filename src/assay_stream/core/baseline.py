@@ -40,8 +40,12 @@ class Baseline:
         return self.ambiguous.get(name) or (() if known is None else (known.full,))
 
 
-def baseline_for(server: ServerBindings, seen: Seen) -> Baseline | None:
-    """Return what a snapshot is to be compared with, or ``None`` for the first one of its server.
+def baselines_for(server: ServerBindings, seen: Seen) -> tuple[Baseline | None, Baseline | None]:
+    """Return what was last shown before a snapshot, and what of it was last analysed; ``None`` for a first list.
+
+    The two differ where the analysis of a list was rationed. Such a list is no baseline for the next analysis:
+    otherwise what it changed would never be looked at, and a server could slip its poison past the analysis by
+    wearing its allowance down first.
 
     Args:
         server: the state before the snapshot.
@@ -49,31 +53,16 @@ def baseline_for(server: ServerBindings, seen: Seen) -> Baseline | None:
     """
     found, has_same_rights = _history_for(server, seen)
     if not found:
-        return None
-    baseline = _accumulate(server, found)
-    baseline.same_rights = has_same_rights
-    return baseline
-
-
-def analysed_baseline(server: ServerBindings, seen: Seen, latest: Baseline | None) -> Baseline | None:
-    """Return what was last analysed of what a snapshot is compared with.
-
-    A list whose analysis was rationed is no baseline: else what it changed would never be looked at, and a server
-    could have its poison read by nobody by wearing its allowance down first.
-
-    Args:
-        server: the state before the snapshot.
-        seen: the observation.
-        latest: what ``baseline_for`` gave.
-    """
-    found, has_same_rights = _history_for(server, seen)
-    if latest is None or not any(old.rationed for old in found):
-        return latest
-    analysed = [old for old in found if not old.rationed]
+        return None, None
+    latest = _accumulate(server, found)
+    latest.same_rights = has_same_rights
+    if not any(old.rationed for old in found):
+        return latest, latest
+    history = [old for old in found if not old.rationed]
     # Where nothing of it was ever analysed, all of the list is new.
-    baseline = _accumulate(server, analysed) if analysed else Baseline(complete=True)
-    baseline.same_rights = has_same_rights
-    return baseline
+    analysed = _accumulate(server, history) if history else Baseline(complete=True)
+    analysed.same_rights = has_same_rights
+    return latest, analysed
 
 
 def _history_for(server: ServerBindings, seen: Seen) -> tuple[list[Seen], bool]:

@@ -20,7 +20,7 @@ from assay_stream.core import drift
 from assay_stream.core.analysis import Analysis, Cut, LeftOut
 from assay_stream.core.announcing import announce
 from assay_stream.core.attention import FloodEnd, suppression_records
-from assay_stream.core.baseline import Baseline, analysed_baseline, baseline_for
+from assay_stream.core.baseline import Baseline, baselines_for
 from assay_stream.core.bindings import ServerBindings
 from assay_stream.core.change import change_record, says_nothing_new
 from assay_stream.core.cloudevents import check_observer, event_time_us, observer_in_header, read_event
@@ -148,8 +148,8 @@ class Registry:
             tools=offer.tools,
             ambiguous=offer.ambiguous,
         )
-        baseline = baseline_for(server, seen)
-        findings, ration = self._compared(record, server, baseline, catalogue, seen, offer, lists)
+        baseline, analysed = baselines_for(server, seen)
+        findings, ration = self._compared(record, server, analysed, catalogue, seen, offer, lists)
         analysis = ration.analysis
         seen = replace(seen, rationed=ration.is_cut_short)
         ended = [
@@ -204,14 +204,13 @@ class Registry:
         self,
         record: Record,
         server: ServerBindings,
-        baseline: Baseline | None,
+        analysed: Baseline | None,
         catalogue: Catalogue,
         seen: Seen,
         offer: Offer,
         lists: Mapping[Subject, ItemOffer],
     ) -> tuple[list[Finding], Ration]:
         """Return what a snapshot shows that was not analysed before, and what that cost."""
-        analysed = analysed_baseline(server, seen, baseline)
         change = change_of(server, analysed, catalogue, seen, lists.values())
         ration = Ration(server, seen, record.timestamp_ms, change, self._limits)
         compared = chain(
