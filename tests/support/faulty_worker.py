@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import resource
 import signal
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,10 @@ from assay_stream.core.engine import EngineState
 from assay_stream.core.record import Output, Record
 
 SLOW_S = 8.0
+FINISH_VARIABLE = "ASSAY_TEST_FINISH_FILE"
+"""Names a file: once it is there, the record that takes long may be done."""
+TAKES_LONG = "takes-long: begun"
+"""What the worker's log says when work on that record begins."""
 _ROOM_BYTES = 256 * 1_024 * 1_024
 _KEPT: list[bytes] = []
 
@@ -34,11 +39,20 @@ def hang() -> None:
         sum(range(1_000))
 
 
-def take_long() -> None:
-    """Longer than a session, and then be done."""
-    until_s = time.monotonic() + SLOW_S
+def spin(seconds: float) -> None:
+    """Pure Python, which shares the interpreter with nobody who does not ask for it."""
+    until_s = time.monotonic() + seconds
     while time.monotonic() < until_s:
         sum(range(1_000))
+
+
+def take_long() -> None:
+    """Longer than a session, and until the test has seen what it came for."""
+    finish = Path(os.environ[FINISH_VARIABLE])
+    print(TAKES_LONG, file=sys.stderr, flush=True)
+    spin(SLOW_S)
+    while not finish.exists():
+        spin(0.1)
 
 
 def exhaust() -> None:
