@@ -114,6 +114,6 @@ def test_a_terminal_that_knows_no_unicode_is_told_escapes() -> None:
 
 def test_a_megabyte_is_printed_in_seconds() -> None:
     """In one word, too."""
-    start = time.perf_counter()
+    start = time.process_time()
     assert len(painted(Line("│ ", (Span("x" * 1_000_000),)))) > 1_000_000
-    assert time.perf_counter() - start < 30
+    assert time.process_time() - start < 30

@@ -102,9 +102,9 @@ def test_the_end_of_what_came_is_never_left_out() -> None:
 )
 def test_a_megabyte_takes_seconds_at_most(before: str, after: str) -> None:
     """Also where the texts have much in common, and nothing of it in the same place."""
-    start = time.perf_counter()
+    start = time.process_time()
     pieces = word_diff(before, after)
-    assert time.perf_counter() - start < 20
+    assert time.process_time() - start < 20
     assert "".join(piece.text for piece in pieces if piece.op != "gone") == after
 
 

@@ -111,6 +111,6 @@ def test_texts_are_redacted_under_handshake_s_categories(text: str, redacted: st
 def test_redaction_is_linear() -> None:
     """Texts made of the beginnings of matches take time in proportion to their length."""
     for piece in ("-----BEGIN PRIVATE KEY-----", "eyJa.", "a@", "/home", "\\\\", "password=", "$", "+1 "):
-        began = time.perf_counter()
+        began = time.process_time()
         redact_text(piece * (200_000 // len(piece)))
-        assert time.perf_counter() - began < 5, piece
+        assert time.process_time() - began < 5, piece
