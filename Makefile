@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
 
-.PHONY: help demo run test check lint types layers unit integration chaos chaos-short audit lock sbom fuzz bench bench-peers bench-latency bench-curves bench-docs alert-quality schemas samples clean
+.PHONY: help demo run test check lint types layers unit integration chaos chaos-short audit lock sbom fuzz bench bench-peers bench-latency bench-curves bench-docs alert-quality schemas docs samples clean
 
 help: ## Show this help.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -119,7 +119,10 @@ alert-quality: $(VENV)/.ready ## Score the alerts on the labelled corpus, beside
 	$(BIN)/python -m bench.alert_quality.score
 
 schemas: $(VENV)/.ready ## Write schemas/ anew from the models.
-	$(BIN)/python -m assay_stream.schemas --write schemas
+	$(BIN)/python -m assay_stream.model.schemas --write schemas
+
+docs: $(VENV)/.ready ## Write the generated pages of docs/ anew.
+	$(BIN)/python docs/generate.py --write
 
 samples: $(VENV)/.ready ## Write the sample logs of the Sigma rules anew from the engine.
 	$(BIN)/python -m deploy.sigma.make_samples --write deploy/sigma/samples

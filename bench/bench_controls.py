@@ -10,10 +10,10 @@ import time
 
 import orjson
 
-from assay_stream.core import engine
-from assay_stream.core.engine import EngineState
-from assay_stream.core.evidence import Producer
-from assay_stream.core.record import Origin, Record, Role
+from assay_stream import engine
+from assay_stream.engine import EngineState
+from assay_stream.model.envelope import Producer
+from assay_stream.model.record import Origin, Record, Role
 from bench.bench_registry import a_snapshot
 
 

@@ -15,8 +15,8 @@ from typing import Any
 import orjson
 import rfc8785
 
-from assay_stream.core.decode import decode_json, decode_json_strict
-from assay_stream.core.digest import canonicalize
+from assay_stream.canonical.decode import decode_json, decode_json_strict
+from assay_stream.canonical.digest import canonicalize
 
 Run = Callable[[], object]
 

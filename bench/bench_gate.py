@@ -18,14 +18,14 @@ from typing import Any
 
 import orjson
 
-from assay_stream.core.fingerprint import fingerprint
-from assay_stream.core.verdict import verdict_key
-from assay_stream.publish import Observation, Vantage, WireObserver
-from assay_stream.publish.enforcing import ClientOutput, Enforcer
-from assay_stream.publish.gate import Gate
-from assay_stream.publish.pumps import Pump
-from assay_stream.publish.ruling import VerdictTable
-from assay_stream.publish.watch import Watch
+from assay_stream.observe import Observation, Vantage, WireObserver
+from assay_stream.observe.enforcing import ClientOutput, Enforcer
+from assay_stream.observe.gate import Gate
+from assay_stream.observe.pumps import Pump
+from assay_stream.observe.ruling import VerdictTable
+from assay_stream.observe.watch import Watch
+from assay_stream.registry.verdicts import verdict_key
+from assay_stream.schemes.fingerprint import fingerprint
 
 LIST = Path(__file__).resolve().parents[1] / "tests/data/captures/mcp-server-time@2026.10.19.tools_list.json"
 VANTAGE = Vantage(server_id="time", observer_id="bench", server_scoped=True)

@@ -74,10 +74,10 @@ def measured_part(name: str, values: list[bytes]) -> int:
 
 def step(name: str) -> dict[str, float]:
     """Return what the registry's step costs for the records of a class; runs in the measured process."""
-    from assay_stream.core import engine
-    from assay_stream.core.engine import EngineState
-    from assay_stream.core.evidence import Producer
-    from assay_stream.core.record import Origin, Record, Role
+    from assay_stream import engine
+    from assay_stream.engine import EngineState
+    from assay_stream.model.envelope import Producer
+    from assay_stream.model.record import Origin, Record, Role
 
     state = EngineState(producer=Producer(version="bench"))
     values = records_of(name)
@@ -103,8 +103,8 @@ def step(name: str) -> dict[str, float]:
 
 def linear(name: str) -> dict[str, float]:
     """Return what decoding and fingerprints cost, and SHA-256; runs in the measured process."""
-    from assay_stream.core.decode import decode_json
-    from assay_stream.core.fingerprint import fingerprint
+    from assay_stream.canonical.decode import decode_json
+    from assay_stream.schemes.fingerprint import fingerprint
 
     values = records_of(name)
     values = values[measured_part(name, values) :]

@@ -23,18 +23,18 @@ from prometheus_client import CollectorRegistry
 
 from assay_stream import __version__
 from assay_stream.config import Settings, load_settings
-from assay_stream.core.engine import EngineState
-from assay_stream.core.evidence import Producer
-from assay_stream.core.record import Output, Record, Role
-from assay_stream.stream.connection import start_admin
-from assay_stream.stream.engine_thread import EngineThread
-from assay_stream.stream.join import JoinStage
-from assay_stream.stream.meter import Meter, StageMeter
-from assay_stream.stream.registry import RegistryStage
-from assay_stream.stream.stage import Stage
-from assay_stream.stream.task import BatchTask
-from assay_stream.stream.topics import apply_topics, check_topics, inspect_topics, topic_names
-from assay_stream.stream.view import BindingView
+from assay_stream.engine import EngineState
+from assay_stream.kafka.connection import start_admin
+from assay_stream.kafka.stage import Stage
+from assay_stream.kafka.topics import apply_topics, check_topics, inspect_topics, topic_names
+from assay_stream.kafka.worker_tasks import BatchTask
+from assay_stream.model.envelope import Producer
+from assay_stream.model.record import Output, Record, Role
+from assay_stream.worker.engine_thread import EngineThread
+from assay_stream.worker.join import JoinStage
+from assay_stream.worker.meter import Meter, StageMeter
+from assay_stream.worker.registry import RegistryStage
+from assay_stream.worker.view import BindingView
 from bench.publishing import publish
 from deploy.local.kafka import Broker
 from tests.support.fleet import Fleet
@@ -76,8 +76,7 @@ class PassThrough:
 
     def process(self, partition: int, records: Sequence[Record]) -> list[Output]:
         return [
-            Output(role=Role.EVIDENCE, key=record.key, value=record.value, partition=partition)
-            for record in records
+            Output(role=Role.EVIDENCE, key=record.key, value=record.value, partition=partition) for record in records
         ]
 
     def seal(self, partition: int, positions: Mapping[TopicPartition, int]) -> list[Output]:
@@ -137,9 +136,7 @@ async def run_until(task: BatchTask, count: Count, calls: int) -> Measure:
 
 async def run_registry(settings: Settings, counts: dict[Role, int], producer: Producer) -> None:
     """Let the registry apply everything, so that what follows measures the join alone."""
-    stage = RegistryStage(
-        settings, topics=topic_names(settings), partitions=counts[Role.SNAPSHOTS], producer=producer
-    )
+    stage = RegistryStage(settings, topics=topic_names(settings), partitions=counts[Role.SNAPSHOTS], producer=producer)
     count = Count()
     task = make_task(settings, stage, counts, count)
     running = asyncio.create_task(task.run())
@@ -159,9 +156,7 @@ def make_task(settings: Settings, stage: Stage, counts: dict[Role, int], count: 
 
 async def bench(bootstrap: str, calls: int, rounds: int) -> None:
     """Measure, and print the result."""
-    settings = load_settings(
-        bootstrap_servers=bootstrap, call_partitions=4, poll_timeout_ms=200, group_prefix="bench"
-    )
+    settings = load_settings(bootstrap_servers=bootstrap, call_partitions=4, poll_timeout_ms=200, group_prefix="bench")
     admin = await start_admin(settings)
     await apply_topics(admin, settings)
     counts = check_topics(await inspect_topics(admin, settings), ROLES | {Role.DEFINITIONS})
@@ -193,9 +188,7 @@ async def run_join(settings: Settings, counts: dict[Role, int], calls: int) -> M
         for role in (Role.SNAPSHOTS, Role.CONTROL)
         for number in range(counts[role])
     ]
-    view = BindingView(
-        settings, state, topic=topics[Role.BINDINGS], partitions=counts[Role.BINDINGS], inputs=inputs
-    )
+    view = BindingView(settings, state, topic=topics[Role.BINDINGS], partitions=counts[Role.BINDINGS], inputs=inputs)
     following = asyncio.create_task(view.run())
     while not view.ready:
         await asyncio.sleep(0.05)

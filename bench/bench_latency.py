@@ -26,8 +26,8 @@ from aiokafka import AIOKafkaProducer
 
 from assay_stream.cli.options import quiet_client_logs
 from assay_stream.config import Settings, load_settings
-from assay_stream.core.record import Role
-from assay_stream.stream.topics import topic_names
+from assay_stream.kafka.topics import topic_names
+from assay_stream.model.record import Role
 from bench.bench_peers import Bench
 from bench.peers.programs import OURS, PEERS_PYTHON, ROOT
 from bench.results import write_line

@@ -25,11 +25,11 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from assay_stream import __version__
 from assay_stream.cli.options import quiet_client_logs
 from assay_stream.config import Settings, load_settings
-from assay_stream.core.errors import ConfigurationError
-from assay_stream.core.evidence import Producer
-from assay_stream.core.record import Role
-from assay_stream.stream.connection import start_admin
-from assay_stream.stream.topics import apply_topics, check_topics, inspect_topics, topic_names
+from assay_stream.errors import ConfigurationError
+from assay_stream.kafka.connection import start_admin
+from assay_stream.kafka.topics import apply_topics, check_topics, inspect_topics, topic_names
+from assay_stream.model.envelope import Producer
+from assay_stream.model.record import Role
 from bench.bench_join import ROLES, run_registry
 from bench.peers.bindings import publish_bindings
 from bench.peers.compare import Comparison, compare, read_sample
@@ -193,9 +193,7 @@ def report(measures: dict[str, list[Measure]]) -> None:
     print("| program | calls/s | µs CPU per call | our rate / its rate | its CPU / our CPU |")
     print("|---|---|---|---|---|")
     for name, (its_rate, its_cpu_us) in sorted(medians.items(), key=lambda item: item[1][1]):
-        print(
-            f"| {name} | {its_rate:,.0f} | {its_cpu_us:.1f} | {rate / its_rate:.2f} | {its_cpu_us / cpu_us:.2f} |"
-        )
+        print(f"| {name} | {its_rate:,.0f} | {its_cpu_us:.1f} | {rate / its_rate:.2f} | {its_cpu_us / cpu_us:.2f} |")
 
 
 def main() -> None:

@@ -23,10 +23,10 @@ from pathlib import Path
 
 import orjson
 
-from assay_stream.core.partition import murmur2_partition
-from assay_stream.core.record import TOPIC_NAMES, Origin, Record, Role
-from assay_stream.forensics.archive import event_timestamp_ms, write_archive
-from assay_stream.forensics.record_line import record_line
+from assay_stream.files.archive import event_timestamp_ms, write_archive
+from assay_stream.files.record_line import record_line
+from assay_stream.model.partition import murmur2_partition
+from assay_stream.model.record import TOPIC_NAMES, Origin, Record, Role
 from tests.support.fleet import Fleet
 
 CALL_PARTITIONS = 8

@@ -15,12 +15,12 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from assay_stream.core.checkpoint import Checkpoint, Leaf, encode, leaf_of, sealed
-from assay_stream.core.record import Origin, Record, Role
-from assay_stream.core.seal_check import Report, check
-from assay_stream.forensics.record_line import record_line
-from assay_stream.forensics.seal_files import FileLogs, LogName
+from assay_stream.files.record_line import record_line
+from assay_stream.files.seal_files import FileLogs, LogName
+from assay_stream.model.record import Origin, Record, Role
 from assay_stream.schemes import dsse
+from assay_stream.seal.check import Report, check
+from assay_stream.seal.checkpoint import Checkpoint, Leaf, encode, leaf_of, sealed
 from tests.support.exports import evidence
 
 TOPIC = "assay.tool.decision"
@@ -98,9 +98,7 @@ def main() -> int:
         logs = FileLogs([path], Role.EVIDENCE)
         values = seal(logs)
         report = verify(logs, values)
-        seconds = least_seconds(
-            chosen.rounds, lambda: read(logs), lambda: seal(logs), lambda: verify(logs, values)
-        )
+        seconds = least_seconds(chosen.rounds, lambda: read(logs), lambda: seal(logs), lambda: verify(logs, values))
     print(f"{chosen.records:,} records of {size // chosen.records} bytes a line, {len(values)} checkpoints")
     print(f"checkpoints: {sum(map(len, values)) / chosen.records:.1f} bytes a record")
     for what, taken in zip(("read", "read and seal", "read and verify"), seconds, strict=True):

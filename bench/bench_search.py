@@ -14,10 +14,10 @@ from typing import Any
 
 import orjson
 
-from assay_stream.core.introduced import signs_between
-from assay_stream.core.introduced_tools import ToolNames
-from assay_stream.core.limits import DEFAULT_LIMITS
-from assay_stream.core.work import UNLIMITED, Work
+from assay_stream.detect.indicators import signs_between
+from assay_stream.detect.tool_names import ToolNames
+from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.work import UNLIMITED, Work
 from bench.bench_core import captured_tools
 from tests.support.hostile_texts import WORST, repeated
 

@@ -19,8 +19,8 @@ import psutil
 from aiokafka import AIOKafkaProducer
 
 from assay_stream.cli.options import quiet_client_logs
-from assay_stream.core.partition import murmur2_partition
-from assay_stream.core.record import Role
+from assay_stream.model.partition import murmur2_partition
+from assay_stream.model.record import Role
 from bench.results import write_line
 from bench.synthetic import facts
 from deploy.local.kafka import Broker

@@ -19,10 +19,10 @@ from typing import Any, NamedTuple
 import orjson
 import psutil
 
-from assay_stream.core import engine
-from assay_stream.core.engine import EngineState
-from assay_stream.core.evidence import Producer
-from assay_stream.core.record import Origin, Record, Role
+from assay_stream import engine
+from assay_stream.engine import EngineState
+from assay_stream.model.envelope import Producer
+from assay_stream.model.record import Origin, Record, Role
 from bench.results import write_line
 from bench.synthetic import calls, facts
 

@@ -21,18 +21,18 @@ from aiokafka import AIOKafkaProducer
 
 from assay_stream import __version__
 from assay_stream.config import Settings, load_settings
-from assay_stream.core.cloudevents import read_event
-from assay_stream.core.decision import join
-from assay_stream.core.evidence import Producer
-from assay_stream.core.observation import CallEvent
-from assay_stream.core.partition import murmur2_partition
-from assay_stream.core.record import Origin, Record, Role
-from assay_stream.forensics.evidence_selection import EvidenceSelection
-from assay_stream.forensics.history import History
-from assay_stream.stream.connection import start_admin
-from assay_stream.stream.ranges import LogRanges
-from assay_stream.stream.topics import apply_topics, topic_names
-from assay_stream.stream.verify import verified
+from assay_stream.join.decision import join
+from assay_stream.kafka.connection import start_admin
+from assay_stream.kafka.ranges import LogRanges
+from assay_stream.kafka.topics import apply_topics, topic_names
+from assay_stream.kafka.verification import verified
+from assay_stream.model.cloudevents import read_event
+from assay_stream.model.envelope import Producer
+from assay_stream.model.observation import CallEvent
+from assay_stream.model.partition import murmur2_partition
+from assay_stream.model.record import Origin, Record, Role
+from assay_stream.replay.history import History
+from assay_stream.verify.evidence_selection import EvidenceSelection
 from deploy.local.kafka import Broker
 from tests.support.fleet import Fleet
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import orjson
 
-from assay_stream.core.limits import DEFAULT_LIMITS
-from assay_stream.core.meaning import compare_definitions
-from assay_stream.core.work import Work
+from assay_stream.drift import compare_definitions
+from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.work import Work
 from tests.support.hostile import PAIRS, Pair
 
 

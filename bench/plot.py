@@ -92,9 +92,7 @@ def draw_memory(axes: Any, rows: list[Row]) -> None:
         color=_SECOND,
         label="observers, on 1,000 servers",
     )
-    axes.set(
-        xscale="log", yscale="log", title="Memory of the binding view", xlabel="count (log)", ylabel="MiB (log)"
-    )
+    axes.set(xscale="log", yscale="log", title="Memory of the binding view", xlabel="count (log)", ylabel="MiB (log)")
     axes.legend()
 
 

@@ -7,8 +7,8 @@ import asyncio
 from aiokafka import AIOKafkaProducer
 
 from assay_stream.config import Settings
-from assay_stream.core.record import Role
-from assay_stream.stream.topics import topic_names
+from assay_stream.kafka.topics import topic_names
+from assay_stream.model.record import Role
 from tests.support.fleet import Fleet
 
 _PENDING_MAX = 20_000
@@ -22,9 +22,7 @@ async def publish(settings: Settings, fleet: Fleet) -> int:
         fleet: whose history.
     """
     topics = topic_names(settings)
-    producer = AIOKafkaProducer(
-        bootstrap_servers=settings.bootstrap_servers, linger_ms=20, max_batch_size=512 * 1_024
-    )
+    producer = AIOKafkaProducer(bootstrap_servers=settings.bootstrap_servers, linger_ms=20, max_batch_size=512 * 1_024)
     await producer.start()
     size = 0
     try:

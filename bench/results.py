@@ -42,7 +42,5 @@ def rows_of(rows: Iterable[Row], bench: str, **wanted: object) -> list[Row]:
         wanted: names and values.
     """
     return [
-        row
-        for row in rows
-        if row["bench"] == bench and all(row.get(name) == value for name, value in wanted.items())
+        row for row in rows if row["bench"] == bench and all(row.get(name) == value for name, value in wanted.items())
     ]

@@ -7,10 +7,10 @@ from datetime import timedelta
 from itertools import accumulate
 from random import Random
 
-from assay_stream.core import engine
-from assay_stream.core.engine import EngineState
-from assay_stream.core.evidence import Producer
-from assay_stream.core.record import Origin, Record, Role
+from assay_stream import engine
+from assay_stream.engine import EngineState
+from assay_stream.model.envelope import Producer
+from assay_stream.model.record import Origin, Record, Role
 from tests.support.fleet import START, a_call_by, a_listing, server_name
 
 Fact = tuple[bytes, bytes]

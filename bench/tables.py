@@ -177,10 +177,7 @@ def workers(rows: list[Row]) -> str:
     """Throughput of several workers."""
     return markdown(
         ["workers", "µs CPU per call, of all", "calls/s"],
-        (
-            (row["workers"], f"{row['cpu_us']:.1f}", f"{row['calls_per_s']:,.0f}")
-            for row in rows_of(rows, "workers")
-        ),
+        ((row["workers"], f"{row['cpu_us']:.1f}", f"{row['calls_per_s']:,.0f}") for row in rows_of(rows, "workers")),
     )
 
 
@@ -205,8 +202,7 @@ def _rounded(value: float) -> str:
 
 
 TABLES: Mapping[str, Callable[[list[Row]], str]] = {
-    table.__name__: table
-    for table in (peers, latency, servers, observers, registry, start, workers, costs, fleets)
+    table.__name__: table for table in (peers, latency, servers, observers, registry, start, workers, costs, fleets)
 }
 
 

@@ -61,13 +61,10 @@ def verdict(stdout: str, stderr: str) -> Verdict:
     except (ValueError, KeyError, TypeError):
         last = (stderr.strip().splitlines() or ["nothing"])[-1]
         if any(text in stderr for text in _UNREACHABLE):
-            return Verdict(
-                code=NOT_AUDITED, lines=[f"NOT AUDITED: the advisory service cannot be reached ({last})"]
-            )
+            return Verdict(code=NOT_AUDITED, lines=[f"NOT AUDITED: the advisory service cannot be reached ({last})"])
         return Verdict(code=2, lines=[f"the audit failed: {last}"])
     found = [
-        f"{entry['name']} {entry['version']}: {flaw['id']}, "
-        f"mended in {', '.join(flaw['fix_versions']) or 'no version'}"
+        f"{entry['name']} {entry['version']}: {flaw['id']}, mended in {', '.join(flaw['fix_versions']) or 'no version'}"
         for entry in dependencies
         for flaw in entry.get("vulns", ())
     ]

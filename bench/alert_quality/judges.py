@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from assay_stream.core.alert import AlertRules
-from assay_stream.core.alerting import DueTimes, Step, apply_entry
-from assay_stream.core.digest import jcs_digest
-from assay_stream.core.meaning import Subject
-from assay_stream.core.name_claim import NameClaim, Offered, claims_between
-from assay_stream.core.record import Origin
-from assay_stream.core.severity import DEFAULT_PROFILE
-from assay_stream.forensics.drift_report import Offer, drift_findings
+from assay_stream.alerts.life_cycle import AlertRules
+from assay_stream.alerts.processor import DueTimes, Step, apply_entry
+from assay_stream.canonical.digest import jcs_digest
+from assay_stream.drift import Subject
+from assay_stream.drift.severity import DEFAULT_PROFILE
+from assay_stream.model.record import Origin
+from assay_stream.registry.name_claim import NameClaim, Offered, claims_between
+from assay_stream.report.drift import Offer, drift_findings
 from assay_stream.schemes import mcptrust_drift
 
 Tool = Mapping[str, Any]
@@ -88,9 +88,7 @@ def assay_stream(before: Sequence[Tool], after: Sequence[Tool], fleet: Fleet) ->
     was = Offer(lists={Subject.TOOL: [dict(tool) for tool in before]}, complete=True)
     now = Offer(lists={Subject.TOOL: [dict(tool) for tool in after]}, complete=fleet.is_complete)
     findings = drift_findings(was, now, profile=DEFAULT_PROFILE, known=fleet.known)
-    return max(
-        [*(int(finding.level) for finding in findings), *_shadowing_levels(before, after, fleet)], default=0
-    )
+    return max([*(int(finding.level) for finding in findings), *_shadowing_levels(before, after, fleet)], default=0)
 
 
 def _shadowing_levels(before: Sequence[Tool], after: Sequence[Tool], fleet: Fleet) -> Iterator[int]:
@@ -98,11 +96,7 @@ def _shadowing_levels(before: Sequence[Tool], after: Sequence[Tool], fleet: Flee
     offered_before = _offered(before)
     offered_after = _offered(after) if fleet.is_complete else {**offered_before, **_offered(after)}
     claims = [
-        *(
-            claim
-            for server, tools in fleet.others.items()
-            for claim in _claims({}, _offered(tools), server, offset=0)
-        ),
+        *(claim for server, tools in fleet.others.items() for claim in _claims({}, _offered(tools), server, offset=0)),
         *_claims({}, offered_before, _OURS, offset=1),
     ]
     states: dict[str, Any] = {}

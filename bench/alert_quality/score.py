@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from assay_stream.core.digest import jcs_digest
+from assay_stream.canonical.digest import jcs_digest
 from bench.alert_quality.corpus import Arrival, Case, load
 from bench.alert_quality.judges import HIGH, JUDGES, MEDIUM, Fleet, Judge, Tool
 

@@ -11,15 +11,15 @@ from aiokafka.admin import NewTopic
 
 from assay_stream import __version__
 from assay_stream.config import Settings
-from assay_stream.core.binding import bind
-from assay_stream.core.bindings import ServerBindings
-from assay_stream.core.engine import EngineState, apply_fact
-from assay_stream.core.evidence import Producer
-from assay_stream.core.record import Role
+from assay_stream.engine import EngineState, apply_fact
+from assay_stream.kafka.connection import start_admin
+from assay_stream.kafka.topics import topic_names
+from assay_stream.kafka.transport import read_to_end
+from assay_stream.model.envelope import Producer
+from assay_stream.model.record import Role
+from assay_stream.registry.as_of import bind
+from assay_stream.registry.state import ServerBindings
 from assay_stream.schemes import assay
-from assay_stream.stream.connection import start_admin
-from assay_stream.stream.topics import topic_names
-from assay_stream.stream.transport import read_to_end
 from bench.peers.evidence import binding_key
 
 _NOW_US = 2**62

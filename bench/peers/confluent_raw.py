@@ -37,9 +37,7 @@ def main() -> None:
             continue
         producer.begin_transaction()
         for message in messages:
-            producer.produce(
-                environment.evidence_topic, message.value(), message.key(), partition=message.partition()
-            )
+            producer.produce(environment.evidence_topic, message.value(), message.key(), partition=message.partition())
         producer.send_offsets_to_transaction(
             consumer.position(consumer.assignment()), consumer.consumer_group_metadata()
         )

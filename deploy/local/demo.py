@@ -158,9 +158,7 @@ async def read_back(bootstrap: str, calls: int, versions: int) -> tuple[Rows, Ro
 
 def show(evidence: list[dict[str, Any]], alerts: list[dict[str, Any]]) -> None:
     """Print both as tables."""
-    table = Table(
-        title="Evidence: assay.tool.decision", title_justify="left", box=box.SIMPLE, padding=(0, 1, 0, 0)
-    )
+    table = Table(title="Evidence: assay.tool.decision", title_justify="left", box=box.SIMPLE, padding=(0, 1, 0, 0))
     for column in ("time", "tool", "decision", "ok", "definition", "scope", "pin"):
         table.add_column(column, no_wrap=True)
     for record in sorted(evidence, key=lambda record: str(record["time"])):

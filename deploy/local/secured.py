@@ -120,9 +120,7 @@ def make_certificates(folder: Path) -> Path:
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - 3 * _DAY)
             .not_valid_after(until)
-            .add_extension(
-                x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(HOST))]), critical=False
-            )
+            .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(HOST))]), critical=False)
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key()), critical=False)
             .sign(key, hashes.SHA256())
         )

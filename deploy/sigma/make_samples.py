@@ -16,9 +16,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from assay_stream.core.evidence import Producer
-from assay_stream.core.record import TOPIC_NAMES, Origin, Record, Role
-from assay_stream.forensics.replay import replay
+from assay_stream.model.envelope import Producer
+from assay_stream.model.record import TOPIC_NAMES, Origin, Record, Role
+from assay_stream.replay.run import replay
 
 _START = datetime(2026, 3, 1, 10, 0, tzinfo=UTC)
 _VERSION = "sample"

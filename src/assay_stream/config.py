@@ -9,13 +9,13 @@ from typing import Annotated, Literal
 from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from assay_stream.core.alert import AlertRules, Pacing
-from assay_stream.core.errors import ConfigurationError
-from assay_stream.core.finding_severity import severity_under
-from assay_stream.core.limits import DEFAULT_LIMITS, Limits
-from assay_stream.core.observation import CallProfile
-from assay_stream.core.redaction import Redaction, redaction_with
-from assay_stream.core.severity import PROFILES
+from assay_stream.alerts.finding_severity import severity_under
+from assay_stream.alerts.life_cycle import AlertRules, Pacing
+from assay_stream.canonical.redaction import Redaction, redaction_with
+from assay_stream.drift.severity import PROFILES
+from assay_stream.errors import ConfigurationError
+from assay_stream.limits import DEFAULT_LIMITS, Limits
+from assay_stream.model.observation import CallProfile
 
 _SECRETS = ("ssl_keyfile_password", "sasl_password", "seal_key_password")
 """Settings that a file may hold instead: ``<name>_file``."""

@@ -9,13 +9,13 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from assay_stream import engine
 from assay_stream.config import Settings
-from assay_stream.core import engine
-from assay_stream.core.engine import EngineState
-from assay_stream.core.evidence import Producer
-from assay_stream.core.limits import Limits
-from assay_stream.core.record import Origin, Output, Record, Role
-from assay_stream.stream.topics import topic_table
+from assay_stream.engine import EngineState
+from assay_stream.kafka.topics import topic_table
+from assay_stream.limits import Limits
+from assay_stream.model.envelope import Producer
+from assay_stream.model.record import Origin, Output, Record, Role
 from tests.support.fleet import START, _event, a_call_by
 
 SERVER = "server-0"

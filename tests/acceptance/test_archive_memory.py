@@ -16,8 +16,8 @@ from typing import BinaryIO, cast
 import pytest
 import zstandard
 
-from assay_stream.core.limits import DEFAULT_LIMITS
-from assay_stream.forensics.record_line import record_line
+from assay_stream.files.record_line import record_line
+from assay_stream.limits import DEFAULT_LIMITS
 from tests.support.events import SERVER, TOOL, Story
 from tests.support.seals import checkpoint_records, checkpoints_of, lines_of, some_records, write_keys
 
@@ -155,9 +155,7 @@ def test_seal_verify_counts_an_endless_line_as_one(tmp_path: Path, normal_mb: fl
 @pytest.mark.parametrize(
     "command", ["fingerprint {file}", "drift {file} {file}", "seal check-proof {file} --key {key}"]
 )
-def test_a_file_that_is_read_whole_has_a_limit(
-    command: str, folder: Path, normal_mb: float, tmp_path: Path
-) -> None:
+def test_a_file_that_is_read_whole_has_a_limit(command: str, folder: Path, normal_mb: float, tmp_path: Path) -> None:
     """What is over it is named with the limit, and never read to its end."""
     write_keys(tmp_path)
     huge = tmp_path / "huge.json"
@@ -174,17 +172,13 @@ def test_many_records_at_the_limit_cost_no_more_than_one(
     form: str, folder: Path, normal_mb: float, tmp_path: Path
 ) -> None:
     """Refused calls wait for those behind them: in bounded memory, and all are rejected in the end."""
-    bomb = write(
-        tmp_path / "bomb", form, *(b"x" * (DEFAULT_LIMITS.record_bytes_max - 1) + b"\n" for _ in range(40))
-    )
+    bomb = write(tmp_path / "bomb", form, *(b"x" * (DEFAULT_LIMITS.record_bytes_max - 1) + b"\n" for _ in range(40)))
     done, peak = run("replay", "--input", bomb, "--output", tmp_path / "out")
     assert json.loads(done.stdout)["written"]["rejected"] == 40, done.stderr
     assert peak < normal_mb + ABOVE_NORMAL_MB
 
 
-def test_refused_records_hold_on_to_nothing_that_was_decoded(
-    folder: Path, normal_mb: float, tmp_path: Path
-) -> None:
+def test_refused_records_hold_on_to_nothing_that_was_decoded(folder: Path, normal_mb: float, tmp_path: Path) -> None:
     """Eight lines of a million empty lists each: what they decode to is let go of line by line."""
     bomb = write(tmp_path / "bomb", "gzip", *(b"[" + b"[]," * MIB + b"[]]\n" for _ in range(8)))
     done, peak = run("replay", "--input", bomb, "--output", tmp_path / "out")

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from assay_stream.core.limits import DEFAULT_LIMITS
-from assay_stream.core.record import Headers, Role
+from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.model.record import Headers, Role
 from tests.acceptance.test_binding_dialogue import (
     DIGEST_OF_FIRST,
     DIGEST_OF_SECOND,
@@ -157,9 +157,7 @@ def test_the_flood_of_one_observer_does_not_evict_what_is_remembered_of_another(
         talk.garbles(2 + number, by("proxy-1"))
         talk.offers(2.5 + number, FIRST, headers=by("proxy-1"))
     facts = {output.key: output.value for output in talk.joined_in_order().of(Role.BINDINGS)}
-    kept = [
-        value for key, value in facts.items() if value is not None and (key or b"").startswith(b'["rejection"')
-    ]
+    kept = [value for key, value in facts.items() if value is not None and (key or b"").startswith(b'["rejection"')]
     assert sum(b"proxy-1" in value for value in kept) == DEFAULT_LIMITS.rejections_max
     assert sum(b"proxy-2" in value for value in kept) == 1
     assert answer(talk.calls(1.5, observer_id="proxy-2").joined_late()) == REJECTED
@@ -172,9 +170,7 @@ def test_made_up_observers_do_not_fill_the_memory_and_bring_nobody_to_be_bound()
     for number in range(count):
         talk.garbles(1, by(f"made-up-{number}"))
     facts = {output.key: output.value for output in talk.joined_in_order().of(Role.BINDINGS)}
-    kept = [
-        value for key, value in facts.items() if value is not None and (key or b"").startswith(b'["rejection"')
-    ]
+    kept = [value for key, value in facts.items() if value is not None and (key or b"").startswith(b'["rejection"')]
     assert len(kept) <= DEFAULT_LIMITS.unlisted_observers_max + 1
     for number in (0, count - 1):
         talk.calls(2, observer_id=f"made-up-{number}")

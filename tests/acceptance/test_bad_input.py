@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from assay_stream.core.record import Output, Role
+from assay_stream.model.record import Output, Role
 from tests.support.events import TOOL, Story, an_event, call_data, snapshot_data
 
 GOOD = {
@@ -85,9 +85,7 @@ CALLS_ONLY = [
 SNAPSHOTS_ONLY = [
     pytest.param(Role.SNAPSHOTS, with_data(Role.SNAPSHOTS, tools={}), "wrong_type", id="tools no list"),
     pytest.param(Role.SNAPSHOTS, with_data(Role.SNAPSHOTS, tools=["x"]), "wrong_type", id="a tool no object"),
-    pytest.param(
-        Role.SNAPSHOTS, with_data(Role.SNAPSHOTS, tools=[TOOL] * 5_001), "too_many_tools", id="5,001 tools"
-    ),
+    pytest.param(Role.SNAPSHOTS, with_data(Role.SNAPSHOTS, tools=[TOOL] * 5_001), "too_many_tools", id="5,001 tools"),
     pytest.param(Role.SNAPSHOTS, with_data(Role.SNAPSHOTS, server_id="other"), "key_mismatch", id="another key"),
 ]
 
@@ -132,9 +130,7 @@ def test_the_partition_goes_on_after_it(role: Role, value: bytes | None, code: s
         if row.values[0] is Role.SNAPSHOTS
     ],
 )
-def test_a_rejected_snapshot_ends_the_old_catalogue_until_the_next_good_list(
-    value: bytes | None, code: str
-) -> None:
+def test_a_rejected_snapshot_ends_the_old_catalogue_until_the_next_good_list(value: bytes | None, code: str) -> None:
     """Calls after it are unbound with snapshot_rejected, an alert is raised, and a good list mends it."""
     outcome = (
         Story()
@@ -156,9 +152,7 @@ def test_a_rejected_snapshot_ends_the_old_catalogue_until_the_next_good_list(
     assert json.loads(alert.value or b"")["unmapped"]["mcp_reason"] == code
 
 
-@pytest.mark.parametrize(
-    "key", [b"s" * 1_000_000, b"\xff\xfe", b"   ", None], ids=["1 MB", "no text", "blank", "none"]
-)
+@pytest.mark.parametrize("key", [b"s" * 1_000_000, b"\xff\xfe", b"   ", None], ids=["1 MB", "no text", "blank", "none"])
 def test_a_key_that_names_no_server_ends_nothing(key: bytes | None) -> None:
     """A server name of 1 MB, or a key that is none, is rejected and marks no server."""
     outcome = Story().lists(TOOL).raw(Role.SNAPSHOTS, GOOD[Role.SNAPSHOTS], key=key).calls().tell()
@@ -192,21 +186,15 @@ def test_a_binary_event_is_read_from_headers_and_value() -> None:
     structured = Story().lists(TOOL).calls()
     binary = Story().lists(TOOL)
     event = json.loads(structured.records[1].value or b"")
-    headers = tuple(
-        (f"ce_{name}", event[name].encode()) for name in ("specversion", "type", "source", "id", "time")
-    )
+    headers = tuple((f"ce_{name}", event[name].encode()) for name in ("specversion", "type", "source", "id", "time"))
     binary.raw(Role.CALLS, json.dumps(event["data"]).encode(), headers=headers)
-    assert [o.value for o in binary.tell().of(Role.EVIDENCE)] == [
-        o.value for o in structured.tell().of(Role.EVIDENCE)
-    ]
+    assert [o.value for o in binary.tell().of(Role.EVIDENCE)] == [o.value for o in structured.tell().of(Role.EVIDENCE)]
 
 
 def test_records_of_another_server_keep_their_catalogue() -> None:
     """A rejected snapshot of one server says nothing about another."""
     other = an_event(Role.SNAPSHOTS, 1, 0, snapshot_data(TOOL, server_id="server-b"))
-    story = (
-        Story().raw(Role.SNAPSHOTS, other, key=b"server-b").raw(Role.SNAPSHOTS, b"{").calls(server_id="server-b")
-    )
+    story = Story().raw(Role.SNAPSHOTS, other, key=b"server-b").raw(Role.SNAPSHOTS, b"{").calls(server_id="server-b")
     assert "tool_definition_digest" in story.tell().evidence[0]
 
 
@@ -237,9 +225,7 @@ def in_binary_mode(role: Role, **headers: bytes | None) -> tuple[bytes, tuple[tu
         ({"ce_time": b"2026-06-01T10:00:00Z"}, "time_in_future"),
     ],
 )
-def test_bad_headers_of_a_binary_event_are_refused(
-    role: Role, headers: dict[str, bytes | None], code: str
-) -> None:
+def test_bad_headers_of_a_binary_event_are_refused(role: Role, headers: dict[str, bytes | None], code: str) -> None:
     """What is wrong in a header is refused as it would be in the value, and the next record is taken."""
     value, given = in_binary_mode(role, **headers)
     outcome = Story().raw(role, value, headers=given).lists(TOOL).calls().tell()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from assay_stream.core.record import TOPIC_NAMES, Role
+from assay_stream.model.record import TOPIC_NAMES, Role
 from tests.acceptance.test_bad_input import BOTH, CALLS_ONLY, GOOD, with_attributes, with_data
 from tests.support.events import TOOL, Story, an_event, call_data, record_of
 

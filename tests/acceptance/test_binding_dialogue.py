@@ -14,11 +14,11 @@ import pytest
 import rfc8785
 from aiokafka.partitioner import murmur2
 
-from assay_stream.core import engine
-from assay_stream.core.engine import EngineState
-from assay_stream.core.evidence import Producer
-from assay_stream.core.record import Headers, Record, Role
-from assay_stream.forensics.replay import replay
+from assay_stream import engine
+from assay_stream.engine import EngineState
+from assay_stream.model.envelope import Producer
+from assay_stream.model.record import Headers, Record, Role
+from assay_stream.replay.run import replay
 from tests.support.events import (
     SERVER,
     TEN_O_CLOCK_MS,
@@ -39,8 +39,7 @@ FIRST, SECOND, THIRD, OTHER = (
     for name in ("simple", "both_spellings", "non_ascii_description", "description_missing")
 )
 DIGEST_OF_FIRST, DIGEST_OF_SECOND, DIGEST_OF_THIRD = (
-    CASES[name]["unscoped"]["tool_definition_digest"]
-    for name in ("simple", "both_spellings", "non_ascii_description")
+    CASES[name]["unscoped"]["tool_definition_digest"] for name in ("simple", "both_spellings", "non_ascii_description")
 )
 
 

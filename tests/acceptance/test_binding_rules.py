@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from assay_stream.core import engine
-from assay_stream.core.engine import EngineState
-from assay_stream.core.evidence import Producer
-from assay_stream.core.limits import Limits
-from assay_stream.core.record import Origin, Record, Role
+from assay_stream import engine
+from assay_stream.engine import EngineState
+from assay_stream.limits import Limits
+from assay_stream.model.envelope import Producer
+from assay_stream.model.record import Origin, Record, Role
 from assay_stream.schemes import assay
 from tests.support.events import TOOL, Outcome, Story, an_event, call_data
 

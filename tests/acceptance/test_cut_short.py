@@ -7,14 +7,15 @@ from unittest.mock import patch
 
 import orjson
 
-from assay_stream.core import drift, engine, item_drift
-from assay_stream.core.alert import AlertRules
-from assay_stream.core.alerting import DueTimes, take_in
-from assay_stream.core.engine import EngineState
-from assay_stream.core.evidence import Producer
-from assay_stream.core.limits import Limits
-from assay_stream.core.rationing import UNITS_PER_REPORTED
-from assay_stream.core.record import Origin, Output, Record, Role
+from assay_stream import engine
+from assay_stream.alerts.life_cycle import AlertRules
+from assay_stream.alerts.processor import DueTimes, take_in
+from assay_stream.engine import EngineState
+from assay_stream.limits import Limits
+from assay_stream.model.envelope import Producer
+from assay_stream.model.record import Origin, Output, Record, Role
+from assay_stream.registry import item_drift, list_drift
+from assay_stream.registry.rationing import UNITS_PER_REPORTED
 
 BASE_MS = 1_772_323_200_000
 
@@ -146,9 +147,9 @@ def test_lists_that_come_back_are_not_worked_out_again() -> None:
     state = a_state(Limits())
     first = run(state, *lists[:4])
     with (
-        patch.object(drift, "compare_definitions", side_effect=AssertionError),
-        patch.object(drift, "signs_between", side_effect=AssertionError),
-        patch.object(drift, "renames", side_effect=AssertionError),
+        patch.object(list_drift, "compare_definitions", side_effect=AssertionError),
+        patch.object(list_drift, "signs_between", side_effect=AssertionError),
+        patch.object(list_drift, "renames", side_effect=AssertionError),
         patch.object(item_drift, "compare_definitions", side_effect=AssertionError),
         patch.object(item_drift, "signs_between", side_effect=AssertionError),
     ):

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from assay_stream.core.fingerprint import fingerprint
-from assay_stream.core.limits import DEFAULT_LIMITS
-from assay_stream.core.record import Role
+from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.model.record import Role
+from assay_stream.schemes.fingerprint import fingerprint
 from tests.acceptance.test_fleet_is_quiet import HIGH, START, Fleet
 from tests.support.controls import a_control
 from tests.support.events import SERVER
@@ -168,9 +168,7 @@ def test_a_rename_does_not_hide_what_a_name_stood_for() -> None:
 
 def test_a_tool_comes_back_under_other_rights() -> None:
     """What was seen under the same rights goes first; where there is nothing, what was seen under any."""
-    talk = (
-        Talk().sees([CLEAN, OTHER], minute=0, auth_context="admin").sees([OTHER], minute=1, auth_context="reader")
-    )
+    talk = Talk().sees([CLEAN, OTHER], minute=0, auth_context="admin").sees([OTHER], minute=1, auth_context="reader")
     talk.sees([OTHER, WIDE], minute=2, auth_context="reader")
     assert talk.told("tool_changed") == [("tool_changed", "New", 4)]
 

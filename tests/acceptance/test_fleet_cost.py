@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from assay_stream.core import engine
-from assay_stream.core.engine import EngineState
-from assay_stream.core.limits import Limits
-from assay_stream.core.record import Record
+from assay_stream import engine
+from assay_stream.engine import EngineState
+from assay_stream.limits import Limits
+from assay_stream.model.record import Record
 from tests.acceptance.test_cut_short import a_list, a_state, some_tools
 
 
@@ -54,9 +54,7 @@ def the_next(records: list[Record]) -> list[Record]:
         a_list(number + 1, some_tools(3, 1), observer="o1"),
         a_list(number + 2, some_tools(3, 1), observer="newcomer"),
         a_list(number + 3, some_tools(2, 5_000), observer="o1"),
-        a_list(1, some_tools(1, 6_000), observer="o2")._replace(
-            origin=records[0].origin._replace(offset=number + 4)
-        ),
+        a_list(1, some_tools(1, 6_000), observer="o2")._replace(origin=records[0].origin._replace(offset=number + 4)),
     ]
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 import pytest
 
-from assay_stream.core.record import Role
+from assay_stream.model.record import Role
 from tests.support.events import SERVER, Outcome, Story, snapshot_data
 
 CAPTURES = Path(__file__).resolve().parents[1] / "data" / "captures"

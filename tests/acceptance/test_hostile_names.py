@@ -15,7 +15,7 @@ import pytest
 import typer
 
 from assay_stream.cli.main import app
-from assay_stream.forensics.visible_text import is_unseen
+from assay_stream.text.visible import is_unseen
 from tests.support.command import run_command
 from tests.unit.cli.test_destinations import commands
 
@@ -146,12 +146,10 @@ ELSEWHERE = {
     **dict.fromkeys(
         ("pins list", "pins history", "pins diff", "policy list", "keys list"), "tests/unit/cli/test_pins.py"
     ),
-    **dict.fromkeys(
-        ("seal", "seal verify", "seal prove", "seal check-proof"), "tests/unit/cli/test_seal_checking.py"
-    ),
-    "alerts forward": "tests/unit/stream/test_webhook.py: it sends what `alerts export` prints",
+    **dict.fromkeys(("seal", "seal verify", "seal prove", "seal check-proof"), "tests/unit/cli/test_seal_checking.py"),
+    "alerts forward": "tests/unit/forward/test_webhook.py: it sends what `alerts export` prints",
     "tap": "tests/unit/cli/test_tables.py::test_log_lines_are_inert",
-    "worker": "tests/unit/stream/test_logs.py",
+    "worker": "tests/unit/worker/test_logs.py",
 }
 """Commands that need a broker, or end only when told to, and where what they print is tested."""
 
@@ -187,9 +185,7 @@ def arguments_of(row: tuple[str, ...], world: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("row", PRINTING, ids=lambda row: ascii(" ".join(row))[:60])
-def test_what_a_command_prints_is_inert(
-    row: tuple[str, ...], world: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_command_prints_is_inert(row: tuple[str, ...], world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On both streams; JSON is still JSON."""
     monkeypatch.chdir(world)
     done = run_command(*arguments_of(row, world), COLUMNS="120")
@@ -225,9 +221,7 @@ def test_files_for_people_are_inert(world: Path, monkeypatch: pytest.MonkeyPatch
         text = file.read()
     assert_inert(text, line_ends="\r\n")
     for row in csv.reader(text.splitlines(keepends=True)):
-        assert not any(
-            cell.lstrip(" \n'\"")[:1] in tuple("=+-@") and not cell.startswith("'") for cell in row if cell
-        )
+        assert not any(cell.lstrip(" \n'\"")[:1] in tuple("=+-@") and not cell.startswith("'") for cell in row if cell)
     seen = {json.loads(line).get("tool_name") for line in (world / "t.jsonl").read_text().splitlines()}
     assert {NAMES[0], NAMES[-1]} <= seen, "escaping changes no value"
 

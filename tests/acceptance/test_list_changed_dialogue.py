@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from assay_stream.core.limits import DEFAULT_LIMITS
-from assay_stream.core.record import Role
+from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.model.record import Role
 from tests.acceptance.test_binding_dialogue import (
     DIGEST_OF_FIRST,
     DIGEST_OF_SECOND,

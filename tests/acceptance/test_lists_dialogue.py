@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from assay_stream.core.record import Role
+from assay_stream.model.record import Role
 from tests.acceptance.test_binding_dialogue import (
     DIGEST_OF_FIRST,
     FIRST,

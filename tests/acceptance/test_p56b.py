@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from assay_stream.core.record import Role
+from assay_stream.model.record import Role
 from assay_stream.schemes import assay
 from tests.support.events import TOOL, Story
 
@@ -79,9 +79,7 @@ def test_digests_are_deterministic() -> None:
 def test_key_order_does_not_matter() -> None:
     """A definition with its keys in another order has the same digest."""
     case = CASES["key_order"]
-    assert (
-        digest_of(json.loads(case["input_raw"])) == digest_of(TOOL) == case["unscoped"]["tool_definition_digest"]
-    )
+    assert digest_of(json.loads(case["input_raw"])) == digest_of(TOOL) == case["unscoped"]["tool_definition_digest"]
 
 
 def test_unknown_top_level_fields_are_excluded() -> None:
@@ -93,20 +91,14 @@ def test_unknown_top_level_fields_are_excluded() -> None:
 def test_inputschema_and_input_schema_give_one_digest() -> None:
     """Both spellings mean the same."""
     case = CASES["snake_input_schema"]
-    assert (
-        digest_of(json.loads(case["input_raw"])) == case["unscoped"]["tool_definition_digest"] == digest_of(TOOL)
-    )
+    assert digest_of(json.loads(case["input_raw"])) == case["unscoped"]["tool_definition_digest"] == digest_of(TOOL)
 
 
 def test_white_space_only_description_is_absent() -> None:
     """A description of white space counts as none."""
     blank = json.loads(CASES["description_whitespace_only"]["input_raw"])
     missing = json.loads(CASES["description_missing"]["input_raw"])
-    assert (
-        digest_of(blank)
-        == digest_of(missing)
-        == CASES["description_missing"]["unscoped"]["tool_definition_digest"]
-    )
+    assert digest_of(blank) == digest_of(missing) == CASES["description_missing"]["unscoped"]["tool_definition_digest"]
 
 
 def test_server_id_inclusion_follows_the_scoping_rule() -> None:
@@ -201,9 +193,7 @@ def test_the_docs_tell_the_neighbouring_notions_apart() -> None:
 
 def test_no_trust_claim_of_any_kind_is_made() -> None:
     """Neither what we write, nor the README, the docs, the schemas or the command line claim trust."""
-    outcome = (
-        Story().lists(TOOL).calls().lists({**TOOL, "description": "x"}, {"name": "new"}).calls("missing").tell()
-    )
+    outcome = Story().lists(TOOL).calls().lists({**TOOL, "description": "x"}, {"name": "new"}).calls("missing").tell()
     written = outcome.all_bytes(Role.EVIDENCE, Role.FINDINGS, Role.ALERTS).decode()
     pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "schemas").glob("*.json")]
     helps = [

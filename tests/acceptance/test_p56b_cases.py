@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from assay_stream.core.record import Role
+from assay_stream.model.record import Role
 from tests.acceptance.test_p56b import CLUSTER, DENIALS, ROOT, VECTORS, claims
 from tests.support.events import SERVER, Story, a_snapshot
 
@@ -35,9 +35,7 @@ def test_digests_are_deterministic_and_those_of_every_published_case(case: dict[
             assert payload["tool_identity"] == {**identity, "server_id": SERVER}
 
 
-@pytest.mark.parametrize(
-    "case", [case for case in VECTORS["cases"] if "unscoped" not in case], ids=lambda c: c["id"]
-)
+@pytest.mark.parametrize("case", [case for case in VECTORS["cases"] if "unscoped" not in case], ids=lambda c: c["id"])
 def test_paths_of_every_published_case_without_a_binding_omit_it(case: dict[str, Any]) -> None:
     """A published definition that gives no digest leaves the cluster out, whole, and the reason is told."""
     (payload,) = listed_as_received(case["input_raw"], server_scoped=False).calls("t").tell().evidence

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from assay_stream.core.record import Role
+from assay_stream.model.record import Role
 from tests.acceptance.test_binding_dialogue import (
     DIGEST_OF_FIRST,
     DIGEST_OF_SECOND,

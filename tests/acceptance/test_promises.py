@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_stream.core import engine
-from assay_stream.core.engine import EngineState
-from assay_stream.core.evidence import Producer
-from assay_stream.core.record import Output, Record, Role
-from assay_stream.forensics.replay import replay
+from assay_stream import engine
+from assay_stream.engine import EngineState
+from assay_stream.model.envelope import Producer
+from assay_stream.model.record import Output, Record, Role
+from assay_stream.replay.run import replay
 from assay_stream.schemes import assay
 from tests.acceptance.test_p56b import CLUSTER, POLICY, claims
 from tests.support.events import SERVER, TOOL, Story

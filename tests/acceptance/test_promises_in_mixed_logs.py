@@ -9,10 +9,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_stream.core import engine
-from assay_stream.core.engine import EngineState
-from assay_stream.core.evidence import Producer
-from assay_stream.core.record import Record, Role
+from assay_stream import engine
+from assay_stream.engine import EngineState
+from assay_stream.model.envelope import Producer
+from assay_stream.model.record import Record, Role
 from assay_stream.schemes import assay
 from tests.acceptance.test_promises import stories
 from tests.support.events import SERVER, Story, an_event

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from assay_stream.core.record import Role
+from assay_stream.model.record import Role
 from tests.acceptance.test_binding_dialogue import Dialogue, alerts_of
 from tests.support.controls import a_control
 from tests.support.events import Outcome
@@ -78,12 +78,7 @@ CLOSED = ("Close", "Resolved", *RAISED[2:])
 
 def test_a_name_drawn_like_another_servers_is_one_high_alert_about_the_newcomer() -> None:
     """However often both are listed afterwards."""
-    fleet = (
-        Fleet()
-        .offers(0, FILES, "read_file")
-        .offers(1, NOTES, "save_note")
-        .offers(2, NOTES, "save_note", HOMOGLYPH)
-    )
+    fleet = Fleet().offers(0, FILES, "read_file").offers(1, NOTES, "save_note").offers(2, NOTES, "save_note", HOMOGLYPH)
     fleet.offers(3, FILES, "read_file").offers(4, NOTES, "save_note", HOMOGLYPH, observer_id="proxy-2")
     assert fleet.told() == [RAISED]
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from assay_stream.core.record import Role
+from assay_stream.model.record import Role
 from assay_stream.schemes.schemapin import Mode
 from tests.acceptance.test_binding_dialogue import FIRST, OTHER, SECOND, alerts_of, findings_of
 from tests.acceptance.test_pins_dialogue import Talk, changes_of

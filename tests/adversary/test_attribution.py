@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from assay_stream.core.record import OBSERVER_HEADER, Headers, Record, Role
-from assay_stream.publish import Vantage, call_event
+from assay_stream.model.record import OBSERVER_HEADER, Headers, Record, Role
+from assay_stream.observe import Vantage, call_event
 from tests.adversary.conftest import Arena
 from tests.support.behind_tap import behind_tap
 from tests.support.deployment import payload
@@ -81,9 +81,7 @@ async def send_junk(arena: Arena, key: bytes, *headers: Headers) -> None:
 
     before = count(await arena.deployment.read(Role.REJECTED))
     await arena.deployment.send_with_headers(Role.SNAPSHOTS, [(key, b"\x00", header) for header in headers])
-    await arena.deployment.wait_for(
-        Role.REJECTED, lambda records: count(records) == before + len(headers), limit_s=30
-    )
+    await arena.deployment.wait_for(Role.REJECTED, lambda records: count(records) == before + len(headers), limit_s=30)
 
 
 async def test_one_junk_byte_under_a_servers_key(arena: Arena, tmp_path: Path) -> None:

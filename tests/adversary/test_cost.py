@@ -14,7 +14,7 @@ import orjson
 import pytest
 from aiokafka import AIOKafkaProducer
 
-from assay_stream.core.record import Record, Role
+from assay_stream.model.record import Record, Role
 from tests.adversary.conftest import Arena
 from tests.support.behind_tap import behind_tap
 from tests.support.deployment import payload

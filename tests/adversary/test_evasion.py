@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from assay_stream.core.limits import DEFAULT_LIMITS
-from assay_stream.core.record import Record, Role
+from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.model.record import Record, Role
 from tests.adversary.conftest import Arena
 from tests.support.behind_tap import behind_tap
 from tests.support.neighbours import HOME, in_partition, watched
@@ -80,9 +80,7 @@ def a_month_ago(tmp_path: Path) -> dict[str, str]:
     return {"LD_PRELOAD": str(library), "CLOCK_JUMP_FILE": str(offset)}
 
 
-async def test_poison_first_and_again_after_a_month(
-    arena: Arena, tmp_path: Path, a_month_ago: dict[str, str]
-) -> None:
+async def test_poison_first_and_again_after_a_month(arena: Arena, tmp_path: Path, a_month_ago: dict[str, str]) -> None:
     """Nobody was told of it when it was first: it is news when it returns."""
     server, clean = in_partition(HOME, "sleeper"), a_tool("read_ledger")
     async with watched(arena.deployment, arena.worker):

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from assay_stream.core.record import Role
+from assay_stream.model.record import Role
 from tests.support.deployment import Deployment
 from tests.support.fleet import Fleet
 

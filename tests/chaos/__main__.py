@@ -16,7 +16,7 @@ import traceback
 
 from aiokafka.errors import KafkaError
 
-from assay_stream.core.errors import AssayStreamError
+from assay_stream.errors import AssayStreamError
 from tests.chaos.faults import FAULTS
 from tests.chaos.rounds import Record, play_round
 from tests.chaos.world import standing_ground
@@ -38,9 +38,7 @@ def main() -> int:
     started_s = time.monotonic()
     print(f"chaos: ASSAY_CHAOS_SEED={seed} ASSAY_CHAOS_ROUNDS={times}", flush=True)
     with standing_ground() as ground:
-        for faults in [
-            names[first : first + FAULTS_PER_ROUND] for first in range(0, len(names), FAULTS_PER_ROUND)
-        ]:
+        for faults in [names[first : first + FAULTS_PER_ROUND] for first in range(0, len(names), FAULTS_PER_ROUND)]:
             round_seed = choose.randrange(10**6)
             try:
                 asyncio.run(play_round(ground, faults, seed=round_seed, record=record))

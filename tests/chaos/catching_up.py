@@ -10,9 +10,9 @@ from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 
-from assay_stream.core.attention import Tick
-from assay_stream.core.record import Role
-from assay_stream.stream.connection import connection_options, reading_consumer
+from assay_stream.kafka.connection import connection_options, reading_consumer
+from assay_stream.model.record import Role
+from assay_stream.registry.attention import Tick
 from tests.chaos.crew import Crew
 from tests.support.deployment import Deployment
 

@@ -86,9 +86,7 @@ class Crew:
 
     def tails(self) -> str:
         """The ends of all logs."""
-        return "\n".join(
-            f"--- {post.name} ({post.worker.log})\n{post.worker.tail()}" for post in self.posts.values()
-        )
+        return "\n".join(f"--- {post.name} ({post.worker.log})\n{post.worker.tail()}" for post in self.posts.values())
 
     async def __aenter__(self) -> Crew:
         self._supervisor = asyncio.create_task(self._supervise())

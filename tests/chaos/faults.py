@@ -12,7 +12,5 @@ from tests.chaos.world import World
 
 Fault = Callable[[World], Awaitable[None]]
 
-FAULTS: dict[str, Fault] = (
-    worker_faults.FAULTS | broker_faults.FAULTS | storage_faults.FAULTS | machine_faults.FAULTS
-)
+FAULTS: dict[str, Fault] = worker_faults.FAULTS | broker_faults.FAULTS | storage_faults.FAULTS | machine_faults.FAULTS
 """Every fault, by name."""

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from assay_stream.core.cloudevents import event_time_us, read_event
-from assay_stream.core.errors import InputError
-from assay_stream.core.record import Origin, Record, Role
+from assay_stream.errors import InputError
+from assay_stream.model.cloudevents import event_time_us, read_event
+from assay_stream.model.record import Origin, Record, Role
 from tests.chaos.catching_up import caught_up
 from tests.chaos.crew import Crew
 from tests.integration.test_exactly_once import findings_of, of_one_server, undisturbed, values
@@ -88,9 +88,7 @@ def _place_of_call(record: Record) -> Origin:
 
 def _place_of_rejected(record: Record) -> Origin:
     told = {name: value.decode() for name, value in record.headers}
-    return Origin(
-        topic=told["error.topic"], partition=int(told["error.partition"]), offset=int(told["error.offset"])
-    )
+    return Origin(topic=told["error.topic"], partition=int(told["error.partition"]), offset=int(told["error.offset"]))
 
 
 def _same(what: str, got: Iterable[bytes], wanted: Iterable[bytes]) -> None:

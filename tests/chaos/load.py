@@ -8,7 +8,7 @@ from typing import Any
 
 from aiokafka import AIOKafkaProducer
 
-from assay_stream.core.record import Role
+from assay_stream.model.record import Role
 from tests.support.deployment import Deployment
 from tests.support.fleet import Fleet
 

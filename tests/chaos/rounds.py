@@ -67,9 +67,7 @@ async def play_round(ground: Ground, names: Sequence[str], *, seed: int, record:
             record.recovery_s[name].append(took_s)
         await asyncio.sleep(1)
         await load.stop()
-        checked = await check_promises(
-            world.crew, calls_published=load.calls, alerts_repeated=world.alerts_repeated
-        )
+        checked = await check_promises(world.crew, calls_published=load.calls, alerts_repeated=world.alerts_repeated)
         for what, count in checked.items():
             record.checked[what] += count
         print(f"chaos:   holds: {checked}", flush=True)

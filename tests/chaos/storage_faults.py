@@ -6,8 +6,8 @@ import asyncio
 import shutil
 from collections.abc import Awaitable, Callable
 
-from assay_stream.core.record import Role
-from assay_stream.stream.connection import start_admin
+from assay_stream.kafka.connection import start_admin
+from assay_stream.model.record import Role
 from tests.chaos.crew import Post
 from tests.chaos.world import SESSION_TIMEOUT_S, World
 

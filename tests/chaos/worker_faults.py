@@ -91,9 +91,7 @@ async def outlast_transaction(world: World) -> None:
     world.crew.dismiss("patient", gently=True)
 
 
-def _for_each_role(
-    name: str, fault: Callable[..., Awaitable[None]]
-) -> dict[str, Callable[[World], Awaitable[None]]]:
+def _for_each_role(name: str, fault: Callable[..., Awaitable[None]]) -> dict[str, Callable[[World], Awaitable[None]]]:
     return {f"{name} {role or 'all roles'}": functools.partial(fault, role=role) for role in ROLES}
 
 

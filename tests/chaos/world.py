@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
-from assay_stream.core.record import Role
-from assay_stream.stream.connection import start_admin
+from assay_stream.kafka.connection import start_admin
+from assay_stream.model.record import Role
 from deploy.local.cluster import NODES, Cluster
 from deploy.local.kafka import free_ports
 from tests.chaos.crew import Crew
@@ -101,9 +101,7 @@ class World:
 @asynccontextmanager
 async def living_world(ground: Ground, choose: random.Random) -> AsyncIterator[tuple[World, Load]]:
     """A new deployment with one worker of each role and one of all roles, under load."""
-    deployment = Deployment(
-        ground.cluster.bootstrap, name=f"chaos-{os.getpid()}-{next(_numbers)}", env=dict(_SETTINGS)
-    )
+    deployment = Deployment(ground.cluster.bootstrap, name=f"chaos-{os.getpid()}-{next(_numbers)}", env=dict(_SETTINGS))
     await deployment.apply_topics()
     await _compact_often(deployment)
     crew = Crew(deployment)

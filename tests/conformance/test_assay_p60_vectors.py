@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from assay_stream.core.digest import Digest
+from assay_stream.canonical.digest import Digest
 from assay_stream.schemes import assay_manifest as manifest
 from assay_stream.schemes.assay_manifest_drift import compare_manifests, manifest_verdict
 from assay_stream.schemes.assay_manifest_records import read_declared, read_observed
@@ -84,8 +84,7 @@ def test_the_two_baselines_differ_by_an_annotation() -> None:
     plain, annotated = (read_declared(FILES[name]) for name in BASELINES)
     observed = manifest.observe_manifest("github", _baseline_tools(BASELINES[1]), "complete")
     assert [
-        (found.tool_name, found.reason_code, found.severity)
-        for found in compare_manifests(plain, observed).findings
+        (found.tool_name, found.reason_code, found.severity) for found in compare_manifests(plain, observed).findings
     ] == [
         ("github.add_deploy_key", "mcp_privileged_tool_changed", "high"),
         ("github.add_deploy_key", "mcp_tool_annotations_changed", "medium"),

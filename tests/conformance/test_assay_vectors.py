@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from assay_stream.core.decode import decode_json
-from assay_stream.core.digest import canonicalize, jcs_digest, sha256_of
-from assay_stream.core.errors import InputError
+from assay_stream.canonical.decode import decode_json
+from assay_stream.canonical.digest import canonicalize, jcs_digest, sha256_of
+from assay_stream.errors import InputError
 from assay_stream.schemes import assay
 
 VECTORS = Path(__file__).resolve().parents[1] / "data" / "vectors"
@@ -125,9 +125,7 @@ class TestIdentityEqualities:
     @pytest.mark.parametrize(("left", "right"), EQUALITIES["equal_schema_hash_pairs"])
     def test_equal_pairs(self, left: str, right: str) -> None:
         """Two spellings of one double give one schema hash."""
-        hashes = {
-            assay.schema_hash({"name": "t", "inputSchema": decode_json(text.encode())}) for text in (left, right)
-        }
+        hashes = {assay.schema_hash({"name": "t", "inputSchema": decode_json(text.encode())}) for text in (left, right)}
         assert len(hashes) == 1
 
     @pytest.mark.parametrize("case", EQUALITIES["canonical"])

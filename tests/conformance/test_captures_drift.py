@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from assay_stream.core.decode import decode_json
-from assay_stream.core.fingerprint import Fingerprint, changed_fields, fingerprint
+from assay_stream.canonical.decode import decode_json
+from assay_stream.schemes.fingerprint import Fingerprint, changed_fields, fingerprint
 
 CAPTURES = Path(__file__).resolve().parents[1] / "data" / "captures"
 DRIFTS = json.loads((CAPTURES / "DRIFT.json").read_text(encoding="utf-8"))

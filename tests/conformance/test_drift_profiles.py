@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from assay_stream.core.severity import PROFILES, Level, assess
-from assay_stream.forensics.drift_report import DriftFinding, drift_findings, read_offer
+from assay_stream.drift.severity import PROFILES, Level, assess
+from assay_stream.report.drift import DriftFinding, drift_findings, read_offer
 from assay_stream.schemes.assay_manifest_drift import SEVERITIES, compare_manifests
 from assay_stream.schemes.assay_manifest_records import read_declared, read_observed
 
@@ -99,9 +99,7 @@ def test_a_case_as_mcptrust_publishes_it(case: dict[str, Any]) -> None:
 def test_a_risk_level_that_changed_is_critical_as_published() -> None:
     """MCPTrust's published table calls it critical; the check of its code does not report it."""
     before, after = ({"name": "t", "description": text} for text in ("Shows", "Runs a shell"))
-    kinds = {
-        name: {f.kind: f.level for f in _report(before, after, name)} for name in ("mcptrust", "mcptrust-code")
-    }
+    kinds = {name: {f.kind: f.level for f in _report(before, after, name)} for name in ("mcptrust", "mcptrust-code")}
     assert kinds["mcptrust"]["risk_level_changed"] is Level.CRITICAL
     assert "risk_level_changed" not in kinds["mcptrust-code"]
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from assay_stream.core.errors import InputError
-from assay_stream.core.limits import DEFAULT_LIMITS
-from assay_stream.core.redaction import RULES
+from assay_stream.canonical.redaction import RULES
+from assay_stream.errors import InputError
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.schemes import handshake, handshake_digest, htc_schema
 from assay_stream.schemes.handshake import check_tool_call
 from assay_stream.schemes.handshake_digest import args_digest, canonical_form
@@ -85,9 +85,7 @@ def test_the_published_text_refuses_its_own_part_of_them(why: str) -> None:
 
 def test_the_published_text_requires_four_fields() -> None:
     """An event of trace, call, tool and version is enough for the text, and none of the four may be missing."""
-    event = {
-        name: VECTORS["valid_event"][name] for name in ("trace_id", "tool_call_id", "tool_id", "tool_version")
-    }
+    event = {name: VECTORS["valid_event"][name] for name in ("trace_id", "tool_call_id", "tool_id", "tool_version")}
     assert refusal(event, profile=handshake.PUBLISHED) is None
     for name in event:
         less = {key: value for key, value in event.items() if key != name}

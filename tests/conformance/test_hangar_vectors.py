@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from assay_stream.core.errors import InputError
+from assay_stream.errors import InputError
 from assay_stream.schemes import hangar
 
 VECTORS = Path(__file__).resolve().parents[1] / "data" / "vectors"

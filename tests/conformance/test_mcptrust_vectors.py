@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from assay_stream.core.errors import InputError
+from assay_stream.errors import InputError
 from assay_stream.schemes import mcptrust, mcptrust_drift, mcptrust_lock, mcptrust_lockfile, mcptrust_signature
 
 VECTORS = Path(__file__).resolve().parents[1] / "data" / "vectors"

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from assay_stream.core.decode import decode_json
-from assay_stream.core.digest import canonicalize
-from assay_stream.core.errors import InputError
+from assay_stream.canonical.decode import decode_json
+from assay_stream.canonical.digest import canonicalize
+from assay_stream.errors import InputError
 
 FILE = Path(__file__).resolve().parents[1] / "data" / "vectors" / "rfc8785_assay.json"
 CONTENT = json.loads(FILE.read_text(encoding="utf-8"))

@@ -13,9 +13,9 @@ from schemapin.crypto import KeyManager, SignatureManager
 from schemapin.utils import SchemaSigningWorkflow
 from schemapin.verification import KeyPinStore, verify_schema_offline
 
-from assay_stream.core.decode import decode_json, decode_json_strict
-from assay_stream.core.errors import InputError
-from assay_stream.core.fingerprint import fingerprint
+from assay_stream.canonical.decode import decode_json, decode_json_strict
+from assay_stream.errors import InputError
+from assay_stream.schemes.fingerprint import fingerprint
 from assay_stream.schemes.schemapin import (
     ErrorCode,
     Mode,

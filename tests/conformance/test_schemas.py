@@ -13,23 +13,24 @@ import orjson
 import pytest
 from jsonschema import Draft202012Validator
 
-from assay_stream import schemas
-from assay_stream.core import decision, engine
-from assay_stream.core.alert import AlertRules
-from assay_stream.core.alert_table import AlertTable
-from assay_stream.core.attention import Tick
-from assay_stream.core.checkpoint import encode
-from assay_stream.core.cloudevents import read_event
-from assay_stream.core.engine import EngineState
-from assay_stream.core.errors import InputError
-from assay_stream.core.evidence import Producer
-from assay_stream.core.limits import Limits
-from assay_stream.core.observation import CallData
-from assay_stream.core.record import Origin, Output, Record, Role
-from assay_stream.forensics.record_line import rejected_line
-from assay_stream.forensics.replay import replay
+from assay_stream import engine
+from assay_stream.alerts.life_cycle import AlertRules
+from assay_stream.alerts.table import AlertTable
+from assay_stream.engine import EngineState
+from assay_stream.errors import InputError
+from assay_stream.files.record_line import rejected_line
+from assay_stream.join import decision
+from assay_stream.kafka.topics import TOPIC_NAMES
+from assay_stream.limits import Limits
+from assay_stream.model import schemas
+from assay_stream.model.cloudevents import read_event
+from assay_stream.model.envelope import Producer
+from assay_stream.model.observation import CallData
+from assay_stream.model.record import Origin, Output, Record, Role
+from assay_stream.registry.attention import Tick
+from assay_stream.replay.run import replay
 from assay_stream.schemes import assay, htc_schema
-from assay_stream.stream.topics import TOPIC_NAMES
+from assay_stream.seal.checkpoint import encode
 from tests.support.events import handshake_call_data
 from tests.support.seals import Fleet
 
@@ -222,7 +223,7 @@ def problems(name: str, content: Any) -> list[str]:
 
 
 def test_committed_schemas_are_the_generated_ones() -> None:
-    """A change of a model without its schema is found: python -m assay_stream.schemas --write schemas."""
+    """A change of a model without its schema is found: python -m assay_stream.model.schemas --write schemas."""
     assert schemas.differing_files(FOLDER) == []
 
 

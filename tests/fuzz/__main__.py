@@ -22,10 +22,10 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
-from assay_stream.core import engine
-from assay_stream.core.engine import EngineState
-from assay_stream.core.evidence import Producer
-from assay_stream.core.record import Origin, Record, Role
+from assay_stream import engine
+from assay_stream.engine import EngineState
+from assay_stream.model.envelope import Producer
+from assay_stream.model.record import Origin, Record, Role
 from tests.fuzz import cost
 from tests.property import test_cloudevents_laws as events
 from tests.property import test_decode_laws as decoding
@@ -75,9 +75,7 @@ def stages_take_anything(records: Sequence[tuple[Role, bytes, bool]]) -> None:
             assert sum(output.role in (Role.EVIDENCE, Role.REJECTED) for output in outputs) == 1
         for output in outputs:
             if output.role is Role.BINDINGS:
-                engine.apply_fact(
-                    state.view, record._replace(role=output.role, key=output.key, value=output.value)
-                )
+                engine.apply_fact(state.view, record._replace(role=output.role, key=output.key, value=output.value))
 
 
 LAWS: Sequence[Callable[[], None]] = (

@@ -21,10 +21,10 @@ from unittest.mock import patch
 
 import orjson
 
-from assay_stream.core.evidence import Producer
-from assay_stream.core.record import Origin, Record, Role
-from assay_stream.core.registry import Registry
-from assay_stream.core.work import Work
+from assay_stream.model.envelope import Producer
+from assay_stream.model.record import Origin, Record, Role
+from assay_stream.registry.processor import Registry
+from assay_stream.work import Work
 from tests.support.events import a_snapshot
 
 Tools = list[dict[str, Any]]

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
-from assay_stream.core.record import Record, Role
+from assay_stream.model.record import Record, Role
 from tests.support.deployment import Deployment
 from tests.support.fleet import a_listing
 

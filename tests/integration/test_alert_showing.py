@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 import pytest
 
-from assay_stream.core.record import Role
+from assay_stream.model.record import Role
 from tests.support.deployment import Deployment
 
 pytestmark = pytest.mark.kafka

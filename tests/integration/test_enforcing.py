@@ -20,13 +20,13 @@ from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.shared.exceptions import MCPError
 
-from assay_stream.core.control import PIN_REJECT_TYPE, PIN_SET_TYPE
-from assay_stream.core.record import Record, Role
-from assay_stream.publish import VerdictClient
-from assay_stream.publish.control_events import control_event
-from assay_stream.publish.gate import BLOCKED_CODE
+from assay_stream.kafka.connection import connection_options
+from assay_stream.model.control import PIN_REJECT_TYPE, PIN_SET_TYPE
+from assay_stream.model.record import Record, Role
+from assay_stream.observe import VerdictClient
+from assay_stream.observe.control_events import control_event
+from assay_stream.observe.gate import BLOCKED_CODE
 from assay_stream.schemes.hangar import Action
-from assay_stream.stream.connection import connection_options
 from deploy.local.kafka import Broker
 from deploy.local.servers import python_server
 from tests.support.deployment import Deployment, free_port, payload
@@ -149,9 +149,7 @@ async def test_a_pinned_tool_of_a_swapped_server_is_refused_until_it_is_approved
         assert (error["server_id"], error["tool_name"], error["expected"]) == ("time", TOOL, pinned[TOOL])
         assert error["observed"] not in (None, pinned[TOOL])
 
-        evidence = [
-            payload(each) for each in await deployment.wait_for(Role.EVIDENCE, lambda all_: len(all_) == 3)
-        ]
+        evidence = [payload(each) for each in await deployment.wait_for(Role.EVIDENCE, lambda all_: len(all_) == 3)]
         [refused] = [each for each in evidence if each["decision"] == "deny"]
         assert (refused["reason_code"], refused["error"]) == ("definition_mismatch", {"code": "not_passed_on"})
         pin = refused["pin"]
@@ -201,9 +199,7 @@ async def operator(deployment: Deployment) -> AsyncIterator[Callable[[str, Mappi
 
     async def decide(kind: str, data: Mapping[str, Any]) -> float:
         content = {"server_id": "time", "author": "ann", "reason": "test", **data}
-        event = control_event(
-            kind, content, author="ann", event_id=str(uuid.uuid4()), decided_at=datetime.now(UTC)
-        )
+        event = control_event(kind, content, author="ann", event_id=str(uuid.uuid4()), decided_at=datetime.now(UTC))
         before_s = time.monotonic()
         await producer.send_and_wait(
             deployment.topics[Role.CONTROL], key=event.key, value=event.value, headers=list(event.headers)

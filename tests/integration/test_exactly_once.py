@@ -12,10 +12,10 @@ from collections.abc import Sequence
 import pytest
 
 from assay_stream import __version__
-from assay_stream.core.cloudevents import event_time_us, read_event
-from assay_stream.core.evidence import Producer
-from assay_stream.core.record import Record, Role
-from assay_stream.forensics.replay import replay
+from assay_stream.model.cloudevents import event_time_us, read_event
+from assay_stream.model.envelope import Producer
+from assay_stream.model.record import Record, Role
+from assay_stream.replay.run import replay
 from tests.support.deployment import Deployment
 from tests.support.fleet import Fleet
 
@@ -88,15 +88,11 @@ async def test_live_evidence_is_the_replayed_evidence(deployment: Deployment) ->
     evidence = await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) >= calls)
     expected = await undisturbed(deployment)
     assert sorted(values(evidence)) == sorted(expected[Role.EVIDENCE])
-    findings = await deployment.wait_for(
-        Role.FINDINGS, lambda records: len(records) >= len(expected[Role.FINDINGS])
-    )
+    findings = await deployment.wait_for(Role.FINDINGS, lambda records: len(records) >= len(expected[Role.FINDINGS]))
     assert sorted(values(findings)) == sorted(expected[Role.FINDINGS])
     await let_time_pass(deployment, len(expected[Role.FINDINGS]))
     wanted = of_one_server(expected[Role.ALERTS])
-    alerts = await deployment.wait_for(
-        Role.ALERTS, lambda records: len(of_one_server(values(records))) >= len(wanted)
-    )
+    alerts = await deployment.wait_for(Role.ALERTS, lambda records: len(of_one_server(values(records))) >= len(wanted))
     assert sorted(of_one_server(values(alerts))) == sorted(wanted)
     assert len(wanted) >= 1
     assert worker.terminate() == 0

@@ -13,8 +13,8 @@ import orjson
 import pyarrow.parquet as pq
 import pytest
 
-from assay_stream.core.record import Role
-from assay_stream.forensics.bundle_file import read_bundle
+from assay_stream.export.bundle_file import read_bundle
+from assay_stream.model.record import Role
 from tests.support.deployment import Deployment
 from tests.support.exports import replayed, values
 

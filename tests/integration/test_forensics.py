@@ -15,7 +15,7 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 from aiokafka.structs import TopicPartition
 
-from assay_stream.core.record import Role
+from assay_stream.model.record import Role
 from tests.support.deployment import Deployment
 from tests.support.fleet import START, Published, a_call_by, a_listing
 
@@ -107,15 +107,11 @@ async def test_a_live_run_is_looked_back_at(deployment: Deployment) -> None:
     assert run(deployment, "trace", "--tool-call-id", "nobody's")[0] == 5
 
     await send(deployment, a_listing(0, 0, 2, 3, START + 1.5 * minute))
-    await deployment.wait_for(
-        Role.FINDINGS, lambda records: any(b"snapshot-3" in (r.value or b"") for r in records)
-    )
+    await deployment.wait_for(Role.FINDINGS, lambda records: any(b"snapshot-3" in (r.value or b"") for r in records))
     code, found, summary = run(deployment, "verify", "--from-kafka", "--format", "json")
     assert (code, found) == (0, []), summary
     await send(deployment, a_listing(0, 0, 2, 4, START + 2.5 * minute))
-    await deployment.wait_for(
-        Role.FINDINGS, lambda records: any(b"snapshot-4" in (r.value or b"") for r in records)
-    )
+    await deployment.wait_for(Role.FINDINGS, lambda records: any(b"snapshot-4" in (r.value or b"") for r in records))
     code, found, summary = run(deployment, "compare", "--from-kafka", "--format", "json")
     assert code == 1, summary
     [difference] = [row for row in found if row["what"] == "evidence"]
@@ -172,9 +168,7 @@ async def test_calls_that_were_committed_without_evidence_are_missing_it(deploym
     await consumer.commit({place: calls[-1].origin.offset})
     await consumer.stop()
     for processes in ("1", "2"):
-        code, found, summary = run(
-            deployment, "verify", "--from-kafka", "--format", "json", "--processes", processes
-        )
+        code, found, summary = run(deployment, "verify", "--from-kafka", "--format", "json", "--processes", processes)
         told = json.loads(summary.splitlines()[-1])["summary"]
         assert (code, told["missing"], told["pending"]) == (1, 2, 1), summary
         assert {tuple(row["codes"]) for row in found} == {("evidence_missing",)}

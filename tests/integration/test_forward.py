@@ -22,8 +22,8 @@ from pathlib import Path
 import pytest
 from aiokafka import TopicPartition
 
-from assay_stream.core.record import ERROR_HEADERS, Output, Role
-from assay_stream.stream.connection import reading_consumer, start_admin
+from assay_stream.kafka.connection import reading_consumer, start_admin
+from assay_stream.model.record import ERROR_HEADERS, Output, Role
 from tests.support.alerts import alert_records, finding_of
 from tests.support.deployment import Deployment, free_port
 from tests.support.receivers import SyslogServer, WebhookServer
@@ -199,9 +199,7 @@ async def test_forwarders_of_one_group_share_the_work(deployment: Deployment, fo
         await until(lambda: set(server.keys) == keys_of(written), forwarders)
 
 
-async def test_a_forwarder_that_is_told_to_stop_keeps_its_place(
-    deployment: Deployment, forwarders: Forwarders
-) -> None:
+async def test_a_forwarder_that_is_told_to_stop_keeps_its_place(deployment: Deployment, forwarders: Forwarders) -> None:
     """SIGTERM ends it soon, also while it waits for its receiver; what was delivered is not delivered again."""
     server = WebhookServer(free_port())
     await publish(deployment, alerts(20))
@@ -241,9 +239,7 @@ async def test_secrets_are_sent_and_never_logged(deployment: Deployment, forward
     assert "hidden" not in forwarders.log()
 
 
-async def test_a_syslog_receiver_that_was_down_gets_every_alert(
-    deployment: Deployment, forwarders: Forwarders
-) -> None:
+async def test_a_syslog_receiver_that_was_down_gets_every_alert(deployment: Deployment, forwarders: Forwarders) -> None:
     """Over TCP with octet counting: down for a while, up: every alert arrives, repeats have its uid."""
     before, during = alerts(30), alerts(30, first=30)
     server = SyslogServer(free_port())
@@ -261,9 +257,7 @@ async def test_a_syslog_receiver_that_was_down_gets_every_alert(
     with server:
         await until(lambda: uids() == {key.partition(":")[0] for key in keys_of(before + during)}, forwarders)
     for message in server.messages:
-        assert re.match(
-            rb"<35>1 2026-03-01T00:00:00\.123Z \S+ assay-stream - tool_changed \[alert@32473 ", message
-        )
+        assert re.match(rb"<35>1 2026-03-01T00:00:00\.123Z \S+ assay-stream - tool_changed \[alert@32473 ", message)
         assert b"] CEF:0|assay-stream|assay-stream|1.2.3|tool_changed|" in message
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from assay_stream.core.record import Role
+from assay_stream.model.record import Role
 from deploy.local.kafka import Broker
 from tests.support.deployment import Deployment, Worker, free_port
 from tests.support.fleet import START, a_call_by, a_listing

@@ -15,8 +15,8 @@ import pytest
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
-from assay_stream.core.record import OBSERVER_HEADER, Record, Role
-from assay_stream.publish import Vantage, call_event
+from assay_stream.model.record import OBSERVER_HEADER, Record, Role
+from assay_stream.observe import Vantage, call_event
 from tests.support.deployment import Deployment, payload
 
 pytestmark = pytest.mark.kafka

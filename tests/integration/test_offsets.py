@@ -9,8 +9,8 @@ import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import NewPartitions
 
-from assay_stream.core.record import Role
-from assay_stream.stream.connection import start_admin
+from assay_stream.kafka.connection import start_admin
+from assay_stream.model.record import Role
 from tests.support.deployment import Deployment, payload
 from tests.support.fleet import START, a_call_by, a_listing
 

@@ -37,7 +37,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_base_install_has_no_faust(installed: Path) -> None:
     """The publishing side, the digests and the replay install without Faust."""
     code = (
-        "import importlib.util as u, assay_stream.publish, assay_stream.forensics.replay; "
+        "import importlib.util as u, assay_stream.observe, assay_stream.replay.run; "
         "print(u.find_spec('faust'), u.find_spec('prometheus_client'))"
     )
     done = subprocess.run([installed / "python", "-c", code], capture_output=True, text=True, check=True)

@@ -11,8 +11,8 @@ from datetime import timedelta
 import pytest
 from aiokafka import AIOKafkaProducer, TopicPartition
 
-from assay_stream.core.record import Role
-from assay_stream.stream.connection import reading_consumer
+from assay_stream.kafka.connection import reading_consumer
+from assay_stream.model.record import Role
 from tests.support.deployment import Deployment, Worker
 from tests.support.fleet import START, a_call_by, a_listing
 

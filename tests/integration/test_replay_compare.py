@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from assay_stream.core.cloudevents import event_time_us, read_event
-from assay_stream.core.digest import canonicalize
-from assay_stream.core.record import Record, Role
-from assay_stream.forensics.evidence_record import of_record
-from assay_stream.forensics.record_line import record_line
-from assay_stream.stream.input_ranges import committed_offsets
+from assay_stream.canonical.digest import canonicalize
+from assay_stream.files.record_line import record_line
+from assay_stream.kafka.input_ranges import committed_offsets
+from assay_stream.model.cloudevents import event_time_us, read_event
+from assay_stream.model.record import Record, Role
+from assay_stream.replay.evidence_record import of_record
 from tests.integration.test_exactly_once import undisturbed
 from tests.integration.test_replay_kafka import run
 from tests.support.deployment import Deployment, Worker

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from assay_stream.core.record import Record, Role
-from assay_stream.stream.connection import start_admin
+from assay_stream.kafka.connection import start_admin
+from assay_stream.model.record import Record, Role
 from tests.integration.test_exactly_once import publish
 from tests.support.deployment import Deployment
 from tests.support.fleet import Fleet

@@ -17,7 +17,7 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient
 
-from assay_stream.core.record import Record, Role
+from assay_stream.model.record import Record, Role
 from tests.support.deployment import Deployment
 
 pytestmark = pytest.mark.kafka

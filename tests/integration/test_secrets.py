@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from assay_stream.core.record import Record, Role
-from assay_stream.stream.access import Actor
+from assay_stream.kafka.access import Actor
+from assay_stream.model.record import Record, Role
 from deploy.local.secured import SecuredBroker
 from tests.support.deployment import free_port
 from tests.support.fleet import START, a_call_by, a_listing
@@ -164,9 +164,7 @@ def test_no_secret_is_in_a_log_a_header_or_an_error(deployment: SecuredDeploymen
     )
     said = {
         "publish": run(deployment, Actor.PROXY, "publish", "--from", "observations", "-", stdin=lines),
-        "wire": run(
-            deployment, Actor.PROXY, "publish", "--from", "mcp-wire", "--server-id", "w", "-", stdin=lines
-        ),
+        "wire": run(deployment, Actor.PROXY, "publish", "--from", "mcp-wire", "--server-id", "w", "-", stdin=lines),
         "tap": run(
             deployment,
             Actor.PROXY,

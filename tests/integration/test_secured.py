@@ -18,9 +18,9 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import TopicAuthorizationFailedError
 
-from assay_stream.core.record import Record, Role
-from assay_stream.stream.access import ACCESS, Actor
-from assay_stream.stream.connection import connection_options
+from assay_stream.kafka.access import ACCESS, Actor
+from assay_stream.kafka.connection import connection_options
+from assay_stream.model.record import Record, Role
 from deploy.local.secured import SecuredBroker
 from tests.support.command import run_command_text
 from tests.support.deployment import Worker
@@ -118,9 +118,7 @@ def test_what_a_proxy_publishes_becomes_evidence_and_alerts(deployment: SecuredD
     assert worker.process.poll() is None
 
 
-def test_a_tap_that_enforces_publishes_and_follows_the_verdicts(
-    deployment: SecuredDeployment, worker: Worker
-) -> None:
+def test_a_tap_that_enforces_publishes_and_follows_the_verdicts(deployment: SecuredDeployment, worker: Worker) -> None:
     """The tap and the verdict client come as the proxy."""
     lines = [
         said(
@@ -167,9 +165,7 @@ def test_an_operator_decides_and_an_analyst_looks(deployment: SecuredDeployment,
     assert cli(deployment, Actor.ANALYST, "alerts", "list").stdout
 
 
-def test_a_sealer_seals_and_a_forwarder_forwards(
-    deployment: SecuredDeployment, worker: Worker, tmp_path: Path
-) -> None:
+def test_a_sealer_seals_and_a_forwarder_forwards(deployment: SecuredDeployment, worker: Worker, tmp_path: Path) -> None:
     """Both with the grants of their role alone."""
     key = tmp_path / "seal.pem"
     assert cli(deployment, Actor.SEALER, "seal", "keygen", "--out", str(key)).returncode == 0
@@ -204,9 +200,7 @@ def test_secrets_may_stand_in_files(deployment: SecuredDeployment, tmp_path: Pat
     path.write_text(password_of(Actor.ANALYST) + "\n")
     env = deployment.env_of(Actor.ANALYST)
     del env["ASSAY_STREAM_SASL_PASSWORD"]
-    done = run_command_text(
-        "topics", "show", **(deployment.env | env | {"ASSAY_STREAM_SASL_PASSWORD_FILE": str(path)})
-    )
+    done = run_command_text("topics", "show", **(deployment.env | env | {"ASSAY_STREAM_SASL_PASSWORD_FILE": str(path)}))
     assert done.returncode == 0, done.stderr
 
 
@@ -297,9 +291,7 @@ async def may_write(deployment: SecuredDeployment, user: str) -> set[Role]:
 async def may_read(deployment: SecuredDeployment, user: str, role: Role) -> bool:
     """Whether the broker gives this user records."""
     partition = TopicPartition(deployment.topics[role], 0)
-    consumer = AIOKafkaConsumer(
-        **connection_options(deployment.as_user(user).settings), auto_offset_reset="earliest"
-    )
+    consumer = AIOKafkaConsumer(**connection_options(deployment.as_user(user).settings), auto_offset_reset="earliest")
     consumer.assign([partition])
     try:
         await consumer.start()
@@ -326,9 +318,7 @@ def matrix(secured: SecuredBroker) -> SecuredDeployment:
 
 
 @pytest.mark.parametrize("actor", Actor)
-def test_a_role_writes_and_reads_what_its_row_says_and_no_other_topic(
-    matrix: SecuredDeployment, actor: Actor
-) -> None:
+def test_a_role_writes_and_reads_what_its_row_says_and_no_other_topic(matrix: SecuredDeployment, actor: Actor) -> None:
     """Asked of the broker for every topic. A proxy can write neither evidence nor control nor bindings."""
     access = ACCESS[actor]
 

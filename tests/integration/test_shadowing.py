@@ -14,8 +14,8 @@ from typing import Any
 import orjson
 import pytest
 
-from assay_stream.core.partition import murmur2_partition
-from assay_stream.core.record import Record, Role
+from assay_stream.model.partition import murmur2_partition
+from assay_stream.model.record import Record, Role
 from tests.support.deployment import Deployment
 
 pytestmark = pytest.mark.kafka

@@ -15,15 +15,15 @@ import pytest
 from aiokafka import TopicPartition
 
 from assay_stream.config import load_settings
-from assay_stream.core.partition import murmur2_partition
-from assay_stream.core.record import Role
-from assay_stream.publish import ObservationPublisher, PublisherLimits
-from assay_stream.publish.events import EVENT_BYTES_MAX
-from assay_stream.stream.connection import connection_options, reading_consumer, start_admin
-from assay_stream.stream.topics import apply_topics, topic_names
+from assay_stream.kafka.connection import connection_options, reading_consumer, start_admin
+from assay_stream.kafka.topics import apply_topics, topic_names
+from assay_stream.model.partition import murmur2_partition
+from assay_stream.model.record import Role
+from assay_stream.observe import ObservationPublisher, PublisherLimits
+from assay_stream.observe.events import EVENT_BYTES_MAX
 from deploy.local.kafka import Broker
 from tests.support.deployment import Deployment
-from tests.unit.publish.test_events import TRACE, a_call, a_snapshot
+from tests.unit.observe.test_events import TRACE, a_call, a_snapshot
 
 pytestmark = pytest.mark.kafka
 ROOT = Path(__file__).resolve().parents[2]

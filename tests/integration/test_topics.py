@@ -11,9 +11,9 @@ from collections.abc import Iterator
 import pytest
 from aiokafka.admin import NewTopic
 
-from assay_stream.core.record import Role
-from assay_stream.stream.connection import start_admin
-from assay_stream.stream.topics import topic_table
+from assay_stream.kafka.connection import start_admin
+from assay_stream.kafka.topics import topic_table
+from assay_stream.model.record import Role
 from deploy.local.kafka import Broker
 from tests.support.deployment import Deployment
 

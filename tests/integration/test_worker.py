@@ -17,8 +17,8 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import NewTopic
 
-from assay_stream.core.record import Headers, Record, Role
-from assay_stream.stream.connection import start_admin
+from assay_stream.kafka.connection import start_admin
+from assay_stream.model.record import Headers, Record, Role
 from deploy.local.kafka import Broker
 from tests.integration.test_exactly_once import (
     findings_of,

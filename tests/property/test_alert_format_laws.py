@@ -11,10 +11,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_stream.core.alert import AlertRules, apply_finding
-from assay_stream.core.errors import InputError
-from assay_stream.forensics.alert_formats import AlertFormat, read_alert, render, view_of
-from assay_stream.forensics.syslog_message import syslog_message
+from assay_stream.alerts.formats import AlertFormat, read_alert, render, view_of
+from assay_stream.alerts.life_cycle import AlertRules, apply_finding
+from assay_stream.alerts.syslog_message import syslog_message
+from assay_stream.errors import InputError
 from tests.property.test_alert_laws import any_findings
 
 JSON = st.recursive(
@@ -28,9 +28,7 @@ JSON = st.recursive(
 def alerts(draw: st.DrawFn) -> dict[str, Any]:
     """Any alert of the engine, in any state of its life, with members that are yet to be invented."""
     finding = draw(any_findings())
-    _, (record,) = apply_finding(
-        None, replace(finding, known=False), AlertRules(version=draw(st.text(max_size=40)))
-    )
+    _, (record,) = apply_finding(None, replace(finding, known=False), AlertRules(version=draw(st.text(max_size=40))))
     alert: dict[str, Any] = read_alert(record.value)
     alert |= draw(
         st.fixed_dictionaries(

@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ocsf_json_schema import OcsfJsonSchemaEmbedded, get_ocsf_schema
 
-from assay_stream.core.alert_record import OCSF_VERSION
-from assay_stream.core.alert_table import AlertTable
-from assay_stream.core.alerting import DueTimes, apply_entry
-from assay_stream.core.attention import Entry, Resolution, Suppression, Tick
-from assay_stream.core.finding import Finding
-from assay_stream.core.kinds import Kind
-from assay_stream.core.record import Origin, Output, Record, Role
+from assay_stream.alerts.processor import DueTimes, apply_entry
+from assay_stream.alerts.table import AlertTable
+from assay_stream.model.alert import OCSF_VERSION
+from assay_stream.model.finding import Finding
+from assay_stream.model.kinds import Kind
+from assay_stream.model.record import Origin, Output, Record, Role
+from assay_stream.registry.attention import Entry, Resolution, Suppression, Tick
 from tests.support.findings import PACING, RULES, a_finding, a_rule, an_end, at, body, place
 
 DIGESTS = st.sampled_from([None, "sha256:" + "a" * 64, "sha256:" + "b" * 64])

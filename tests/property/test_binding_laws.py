@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_stream.core.binding import Binding, Scope, Unbound, bind, span_of
-from assay_stream.core.end_facts import Announcement, Rejection
-from assay_stream.core.facts import Seen
+from assay_stream.model.end_facts import Announcement, Rejection
+from assay_stream.model.facts import Seen
+from assay_stream.registry.as_of import Binding, Scope, Unbound, bind, span_of
 from tests.support.facts import SERVER, a_catalogue, announcement, bindings_with, rejection, seen
 
 CATALOGUES = {
@@ -90,8 +90,7 @@ def naive_bind(
     latest, told = _as_of(past)
     own = latest.get(observer_id)
     if any(
-        bad.observer_id == observer_id and (own is None or bad.origin.offset > own.origin.offset)
-        for bad in refused
+        bad.observer_id == observer_id and (own is None or bad.origin.offset > own.origin.offset) for bad in refused
     ):
         return None, None, Unbound.SNAPSHOT_REJECTED
     if observer_id in told:

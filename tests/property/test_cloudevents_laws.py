@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_stream.core.cloudevents import read_event
-from assay_stream.core.errors import InputError
-from assay_stream.core.limits import Limits
-from assay_stream.core.observation import Envelope
-from assay_stream.core.record import Headers, Origin, Record, Role
+from assay_stream.errors import InputError
+from assay_stream.limits import Limits
+from assay_stream.model.cloudevents import read_event
+from assay_stream.model.observation import Envelope
+from assay_stream.model.record import Headers, Origin, Record, Role
 from tests.support.events import TOOL, an_event, call_data, snapshot_data
 
 ATTRIBUTES = ("specversion", "type", "source", "id", "time")

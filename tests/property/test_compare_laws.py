@@ -12,18 +12,18 @@ import orjson
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from assay_stream.core import engine
-from assay_stream.core.attention import Tick
-from assay_stream.core.digest import canonicalize
-from assay_stream.core.engine import EngineState
-from assay_stream.core.evidence import Producer
-from assay_stream.core.record import Origin, Output, Record, Role
-from assay_stream.forensics.compare import Comparison
-from assay_stream.forensics.difference import Difference
-from assay_stream.forensics.evidence_record import Recorded
-from assay_stream.forensics.pairing import EVIDENCE, Pairing
-from assay_stream.forensics.replay import Replay, replay, spooled
+from assay_stream import engine
+from assay_stream.canonical.digest import canonicalize
+from assay_stream.engine import EngineState
+from assay_stream.model.envelope import Producer
+from assay_stream.model.record import Origin, Output, Record, Role
+from assay_stream.registry.attention import Tick
+from assay_stream.replay.evidence_record import Recorded
+from assay_stream.replay.run import Replay, replay, spooled
 from assay_stream.schemes import assay
+from assay_stream.verify.compare import Comparison
+from assay_stream.verify.difference import Difference
+from assay_stream.verify.pairing import EVIDENCE, Pairing
 from tests.property.test_engine_laws import PARTITIONS, Logs, logs
 from tests.property.test_engine_laws import live as deployed
 from tests.property.test_replay_laws import (
@@ -80,9 +80,7 @@ def known_before(records: list[Record], difference: Difference) -> list[Record]:
 
 
 @given(LOGS, st.randoms(use_true_random=False), st.integers(1, 4))
-def test_where_nothing_was_late_nothing_differs(
-    drawn: list[Drawn], choose: random.Random, waiting_max: int
-) -> None:
+def test_where_nothing_was_late_nothing_differs(drawn: list[Drawn], choose: random.Random, waiting_max: int) -> None:
     """In whatever order a run read its partitions, and a file holds its evidence, twice published or not."""
     records = drawn_log(drawn)
     values = written(live(in_time(records, choose), snapshot_partitions=2))
@@ -125,9 +123,7 @@ def test_what_was_late_is_named_and_shown(drawn: list[Drawn], choose: random.Ran
         assert shown == [differing[difference.call]]
 
 
-@given(
-    FLEETS, st.randoms(use_true_random=False), st.sampled_from(["altered", "hashed anew", "taken out", "twice"])
-)
+@given(FLEETS, st.randoms(use_true_random=False), st.sampled_from(["altered", "hashed anew", "taken out", "twice"]))
 def test_what_somebody_did_to_a_record_is_named(fleet: Fleet, choose: random.Random, how: str) -> None:
     """An altered record, one taken out and one written twice are told from each other, and nothing else is."""
     records = logged(fleet, snapshot_partitions=2, call_partitions=2)

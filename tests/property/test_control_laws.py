@@ -9,19 +9,19 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_stream.core import engine
-from assay_stream.core.attention import Resolution, decode_entry
-from assay_stream.core.engine import EngineState
-from assay_stream.core.evidence import Producer
-from assay_stream.core.finding import Finding
-from assay_stream.core.limits import DEFAULT_LIMITS, Limits
-from assay_stream.core.moments import start_of
-from assay_stream.core.name_claim import NameClaim
-from assay_stream.core.pins import check_pins
-from assay_stream.core.record import Output, Record, Role
-from assay_stream.core.signing import first_uses_since
-from assay_stream.core.standing import standing_findings
-from assay_stream.core.verdict import verdict_key
+from assay_stream import engine
+from assay_stream.engine import EngineState
+from assay_stream.limits import DEFAULT_LIMITS, Limits
+from assay_stream.model.envelope import Producer
+from assay_stream.model.finding import Finding
+from assay_stream.model.record import Output, Record, Role
+from assay_stream.registry.attention import Resolution, decode_entry
+from assay_stream.registry.change_points import start_of
+from assay_stream.registry.name_claim import NameClaim
+from assay_stream.registry.pin_evaluation import standing_findings
+from assay_stream.registry.pins import check_pins
+from assay_stream.registry.signatures import first_uses_since
+from assay_stream.registry.verdicts import verdict_key
 from assay_stream.schemes import assay
 from assay_stream.schemes.hangar import Action
 from tests.support.controls import DOMAIN, KEYS, a_control, a_document, fingerprint_of, signature_of

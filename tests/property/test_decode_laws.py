@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from assay_stream.core.decode import decode_json, decode_json_strict
-from assay_stream.core.digest import canonicalize
-from assay_stream.core.errors import InputError
+from assay_stream.canonical.decode import decode_json, decode_json_strict
+from assay_stream.canonical.digest import canonicalize
+from assay_stream.errors import InputError
 
 CODES = {
     "not_json", "not_utf8", "duplicate_key", "number_overflow", "lone_surrogate", "non_finite_number", "too_deep",
@@ -38,8 +38,7 @@ CHARACTERS = st.one_of(
 TEXTS = st.lists(CHARACTERS, max_size=6).map(lambda parts: f'"{"".join(parts)}"')
 # Few keys, so that they repeat, in several spellings.
 KEYS = (
-    st.sampled_from(['"a"', r'"\u0061"', '"b"', '"b c"', '""', '"\U0001f600"', r'"\ud83d\ude00"', r'"\ud83d"'])
-    | TEXTS
+    st.sampled_from(['"a"', r'"\u0061"', '"b"', '"b c"', '""', '"\U0001f600"', r'"\ud83d\ude00"', r'"\ud83d"']) | TEXTS
 )
 
 
@@ -86,9 +85,7 @@ def mutated(draw: st.DrawFn) -> bytes:
     for _ in range(draw(st.integers(min_value=1, max_value=4))):
         at = draw(st.integers(min_value=0, max_value=len(raw)))
         end = draw(st.integers(min_value=at, max_value=min(at + 2, len(raw))))
-        raw[at:end] = draw(
-            st.binary(max_size=2) | st.sampled_from([b"{", b"}", b"[", b"]", b'"', b",", b":", b"\\"])
-        )
+        raw[at:end] = draw(st.binary(max_size=2) | st.sampled_from([b"{", b"}", b"[", b"]", b'"', b",", b":", b"\\"]))
     return bytes(raw)
 
 

@@ -10,9 +10,9 @@ import rfc8785
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from assay_stream.core.decode import decode_json
-from assay_stream.core.digest import Digest, canonicalize, jcs_digest
-from assay_stream.core.errors import InputError
+from assay_stream.canonical.decode import decode_json
+from assay_stream.canonical.digest import Digest, canonicalize, jcs_digest
+from assay_stream.errors import InputError
 
 CODES = {"not_canonicalizable", "lone_surrogate", "too_deep"}
 

@@ -11,11 +11,11 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_stream.core.errors import InputError
-from assay_stream.forensics.bundle_file import read_bundle, verify_bundle, write_bundle
-from assay_stream.forensics.export import Collection, export_bundles
-from assay_stream.forensics.export_input import Kind, Stored
-from assay_stream.forensics.export_selection import Selection
+from assay_stream.errors import InputError
+from assay_stream.export.bundle_file import read_bundle, verify_bundle, write_bundle
+from assay_stream.export.export import Collection, export_bundles
+from assay_stream.export.input import Kind, Stored
+from assay_stream.export.selection import Selection
 from tests.support.exports import evidence
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
@@ -26,17 +26,14 @@ scalars = (
     | st.floats(allow_nan=False, allow_infinity=False)
     | texts
 )
-values = st.recursive(
-    scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3)
-)
+values = st.recursive(scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3))
 calls = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 59), values), min_size=1, max_size=6)
 
 
 def records(drawn: list[tuple[int, int, Any]]) -> list[bytes]:
     """Evidence of some calls."""
     return [
-        evidence(number, time=f"2026-03-01T12:00:{second:02}Z", data={"x": value})
-        for number, second, value in drawn
+        evidence(number, time=f"2026-03-01T12:00:{second:02}Z", data={"x": value}) for number, second, value in drawn
     ]
 
 

@@ -14,7 +14,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from assay_stream.core.errors import InputError
+from assay_stream.errors import InputError
 from assay_stream.schemes.handshake import FIELDS, PROFILES, check_tool_call
 from assay_stream.schemes.handshake_conformance import check_tools
 from assay_stream.schemes.handshake_contract import Contract, contract, contract_drift

@@ -6,15 +6,15 @@ from collections.abc import Iterator
 
 from hypothesis import given
 
-from assay_stream.core import engine
-from assay_stream.core.bindings import ServerBindings
-from assay_stream.core.facts import Rejection, Seen
-from assay_stream.core.fleet import Fleet
-from assay_stream.core.limits import Limits
-from assay_stream.core.meaning import Subject
-from assay_stream.core.record import Origin, Record
-from assay_stream.core.sights import Sights
-from assay_stream.core.timeline import AFTER_ALL_US
+from assay_stream import engine
+from assay_stream.drift import Subject
+from assay_stream.limits import Limits
+from assay_stream.model.facts import Rejection, Seen
+from assay_stream.model.record import Origin, Record
+from assay_stream.registry.fleet import Fleet
+from assay_stream.registry.sights import Sights
+from assay_stream.registry.state import ServerBindings
+from assay_stream.registry.timeline import AFTER_ALL_US
 from tests.property.test_registry_laws import LIMITS, SERVERS, a_state, histories
 
 
@@ -51,9 +51,7 @@ def states(history: list[Record], limits: Limits) -> Iterator[ServerBindings]:
 
 
 @given(histories(), LIMITS)
-def test_an_index_that_was_kept_up_to_date_equals_one_that_is_built_anew(
-    history: list[Record], limits: Limits
-) -> None:
+def test_an_index_that_was_kept_up_to_date_equals_one_that_is_built_anew(history: list[Record], limits: Limits) -> None:
     """So a restart changes nothing."""
     for server in states(history, limits):
         anew = Fleet(server.observers, server.catalogues, server.item_lists, server.fleet.is_in_force)
@@ -89,9 +87,7 @@ def test_what_is_offered_is_what_a_scan_of_timelines_finds(history: list[Record]
     for server in states(history, limits):
         pairs = offered_pairs(server)
         for name in {name for name, _ in pairs} | {"t", "u", "nobody"}:
-            assert {(name, full) for full in server.fleet.offers(name)} == {
-                pair for pair in pairs if pair[0] == name
-            }
+            assert {(name, full) for full in server.fleet.offers(name)} == {pair for pair in pairs if pair[0] == name}
         latest = [timeline.latest for timeline in server.observers.values() if timeline.latest is not None]
         in_force = {seen.catalogue for seen in latest if server.in_force(seen, AFTER_ALL_US)}
         assert server.fleet.catalogues_in_force() == in_force

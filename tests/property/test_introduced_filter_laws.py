@@ -8,22 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_stream.core import introduced_views
-from assay_stream.core.introduced_needles import NEEDLES, lowered
-from assay_stream.core.introduced_patterns import PATTERN_RULES, Over, Rule
-from assay_stream.core.introduced_reader import FILTER
-from assay_stream.core.introduced_views import backwards, rot13
-from assay_stream.core.phrase_filter import AS_IT_STANDS, BACKWARDS, ROT13, PhraseFilter, WordReadings
-from assay_stream.core.phrases import PhraseBook
-from assay_stream.core.words import Words, forms_of, plain_forms, visible
-from assay_stream.core.work import UNLIMITED, Work
+from assay_stream.detect import decoders
+from assay_stream.detect.decoders import backwards, rot13
+from assay_stream.detect.needles import NEEDLES, lowered
+from assay_stream.detect.patterns import PATTERN_RULES, Over, Rule
+from assay_stream.detect.phrase_filter import AS_IT_STANDS, BACKWARDS, ROT13, PhraseFilter, WordReadings
+from assay_stream.detect.phrases import PhraseBook
+from assay_stream.detect.reader import FILTER
+from assay_stream.text.words import Words, forms_of, plain_forms, visible
+from assay_stream.work import UNLIMITED, Work
 
 SEEN_RULES = [rule for rule in PATTERN_RULES if rule.over is Over.SEEN]
 BOOK = FILTER.book
 VOCABULARY = sorted(BOOK.words | BOOK.stems)
-PIECES = st.sampled_from(
-    [*VOCABULARY, "the", "x", "u5er", "pr3vious", "1gnore", ".", ";", "a@b.example", "\u0430ll"]
-)
+PIECES = st.sampled_from([*VOCABULARY, "the", "x", "u5er", "pr3vious", "1gnore", ".", ";", "a@b.example", "\u0430ll"])
 PLAIN_WORDS = [word for word in VOCABULARY if word.isascii()]
 ENCODED = st.sampled_from(
     [
@@ -51,9 +49,7 @@ def found(book: PhraseBook, text: str, numbers: list[int] | None) -> list[tuple[
     """What phrases find in a visible text."""
     words = Words(text)
     return list(
-        book.search(
-            words, lambda name: [(0, 1)] if name == "tool" and words.forms else [], Work(UNLIMITED), numbers
-        )
+        book.search(words, lambda name: [(0, 1)] if name == "tool" and words.forms else [], Work(UNLIMITED), numbers)
     )
 
 
@@ -116,9 +112,9 @@ def test_forms_are_those_of_words(text: str) -> None:
 def test_a_closed_gate_hides_no_view(text: str) -> None:
     """A text is decoded in each way that gives anything."""
     work = Work(UNLIMITED)
-    gates = {way for way, places in introduced_views.gates_of(["x", text], work).items() if 1 in places}
-    opened = list(introduced_views.hidden_views(text, work, gates=gates))
-    assert opened == list(introduced_views.hidden_views(text, work))
+    gates = {way for way, places in decoders.gates_of(["x", text], work).items() if 1 in places}
+    opened = list(decoders.hidden_views(text, work, gates=gates))
+    assert opened == list(decoders.hidden_views(text, work))
 
 
 def test_phrases_of_given_places_alone_are_asked_for_always() -> None:

@@ -51,9 +51,7 @@ def test_a_definition_brings_nothing_to_itself(definition: dict[str, Any], names
 
 
 @given(OBJECTS, OBJECTS, TOOL_NAMES)
-def test_any_json_gives_signs_and_no_error(
-    before: dict[str, Any], after: dict[str, Any], names: list[str]
-) -> None:
+def test_any_json_gives_signs_and_no_error(before: dict[str, Any], after: dict[str, Any], names: list[str]) -> None:
     """Whatever a server sends is searched, twice with the same result."""
     signs = signs_between(before, after, tool_names=names)
     assert signs == signs_between(before, after, tool_names=names)

@@ -42,9 +42,7 @@ def test_a_list_compared_with_itself_finds_nothing(
 
 
 @given(LISTS, LISTS, COMPLETENESS, st.randoms(use_true_random=False))
-def test_order_changes_nothing(
-    before: Tools, after: Tools, completeness: Completeness, choose: random.Random
-) -> None:
+def test_order_changes_nothing(before: Tools, after: Tools, completeness: Completeness, choose: random.Random) -> None:
     """The order of tools, in the baseline and in the list, changes no finding and no digest."""
     declared = [
         declare_manifest(observe_manifest("s", tools, "complete"))

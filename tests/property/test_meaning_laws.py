@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_stream.core.digest import canonicalize
-from assay_stream.core.errors import InputError
-from assay_stream.core.meaning import CODES, MIRRORS, Change, compare_definitions, compare_lists
-from assay_stream.core.severity import PROFILES, Level, assess
+from assay_stream.canonical.digest import canonicalize
+from assay_stream.drift import CODES, MIRRORS, Change, compare_definitions, compare_lists
+from assay_stream.drift.severity import PROFILES, Level, assess
+from assay_stream.errors import InputError
 from tests.support.schemas import DEFINITIONS, JSON, PAIRS, shuffled
 
 Definition = dict[str, Any]
@@ -51,9 +51,7 @@ def test_no_difference_goes_without_a_code(pair: tuple[Definition, Definition]) 
 @given(DEFINITIONS, DEFINITIONS, RANDOMS)
 def test_the_order_of_keys_changes_nothing(before: Definition, after: Definition, choose: random.Random) -> None:
     """Members in any order give the same changes, in the same order."""
-    assert compare_definitions(before, after) == compare_definitions(
-        shuffled(before, choose), shuffled(after, choose)
-    )
+    assert compare_definitions(before, after) == compare_definitions(shuffled(before, choose), shuffled(after, choose))
 
 
 @given(PAIRS)
@@ -89,20 +87,14 @@ def test_an_incomplete_list_removes_nothing(before: list[Definition], after: lis
     assert compare_lists(before, before, complete=False) == []
 
 
-@given(
-    st.dictionaries(st.text(max_size=3), JSON, max_size=4), st.dictionaries(st.text(max_size=3), JSON, max_size=4)
-)
+@given(st.dictionaries(st.text(max_size=3), JSON, max_size=4), st.dictionaries(st.text(max_size=3), JSON, max_size=4))
 def test_any_objects_are_compared(before: Definition, after: Definition) -> None:
     """Objects of any members give changes."""
     assert bool(compare_definitions(before, after)) == (canonicalize(before) != canonicalize(after))
 
 
-FIELDS = st.sampled_from(
-    ["name", "description", "inputSchema", "outputSchema", "annotations", "arguments", "_meta"]
-)
-KEYWORDS = st.sampled_from(
-    ["type", "properties", "required", "$defs", "$ref", "items", "anyOf", "minimum", "enum"]
-)
+FIELDS = st.sampled_from(["name", "description", "inputSchema", "outputSchema", "annotations", "arguments", "_meta"])
+KEYWORDS = st.sampled_from(["type", "properties", "required", "$defs", "$ref", "items", "anyOf", "minimum", "enum"])
 
 
 @given(st.dictionaries(FIELDS, st.one_of(JSON, st.dictionaries(KEYWORDS, JSON))), st.dictionaries(FIELDS, JSON))
@@ -119,9 +111,7 @@ def test_what_is_no_json_is_refused(bad: Any) -> None:
 
 
 @given(DEFINITIONS, DEFINITIONS, st.sampled_from(list(PROFILES.values())), st.lists(st.sampled_from(Level)))
-def test_signs_never_lower_a_level(
-    before: Definition, after: Definition, profile: Any, levels: list[Level]
-) -> None:
+def test_signs_never_lower_a_level(before: Definition, after: Definition, profile: Any, levels: list[Level]) -> None:
     """More signs give the same level or a higher one, and never less than any sign's."""
     changes = compare_definitions(before, after)
     signs = [_Sign("rule", level) for level in levels]
@@ -146,8 +136,7 @@ def _seconds(before: Any, after: Any) -> float:
 
 def _ring(size: int, keyword: str) -> dict[str, Any]:
     parts = {
-        f"d{index}": {"properties": {"next": {"$ref": f"#/{keyword}/d{(index + 1) % size}"}}}
-        for index in range(size)
+        f"d{index}": {"properties": {"next": {"$ref": f"#/{keyword}/d{(index + 1) % size}"}}} for index in range(size)
     }
     return {keyword: parts, "$ref": f"#/{keyword}/d0"}
 

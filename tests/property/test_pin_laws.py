@@ -10,9 +10,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_stream.core.digest import Canonicalized, canonicalize
-from assay_stream.core.errors import InputError
-from assay_stream.core.limits import DEFAULT_LIMITS
+from assay_stream.canonical.digest import Canonicalized, canonicalize
+from assay_stream.errors import InputError
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.schemes import hangar, mcptrust, mcptrust_signature, yaml_text
 from assay_stream.schemes.mcptrust_drift import CODE, PUBLISHED, check_result, drift, drift_between
 from assay_stream.schemes.mcptrust_lock import lock
@@ -64,9 +64,7 @@ PROMPTS = st.fixed_dictionaries(
     {"name": TEXTS},
     optional={
         "description": TEXTS,
-        "arguments": st.lists(
-            st.fixed_dictionaries({"name": TEXTS}, optional={"required": st.booleans()}), max_size=3
-        ),
+        "arguments": st.lists(st.fixed_dictionaries({"name": TEXTS}, optional={"required": st.booleans()}), max_size=3),
     },
 )
 TEMPLATES = st.fixed_dictionaries({"uriTemplate": TEXTS}, optional={"name": TEXTS, "mimeType": TEXTS})
@@ -95,9 +93,7 @@ def _values(scheme: str) -> st.SearchStrategy[str]:
 
 @st.composite
 def _entries(draw: st.DrawFn) -> list[PinEntry]:
-    tools = draw(
-        st.lists(st.tuples(st.sampled_from([None, "s", "other"]) | NAMES, NAMES), max_size=4, unique=True)
-    )
+    tools = draw(st.lists(st.tuples(st.sampled_from([None, "s", "other"]) | NAMES, NAMES), max_size=4, unique=True))
     return [
         PinEntry(server_id, name, scheme, draw(_values(scheme)))
         for server_id, name in tools
@@ -171,9 +167,7 @@ def test_drift_turns_round(before: dict[str, Any], after: dict[str, Any]) -> Non
     """What is added one way is removed the other way, and the summary counts every item reported."""
     there, back = drift_between(before, after), drift_between(after, before)
     added = sorted((item.type.removesuffix("_ADDED"), item.identifier) for item in there if "_ADDED" in item.type)
-    removed = sorted(
-        (item.type.removesuffix("_REMOVED"), item.identifier) for item in back if "_REMOVED" in item.type
-    )
+    removed = sorted((item.type.removesuffix("_REMOVED"), item.identifier) for item in back if "_REMOVED" in item.type)
     assert added == removed
     for table in (CODE, PUBLISHED):
         found = check_result(there, server="s", lockfile="l", severities=table)

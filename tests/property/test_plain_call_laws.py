@@ -8,14 +8,14 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_stream.core import engine
-from assay_stream.core.cloudevents import read_whole_call
-from assay_stream.core.decision import join
-from assay_stream.core.engine import EngineState
-from assay_stream.core.evidence import Producer
-from assay_stream.core.limits import DEFAULT_LIMITS
-from assay_stream.core.plain_call import read_plain
-from assay_stream.core.record import Origin, Record, Role
+from assay_stream import engine
+from assay_stream.engine import EngineState
+from assay_stream.join.decision import join
+from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.model.cloudevents import read_whole_call
+from assay_stream.model.envelope import Producer
+from assay_stream.model.plain_call import read_plain
+from assay_stream.model.record import Origin, Record, Role
 from assay_stream.schemes import assay
 from tests.support.events import TOOL, an_event, snapshot_data
 

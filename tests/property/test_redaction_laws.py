@@ -9,8 +9,8 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from assay_stream.core.redaction import KEY_NAME, Redaction, redact, redacted_digest
-from assay_stream.core.redaction_rules import RULES, SENSITIVE_NAMES
+from assay_stream.canonical.redaction import KEY_NAME, Redaction, redact, redacted_digest
+from assay_stream.canonical.redaction_rules import RULES, SENSITIVE_NAMES
 
 # Pieces of every rule, so that matches begin, end and touch each other in every way.
 FRAGMENTS = [
@@ -115,9 +115,7 @@ def test_a_named_secret_never_survives(secret: str, form: str, before: str) -> N
     assert secret not in json.dumps(redact([before + form.format(secret)]))
 
 
-@given(
-    SECRETS | st.text(WORD, min_size=8), st.sampled_from(SENSITIVE_NAMES), st.sampled_from(["", "my", "x-", "A_"])
-)
+@given(SECRETS | st.text(WORD, min_size=8), st.sampled_from(SENSITIVE_NAMES), st.sampled_from(["", "my", "x-", "A_"]))
 def test_a_secret_under_a_sensitive_name_never_survives(secret: str, name: str, before: str) -> None:
     """Whatever stands under a sensitive key name is not in what is left, at any depth below it."""
     planted = {"args": {before + name.upper(): [{"deep": [secret]}]}}

@@ -9,14 +9,14 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_stream.core import engine
-from assay_stream.core.binding import Binding, Scope, Unbound, bind
-from assay_stream.core.bindings import Bindings
-from assay_stream.core.engine import EngineState
-from assay_stream.core.evidence import Producer
-from assay_stream.core.limits import Limits
-from assay_stream.core.meaning import Subject
-from assay_stream.core.record import OBSERVER_HEADER, Origin, Output, Record, Role
+from assay_stream import engine
+from assay_stream.drift import Subject
+from assay_stream.engine import EngineState
+from assay_stream.limits import Limits
+from assay_stream.model.envelope import Producer
+from assay_stream.model.record import OBSERVER_HEADER, Origin, Output, Record, Role
+from assay_stream.registry.as_of import Binding, Scope, Unbound, bind
+from assay_stream.registry.state import Bindings
 
 SERVERS = ("alpha", "beta")
 OBSERVERS = ("alice", "bob")
@@ -146,9 +146,7 @@ def histories(draw: st.DrawFn, max_size: int = 24, *, announced: bool = True) ->
         if kind == 0:
             value = draw(st.sampled_from([None, b"", b"{", b"[]", snapshot_value(server="gamma")]))
             key = draw(st.sampled_from([None, b"\xff", server.encode()]))
-            records.append(
-                named(a_record(offset, key, value), draw(st.sampled_from([None, *OBSERVERS, "nobody"])))
-            )
+            records.append(named(a_record(offset, key, value), draw(st.sampled_from([None, *OBSERVERS, "nobody"]))))
         elif kind == 3 and announced:
             observer = draw(st.sampled_from([*OBSERVERS, "newcomer"]))
             value = announcement_value(server=server, observer=observer, second=draw(st.integers(0, 9)))
@@ -202,9 +200,7 @@ def restored(facts: list[Output], limits: Limits) -> EngineState:
     """A registry restored from its log of facts."""
     state = a_state(limits)
     for offset, fact in enumerate(facts):
-        engine.apply_fact(
-            state.registry.bindings, a_record(offset, fact.key, fact.value)._replace(role=Role.BINDINGS)
-        )
+        engine.apply_fact(state.registry.bindings, a_record(offset, fact.key, fact.value)._replace(role=Role.BINDINGS))
     return state
 
 
@@ -265,9 +261,7 @@ def test_the_view_of_the_facts_is_the_state_of_the_registry(history: list[Record
     for server in SERVERS:
         for observer in OBSERVERS:
             for second in range(10):
-                assert ask(view, server, observer, second) == ask(
-                    state.registry.bindings, server, observer, second
-                )
+                assert ask(view, server, observer, second) == ask(state.registry.bindings, server, observer, second)
 
 
 @given(histories(), LIMITS)
@@ -346,9 +340,7 @@ def test_prompts_and_templates_change_no_answer_about_tools(history: list[Record
     for server in SERVERS:
         for observer in OBSERVERS:
             for second in range(10):
-                one, other = (
-                    ask(state.registry.bindings, server, observer, second) for state in (with_lists, without)
-                )
+                one, other = (ask(state.registry.bindings, server, observer, second) for state in (with_lists, without))
                 assert (one.scope, one.unbound, sight(one)) == (other.scope, other.unbound, sight(other))
 
 

@@ -10,16 +10,16 @@ import orjson
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from assay_stream.core import engine
-from assay_stream.core.engine import EngineState
-from assay_stream.core.evidence import Producer
-from assay_stream.core.limits import DEFAULT_LIMITS, Limits
-from assay_stream.core.partition import murmur2_partition
-from assay_stream.core.record import Origin, Output, Record, Role
-from assay_stream.forensics.archive import event_timestamp_ms
-from assay_stream.forensics.log_spool import LogSpool
-from assay_stream.forensics.replay import Replay, replay
-from assay_stream.forensics.results import _checkpoint_json, _read_checkpoint
+from assay_stream import engine
+from assay_stream.engine import EngineState
+from assay_stream.files.archive import event_timestamp_ms
+from assay_stream.files.log_spool import LogSpool
+from assay_stream.limits import DEFAULT_LIMITS, Limits
+from assay_stream.model.envelope import Producer
+from assay_stream.model.partition import murmur2_partition
+from assay_stream.model.record import Origin, Output, Record, Role
+from assay_stream.replay.results import _checkpoint_json, _read_checkpoint
+from assay_stream.replay.run import Replay, replay
 from tests.property.test_registry_laws import LIMITS, a_state, histories, run
 from tests.support import replay_reference
 from tests.support.fleet import START, Fleet, a_call_by, a_listing
@@ -155,9 +155,7 @@ def test_merging_never_reorders_a_partition(drawn: list[tuple[int, int, int]], c
     assert Counter(merged) == Counter(records)
     for role, partition in offsets:
         order = [
-            record.origin.offset
-            for record in merged
-            if (record.role, record.origin.partition) == (role, partition)
+            record.origin.offset for record in merged if (record.role, record.origin.partition) == (role, partition)
         ]
         assert order == sorted(order)
 
@@ -167,15 +165,11 @@ def test_every_call_gives_one_evidence_record(fleet: Fleet, choose: random.Rando
     """A replay loses no call and doubles none."""
     records = logged(fleet, snapshot_partitions=2, call_partitions=3)
     evidence = [
-        output
-        for output in replayed(handed_in(records, choose), snapshot_partitions=2)
-        if output.role is Role.EVIDENCE
+        output for output in replayed(handed_in(records, choose), snapshot_partitions=2) if output.role is Role.EVIDENCE
     ]
     told = Counter(orjson.loads(output.value or b"")["data"]["tool_call_id"] for output in evidence)
     assert told == Counter(
-        orjson.loads(record.value or b"")["data"]["tool_call_id"]
-        for record in records
-        if record.role is Role.CALLS
+        orjson.loads(record.value or b"")["data"]["tool_call_id"] for record in records if record.role is Role.CALLS
     )
 
 
@@ -245,9 +239,7 @@ def a_pin(server: int, minute: int, number: int) -> bytes:
     return orjson.dumps(event | {"time": f"2026-03-01T00:0{minute}:00Z", "data": data})
 
 
-def written(
-    kind: str, server: int, observer: int, minute: int, detail: int, number: int
-) -> tuple[Role, bytes, int]:
+def written(kind: str, server: int, observer: int, minute: int, detail: int, number: int) -> tuple[Role, bytes, int]:
     """Role, value and the log's minute of one drawn record."""
     moment = START.replace(minute=minute)
     if kind in ("list", "bad list"):
@@ -431,9 +423,7 @@ def test_streaming_gives_what_sorting_in_memory_gave(records: list[Record]) -> N
 
 
 @given(any_records(), st.lists(st.integers(0, 30), max_size=3))
-def test_one_that_was_interrupted_gives_what_an_undisturbed_one_gives(
-    records: list[Record], stops: list[int]
-) -> None:
+def test_one_that_was_interrupted_gives_what_an_undisturbed_one_gives(records: list[Record], stops: list[int]) -> None:
     """Interrupted after any records, with the checkpoint written as JSON and read, the outputs are the same."""
     was = replayed(records, snapshot_partitions=2)
     outputs: list[Output] = []

@@ -13,8 +13,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from schemapin.core import SchemaPinCore
 
-from assay_stream.core.decode import decode_json
-from assay_stream.core.errors import InputError
+from assay_stream.canonical.decode import decode_json
+from assay_stream.errors import InputError
 from assay_stream.schemes.schemapin import (
     ErrorCode,
     Mode,

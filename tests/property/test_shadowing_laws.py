@@ -10,16 +10,16 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_stream.core.alerting import DueTimes, apply_entry, is_alert
-from assay_stream.core.attention import decode_entry
-from assay_stream.core.evidence import Producer
-from assay_stream.core.fingerprint import fingerprint
-from assay_stream.core.name_claim import NameClaim
-from assay_stream.core.name_sketch import name_sketch
-from assay_stream.core.partition import murmur2_partition
-from assay_stream.core.record import Origin, Output, Record, Role
-from assay_stream.core.registry import Registry
-from assay_stream.forensics.replay import replay
+from assay_stream.alerts.processor import DueTimes, apply_entry, is_alert
+from assay_stream.model.envelope import Producer
+from assay_stream.model.partition import murmur2_partition
+from assay_stream.model.record import Origin, Output, Record, Role
+from assay_stream.registry.attention import decode_entry
+from assay_stream.registry.name_claim import NameClaim
+from assay_stream.registry.name_sketch import name_sketch
+from assay_stream.registry.processor import Registry
+from assay_stream.replay.run import replay
+from assay_stream.schemes.fingerprint import fingerprint
 from tests.support.controls import a_control
 from tests.support.events import TEN_O_CLOCK_MS, a_snapshot
 from tests.support.findings import RULES, a_claim

@@ -11,15 +11,15 @@ import orjson
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from assay_stream.core.digest import canonicalize
-from assay_stream.core.record import Record, Role
-from assay_stream.forensics.evidence_record import Recorded
-from assay_stream.forensics.history import history_of
-from assay_stream.forensics.pairing import CALLS, Pairing
-from assay_stream.forensics.share import WHOLE, Share
-from assay_stream.forensics.verification import Judgement, Status, Verifier
-from assay_stream.forensics.verify_files import judgements
+from assay_stream.canonical.digest import canonicalize
+from assay_stream.model.record import Record, Role
+from assay_stream.replay.evidence_record import Recorded
+from assay_stream.replay.history import history_of
 from assay_stream.schemes import assay
+from assay_stream.verify.evidence_files import judgements
+from assay_stream.verify.pairing import CALLS, Pairing
+from assay_stream.verify.share import WHOLE, Share
+from assay_stream.verify.verification import Judgement, Status, Verifier
 from tests.property.test_replay_laws import FLEETS, LOGS, Drawn, drawn_log, handed_in, in_time, live, logged
 from tests.support.fleet import Fleet
 
@@ -136,9 +136,7 @@ def test_any_altered_member_is_found(fleet: Fleet, choose: random.Random, how: s
     assume(changed != envelope)
     values[number] = canonicalize(changed)
     [found] = [one for one in verified(values, records) if one.evidence.where == f"line {number}"]
-    assert found.status is Status.WRONG or (
-        found.status is Status.GONE and path[-1] in ("topic", "offset", "origin")
-    )
+    assert found.status is Status.WRONG or (found.status is Status.GONE and path[-1] in ("topic", "offset", "origin"))
     assert found.codes
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_stream.forensics.visible_text import is_unseen, shown
-from assay_stream.forensics.word_diff import word_diff
+from assay_stream.text.visible import is_unseen, shown
+from assay_stream.text.word_diff import word_diff
 
 TEXTS = st.one_of(st.text(max_size=60), st.text(alphabet="ab. \n字", max_size=60))
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import orjson
 
-from assay_stream.core.alert import AlertRules, apply_finding
-from assay_stream.core.alert_state import AlertState
-from assay_stream.core.finding import Finding
-from assay_stream.core.kinds import Kind
-from assay_stream.core.record import Origin, Output
+from assay_stream.alerts.life_cycle import AlertRules, apply_finding
+from assay_stream.alerts.state import AlertState
+from assay_stream.model.finding import Finding
+from assay_stream.model.kinds import Kind
+from assay_stream.model.record import Origin, Output
 
 A = "sha256:" + "a" * 64
 B = "sha256:" + "b" * 64

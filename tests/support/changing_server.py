@@ -17,8 +17,7 @@ SCHEMA = {"type": "object"}
 def tools(edition: int | None) -> list[dict[str, Any]]:
     """The list; without an edition it lacks ``echo``."""
     listed = [
-        {"name": name, "description": "Changes the list.", "inputSchema": SCHEMA}
-        for name in ("change", "withdraw")
+        {"name": name, "description": "Changes the list.", "inputSchema": SCHEMA} for name in ("change", "withdraw")
     ]
     if edition is not None:
         listed.append({"name": "echo", "description": f"Echoes, edition {edition}.", "inputSchema": SCHEMA})

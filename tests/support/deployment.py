@@ -20,11 +20,11 @@ from pathlib import Path
 from aiokafka import AIOKafkaProducer, TopicPartition
 
 from assay_stream.config import Settings, load_settings
-from assay_stream.core.attention import Tick
-from assay_stream.core.record import Headers, Record, Role
-from assay_stream.stream.connection import reading_consumer, start_admin
-from assay_stream.stream.topics import apply_topics, inspect_topics, topic_names
-from assay_stream.stream.transport import read_to_end
+from assay_stream.kafka.connection import reading_consumer, start_admin
+from assay_stream.kafka.topics import apply_topics, inspect_topics, topic_names
+from assay_stream.kafka.transport import read_to_end
+from assay_stream.model.record import Headers, Record, Role
+from assay_stream.registry.attention import Tick
 
 _READY_LIMIT_S = 120.0
 

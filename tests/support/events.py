@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from assay_stream.core.evidence import Producer
-from assay_stream.core.record import TOPIC_NAMES, Headers, Origin, Output, Record, Role
-from assay_stream.forensics.replay import replay
+from assay_stream.model.envelope import Producer
+from assay_stream.model.record import TOPIC_NAMES, Headers, Origin, Output, Record, Role
+from assay_stream.replay.run import replay
 
 SERVER = "server-a"
 TEN_O_CLOCK_MS = 1_772_359_200_000

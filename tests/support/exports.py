@@ -11,10 +11,10 @@ from typing import Any
 
 import orjson
 
-from assay_stream.core.digest import canonicalize
-from assay_stream.core.evidence import Producer
-from assay_stream.core.record import Origin, Output, Record, Role
-from assay_stream.forensics.replay import replay
+from assay_stream.canonical.digest import canonicalize
+from assay_stream.model.envelope import Producer
+from assay_stream.model.record import Origin, Output, Record, Role
+from assay_stream.replay.run import replay
 from assay_stream.schemes.assay import content_hash
 from tests.support.fleet import Fleet
 

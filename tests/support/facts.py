@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from assay_stream.core.bindings import Bindings
-from assay_stream.core.control_facts import (
+from assay_stream.model.control_facts import (
     Checked,
     Discovery,
     DiscoveryStatus,
@@ -15,11 +14,12 @@ from assay_stream.core.control_facts import (
     Signatures,
     Signed,
 )
-from assay_stream.core.definitions import pack
-from assay_stream.core.end_facts import Announcement, Rejection
-from assay_stream.core.facts import Catalogue, Completeness, Seen, ToolFact
-from assay_stream.core.fingerprint import Fingerprint
-from assay_stream.core.record import Origin
+from assay_stream.model.end_facts import Announcement, Rejection
+from assay_stream.model.facts import Catalogue, Completeness, Seen, ToolFact
+from assay_stream.model.record import Origin
+from assay_stream.registry.packed import pack
+from assay_stream.registry.state import Bindings
+from assay_stream.schemes.fingerprint import Fingerprint
 
 SERVER = "server"
 PACKED = pack({"name": "t"})
@@ -181,9 +181,7 @@ def a_discovery(
     )
 
 
-def signed_by(
-    key: str, *tools: str, digest: str = "set", mode: str = "double_sha256"
-) -> tuple[Signatures, Checked]:
+def signed_by(key: str, *tools: str, digest: str = "set", mode: str = "double_sha256") -> tuple[Signatures, Checked]:
     """Signatures of example.com over some tools, and their check against the key that made them."""
     entries = dict.fromkeys(tools, Signed("example.com", "c2lnbmF0dXJl", "0" * 64))
     return (

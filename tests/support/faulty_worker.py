@@ -14,10 +14,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from assay_stream import engine
 from assay_stream.cli.main import main
-from assay_stream.core import engine
-from assay_stream.core.engine import EngineState
-from assay_stream.core.record import Output, Record
+from assay_stream.engine import EngineState
+from assay_stream.model.record import Output, Record
 
 SLOW_S = 8.0
 FINISH_VARIABLE = "ASSAY_TEST_FINISH_FILE"

@@ -6,14 +6,14 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from assay_stream.core.alert import AlertRules, Pacing
-from assay_stream.core.attention import Resolution
-from assay_stream.core.digest import jcs_digest
-from assay_stream.core.finding import Finding
-from assay_stream.core.kinds import Kind
-from assay_stream.core.name_claim import NameClaim
-from assay_stream.core.record import Origin, Output
-from assay_stream.core.suppression import SuppressionRule
+from assay_stream.alerts.life_cycle import AlertRules, Pacing
+from assay_stream.canonical.digest import jcs_digest
+from assay_stream.model.finding import Finding
+from assay_stream.model.kinds import Kind
+from assay_stream.model.record import Origin, Output
+from assay_stream.model.suppression import SuppressionRule
+from assay_stream.registry.attention import Resolution
+from assay_stream.registry.name_claim import NameClaim
 
 SECOND_US = 1_000_000
 START_US = 1_772_323_200 * SECOND_US

@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from assay_stream.core.record import Role
+from assay_stream.model.record import Role
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 Published = tuple[Role, bytes, bytes]

@@ -9,13 +9,13 @@ from typing import Any
 import orjson
 import pytest
 
-from assay_stream.core.fingerprint import Fingerprint, fingerprint
-from assay_stream.core.pin_life import PinsInForce
-from assay_stream.core.pins import check_pins
-from assay_stream.core.verdict import verdict_key
-from assay_stream.publish import WireObserver
-from assay_stream.publish.gate import Gate, Passage
-from assay_stream.publish.ruling import Ruling, VerdictTable
+from assay_stream.observe import WireObserver
+from assay_stream.observe.gate import Gate, Passage
+from assay_stream.observe.ruling import Ruling, VerdictTable
+from assay_stream.registry.pin_life import PinsInForce
+from assay_stream.registry.pins import check_pins
+from assay_stream.registry.verdicts import verdict_key
+from assay_stream.schemes.fingerprint import Fingerprint, fingerprint
 from assay_stream.schemes.hangar import Action, DigestPolicy, Enforcement, UnknownPolicy
 from tests.support.mcp_dialogue import START, THE_VANTAGE
 

@@ -77,8 +77,7 @@ def _users_of(mark: str, count: int) -> Definition:
 def references_to_long_texts(size: int) -> Pair:
     """Many places that refer to one long text, equal but for its end."""
     side = [
-        {"$defs": {mark: {"description": "x" * (size // 4) + mark}}, **_users_of(mark, size // 60)}
-        for mark in "ab"
+        {"$defs": {mark: {"description": "x" * (size // 4) + mark}}, **_users_of(mark, size // 60)} for mark in "ab"
     ]
     return _schemas(*side)
 
@@ -96,8 +95,7 @@ def references_to_long_names(size: int) -> Pair:
 def long_references(size: int) -> Pair:
     """References of many escapes that lead nowhere."""
     side = [
-        {"properties": {f"p{n}": {"$ref": f"#/{mark}" + "%41" * (size // 300)} for n in range(100)}}
-        for mark in "ab"
+        {"properties": {f"p{n}": {"$ref": f"#/{mark}" + "%41" * (size // 300)} for n in range(100)}} for mark in "ab"
     ]
     return _schemas(*side)
 
@@ -110,8 +108,7 @@ def rings(size: int) -> Pair:
 
 def _ring(size: int, keyword: str) -> Definition:
     parts = {
-        f"d{number}": {"properties": {"n": {"$ref": f"#/{keyword}/d{(number + 1) % size}"}}}
-        for number in range(size)
+        f"d{number}": {"properties": {"n": {"$ref": f"#/{keyword}/d{(number + 1) % size}"}}} for number in range(size)
     }
     return {keyword: parts, "$ref": f"#/{keyword}/d0"}
 
@@ -166,9 +163,7 @@ def long_paths_to_bare_elements(size: int) -> Pair:
 
 def long_name(size: int) -> Pair:
     """One long name with many changes below it."""
-    side = [
-        {"properties": {"n" * (size // 2): {"prefixItems": [{"const": mark}] * (size // 40)}}} for mark in "ab"
-    ]
+    side = [{"properties": {"n" * (size // 2): {"prefixItems": [{"const": mark}] * (size // 40)}}} for mark in "ab"]
     return _schemas(*side)
 
 
@@ -234,9 +229,7 @@ def escapes(size: int) -> Pair:
 
 def alternatives(size: int) -> Pair:
     """Many alternatives, all of them other ones."""
-    return _schemas(
-        *({"anyOf": [{"const": number + mark} for number in range(size // 20)]} for mark in (0.25, 0.5))
-    )
+    return _schemas(*({"anyOf": [{"const": number + mark} for number in range(size // 20)]} for mark in (0.25, 0.5)))
 
 
 def parameters(size: int) -> Pair:

@@ -42,8 +42,7 @@ class Authority:
         """A file with a certificate for some hosts and its key; with ``days`` below 0 it has expired."""
         key = ec.generate_private_key(ec.SECP256R1())
         names: list[x509.GeneralName] = [
-            x509.IPAddress(ipaddress.ip_address(host)) if host[0].isdigit() else x509.DNSName(host)
-            for host in hosts
+            x509.IPAddress(ipaddress.ip_address(host)) if host[0].isdigit() else x509.DNSName(host) for host in hosts
         ]
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, hosts[0])])
         certificate = (
@@ -60,9 +59,7 @@ class Authority:
         )
         return path
 
-    def _builder(
-        self, subject: x509.Name, key: ec.EllipticCurvePublicKey, days: int = 1
-    ) -> x509.CertificateBuilder:
+    def _builder(self, subject: x509.Name, key: ec.EllipticCurvePublicKey, days: int = 1) -> x509.CertificateBuilder:
         now = datetime.datetime.now(datetime.UTC)
         identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         return (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from assay_stream.core.record import Output
+from assay_stream.model.record import Output
 
 
 @dataclass

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from assay_stream.core.attention import decode_entry
-from assay_stream.core.evidence import Producer
-from assay_stream.core.finding import Finding
-from assay_stream.core.limits import DEFAULT_LIMITS, Limits
-from assay_stream.core.record import Origin, Output, Record, Role
-from assay_stream.core.registry import Registry
+from assay_stream.limits import DEFAULT_LIMITS, Limits
+from assay_stream.model.envelope import Producer
+from assay_stream.model.finding import Finding
+from assay_stream.model.record import Origin, Output, Record, Role
+from assay_stream.registry.attention import decode_entry
+from assay_stream.registry.processor import Registry
 
 TOOL: dict[str, Any] = {"name": "t", "description": "one", "inputSchema": {"type": "object"}}
 PROMPT: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""Topics in memory, in place of ``stream.ranges.LogRanges``."""
+"""Topics in memory, in place of ``kafka.ranges.LogRanges``."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from assay_stream.config import Settings
-from assay_stream.core.record import Origin, Record, Role
-from assay_stream.stream.topics import topic_names
+from assay_stream.kafka.topics import topic_names
+from assay_stream.model.record import Origin, Record, Role
 from tests.support.events import Story
 
 

@@ -9,7 +9,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from assay_stream.publish import FileSink, Vantage, run_tap
+from assay_stream.observe import FileSink, Vantage, run_tap
 
 
 async def main(server_id: str, observer_id: str, output: str, *command: str) -> int:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from assay_stream.core.limits import DEFAULT_LIMITS
-from assay_stream.core.record import Record
-from assay_stream.forensics.order import Merge
-from assay_stream.forensics.replay import spooled
+from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.model.record import Record
+from assay_stream.replay.order import Merge
+from assay_stream.replay.run import spooled
 
 
 def merge_by_event_time(records: Iterable[Record]) -> list[Record]:

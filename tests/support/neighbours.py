@@ -15,9 +15,9 @@ from pathlib import Path
 
 from aiokafka import AIOKafkaProducer, TopicPartition
 
-from assay_stream.core.partition import murmur2_partition
-from assay_stream.core.record import Role
-from assay_stream.stream.connection import reading_consumer
+from assay_stream.kafka.connection import reading_consumer
+from assay_stream.model.partition import murmur2_partition
+from assay_stream.model.record import Role
 from tests.support.deployment import Deployment, Worker
 from tests.support.fleet import a_call_by, a_listing, server_name
 

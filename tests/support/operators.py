@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from hashlib import sha256
 
-from assay_stream.core.bindings import Bindings
-from assay_stream.core.facts import ToolFact
+from assay_stream.model.facts import ToolFact
+from assay_stream.registry.state import Bindings
 from tests.support import facts
 
 US = 1_000_000

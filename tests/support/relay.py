@@ -89,9 +89,7 @@ class Relay:
             self._cut_links.discard(task)
             writer.close()
 
-    async def _pump(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, link: asyncio.Task[None]
-    ) -> None:
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, link: asyncio.Task[None]) -> None:
         with contextlib.suppress(OSError):
             while chunk := await reader.read(_CHUNK_BYTES):
                 if not self._whole.is_set():

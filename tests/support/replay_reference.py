@@ -22,18 +22,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from assay_stream.core import engine
-from assay_stream.core.attention import Tick
-from assay_stream.core.cloudevents import event_time_us, is_binary, read_event
-from assay_stream.core.engine import EngineState
-from assay_stream.core.errors import InputError
-from assay_stream.core.evidence import Producer
-from assay_stream.core.lenient import read_leniently
-from assay_stream.core.limits import DEFAULT_LIMITS, Limits
-from assay_stream.core.observation import CallEvent, CallProfile, SnapshotEvent
-from assay_stream.core.record import Headers, Origin, Output, Record, Role
-from assay_stream.core.redaction import DEFAULT_REDACTION, Redaction
-from assay_stream.forensics.archive import event_timestamp_ms
+from assay_stream import engine
+from assay_stream.canonical.lenient import read_leniently
+from assay_stream.canonical.redaction import DEFAULT_REDACTION, Redaction
+from assay_stream.engine import EngineState
+from assay_stream.errors import InputError
+from assay_stream.files.archive import event_timestamp_ms
+from assay_stream.limits import DEFAULT_LIMITS, Limits
+from assay_stream.model.cloudevents import event_time_us, is_binary, read_event
+from assay_stream.model.envelope import Producer
+from assay_stream.model.observation import CallEvent, CallProfile, SnapshotEvent
+from assay_stream.model.record import Headers, Origin, Output, Record, Role
+from assay_stream.registry.attention import Tick
 
 _RANK = {Role.CONTROL: 0, Role.SNAPSHOTS: 1, Role.CALLS: 2}
 _FINDING_TOPIC = "replay"

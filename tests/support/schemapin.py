@@ -25,17 +25,13 @@ def public(key: ec.EllipticCurvePrivateKey = KEY) -> PublicKey:
 
 def public_pem(key: Any) -> str:
     """The PEM of any public key, whatever its kind."""
-    return str(
-        key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo).decode()
-    )
+    return str(key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo).decode())
 
 
 def private_pem(key: Any = KEY) -> bytes:
     """The PEM of any private key."""
     return bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     )
 
 

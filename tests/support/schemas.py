@@ -61,9 +61,7 @@ def _nested(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return st.fixed_dictionaries({}, optional=_LEAVES | parts)
 
 
-SCHEMAS = st.recursive(
-    st.one_of(st.booleans(), st.fixed_dictionaries({}, optional=_LEAVES)), _nested, max_leaves=6
-)
+SCHEMAS = st.recursive(st.one_of(st.booleans(), st.fixed_dictionaries({}, optional=_LEAVES)), _nested, max_leaves=6)
 HINTS = st.fixed_dictionaries(
     {},
     optional={
@@ -102,9 +100,7 @@ def mixed(one: Any, other: Any, choose: Any) -> Any:
     if isinstance(one, dict) and isinstance(other, dict):
         names = [name for name in {**one, **other} if name in one or choose.random() < 0.3]
         kept = [name for name in names if choose.random() > 0.1]
-        return {
-            name: mixed(one.get(name, other.get(name)), other.get(name, one.get(name)), choose) for name in kept
-        }
+        return {name: mixed(one.get(name, other.get(name)), other.get(name, one.get(name)), choose) for name in kept}
     return other if choose.random() < 0.3 else one
 
 

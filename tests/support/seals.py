@@ -7,12 +7,12 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from assay_stream.core.checkpoint import Checkpoint, Sealed, encode, leaf_of, sealed
-from assay_stream.core.record import Origin, Record, Role
-from assay_stream.core.seal_check import Report, check
-from assay_stream.forensics.record_line import record_line
-from assay_stream.forensics.seal_files import LogName
+from assay_stream.files.record_line import record_line
+from assay_stream.files.seal_files import LogName
+from assay_stream.model.record import Origin, Record, Role
 from assay_stream.schemes import dsse
+from assay_stream.seal.check import Report, check
+from assay_stream.seal.checkpoint import Checkpoint, Sealed, encode, leaf_of, sealed
 
 TOPIC = "assay.tool.decision"
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
@@ -125,9 +125,7 @@ class Fleet:
             software="test",
             partitions=None if alone else len(self.records),
             siblings=[
-                other[-1].checkpoint.head
-                for number, other in enumerate(self.chains)
-                if other and number != partition
+                other[-1].checkpoint.head for number, other in enumerate(self.chains) if other and number != partition
             ],
         )
         chain.append(made)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from assay_stream.core.digest import jcs_digest
-from assay_stream.core.finding import Finding
-from assay_stream.forensics.alert_formats.view import view_of
-from assay_stream.forensics.alert_index import Life
+from assay_stream.alerts.formats.view import view_of
+from assay_stream.alerts.index import Life
+from assay_stream.canonical.digest import jcs_digest
+from assay_stream.model.finding import Finding
 from tests.support.alerts import alert_of, finding_of
 
 OLD: dict[str, Any] = {

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from assay_stream.core import engine
-from assay_stream.core.engine import EngineState
-from assay_stream.core.evidence import Producer
-from assay_stream.core.record import Origin, Record, Role
+from assay_stream import engine
+from assay_stream.engine import EngineState
+from assay_stream.model.envelope import Producer
+from assay_stream.model.record import Origin, Record, Role
 from bench.capacity import Costs, Fleet, costs_of, needs
 from bench.peers.bindings import tools_of
 from bench.peers.compare import Comparison, compare
@@ -103,14 +103,10 @@ def test_what_a_fleet_needs_is_worked_out_from_the_costs() -> None:
     assert found["join workers"] == 3
     assert found["lists/s"] == pytest.approx(20)
     assert found["cores of the registry"] == pytest.approx(20 * 0.010 + 0.01 * 0.100)
-    assert found["GB a day, calls and evidence, on all replicas"] == pytest.approx(
-        7_200 * 86_400 * 3_000 * 3 / 1e9
-    )
+    assert found["GB a day, calls and evidence, on all replicas"] == pytest.approx(7_200 * 86_400 * 3_000 * 3 / 1e9)
     one_list = 864 + 72_000 / 1_024
     assert found["MiB of a join worker, one list of each observer"] == pytest.approx(100 + one_list)
-    assert found["MiB of a join worker, all lists that are kept"] == pytest.approx(
-        100 + one_list + 72_000 * 2 / 2_048
-    )
+    assert found["MiB of a join worker, all lists that are kept"] == pytest.approx(100 + one_list + 72_000 * 2 / 2_048)
 
 
 def test_a_fleet_that_does_little_still_has_a_worker() -> None:
@@ -144,9 +140,7 @@ def test_costs_of_benches_that_were_not_run_are_not_made_up() -> None:
 
 def test_a_document_keeps_all_but_its_tables() -> None:
     """What stands between the marks is made anew; the marks stay, so that it can be made again."""
-    rows = [
-        {"bench": "workers", "workers": count, "cpu_us": 10.0 * count, "calls_per_s": 2_000.0} for count in (1, 2)
-    ]
+    rows = [{"bench": "workers", "workers": count, "cpu_us": 10.0 * count, "calls_per_s": 2_000.0} for count in (1, 2)]
     text = "a\n<!-- table workers: make it -->\nold\n<!-- end of table -->\nb\n"
     made = (
         "a\n<!-- table workers: make it -->\n| workers | µs CPU per call, of all | calls/s |\n|---|---|---|\n"

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from assay_stream.canonical.redaction import redaction_with
 from assay_stream.config import Settings, load_settings
-from assay_stream.core.errors import ConfigurationError
-from assay_stream.core.redaction import redaction_with
+from assay_stream.errors import ConfigurationError
 
 
 @pytest.fixture(autouse=True)
@@ -109,9 +109,7 @@ def test_redaction_is_the_default_until_it_is_set(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("ASSAY_STREAM_REDACTION_ENABLE", " path_absolute, env_var ,")
     monkeypatch.setenv("ASSAY_STREAM_REDACTION_DISABLE", "pii_phone")
     monkeypatch.setenv("ASSAY_STREAM_REDACTION_NAMES", "customer_id,note")
-    wanted = redaction_with(
-        enable=["path_absolute", "env_var"], disable=["pii_phone"], names=["customer_id", "note"]
-    )
+    wanted = redaction_with(enable=["path_absolute", "env_var"], disable=["pii_phone"], names=["customer_id", "note"])
     assert load_settings().redaction() == wanted
 
 

@@ -9,12 +9,12 @@ from unittest.mock import patch
 import orjson
 import pytest
 
-from assay_stream.core.bindings import ServerBindings
-from assay_stream.core.evidence import Producer
-from assay_stream.core.facts import Catalogue, Seen
-from assay_stream.core.limits import DEFAULT_LIMITS
-from assay_stream.core.record import Role
-from assay_stream.core.registry import Registry
+from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.model.envelope import Producer
+from assay_stream.model.facts import Catalogue, Seen
+from assay_stream.model.record import Role
+from assay_stream.registry.processor import Registry
+from assay_stream.registry.state import ServerBindings
 from tests.fuzz.cost import Objective, grown, measure, report, search, starts
 from tests.support.events import a_snapshot, record_of
 

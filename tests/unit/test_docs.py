@@ -19,21 +19,23 @@ import orjson
 import pytest
 
 from assay_stream.config import Settings
-from assay_stream.core import binding, cloudevents, facts, finding, fingerprint, pins
-from assay_stream.core.evidence import Producer
-from assay_stream.core.introduced_rules import RULES
-from assay_stream.core.kinds import KINDS, Kind
-from assay_stream.core.limits import DEFAULT_LIMITS
-from assay_stream.core.meaning import CODES
-from assay_stream.core.record import Origin, Record, Role
-from assay_stream.core.severity import DEFAULT_PROFILE, PROFILES, Level, assess
-from assay_stream.core.severity_by_code import BY_CODE
-from assay_stream.forensics.columns import COLUMNS
-from assay_stream.forensics.drift_report import KIND_TITLES
-from assay_stream.forensics.replay import replay
-from assay_stream.stream.access import ACCESS
-from assay_stream.stream.meter import Meter
-from assay_stream.stream.topics import TOPIC_NAMES
+from assay_stream.detect.rules import RULES
+from assay_stream.drift import CODES
+from assay_stream.drift.severity import DEFAULT_PROFILE, PROFILES, Level, assess
+from assay_stream.drift.severity_by_code import BY_CODE
+from assay_stream.export.columns import COLUMNS
+from assay_stream.kafka.access import ACCESS
+from assay_stream.kafka.topics import TOPIC_NAMES
+from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.model import cloudevents, facts, finding
+from assay_stream.model.envelope import Producer
+from assay_stream.model.kinds import KINDS, Kind
+from assay_stream.model.record import Origin, Record, Role
+from assay_stream.registry import as_of, pins
+from assay_stream.replay.run import replay
+from assay_stream.report.drift import KIND_TITLES
+from assay_stream.schemes import fingerprint
+from assay_stream.worker.meter import Meter
 from tests.support import exports, gates
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -77,9 +79,7 @@ def rows(name: str, heading: str) -> list[list[str]]:
 
 def run_block(language: str, code: str, folder: Path) -> str:
     """Run a block with nothing of ours on the path, and return what it prints."""
-    command = (
-        ["bash", "-euo", "pipefail", "-c", code] if language == "bash" else [sys.executable, "-I", "-c", code]
-    )
+    command = ["bash", "-euo", "pipefail", "-c", code] if language == "bash" else [sys.executable, "-I", "-c", code]
     done = subprocess.run(
         command,
         cwd=folder,
@@ -322,8 +322,7 @@ def test_the_table_of_roles_is_the_data() -> None:
             _topics(access.writes),
             _topics(access.looks_at),
             ", ".join(
-                [f"`<group_prefix>-{access.group}{'*' if access.group.endswith('-') else ''}`"]
-                * bool(access.group)
+                [f"`<group_prefix>-{access.group}{'*' if access.group.endswith('-') else ''}`"] * bool(access.group)
                 + [f"offsets of `<group_prefix>-{group}`" for group in access.sees]
             ),
             f"`<group_prefix>-{access.group}-*`" if access.is_transactional else "",
@@ -463,21 +462,20 @@ def test_the_answers_of_bundle_verify_are_explained() -> None:
 # --- architecture.md, glossary.md, adr/ ---------------------------------------------------------------------
 
 
-def test_every_module_has_its_line_in_the_tree() -> None:
-    """The tree of modules names each file of the package, and each line of it a file."""
-    page = text_of("architecture.md")
-    for folder in ("core", "schemes", "stream", "forensics", "publish", "cli"):
-        for path in sorted((SOURCES / folder).glob("*.py")):
-            if path.name != "__init__.py":
-                assert re.search(rf"^ +{re.escape(path.name)} +\S", page, re.MULTILINE), path
+def test_the_generated_pages_are_up_to_date() -> None:
+    """``make docs`` was run."""
+    done = subprocess.run(
+        [sys.executable, "docs/generate.py", "--check"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_every_value_of_our_own_vocabulary_is_in_the_glossary() -> None:
     """Scopes, reasons, kinds of finding, kinds of fact, pin states and schemes are explained there."""
     page = text_of("glossary.md")
     words = [
-        *binding.Scope,
-        *binding.Unbound,
+        *as_of.Scope,
+        *as_of.Unbound,
         *finding.Kind,
         *pins.PinStatus,
         *facts._READERS,
@@ -567,8 +565,6 @@ def test_what_is_said_of_a_standard_is_shown_by_a_test(shown_by: str) -> None:
 
 def test_every_row_about_a_standard_names_its_test() -> None:
     """No claim stands there without one."""
-    claims = [
-        line for line in text_of("standards.md").splitlines() if line.startswith("| ") and "feature" not in line
-    ]
+    claims = [line for line in text_of("standards.md").splitlines() if line.startswith("| ") and "feature" not in line]
     assert len(claims) > 30
     assert all("`tests/" in line for line in claims)

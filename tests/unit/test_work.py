@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assay_stream.core.work import Work, WorkExhaustedError
+from assay_stream.work import Work, WorkExhaustedError
 
 
 def test_units_are_counted() -> None:

@@ -9,10 +9,10 @@ from typing import Any
 import orjson
 import pytest
 
-from assay_stream.core.limits import DEFAULT_LIMITS
-from assay_stream.core.meaning import compare_definitions
-from assay_stream.core.severity import PROFILES, Level, assess
-from assay_stream.core.work import Work, WorkExhaustedError
+from assay_stream.drift import compare_definitions
+from assay_stream.drift.severity import PROFILES, Level, assess
+from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.work import Work, WorkExhaustedError
 from tests.support.hostile import PAIRS
 
 RECORD = DEFAULT_LIMITS.work_units_max

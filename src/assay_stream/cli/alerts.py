@@ -12,20 +12,14 @@ from typing import Annotated, Any
 
 import typer
 
+from assay_stream.alerts.formats import CONTENT_TYPES, AlertFormat, as_lines, read_alert, view_of
+from assay_stream.alerts.selection import AlertSelection, SeverityLevel, since_of
+from assay_stream.alerts.syslog_message import EXAMPLE_ENTERPRISE
 from assay_stream.cli.lines import input_lines
 from assay_stream.cli.options import Bootstrap, quiet_client_logs, say
 from assay_stream.config import Settings, command_settings, load_settings
-from assay_stream.core.errors import ConfigurationError, InputError
-from assay_stream.forensics.alert_formats import CONTENT_TYPES, AlertFormat, as_lines, read_alert, view_of
-from assay_stream.forensics.alert_selection import AlertSelection, SeverityLevel, since_of
-from assay_stream.forensics.syslog_message import EXAMPLE_ENTERPRISE
-from assay_stream.stream.receivers import (
-    Receiver,
-    WebhookTarget,
-    parse_target,
-    secret_from,
-    tls_context,
-)
+from assay_stream.errors import ConfigurationError, InputError
+from assay_stream.forward.receivers import Receiver, WebhookTarget, parse_target, secret_from, tls_context
 
 alerts_app = typer.Typer(
     help="Look at alerts, get them out to a file or to whoever watches, and suppress some.", no_args_is_help=True
@@ -76,9 +70,7 @@ def export(
 
 @alerts_app.command()
 def forward(
-    to: Annotated[
-        str, typer.Option("--to", help="webhook:URL or syslog:HOST:PORT[,udp|tcp|tls]; TCP is the default.")
-    ],
+    to: Annotated[str, typer.Option("--to", help="webhook:URL or syslog:HOST:PORT[,udp|tcp|tls]; TCP is the default.")],
     target: Annotated[
         AlertFormat | None,
         typer.Option("--format", help="What to send. Default: ocsf to a webhook, cef to a syslog receiver."),
@@ -113,9 +105,9 @@ def forward(
 
     A receiver that does not answer is waited for. What it refuses for good goes to the dead letters.
     """
-    from assay_stream.stream.forward_process import run_forwarder
-    from assay_stream.stream.syslog import Syslog
-    from assay_stream.stream.webhook import Webhook
+    from assay_stream.forward.process import run_forwarder
+    from assay_stream.forward.syslog import Syslog
+    from assay_stream.forward.webhook import Webhook
 
     settings = load_settings(bootstrap_servers=bootstrap_servers)
     place = parse_target(to)
@@ -185,8 +177,8 @@ def _stored(file: Path | None, bootstrap: str | None) -> Iterator[tuple[str, byt
 
 
 async def _from_kafka(settings: Settings) -> list[tuple[str, bytes | None]]:
-    from assay_stream.stream.alert_log import read_alerts
-    from assay_stream.stream.connection import start_admin
+    from assay_stream.kafka.alert_log import read_alerts
+    from assay_stream.kafka.connection import start_admin
 
     await (await start_admin(settings, waiting=say)).close()
     return [

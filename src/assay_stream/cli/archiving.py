@@ -18,15 +18,15 @@ from assay_stream.cli.progress import Meter
 from assay_stream.cli.sources import FromTime, Offsets, ServerIds, Source, ToTime, make_selection, make_source
 from assay_stream.cli.tables import print_json
 from assay_stream.config import command_settings
-from assay_stream.core.errors import InputError
-from assay_stream.core.record import Record, Role
-from assay_stream.forensics.archive import write_archive
-from assay_stream.forensics.archive_manifest import ARCHIVE_MANIFEST, manifest_bytes
-from assay_stream.forensics.aside import PREFIX, Aside
-from assay_stream.forensics.history import Place
-from assay_stream.forensics.record_line import record_line
-from assay_stream.stream import input_ranges
-from assay_stream.stream.topics import topic_names
+from assay_stream.errors import InputError
+from assay_stream.files.archive import write_archive
+from assay_stream.files.archive_manifest import ARCHIVE_MANIFEST, manifest_bytes
+from assay_stream.files.aside import PREFIX, Aside
+from assay_stream.files.record_line import record_line
+from assay_stream.kafka import input_ranges
+from assay_stream.kafka.topics import topic_names
+from assay_stream.model.record import Record, Role
+from assay_stream.replay.history import Place
 
 _LOOK_EVERY = 1_024
 
@@ -108,9 +108,7 @@ def archive(
 
 def _manifest(source: Source, joined: Mapping[Place, int]) -> bytes:
     names = topic_names(source.settings)
-    ends = {
-        (names[role], number): end for role, found in (source.ends or {}).items() for number, end in found.items()
-    }
+    ends = {(names[role], number): end for role, found in (source.ends or {}).items() for number, end in found.items()}
     return manifest_bytes(ends, {place: joined[place] for place in ends if place in joined})
 
 

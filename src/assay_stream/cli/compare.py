@@ -28,16 +28,16 @@ from assay_stream.cli.sources import Source, joined_source, make_source
 from assay_stream.cli.tables import RowFormat, cell, json_line, print_line
 from assay_stream.cli.verify import EvidenceFiles, Format, FromKafka, Inputs
 from assay_stream.config import Settings, command_settings
-from assay_stream.core.errors import InputError
-from assay_stream.core.evidence import Producer
-from assay_stream.core.record import Origin, Output, Record, Role
-from assay_stream.forensics.compare import Comparison
-from assay_stream.forensics.difference import Difference
-from assay_stream.forensics.evidence_record import Recorded, of_lines
-from assay_stream.forensics.log_spool import LogSpool
-from assay_stream.forensics.record_line import record_line_parts
-from assay_stream.forensics.replay import Replay
-from assay_stream.forensics.selection import Selection
+from assay_stream.errors import InputError
+from assay_stream.files.log_spool import LogSpool
+from assay_stream.files.record_line import record_line_parts
+from assay_stream.model.envelope import Producer
+from assay_stream.model.record import Origin, Output, Record, Role
+from assay_stream.replay.evidence_record import Recorded, of_lines
+from assay_stream.replay.run import Replay
+from assay_stream.replay.selection import Selection
+from assay_stream.verify.compare import Comparison
+from assay_stream.verify.difference import Difference
 
 AlertFiles = Annotated[
     list[Path] | None, typer.Option("--alerts", help="Alerts (NDJSON). Without them alerts are not compared.")
@@ -123,9 +123,9 @@ def hold_against_topics(
     Raises:
         typer.Exit: with 1 where there are differences.
     """
-    from assay_stream.stream.dump import dump_topics
-    from assay_stream.stream.input_ranges import note_ends
-    from assay_stream.stream.topics import topic_names
+    from assay_stream.kafka.dump import dump_topics
+    from assay_stream.kafka.input_ranges import note_ends
+    from assay_stream.kafka.topics import topic_names
 
     settings = source.settings
     with TemporaryDirectory(prefix="assay-stream-compare-") as folder:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from assay_stream.canonical.decode import decode_json
 from assay_stream.cli.lines import read_input
 from assay_stream.cli.tables import print_json, print_line
-from assay_stream.core.decode import decode_json
-from assay_stream.core.errors import InputError
-from assay_stream.forensics.inert import visible
+from assay_stream.errors import InputError
+from assay_stream.text.escaping import visible
 
 if TYPE_CHECKING:
     from assay_stream.schemes.handshake_conformance import ToolReport

@@ -15,14 +15,14 @@ import typer
 from assay_stream.cli.options import quiet_client_logs, say
 from assay_stream.cli.tables import print_json, print_line
 from assay_stream.config import Settings, command_settings
-from assay_stream.core.bindings import Bindings
-from assay_stream.core.errors import InputError, OperatingError
-from assay_stream.forensics.inert import visible
-from assay_stream.publish import FileSink, Observation, ObservationPublisher, Sink
-from assay_stream.publish.control_events import control_event
-from assay_stream.stream.connection import connection_options, start_admin
-from assay_stream.stream.lookup import read_bindings
-from assay_stream.stream.topics import topic_names
+from assay_stream.errors import InputError, OperatingError
+from assay_stream.kafka.connection import connection_options, start_admin
+from assay_stream.kafka.lookup import read_bindings
+from assay_stream.kafka.topics import topic_names
+from assay_stream.observe import FileSink, Observation, ObservationPublisher, Sink
+from assay_stream.observe.control_events import control_event
+from assay_stream.registry.state import Bindings
+from assay_stream.text.escaping import visible
 
 Author = Annotated[
     str | None,

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from assay_stream.core.errors import ConfigurationError, InputError
+from assay_stream.errors import ConfigurationError, InputError
 
 Force = Annotated[
     bool,
@@ -27,9 +27,7 @@ def refuse_existing_file(path: Path, *, force: bool) -> None:
         ConfigurationError: ``output_exists``.
     """
     if not force and path.is_file() and path.stat().st_size:
-        raise ConfigurationError(
-            "output_exists", f"{path} exists: choose another name, or give --force to replace it"
-        )
+        raise ConfigurationError("output_exists", f"{path} exists: choose another name, or give --force to replace it")
 
 
 def refuse_filled_folder(folder: Path, *, force: bool, leftovers: Collection[str] = (), hint: str = "") -> None:

@@ -7,14 +7,14 @@ from typing import Annotated, Literal
 
 import typer
 
+from assay_stream.canonical.decode import decode_json
 from assay_stream.cli.lines import read_input
 from assay_stream.cli.options import say
 from assay_stream.cli.tables import print_line
-from assay_stream.core.decode import decode_json
-from assay_stream.core.errors import InputError
-from assay_stream.core.severity import DEFAULT_PROFILE, PROFILES, Level
-from assay_stream.forensics.drift_formats import as_json, as_lines, as_sarif
-from assay_stream.forensics.drift_report import Offer, drift_findings, read_offer
+from assay_stream.drift.severity import DEFAULT_PROFILE, PROFILES, Level
+from assay_stream.errors import InputError
+from assay_stream.report.drift import Offer, drift_findings, read_offer
+from assay_stream.report.drift_formats import as_json, as_lines, as_sarif
 
 ProfileName = Literal["soc", "mcptrust", "mcptrust-code", "assay-p60", "strict"]
 LevelName = Literal["informational", "low", "medium", "high", "critical"]
@@ -51,9 +51,7 @@ def drift(
     else:
         for level, line in as_lines(findings):
             # Colours are left out where standard output is no terminal.
-            typer.echo(
-                line if level is None else typer.style(line, fg=_COLOURS.get(level), bold=level >= Level.HIGH)
-            )
+            typer.echo(line if level is None else typer.style(line, fg=_COLOURS.get(level), bold=level >= Level.HIGH))
     if not now.complete and not was.is_single:
         say(f"{after} is not a complete list: nothing is called removed")
     if any(finding.level >= Level.parse(fail_on) for finding in findings):
@@ -74,9 +72,7 @@ def _read(path: Path) -> Offer:
     try:
         content = decode_json(raw)
         if isinstance(content, dict) and "error" in content and content.keys() <= {"jsonrpc", "id", "error"}:
-            raise InputError(
-                "not_a_tool", "this is an error response, not a list: record the list again", path="$"
-            )
+            raise InputError("not_a_tool", "this is an error response, not a list: record the list again", path="$")
         return read_offer(content)
     except InputError as error:
         raise InputError(error.code, f"{path}: {error.message}", path=error.path) from None

@@ -13,21 +13,21 @@ from assay_stream.cli.destinations import Force, refuse_existing_file, refuse_fi
 from assay_stream.cli.options import Bootstrap, quiet_client_logs, say
 from assay_stream.cli.tables import print_json
 from assay_stream.config import Settings, command_settings
-from assay_stream.core.errors import ConfigurationError, InputError
-from assay_stream.core.limits import BUNDLE_LIMITS
-from assay_stream.core.record import Role
-from assay_stream.forensics.bundle_file import verify_bundle
-from assay_stream.forensics.export import (
+from assay_stream.errors import ConfigurationError, InputError
+from assay_stream.export.bundle_file import verify_bundle
+from assay_stream.export.export import (
     Collection,
     export_bundles,
     export_parquet,
     export_timesketch,
     numbered_bundles,
 )
-from assay_stream.forensics.export_input import Kind, Stored, stored_in, time_us_of
-from assay_stream.forensics.export_selection import Selection
-from assay_stream.forensics.offset_ranges import OFFSETS_METAVAR, offset_ranges
-from assay_stream.forensics.parquet import check_installed
+from assay_stream.export.input import Kind, Stored, stored_in, time_us_of
+from assay_stream.export.parquet import check_installed
+from assay_stream.export.selection import Selection
+from assay_stream.limits import BUNDLE_LIMITS
+from assay_stream.model.record import Role
+from assay_stream.replay.offset_ranges import OFFSETS_METAVAR, offset_ranges
 
 export_app = typer.Typer(help="Evidence, alerts and definitions for other tools.", no_args_is_help=True)
 bundle_app = typer.Typer(help="Evidence bundles of Assay.", no_args_is_help=True)
@@ -44,9 +44,7 @@ Inputs = Annotated[
 ]
 Since = Annotated[str | None, typer.Option(metavar="TIME", help="Only what is of this time (RFC 3339) or later.")]
 Until = Annotated[str | None, typer.Option(metavar="TIME", help="Only what is before this time (RFC 3339).")]
-Servers = Annotated[
-    list[str] | None, typer.Option("--server-id", help="Only this server. May be given several times.")
-]
+Servers = Annotated[list[str] | None, typer.Option("--server-id", help="Only this server. May be given several times.")]
 Ranges = Annotated[
     list[str] | None,
     typer.Option(
@@ -116,9 +114,7 @@ def parquet(
 
 @export_app.command()
 def timesketch(
-    output: Annotated[
-        Path, typer.Option(help="The timeline, which must not exist; its name ends in .csv or .jsonl.")
-    ],
+    output: Annotated[Path, typer.Option(help="The timeline, which must not exist; its name ends in .csv or .jsonl.")],
     inputs: Inputs = None,
     force: Force = False,
     since: Since = None,
@@ -189,8 +185,8 @@ def _collect(collection: Collection, inputs: list[Path] | None, kinds: Some[Kind
 
 
 async def _from_kafka(collection: Collection, kinds: Some[Kind], settings: Settings) -> None:
-    from assay_stream.stream.connection import start_admin
-    from assay_stream.stream.lookup import read_records
+    from assay_stream.kafka.connection import start_admin
+    from assay_stream.kafka.lookup import read_records
 
     await (await start_admin(settings, waiting=say)).close()
     for kind in kinds:

@@ -8,11 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
+from assay_stream.canonical.decode import decode_json
 from assay_stream.cli.lines import read_input
 from assay_stream.cli.tables import print_json
-from assay_stream.core import fingerprint as core
-from assay_stream.core.decode import decode_json
-from assay_stream.core.errors import InputError
+from assay_stream.errors import InputError
+from assay_stream.schemes import fingerprint as core
 
 _OF_A_TOOL = ("name", "description", "inputSchema", "input_schema")
 
@@ -57,9 +57,7 @@ def _tools(content: Any) -> list[dict[str, Any]]:
                 raise InputError("not_a_tool", "a tool must be a JSON object", path=f"$.tools[{index}]")
         return tools
     if content.keys().isdisjoint(_OF_A_TOOL):
-        raise InputError(
-            "not_a_tool", "the object is no tool: give a Tool object or a tools/list result", path="$"
-        )
+        raise InputError("not_a_tool", "the object is no tool: give a Tool object or a tools/list result", path="$")
     return [content]
 
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from assay_stream.core.errors import InputError
-from assay_stream.core.limits import DEFAULT_LIMITS
-from assay_stream.forensics.archive import open_archive
-from assay_stream.forensics.line_reader import EVENT_LINE_BYTES_MAX, lines_of
+from assay_stream.errors import InputError
+from assay_stream.files.archive import open_archive
+from assay_stream.files.line_reader import EVENT_LINE_BYTES_MAX, lines_of
+from assay_stream.limits import DEFAULT_LIMITS
 
 STANDARD_INPUT = Path("-")
 

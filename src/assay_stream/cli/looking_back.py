@@ -15,16 +15,16 @@ from assay_stream.cli.options import Bootstrap, quiet_client_logs, say
 from assay_stream.cli.tables import RowFormat, cell, print_table
 from assay_stream.cli.verify import Format, operator_time_us
 from assay_stream.config import Settings, command_settings
-from assay_stream.core.bindings import Bindings
-from assay_stream.core.errors import InputError
-from assay_stream.core.evidence import Producer
-from assay_stream.forensics.archive import read_files
-from assay_stream.forensics.archived import archived_timeline, archived_traces
-from assay_stream.forensics.asof_report import asof_rows, check_tool
-from assay_stream.forensics.history import history_of
-from assay_stream.forensics.pin_report import server_of
-from assay_stream.forensics.timeline_report import timeline_rows
-from assay_stream.forensics.trace_report import Sought, trace_rows
+from assay_stream.errors import InputError
+from assay_stream.files.archive import read_files
+from assay_stream.model.envelope import Producer
+from assay_stream.registry.state import Bindings
+from assay_stream.replay.history import history_of
+from assay_stream.report.archived import archived_timeline, archived_traces
+from assay_stream.report.as_of import asof_rows, check_tool
+from assay_stream.report.pins import server_of
+from assay_stream.report.timeline import timeline_rows
+from assay_stream.report.trace import Sought, trace_rows
 
 EXIT_GONE, EXIT_UNKNOWN = 3, 5
 _UNKNOWN = frozenset({"server_not_known", "tool_not_known", "nothing_known_then", "call_not_known"})
@@ -97,7 +97,7 @@ def timeline(
             check_tool(server_of(history_of(read).view, server_id), tool)
             told = list(archived_timeline(read, server_id, producer=_producer(settings), tool_name=tool))
         else:
-            from assay_stream.stream.looking_back import timeline_from_kafka
+            from assay_stream.kafka.looking_back import timeline_from_kafka
 
             told = _from_kafka(timeline_from_kafka(settings, server_id, tool_name=tool))
         rows = timeline_rows(server_id, told, since_us=since_us, until_us=until_us)
@@ -134,7 +134,7 @@ def trace(
                 call_profile=settings.call_profile,
             )
         else:
-            from assay_stream.stream.looking_back import traces_from_kafka
+            from assay_stream.kafka.looking_back import traces_from_kafka
 
             traces = _from_kafka(traces_from_kafka(settings, sought))
         if not traces:
@@ -157,7 +157,7 @@ def _answered(answer: Callable[[], None]) -> None:
 def _bindings(inputs: list[Path] | None, from_log: bool, bootstrap: str | None) -> Bindings:
     if inputs:
         return history_of(partial(read_files, inputs)).view
-    from assay_stream.stream.looking_back import read_bindings_of, read_log_history
+    from assay_stream.kafka.looking_back import read_bindings_of, read_log_history
 
     settings = command_settings(bootstrap_servers=bootstrap)
     if not from_log:

@@ -32,8 +32,8 @@ from assay_stream.cli import (
     verify,
 )
 from assay_stream.cli.options import say
-from assay_stream.core.errors import AssayStreamError, IntegrityError, OperatingError
-from assay_stream.refusals import explained
+from assay_stream.errors import AssayStreamError, IntegrityError, OperatingError
+from assay_stream.kafka.refusals import explained
 
 app = typer.Typer(
     name="assay-stream",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from assay_stream.core.errors import ConfigurationError
+from assay_stream.errors import ConfigurationError
 
 
 def write_key_files(private: tuple[Path, bytes], public: tuple[Path, bytes]) -> None:

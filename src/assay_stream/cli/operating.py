@@ -11,9 +11,9 @@ import typer
 from assay_stream.cli.options import Bootstrap, quiet_client_logs, say
 from assay_stream.cli.tables import print_json, print_line
 from assay_stream.config import Settings, command_settings, load_settings
-from assay_stream.core.errors import ConfigurationError
-from assay_stream.forensics.inert import visible
-from assay_stream.stream.access import ACCESS, Actor, acl_commands, grants_of
+from assay_stream.errors import ConfigurationError
+from assay_stream.kafka.access import ACCESS, Actor, acl_commands, grants_of
+from assay_stream.text.escaping import visible
 
 topics_app = typer.Typer(help="Create and inspect the topics of a deployment.", no_args_is_help=True)
 
@@ -39,7 +39,7 @@ def worker(
     """
     settings = load_settings(bootstrap_servers=bootstrap_servers, web_port=web_port)
     try:
-        from assay_stream.stream.worker_process import run_worker
+        from assay_stream.worker.process import run_worker
     except ModuleNotFoundError as error:
         raise ConfigurationError(
             "extra_missing", f"{error.name} is not installed: pip install 'assay-stream[worker]'"
@@ -124,8 +124,8 @@ def _principals(given: list[str]) -> dict[Actor, str]:
 
 
 async def _apply(settings: Settings) -> list[str]:
-    from assay_stream.stream.connection import start_admin
-    from assay_stream.stream.topics import apply_topics
+    from assay_stream.kafka.connection import start_admin
+    from assay_stream.kafka.topics import apply_topics
 
     admin = await start_admin(settings, waiting=say)
     try:
@@ -135,8 +135,8 @@ async def _apply(settings: Settings) -> list[str]:
 
 
 async def _show(settings: Settings) -> list[dict[str, object]]:
-    from assay_stream.stream.connection import start_admin
-    from assay_stream.stream.topics import inspect_topics
+    from assay_stream.kafka.connection import start_admin
+    from assay_stream.kafka.topics import inspect_topics
 
     admin = await start_admin(settings, waiting=say)
     try:

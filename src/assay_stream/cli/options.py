@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from assay_stream.forensics.inert import visible
+from assay_stream.text.escaping import visible
 
 NOTHING_FOUND = 5
 """Exit code where nothing of what was asked for is there."""
@@ -20,9 +20,7 @@ ObserverId = Annotated[
     str | None,
     typer.Option(envvar="ASSAY_STREAM_OBSERVER_ID", help="Name of this proxy. Default: the host's name."),
 ]
-Unscoped = Annotated[
-    bool, typer.Option("--unscoped", help="Leave the server's id out of the tool definition digest.")
-]
+Unscoped = Annotated[bool, typer.Option("--unscoped", help="Leave the server's id out of the tool definition digest.")]
 AuthContext = Annotated[
     str | None, typer.Option(help="A name (no secret) for the rights under which the server is asked.")
 ]

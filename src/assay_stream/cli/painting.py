@@ -13,8 +13,8 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
-from assay_stream.forensics.alert_page import Line
-from assay_stream.forensics.visible_text import Span, Style
+from assay_stream.alerts.page import Line
+from assay_stream.text.visible import Span, Style
 
 _COLUMNS_DEFAULT = 100
 _COLUMNS_MIN = 40

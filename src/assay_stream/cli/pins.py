@@ -29,13 +29,13 @@ from assay_stream.cli.deciding import (
 from assay_stream.cli.lines import read_input
 from assay_stream.cli.options import Bootstrap, say
 from assay_stream.cli.tables import print_line
-from assay_stream.core.bindings import Bindings, ServerBindings
-from assay_stream.core.control import PIN_REJECT_TYPE, PIN_REMOVE_TYPE, PIN_SET_TYPE
-from assay_stream.core.errors import InputError
-from assay_stream.core.limits import PIN_FILE_LIMITS
-from assay_stream.core.timeline import AFTER_ALL_US
-from assay_stream.forensics.inert import visible
-from assay_stream.forensics.pin_report import (
+from assay_stream.errors import InputError
+from assay_stream.kafka.lookup import find_finding, read_definitions
+from assay_stream.limits import PIN_FILE_LIMITS
+from assay_stream.model.control import PIN_REJECT_TYPE, PIN_REMOVE_TYPE, PIN_SET_TYPE
+from assay_stream.registry.state import Bindings, ServerBindings
+from assay_stream.registry.timeline import AFTER_ALL_US
+from assay_stream.report.pins import (
     approved_entries,
     history_rows,
     offered_now,
@@ -45,7 +45,7 @@ from assay_stream.forensics.pin_report import (
     values_to_decide,
 )
 from assay_stream.schemes.pin_files import LockfileStamp, read_pins, write_pins
-from assay_stream.stream.lookup import find_finding, read_definitions
+from assay_stream.text.escaping import visible
 
 pins_app = typer.Typer(help="What operators decided about definitions, and how to decide.", no_args_is_help=True)
 
@@ -129,9 +129,7 @@ def approve(
 
     Another definition is a mismatch from now on, until somebody approves it.
     """
-    _decide_on(
-        PIN_SET_TYPE, reason, server_id, tool, every, alert, digest, scheme, author, output, bootstrap_servers
-    )
+    _decide_on(PIN_SET_TYPE, reason, server_id, tool, every, alert, digest, scheme, author, output, bootstrap_servers)
 
 
 @pins_app.command()
@@ -219,9 +217,7 @@ def export_pins(
     sys.stdout.buffer.write(raw if raw.endswith(b"\n") else raw + b"\n")
     sys.stdout.buffer.flush()
     for entry in left_out:
-        say(
-            f"{target} files cannot hold a pin under {entry.scheme}: {entry.tool_name} left out (approve --scheme)"
-        )
+        say(f"{target} files cannot hold a pin under {entry.scheme}: {entry.tool_name} left out (approve --scheme)")
     if left_out:
         raise typer.Exit(1)
 
@@ -269,9 +265,7 @@ def _decide_on(
 ) -> None:
     chosen = (server_id is not None, tool is not None, every, digest is not None)
     if any(chosen) if alert is not None else not chosen[0] or chosen[1] == every or (every and chosen[3]):
-        raise InputError(
-            "bad_option", "say what: --alert UID, or --server-id with --tool NAME (and --digest) or --all"
-        )
+        raise InputError("bad_option", "say what: --alert UID, or --server-id with --tool NAME (and --digest) or --all")
     settings, bindings = known_bindings(bootstrap)
     if alert is not None:
         finding = asyncio.run(find_finding(settings, alert))

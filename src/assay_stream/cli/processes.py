@@ -9,9 +9,9 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from assay_stream.core.errors import AssayStreamError, ConfigurationError, OperatingError
-from assay_stream.forensics.share import Share
-from assay_stream.refusals import explained
+from assay_stream.errors import AssayStreamError, ConfigurationError, OperatingError
+from assay_stream.kafka.refusals import explained
+from assay_stream.verify.share import Share
 
 if TYPE_CHECKING:
     from multiprocessing.context import ForkContext

@@ -22,9 +22,11 @@ from assay_stream.cli.options import (
     say,
 )
 from assay_stream.config import command_settings
-from assay_stream.core.errors import ConfigurationError, InputError, OperatingError
-from assay_stream.forensics.aside import Aside
-from assay_stream.publish import (
+from assay_stream.errors import ConfigurationError, InputError, OperatingError
+from assay_stream.files.aside import Aside
+from assay_stream.kafka.connection import connection_options, start_admin
+from assay_stream.kafka.topics import topic_names
+from assay_stream.observe import (
     FileSink,
     Observation,
     ObservationPublisher,
@@ -34,8 +36,6 @@ from assay_stream.publish import (
     from_mcp_wire,
     from_observations,
 )
-from assay_stream.stream.connection import connection_options, start_admin
-from assay_stream.stream.topics import topic_names
 
 _ROOM_PAUSE_S = 0.01
 
@@ -128,9 +128,7 @@ def _read(
             )
 
 
-async def deliver(
-    observations: Iterator[Observation], output: Path | BinaryIO | None, bootstrap: str | None
-) -> int:
+async def deliver(observations: Iterator[Observation], output: Path | BinaryIO | None, bootstrap: str | None) -> int:
     """Publish observations and return how many were delivered.
 
     Args:

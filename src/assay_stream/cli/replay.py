@@ -42,14 +42,14 @@ from assay_stream.cli.sources import (
 from assay_stream.cli.tables import RowFormat, print_json
 from assay_stream.cli.verify import EvidenceFiles
 from assay_stream.config import Settings, command_settings
-from assay_stream.core.errors import ConfigurationError, InputError
-from assay_stream.core.evidence import Producer
-from assay_stream.core.observation import CallProfile
-from assay_stream.core.record import Record, Role
-from assay_stream.forensics.log_spool import LogSpool
-from assay_stream.forensics.replay import Replay
-from assay_stream.forensics.results import LEFTOVERS, PROGRESS_FILE, Results, Tally, noted_ends
-from assay_stream.forensics.selection import Selection
+from assay_stream.errors import ConfigurationError, InputError
+from assay_stream.files.log_spool import LogSpool
+from assay_stream.model.envelope import Producer
+from assay_stream.model.observation import CallProfile
+from assay_stream.model.record import Record, Role
+from assay_stream.replay.results import LEFTOVERS, PROGRESS_FILE, Results, Tally, noted_ends
+from assay_stream.replay.run import Replay
+from assay_stream.replay.selection import Selection
 
 INTERRUPTED = 130
 _RESUME_POINT_S = 5.0
@@ -134,9 +134,7 @@ def replay(
     ends = noted_ends(output) if resume and output is not None and from_kafka else None
     if ends is None and compare and from_kafka:
         ends = joined_source(settings).ends
-    source = make_source(
-        inputs, from_kafka, selection, settings, snapshot_partitions=snapshot_partitions, ends=ends
-    )
+    source = make_source(inputs, from_kafka, selection, settings, snapshot_partitions=snapshot_partitions, ends=ends)
     job = _Job(source=source, settings=settings, meter=Meter(progress))
     if output is None:
         with collecting_seldom():
@@ -292,7 +290,7 @@ def _run(made: Replay, results: Results, meter: Meter) -> bool:
 
 
 def _into_topics(job: _Job, prefix: str) -> None:
-    from assay_stream.stream.shadow import shadow_topics, write_shadow
+    from assay_stream.kafka.shadow import shadow_topics, write_shadow
 
     topics = shadow_topics(job.settings, prefix)
     tally = Tally()

@@ -18,8 +18,8 @@ from assay_stream.cli.deciding import (
     print_rows,
 )
 from assay_stream.cli.options import Bootstrap, say
-from assay_stream.core.control import KEY_ACCEPT_TYPE, KEY_REVOKE_TYPE, POLICY_SET_TYPE
-from assay_stream.forensics.key_report import key_rows, policy_rows
+from assay_stream.model.control import KEY_ACCEPT_TYPE, KEY_REVOKE_TYPE, POLICY_SET_TYPE
+from assay_stream.report.keys import key_rows, policy_rows
 
 policy_app = typer.Typer(help="What is to happen where a definition differs from its pins.", no_args_is_help=True)
 keys_app = typer.Typer(help="Whose signatures count (SchemaPin).", no_args_is_help=True)
@@ -59,9 +59,7 @@ def set_policy(
 
 
 @policy_app.command("list")
-def list_policies(
-    server_id: AnyServerId = None, as_json: AsJson = False, bootstrap_servers: Bootstrap = None
-) -> None:
+def list_policies(server_id: AnyServerId = None, as_json: AsJson = False, bootstrap_servers: Bootstrap = None) -> None:
     """Show the policies in force."""
     _, bindings = known_bindings(bootstrap_servers)
     columns = ("server_id", "tool_name", "enforcement", "unknown", "author", "since", "reason")

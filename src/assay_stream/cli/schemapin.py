@@ -14,15 +14,15 @@ import typer
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from assay_stream.canonical.decode import decode_json
+from assay_stream.canonical.digest import Digest
 from assay_stream.cli.lines import read_input
 from assay_stream.cli.new_file import write_key_files
 from assay_stream.cli.options import Bootstrap, ObserverId, observer_or_host, quiet_client_logs, say
 from assay_stream.cli.publishing import deliver
 from assay_stream.cli.tables import print_json
-from assay_stream.core.decode import decode_json
-from assay_stream.core.digest import Digest
-from assay_stream.core.errors import ConfigurationError, InputError
-from assay_stream.publish import Vantage
+from assay_stream.errors import ConfigurationError, InputError
+from assay_stream.observe import Vantage
 from assay_stream.schemes.schemapin import (
     ErrorCode,
     Mode,
@@ -72,9 +72,7 @@ def keygen(
 def sign(
     schema: Schema,
     key: Annotated[Path, typer.Option(help="PEM file with the private key.")],
-    mode: Annotated[
-        Mode, typer.Option(help="single_sha256 is what the Go SDK makes and checks.")
-    ] = Mode.DOUBLE_SHA256,
+    mode: Annotated[Mode, typer.Option(help="single_sha256 is what the Go SDK makes and checks.")] = Mode.DOUBLE_SHA256,
 ) -> None:
     """Print the signature of a tool, base64 of DER. A signature that the tool carries already is not covered."""
     digest = schema_digest(_object(schema))
@@ -175,7 +173,7 @@ def fetch(
     within the same host and port only. Exit code 1 if the fetch failed or the document is refused.
     """
     # It takes a quarter of a second to import, which no other command needs.
-    from assay_stream.publish.discovery import discovery_event, fetch_well_known
+    from assay_stream.observe.discovery import discovery_event, fetch_well_known
 
     quiet_client_logs()
     vantage = Vantage(server_id=server_id, observer_id=observer_or_host(observer_id))
@@ -200,9 +198,7 @@ def _verify(
     except InputError as error:
         say(str(error))
         return Verification(valid=False, error_code=ErrorCode.DISCOVERY_INVALID)
-    return verify_signature(
-        digest, signature, document, pinned_fingerprint=pinned, operator_revoked=operator_revoked
-    )
+    return verify_signature(digest, signature, document, pinned_fingerprint=pinned, operator_revoked=operator_revoked)
 
 
 def _digest_and_signature(schema: Path) -> tuple[Digest | None, str | None]:

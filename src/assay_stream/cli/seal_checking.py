@@ -16,20 +16,20 @@ from assay_stream.cli.options import Bootstrap, quiet_client_logs, say
 from assay_stream.cli.seal_report import Format, as_json, print_table
 from assay_stream.cli.tables import json_line, print_json
 from assay_stream.config import command_settings
-from assay_stream.core.errors import ConfigurationError, InputError, OperatingError
-from assay_stream.core.limits import LINE_BYTES_MAX
-from assay_stream.core.record import Record, Role
-from assay_stream.core.seal_check import Report
-from assay_stream.core.seal_heads import Expected, expected_in, expected_of, heads_as_json
-from assay_stream.core.seal_proof import Shown, chain_of, check_proof, consistency, inclusion
-from assay_stream.forensics.aside import Aside
-from assay_stream.forensics.seal_archive import write_logs
-from assay_stream.forensics.seal_files import FileLogs, LogName, Logs, record_in
-from assay_stream.forensics.seal_keys import read_public_keys
-from assay_stream.forensics.seal_verification import Outcome, outcome_of, verify_logs
+from assay_stream.errors import ConfigurationError, InputError, OperatingError
+from assay_stream.files.aside import Aside
+from assay_stream.files.seal_archive import write_logs
+from assay_stream.files.seal_files import FileLogs, LogName, Logs, record_in
+from assay_stream.files.seal_keys import read_public_keys
+from assay_stream.limits import LINE_BYTES_MAX
+from assay_stream.model.record import Record, Role
+from assay_stream.seal.check import Report
+from assay_stream.seal.heads import Expected, expected_in, expected_of, heads_as_json
+from assay_stream.seal.proof import Shown, chain_of, check_proof, consistency, inclusion
+from assay_stream.verify.seals import Outcome, outcome_of, verify_logs
 
 if TYPE_CHECKING:
-    from assay_stream.stream.seal_logs import KafkaLogs
+    from assay_stream.kafka.seal_logs import KafkaLogs
 
 _EXIT_CODES = {Outcome.HOLDS: 0, Outcome.BROKEN: 1, Outcome.NOTHING_VERIFIED: 3, Outcome.PARTLY_SEALED: 3}
 
@@ -50,9 +50,7 @@ Checkpoints = Annotated[
 ]
 Keys = Annotated[
     list[Path],
-    typer.Option(
-        "--key", metavar="PUB.pem", help="Public key whose checkpoints count. May be given several times."
-    ),
+    typer.Option("--key", metavar="PUB.pem", help="Public key whose checkpoints count. May be given several times."),
 ]
 LogStarts = Annotated[
     list[str] | None,
@@ -161,9 +159,9 @@ def _write_head(path: Path, outcome: Outcome, reports: list[Report]) -> None:
 
 def _sealed_offsets(bootstrap: str | None) -> dict[int, int]:
     """Return what the sealer has committed, before any checkpoint is read: they are then all behind it."""
-    from assay_stream.stream.connection import start_admin
-    from assay_stream.stream.input_ranges import committed_offsets
-    from assay_stream.stream.topics import topic_names
+    from assay_stream.kafka.connection import start_admin
+    from assay_stream.kafka.input_ranges import committed_offsets
+    from assay_stream.kafka.topics import topic_names
 
     quiet_client_logs()
     settings = command_settings(bootstrap_servers=bootstrap)
@@ -202,9 +200,7 @@ def prove(
     partition: Annotated[int, typer.Option(min=0, help="The evidence partition.")],
     output: Annotated[Path, typer.Option(help="File for the proof, which must not exist.")],
     force: Force = False,
-    offset: Annotated[
-        int | None, typer.Option(min=0, help="Prove that the record at this offset is sealed.")
-    ] = None,
+    offset: Annotated[int | None, typer.Option(min=0, help="Prove that the record at this offset is sealed.")] = None,
     two: Annotated[
         tuple[int, int] | None,
         typer.Option(
@@ -265,9 +261,7 @@ def _record(path: Path) -> Record:
     lines = [line for line in read_input(path, bytes_max=LINE_BYTES_MAX).splitlines() if line.strip()]
     found = record_in(lines[0], path.name, Role.EVIDENCE) if len(lines) == 1 else None
     if found is None:
-        raise InputError(
-            "bad_record_line", f"{path} must hold one line of an archive of evidence, and nothing else"
-        )
+        raise InputError("bad_record_line", f"{path} must hold one line of an archive of evidence, and nothing else")
     return found
 
 
@@ -314,8 +308,8 @@ def _one_kind(
     if paths:
         yield FileLogs(paths, role, starts=starts)
         return
-    from assay_stream.stream.connection import start_admin
-    from assay_stream.stream.seal_logs import KafkaLogs
+    from assay_stream.kafka.connection import start_admin
+    from assay_stream.kafka.seal_logs import KafkaLogs
 
     quiet_client_logs()
     settings = command_settings(bootstrap_servers=bootstrap)

@@ -7,10 +7,10 @@ from typing import Any
 
 import typer
 
-from assay_stream.core.seal_check import Fault, Report
-from assay_stream.forensics.inert import visible
-from assay_stream.forensics.seal_files import FileLogs
-from assay_stream.forensics.seal_verification import Outcome
+from assay_stream.files.seal_files import FileLogs
+from assay_stream.seal.check import Fault, Report
+from assay_stream.text.escaping import visible
+from assay_stream.verify.seals import Outcome
 
 _ROW = "{:<40} {:>10} {:>8} {:>9} {:>9} {:>12} {:>10} {:>7}"
 _RESTORE = "find the later copy of evidence and checkpoints, and who put this one in its place"
@@ -86,9 +86,7 @@ def print_table(outcome: Outcome, reports: list[Report], files: list[FileLogs]) 
         reports: one for each log.
         files: the archives that were read.
     """
-    typer.echo(
-        _ROW.format("LOG", "VERIFIED", "SEALED", "EXPIRED", "UNSEALED", "CHECKPOINTS", "SEALED TO", "FAULTS")
-    )
+    typer.echo(_ROW.format("LOG", "VERIFIED", "SEALED", "EXPIRED", "UNSEALED", "CHECKPOINTS", "SEALED TO", "FAULTS"))
     for report in reports:
         sealed_to = "-" if report.sealed_to is None else report.sealed_to
         counts = (

@@ -11,10 +11,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from assay_stream.cli.new_file import write_key_files
 from assay_stream.cli.options import Bootstrap
 from assay_stream.config import Settings, load_settings
-from assay_stream.core.checkpoint import RANGE_RECORDS_MAX
-from assay_stream.core.errors import ConfigurationError
-from assay_stream.forensics.seal_keys import read_private_key, read_public_keys
+from assay_stream.errors import ConfigurationError
+from assay_stream.files.seal_keys import read_private_key, read_public_keys
 from assay_stream.schemes import dsse
+from assay_stream.seal.checkpoint import RANGE_RECORDS_MAX
 
 seal_app = typer.Typer()
 
@@ -62,21 +62,17 @@ def seal(
             raise ConfigurationError("bad_option", "give --key and --also-trust behind the command, not before it")
         return
     if key is None:
-        raise ConfigurationError(
-            "bad_option", "--key is needed: assay-stream seal keygen --out seal.pem makes one"
-        )
+        raise ConfigurationError("bad_option", "--key is needed: assay-stream seal keygen --out seal.pem makes one")
     settings = load_settings(bootstrap_servers=bootstrap_servers)
     private = read_private_key(key, _password(settings))
     trusted = read_public_keys(also_trust or ()) | dsse.keys_of([private.public_key()])
     try:
-        from assay_stream.stream.sealing_process import run_sealer
+        from assay_stream.worker.sealing_process import run_sealer
     except ModuleNotFoundError as error:
         raise ConfigurationError(
             "extra_missing", f"{error.name} is not installed: pip install 'assay-stream[worker]'"
         ) from None
-    run_sealer(
-        settings, private, trusted, once=once, every_records=every_records, every_s=every_s, web_port=web_port
-    )
+    run_sealer(settings, private, trusted, once=once, every_records=every_records, every_s=every_s, web_port=web_port)
 
 
 @seal_app.command()

@@ -9,20 +9,20 @@ from typing import Annotated, Literal
 
 import typer
 
+from assay_stream.alerts.explanation import as_json, as_markdown, as_text, explanation_of
+from assay_stream.alerts.formats.view import time_text
+from assay_stream.alerts.index import AlertRow, AlertState, listing, short_uids
+from assay_stream.alerts.page import page_of, severity_style
+from assay_stream.alerts.selection import AlertSelection, since_of
+from assay_stream.alerts.story import AlertStory
 from assay_stream.cli.alerts import AlertFile, ServerId, Severity
 from assay_stream.cli.options import Bootstrap, say
 from assay_stream.cli.painting import Colour, Painter
 from assay_stream.cli.story_sources import Sources, index_of, story_from
 from assay_stream.cli.tables import print_json, print_line
-from assay_stream.core.kinds import Kind
-from assay_stream.forensics.alert_explanation import as_json, as_markdown, as_text, explanation_of
-from assay_stream.forensics.alert_formats.view import time_text
-from assay_stream.forensics.alert_index import AlertRow, AlertState, listing, short_uids
-from assay_stream.forensics.alert_page import page_of, severity_style
-from assay_stream.forensics.alert_selection import AlertSelection, since_of
-from assay_stream.forensics.alert_story import AlertStory
-from assay_stream.forensics.inert import visible
-from assay_stream.forensics.visible_text import Span, shown
+from assay_stream.model.kinds import Kind
+from assay_stream.text.escaping import visible
+from assay_stream.text.visible import Span, shown
 
 _HEAD = ("uid", "severity", "kind", "server", "tool", "count", "seen by", "first seen", "last seen", "status")
 _SERVER, _TOOL = 3, 4
@@ -62,16 +62,12 @@ DefinitionFile = Annotated[
 ]
 EvidenceFile = Annotated[
     Path | None,
-    typer.Option(
-        "--evidence", help="Evidence (NDJSON, as replay writes it). Default: from Kafka; none with --input."
-    ),
+    typer.Option("--evidence", help="Evidence (NDJSON, as replay writes it). Default: from Kafka; none with --input."),
 ]
 NoCalls = Annotated[bool, typer.Option("--no-calls", help="Do not look for calls that used the tool.")]
 CallsSince = Annotated[
     str | None,
-    typer.Option(
-        "--since", metavar="TIME", help="Calls of this time (RFC 3339) or later. Default: the first finding."
-    ),
+    typer.Option("--since", metavar="TIME", help="Calls of this time (RFC 3339) or later. Default: the first finding."),
 ]
 
 

@@ -10,14 +10,14 @@ from typing import Annotated, Any
 
 import typer
 
+from assay_stream.alerts.selection import since_of
 from assay_stream.config import Settings
-from assay_stream.core.errors import ConfigurationError, InputError
-from assay_stream.core.record import Record, Role
-from assay_stream.forensics.alert_selection import since_of
-from assay_stream.forensics.archive import read_files
-from assay_stream.forensics.line_reader import TooLong
-from assay_stream.forensics.offset_ranges import OFFSETS_METAVAR
-from assay_stream.forensics.selection import Selection, offsets_of
+from assay_stream.errors import ConfigurationError, InputError
+from assay_stream.files.archive import read_files
+from assay_stream.files.line_reader import TooLong
+from assay_stream.model.record import Record, Role
+from assay_stream.replay.offset_ranges import OFFSETS_METAVAR
+from assay_stream.replay.selection import Selection, offsets_of
 
 FromTime = Annotated[
     str | None,
@@ -35,9 +35,7 @@ Offsets = Annotated[
 ServerIds = Annotated[
     list[str] | None, typer.Option("--server-id", help="Of this server only. May be given several times.")
 ]
-FromKafka = Annotated[
-    bool, typer.Option("--from-kafka", help="Read the deployment's topics, in no consumer group.")
-]
+FromKafka = Annotated[bool, typer.Option("--from-kafka", help="Read the deployment's topics, in no consumer group.")]
 
 Take = Callable[[Record], None]
 
@@ -180,20 +178,20 @@ def joined_source(settings: Settings) -> Source:
         ConfigurationError: ``topic_missing``.
         OperatingError: ``broker_unreachable``.
     """
-    from assay_stream.stream.input_ranges import joined_ends
+    from assay_stream.kafka.input_ranges import joined_ends
 
     ends = asyncio.run(joined_ends(settings))
     return make_source(None, True, Selection(), settings, ends=ends)
 
 
 async def _note_ends(settings: Settings) -> dict[Role, dict[int, int]]:
-    from assay_stream.stream.input_ranges import READ, note_ends
+    from assay_stream.kafka.input_ranges import READ, note_ends
 
     return await note_ends(settings, READ)
 
 
 async def _read_topics(source: Source, take: Take) -> None:
-    from assay_stream.stream.input_ranges import read_ranges
+    from assay_stream.kafka.input_ranges import read_ranges
 
     async for record in read_ranges(source.settings, source.ends or {}, source.selection):
         take(record)

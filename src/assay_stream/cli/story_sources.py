@@ -8,23 +8,23 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
+from assay_stream.alerts.calls import Calls
+from assay_stream.alerts.formats.view import AlertView, read_alert
+from assay_stream.alerts.index import AlertIndex, Life
+from assay_stream.alerts.processor import partition_key
+from assay_stream.alerts.sightings import Sightings
+from assay_stream.alerts.story import AlertStory, story_of, tool_names_of
+from assay_stream.canonical.decode import decode_json
+from assay_stream.canonical.digest import jcs_digest
 from assay_stream.cli.lines import input_lines
 from assay_stream.cli.options import quiet_client_logs, say
 from assay_stream.config import Settings, command_settings
-from assay_stream.core.alerting import partition_key
-from assay_stream.core.bindings import Bindings
-from assay_stream.core.decode import decode_json
-from assay_stream.core.digest import jcs_digest
-from assay_stream.core.errors import InputError
-from assay_stream.core.record import Record, Role
-from assay_stream.forensics.alert_calls import Calls
-from assay_stream.forensics.alert_formats.view import AlertView, read_alert
-from assay_stream.forensics.alert_index import AlertIndex, Life
-from assay_stream.forensics.alert_sightings import Sightings
-from assay_stream.forensics.alert_story import AlertStory, story_of, tool_names_of
-from assay_stream.stream.alert_log import read_alerts
-from assay_stream.stream.connection import start_admin
-from assay_stream.stream.lookup import read_bindings, read_definitions, read_entries, read_records
+from assay_stream.errors import InputError
+from assay_stream.kafka.alert_log import read_alerts
+from assay_stream.kafka.connection import start_admin
+from assay_stream.kafka.lookup import read_bindings, read_definitions, read_entries, read_records
+from assay_stream.model.record import Record, Role
+from assay_stream.registry.state import Bindings
 
 _PROGRESS_EVERY_S = 5.0
 _PROGRESS_CHECK_RECORDS = 1_000
@@ -74,9 +74,7 @@ async def index_of(sources: Sources, refused: list[str], prefix: str | None = No
     return index
 
 
-async def story_from(
-    uid: str, sources: Sources, refused: list[str], *, since_ms: int | None, full: bool
-) -> AlertStory:
+async def story_from(uid: str, sources: Sources, refused: list[str], *, since_ms: int | None, full: bool) -> AlertStory:
     """Return what there is to be said of one alert.
 
     Args:

@@ -9,11 +9,11 @@ import typer
 
 from assay_stream.cli.deciding import Author, EventFile, Reason, decide
 from assay_stream.cli.options import Bootstrap, say
-from assay_stream.core.control import SUPPRESSION_REMOVE_TYPE, SUPPRESSION_SET_TYPE
-from assay_stream.core.errors import InputError
-from assay_stream.core.glob import compile_glob
-from assay_stream.core.kinds import Kind
-from assay_stream.publish.events import rfc3339
+from assay_stream.errors import InputError
+from assay_stream.model.control import SUPPRESSION_REMOVE_TYPE, SUPPRESSION_SET_TYPE
+from assay_stream.model.glob import compile_glob
+from assay_stream.model.kinds import Kind
+from assay_stream.observe.events import rfc3339
 
 _MCP_FIELDS = frozenset(
     {
@@ -88,9 +88,7 @@ def unsuppress(
 ) -> None:
     """Take a suppression rule back. The server is the one it was set for."""
     data = {"server_id": server_id, "id": id_}
-    decide(
-        [(SUPPRESSION_REMOVE_TYPE, data)], author=author, reason=reason, output=output, bootstrap=bootstrap_servers
-    )
+    decide([(SUPPRESSION_REMOVE_TYPE, data)], author=author, reason=reason, output=output, bootstrap=bootstrap_servers)
     say(f"a rule {id_} on {_shown(server_id)}, if there is one, ends")
 
 
@@ -117,7 +115,5 @@ def _time_of(text: str) -> str:
         ) from None
     time = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
     if time <= datetime.now(UTC):
-        raise InputError(
-            "bad_time", "--until is in the past: such a rule would cover nothing", path="$.data.until"
-        )
+        raise InputError("bad_time", "--until is in the past: such a rule would cover nothing", path="$.data.until")
     return rfc3339(time)

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import typer
 
-from assay_stream.forensics.inert import json_text, visible
+from assay_stream.text.escaping import json_text, visible
 
 CELL_CHARACTERS_MAX = 44
 """Characters of one cell. A digest keeps its algorithm and twelve digits; JSON has it whole."""
@@ -53,9 +53,7 @@ def table_lines(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> li
     """
     table = [list(columns), *([cell(row.get(name)) for name in columns] for row in rows)]
     widths = [max(len(cells[index]) for cells in table) for index in range(len(columns))]
-    return [
-        "  ".join(text.ljust(width) for text, width in zip(cells, widths, strict=True)).rstrip() for cells in table
-    ]
+    return ["  ".join(text.ljust(width) for text, width in zip(cells, widths, strict=True)).rstrip() for cells in table]
 
 
 def json_line(value: object, *, sort_keys: bool = False) -> str:

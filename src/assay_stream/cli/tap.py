@@ -21,11 +21,11 @@ from assay_stream.cli.options import (
     quiet_client_logs,
 )
 from assay_stream.config import load_settings
-from assay_stream.core.record import Role
-from assay_stream.publish import FileSink, ObservationPublisher, Sink, Vantage, VerdictClient, run_tap
+from assay_stream.kafka.connection import connection_options
+from assay_stream.kafka.topics import topic_names
+from assay_stream.model.record import Role
+from assay_stream.observe import FileSink, ObservationPublisher, Sink, Vantage, VerdictClient, run_tap
 from assay_stream.schemes.hangar import Action
-from assay_stream.stream.connection import connection_options
-from assay_stream.stream.topics import topic_names
 
 _VERDICTS_WAIT_S = 5.0
 
@@ -36,9 +36,7 @@ def tap(
     observer_id: ObserverId = None,
     unscoped: Unscoped = False,
     auth_context: AuthContext = None,
-    output: Annotated[
-        Path | None, typer.Option(help="Add observations to this NDJSON file instead of Kafka.")
-    ] = None,
+    output: Annotated[Path | None, typer.Option(help="Add observations to this NDJSON file instead of Kafka.")] = None,
     enforce: Annotated[
         bool, typer.Option("--enforce", help="Refuse calls that the digest policy blocks (the verdict topic).")
     ] = False,

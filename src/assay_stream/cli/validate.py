@@ -8,14 +8,14 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from assay_stream.canonical.decode import decode_json
 from assay_stream.cli.lines import input_lines
 from assay_stream.cli.options import say
 from assay_stream.cli.tables import print_json
-from assay_stream.core.cloudevents import read_event
-from assay_stream.core.decode import decode_json
-from assay_stream.core.errors import InputError
-from assay_stream.core.observation import CALL_TYPE
-from assay_stream.core.record import Origin, Record, Role
+from assay_stream.errors import InputError
+from assay_stream.model.cloudevents import read_event
+from assay_stream.model.observation import CALL_TYPE
+from assay_stream.model.record import Origin, Record, Role
 from assay_stream.schemes import assay_payload, handshake
 
 ProfileName = Literal["assay", "handshake", "handshake-published", "htc"]
@@ -24,9 +24,7 @@ _Check = Callable[[bytes], None]
 
 def validate(
     profile: Annotated[ProfileName, typer.Option(help="What each line must be; see below.")],
-    file: Annotated[
-        Path | None, typer.Argument(help="NDJSON, one value a line; standard input by default.")
-    ] = None,
+    file: Annotated[Path | None, typer.Argument(help="NDJSON, one value a line; standard input by default.")] = None,
 ) -> None:
     """Hold records against a profile: one JSON verdict for each line that is not blank.
 

@@ -24,17 +24,17 @@ from assay_stream.cli.options import (
 from assay_stream.cli.processes import Tell, in_processes
 from assay_stream.cli.tables import RowFormat, cell, json_line, print_line
 from assay_stream.config import Settings, command_settings
-from assay_stream.core.cloudevents import time_us_of
-from assay_stream.core.errors import InputError
-from assay_stream.forensics.archive import read_files
-from assay_stream.forensics.archive_manifest import joined_offsets
-from assay_stream.forensics.coverage import Coverage, Expect
-from assay_stream.forensics.evidence_record import Recorded, of_lines
-from assay_stream.forensics.evidence_selection import EvidenceSelection
-from assay_stream.forensics.history import Place, history_of
-from assay_stream.forensics.share import WHOLE, Share
-from assay_stream.forensics.verification import Judgement, Status, Verifier, late_only
-from assay_stream.forensics.verify_files import Read, Summary, judgements
+from assay_stream.errors import InputError
+from assay_stream.files.archive import read_files
+from assay_stream.files.archive_manifest import joined_offsets
+from assay_stream.model.cloudevents import time_us_of
+from assay_stream.replay.evidence_record import Recorded, of_lines
+from assay_stream.replay.history import Place, history_of
+from assay_stream.verify.coverage import Coverage, Expect
+from assay_stream.verify.evidence_files import Read, Summary, judgements
+from assay_stream.verify.evidence_selection import EvidenceSelection
+from assay_stream.verify.share import WHOLE, Share
+from assay_stream.verify.verification import Judgement, Status, Verifier, late_only
 
 Inputs = Annotated[
     list[Path] | None,
@@ -71,9 +71,7 @@ def verify(
             "with evidence; all; or none, where the evidence is an extract."
         ),
     ] = Expect.JOINED,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Records joined without what came late are wrong.")
-    ] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Records joined without what came late are wrong.")] = False,
     every: Annotated[bool, typer.Option("--all", help="Show the records that hold, too.")] = False,
     processes: Annotated[
         int,
@@ -125,9 +123,7 @@ def verify(
             asyncio.run(_from_kafka(settings, selection, producer or (), share, coverage, rows))
         else:
             given = _evidence(evidence or [])
-            for judgement in judgements(
-                verifier, given, read, selection=selection, share=share, coverage=coverage
-            ):
+            for judgement in judgements(verifier, given, read, selection=selection, share=share, coverage=coverage):
                 rows.show(judgement)
             rows.summary.note_producers(verifier.written_by)
         rows.summary.note_pending(coverage.pending)
@@ -147,7 +143,7 @@ def verify(
 def _joined(settings: Settings, inputs: list[Path] | None) -> Mapping[Place, int]:
     if inputs:
         return joined_offsets(inputs)
-    from assay_stream.stream import input_ranges
+    from assay_stream.kafka import input_ranges
 
     return asyncio.run(input_ranges.joined_offsets(settings))
 
@@ -209,7 +205,7 @@ async def _from_kafka(
     coverage: Coverage,
     rows: _Rows,
 ) -> None:
-    from assay_stream.stream.verify import verified
+    from assay_stream.kafka.verification import verified
 
     written_by: Mapping[str, int] = {}
     found = verified(settings, selection, producers=producers, share=share, coverage=coverage)
@@ -220,9 +216,7 @@ async def _from_kafka(
 
 
 def _evidence(paths: Iterable[Path]) -> Iterator[Recorded]:
-    return (
-        record for path in paths for record in of_lines((line for _, line in archive_lines(path)), name=path.name)
-    )
+    return (record for path in paths for record in of_lines((line for _, line in archive_lines(path)), name=path.name))
 
 
 def operator_time_us(text: str) -> int:

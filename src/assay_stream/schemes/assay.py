@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
-from assay_stream.core.digest import Digest, jcs_digest
-from assay_stream.core.errors import InputError
+from assay_stream.canonical.digest import Digest, jcs_digest
+from assay_stream.errors import InputError
 
 Tool = Mapping[str, Any]
 
@@ -69,9 +69,7 @@ def definition_projection(tool: Tool, *, server_id: str | None) -> dict[str, Any
     present, schema = first_present(tool, "inputSchema", "input_schema")
     if present:
         if not isinstance(schema, dict):
-            raise InputError(
-                "input_schema_not_object", "the input schema must be a JSON object", path="$.inputSchema"
-            )
+            raise InputError("input_schema_not_object", "the input schema must be a JSON object", path="$.inputSchema")
         projection["input_schema"] = schema
     if server_id is not None and (scope := trim(server_id)):
         projection["server_id"] = scope
@@ -187,9 +185,7 @@ def meta_hash(tool: Tool) -> str:
     try:
         return sha256(text.encode()).hexdigest()
     except UnicodeEncodeError:
-        raise InputError(
-            "lone_surrogate", "half a surrogate pair is no Unicode text", path="$.description"
-        ) from None
+        raise InputError("lone_surrogate", "half a surrogate pair is no Unicode text", path="$.description") from None
 
 
 def content_hash(event: Mapping[str, Any]) -> Digest:

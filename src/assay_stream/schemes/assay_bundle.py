@@ -18,19 +18,17 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from assay_stream.core.decode import decode_json
-from assay_stream.core.digest import Digest, canonicalize
-from assay_stream.core.errors import InputError
-from assay_stream.core.limits import BUNDLE_LIMITS, BundleLimits, Limits
+from assay_stream.canonical.decode import decode_json
+from assay_stream.canonical.digest import Digest, canonicalize
+from assay_stream.errors import InputError
+from assay_stream.limits import BUNDLE_LIMITS, BundleLimits, Limits
 from assay_stream.schemes import assay
 from assay_stream.schemes.assay_bundle_manifest import EVENTS_NAME, Manifest
 
 _RUN_ID_CHARS_MAX = 256
 _UNKNOWN_COMMIT = "unknown"
 _NANOSECOND_DIGITS = 9
-_TIME = re.compile(
-    r"(?P<second>\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)(?:\.(?P<digits>\d+))?(?P<offset>Z|[+-]\d\d:\d\d)"
-)
+_TIME = re.compile(r"(?P<second>\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)(?:\.(?P<digits>\d+))?(?P<offset>Z|[+-]\d\d:\d\d)")
 
 
 class RunRoot:
@@ -62,9 +60,7 @@ def check_run_id(run_id: str) -> str:
         InputError: ``bad_run_id``.
     """
     if not run_id or len(run_id) > _RUN_ID_CHARS_MAX or ":" in run_id or not run_id.isprintable():
-        raise InputError(
-            "bad_run_id", f"a run id is 1 to {_RUN_ID_CHARS_MAX} printable characters without a colon"
-        )
+        raise InputError("bad_run_id", f"a run id is 1 to {_RUN_ID_CHARS_MAX} printable characters without a colon")
     return run_id
 
 

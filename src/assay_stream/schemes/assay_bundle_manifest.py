@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from assay_stream.core.decode import decode_json
-from assay_stream.core.digest import Digest, canonicalize
-from assay_stream.core.errors import InputError
-from assay_stream.core.limits import BUNDLE_LIMITS, BundleLimits, Limits
+from assay_stream.canonical.decode import decode_json
+from assay_stream.canonical.digest import Digest, canonicalize
+from assay_stream.errors import InputError
+from assay_stream.limits import BUNDLE_LIMITS, BundleLimits, Limits
 
 MANIFEST_NAME = "manifest.json"
 EVENTS_NAME = "events.ndjson"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from assay_stream.core.errors import InputError
+from assay_stream.errors import InputError
 
 BLOCK_BYTES = 512
 TAR_END = bytes(2 * BLOCK_BYTES)

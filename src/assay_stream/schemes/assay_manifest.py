@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from assay_stream.core.digest import Digest, jcs_digest
-from assay_stream.core.errors import InputError
+from assay_stream.canonical.digest import Digest, jcs_digest
+from assay_stream.errors import InputError
 from assay_stream.schemes.assay import Tool, first_present, name_of
 
 MANIFEST_PROJECTION = "assay.mcp_manifest_projection.v0"

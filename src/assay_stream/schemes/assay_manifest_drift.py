@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from assay_stream.core.digest import Digest
+from assay_stream.canonical.digest import Digest
 from assay_stream.schemes.assay_manifest import (
     MANIFEST_FIELDS,
     MANIFEST_PROJECTION,

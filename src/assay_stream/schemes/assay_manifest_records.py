@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, get_args
 
-from assay_stream.core.digest import Digest
-from assay_stream.core.errors import InputError
+from assay_stream.canonical.digest import Digest
+from assay_stream.errors import InputError
 from assay_stream.schemes.assay_manifest import (
     DECLARED_SCHEMA,
     MANIFEST_FIELDS,

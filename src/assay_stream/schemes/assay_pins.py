@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, fields
 from enum import StrEnum
 
-from assay_stream.core.errors import InputError
+from assay_stream.errors import InputError
 from assay_stream.schemes.assay import Tool, meta_hash, name_of, schema_hash
 
 TOOL_DRIFT = "P_TOOL_DRIFT"
@@ -44,9 +44,7 @@ class ToolIdentity:
     def __post_init__(self) -> None:
         for name in ("schema_hash", "meta_hash"):
             if not _IDENTITY_HASH.fullmatch(getattr(self, name)):
-                raise InputError(
-                    "bad_format", "a pinned hash is 64 lowercase hexadecimal digits", path=f"$.{name}"
-                )
+                raise InputError("bad_format", "a pinned hash is 64 lowercase hexadecimal digits", path=f"$.{name}")
 
 
 def tool_identity(tool: Tool, *, server_id: str) -> ToolIdentity:

@@ -15,8 +15,8 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from assay_stream.core.digest import sha256_of
-from assay_stream.core.errors import InputError
+from assay_stream.canonical.digest import sha256_of
+from assay_stream.errors import InputError
 
 _SIGNATURES_MAX = 16
 """Signatures of one envelope: each costs a check."""
@@ -101,11 +101,7 @@ def load_private_key(pem: bytes, password: bytes | None = None) -> Ed25519Privat
     try:
         key = serialization.load_pem_private_key(pem, password)
     except TypeError:
-        why = (
-            "is encrypted and no password was given"
-            if password is None
-            else "is not encrypted: unset the password"
-        )
+        why = "is encrypted and no password was given" if password is None else "is not encrypted: unset the password"
         raise InputError("bad_seal_key_password", f"the private key {why}") from None
     except (ValueError, UnsupportedAlgorithm):
         if password is not None and b"BEGIN ENCRYPTED PRIVATE KEY" in pem:
@@ -125,9 +121,7 @@ def private_pem(key: Ed25519PrivateKey, password: bytes | None = None) -> bytes:
         key: the key.
         password: encrypts the file; ``None`` for one that is not encrypted.
     """
-    protection = (
-        serialization.NoEncryption() if password is None else serialization.BestAvailableEncryption(password)
-    )
+    protection = serialization.NoEncryption() if password is None else serialization.BestAvailableEncryption(password)
     return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, protection)
 
 
@@ -153,8 +147,7 @@ def signed(payload_type: str, payload: bytes, keys: Iterable[Ed25519PrivateKey])
         "payload": base64.b64encode(payload).decode(),
         "payloadType": payload_type,
         "signatures": [
-            {"keyid": key_id(key.public_key()), "sig": base64.b64encode(key.sign(covered)).decode()}
-            for key in keys
+            {"keyid": key_id(key.public_key()), "sig": base64.b64encode(key.sign(covered)).decode()} for key in keys
         ],
     }
 
@@ -199,9 +192,7 @@ def opened(envelope: Any, keys: Keys) -> Opened:
             ) from None
         held.append(name)
     if not held:
-        raise InputError(
-            "seal_key_unknown", "no signature is of a key that was given: add its public key with --key"
-        )
+        raise InputError("seal_key_unknown", "no signature is of a key that was given: add its public key with --key")
     return Opened(payload, payload_type, tuple(held))
 
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from assay_stream.core.errors import InputError
-from assay_stream.core.limits import DEFAULT_LIMITS
+from assay_stream.errors import InputError
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.schemes.semver import parse_version
 
 EVENT_TYPE = "tool_call"
@@ -244,9 +244,7 @@ FIELDS: dict[str, _Check] = {
     "idempotency": _one_of(*IDEMPOTENCIES),
     # That a tool IDEMPOTENT_WITH_KEY needs one is a rule for tools: events may leave it out.
     "idempotency_key": _or_null(_word),
-    "actor": _object(
-        {"kind": _one_of(*ACTOR_KINDS), "agent_id": _or_null(_id), "model_id": _or_null(_id)}, "kind"
-    ),
+    "actor": _object({"kind": _one_of(*ACTOR_KINDS), "agent_id": _or_null(_id), "model_id": _or_null(_id)}, "kind"),
     "ok": _boolean,
     "args_ref": _or_null(_reference),
     "args_hash": _or_null(_hash),

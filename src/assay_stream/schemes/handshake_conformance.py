@@ -23,9 +23,9 @@ from jsonschema import (
     SchemaError,
 )
 
-from assay_stream.core.digest import canonicalize
-from assay_stream.core.errors import InputError
-from assay_stream.core.limits import DEFAULT_LIMITS
+from assay_stream.canonical.digest import canonicalize
+from assay_stream.errors import InputError
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.schemes.handshake import TOOL_ID
 from assay_stream.schemes.handshake_contract import Contract, contract, is_denied_by_default
 
@@ -135,9 +135,7 @@ def _report(tool: Tool, server_id: str, names: Counter[str]) -> ToolReport:
         "event_emission": Answer(Status.NOT_APPLICABLE, "needs_calls", _NEEDS_CALLS),
         "idempotency": Answer(Status.NOT_APPLICABLE, "needs_server", _NEEDS_SERVER),
     }
-    return ToolReport(
-        name=name, tool_id=tool_id, denied_by_default=is_denied_by_default(declared), answers=answers
-    )
+    return ToolReport(name=name, tool_id=tool_id, denied_by_default=is_denied_by_default(declared), answers=answers)
 
 
 def _fail(code: str, reason: str) -> Answer:
@@ -167,9 +165,7 @@ def _schema(tool: Tool, field: str, *, is_required: bool) -> Answer:
     except InputError as error:
         return _fail(error.code, f"{field} cannot be written in canonical form")
     if size_bytes > DEFAULT_LIMITS.schema_bytes_max:
-        return _fail(
-            "too_large", f"{field} is larger than {DEFAULT_LIMITS.schema_bytes_max} bytes: it is not checked"
-        )
+        return _fail("too_large", f"{field} is larger than {DEFAULT_LIMITS.schema_bytes_max} bytes: it is not checked")
     validator = _VALIDATORS.get(_dialect(schema))
     if validator is None:
         return _fail("unknown_dialect", f"{field} names a dialect in $schema that is not known here")

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
-from assay_stream.core.errors import InputError
-from assay_stream.core.limits import DEFAULT_LIMITS
+from assay_stream.errors import InputError
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.schemes.handshake import IDEMPOTENCIES, SIDE_EFFECTS, TOOL_ID
 from assay_stream.schemes.semver import Version, parse_version
 

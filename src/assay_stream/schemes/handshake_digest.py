@@ -18,8 +18,8 @@ from typing import Any
 
 import orjson
 
-from assay_stream.core.errors import InputError
-from assay_stream.core.redaction_rules import RULES
+from assay_stream.canonical.redaction_rules import RULES
+from assay_stream.errors import InputError
 
 _DEPTH_MAX = 254
 _SIGNED_MIN, _UNSIGNED_MAX = -(2**63), 2**64 - 1

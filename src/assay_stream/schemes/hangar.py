@@ -9,8 +9,8 @@ from enum import StrEnum
 from hashlib import sha256
 from typing import Any
 
-from assay_stream.core.digest import Digest, jcs_digest, plain_form
-from assay_stream.core.errors import InputError
+from assay_stream.canonical.digest import Digest, jcs_digest, plain_form
+from assay_stream.errors import InputError
 
 Tool = Mapping[str, Any]
 

@@ -17,10 +17,10 @@ from jsonschema.validators import extend
 from referencing import Registry
 from referencing.jsonschema import DRAFT202012
 
-from assay_stream.core.decode import decode_json
-from assay_stream.core.digest import canonicalize
-from assay_stream.core.errors import InputError
-from assay_stream.core.limits import DEFAULT_LIMITS, Limits
+from assay_stream.canonical.decode import decode_json
+from assay_stream.canonical.digest import canonicalize
+from assay_stream.errors import InputError
+from assay_stream.limits import DEFAULT_LIMITS, Limits
 from assay_stream.schemes.handshake import UUID, is_time
 from assay_stream.schemes.htc_schema import SCHEMA
 

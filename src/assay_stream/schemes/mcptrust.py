@@ -13,9 +13,9 @@ from typing import Any
 
 import orjson
 
-from assay_stream.core.digest import canonicalize, plain_form
-from assay_stream.core.errors import InputError
-from assay_stream.core.numbers import NegativeZero
+from assay_stream.canonical.digest import canonicalize, plain_form
+from assay_stream.canonical.numbers import NegativeZero
+from assay_stream.errors import InputError
 
 Tool = Mapping[str, Any]
 
@@ -39,7 +39,7 @@ _HTML = {
 _ESCAPE = re.compile(rb"\\.")
 _OLDER_ESCAPES = {rb"\b": rb"\u0008", rb"\f": rb"\u000c"}
 _DEPTH_MAX = 254
-"""Nested containers that can be written, as in ``core.digest``."""
+"""Nested containers that can be written, as in ``canonical.digest``."""
 
 
 def description_hash(tool: Tool) -> str:

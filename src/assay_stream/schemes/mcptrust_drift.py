@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import Any
 
-from assay_stream.core.errors import InputError
+from assay_stream.errors import InputError
 from assay_stream.schemes.mcptrust import normalized_hash
 from assay_stream.schemes.mcptrust_lock import Lock, Manifest
 from assay_stream.schemes.mcptrust_lock import lock as lock_of
@@ -205,8 +205,7 @@ def check_result(
     """
     reported = [(item, severities[item.change]) for item in items if item.change in severities]
     counts = {
-        str(severity): sum(found is severity for _, found in reported)
-        for severity in sorted(Severity, reverse=True)
+        str(severity): sum(found is severity for _, found in reported) for severity in sorted(Severity, reverse=True)
     }
     return {
         "lockfileVersion": "3.0",
@@ -258,9 +257,7 @@ def _prompt_drift(before: Lock, after: Lock) -> Iterable[DriftItem]:
         # One that went away hashes as the empty text.
         described = new.description_hash or normalized_hash("")
         if old.description_hash and old.description_hash != described:
-            yield DriftItem(
-                change=Change.PROMPT_DESCRIPTION, identifier=name, old=old.description_hash, new=described
-            )
+            yield DriftItem(change=Change.PROMPT_DESCRIPTION, identifier=name, old=old.description_hash, new=described)
 
 
 def _template_drift(before: Lock, after: Lock) -> Iterable[DriftItem]:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from assay_stream.core.digest import jcs_digest
-from assay_stream.core.errors import InputError
+from assay_stream.canonical.digest import jcs_digest
+from assay_stream.errors import InputError
 from assay_stream.schemes import mcptrust
 from assay_stream.schemes.mcptrust import read_text
 

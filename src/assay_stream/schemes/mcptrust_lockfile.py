@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from assay_stream.core.decode import decode_json
-from assay_stream.core.digest import Digest
-from assay_stream.core.errors import InputError
-from assay_stream.core.limits import PIN_FILE_LIMITS
+from assay_stream.canonical.decode import decode_json
+from assay_stream.canonical.digest import Digest
+from assay_stream.errors import InputError
+from assay_stream.limits import PIN_FILE_LIMITS
 from assay_stream.schemes.mcptrust import RISK_LEVELS
 from assay_stream.schemes.mcptrust_lock import Lock, PromptLock, TemplateLock, ToolLock
 
@@ -122,13 +122,9 @@ def write_lockfile(lockfile: Lockfile) -> bytes:
         "lockFileVersion": lockfile.version,
         "meta": rest.pop("meta", {}),
         "server": {"name": lockfile.server} | rest.pop("server", {}),
-        "prompts": {
-            "definitions": {name: _written_prompt(one) for name, one in sorted((lock.prompts or {}).items())}
-        }
+        "prompts": {"definitions": {name: _written_prompt(one) for name, one in sorted((lock.prompts or {}).items())}}
         | rest.pop("prompts", {}),
-        "resources": {
-            "templates": [_written_template(uri, one) for uri, one in sorted((lock.templates or {}).items())]
-        }
+        "resources": {"templates": [_written_template(uri, one) for uri, one in sorted((lock.templates or {}).items())]}
         | rest.pop("resources", {}),
         "tools": tools,
     }

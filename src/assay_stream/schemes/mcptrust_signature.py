@@ -14,10 +14,10 @@ from typing import Any, Literal
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from assay_stream.core.decode import decode_json
-from assay_stream.core.digest import canonicalize, plain_form
-from assay_stream.core.errors import InputError
-from assay_stream.core.limits import PIN_FILE_LIMITS
+from assay_stream.canonical.decode import decode_json
+from assay_stream.canonical.digest import canonicalize, plain_form
+from assay_stream.errors import InputError
+from assay_stream.limits import PIN_FILE_LIMITS
 from assay_stream.schemes.mcptrust import go_canonical
 
 Form = Literal["v1", "v2"]
@@ -29,9 +29,7 @@ _PLAIN_EXPONENT_MIN, _PLAIN_EXPONENT_END = -4, 6
 _KEY_BYTES_MAX = 1_024
 """A key file has 107 bytes; the rest is room for white space. What is cut off at this bound is no PEM block."""
 
-_PEM = re.compile(
-    r"\s*-----BEGIN ED25519 PUBLIC KEY-----\s+([A-Za-z0-9+/=\s]+?)\s+-----END ED25519 PUBLIC KEY-----\s*"
-)
+_PEM = re.compile(r"\s*-----BEGIN ED25519 PUBLIC KEY-----\s+([A-Za-z0-9+/=\s]+?)\s+-----END ED25519 PUBLIC KEY-----\s*")
 
 
 def verify_lockfile_signature(raw: bytes, signature: bytes, public_key_pem: bytes) -> Form:
@@ -125,10 +123,6 @@ def _read_signature(raw: bytes) -> tuple[Form, bytes]:
 def _read_key(pem: bytes) -> Ed25519PublicKey:
     match = _PEM.fullmatch(pem[: _KEY_BYTES_MAX + 1].decode("ascii", "replace"))
     try:
-        return Ed25519PublicKey.from_public_bytes(
-            b64decode("".join(match[1].split()), validate=True) if match else b""
-        )
+        return Ed25519PublicKey.from_public_bytes(b64decode("".join(match[1].split()), validate=True) if match else b"")
     except (ValueError, binascii.Error):
-        raise InputError(
-            "bad_public_key", "give the PEM block ED25519 PUBLIC KEY that mcptrust keygen wrote"
-        ) from None
+        raise InputError("bad_public_key", "give the PEM block ED25519 PUBLIC KEY that mcptrust keygen wrote") from None

@@ -13,10 +13,10 @@ from typing import Any, Literal, NamedTuple
 
 import yaml
 
-from assay_stream.core.decode import decode_json
-from assay_stream.core.digest import canonicalize
-from assay_stream.core.errors import InputError
-from assay_stream.core.limits import PIN_FILE_LIMITS
+from assay_stream.canonical.decode import decode_json
+from assay_stream.canonical.digest import canonicalize
+from assay_stream.errors import InputError
+from assay_stream.limits import PIN_FILE_LIMITS
 from assay_stream.schemes.mcptrust_lock import Lock, ToolLock
 from assay_stream.schemes.mcptrust_lockfile import new_lockfile, new_lockfile_v3, read_lockfile, write_lockfile
 from assay_stream.schemes.pin_values import SCHEME_NAMES, PinEntry, check_value
@@ -141,9 +141,7 @@ def _checked(entries: Iterable[PinEntry]) -> list[PinEntry]:
 def _read_mcptrust(raw: bytes, server_id: str | None) -> Iterator[PinEntry]:
     for name, tool in read_lockfile(raw).lock.tools.items():
         values = (tool.description_hash, tool.input_schema_hash, tool.risk_level)
-        yield from (
-            PinEntry(server_id, name, scheme, value) for scheme, value in zip(_LOCKED, values, strict=True)
-        )
+        yield from (PinEntry(server_id, name, scheme, value) for scheme, value in zip(_LOCKED, values, strict=True))
 
 
 def _write_mcptrust(

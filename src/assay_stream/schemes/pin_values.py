@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from assay_stream.core.errors import InputError
+from assay_stream.errors import InputError
 
 _PREFIXED = re.compile(r"sha256:[0-9a-f]{64}")
 _BARE = re.compile(r"[0-9a-f]{64}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
 
-from assay_stream.core.errors import InputError
+from assay_stream.errors import InputError
 
 HASH_BYTES = 32
 EMPTY_ROOT = sha256(b"").digest()

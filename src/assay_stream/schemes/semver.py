@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from assay_stream.core.errors import InputError
-from assay_stream.core.limits import DEFAULT_LIMITS
+from assay_stream.errors import InputError
+from assay_stream.limits import DEFAULT_LIMITS
 
 _NUMBER = r"(?:0|[1-9][0-9]*+)"
 _LABEL = r"[0-9A-Za-z-]++"
@@ -50,9 +50,7 @@ class Version:
 
     def _rank(self) -> tuple[tuple[int, int, int], bool, tuple[tuple[bool, int, str], ...]]:
         # A release stands above its pre-releases, numbers stand below words, and more labels above fewer.
-        labels = tuple(
-            (False, int(label), "") if label.isdigit() else (True, 0, label) for label in self.pre_release
-        )
+        labels = tuple((False, int(label), "") if label.isdigit() else (True, 0, label) for label in self.pre_release)
         return (self.major, self.minor, self.patch), not self.pre_release, labels
 
 

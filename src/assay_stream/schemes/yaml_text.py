@@ -9,9 +9,9 @@ from typing import Any
 
 import yaml
 
-from assay_stream.core.decode import decode_json
-from assay_stream.core.errors import InputError
-from assay_stream.core.limits import Limits
+from assay_stream.canonical.decode import decode_json
+from assay_stream.errors import InputError
+from assay_stream.limits import Limits
 
 _LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 _NULLS = frozenset(("", "~", "null", "Null", "NULL"))

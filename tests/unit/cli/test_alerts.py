@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from assay_stream.cli.main import app
-from assay_stream.core.errors import AssayStreamError
-from assay_stream.core.finding import Kind
+from assay_stream.errors import AssayStreamError
+from assay_stream.model.finding import Kind
 from tests.support.alerts import alert_records, finding_of
 
 FINDINGS = [

@@ -12,11 +12,11 @@ from typer.testing import CliRunner, Result
 
 from assay_stream.cli.main import app
 from assay_stream.config import Settings
-from assay_stream.core.errors import ConfigurationError, InputError, OperatingError
-from assay_stream.core.record import Record, Role
-from assay_stream.forensics.archive import read_files
-from assay_stream.forensics.selection import Selection
-from assay_stream.stream import input_ranges
+from assay_stream.errors import ConfigurationError, InputError, OperatingError
+from assay_stream.files.archive import read_files
+from assay_stream.kafka import input_ranges
+from assay_stream.model.record import Record, Role
+from assay_stream.replay.selection import Selection
 from tests.support.controls import a_control
 from tests.support.events import TOOL, Story
 
@@ -83,9 +83,7 @@ def test_an_archive_is_replaced_only_when_asked(tmp_path: Path) -> None:
     refused = run("archive", "--output", folder)
     assert isinstance(refused.exception, ConfigurationError)
     assert (refused.exception.code, str(folder) in refused.exception.message) == ("output_exists", True)
-    empty = run(
-        "archive", "--output", folder, "--force", "--from-time", "2099-01-01T00:00:00Z", "--topics", "calls"
-    )
+    empty = run("archive", "--output", folder, "--force", "--from-time", "2099-01-01T00:00:00Z", "--topics", "calls")
     assert empty.exit_code == 5
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     done = run("archive", "--output", folder, "--force", "--topics", "calls", "--compression", "none")

@@ -74,9 +74,7 @@ def test_the_table_says_every_check_and_claims_nothing(capture: Path) -> None:
     done = run(str(capture))
     text = done.stdout.decode()
     names = [tool["name"] for tool in json.loads(capture.read_bytes())["result"]["tools"]]
-    assert len(re.findall(r"^  \w+ +(?:pass|fail|not_applicable)\b", text, re.MULTILINE)) == len(names) * len(
-        CHECKS
-    )
+    assert len(re.findall(r"^  \w+ +(?:pass|fail|not_applicable)\b", text, re.MULTILINE)) == len(names) * len(CHECKS)
     assert [line.split("  ")[0] for line in text.splitlines() if "  tool_id: " in line] == names
     assert "must be treated as denied" in text
     assert not re.search(r"\b(safe|trusted|trustworthy|verified)\b", text, re.IGNORECASE)

@@ -11,11 +11,11 @@ import pytest
 
 from assay_stream.cli import deciding
 from assay_stream.cli.deciding import author_or_login, decide, known_bindings, print_rows
-from assay_stream.core.bindings import Bindings
-from assay_stream.core.control import POLICY_SET_TYPE
-from assay_stream.core.errors import InputError, OperatingError
-from assay_stream.forensics.inert import visible
-from assay_stream.publish import Observation, SinkStats
+from assay_stream.errors import InputError, OperatingError
+from assay_stream.model.control import POLICY_SET_TYPE
+from assay_stream.observe import Observation, SinkStats
+from assay_stream.registry.state import Bindings
+from assay_stream.text.escaping import visible
 
 POLICY = {"server_id": "s", "enforcement": "warn", "unknown": "warn"}
 
@@ -28,9 +28,7 @@ def test_who_decides_is_named_or_logged_in(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize("error", [OSError, KeyError])
-def test_a_container_without_users_asks_for_an_author(
-    monkeypatch: pytest.MonkeyPatch, error: type[Exception]
-) -> None:
+def test_a_container_without_users_asks_for_an_author(monkeypatch: pytest.MonkeyPatch, error: type[Exception]) -> None:
     """A decision of nobody is none."""
 
     def fail() -> str:

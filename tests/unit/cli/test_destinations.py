@@ -12,7 +12,7 @@ import pytest
 import typer
 
 from assay_stream.cli.main import app
-from assay_stream.forensics.results import FILES, PROGRESS_FILE
+from assay_stream.replay.results import FILES, PROGRESS_FILE
 from tests.support.command import run_command
 from tests.support.exports import a_file, replayed, values
 from tests.unit.cli.test_publish_replay import called, observed, run
@@ -25,7 +25,7 @@ REFUSED = {
     "publish": "here",
     "replay": "here",
     "schemapin keygen": "tests/unit/cli/test_schemapin.py",
-    "seal archive": "tests/unit/forensics/test_seal_archive.py",
+    "seal archive": "tests/unit/files/test_seal_archive.py",
     "seal keygen": "tests/unit/cli/test_sealing.py",
     "seal prove": "tests/unit/cli/test_seal_checking.py",
 }
@@ -37,7 +37,7 @@ ADDED_TO = {
     *(f"pins {name}" for name in ("approve", "reject", "remove", "import")),
     *("policy set", "keys accept", "keys revoke", "alerts suppress", "alerts unsuppress"),
 }
-"""Commands that add lines to a file of observations or decisions (``tests/unit/publish/test_sinks.py``)."""
+"""Commands that add lines to a file of observations or decisions (``tests/unit/observe/test_sinks.py``)."""
 
 OUTPUTS = {"--output", "--out", "--private-key", "--public-key"}
 
@@ -71,7 +71,7 @@ def test_every_command_that_writes_files_is_known_here() -> None:
 @pytest.fixture(scope="module")
 def replay_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Evidence, alerts and definitions as a replay writes them."""
-    from assay_stream.core.record import Role
+    from assay_stream.model.record import Role
 
     path, outputs = tmp_path_factory.mktemp("replayed"), replayed()
     for role in (Role.EVIDENCE, Role.ALERTS, Role.DEFINITIONS):
@@ -94,9 +94,7 @@ def refused(done: subprocess.CompletedProcess[bytes], place: Path) -> bool:
     ("command", "name"),
     [("assay-bundle", "b.tar.gz"), ("parquet", "folder"), ("timesketch", "t.csv"), ("timesketch", "t.jsonl")],
 )
-def test_an_export_is_replaced_only_when_asked(
-    command: str, name: str, replay_folder: Path, tmp_path: Path
-) -> None:
+def test_an_export_is_replaced_only_when_asked(command: str, name: str, replay_folder: Path, tmp_path: Path) -> None:
     """A narrower one by mistake leaves the earlier one; an empty one does so even with --force."""
     place = tmp_path / name
     arguments = ("export", command, "--input", str(replay_folder), "--output", str(place))

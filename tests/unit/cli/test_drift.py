@@ -10,7 +10,7 @@ from typing import Any, get_args
 import pytest
 
 from assay_stream.cli.drift import LevelName, ProfileName
-from assay_stream.core.severity import PROFILES, Level
+from assay_stream.drift.severity import PROFILES, Level
 from tests.support.command import run_command, run_command_text
 from tests.support.hostile import PAIRS
 

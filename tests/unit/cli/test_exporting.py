@@ -12,8 +12,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from assay_stream.cli.main import app
-from assay_stream.core.errors import AssayStreamError
-from assay_stream.core.record import Role
+from assay_stream.errors import AssayStreamError
+from assay_stream.model.record import Role
 from tests.support.exports import a_file, changed, evidence, members, replayed, values
 
 

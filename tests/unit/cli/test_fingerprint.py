@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from assay_stream.core.fingerprint import SCHEMES, fingerprint
+from assay_stream.schemes.fingerprint import SCHEMES, fingerprint
 from tests.support.command import run_command
 
 CAPTURES = Path(__file__).resolve().parents[2] / "data" / "captures"

@@ -12,10 +12,10 @@ from typer.testing import CliRunner, Result
 
 from assay_stream.cli.main import app
 from assay_stream.cli.processes import in_processes
-from assay_stream.core.errors import InputError, OperatingError
-from assay_stream.core.record import Role
-from assay_stream.forensics.record_line import record_line
-from assay_stream.forensics.share import Share
+from assay_stream.errors import InputError, OperatingError
+from assay_stream.files.record_line import record_line
+from assay_stream.model.record import Role
+from assay_stream.verify.share import Share
 from tests.support.events import SERVER, TOOL, Story
 
 OTHER = {**TOOL, "description": "\x1b[2J\u202eAnother one"}
@@ -54,8 +54,7 @@ def test_verify_says_nothing_of_what_holds_but_counts_it(files: Path) -> None:
     assert (result.exit_code, result.stdout) == (0, "")
     assert json.loads(result.stderr)["summary"]["holds"] == 3
     assert [
-        json.loads(line)["status"]
-        for line in held(files, "verify", "--all", "--format", "json").stdout.splitlines()
+        json.loads(line)["status"] for line in held(files, "verify", "--all", "--format", "json").stdout.splitlines()
     ] == ["holds"] * 3
 
 

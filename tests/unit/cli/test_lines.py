@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from assay_stream.cli.lines import input_lines, read_input
-from assay_stream.core.errors import InputError
-from assay_stream.core.limits import DEFAULT_LIMITS
+from assay_stream.errors import InputError
+from assay_stream.limits import DEFAULT_LIMITS
 
 
 def test_lines_have_their_numbers_in_the_file(tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ import time
 
 import pytest
 
+from assay_stream.alerts.page import Line
 from assay_stream.cli.painting import Colour, Painter
-from assay_stream.forensics.alert_page import Line
-from assay_stream.forensics.visible_text import Span
+from assay_stream.text.visible import Span
 
 
 class Terminal(io.StringIO):

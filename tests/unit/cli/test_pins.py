@@ -12,11 +12,11 @@ from typer.testing import CliRunner, Result
 from assay_stream.cli import deciding, pins
 from assay_stream.cli.main import app
 from assay_stream.config import load_settings
-from assay_stream.core.bindings import Bindings
-from assay_stream.core.errors import AssayStreamError
-from assay_stream.core.finding import Finding
-from assay_stream.core.kinds import Kind
-from assay_stream.core.record import Origin
+from assay_stream.errors import AssayStreamError
+from assay_stream.model.finding import Finding
+from assay_stream.model.kinds import Kind
+from assay_stream.model.record import Origin
+from assay_stream.registry.state import Bindings
 from tests.support import facts
 from tests.support.operators import OTHER, US, a_state, v1
 

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from assay_stream.core.errors import InputError
-from assay_stream.core.record import Record, Role
-from assay_stream.forensics.archive import open_archive, read_file, write_archive
-from assay_stream.forensics.record_line import record_line
-from assay_stream.forensics.results import PROGRESS_FILE
+from assay_stream.errors import InputError
+from assay_stream.files.archive import open_archive, read_file, write_archive
+from assay_stream.files.record_line import record_line
+from assay_stream.model.record import Record, Role
+from assay_stream.replay.results import PROGRESS_FILE
 from bench.bench_replay import records
 from tests.unit.cli.test_publish_replay import results, run
 

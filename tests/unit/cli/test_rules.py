@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 from assay_stream.cli import rules
 from assay_stream.cli.main import app
 from assay_stream.config import load_settings
-from assay_stream.core.errors import InputError
+from assay_stream.errors import InputError
 from tests.support import facts
 from tests.support.operators import a_state
 
@@ -46,9 +46,7 @@ def test_a_policy_is_set_for_a_server_or_a_tool(tmp_path: Path) -> None:
     kind, data = decided(tmp_path / "o", "policy", "set", "--enforcement", "block")
     assert (kind, data["enforcement"], data["unknown"]) == ("policy.set", "block", "allow_degraded")
     assert "tool_name" not in data
-    _, data = decided(
-        tmp_path / "o", "policy", "set", "--enforcement", "warn", "--unknown", "block", "--tool", "t"
-    )
+    _, data = decided(tmp_path / "o", "policy", "set", "--enforcement", "warn", "--unknown", "block", "--tool", "t")
     assert (data["tool_name"], data["unknown"]) == ("t", "block")
 
 
@@ -70,9 +68,7 @@ def test_a_key_is_accepted_and_revoked(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("domain", "key"), [("example.com", "abc"), ("Not A Domain", KEY)])
 def test_what_is_no_key_or_no_domain_is_refused(tmp_path: Path, domain: str, key: str) -> None:
     """Before anything is published."""
-    result = run(
-        "keys", "accept", "--domain", domain, "--fingerprint", key, *HERE, *WHY, "--output", tmp_path / "o"
-    )
+    result = run("keys", "accept", "--domain", domain, "--fingerprint", key, *HERE, *WHY, "--output", tmp_path / "o")
     assert isinstance(result.exception, InputError)
     assert result.exception.code == "bad_format"
     assert not (tmp_path / "o").exists()

@@ -13,7 +13,7 @@ import pytest
 from schemapin.utils import SchemaSigningWorkflow
 from schemapin.verification import KeyPinStore, verify_schema_offline
 
-from assay_stream.core.decode import decode_json
+from assay_stream.canonical.decode import decode_json
 from assay_stream.schemes.schemapin import Mode, parse_well_known, schema_digest, sign_digest
 from tests.support.command import run_command_text
 from tests.support.deployment import free_port
@@ -118,9 +118,7 @@ class TestDeveloper:
 
     def test_a_document_that_revokes_its_own_key(self, files: Path) -> None:
         """It would make every signature invalid: it is not made."""
-        done = run(
-            *("well-known", "--developer-name", "Dev", "--key", files / "public.pem", "--revoked", FINGERPRINT)
-        )
+        done = run(*("well-known", "--developer-name", "Dev", "--key", files / "public.pem", "--revoked", FINGERPRINT))
         assert failed(done, "bad_option")
 
     @pytest.mark.parametrize(
@@ -253,9 +251,7 @@ class TestVerify:
     )
     def test_options_that_cannot_be_used(self, files: Path, arguments: tuple[str, ...], code: str) -> None:
         """No signature at all, and a pin that is no fingerprint."""
-        done = run(
-            *("verify", "--schema", files / "tool.json", "--well-known", files / "schemapin.json"), *arguments
-        )
+        done = run(*("verify", "--schema", files / "tool.json", "--well-known", files / "schemapin.json"), *arguments)
         assert failed(done, code)
 
 

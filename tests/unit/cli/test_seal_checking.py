@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from assay_stream.core.checkpoint import decode
+from assay_stream.seal.checkpoint import decode
 from tests.support.command import run_command_text
 from tests.support.seals import (
     KEYS,
@@ -107,9 +107,7 @@ def test_every_flipped_byte_of_the_evidence_is_named(folder: Path) -> None:
     start = before.index(line)
     for at in range(start, start + len(line) - 1, 3):
         file.write_bytes(before[:at] + bytes([before[at] ^ 1]) + before[at + 1 :])
-        told = {
-            offset for log in verify(folder, code=1)["logs"] for offset in [f["offset"] for f in log["faults"]]
-        }
+        told = {offset for log in verify(folder, code=1)["logs"] for offset in [f["offset"] for f in log["faults"]]}
         assert 5 in told, at - start
 
 

@@ -10,11 +10,11 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from assay_stream.cli.main import app
-from assay_stream.core.errors import AssayStreamError
-from assay_stream.core.kinds import Kind
+from assay_stream.errors import AssayStreamError
+from assay_stream.model.kinds import Kind
 from tests.support.alerts import alert_of
 from tests.support.stories import HOSTILE, NEW, OLD, changed_alert, changed_finding, digest_of
-from tests.unit.forensics.test_alert_calls import evidence
+from tests.unit.alerts.test_calls import evidence
 
 UID = changed_finding().uid()
 LATE_US = 1_772_323_300_000_000

@@ -9,10 +9,10 @@ import pytest
 from assay_stream.cli import sources
 from assay_stream.cli.sources import make_selection, make_source
 from assay_stream.config import Settings, load_settings
-from assay_stream.core.errors import AssayStreamError, ConfigurationError, InputError
-from assay_stream.core.record import Record, Role
-from assay_stream.forensics.record_line import record_line
-from assay_stream.forensics.selection import Selection
+from assay_stream.errors import AssayStreamError, ConfigurationError, InputError
+from assay_stream.files.record_line import record_line
+from assay_stream.model.record import Record, Role
+from assay_stream.replay.selection import Selection
 from tests.support.events import TOOL, Story
 
 SETTINGS = load_settings()
@@ -44,9 +44,7 @@ def test_files_or_topics_are_read_and_not_both(files: list[Path] | None, from_ka
         ((None, None, ["x"]), "bad_offsets"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(
-    given: tuple[str | None, str | None, list[str] | None], code: str
-) -> None:
+def test_what_cannot_be_meant_is_refused(given: tuple[str | None, str | None, list[str] | None], code: str) -> None:
     """Times and offsets, before anything is read."""
     with pytest.raises(AssayStreamError) as caught:
         make_selection(*given, None)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import orjson
 
+from assay_stream.alerts.story import AlertStory
 from assay_stream.cli.story_sources import Sources, index_of, story_from
-from assay_stream.forensics.alert_story import AlertStory
 from tests.support.stories import NEW, OLD, changed_alert, changed_finding, digest_of
-from tests.unit.forensics.test_alert_calls import evidence
+from tests.unit.alerts.test_calls import evidence
 
 UID = changed_finding().uid()
 

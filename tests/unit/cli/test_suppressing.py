@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from assay_stream.cli.main import app
-from assay_stream.core.errors import InputError
+from assay_stream.errors import InputError
 
 HERE = ("--server-id", "server", "--id", "rule-1", "--reason", "noise", "--author", "ann")
 

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from assay_stream.cli.main import app
 from assay_stream.config import command_settings, load_settings
-from assay_stream.core.errors import OperatingError
+from assay_stream.errors import OperatingError
 from tests.support.deployment import free_port
 
 COMMANDS = [

@@ -26,9 +26,7 @@ def run(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[byte
 
 def lines_of(*values: Any) -> bytes:
     """Values, one a line; bytes stay as they are."""
-    return b"".join(
-        (value if isinstance(value, bytes) else json.dumps(value).encode()) + b"\n" for value in values
-    )
+    return b"".join((value if isinstance(value, bytes) else json.dumps(value).encode()) + b"\n" for value in values)
 
 
 def verdicts(done: subprocess.CompletedProcess[bytes]) -> list[tuple[int, bool, str | None, str | None]]:
@@ -100,10 +98,7 @@ def test_htc_envelopes() -> None:
     """Requests and responses are held against the schema."""
     request = {
         "schema_version": "htc-1.0",
-        **{
-            name: HANDSHAKE["valid_event"][name]
-            for name in ("tool_call_id", "trace_id", "tool_id", "tool_version")
-        },
+        **{name: HANDSHAKE["valid_event"][name] for name in ("tool_call_id", "trace_id", "tool_id", "tool_version")},
         "actor": {"kind": "agent"},
         "args": {},
         "dry_run": False,

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from assay_stream.core.digest import Digest, jcs_digest
-from assay_stream.core.errors import InputError
+from assay_stream.canonical.digest import Digest, jcs_digest
+from assay_stream.errors import InputError
 from assay_stream.schemes import assay
 
 DIGEST = f"sha256:{'0' * 64}"

@@ -7,8 +7,8 @@ from typing import Any
 import orjson
 import pytest
 
-from assay_stream.core.errors import InputError
-from assay_stream.core.limits import BundleLimits
+from assay_stream.errors import InputError
+from assay_stream.limits import BundleLimits
 from assay_stream.schemes.assay_bundle import check_event, event_line, producer_of, run_event, written_time
 from tests.support.exports import evidence, sealed
 
@@ -43,9 +43,7 @@ def test_something_else_is_refused(event: object) -> None:
     assert caught.value.code == "not_evidence"
 
 
-@pytest.mark.parametrize(
-    "change", [{"data": {}}, {"type": "other"}, {"subject": "other"}, {"assaycontenthash": None}]
-)
+@pytest.mark.parametrize("change", [{"data": {}}, {"type": "other"}, {"subject": "other"}, {"assaycontenthash": None}])
 def test_content_that_is_not_the_hashs_is_refused(change: dict[str, Any]) -> None:
     """Each field that the hash covers, and the hash itself."""
     with pytest.raises(InputError) as caught:

@@ -7,8 +7,8 @@ from typing import Any
 import orjson
 import pytest
 
-from assay_stream.core.digest import Digest
-from assay_stream.core.errors import InputError
+from assay_stream.canonical.digest import Digest
+from assay_stream.errors import InputError
 from assay_stream.schemes.assay_bundle_manifest import Manifest, read_manifest
 
 MANIFEST = Manifest(

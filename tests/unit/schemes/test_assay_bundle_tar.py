@@ -6,7 +6,7 @@ import tarfile
 
 import pytest
 
-from assay_stream.core.errors import InputError
+from assay_stream.errors import InputError
 from assay_stream.schemes.assay_bundle_tar import Member, read_tar_header, tar_header, tar_padding
 
 MEMBER = Member("events.ndjson", 1_234_567)

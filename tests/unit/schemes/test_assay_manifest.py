@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from assay_stream.core.digest import jcs_digest
-from assay_stream.core.errors import InputError
+from assay_stream.canonical.digest import jcs_digest
+from assay_stream.errors import InputError
 from assay_stream.schemes import assay_manifest as manifest
 
 SEARCH = {"name": "search", "description": "finds", "inputSchema": {"type": "object"}}
@@ -30,9 +30,7 @@ def test_a_tool_without_a_name() -> None:
 def test_names_are_sorted_as_utf_8() -> None:
     """Tools are ordered by the bytes of their names, not by UTF-16 code units."""
     tools = [{"name": "\U0001f600"}, {"name": "\uff3a"}]
-    listed = [
-        {"name": tool["name"], "tool_digest": str(manifest.manifest_tool_digest(tool))} for tool in tools[::-1]
-    ]
+    listed = [{"name": tool["name"], "tool_digest": str(manifest.manifest_tool_digest(tool))} for tool in tools[::-1]]
     wanted = jcs_digest({"projection": manifest.MANIFEST_PROJECTION, "tools": listed})
     assert manifest.manifest_digest(tools) == manifest.manifest_digest(iter(tools)) == wanted
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from assay_stream.core.digest import Digest
+from assay_stream.canonical.digest import Digest
 from assay_stream.schemes.assay_manifest import (
     MANIFEST_FIELDS,
     Completeness,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from assay_stream.core.errors import InputError
+from assay_stream.errors import InputError
 from assay_stream.schemes.assay_manifest import declare_manifest, observe_manifest
 from assay_stream.schemes.assay_manifest_records import read_declared, read_observed
 

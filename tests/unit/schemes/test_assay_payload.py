@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from assay_stream.core.errors import InputError
+from assay_stream.errors import InputError
 from assay_stream.schemes import assay
 from assay_stream.schemes.assay_payload import DECISION_TYPE, check_envelope, check_payload
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from assay_stream.core.errors import InputError
+from assay_stream.errors import InputError
 from assay_stream.schemes.assay_pins import ToolIdentity, tool_identity, tool_pin_verdict
 
 TOOL: dict[str, Any] = {"name": "t", "description": "d", "inputSchema": {"type": "object"}}

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from assay_stream.core.errors import InputError
+from assay_stream.errors import InputError
 from assay_stream.schemes.dsse import (
     key_id,
     keys_of,
@@ -118,9 +118,7 @@ def test_keys_are_read_with_and_without_a_password() -> None:
     """PKCS #8, and SubjectPublicKeyInfo."""
     for given, password in ((_pem(KEY), None), (_pem(KEY, b"secret"), b"secret")):
         assert key_id(load_private_key(given, password).public_key()) in KEYS
-    public = KEY.public_key().public_bytes(
-        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-    )
+    public = KEY.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
     assert key_id(load_public_key(public)) in KEYS
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from assay_stream.core.errors import InputError
+from assay_stream.errors import InputError
 from assay_stream.schemes.handshake import (
     PROFILES,
     PUBLISHED,

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from assay_stream.core.errors import InputError
-from assay_stream.core.limits import DEFAULT_LIMITS
+from assay_stream.errors import InputError
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.schemes.handshake_conformance import check_tools, form_tool_id
 
 CONTRACT: dict[str, Any] = {

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from assay_stream.core.limits import DEFAULT_LIMITS
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.schemes.handshake_contract import Contract, contract, contract_drift, is_denied_by_default
 from assay_stream.schemes.semver import parse_version
 
@@ -30,9 +30,7 @@ def declared(**changes: Any) -> Contract:
 
 def problems(**changes: Any) -> list[tuple[str, str]]:
     """Code and path of each problem of such a contract."""
-    return [
-        (problem.code, problem.path.removeprefix("$._meta.handshake")) for problem in declared(**changes).problems
-    ]
+    return [(problem.code, problem.path.removeprefix("$._meta.handshake")) for problem in declared(**changes).problems]
 
 
 def test_a_sound_contract_is_read() -> None:
@@ -118,9 +116,7 @@ def test_what_a_hostile_server_declares_is_bounded() -> None:
 
 def test_problems_never_quote_the_server() -> None:
     """What stood there is not repeated."""
-    found = declared(
-        side_effect="hunter2", tool_version="hunter2", replaced_by="hunter2", determinism={"hunter2": 1}
-    )
+    found = declared(side_effect="hunter2", tool_version="hunter2", replaced_by="hunter2", determinism={"hunter2": 1})
     assert len(found.problems) == 4
     assert "hunter2" not in repr(found)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from assay_stream.core.errors import InputError
+from assay_stream.errors import InputError
 from assay_stream.schemes.handshake_digest import args_digest, canonical_form, redact_text
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from assay_stream.core.errors import InputError
+from assay_stream.errors import InputError
 from assay_stream.schemes import hangar
 from assay_stream.schemes.hangar import Action, DigestPolicy, Enforcement, Status, ToolDigest, UnknownPolicy
 
@@ -122,9 +122,7 @@ class TestPolicy:
         assert caught.value.code == "unknown_value"
         assert "allow_unverified" in caught.value.message
 
-    @pytest.mark.parametrize(
-        ("name", "digest", "code"), [("", A, "tool_name_missing"), ("t", "A" * 64, "bad_digest")]
-    )
+    @pytest.mark.parametrize(("name", "digest", "code"), [("", A, "tool_name_missing"), ("t", "A" * 64, "bad_digest")])
     def test_an_approved_digest_is_checked(self, name: str, digest: str, code: str) -> None:
         """It has a name, and 64 lowercase digits."""
         with pytest.raises(InputError) as caught:

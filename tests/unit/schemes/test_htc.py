@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from assay_stream.core.errors import InputError
-from assay_stream.core.limits import DEFAULT_LIMITS
+from assay_stream.errors import InputError
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.schemes.htc import check_envelope, validate_envelope
 
 ID = "11111111-1111-4111-8111-111111111111"

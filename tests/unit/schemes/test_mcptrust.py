@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from assay_stream.core.decode import decode_json
-from assay_stream.core.digest import Canonicalized
-from assay_stream.core.errors import InputError
+from assay_stream.canonical.decode import decode_json
+from assay_stream.canonical.digest import Canonicalized
+from assay_stream.errors import InputError
 from assay_stream.schemes import mcptrust
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from assay_stream.core.errors import InputError
+from assay_stream.errors import InputError
 from assay_stream.schemes import mcptrust
 from assay_stream.schemes.mcptrust_lock import lock, lock_tool
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from assay_stream.core.errors import InputError
-from assay_stream.core.limits import PIN_FILE_LIMITS
+from assay_stream.errors import InputError
+from assay_stream.limits import PIN_FILE_LIMITS
 from assay_stream.schemes.mcptrust_lock import Lock, ToolLock, lock
 from assay_stream.schemes.mcptrust_lockfile import new_lockfile, new_lockfile_v3, read_lockfile, write_lockfile
 
@@ -94,9 +94,7 @@ def test_the_order_in_the_file_means_nothing() -> None:
 
 def test_new_lockfiles_hold_the_lock() -> None:
     """Version 2 holds the tools alone, version 3 everything."""
-    locked = lock(
-        {"tools": [{"name": "t"}], "prompts": [{"name": "p"}], "resourceTemplates": [{"uriTemplate": "u"}]}
-    )
+    locked = lock({"tools": [{"name": "t"}], "prompts": [{"name": "p"}], "resourceTemplates": [{"uriTemplate": "u"}]})
     two = read_lockfile(write_lockfile(new_lockfile(locked, server="s")))
     assert two.lock == Lock(tools=locked.tools)
     three = new_lockfile_v3(locked, server="s", generator="g", updated_at="2026-01-01T00:00:00Z")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from assay_stream.core.errors import InputError
+from assay_stream.errors import InputError
 from assay_stream.schemes.mcptrust import go_canonical
 from assay_stream.schemes.mcptrust_signature import canonical_v2, verify_lockfile_signature
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from assay_stream.core.errors import InputError
-from assay_stream.core.limits import PIN_FILE_LIMITS
+from assay_stream.errors import InputError
+from assay_stream.limits import PIN_FILE_LIMITS
 from assay_stream.schemes.pin_files import LockfileStamp, PinEntry, PinFormat, read_pins, write_pins
 
 A, B = "a" * 64, "b" * 64
@@ -184,9 +184,7 @@ class TestAssay:
     def test_a_policy_in_json(self) -> None:
         """JSON is read strictly as such."""
         pin = {"server_id": "s", "tool_name": "t", "schema_hash": A, "meta_hash": B}
-        assert (
-            read_pins(json.dumps({"tool_pins": {"t": pin}}).encode(), format="assay", server_id=None) == IDENTITY
-        )
+        assert read_pins(json.dumps({"tool_pins": {"t": pin}}).encode(), format="assay", server_id=None) == IDENTITY
 
     def test_a_pin_needs_both_hashes_and_a_server(self) -> None:
         """What cannot be written is named."""

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from assay_stream.core.errors import InputError
-from assay_stream.core.fingerprint import SCHEMES, fingerprint
+from assay_stream.errors import InputError
+from assay_stream.schemes.fingerprint import SCHEMES, fingerprint
 from assay_stream.schemes.pin_values import SCHEME_NAMES, check_value
 
 BARE = "0123456789abcdef" * 4

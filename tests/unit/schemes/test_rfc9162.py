@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assay_stream.core.errors import InputError
+from assay_stream.errors import InputError
 from assay_stream.schemes.rfc9162 import Frontier, consistency_proof, inclusion_proof, leaf_hash
 
 LEAF = leaf_hash(b"")

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from assay_stream.core.errors import InputError
+from assay_stream.errors import InputError
 from assay_stream.schemes.semver import Version, parse_version
 
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import orjson
 
-from assay_stream.core.digest import Canonicalized, Digest, sha256_of
-from assay_stream.core.errors import InputError
-from assay_stream.core.numbers import NegativeZero
+from assay_stream.canonical.digest import Canonicalized, Digest, sha256_of
+from assay_stream.canonical.numbers import NegativeZero
+from assay_stream.errors import InputError
 
 SIGNATURE_FIELD = "x-schema-signature"
 """The name under which a tool carries its signature: at its top level, or in ``_meta``."""
@@ -25,7 +25,7 @@ _TEXT_ONLY = frozenset({str})
 _OBJECTS = (dict, Canonicalized)
 _PLAIN_MAX = 2**63 - 1
 _DEPTH_MAX = 254
-"""As in ``core.digest``. Input nests 127 at most."""
+"""As in ``canonical.digest``. Input nests 127 at most."""
 
 
 def canonical(value: Any) -> bytes:
@@ -52,9 +52,7 @@ def canonical(value: Any) -> bytes:
         raise InputError("schema_canonicalization_failed", "half a surrogate pair is no Unicode text") from None
     except ValueError:
         # Python writes no integers of over 4,300 digits, and was told to write no NaN.
-        raise InputError(
-            "schema_canonicalization_failed", "a number is not finite or has too many digits"
-        ) from None
+        raise InputError("schema_canonicalization_failed", "a number is not finite or has too many digits") from None
 
 
 def schema_digest(tool: Mapping[str, Any]) -> Digest:

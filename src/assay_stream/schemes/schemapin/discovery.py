@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from assay_stream.core.decode import decode_json
-from assay_stream.core.errors import InputError
-from assay_stream.core.limits import DEFAULT_LIMITS, Limits
+from assay_stream.canonical.decode import decode_json
+from assay_stream.errors import InputError
+from assay_stream.limits import DEFAULT_LIMITS, Limits
 from assay_stream.schemes.schemapin.canonical import canonical
 from assay_stream.schemes.schemapin.keys import PublicKey
 
@@ -126,9 +126,7 @@ def document_content(document: bytes | Mapping[str, Any], limits: Limits) -> Map
             raise InputError("too_large", f"{len(raw)} bytes, {limits.discovery_bytes_max} are allowed")
         content = decode_json(raw, limits=limits)
     except InputError as error:
-        raise InputError(
-            "discovery_invalid", f"the document is refused: {error.message}", path=error.path
-        ) from None
+        raise InputError("discovery_invalid", f"the document is refused: {error.message}", path=error.path) from None
     if not isinstance(content, dict):
         raise InputError("discovery_invalid", "the document must be one JSON object", path="$")
     return content

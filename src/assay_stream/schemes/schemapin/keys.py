@@ -12,8 +12,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import Prehashed
 
-from assay_stream.core.digest import sha256_of
-from assay_stream.core.errors import InputError
+from assay_stream.canonical.digest import sha256_of
+from assay_stream.errors import InputError
 
 _SIGNATURE_CHARS_MAX = 1_024
 """A signature has 96 characters at most; the rest is room for line breaks."""

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from assay_stream.core.errors import InputError
-from assay_stream.core.limits import DEFAULT_LIMITS, Limits
+from assay_stream.errors import InputError
+from assay_stream.limits import DEFAULT_LIMITS, Limits
 from assay_stream.schemes.schemapin.discovery import document_content, document_text
 
 REASONS = frozenset({"key_compromise", "superseded", "cessation_of_operation", "privilege_withdrawn"})

@@ -11,8 +11,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import StrEnum
 
-from assay_stream.core.digest import Digest
-from assay_stream.core.errors import InputError
+from assay_stream.canonical.digest import Digest
+from assay_stream.errors import InputError
 from assay_stream.schemes.schemapin.discovery import WellKnown, is_revoked
 from assay_stream.schemes.schemapin.keys import Mode, PublicKey, verify_digest
 

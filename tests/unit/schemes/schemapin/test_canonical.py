@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from assay_stream.core.errors import InputError
+from assay_stream.errors import InputError
 from assay_stream.schemes.schemapin import canonical, carried_signature, schema_digest
 from tests.support.schemapin import TOOL
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from assay_stream.core.errors import InputError
-from assay_stream.core.limits import DEFAULT_LIMITS
+from assay_stream.errors import InputError
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.schemes.schemapin import build_well_known, is_revoked, parse_well_known
 from tests.support.schemapin import OTHER_KEY, a_document, public
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from schemapin.revocation import RevocationReason, add_revoked_key, build_revocation_document
 
-from assay_stream.core.errors import InputError
+from assay_stream.errors import InputError
 from assay_stream.schemes.schemapin import parse_revocations
 
 KEY = "sha256:" + "ab" * 32
@@ -23,9 +23,7 @@ def test_a_document_of_the_reference_sdk_is_read() -> None:
     assert found.revoked_keys == {f"sha256:{number:064x}" for number in range(len(RevocationReason))}
 
 
-@pytest.mark.parametrize(
-    "entry", [{"fingerprint": KEY}, {"fingerprint": f" {KEY.upper()} ", "reason": "of our own"}]
-)
+@pytest.mark.parametrize("entry", [{"fingerprint": KEY}, {"fingerprint": f" {KEY.upper()} ", "reason": "of our own"}])
 def test_a_key_is_revoked_whatever_else_its_entry_says(entry: dict[str, Any]) -> None:
     """A revocation must not fail on a reason that is missing or unknown, or on upper case."""
     assert parse_revocations({"domain": "example.com", "revoked_keys": [entry]}).revoked_keys == {KEY}

@@ -1,0 +1,1 @@
+"""Findings to alerts: life cycle, folding, suppression, stories, and the formats of receivers."""

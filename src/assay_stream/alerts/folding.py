@@ -1,0 +1,301 @@
+"""Folding: of the alerts that one record begins, those beyond a bound become one.
+
+Rules:
+
+1. Of each severity the first alerts of a record are written one by one, as many as ``alerts_per_record_max``. The
+   others are folded: nothing grave is hidden among much that is not.
+2. A folded alert counts its members by severity and names the gravest. It is written where the record ends
+   (``attention.FloodEnd``), and paced like any other alert afterwards.
+3. A member keeps its own state and writes nothing. It becomes an alert of its own when it gets graver, or when it
+   returns after the folded alert was closed, where the record that shows it has room.
+4. A folded alert stands while one of its members does.
+5. Not folded are what a suppression rule covers, which is written as suppressed, and shadowed names, which stand
+   in the partitions of their skeletons: what is folded must not depend on how many partitions there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from assay_stream.alerts.life_cycle import AlertRules, Suppressions, apply_finding, tick
+from assay_stream.alerts.state import AlertState, counted, was_applied
+from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.model.finding import Finding
+from assay_stream.model.kinds import KINDS, Kind
+from assay_stream.model.record import Origin, Output
+from assay_stream.model.suppression import covering_rule
+
+RECORDS = "records/"
+"""Key prefix of the states that count what the latest records of a server began."""
+
+
+def records_key(server_id: str) -> str:
+    """Return the key under which the latest records of a server are counted.
+
+    Args:
+        server_id: the server.
+    """
+    return f"{RECORDS}{server_id}"
+
+
+class RecordCounts:
+    """How many alerts the latest records of one server began, and which folded alerts they touched.
+
+    Args:
+        stored: what ``as_json`` gave, ``None`` for nothing yet.
+    """
+
+    def __init__(self, stored: dict[str, Any] | None) -> None:
+        self._records: dict[str, dict[str, Any]] = {
+            entry["origin"]: {"raised": dict(entry["raised"]), "folded": list(entry["folded"])}
+            for entry in (stored or {}).get("records", ())
+        }
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the counts as a JSON object."""
+        return {"records": [{"origin": origin, **counts} for origin, counts in self._records.items()]}
+
+    def has_room(self, origin: Origin, severity_id: int) -> bool:
+        """Tell whether a record may begin another alert of a severity.
+
+        Args:
+            origin: the record.
+            severity_id: the severity of the alert.
+        """
+        raised = self._records.get(place_text(origin), {}).get("raised", {})
+        return bool(raised.get(str(severity_id), 0) < DEFAULT_LIMITS.alerts_per_record_max)
+
+    def count(self, origin: Origin, severity_id: int) -> None:
+        """Note that a record began an alert.
+
+        Args:
+            origin: the record.
+            severity_id: the severity of the alert.
+        """
+        raised = self._of(origin)["raised"]
+        raised[str(severity_id)] = raised.get(str(severity_id), 0) + 1
+
+    def touch(self, origin: Origin, uid: str) -> None:
+        """Note that a record changed a folded alert, to be written where the record ends.
+
+        Args:
+            origin: the record.
+            uid: the folded alert.
+        """
+        folded = self._of(origin)["folded"]
+        if uid not in folded and len(folded) < DEFAULT_LIMITS.alerts_per_record_max:
+            folded.append(uid)
+
+    def touched(self) -> list[str]:
+        """Return the folded alerts that these records changed."""
+        return sorted({uid for counts in self._records.values() for uid in counts["folded"]})
+
+    def _of(self, origin: Origin) -> dict[str, Any]:
+        place = place_text(origin)
+        found = self._records.setdefault(place, {"raised": {}, "folded": []})
+        while len(self._records) > DEFAULT_LIMITS.alert_records_max:
+            del self._records[next(iter(self._records))]
+        return found
+
+
+@dataclass(slots=True)
+class Folding:
+    """What a finding changes.
+
+    Args:
+        outputs: alerts to write, in order.
+        alerts: states of alerts, by uid.
+        counts: how many alerts the records of its server began, ``None`` where that is as it was.
+    """
+
+    outputs: list[Output] = field(default_factory=list)
+    alerts: dict[str, AlertState] = field(default_factory=dict)
+    counts: RecordCounts | None = None
+
+
+def find(
+    state_of: Callable[[str], AlertState | None],
+    counts: RecordCounts,
+    finding: Finding,
+    rules: AlertRules,
+    suppressions: Suppressions,
+) -> Folding:
+    """Count a finding on its alert, or on the folded alert that speaks for it.
+
+    Args:
+        state_of: the state of an alert, by uid.
+        counts: what the latest records of its server began; changed in place.
+        finding: the finding.
+        rules: what the stage is told.
+        suppressions: the suppression rules in force for the finding's server.
+    """
+    uid = finding.uid()
+    known = state_of(uid)
+    step = Folding()
+    fold = None
+    if known is not None:
+        if was_applied(known, finding.origin):
+            return step
+        known, step.outputs = tick(known, finding.time_us, rules, suppressions)
+        fold = None if known.fold is None else state_of(known.fold)
+    if known is None or known.fold is None or fold is None:
+        _find_alone(step, state_of, counts, known, finding, rules, suppressions)
+        return step
+    fold_uid = known.fold
+    fold, closing = tick(fold, finding.time_us, rules, suppressions)
+    step.outputs += closing
+    step.alerts[fold_uid] = fold
+    own = released(known)
+    if fold.closed:
+        _find_alone(step, state_of, counts, own, finding, rules, suppressions, was=known)
+        return step
+    alone, written = apply_finding(own, finding, rules, suppressions)
+    graver = alone.severity_id > known.severity_id
+    if written and graver and _may_begin(counts, alone, finding, suppressions):
+        step.alerts[fold_uid] = without_member(fold, known, None, finding.time_us)
+        _find_alone(step, state_of, counts, own, finding, rules, suppressions)
+        return step
+    member = counted(known, finding, rules.severity(finding))
+    step.alerts[uid] = member
+    step.alerts[fold_uid] = with_member(fold, known, member, finding)
+    return step
+
+
+def _may_begin(counts: RecordCounts, alone: AlertState, finding: Finding, suppressions: Suppressions) -> bool:
+    is_covered = covering_rule(suppressions, finding, finding.time_us) is not None
+    return not is_covered and counts.has_room(finding.origin, alone.severity_id)
+
+
+def _find_alone(
+    step: Folding,
+    state_of: Callable[[str], AlertState | None],
+    counts: RecordCounts,
+    known: AlertState | None,
+    finding: Finding,
+    rules: AlertRules,
+    suppressions: Suppressions,
+    *,
+    was: AlertState | None = None,
+) -> None:
+    """Count a finding on an alert of its own, and fold that where its record has begun enough of them."""
+    uid = finding.uid()
+    alone, written = apply_finding(known, finding, rules, suppressions)
+    begins = bool(written) and (known is None or not known.raised or known.closed)
+    if (
+        not begins
+        or finding.kind is Kind.TOOL_SHADOWED
+        or covering_rule(suppressions, finding, finding.time_us) is not None
+    ):
+        step.alerts[uid] = alone
+        step.outputs += written
+        return
+    step.counts = counts
+    if counts.has_room(finding.origin, alone.severity_id):
+        counts.count(finding.origin, alone.severity_id)
+        step.alerts[uid] = alone
+        step.outputs += written
+        return
+    fold_uid = folded_finding(finding).uid() if was is None else str(was.fold)
+    member = replace(alone, fold=fold_uid, told=False, written_count=0 if known is None else known.written_count)
+    fold = step.alerts.get(fold_uid) or state_of(fold_uid)
+    step.alerts[uid] = member
+    step.alerts[fold_uid] = with_member(fold, was, member, finding)
+    counts.touch(finding.origin, fold_uid)
+
+
+def folded_finding(finding: Finding, place: str | None = None) -> Finding:
+    """Return the finding that a folded alert is written for.
+
+    Args:
+        finding: the finding about a member.
+        place: the record that the folded alert began with, ``None`` for the record of the finding.
+    """
+    return Finding(
+        kind=Kind.ALERTS_FOLDED,
+        server_id=finding.server_id,
+        observer_id=finding.observer_id,
+        time_us=finding.time_us,
+        origin=finding.origin,
+        snapshot_id=finding.snapshot_id,
+        reason=place or place_text(finding.origin),
+    )
+
+
+def with_member(fold: AlertState | None, was: AlertState | None, member: AlertState, finding: Finding) -> AlertState:
+    """Return a folded alert with one finding more.
+
+    Args:
+        fold: what is remembered of the folded alert, ``None`` for a new one.
+        was: the member before the finding, ``None`` where it was none of this alert.
+        member: the member with the finding.
+        finding: the finding.
+    """
+    about = folded_finding(finding, None if fold is None else fold.last["reason"])
+    new = counted(fold, about, member.severity_id)
+    if fold is None or fold.closed:
+        # It is written where the record ends; where no end stands, an interval after its beginning.
+        new = replace(new, written_us=finding.time_us)
+    held: dict[str, Any] = {"by_severity": {}, "gravest": [], "open": 0}
+    if fold is not None:
+        held |= fold.folded or {}
+    if was is None:
+        level = str(member.severity_id)
+        held["by_severity"] = held["by_severity"] | {level: held["by_severity"].get(level, 0) + 1}
+        name = finding.tool_name or finding.item_name
+        shown = [member.severity_id, finding.kind.value, name, finding.uid()]
+        held["gravest"] = _gravest([*held["gravest"], shown])
+        held["due"] = True
+    held["due"] = held.get("due", False) or (fold is not None and fold.closed)
+    held["open"] += _stands(member) - _stands(was)
+    return replace(new, folded=held)
+
+
+def without_member(fold: AlertState, was: AlertState, now: AlertState | None, time_us: int) -> AlertState:
+    """Return a folded alert one of whose members has ended, or left it.
+
+    Args:
+        fold: what is remembered of the folded alert.
+        was: the member before.
+        now: the member after, ``None`` where it left.
+        time_us: event time of its end, microseconds since the epoch.
+    """
+    held = fold.folded or {}
+    still_open = held["open"] - _stands(was) + _stands(now)
+    new = replace(fold, folded=held | {"open": still_open})
+    if still_open or not _stands(was) or new.resolved_us is not None:
+        return new
+    reason = "no_longer_offered" if now is None else now.resolved_by
+    return replace(new, active=(), resolved_us=max(time_us, new.last_us), resolved_by=reason)
+
+
+def released(member: AlertState) -> AlertState:
+    """Return a member as an alert of its own that is closed, or was never written.
+
+    Args:
+        member: what is remembered of it.
+    """
+    if member.written_count:
+        return replace(member, fold=None, closed=True)
+    return replace(member, fold=None, raised=False, closed=False, told=False)
+
+
+def place_text(origin: Origin) -> str:
+    """Return the place of a record as text.
+
+    Args:
+        origin: the place.
+    """
+    return f"{origin.topic}/{origin.partition}/{origin.offset}"
+
+
+def _stands(member: AlertState | None) -> int:
+    return int(member is not None and member.resolved_us is None and KINDS[Kind(member.last["kind"])].lasts)
+
+
+def _gravest(members: list[list[Any]]) -> list[list[Any]]:
+    ordered = sorted(
+        {member[3]: member for member in members}.values(), key=lambda one: (-one[0], one[1], one[2] or "", one[3])
+    )
+    return ordered[: DEFAULT_LIMITS.folded_named_max]

@@ -1,0 +1,119 @@
+"""Elastic Common Schema: fields that mean the same in versions 8 and 9."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from assay_stream.alerts.formats.view import AlertView, scalar_text, time_text, view_of
+
+ECS_VERSION = "8.17.0"
+
+_CATEGORIES: dict[str, tuple[list[str], list[str]]] = {
+    "tool_added": (["configuration"], ["creation"]),
+    "tool_removed": (["configuration"], ["deletion"]),
+    "tool_changed": (["configuration"], ["change"]),
+    "prompt_added": (["configuration"], ["creation"]),
+    "prompt_removed": (["configuration"], ["deletion"]),
+    "prompt_changed": (["configuration"], ["change"]),
+    "template_added": (["configuration"], ["creation"]),
+    "template_removed": (["configuration"], ["deletion"]),
+    "template_changed": (["configuration"], ["change"]),
+    "blocked_tool_called": (["intrusion_detection"], ["allowed"]),
+}
+"""Kind to ``event.category`` and ``event.type``, of the pairs that ECS expects together."""
+
+_ANY_CATEGORY = (["intrusion_detection"], ["info"])
+
+
+def to_ecs(alert: dict[str, Any]) -> str:
+    """Return the alert as one ECS document, on one line.
+
+    ``labels`` holds keywords only, as ECS has it; the figures stand typed under ``assay_stream.alert``.
+
+    Args:
+        alert: the alert.
+    """
+    view = view_of(alert)
+    category, types = _CATEGORIES.get(view.kind, _ANY_CATEGORY)
+    document: dict[str, Any] = {
+        "@timestamp": time_text(view.time_ms),
+        "ecs": {"version": ECS_VERSION},
+        "event": {
+            "kind": "alert",
+            "category": category,
+            "type": types,
+            "id": view.key(),
+            "code": view.kind,
+            "action": view.activity.lower(),
+            "severity": view.severity_id,
+            "start": time_text(view.first_seen_ms),
+            "end": time_text(view.last_seen_ms),
+            "module": "assay_stream",
+            "dataset": "assay_stream.alert",
+            "provider": "assay-stream",
+            **_present(reason=view.fact("mcp_reason")),
+        },
+        "message": view.message,
+        "rule": {
+            "id": view.kind,
+            "ruleset": "assay-stream",
+            **_present(name=view.title, description=view.explanation),
+        },
+        "observer": {
+            "vendor": "assay-stream",
+            "product": "assay-stream",
+            "version": view.version,
+            **_present(name=view.fact("mcp_observer_id")),
+        },
+        "labels": {
+            "uid": view.uid,
+            "count": str(view.count),
+            "severity": view.severity,
+            "status": view.status,
+            # A dot in a label's name would make an object of it.
+            **{name.replace(".", "_"): scalar_text(view.flat[name]) for name in sorted(view.flat)},
+        },
+        "assay_stream": {
+            "alert": {
+                "uid": view.uid,
+                "count": view.count,
+                "activity_id": view.activity_id,
+                "severity_id": view.severity_id,
+                "status_id": view.status_id,
+            }
+        },
+    }
+    if view.fact("mcp_server_id"):
+        document["service"] = {"name": view.fact("mcp_server_id")}
+    threat = _threat(view)
+    if threat:
+        document["threat"] = threat
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+
+
+def _present(**fields: str) -> dict[str, str]:
+    return {name: value for name, value in fields.items() if value}
+
+
+def _threat(view: AlertView) -> dict[str, Any]:
+    """Return ``threat.*`` of the first framework that the alert names techniques or tactics of."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for attack in view.attacks:
+        tactics = attack.get("tactics")
+        named = [("technique", attack.get("technique")), ("tactic", attack.get("tactic"))]
+        named += [("tactic", tactic) for tactic in tactics] if isinstance(tactics, list) else []
+        for what, entry in named:
+            if not isinstance(entry, dict):
+                continue
+            for ours, theirs in (("id", "uid"), ("name", "name")):
+                value = entry.get(theirs)
+                if isinstance(value, str) and value not in found.setdefault(what, {}).setdefault(ours, []):
+                    found[what][ours].append(value)
+    fields = {what: {name: values for name, values in entry.items() if values} for what, entry in found.items()}
+    fields = {what: entry for what, entry in fields.items() if entry}
+    if not fields:
+        return {}
+    ids = [value for entry in fields.values() for value in entry.get("id", [])]
+    framework = "MITRE ATLAS" if any(value.startswith("AML.") for value in ids) else "MITRE ATT&CK"
+    return {"framework": framework, **fields}

@@ -1,0 +1,105 @@
+"""SARIF 2.1.0 (OASIS): one run, the kinds that occur as rules, every alert a result."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from assay_stream.alerts.formats.view import AlertView, time_text, view_of
+
+SARIF_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+
+_LEVELS = {1: "note", 2: "note", 3: "warning", 4: "error", 5: "error", 6: "error"}
+_LEVEL_OTHERWISE = "warning"
+
+_SCORES = {1: "0.0", 2: "3.0", 3: "5.0", 4: "8.0", 5: "9.5", 6: "10.0"}
+"""``security-severity`` of a rule, as code scanning services read it."""
+
+_SUPPRESSED = 3
+_LINK_CHARACTERS = re.compile(r"[\\\[\]]")
+
+
+def to_sarif(alerts: Sequence[dict[str, Any]]) -> str:
+    """Return alerts as one SARIF log, on one line.
+
+    Args:
+        alerts: the alerts, in order.
+    """
+    views = [view_of(alert) for alert in alerts]
+    rules: dict[str, AlertView] = {}
+    for view in views:
+        rules.setdefault(view.kind, view)
+    places = {kind: index for index, kind in enumerate(rules)}
+    driver: dict[str, Any] = {"name": "assay-stream", "rules": [_rule(view) for view in rules.values()]}
+    if views:
+        driver["version"] = views[-1].version
+    run = {
+        "tool": {"driver": driver},
+        # 3.14.6: offsets count code points here, as this text is nowhere measured in UTF-16.
+        "columnKind": "unicodeCodePoints",
+        "results": [_result(view, places[view.kind]) for view in views],
+    }
+    log = {"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}
+    return json.dumps(log, ensure_ascii=False, separators=(",", ":"))
+
+
+def _rule(view: AlertView) -> dict[str, Any]:
+    rule: dict[str, Any] = {
+        "id": view.kind,
+        "defaultConfiguration": {"level": _LEVELS.get(view.severity_id, _LEVEL_OTHERWISE)},
+        "properties": {"tags": ["security", "mcp"]},
+    }
+    if view.title:
+        rule["shortDescription"] = {"text": view.title}
+    if view.explanation:
+        rule["fullDescription"] = {"text": view.explanation}
+    if view.severity_id in _SCORES:
+        rule["properties"]["security-severity"] = _SCORES[view.severity_id]
+    return rule
+
+
+def _result(view: AlertView, rule_index: int) -> dict[str, Any]:
+    result: dict[str, Any] = {
+        "ruleId": view.kind,
+        "ruleIndex": rule_index,
+        "level": _LEVELS.get(view.severity_id, _LEVEL_OTHERWISE),
+        "message": {"text": plain_message(view.message or view.kind)},
+        "fingerprints": {"assayStreamAlert/v1": view.uid},
+        "properties": {
+            "uid": view.uid,
+            "activity": view.activity,
+            "severity": view.severity,
+            "severityId": view.severity_id,
+            "status": view.status,
+            "count": view.count,
+            "firstSeen": time_text(view.first_seen_ms),
+            "lastSeen": time_text(view.last_seen_ms),
+            **{name: view.flat[name] for name in sorted(view.flat)},
+        },
+    }
+    if view.count >= 1:
+        result["occurrenceCount"] = view.count
+    server, tool = view.fact("mcp_server_id"), view.fact("mcp_tool_name")
+    if server:
+        name = tool or view.fact("mcp_item_name")
+        location = {"name": name or server, "fullyQualifiedName": f"{server}/{name}" if name else server}
+        location["kind"] = "function" if tool else "resource" if name else "module"
+        result["locations"] = [{"logicalLocations": [location]}]
+    if view.status_id == _SUPPRESSED:
+        result["suppressions"] = [{"kind": "external", "status": "accepted"}]
+    return result
+
+
+def plain_message(text: str) -> str:
+    r"""Return a text that a SARIF viewer shows as it is.
+
+    Names come from servers: braces are doubled, so that nothing is taken for a placeholder (3.11.5), and brackets
+    and backslashes are escaped, so that nothing is taken for an embedded link (3.11.6).
+
+    Args:
+        text: the text.
+    """
+    escaped = _LINK_CHARACTERS.sub(lambda found: "\\" + found[0], text)
+    return escaped.replace("{", "{{").replace("}", "}}")

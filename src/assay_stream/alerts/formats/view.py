@@ -1,0 +1,218 @@
+"""An alert as the converters read it: what every alert has, and its flat facts.
+
+Only the members named here are read, so that an alert of a later version, with more members, activities or
+statuses, is converted all the same.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from assay_stream.canonical.decode import decode_json
+from assay_stream.errors import InputError
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_TIME_MS_MAX = 253_402_300_799_999
+"""The last millisecond of the year 9999."""
+
+_UID = re.compile(r"[\x21-\x7e]{1,256}")
+"""Ours are 64 hexadecimal digits. It becomes part of headers, so nothing else may stand in it."""
+
+_DETECTION_FINDING = 2004
+_SEVERITIES = {
+    0: "Unknown",
+    1: "Informational",
+    2: "Low",
+    3: "Medium",
+    4: "High",
+    5: "Critical",
+    6: "Fatal",
+    99: "Other",
+}
+_ACTIVITIES = {0: "Unknown", 1: "Create", 2: "Update", 3: "Close", 99: "Other"}
+_STATUSES = {
+    0: "Unknown",
+    1: "New",
+    2: "In Progress",
+    3: "Suppressed",
+    4: "Resolved",
+    5: "Archived",
+    6: "Deleted",
+    99: "Other",
+}
+
+Scalar = str | int | float | bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertView:
+    """What the converters know of an alert.
+
+    Args:
+        uid: identity of what was found.
+        kind: what was found.
+        title: one line, without names.
+        explanation: why it deserves attention.
+        message: one line, with names.
+        activity_id: OCSF activity: 1 create, 2 update, 3 close.
+        activity: its name.
+        severity_id: OCSF severity, 1 informational to 5 critical, 6 fatal, 0 unknown, 99 other.
+        severity: its name.
+        status_id: OCSF status, 0 where the alert has none.
+        status: its name.
+        count: findings counted.
+        time_ms: event time, milliseconds since the epoch.
+        first_seen_ms: event time of the earliest finding.
+        last_seen_ms: event time of the latest.
+        version: version of the software that raised it.
+        flat: the flat facts under ``unmapped``: name to scalar.
+        attacks: OCSF ``attacks`` objects, as they stand.
+        related: OCSF ``related_events`` objects, as they stand: of a folded alert the gravest members.
+    """
+
+    uid: str
+    kind: str
+    title: str
+    explanation: str
+    message: str
+    activity_id: int
+    activity: str
+    severity_id: int
+    severity: str
+    status_id: int
+    status: str
+    count: int
+    time_ms: int
+    first_seen_ms: int
+    last_seen_ms: int
+    version: str
+    flat: dict[str, Scalar]
+    attacks: list[dict[str, Any]]
+    related: list[dict[str, Any]] = field(default_factory=list)
+
+    def fact(self, name: str) -> str:
+        """Return a flat fact as text, ``""`` where the alert has none of this name.
+
+        Args:
+            name: its name, with ``mcp_``.
+        """
+        value = self.flat.get(name)
+        return "" if value is None else scalar_text(value)
+
+    def key(self) -> str:
+        """Return the idempotency key: the same for every delivery of one alert record."""
+        return f"{self.uid}:{self.count}:{self.activity_id}"
+
+
+def read_alert(raw: bytes | None) -> dict[str, Any]:
+    """Return the alert that a record or a line holds.
+
+    Args:
+        raw: value bytes, ``None`` for a record without a value.
+
+    Raises:
+        InputError: ``not_an_alert``, and whatever ``decode_json`` refuses.
+    """
+    if raw is None:
+        raise InputError("not_an_alert", "the record has no value: alerts are never deleted")
+    alert = decode_json(raw)
+    view_of(alert)
+    return alert  # type: ignore[no-any-return]
+
+
+def view_of(alert: Any) -> AlertView:
+    """Return what the converters know of an alert.
+
+    Args:
+        alert: a decoded OCSF Detection Finding.
+
+    Raises:
+        InputError: ``not_an_alert`` where it is something else.
+    """
+    if not isinstance(alert, dict) or alert.get("class_uid") != _DETECTION_FINDING:
+        raise InputError("not_an_alert", "an alert is an OCSF Detection Finding (class_uid 2004)")
+    info = _object(alert, "finding_info")
+    uid = info.get("uid")
+    if not isinstance(uid, str) or not _UID.fullmatch(uid):
+        raise InputError("not_an_alert", "an identity is printable ASCII", path="$.finding_info.uid")
+    for name in ("severity_id", "activity_id", "time"):
+        if not _is_integer(alert.get(name)):
+            raise InputError("not_an_alert", "an alert has this member, an integer", path=f"$.{name}")
+    types = info.get("types")
+    kind = next((item for item in types if isinstance(item, str)), "") if isinstance(types, list) else ""
+    flat = {name: value for name, value in _object(alert, "unmapped").items() if isinstance(value, Scalar)}
+    time_ms = alert["time"]
+    title = _text(info, "title")
+    status_id = _integer(alert, "status_id", 0)
+    return AlertView(
+        uid=uid,
+        kind=kind or str(flat.get("mcp_finding_kind", "")) or "unknown",
+        title=title,
+        explanation=_text(info, "desc"),
+        message=_text(alert, "message") or title,
+        activity_id=alert["activity_id"],
+        activity=_text(alert, "activity_name") or _ACTIVITIES.get(alert["activity_id"], "Other"),
+        severity_id=alert["severity_id"],
+        severity=_text(alert, "severity") or _SEVERITIES.get(alert["severity_id"], "Other"),
+        status_id=status_id,
+        status=_text(alert, "status") or _STATUSES.get(status_id, "Other"),
+        count=_integer(alert, "count", 1),
+        time_ms=time_ms,
+        first_seen_ms=_integer(info, "first_seen_time", time_ms),
+        last_seen_ms=_integer(info, "last_seen_time", time_ms),
+        version=_text(_object(_object(alert, "metadata"), "product"), "version") or "unknown",
+        flat=flat,
+        attacks=_attacks(info) or _attacks(alert),
+        related=_related(info),
+    )
+
+
+def time_text(time_ms: int) -> str:
+    """Return a time as RFC 3339 in UTC, to the millisecond; times beyond the year 9999 as its end.
+
+    Args:
+        time_ms: milliseconds since the epoch.
+    """
+    moment = _EPOCH + timedelta(milliseconds=min(max(time_ms, 0), _TIME_MS_MAX))
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def scalar_text(value: Scalar) -> str:
+    """Return a scalar as text, booleans as JSON has them.
+
+    Args:
+        value: the scalar.
+    """
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _related(info: dict[str, Any]) -> list[dict[str, Any]]:
+    listed = info.get("related_events")
+    return [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+
+
+def _object(parent: dict[str, Any], name: str) -> dict[str, Any]:
+    value = parent.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def _text(parent: dict[str, Any], name: str) -> str:
+    value = parent.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _integer(parent: dict[str, Any], name: str, default: int) -> int:
+    value = parent.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) else default
+
+
+def _attacks(parent: dict[str, Any]) -> list[dict[str, Any]]:
+    value = parent.get("attacks")
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []

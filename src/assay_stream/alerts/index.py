@@ -1,0 +1,297 @@
+"""The alerts as they stand: of each the latest record, of those that are asked for their life too."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, deque
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from assay_stream.alerts.formats.view import AlertView, time_text, view_of
+from assay_stream.alerts.selection import AlertSelection
+from assay_stream.errors import InputError
+from assay_stream.model.glob import compile_glob
+
+PREFIX_MIN = 6
+"""Hexadecimal digits of a uid that an operator must give at least."""
+
+_SHOWN_PREFIX_MIN = 8
+_PREFIX = re.compile(rf"[0-9a-f]{{{PREFIX_MIN},64}}")
+_CANDIDATES_MAX = 5
+_LIFE_HEAD, _LIFE_TAIL = 5, 15
+_CLOSE, _SUPPRESSED = 3, 3
+_RESOLVED_AND_BEYOND = (4, 5, 6)
+_KNOWN_SEVERITY_MAX = 6
+
+
+class AlertState(StrEnum):
+    """Whether somebody has to look at an alert."""
+
+    OPEN = "open"
+    SUPPRESSED = "suppressed"
+    CLOSED = "closed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertRow:
+    """What a list shows of an alert: its latest record.
+
+    Args:
+        uid: its identity.
+        severity: how severe it is, in words.
+        severity_id: OCSF severity.
+        kind: what was found.
+        server_id: on which server, ``""`` where the record names none.
+        tool_name: about which tool, ``""`` where it is about none.
+        count: findings counted.
+        observers: how many observers contributed.
+        first_seen_ms: event time of the earliest finding, milliseconds since the epoch.
+        last_seen_ms: event time of the latest.
+        state: whether somebody has to look at it.
+        status: as the record has it.
+    """
+
+    uid: str
+    severity: str
+    severity_id: int
+    kind: str
+    server_id: str
+    tool_name: str
+    count: int
+    observers: int
+    first_seen_ms: int
+    last_seen_ms: int
+    state: AlertState
+    status: str
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the row as a JSON object, times as RFC 3339."""
+        fields = asdict(self)
+        first, last = fields.pop("first_seen_ms"), fields.pop("last_seen_ms")
+        return fields | {
+            "severity": self.severity.lower(),
+            "state": self.state.value,
+            "first_seen": time_text(first),
+            "last_seen": time_text(last),
+        }
+
+
+def row_of(view: AlertView) -> AlertRow:
+    """Return what a list shows of an alert.
+
+    Args:
+        view: the alert.
+    """
+    observers = view.flat.get("mcp_observers")
+    return AlertRow(
+        uid=view.uid,
+        severity=view.severity,
+        severity_id=view.severity_id,
+        kind=view.kind,
+        server_id=view.fact("mcp_server_id"),
+        tool_name=view.fact("mcp_tool_name"),
+        count=view.count,
+        observers=observers if isinstance(observers, int) else 1,
+        first_seen_ms=view.first_seen_ms,
+        last_seen_ms=view.last_seen_ms,
+        state=_state_of(view),
+        status=view.status,
+    )
+
+
+def _state_of(view: AlertView) -> AlertState:
+    # What a rule covers is written as suppressed also when it closes.
+    if view.activity_id == _CLOSE or view.status_id in _RESOLVED_AND_BEYOND:
+        return AlertState.CLOSED
+    return AlertState.SUPPRESSED if view.status_id == _SUPPRESSED else AlertState.OPEN
+
+
+@dataclass(slots=True)
+class Life:
+    """The records of one alert in the order of the log: all counted, the first and the latest kept."""
+
+    count: int = 0
+    first: list[AlertView] = field(default_factory=list)
+    latest: deque[AlertView] = field(default_factory=lambda: deque(maxlen=_LIFE_TAIL))
+
+    def add(self, view: AlertView) -> None:
+        """Take one record more.
+
+        Args:
+            view: the record.
+        """
+        self.count += 1
+        if len(self.first) < _LIFE_HEAD:
+            self.first.append(view)
+        else:
+            self.latest.append(view)
+
+    @property
+    def last(self) -> AlertView:
+        """The latest record."""
+        return self.latest[-1] if self.latest else self.first[-1]
+
+
+class AlertIndex:
+    """Every alert's latest record, and the lives of those whose uid begins as asked.
+
+    Args:
+        prefix: the beginning of a uid, ``None`` where no life is asked for.
+
+    Raises:
+        InputError: ``bad_uid`` where it is none.
+    """
+
+    def __init__(self, prefix: str | None = None) -> None:
+        self._prefix = None if prefix is None else prefix.lower()
+        if self._prefix is not None and not _PREFIX.fullmatch(self._prefix):
+            raise InputError("bad_uid", f"give the first {PREFIX_MIN} to 64 hexadecimal digits of an alert's uid")
+        self.rows: dict[str, AlertRow] = {}
+        self._definitions: dict[str, tuple[str, str]] = {}
+        self._lives: dict[str, Life] = {}
+
+    def add(self, alert: dict[str, Any]) -> None:
+        """Take one record more, in the order of the log.
+
+        Args:
+            alert: as ``read_alert`` gives it.
+        """
+        view = view_of(alert)
+        self.rows[view.uid] = row_of(view)
+        if view.fact("mcp_digest_after"):
+            self._definitions[view.uid] = (view.fact("mcp_server_id"), view.fact("mcp_digest_after"))
+        if self._prefix is not None and view.uid.startswith(self._prefix):
+            self._lives.setdefault(view.uid, Life()).add(view)
+
+    def the_one(self) -> Life:
+        """Return the life of the alert that is asked for.
+
+        Raises:
+            InputError: ``unknown_uid`` or ``ambiguous_uid``.
+        """
+        if len(self._lives) == 1:
+            return next(iter(self._lives.values()))
+        if self._lives:
+            named = self._named(self._lives)
+            raise InputError(
+                "ambiguous_uid", f"{len(self._lives)} alerts have a uid that begins so, give more of it: {named}"
+            )
+        latest = sorted(self.rows, key=lambda uid: -self.rows[uid].last_seen_ms)
+        hint = f"the latest are {self._named(latest)}" if latest else "there is no alert at all"
+        raise InputError("unknown_uid", f"no alert has a uid that begins so; {hint} (assay-stream alerts list)")
+
+    def on_same_definition(self, uid: str) -> list[str]:
+        """Return what other alerts are about a definition that an alert is about, as a list shows them.
+
+        Args:
+            uid: the alert's.
+        """
+        about = self._definitions.get(uid)
+        found = [
+            self.rows[other]
+            for other, its in self._definitions.items()
+            if other != uid and about is not None and its == about
+        ]
+        short = short_uids(self.rows) if found else {}
+        return [short[row.uid] for row in sorted(found, key=_order)[:_CANDIDATES_MAX]]
+
+    def _named(self, uids: Iterable[str]) -> str:
+        listed = list(uids)
+        short = short_uids(self.rows)
+        more = f" and {len(listed) - _CANDIDATES_MAX} more" if len(listed) > _CANDIDATES_MAX else ""
+        return ", ".join(short[uid] for uid in listed[:_CANDIDATES_MAX]) + more
+
+
+def short_uids(uids: Iterable[str]) -> dict[str, str]:
+    """Return the shortest beginning of each uid that no other one has, of at least 8 characters.
+
+    Args:
+        uids: all uids there are.
+    """
+    ordered = sorted(uids)
+    short: dict[str, str] = {}
+    for index, uid in enumerate(ordered):
+        alike = max(
+            (_alike(uid, ordered[other]) for other in (index - 1, index + 1) if 0 <= other < len(ordered)),
+            default=0,
+        )
+        short[uid] = uid[: max(_SHOWN_PREFIX_MIN, alike + 1)]
+    return short
+
+
+def _alike(one: str, other: str) -> int:
+    for index, (left, right) in enumerate(zip(one, other, strict=False)):
+        if left != right:
+            return index
+    return min(len(one), len(other))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """What a list shows, and what it does not.
+
+    Args:
+        rows: the gravest first, then the latest.
+        states: of all that fit apart from their state: how many are in which.
+        fitting: how many fit altogether, shown or not.
+    """
+
+    rows: Sequence[AlertRow]
+    states: Counter[AlertState]
+    fitting: int
+
+    def summary(self, wanted: AlertState | None) -> str:
+        """Return one line on what is shown and what is not.
+
+        Args:
+            wanted: the state that was asked for, ``None`` for any.
+        """
+        states = [state for state in AlertState if wanted in (None, state)]
+        told = ", ".join(f"{self.states[state]:,} {state}" for state in states)
+        if len(self.rows) < self.fitting:
+            told = f"{told}; the first {len(self.rows):,} shown"
+        hidden = [f"{self.states[s]:,} {s}" for s in AlertState if s not in states and self.states[s]]
+        return f"{told}; {', '.join(hidden)} not shown" if hidden else told
+
+
+def listing(
+    rows: Iterable[AlertRow],
+    selection: AlertSelection,
+    *,
+    state: AlertState | None = AlertState.OPEN,
+    tool: str | None = None,
+    kind: str | None = None,
+    limit: int | None = None,
+) -> Listing:
+    """Return the alerts that are asked for, in order.
+
+    Args:
+        rows: the alerts as they stand.
+        selection: by server, severity and time: last seen then or later.
+        state: the state asked for, ``None`` for any.
+        tool: glob over tool names.
+        kind: the kind of finding.
+        limit: how many are shown at most.
+    """
+    pattern = None if tool is None else compile_glob(tool)
+    asked = [
+        row
+        for row in rows
+        if (kind is None or row.kind == kind)
+        and (pattern is None or pattern.fullmatch(row.tool_name))
+        and selection.fits(time_ms=row.last_seen_ms, server_id=row.server_id, severity_id=row.severity_id)
+    ]
+    fitting = sorted((row for row in asked if state in (None, row.state)), key=_order)
+    return Listing(
+        rows=fitting if limit is None else fitting[:limit],
+        states=Counter(row.state for row in asked),
+        fitting=len(fitting),
+    )
+
+
+def _order(row: AlertRow) -> tuple[int, int, str]:
+    # A severity that is not told may be any: it comes first.
+    known = 1 <= row.severity_id <= _KNOWN_SEVERITY_MAX
+    return -(row.severity_id if known else _KNOWN_SEVERITY_MAX + 1), -row.last_seen_ms, row.uid

@@ -1,0 +1,281 @@
+"""Alerts: attention. Findings with one identity make one alert with a life and a count.
+
+Rules:
+
+1. A finding is counted once, recognised by the input record it names; what was counted is never counted again.
+2. What the fleet had shown before raises nothing by itself: it is counted, and is told with the alert once there
+   is one.
+3. An alert is written when it is created, when it gets graver, when it comes back after it was closed, at round
+   counts (1, 2, 5, 10, 20, 50, ...), and otherwise once per interval in which something was counted.
+4. While it lasts it is written again once per repeat interval, so that nothing is hidden for good by having been
+   told once. What does not last (a call, a removal) is over when it was not found again for as long.
+5. It is closed when nobody sees any more what it was about, or an operator decided on it, and it has stayed so for
+   the settling time: what flaps is one alert with a count. What an operator approved does not come back because
+   somebody shows once more what the fleet had shown before.
+6. A suppressed alert is written all the same, with that status and the rule that says so. What no rule covers is
+   told at once, if all that was told of it before was suppressed.
+
+Each is a function of the alert's own past, of findings and of time as it arrives with them. ``tick`` does for an
+alert of which nothing is heard what the next finding would have done, in the order in which it fell due: how often
+time arrives changes nothing of what is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
+
+from assay_stream.alerts.finding_severity import severity_under
+from assay_stream.alerts.state import (
+    DECIDED,
+    FURTHER_OBSERVERS,
+    UNNAMED_OBSERVER,
+    AlertState,
+    counted,
+    named_count,
+    was_applied,
+    with_origin,
+)
+from assay_stream.drift.severity import DEFAULT_PROFILE
+from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.model.alert import Activity, Status, alert_record
+from assay_stream.model.finding import Finding, finding_of
+from assay_stream.model.kinds import KINDS, Kind
+from assay_stream.model.record import Output
+from assay_stream.model.suppression import SuppressionRule, covering_rule
+from assay_stream.registry.attention import Resolution
+
+_NOT_SEEN_AGAIN = "not_seen_again"
+
+_SECOND_US = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pacing:
+    """How often an alert may be written.
+
+    Args:
+        update_interval_us: between two updates that nothing else calls for.
+        settle_us: how long nobody must see it before it is closed.
+        repeat_interval_us: after this an alert that lasts is written again.
+    """
+
+    update_interval_us: int = 3_600 * _SECOND_US
+    settle_us: int = 600 * _SECOND_US
+    repeat_interval_us: int = 24 * 3_600 * _SECOND_US
+
+
+DEFAULT_PACING = Pacing()
+_SEVERITY = severity_under(DEFAULT_PROFILE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertRules:
+    """What the alert stage is told beside the findings.
+
+    Args:
+        version: version of this software, for ``metadata.product``.
+        severity: how grave a finding is: an OCSF severity id.
+        pacing: how often an alert may be written.
+    """
+
+    version: str
+    severity: Callable[[Finding], int] = _SEVERITY
+    pacing: Pacing = DEFAULT_PACING
+
+
+Suppressions = Sequence[SuppressionRule]
+_Result = tuple[AlertState, list[Output]]
+
+
+def apply_finding(
+    state: AlertState | None, finding: Finding, rules: AlertRules, suppressions: Suppressions = ()
+) -> _Result:
+    """Count a finding on its alert, and return what is to be written.
+
+    Args:
+        state: what is remembered of the alert, ``None`` for a new one.
+        finding: the finding.
+        rules: what the stage is told.
+        suppressions: the suppression rules in force for the finding's server.
+    """
+    if state is not None and was_applied(state, finding.origin):
+        return state, []
+    outputs: list[Output] = []
+    if state is not None:
+        state, outputs = tick(state, finding.time_us, rules, suppressions)
+    new = counted(state, finding, rules.severity(finding))
+    if not new.raised or new.closed:
+        return new, outputs
+    if state is None or not state.raised:
+        activity, is_due = Activity.CREATE, True
+    else:
+        activity = Activity.UPDATE
+        is_due = (
+            state.closed
+            or new.severity_id > state.severity_id
+            or is_round(new.count)
+            or finding.time_us >= new.written_us + rules.pacing.update_interval_us
+            or (not new.told and covering_rule(suppressions, finding, finding.time_us) is None)
+        )
+    if not is_due:
+        return new, outputs
+    new, output = _written(new, activity, finding.time_us, rules, suppressions)
+    return new, [*outputs, output]
+
+
+def apply_resolution(
+    state: AlertState, resolution: Resolution, rules: AlertRules, suppressions: Suppressions = ()
+) -> _Result:
+    """Note that what an alert was about stands no more, for one observer or for all.
+
+    Args:
+        state: what is remembered of the alert.
+        resolution: what put an end to it.
+        rules: what the stage is told.
+        suppressions: the suppression rules in force for its server.
+    """
+    if was_applied(state, resolution.origin, is_end=True):
+        return state, []
+    state, outputs = tick(state, resolution.time_us, rules, suppressions)
+    gone = {resolution.observer_id}
+    if resolution.everywhere:
+        gone |= {UNNAMED_OBSERVER, FURTHER_OBSERVERS}
+    active = () if resolution.observer_id is None else tuple(name for name in state.active if name not in gone)
+    new = replace(state, applied=with_origin(state, resolution.origin, is_end=True), active=active)
+    if resolution.reason == DECIDED:
+        new = replace(new, resolved_by=DECIDED)
+    if not active and new.resolved_us is None:
+        # Clocks differ: nothing ends before it was last seen.
+        since_us = max(resolution.time_us, state.last_us)
+        new = replace(new, resolved_us=since_us, resolved_by=resolution.reason)
+    return new, outputs
+
+
+def tick(state: AlertState, now_us: int, rules: AlertRules, suppressions: Suppressions = ()) -> _Result:
+    """Write what is due by now, in order: counts that were held back, repetitions, an end that has settled.
+
+    Args:
+        state: what is remembered of the alert.
+        now_us: the time, microseconds since the epoch.
+        rules: what the stage is told.
+        suppressions: the suppression rules in force for its server.
+    """
+    outputs: list[Output] = []
+    while (due := _next_due(state, rules.pacing)) is not None and due.at_us <= now_us:
+        if due.what == "close":
+            since_us = state.last_us if state.resolved_us is None else state.resolved_us
+            reason = _NOT_SEEN_AGAIN if state.resolved_us is None else state.resolved_by
+            ended = replace(state, closed=True, resolved_us=since_us, resolved_by=reason)
+            state, output = _written(ended, Activity.CLOSE, since_us, rules, suppressions)
+        elif due.what == "update":
+            activity = Activity.UPDATE if state.written_count else Activity.CREATE
+            state, output = _written(state, activity, due.at_us, rules, suppressions)
+        else:
+            interval_us = rules.pacing.repeat_interval_us
+            missed = (now_us - due.at_us) // interval_us
+            if missed < DEFAULT_LIMITS.repeats_made_up_max:
+                missed = 0
+            repeated = replace(state, repeats=state.repeats + 1 + missed)
+            at_us = due.at_us + missed * interval_us
+            state, output = _written(repeated, Activity.UPDATE, at_us, rules, suppressions)
+        outputs.append(output)
+    return state, outputs
+
+
+def write_folded(
+    state: AlertState, time_us: int, rules: AlertRules, suppressions: Suppressions = ()
+) -> tuple[AlertState, list[Output]]:
+    """Write a folded alert where the record that changed it ends, if what changed is of note.
+
+    Args:
+        state: what is remembered of the folded alert.
+        time_us: event time of the record, microseconds since the epoch.
+        rules: what the stage is told.
+        suppressions: the suppression rules in force for its server.
+    """
+    if state.closed or not (state.folded or {}).get("due"):
+        return state, []
+    activity = Activity.UPDATE if state.written_count else Activity.CREATE
+    state, output = _written(state, activity, time_us, rules, suppressions)
+    return state, [output]
+
+
+def due_us(state: AlertState, rules: AlertRules) -> int | None:
+    """Return when ``tick`` will next have something to write, ``None`` where never.
+
+    Args:
+        state: what is remembered of the alert.
+        rules: what the stage is told.
+    """
+    due = _next_due(state, rules.pacing)
+    return None if due is None else due.at_us
+
+
+def is_round(count: int) -> bool:
+    """Tell whether a count is 1, 2 or 5 times a power of ten.
+
+    Args:
+        count: at least 1.
+    """
+    while count % 10 == 0:
+        count //= 10
+    return count in (1, 2, 5)
+
+
+class _Due(NamedTuple):
+    at_us: int
+    what: Literal["close", "update", "repeat"]
+    """In the order of the alphabet, which is that of what falls due at one time."""
+
+
+def _next_due(state: AlertState, pacing: Pacing) -> _Due | None:
+    if not state.raised or state.closed or state.fold is not None:
+        return None
+    due = []
+    if state.resolved_us is not None:
+        due.append(_Due(state.resolved_us + pacing.settle_us, "close"))
+    elif state.folded["open"] if state.folded else KINDS[Kind(state.last["kind"])].lasts:
+        due.append(_Due(state.written_us + pacing.repeat_interval_us, "repeat"))
+    else:
+        due.append(_Due(state.last_us + pacing.repeat_interval_us, "close"))
+    if state.count > state.written_count:
+        due.append(_Due(state.written_us + pacing.update_interval_us, "update"))
+    return min(due)
+
+
+def _written(
+    state: AlertState, activity: Activity, time_us: int, rules: AlertRules, suppressions: Suppressions
+) -> tuple[AlertState, Output]:
+    finding = finding_of(state.last)
+    covering = covering_rule(suppressions, finding, time_us)
+    state = replace(
+        state,
+        written_count=state.count,
+        written_us=max(state.written_us, time_us),
+        told=state.told or covering is None,
+        folded=state.folded and state.folded | {"due": False},
+    )
+    if covering is not None:
+        status = Status.SUPPRESSED
+    elif activity is Activity.CLOSE:
+        status = Status.RESOLVED
+    else:
+        status = Status.NEW if activity is Activity.CREATE else Status.IN_PROGRESS
+    return state, alert_record(
+        finding,
+        activity=activity,
+        status=status,
+        time_us=time_us,
+        severity_id=state.severity_id,
+        count=state.count,
+        seen_us=(state.first_us, state.last_us),
+        observers=named_count(state.observers),
+        active=named_count(state.active),
+        repeats=state.repeats,
+        resolved_by=state.resolved_by if activity is Activity.CLOSE else None,
+        suppressed_by=None if covering is None else covering.id,
+        folded=state.folded,
+        version=rules.version,
+    )

@@ -1,0 +1,296 @@
+"""One alert for a person, line by line: what ``alerts show`` prints. No text of a server stands here raw."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from assay_stream.alerts.formats.view import AlertView, time_text
+from assay_stream.alerts.index import AlertRow, Life
+from assay_stream.alerts.state import FURTHER_OBSERVERS, UNNAMED_OBSERVER
+from assay_stream.alerts.story import AlertStory
+from assay_stream.drift.definition_diff import PlaceDiff
+from assay_stream.text.visible import Span, Style, shown, spans_of
+from assay_stream.text.word_diff import Piece
+
+_OBSERVERS_MAX = 20
+_SHORT_CHARS = 60
+_ENDS = {"gone": ("⟦-", "-⟧"), "come": ("⟦+", "+⟧")}
+
+
+class Line(NamedTuple):
+    """One line, which may be wrapped.
+
+    Args:
+        gutter: what stands before it, and before each line it is wrapped into.
+        spans: what it says.
+        wraps: whether it may be wrapped: what is to be copied may not.
+    """
+
+    gutter: str
+    spans: tuple[Span, ...]
+    wraps: bool = True
+
+
+def severity_style(severity_id: int) -> Style:
+    """Return how a severity looks.
+
+    Args:
+        severity_id: OCSF severity.
+    """
+    if severity_id in (1, 2):
+        return ""
+    return "warn" if severity_id == 3 else "grave"
+
+
+def page_of(story: AlertStory) -> Iterator[Line]:
+    """Yield the lines that a person reads of an alert.
+
+    Args:
+        story: what there is to be said of it.
+    """
+    yield from _head(story)
+    yield from _what_changed(story)
+    yield from _signs(story)
+    info = story.info
+    yield _title("Why it matters")
+    yield _line(info.explanation if info is not None else shown(story.view.explanation))
+    yield _title("What to do next")
+    if info is not None:
+        yield _line(info.next_step)
+    for command in story.commands():
+        yield Line("  $ ", (Span(shown(command)),), wraps=False)
+    yield _title(f"Why {story.row.severity.lower()}")
+    for reason in story.severity_reasons:
+        yield _line(shown(reason))
+    yield from _definitions(story)
+    yield from _who(story)
+    yield from _life(story)
+    yield from _calls(story)
+
+
+def _head(story: AlertStory) -> Iterator[Line]:
+    row = story.row
+    severity = Span(shown(row.severity.upper()), severity_style(row.severity_id))
+    yield Line("", (severity, Span(f"  {shown(row.kind)}  {row.state}")))
+    yield Line("", (Span(story.info.title if story.info is not None else shown(story.view.title), "title"),))
+    listed = [("server", row.server_id), ("tool", row.tool_name), *story.details, ("uid", row.uid)]
+    for label, text in listed:
+        if text:
+            yield Line("  ", (Span(f"{label:19}", "dim"), *spans_of(text)))
+
+
+def _what_changed(story: AlertStory) -> Iterator[Line]:
+    if not story.changes:
+        return
+    yield _title("What changed")
+    for change in story.changes:
+        way = "" if change.direction == "neutral" else f", {change.direction}"
+        where = f"{shown(change.path)}: " if change.path else ""
+        yield _line(f"{where}{change.title} ({shown(change.code)}{way})")
+
+
+def _signs(story: AlertStory) -> Iterator[Line]:
+    if not story.signs:
+        return
+    yield _title("What the new text brings")
+    for sign in story.signs:
+        level = "" if sign.level is None else f" ({sign.level})"
+        where = f" at {shown(sign.path)}" if sign.path else ""
+        style = "" if sign.level is None else severity_style(int(sign.level))
+        yield Line("  ", (Span(f"{shown(sign.rule)}{level}", style), Span(where)))
+        yield Line("    ", (Span(sign.reason),))
+        if sign.excerpt:
+            yield Line("    │ ", tuple(spans_of(sign.excerpt)))
+
+
+def _definitions(story: AlertStory) -> Iterator[Line]:
+    if story.diff is None:
+        if story.view.fact("mcp_digest_after") or story.view.fact("mcp_digest_before"):
+            yield _title("Definition")
+            yield _line("neither version could be read here")
+        return
+    if story.has_before and story.has_after:
+        older = "the pinned one" if story.against_pin else "the one before"
+        yield _title(f"Definition: {older} and the one now")
+    else:
+        yield _title("Definition: as it is now" if story.has_after else "Definition: as it was")
+        if story.has_after and story.view.fact("mcp_digest_before"):
+            yield _line("the one before could not be read: all of it is shown as new")
+    is_alone = story.has_after and not story.has_before and not story.view.fact("mcp_digest_before")
+    for place in story.diff.places:
+        yield from _place(place, is_alone=is_alone)
+    if story.diff.left_out:
+        yield _line(f"{story.diff.left_out:,} further places differ, shown with --full", "warn")
+    if story.diff.same:
+        yield _line(f"{story.diff.same:,} places are the same", "dim")
+
+
+def _place(place: PlaceDiff, *, is_alone: bool) -> Iterator[Line]:
+    """Yield the lines of a place; of a definition that none came before, nothing is marked as new."""
+    head = (Span(shown(place.path), "title"), Span("" if is_alone else f"  {place.what}", "dim"))
+    pieces = [piece._replace(op="same") if is_alone and piece.op == "come" else piece for piece in place.pieces]
+    spans = tuple(span for piece in pieces for span in _piece(piece))
+    if sum(len(span.text) for span in spans) <= _SHORT_CHARS and not any("\n" in span.text for span in spans):
+        yield Line("  ", (*head, Span("  "), *spans))
+    else:
+        yield Line("  ", head)
+        yield Line("    │ ", spans)
+
+
+def _piece(piece: Piece) -> list[Span]:
+    if piece.op == "note":
+        return [Span(f" {piece.text} ", "dim")]
+    if piece.op == "same":
+        return spans_of(piece.text, keep_lines=True)
+    style: Style = "gone" if piece.op == "gone" else "come"
+    begin, end = _ENDS[piece.op]
+    return [Span(begin, style), *spans_of(piece.text, style, keep_lines=True), Span(end, style)]
+
+
+def _who(story: AlertStory) -> Iterator[Line]:
+    row = story.row
+    yield _title("Who saw it")
+    yield _line(f"{seen_text(row)}, {time_text(row.first_seen_ms)} to {time_text(row.last_seen_ms)}")
+    active = story.view.flat.get("mcp_observers_active")
+    if isinstance(active, int) and row.observers:
+        yield _line(f"{active:,} of them see it still, as far as is known")
+    if story.sightings is None:
+        last = story.view.fact("mcp_observer_id")
+        if last:
+            yield _line(f"last: {shown(last)}")
+        return
+    seen = sorted(story.sightings.by_observer.items(), key=lambda item: (-item[1].last_us, item[0]))
+    for name, sighting in seen[:_OBSERVERS_MAX]:
+        first, last = time_text(sighting.first_us // 1_000), time_text(sighting.last_us // 1_000)
+        yield _line(f"{observer_text(name)}: {counted(sighting.count, 'time')}, {first} to {last}")
+    if len(seen) > _OBSERVERS_MAX:
+        yield _line(f"and {len(seen) - _OBSERVERS_MAX:,} further observers")
+
+
+def seen_text(row: AlertRow) -> str:
+    """Return how often something was seen and by how many.
+
+    Args:
+        row: the alert.
+    """
+    by = f" by {counted(row.observers, 'observer')}" if row.observers else ", no observer is named"
+    return f"{counted(row.count, 'time')}{by}"
+
+
+def observer_text(name: str) -> str:
+    """Return an observer's name as a person reads it.
+
+    Args:
+        name: as it is counted.
+    """
+    named = {UNNAMED_OBSERVER: "(no observer is named)", FURTHER_OBSERVERS: "(further observers)"}
+    return named.get(name) or shown(name)
+
+
+def _life(story: AlertStory) -> Iterator[Line]:
+    yield _title("Its life")
+    for view in life_events(story.life):
+        if view is None:
+            yield _line(f"… {story.life.count - len(story.life.first) - len(story.life.latest):,} records …", "dim")
+        else:
+            yield _line(f"{time_text(view.time_ms)}  {event_text(view)}")
+    rule_text = suppression_text(story)
+    if rule_text:
+        yield _line(rule_text)
+
+
+def life_events(life: Life) -> Iterable[AlertView | None]:
+    """Return the records that are told of, ``None`` where some are left out.
+
+    Args:
+        life: the records.
+    """
+    gap = [None] if life.count > len(life.first) + len(life.latest) else []
+    return [*life.first, *gap, *life.latest]
+
+
+def event_text(view: AlertView) -> str:
+    """Return one record of an alert in a line.
+
+    Args:
+        view: the record.
+    """
+    parts = [f"{shown(view.activity)}, {shown(view.status)}", shown(view.severity), f"count {view.count:,}"]
+    for name, label in (
+        ("mcp_repeats", "repetition"),
+        ("mcp_resolved_by", "ended by"),
+        ("mcp_suppressed_by", "suppressed by"),
+    ):
+        if view.fact(name):
+            parts.append(f"{label} {shown(view.fact(name))}")
+    return "; ".join(parts)
+
+
+def suppression_text(story: AlertStory) -> str:
+    """Return which rule suppresses an alert and until when, ``""`` where none does.
+
+    Args:
+        story: what there is to be said of it.
+    """
+    rule_id = story.view.fact("mcp_suppressed_by")
+    if not rule_id:
+        return ""
+    rule = story.sightings.rule(rule_id) if story.sightings is not None else None
+    if rule is None:
+        gone = ", which is no longer in force" if story.sightings is not None else ""
+        return f"suppressed by the rule {shown(rule_id)}{gone}"
+    until = "until it is taken back" if rule.until_us is None else f"until {time_text(rule.until_us // 1_000)}"
+    return f"suppressed by the rule {shown(rule_id)} {until} (set by {shown(rule.author)}: {shown(rule.reason)})"
+
+
+def _calls(story: AlertStory) -> Iterator[Line]:
+    if story.calls is None:
+        return
+    yield _title(f"Calls since {time_text(story.calls.since_ms)}")
+    yield _line(calls_text(story))
+    for call in story.calls.latest():
+        yield _line(
+            f"{time_text(call.time_ms)}  {shown(call.decision)}  {shown(call.tool_call_id)}  "
+            f"by {shown(call.observer_id)}  evidence {shown(call.evidence_id)}"
+        )
+
+
+def calls_text(story: AlertStory) -> str:
+    """Return how many calls used the tool, ``""`` where that was not looked for.
+
+    Args:
+        story: what there is to be said of the alert.
+    """
+    calls = story.calls
+    if calls is None:
+        return ""
+    if calls.full_digest is None:
+        told = f"{counted(calls.used, 'call')} of the tool, whatever its definition"
+    else:
+        told = f"{counted(calls.used, 'call')} used this definition"
+    if calls.other:
+        told += f", {calls.other:,} used another one"
+    if calls.unbound:
+        told += f", {calls.unbound:,} could not be bound: which one they used is not known"
+    # What a decision raised was in use before: an alert begins with its first finding, not with the definition.
+    begins_ms = min(story.row.first_seen_ms, story.life.first[0].first_seen_ms)
+    return f"{told}; earlier calls are not counted: use --since" if calls.since_ms >= begins_ms else told
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a count with its noun.
+
+    Args:
+        count: how many.
+        noun: in the singular.
+    """
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def _title(text: str) -> Line:
+    return Line("", (Span(f"\n{text}", "title"),))
+
+
+def _line(text: str, style: Style = "") -> Line:
+    return Line("  ", (Span(text, style),))

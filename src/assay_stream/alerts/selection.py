@@ -1,0 +1,84 @@
+"""Which alerts an operator asks for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+
+from assay_stream.alerts.formats.view import AlertView
+from assay_stream.errors import InputError
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class SeverityLevel(StrEnum):
+    """The severities that alerts have, lowest first."""
+
+    INFORMATIONAL = "informational"
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+    CRITICAL = "critical"
+
+
+_SEVERITY_IDS = {level: number for number, level in enumerate(SeverityLevel, start=1)}
+_FATAL = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertSelection:
+    """Which alerts are asked for; ``None`` asks for nothing in particular.
+
+    Args:
+        since_ms: event time of the earliest, inclusive, milliseconds since the epoch.
+        server_id: of this server only.
+        severity: of this severity or a higher one.
+    """
+
+    since_ms: int | None = None
+    server_id: str | None = None
+    severity: SeverityLevel | None = None
+
+    def wants(self, view: AlertView) -> bool:
+        """Say whether an alert is asked for. One whose severity is not told counts as higher than any.
+
+        Args:
+            view: the alert.
+        """
+        return self.fits(time_ms=view.time_ms, server_id=view.fact("mcp_server_id"), severity_id=view.severity_id)
+
+    def fits(self, *, time_ms: int, server_id: str, severity_id: int) -> bool:
+        """Say the same of an alert's time, server and severity.
+
+        Args:
+            time_ms: event time, milliseconds since the epoch.
+            server_id: its server.
+            severity_id: OCSF severity.
+        """
+        if self.since_ms is not None and time_ms < self.since_ms:
+            return False
+        if self.server_id is not None and server_id != self.server_id:
+            return False
+        if self.severity is None:
+            return True
+        told = 1 <= severity_id <= _FATAL
+        return not told or severity_id >= _SEVERITY_IDS[self.severity]
+
+
+def since_of(text: str) -> int:
+    """Return the time that an operator means, milliseconds since the epoch.
+
+    Args:
+        text: RFC 3339, with its offset from UTC.
+
+    Raises:
+        InputError: ``bad_time``.
+    """
+    try:
+        moment = datetime.fromisoformat(text.upper())
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise InputError("bad_time", "write the time as RFC 3339 with its offset: 2026-03-01T10:00:00Z")
+    return int((moment - _EPOCH).total_seconds() * 1_000)

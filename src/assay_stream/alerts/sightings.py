@@ -1,0 +1,117 @@
+"""Who saw what an alert is about, and which rules suppress it: from the finding topic, entry by entry."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from assay_stream.alerts.state import FURTHER_OBSERVERS, UNNAMED_OBSERVER
+from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.model.finding import Finding
+from assay_stream.model.suppression import ANY_SERVER, SuppressionRule
+from assay_stream.registry.attention import Entry, Resolution, Suppression
+from assay_stream.registry.name_claim import NameClaim
+from assay_stream.registry.shadowing import shadow_told
+
+_ENDS_MAX = 20
+
+
+@dataclass(slots=True)
+class Sighting:
+    """What one observer saw.
+
+    Args:
+        count: findings.
+        first_us: event time of the earliest, microseconds since the epoch.
+        last_us: event time of the latest.
+    """
+
+    count: int
+    first_us: int
+    last_us: int
+
+
+class End(NamedTuple):
+    """What put an end to it.
+
+    Args:
+        time_us: event time, microseconds since the epoch.
+        reason: what it was.
+        observer_id: for whom, ``None`` for everybody.
+    """
+
+    time_us: int
+    reason: str
+    observer_id: str | None
+
+
+class Sightings:
+    """What the finding topic says of one alert.
+
+    Args:
+        uid: the alert's.
+        server_id: its server.
+        tool_name: its tool, ``None`` where it is about none.
+    """
+
+    def __init__(self, uid: str, server_id: str, tool_name: str | None) -> None:
+        self._uid = uid
+        self._server_id = server_id
+        self._tool_name = tool_name
+        self.by_observer: dict[str, Sighting] = {}
+        self.last: Finding | None = None
+        self.ends: deque[End] = deque(maxlen=_ENDS_MAX)
+        self.rules: dict[tuple[str, str], SuppressionRule] = {}
+
+    def add(self, entry: Entry) -> None:
+        """Take one entry more, in the order of the log.
+
+        Args:
+            entry: of the partition that holds what is found about it.
+        """
+        match entry:
+            case Finding():
+                mine = (self._server_id, self._tool_name) == (entry.server_id, entry.tool_name)
+                if mine and entry.uid() == self._uid:
+                    self._seen(entry)
+            case NameClaim():
+                self._claimed(entry)
+            case Resolution():
+                if self._uid in entry.uids:
+                    self.ends.append(End(entry.time_us, entry.reason, entry.observer_id))
+            case Suppression():
+                key = (entry.rule.server_id, entry.rule.id)
+                if not entry.is_set:
+                    self.rules.pop(key, None)
+                elif entry.rule.server_id in (self._server_id, ANY_SERVER):
+                    self.rules[key] = entry.rule
+
+    def rule(self, rule_id: str) -> SuppressionRule | None:
+        """Return the rule of this name that is in force for the server, its own before one for every server.
+
+        Args:
+            rule_id: the operator's name of the rule.
+        """
+        return self.rules.get((self._server_id, rule_id)) or self.rules.get((ANY_SERVER, rule_id))
+
+    def _claimed(self, claim: NameClaim) -> None:
+        """Of a shadowed tool the topic holds no finding: the newcomer's own claims say when it came and went."""
+        if claim.server_id != self._server_id or shadow_told(claim, self._uid) is None:
+            return
+        if claim.is_offered and not claim.approved:
+            self._count(UNNAMED_OBSERVER, claim.time_us)
+        else:
+            self.ends.append(End(claim.time_us, "decided" if claim.approved else "no_longer_offered", None))
+
+    def _seen(self, finding: Finding) -> None:
+        self.last = finding
+        self._count(finding.observer_id or UNNAMED_OBSERVER, finding.time_us)
+
+    def _count(self, name: str, time_us: int) -> None:
+        if name not in self.by_observer and len(self.by_observer) >= DEFAULT_LIMITS.alert_observers_max:
+            name = FURTHER_OBSERVERS
+        known = self.by_observer.setdefault(name, Sighting(0, time_us, time_us))
+        known.count += 1
+        known.first_us = min(known.first_us, time_us)
+        known.last_us = max(known.last_us, time_us)

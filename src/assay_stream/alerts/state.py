@@ -1,0 +1,218 @@
+"""What is remembered of one alert, and how a finding is counted on it.
+
+A finding is recognised by the input record that it names. As many of the latest offsets are remembered as
+``alert_origins_max`` says; what is older counts as applied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.model.finding import Finding, finding_fields
+from assay_stream.model.kinds import Kind
+from assay_stream.model.record import Origin
+
+FURTHER_OBSERVERS = ""
+"""Under this name the observers beyond the limit are counted; no observer can have it."""
+
+UNNAMED_OBSERVER = " "
+"""Under this name what was told of no observer is counted; no observer can have it either: names are not blank."""
+
+
+def named_count(observers: Iterable[str]) -> int:
+    """Return how many observers there are; what was told of none by name, as by a decision, is no observer.
+
+    Args:
+        observers: names, as a state has them.
+    """
+    return sum(1 for name in observers if name != UNNAMED_OBSERVER)
+
+
+DECIDED = "decided"
+"""How an alert ended that an operator decided on."""
+
+
+_OPTIONAL = ("fold", "folded")
+"""What few states have, and the others leave out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertState:
+    """What is remembered of one alert.
+
+    Args:
+        applied: ``topic/partition`` of the records that were applied, to the latest offsets, ascending; of those
+            that put an end to it, behind ``end/``.
+        count: findings counted.
+        first_us: event time of the earliest finding, microseconds since the epoch.
+        last_us: event time of the latest.
+        observers: how many findings each observer contributed.
+        active: the observers that see it still.
+        severity_id: the gravest it ever was.
+        raised: whether an alert was ever written for it.
+        closed: whether the last one written closed it.
+        told: whether it was written unsuppressed since it was raised or came back.
+        resolved_us: since when nobody sees it, ``None`` while somebody does.
+        resolved_by: what put an end to it.
+        written_count: count at the last writing.
+        written_us: event time of the last writing.
+        repeats: how often it was written again since the last finding.
+        last: the last finding, as the finding topic carries it.
+        fold: uid of the folded alert that speaks for this one, which writes nothing itself then.
+        folded: of a folded alert, its members: how many by severity, the gravest (severity, kind, name, uid), how
+            many stand, and whether what changed is to be written where the record ends.
+        through: offset in the finding topic of what changed it last; what stands at it or before is applied.
+    """
+
+    applied: dict[str, tuple[int, ...]]
+    count: int
+    first_us: int
+    last_us: int
+    observers: dict[str, int]
+    active: tuple[str, ...]
+    severity_id: int
+    raised: bool
+    closed: bool
+    told: bool
+    resolved_us: int | None
+    resolved_by: str | None
+    written_count: int
+    written_us: int
+    repeats: int
+    last: dict[str, Any]
+    fold: str | None = None
+    folded: dict[str, Any] | None = None
+    through: int = -1
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the state as a JSON object."""
+        applied = {place: list(offsets) for place, offsets in self.applied.items()}
+        # Values are never changed in place, so none is copied: one end may be that of a thousand alerts, each of
+        # which a thousand observers saw.
+        values = ((field.name, getattr(self, field.name)) for field in fields(self))
+        kept = {name: value for name, value in values if value is not None or name not in _OPTIONAL}
+        return kept | {"active": list(self.active), "applied": applied}
+
+    @classmethod
+    def from_json(cls, stored: dict[str, Any]) -> AlertState:
+        """Return the state that a JSON object holds.
+
+        Args:
+            stored: what ``as_json`` gave.
+        """
+        applied = {place: tuple(offsets) for place, offsets in stored["applied"].items()}
+        return cls(**(stored | {"active": tuple(stored["active"]), "applied": applied}))
+
+
+_RETURNING = (Kind.TOOL_ADDED, Kind.TOOL_CHANGED)
+_SEVERITY_HIGH = 4
+
+
+def _is_news(finding: Finding, severity_id: int) -> bool:
+    """Tell whether a finding raises an alert that was never written.
+
+    Being shown before does not make a definition of high severity known: only an alert or an approval does. Two
+    versions side by side are no return, unless it is the text that makes one of them high.
+    """
+    if not finding.known:
+        return True
+    if finding.approved or severity_id < _SEVERITY_HIGH:
+        return False
+    return not finding.offered_elsewhere or any(level >= _SEVERITY_HIGH for _, level, _ in finding.signs)
+
+
+def _only_returns(state: AlertState, finding: Finding, severity_id: int) -> bool:
+    """Tell whether an alert that is of little note was closed, and what it was about is merely shown again."""
+    return state.closed and finding.kind in _RETURNING and severity_id < _SEVERITY_HIGH
+
+
+def counted(state: AlertState | None, finding: Finding, severity_id: int) -> AlertState:
+    """Return the state with one finding more.
+
+    Args:
+        state: what is remembered of the alert, ``None`` for a new one.
+        finding: the finding.
+        severity_id: how grave it is.
+    """
+    observer = finding.observer_id or UNNAMED_OBSERVER
+    if state is None:
+        return AlertState(
+            applied=with_origin(None, finding.origin),
+            count=1,
+            first_us=finding.time_us,
+            last_us=finding.time_us,
+            observers={observer: 1},
+            active=(observer,),
+            severity_id=severity_id,
+            raised=_is_news(finding, severity_id),
+            closed=False,
+            told=False,
+            resolved_us=None,
+            resolved_by=None,
+            written_count=0,
+            written_us=0,
+            repeats=0,
+            last=finding_fields(finding),
+        )
+    observers = dict(state.observers)
+    if observer not in observers and len(observers) >= DEFAULT_LIMITS.alert_observers_max:
+        observer = FURTHER_OBSERVERS
+    observers[observer] = observers.get(observer, 0) + 1
+    new = replace(
+        state,
+        applied=with_origin(state, finding.origin),
+        count=state.count + 1,
+        first_us=min(state.first_us, finding.time_us),
+        last_us=max(state.last_us, finding.time_us),
+        observers=observers,
+        active=tuple(sorted({*state.active, observer})),
+        severity_id=max(state.severity_id, severity_id),
+        raised=state.raised or _is_news(finding, severity_id),
+        last=finding_fields(finding),
+    )
+    if finding.approved or (finding.known and _only_returns(state, finding, new.severity_id)):
+        return new
+    return replace(
+        new,
+        closed=False,
+        told=state.told and not state.closed,
+        resolved_us=None,
+        resolved_by=None,
+        repeats=0,
+    )
+
+
+def with_origin(state: AlertState | None, origin: Origin, *, is_end: bool = False) -> dict[str, tuple[int, ...]]:
+    """Return the records that were applied, with one more.
+
+    Args:
+        state: what is remembered of the alert, ``None`` for a new one.
+        origin: the record.
+        is_end: whether it put an end to the alert; one record may both be found and be an end.
+    """
+    applied = dict(state.applied) if state else {}
+    place = _place(origin, is_end)
+    offsets = sorted({*applied.get(place, ()), origin.offset})
+    applied[place] = tuple(offsets[-DEFAULT_LIMITS.alert_origins_max :])
+    return applied
+
+
+def _place(origin: Origin, is_end: bool) -> str:
+    return f"{'end/' if is_end else ''}{origin.topic}/{origin.partition}"
+
+
+def was_applied(state: AlertState, origin: Origin, *, is_end: bool = False) -> bool:
+    """Tell whether what follows from a record was applied before.
+
+    Args:
+        state: what is remembered of the alert.
+        origin: the record.
+        is_end: whether what follows is the alert's end.
+    """
+    offsets = state.applied.get(_place(origin, is_end), ())
+    if len(offsets) == DEFAULT_LIMITS.alert_origins_max and origin.offset < offsets[0]:
+        return True
+    return origin.offset in offsets

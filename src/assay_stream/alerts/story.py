@@ -1,0 +1,275 @@
+"""What there is to be said of one alert: from its records, and from whatever else could be read about it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from assay_stream.alerts.calls import Calls
+from assay_stream.alerts.finding_severity import default_level
+from assay_stream.alerts.formats.view import AlertView
+from assay_stream.alerts.index import AlertRow, Life, row_of
+from assay_stream.alerts.sightings import Sightings
+from assay_stream.detect.indicators import Sign, signs_between
+from assay_stream.detect.rules import LEVELS, RULES
+from assay_stream.drift import CODES, Change, Direction, compare_definitions
+from assay_stream.drift.definition_diff import DefinitionDiff, definition_diff
+from assay_stream.drift.severity import DEFAULT_PROFILE, Level, assess
+from assay_stream.model.kinds import KINDS, Kind, KindInfo
+from assay_stream.work import UNLIMITED, Work
+
+_EXAMINED = frozenset(
+    (
+        *(Kind.TOOL_ADDED, Kind.TOOL_CHANGED, Kind.TOOL_RENAMED, Kind.PROMPT_ADDED, Kind.PROMPT_CHANGED),
+        *(Kind.TEMPLATE_ADDED, Kind.TEMPLATE_CHANGED),
+    )
+)
+"""Kinds whose findings say what changed and what new text brings; of the others no text is searched."""
+
+_REASONS = {rule.id: rule.reason for rule in RULES}
+_DETAILS = {
+    "mcp_renamed_to": "new name",
+    "mcp_reason": "reason",
+    "mcp_changed_fields": "fields that differ",
+    "mcp_pin_scheme": "scheme of the pin",
+    "mcp_pin_expected": "approved value",
+    "mcp_pin_observed": "observed value",
+    "mcp_pin_enforcement": "policy asks for",
+    "mcp_pin_action": "policy would",
+    "mcp_digest_before": "definition before",
+    "mcp_digest_after": "definition now",
+    "mcp_snapshot_id": "last snapshot",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToldChange:
+    """One change, as it is told.
+
+    Args:
+        code: what changed.
+        title: the same for a person.
+        path: where, ``""`` where that is not known.
+        direction: which way it goes.
+    """
+
+    code: str
+    title: str
+    path: str
+    direction: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToldSign:
+    """One sign, as it is told.
+
+    Args:
+        rule: id of the rule.
+        level: the level that it raises to, ``None`` where this version does not know the rule.
+        reason: why an attacker does it.
+        path: where, ``""`` where that is not known.
+        excerpt: the server's text, escaped and redacted, ``""`` where it is not known.
+    """
+
+    rule: str
+    level: Level | None
+    reason: str
+    path: str
+    excerpt: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertStory:
+    """What there is to be said of one alert.
+
+    Args:
+        row: the alert as it stands.
+        life: its records.
+        info: what its kind means, ``None`` for a kind that this version does not know.
+        details: what else the record says: a label, and text that may be a server's.
+        changes: what changed, by meaning.
+        signs: what new text brings.
+        severity_reasons: why it is as severe as it is, a sentence each.
+        diff: old and new definition, ``None`` where neither could be read.
+        has_before: whether the older definition could be read.
+        has_after: whether the newer one could.
+        against_pin: whether the older one is what an operator pinned.
+        sightings: what the finding topic says, ``None`` where it was not read.
+        calls: which calls used the tool, ``None`` where that was not looked for.
+        see_also: uids of other alerts about the same definition, as a list shows them.
+    """
+
+    row: AlertRow
+    life: Life
+    info: KindInfo | None
+    details: tuple[tuple[str, str], ...]
+    changes: tuple[ToldChange, ...]
+    signs: tuple[ToldSign, ...]
+    severity_reasons: tuple[str, ...]
+    diff: DefinitionDiff | None
+    has_before: bool
+    has_after: bool
+    against_pin: bool
+    sightings: Sightings | None
+    calls: Calls | None
+    see_also: tuple[str, ...] = ()
+
+    @property
+    def text_was_examined(self) -> bool:
+        """Whether rules were searched for in the new text for this alert."""
+        return self.view.kind in _EXAMINED
+
+    @property
+    def view(self) -> AlertView:
+        """Its latest record."""
+        return self.life.last
+
+    def commands(self) -> list[str]:
+        """Return the commands by which an operator goes on, ready for a shell."""
+        uid, server = self.row.uid, shlex.quote(self.row.server_id)
+        listed: list[str] = []
+        is_one = self.view.kind != Kind.DEFINITION_AMBIGUOUS
+        if self.row.tool_name and self.view.fact("mcp_digest_after") and is_one:
+            listed += [f"assay-stream pins {act} --alert {uid} --reason ..." for act in ("approve", "reject")]
+        if self.view.fact("mcp_pin_expected"):
+            listed.append(f"assay-stream pins diff --server-id {server}")
+        return listed
+
+
+def story_of(
+    life: Life,
+    *,
+    sightings: Sightings | None = None,
+    definitions: Mapping[str, dict[str, Any]] | None = None,
+    pinned: str | None = None,
+    calls: Calls | None = None,
+    see_also: Iterable[str] = (),
+    full: bool = False,
+) -> AlertStory:
+    """Return what there is to be said of an alert.
+
+    Args:
+        life: its records.
+        sightings: what the finding topic says of it, if that was read.
+        definitions: full digest to definition, as far as they are known.
+        pinned: full digest of the definition that an operator pinned, where the alert is about a pin.
+        calls: which calls used the tool, if that was looked for.
+        see_also: uids of other alerts about the same definition.
+        full: whether everything that differs is kept, however much.
+    """
+    view, known = life.last, definitions or {}
+    named_before = view.fact("mcp_digest_before")
+    before = known.get(named_before or pinned or "")
+    after = known.get(view.fact("mcp_digest_after"))
+    kind = view.kind if view.kind in list(Kind) else None
+    changes = tuple(_changes(view, sightings, before, after))
+    signs = tuple(_signs(view, sightings, before, after))
+    return AlertStory(
+        row=row_of(view),
+        life=life,
+        info=None if kind is None else KINDS[Kind(kind)],
+        details=tuple(_details(view)),
+        changes=changes,
+        signs=signs,
+        severity_reasons=tuple(_severity_reasons(view, changes, signs)),
+        diff=None if before is None and after is None else definition_diff(before, after, full=full),
+        has_before=before is not None,
+        has_after=after is not None,
+        against_pin=before is not None and not named_before,
+        sightings=sightings,
+        calls=calls,
+        see_also=tuple(see_also),
+    )
+
+
+def _details(view: AlertView) -> Iterator[tuple[str, str]]:
+    for name, label in _DETAILS.items():
+        if view.fact(name):
+            is_holder = name == "mcp_pin_observed" and view.kind == Kind.TOOL_SHADOWED
+            yield "held before by" if is_holder else label, view.fact(name)
+    if view.fact("mcp_folded"):
+        yield "folded alerts", f"{view.fact('mcp_folded')}: {view.fact('mcp_folded_by_severity')}"
+    for member in view.related:
+        said = (member.get(name) for name in ("severity", "type", "desc", "uid"))
+        yield "folded", " ".join(text for text in said if isinstance(text, str))
+
+
+def tool_names_of(view: AlertView) -> frozenset[str]:
+    """Return the names under which the tool of an alert is called, none where it is about no tool.
+
+    Args:
+        view: the alert.
+    """
+    return frozenset(name for name in (view.fact("mcp_tool_name"), view.fact("mcp_renamed_to")) if name)
+
+
+def _changes(
+    view: AlertView, sightings: Sightings | None, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None
+) -> Iterator[ToldChange]:
+    if before is not None and after is not None:
+        for change in compare_definitions(before, after):
+            yield _told_change(change.code, change.path, change.direction.value)
+    elif sightings is not None and sightings.last is not None:
+        for code, path, way in sightings.last.changes:
+            yield _told_change(code, path, way)
+    else:
+        for code in filter(None, view.fact("mcp_change_codes").split(",")):
+            yield _told_change(code, "", CODES[code].direction.value if code in CODES else "neutral")
+
+
+def _told_change(code: str, path: str, direction: str) -> ToldChange:
+    title = CODES[code].title if code in CODES else "a change that this version does not know"
+    return ToldChange(code=code, title=title, path=path, direction=direction)
+
+
+def _signs(
+    view: AlertView, sightings: Sightings | None, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None
+) -> Iterator[ToldSign]:
+    rules = list(filter(None, view.fact("mcp_signs").split(",")))
+    named = view.fact("mcp_digest_before")
+    # Without the older definition all of its text would count as new.
+    can_search = after is not None and (before is not None or not named) and bool(rules)
+    found = signs_between(before, after or {}, work=Work(UNLIMITED)) if can_search else []
+    last = sightings.last if sightings is not None else None
+    if last is not None:
+        for rule, level, path in last.signs:
+            excerpt = next((sign.excerpt for sign in found if (sign.rule, sign.path) == (rule, path)), "")
+            yield _told_sign(rule, level, path, excerpt)
+        return
+    for rule in rules:
+        here: list[Sign] = [sign for sign in found if sign.rule == rule]
+        for sign in here:
+            yield _told_sign(rule, sign.level, sign.path, sign.excerpt)
+        if not here:
+            yield _told_sign(rule, LEVELS.get(rule), "", "")
+
+
+def _told_sign(rule: str, level: int | None, path: str, excerpt: str) -> ToldSign:
+    reason = _REASONS.get(rule, "A rule that this version does not know.")
+    return ToldSign(rule=rule, level=None if level is None else Level(level), reason=reason, path=path, excerpt=excerpt)
+
+
+def _severity_reasons(view: AlertView, changes: Iterable[ToldChange], signs: Iterable[ToldSign]) -> Iterator[str]:
+    """Yield why, under the profile by which alerts are told; each thing that reaches the severity, once."""
+    causes: list[tuple[int, str]] = []
+    told = list(changes)
+    if view.fact("mcp_folded"):
+        causes.append((view.severity_id, "by the gravest of the alerts that are folded into it"))
+    elif view.kind in list(Kind) and (not told or view.kind in DEFAULT_PROFILE.kinds):
+        default = default_level(Kind(view.kind), view.fact("mcp_reason"))
+        causes.append((assess(DEFAULT_PROFILE, view.kind, default=default), f"by its kind, {view.kind}"))
+    for change in told:
+        if change.code in CODES:
+            level = assess(
+                DEFAULT_PROFILE,
+                Kind.TOOL_CHANGED.value,
+                [Change(change.code, change.path, None, None, Direction(change.direction))],
+            )
+            causes.append((level, f"by what changed: {change.title} ({change.code})"))
+    causes += [(sign.level, f"by what the new text brings: {sign.rule}") for sign in signs if sign.level is not None]
+    reached = list(dict.fromkeys(text for level, text in causes if level == view.severity_id))
+    yield from reached
+    if not reached:
+        yield "by an earlier finding: an alert stays as severe as it ever was"

@@ -1,0 +1,307 @@
+"""Strict, total JSON decoding: any bytes give a value or an ``InputError``.
+
+What popular decoders let pass is refused, because a digest over it would not mean what it seems to mean:
+duplicate keys, NaN and infinities, numbers that overflow a double, lone surrogates, and nesting beyond what
+Assay's own parser takes (RFC 8259, I-JSON: RFC 7493 section 2).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any, NoReturn
+
+import orjson
+
+from assay_stream.canonical.numbers import NegativeZero
+from assay_stream.errors import InputError
+from assay_stream.limits import DEFAULT_LIMITS, Limits
+
+# A text without its closing quote is taken to the end: looking for another start would cost quadratic time.
+_STRUCTURE = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
+# Numbers end where the parser ends them: behind the refused one anything may stand.
+_NUMBER = r"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+"
+_TOKEN = re.compile(rf'"(?:[^"\\]|\\.)*+"|[\[\]{{}},]|NaN|-?Infinity|{_NUMBER}', re.DOTALL)
+_CONSTANTS = frozenset(("NaN", "Infinity", "-Infinity"))
+_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+_NAME_CHARS_MAX = 64
+_FAST_DIGITS = 20
+"""Digits of the longest integer that the fast path reads as one: 2^64 - 1."""
+_DOUBLE_DIGITS_MAX = 309
+"""Digits of the largest double. Python itself does not read integers of over 4,300 digits."""
+_SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+def decode_json(raw: bytes | bytearray | memoryview, *, limits: Limits = DEFAULT_LIMITS) -> Any:
+    """Decode one JSON text.
+
+    Args:
+        raw: UTF-8 bytes.
+        limits: bounds on size, depth, containers and integer digits.
+
+    Raises:
+        InputError: for anything but one well-formed, unambiguous JSON value.
+    """
+    text = bytes(raw)
+    if len(text) > limits.record_bytes_max:
+        raise InputError("too_large", f"{len(text)} bytes, {limits.record_bytes_max} are allowed")
+    check_containers(text, limits)
+    # If writing the value gives the very bytes that were read, nothing can have been lost on the way: no
+    # second key, no changed number. Bytes of another form (white space, escapes) take the strict path.
+    try:
+        value = orjson.loads(text)
+        if _is_as_written(value, text, limits):
+            return value
+    except (orjson.JSONDecodeError, orjson.JSONEncodeError):
+        pass
+    return decode_json_strict(text, limits=limits)
+
+
+def check_containers(raw: bytes, limits: Limits = DEFAULT_LIMITS) -> None:
+    """Refuse a long text with too many objects and arrays before anything is built of it.
+
+    Args:
+        raw: UTF-8 bytes.
+        limits: bounds on containers and depth.
+
+    Raises:
+        InputError: ``too_many_containers``, or ``too_deep`` where that shows first.
+    """
+    if len(raw) <= limits.containers_max or raw.count(b"{") + raw.count(b"[") <= limits.containers_max:
+        return
+    found = depth = 0
+    # Braces within texts are none.
+    for token in _STRUCTURE.finditer(raw):
+        mark = token[0]
+        if mark in (b"{", b"["):
+            found, depth = found + 1, depth + 1
+            if depth > limits.depth_max:
+                raise InputError("too_deep", f"more than {limits.depth_max} nested containers at byte {token.start()}")
+            if found > limits.containers_max:
+                raise InputError(
+                    "too_many_containers",
+                    f"more than {limits.containers_max} objects and arrays: split the record",
+                )
+        elif mark in (b"}", b"]"):
+            depth -= 1
+
+
+def is_faithful(raw: bytes, limits: Limits = DEFAULT_LIMITS) -> bool:
+    """Tell whether a JSON text plainly says nothing that ``decode_json`` refuses; ``False`` leaves it open.
+
+    Args:
+        raw: UTF-8 bytes, not longer than the limit.
+        limits: bounds on depth and integer digits.
+    """
+    try:
+        return _is_as_written(orjson.loads(raw), raw, limits)
+    except (orjson.JSONDecodeError, orjson.JSONEncodeError):
+        return False
+
+
+def _is_as_written(value: Any, text: bytes, limits: Limits) -> bool:
+    return (
+        orjson.dumps(value) == text
+        and _is_shallow(value, text, limits.depth_max)
+        and limits.integer_digits_max >= _FAST_DIGITS
+    )
+
+
+def decode_json_strict(raw: bytes, *, limits: Limits = DEFAULT_LIMITS) -> Any:
+    """Decode one JSON text by the slow path alone; ``decode_json`` gives the same.
+
+    Args:
+        raw: UTF-8 bytes.
+        limits: bounds on depth, containers and integer digits.
+
+    Raises:
+        InputError: as ``decode_json``.
+    """
+    check_containers(raw, limits)
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError("not_utf8", f"byte {error.start} is not UTF-8: send UTF-8") from None
+    _check_depth(raw, limits)
+    reader = _Reader(limits)
+    try:
+        value = json.loads(
+            text,
+            object_pairs_hook=reader.object,
+            parse_constant=reader.constant,
+            parse_float=reader.float,
+            parse_int=reader.int,
+        )
+    except InputError as error:
+        raise InputError(error.code, error.message, path=_locate(text, error.code, reader)) from None
+    except json.JSONDecodeError as error:
+        raise InputError("not_json", f"line {error.lineno}, column {error.colno}: {error.msg}") from None
+    except RecursionError:
+        raise InputError("too_deep", f"more than {limits.depth_max} nested containers") from None
+    if _SURROGATE_ESCAPE.search(text) and _has_lone_surrogate(value):
+        path = _locate(text, "lone_surrogate", reader)
+        raise InputError("lone_surrogate", "half a surrogate pair is no Unicode text", path=path)
+    return value
+
+
+class _Reader:
+    """The hooks that refuse what the standard library lets pass."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._digits_max = min(limits.integer_digits_max, _DOUBLE_DIGITS_MAX)
+
+    def object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        members = dict(pairs)
+        if len(members) != len(pairs):
+            raise InputError("duplicate_key", "an object has the same key twice: send each key once")
+        return members
+
+    def constant(self, name: str) -> NoReturn:
+        raise InputError("non_finite_number", f"{name} is no JSON number: send null or a number")
+
+    def float(self, digits: str) -> float:
+        number = float(digits)
+        if math.isinf(number):
+            raise InputError("number_overflow", "a number does not fit a double")
+        return number
+
+    def int(self, digits: str) -> int:
+        if len(digits.removeprefix("-")) > self._digits_max:
+            raise InputError("number_overflow", f"an integer has more than {self._digits_max} digits")
+        if digits == "-0":
+            return NegativeZero()
+        number = int(digits)
+        try:
+            float(number)
+        except OverflowError:
+            raise InputError("number_overflow", "an integer does not fit a double") from None
+        return number
+
+
+def _is_shallow(value: Any, text: bytes, depth_max: int) -> bool:
+    if text.count(b"{") + text.count(b"[") <= depth_max:
+        return True
+    level = [value] if isinstance(value, dict | list) else []
+    for _ in range(depth_max):
+        level = [
+            child
+            for container in level
+            for child in (container.values() if type(container) is dict else container)
+            if type(child) is dict or type(child) is list
+        ]
+        if not level:
+            return True
+    return False
+
+
+def _check_depth(raw: bytes, limits: Limits) -> None:
+    """Refuse deep nesting before any recursive parser sees it."""
+    if raw.count(b"{") + raw.count(b"[") <= limits.depth_max:
+        return
+    depth = 0
+    for token in _STRUCTURE.finditer(raw):
+        mark = token[0]
+        if mark in (b"{", b"["):
+            depth += 1
+            if depth > limits.depth_max:
+                raise InputError("too_deep", f"more than {limits.depth_max} nested containers at byte {token.start()}")
+        elif mark in (b"}", b"]"):
+            depth -= 1
+
+
+def _has_lone_surrogate(root: Any) -> bool:
+    pending = [root]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, str):
+            if not _is_unicode(value):
+                return True
+        elif isinstance(value, list):
+            pending.extend(value)
+        elif isinstance(value, dict):
+            pending.extend(value.keys())
+            pending.extend(value.values())
+    return False
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+class _Place:
+    """Where the locator stands in one open container."""
+
+    def __init__(self, *, is_object: bool) -> None:
+        self.is_object = is_object
+        self.awaits_key = is_object
+        self.names: set[str] = set()
+        self.step: str | int = 0
+
+    def advance(self) -> None:
+        """Go on behind a comma."""
+        self.awaits_key = self.is_object
+        if isinstance(self.step, int):
+            self.step += 1
+
+    def enter(self, name: str) -> bool:
+        """Go to a member; tell whether the object had it before."""
+        repeated = name in self.names
+        self.names.add(name)
+        self.step = name
+        self.awaits_key = False
+        return repeated
+
+
+def _locate(text: str, code: str, reader: _Reader) -> str:
+    """Return the path of the first value that is refused with a code; what stands before it is well-formed.
+
+    Called after a refusal only: the path costs nothing while there is none.
+    """
+    places: list[_Place] = []
+    for match in _TOKEN.finditer(text):
+        mark = match[0]
+        if mark in ("{", "["):
+            places.append(_Place(is_object=mark == "{"))
+        elif mark in ("}", "]"):
+            places.pop()
+        elif mark == ",":
+            places[-1].advance()
+        elif places and places[-1].awaits_key:
+            name = json.loads(mark)
+            if code == "lone_surrogate" and not _is_unicode(name):
+                return _path(places[:-1])
+            if places[-1].enter(name) and code == "duplicate_key":
+                return _path(places)
+        elif _is_refused(mark, code, reader):
+            return _path(places)
+    return ""
+
+
+def _is_refused(mark: str, code: str, reader: _Reader) -> bool:
+    if mark.startswith('"'):
+        return code == "lone_surrogate" and not _is_unicode(json.loads(mark))
+    read = reader.constant if mark in _CONSTANTS else reader.float if re.search("[.eE]", mark) else reader.int
+    try:
+        read(mark)
+    except InputError as error:
+        return error.code == code
+    return False
+
+
+def _path(places: list[_Place]) -> str:
+    """Return a JSON path (RFC 9535), long names cut: they are the sender's text and end up in headers."""
+    steps = []
+    for place in places:
+        if isinstance(place.step, str) and _PLAIN_NAME.fullmatch(place.step[:_NAME_CHARS_MAX]):
+            steps.append(f".{place.step[:_NAME_CHARS_MAX]}")
+        elif isinstance(place.step, str):
+            name = json.dumps(place.step[:_NAME_CHARS_MAX])[1:-1].replace("'", "\\'").replace('\\"', '"')
+            steps.append(f"['{name}']")
+        else:
+            steps.append(f"[{place.step}]")
+    return "$" + "".join(steps)

@@ -1,1 +1,0 @@
-"""The pure core: decoding, digests, the registry, the join, drift and alerts. No I/O, no clock, no randomness."""

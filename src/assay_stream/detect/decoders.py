@@ -1,0 +1,247 @@
+"""What a text says once it is decoded: the disguises seen in attacks, each undone once and within bounds."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import html
+import re
+from collections.abc import Collection, Iterator, Sequence
+from typing import Final, NamedTuple
+from urllib.parse import unquote
+
+from assay_stream.detect.needles import gated
+from assay_stream.detect.phrase_filter import ROT13_LETTERS
+from assay_stream.work import Work
+
+_BLOBS_MAX = 64
+_BLOB_CHARS_MAX = 65_536
+_PRINTABLE_CHARS_MIN = 10
+_BASE64 = re.compile(
+    r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{16,65536}+={0,2}(?:\s?\r?\n[A-Za-z0-9+/_-]{16,76}+={0,2}){0,200}"
+)
+_BASE32 = re.compile(r"(?<![A-Za-z0-9])[A-Z2-7]{24,65536}+={0,6}")
+_HEX = re.compile(
+    r"(?<![0-9A-Za-z])(?:0x)?[0-9a-fA-F]{24,65536}+(?![0-9A-Za-z])|(?:\b[0-9a-fA-F]{2}["
+    r" :,]){12,4000}+(?:[0-9a-fA-F]{2}\b)?|(?:\\x[0-9a-fA-F]{2}){4,4000}+"
+)
+_BITS = re.compile(r"(?:\b[01]{8}[ ,]?){6,4000}+")
+_CODES = re.compile(r"(?:\b\d{2,3}[ ,]{1,2}){10,4000}+(?:\d{2,3}\b)?")
+_ESCAPES = re.compile(r"\\u\{?([0-9a-fA-F]{4,6})\}?|\\x([0-9a-fA-F]{2})|[uU]\+([0-9a-fA-F]{4,5})[ ,]?")
+_PERCENT = re.compile(r"(?:%[0-9a-fA-F]{2}[^\s%]{0,3}){4}")
+_SPACED = re.compile(r"(?<!\w)\w(?:[ .\-_*·|]\w){5,2000}+(?!\w)")
+_SPACED_WORD = re.compile(r"(?<!\w)\w(?:[ .\-_*·|]\w){1,64}+(?!\w)")
+_MORSE = re.compile(r"(?<!\S)(?:[.-]{1,5} (?:[/|] )?){8}")
+_MORSE_LETTER = re.compile(r"(?<!\S)(?:([.-]{1,5})(?: |$)|/)")
+_MORSE_ALPHABET = (
+    ".- -... -.-. -.. . ..-. --. .... .. .--- -.- .-.. -- -. --- .--. --.- .-. ... - ..- ...- .-- -..- -.-- --.."
+)
+_MORSE_CODE = dict(zip(_MORSE_ALPHABET.split(), "abcdefghijklmnopqrstuvwxyz", strict=True))
+_SPACER = re.compile(r"(?<=\w)[ .\-_*·|](?=\w(?:[ .\-_*·|]|$))")
+_TAGS = re.compile("[\U000e0020-\U000e007e]++")
+_SELECTORS = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]{4,65536}+")
+_ZERO_WIDTH = re.compile("[\u200b-\u200d\u2060-\u2064\ufeff]{16,65536}+")
+_DATA_URI = re.compile(r"data:(?:image|audio|font|video)/[\w.+-]{1,40};base64,[A-Za-z0-9+/=_-]*+")
+_BREAKS = dict.fromkeys(map(ord, "\r\n\t"))
+_GATES = {
+    "spaced": re.compile(r"[ .\-_*·|]\w[ .\-_*·|]\w[ .\-_*·|]\w[ .\-_*·|]\w[ .\-_*·|]\w"),
+    "morse": re.compile(r"[.-] (?:[/|] )?[.-]{1,5} (?:[/|] )?[.-]"),
+    "run": re.compile("[A-Za-z0-9+/_-]{16}"),
+    "codes": re.compile(r"[ :,](?:[0-9a-fA-F]{2}|\d{3}|[01]{8})[ :,]{1,2}[0-9a-fA-F\d]{2}"),
+}
+"""What every text has that one of these ways of decoding finds something in."""
+ALL_GATES: Final = frozenset(_GATES)
+_BLOBS = (
+    (_BASE64, "base64", frozenset(["run"])),
+    (_BASE32, "base32", frozenset(["run"])),
+    (_HEX, "hex", frozenset(["run", "codes"])),
+    (_BITS, "binary", frozenset(["codes"])),
+    (_CODES, "codes", frozenset(["codes"])),
+)
+_UNITS_PER_UNSEEN_CHAR = 2
+_UNITS_PER_BIT = 1
+_UNITS_PER_RESPELT_CHAR = 3
+_UNITS_PER_BLOB_CHAR = 5
+
+
+class View(NamedTuple):
+    """One reading of a text.
+
+    Args:
+        how: the disguise that was undone.
+        text: what it says then.
+        is_blob: whether a part of the text was decoded, rather than the whole of it respelt.
+    """
+
+    how: str
+    text: str
+    is_blob: bool
+
+
+def gates_of(texts: Sequence[str], work: Work) -> dict[str, set[int]]:
+    """Return for each way of decoding that takes some search the places of the texts that it may concern.
+
+    Args:
+        texts: texts exactly as they stand.
+        work: the budget.
+
+    Raises:
+        WorkExhaustedError: where the budget does not suffice.
+    """
+    return {way: gated(gate, texts, work) for way, gate in _GATES.items()}
+
+
+def hidden_views(
+    text: str, work: Work, *, gates: Collection[str] = ALL_GATES, is_unseen: bool = True
+) -> Iterator[View]:
+    """Yield what a text says when each known disguise is taken off it.
+
+    Args:
+        text: a text exactly as it stands.
+        work: the budget.
+        gates: the ways of decoding that may concern it, of ``gates_of``.
+        is_unseen: whether it has characters that a reader does not see.
+
+    Raises:
+        WorkExhaustedError: where the budget does not suffice.
+    """
+    if is_unseen:
+        yield from _unseen(text, work)
+    yield from _respelt(text, gates, work)
+    yield from _blobs(text, gates, work)
+
+
+def rot13(seen: str) -> str:
+    """Return a visible text with each ASCII letter replaced by the one thirteen places on.
+
+    Args:
+        seen: a visible text.
+    """
+    return seen.translate(ROT13_LETTERS)
+
+
+def backwards(seen: str) -> str:
+    """Return a visible text from its end to its beginning.
+
+    Args:
+        seen: a visible text.
+    """
+    return seen[::-1]
+
+
+def _unseen(text: str, work: Work) -> Iterator[View]:
+    if text.isascii():
+        return
+    work.spend(_UNITS_PER_UNSEEN_CHAR * len(text))
+    tags = "".join(_TAGS.findall(text))
+    if tags:
+        yield View("tag_characters", "".join(chr(ord(char) - 0xE0000) for char in tags), True)
+    for run in _SELECTORS.findall(text)[:_BLOBS_MAX]:
+        yield from _text_view(bytes(_selector_byte(char) for char in run), "variation_selectors")
+    for run in _ZERO_WIDTH.findall(text)[:_BLOBS_MAX]:
+        yield from _zero_width(run, work)
+
+
+def _selector_byte(char: str) -> int:
+    code = ord(char)
+    return code - 0xFE00 if code < 0xE0100 else code - 0xE0100 + 16
+
+
+def _zero_width(run: str, work: Work) -> Iterator[View]:
+    """Two kinds of zero-width characters as bits, either way round; a third kind may part the bytes."""
+    kinds = sorted(set(run))
+    work.spend(_UNITS_PER_BIT * len(run) * len(kinds) * (len(kinds) - 1))
+    for one in kinds:
+        for zero in kinds:
+            if one == zero:
+                continue
+            digits = {ord(kind): None for kind in kinds} | {ord(one): "1", ord(zero): "0"}
+            bits = run.translate(digits)
+            if bits:
+                yield from _text_view(_bytes_of(bits), "zero_width")
+
+
+def _bytes_of(bits: str) -> bytes:
+    """Return eight digits each as a byte; what is left over is dropped."""
+    return bytes(int(bits[at : at + 8], 2) for at in range(0, len(bits) - 7, 8))
+
+
+def _respelt(text: str, gates: Collection[str], work: Work) -> Iterator[View]:
+    if "&" in text:
+        work.spend(_UNITS_PER_RESPELT_CHAR * len(text))
+        plain = html.unescape(text)
+        if plain != text:
+            yield View("html_entities", plain, False)
+    if "%" in text and _PERCENT.search(text):
+        work.spend(_UNITS_PER_RESPELT_CHAR * len(text))
+        yield View("percent_encoding", unquote(text), False)
+    if "\\" in text or "+" in text:
+        work.spend(_UNITS_PER_RESPELT_CHAR * len(text))
+        plain = _ESCAPES.sub(_unescaped, text)
+        if plain != text:
+            yield View("escapes", plain, False)
+    if "spaced" in gates and _SPACED.search(text):
+        work.spend(_UNITS_PER_RESPELT_CHAR * len(text))
+        yield View("spaced_letters", _SPACED_WORD.sub(lambda run: _SPACER.sub("", run[0]), text), False)
+    if "morse" in gates and _MORSE.search(text):
+        work.spend(_UNITS_PER_RESPELT_CHAR * len(text))
+        yield View("morse", _MORSE_LETTER.sub(lambda code: _MORSE_CODE.get(code[1], " "), text), False)
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    code = int(next(group for group in match.groups() if group), 16)
+    return chr(code) if code < 0x110000 and not 0xD800 <= code < 0xE000 else " "
+
+
+def _blobs(text: str, gates: Collection[str], work: Work) -> Iterator[View]:
+    opened = {*gates, "codes"} if "\\x" in text else gates
+    if len(text) < _PRINTABLE_CHARS_MIN * 2 or not opened:
+        return
+    work.spend(_UNITS_PER_BLOB_CHAR * len(text))
+    without_media = _DATA_URI.sub(" ", text) if "data:" in text else text
+    for pattern, how, any_of in _BLOBS:
+        if any_of.isdisjoint(opened):
+            continue
+        for count, match in enumerate(pattern.finditer(without_media)):
+            if count == _BLOBS_MAX:
+                break
+            yield from _text_view(_decoded(match[0], how), how)
+
+
+def _decoded(blob: str, how: str) -> bytes:
+    try:
+        if how == "base64":
+            packed = "".join(blob.split()).rstrip("=").translate(str.maketrans("-_", "+/"))
+            return base64.b64decode(packed[: len(packed) // 4 * 4] + _base64_rest(packed))
+        if how == "base32":
+            packed = blob.rstrip("=")
+            return base64.b32decode(packed + "=" * (-len(packed) % 8))
+        if how == "hex":
+            digits = re.sub(r"0x|\\x|[ :,]", "", blob)
+            return binascii.unhexlify(digits[: len(digits) // 2 * 2])
+        if how == "binary":
+            digits = re.sub("[ ,]", "", blob)
+            return _bytes_of(digits)
+        return bytes(int(code) & 0xFF for code in re.findall(r"\d+", blob))
+    except (binascii.Error, ValueError):
+        return b""
+
+
+def _base64_rest(packed: str) -> str:
+    rest = packed[len(packed) // 4 * 4 :]
+    return rest + "=" * (4 - len(rest)) if len(rest) > 1 else ""
+
+
+def _text_view(raw: bytes, how: str) -> Iterator[View]:
+    """A decoded blob counts only if it is text: mostly letters and blanks, and all of it printable."""
+    try:
+        text = raw[:_BLOB_CHARS_MAX].decode("utf-8", "strict")
+    except UnicodeDecodeError as error:
+        if error.start < len(raw) - 3 or error.start < _PRINTABLE_CHARS_MIN:
+            return
+        text = raw[: error.start].decode("utf-8")
+    text = text.rstrip("\x00")
+    if len(text) < _PRINTABLE_CHARS_MIN or not text.translate(_BREAKS).isprintable():
+        return
+    if (sum(map(str.isalpha, text)) + text.count(" ")) * 5 >= len(text) * 3:
+        yield View(how, text, True)

@@ -1,0 +1,210 @@
+"""What was introduced: signs of an attack in the new text of a definition, and in nothing that stood there before.
+
+1. The texts of both definitions are listed (``introduced_texts``). One that is the same in both says nothing new.
+2. Each rule is searched in every other text, as it stands, as it is seen, and as it reads once decoded.
+3. What a rule found counts only if it touches a new sentence, and if the old definition gave the same rule no
+   match of the same words: to move or to touch up an old sentence is not news.
+4. A script that the old definition did not use counts by itself (``introduced_scripts``).
+
+Signs raise a severity and lower none. They say what a text resembles, never what its author meant.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from heapq import nsmallest
+from itertools import accumulate
+from typing import Any, Final, NamedTuple
+
+from assay_stream.canonical.redaction import redact
+from assay_stream.detect.page import shown
+from assay_stream.detect.placeholders import OtherTools
+from assay_stream.detect.places import owner_of
+from assay_stream.detect.reader import Match
+from assay_stream.detect.rules import LEVELS
+from assay_stream.detect.scripts import introduced_scripts, is_prose
+from assay_stream.detect.search import all_matches
+from assay_stream.detect.surfaces import Place, Text, path_of, required_of, texts_of
+from assay_stream.detect.tool_names import NO_TOOLS, ToolNames
+from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.text.words import Words
+from assay_stream.work import Work, WorkExhaustedError
+
+_EXCERPT_CHARS = 80
+_CONTEXT_CHARS = 24
+_WORDS_ADDED_MAX = 2
+_LEVEL_LOW = 2
+_UNITS_PER_MATCH = 10
+_UNITS_PER_CHAR = 3
+_UNITS_PER_SIGN = 150
+
+
+class Sign(NamedTuple):
+    """One thing that new text brings.
+
+    Args:
+        rule: id of the rule.
+        level: OCSF severity id that it raises to, 1 to 5.
+        path: JSON path of the text, ``$.description``.
+        excerpt: what matched and a little around it: at most 80 characters, escaped and redacted. It is the
+            server's text and has no place in evidence.
+    """
+
+    rule: str
+    level: int
+    path: str
+    excerpt: str
+
+
+CUT_SHORT: Final = Sign("text_oversized", LEVELS["text_oversized"], "$", "")
+"""The sign of a definition that was not searched in full."""
+
+
+def signs_between(
+    before: Mapping[str, Any] | None,
+    after: Mapping[str, Any],
+    *,
+    tool_names: ToolNames = NO_TOOLS,
+    work: Work,
+) -> list[Sign]:
+    """Return what the new text of a definition brings, gravest first, one sign for each rule and path.
+
+    A definition that would cost more than its share is searched until the share is used up, and ``CUT_SHORT`` is
+    among its signs.
+
+    Args:
+        before: the older definition, ``None`` where there was none: then every text is new.
+        after: the newer definition: a tool, a prompt or a resource template.
+        tool_names: names of the other tools that the agent may call, with or without the definition's own.
+        work: the budget of the record that brought the definition.
+
+    Raises:
+        WorkExhaustedError: where the budget of the record does not suffice.
+    """
+    share = work.part(DEFAULT_LIMITS.definition_work_units_max)
+    matches: list[Match] = []
+    is_cut_short = False
+    try:
+        _search(before, after, OtherTools(tool_names, after.get("name")), share, matches)
+    except WorkExhaustedError:
+        if work.left < DEFAULT_LIMITS.definition_work_units_max:
+            # The share was all that is left of the record's budget.
+            work.spend(work.left + 1)
+        is_cut_short = True
+    work.spend(share.spent)
+    return _signs(matches, is_cut_short)
+
+
+def _signs(matches: Iterable[Match], is_cut_short: bool) -> list[Sign]:
+    best: dict[tuple[str, Place], Match] = {}
+    for match in matches:
+        found = best.get((match.rule, match.place))
+        if found is None or match.level > found.level:
+            best[(match.rule, match.place)] = match
+    told = list(best.values())
+    if len(told) > DEFAULT_LIMITS.signs_max:
+        told = nsmallest(DEFAULT_LIMITS.signs_max, told, key=lambda match: (-match.level, match.rule))
+        is_cut_short = True
+    signs = [Sign(match.rule, match.level, path_of(match.place), _excerpt(match)) for match in told]
+    if is_cut_short:
+        signs.append(CUT_SHORT)
+    return sorted(signs, key=lambda sign: (-sign.level, sign.rule, sign.path))
+
+
+def _search(
+    before: Mapping[str, Any] | None,
+    after: Mapping[str, Any],
+    others: OtherTools,
+    work: Work,
+    found: list[Match],
+) -> None:
+    """Put what new text brings into ``found``. Where the budget ends, that may hold what stood there before."""
+    old_texts = list(texts_of(before, work)) if before is not None else []
+    known = {(text.role, text.value) for text in old_texts}
+    required = required_of(after) if before is not None else frozenset()
+    new_texts = [text for text in texts_of(after, work) if (text.role, text.value) not in known]
+    for match in all_matches(new_texts, others, required, work):
+        # Each of those that are told takes a path and an excerpt.
+        work.spend(_UNITS_PER_SIGN if len(found) < DEFAULT_LIMITS.signs_max else _UNITS_PER_MATCH)
+        found.append(match)
+    if found and old_texts:
+        found[:] = list(_new_ones(found, old_texts, others, work))
+    if new_texts and old_texts:
+        new = {(text.role, text.value) for text in texts_of(after, work)}
+        kept = any(is_prose(text) for text in old_texts if (text.role, text.value) in new)
+        for place in introduced_scripts(old_texts, new_texts, kept, work):
+            level = LEVELS["script_introduced"]
+            found.append(Match("script_introduced", level, place.text, place.start, place.end, (), place.place))
+
+
+def _new_ones(matches: Iterable[Match], old_texts: Sequence[Text], others: OtherTools, work: Work) -> Iterator[Match]:
+    old: dict[tuple[str, ...], set[tuple[str, ...]]] = {}
+    owners: set[str | None] = set()
+    sentences: set[str] = set()
+    for text in old_texts:
+        work.spend(_UNITS_PER_CHAR * len(text.value))
+        sentences.update(Words(shown(text.value, work)).sentence_keys())
+    for match in all_matches(old_texts, others, frozenset(), work):
+        old.setdefault(_ends(match), set()).add(match.key)
+        if match.rule == "url_introduced":
+            owners.add(owner_of(match.key[0]))
+    read: dict[str, _Sentences] = {}
+    for match in matches:
+        alike = old.get(_ends(match), set())
+        work.spend(_UNITS_PER_MATCH + len(alike) * len(match.key))
+        if match.key in alike or any(_is_same(key, match.key) for key in alike):
+            continue
+        if match.text not in read:
+            work.spend(_UNITS_PER_CHAR * len(match.text))
+            read[match.text] = _Sentences(match.text, sentences)
+        if read[match.text].is_touched(match):
+            is_of_old_owner = match.rule == "url_introduced" and owner_of(match.key[0]) in owners - {None}
+            yield match._replace(level=_LEVEL_LOW) if is_of_old_owner else match
+
+
+def _ends(match: Match) -> tuple[str, ...]:
+    """What a match has in common with one that has words more between its ends."""
+    return (match.rule, *match.key[:1], *match.key[-1:])
+
+
+def _is_same(old: tuple[str, ...], new: tuple[str, ...]) -> bool:
+    """Whether the new words are the old ones with at most two put between them."""
+    if not 0 <= len(new) - len(old) <= _WORDS_ADDED_MAX:
+        return False
+    rest = iter(new)
+    return all(word in rest for word in old)
+
+
+class _Sentences:
+    """The sentences of a text, and which of them are new.
+
+    Args:
+        text: the text.
+        old: the sentences that stood before.
+    """
+
+    def __init__(self, text: str, old: set[str]) -> None:
+        words = Words(text)
+        self._starts = [words.spans[first][0] for first, _ in words.sentences]
+        self._ends = [words.spans[end - 1][1] for _, end in words.sentences]
+        is_new = [sentence not in old for sentence in words.sentence_keys()]
+        self._new_before = [0, *accumulate(is_new)]
+
+    def is_touched(self, match: Match) -> bool:
+        """Return whether a match touches a new sentence, or none at all."""
+        first = bisect_right(self._ends, match.start)
+        end = bisect_left(self._starts, match.end)
+        return first >= end or self._new_before[end] > self._new_before[first]
+
+
+def _excerpt(match: Match) -> str:
+    start = max(0, match.start - _CONTEXT_CHARS)
+    if start:
+        # Half a word could be half a secret, which redaction does not know.
+        blank = match.text.find(" ", start, match.start)
+        start = blank + 1 if blank >= 0 else match.start
+    around = match.text[start : match.start + _EXCERPT_CHARS * 3]
+    redacted = redact(around)
+    escaped = "".join(char if char.isprintable() else f"\\u{{{ord(char):x}}}" for char in redacted)
+    return escaped[:_EXCERPT_CHARS]

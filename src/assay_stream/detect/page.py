@@ -1,0 +1,158 @@
+"""One text of a definition, read once: what every rule shares."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import dataclass
+from typing import Final
+
+from assay_stream.detect.decoders import gates_of
+from assay_stream.detect.needles import Needles, gated, lowered
+from assay_stream.text.normalization import units_to_normalize
+from assay_stream.text.words import Words, forms_of, plain_forms, visible
+from assay_stream.work import Work
+
+_NULL = "\x00"
+_UNITS_PER_PAGE = 40
+_UNITS_PER_PAGE_CHAR = 1
+_CHARS_PER_UNIT = 3
+_UNITS_PER_WORD_OF_TEXT = 6
+
+# Texts without any of these stand as their reader sees them.
+_DRESSED = re.compile("[^\\n\\r\\t -~\\x00]")
+# Signs that have no letters in them and no other form: words around them are read as in ASCII text.
+_NOT_PLAIN = re.compile("[^\\n\\r\\t -~–—‘’“”•→←]")
+_UNSEEN = re.compile(
+    "[\\x01-\\x08\\x0e-\\x1f\\x9b\u00ad\u034f\u115f\u1160\u180e\u200b-\u200d\u202a-\u202e\u2060-\u2064\u2066-\u2069"
+    "\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\U000e0000-\U000e01ef]"
+)
+_WIDE = re.compile("[ \t\u00a0\u2000-\u200a\u3000]{80}")
+_EMPTY_LINES = re.compile("\n[ \t]{0,40}\r?\n[ \t]{0,40}\r?\n")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageHints:
+    """What can stand in a text at all.
+
+    Args:
+        rules: ids of the rules whose pattern may match it as it is seen.
+        is_unseen: whether it has characters that a reader does not see.
+        is_wide: whether it has a long run of white space.
+        views: ways in which it may be decoded.
+    """
+
+    rules: Set[str] = frozenset()
+    is_unseen: bool = False
+    is_wide: bool = False
+    views: Set[str] = frozenset()
+
+
+NO_HINTS: Final = PageHints()
+"""Of a text in which nothing but words can be found."""
+
+
+class Page:
+    """One wording of a text, wherever it stands, and its readings.
+
+    Args:
+        raw: the text exactly as it stands.
+        seen: the text as its reader sees it.
+    """
+
+    __slots__ = ("_words", "forms", "hints", "is_plain", "lowered", "raw", "seen")
+
+    def __init__(self, raw: str, seen: str) -> None:
+        self.raw = raw
+        self.seen = seen
+        self.hints = NO_HINTS
+        self.is_plain = _NOT_PLAIN.search(seen) is None
+        """Whether its words are ASCII, so that they can be read otherwise one by one."""
+        self.lowered = lowered(seen)
+        """The text as needles are looked for in it."""
+        self.forms = plain_forms(self.lowered) if self.is_plain else forms_of(seen)
+        """Its words in their plain form."""
+        self._words: Words | None = None
+
+    def words(self, work: Work) -> Words:
+        """Its words with their places.
+
+        Args:
+            work: the budget, which is drawn on once.
+
+        Raises:
+            WorkExhaustedError: where the budget does not suffice.
+        """
+        if self._words is None:
+            work.spend(_UNITS_PER_WORD_OF_TEXT * len(self.forms) + len(self.seen) // _CHARS_PER_UNIT)
+            self._words = Words(self.seen)
+        return self._words
+
+
+def pages_of(texts: Iterable[str], needles: Needles, work: Work) -> dict[str, Page]:
+    """Return a page with hints for each text.
+
+    Args:
+        texts: texts exactly as they stand. One that stands in many places is read once.
+        needles: what rules look for.
+        work: the budget.
+
+    Raises:
+        WorkExhaustedError: where the budget does not suffice.
+    """
+    raws = list(dict.fromkeys(texts))
+    if not raws:
+        return {}
+    work.spend(_UNITS_PER_PAGE * len(raws) + _UNITS_PER_PAGE_CHAR * sum(map(len, raws)))
+    dressed = gated(_DRESSED, raws, work) | {index for index, raw in enumerate(raws) if _NULL in raw}
+    pages = [Page(raw, shown(raw, work) if index in dressed else raw) for index, raw in enumerate(raws)]
+    give_hints(pages, needles, work, is_dressed=bool(dressed))
+    return dict(zip(raws, pages, strict=True))
+
+
+def shown(raw: str, work: Work) -> str:
+    """Return a text as its reader sees it.
+
+    Args:
+        raw: a text exactly as it stands.
+        work: the budget.
+
+    Raises:
+        WorkExhaustedError: where the budget does not suffice.
+    """
+    work.spend(units_to_normalize(raw))
+    seen = visible(raw)
+    # Compatibility forms can be eighteen times as long as what they stand for, and their words are normalised too.
+    work.spend(units_to_normalize(seen) if seen != raw else 0)
+    return seen
+
+
+def give_hints(pages: Sequence[Page], needles: Needles, work: Work, *, is_dressed: bool = True) -> None:
+    """Find out what can stand in pages, in a few passes over all of them together.
+
+    Args:
+        pages: the pages.
+        needles: what rules look for.
+        work: the budget.
+        is_dressed: whether some of them have anything but printable ASCII and breaks.
+
+    Raises:
+        WorkExhaustedError: where the budget does not suffice.
+    """
+    raws = [page.raw for page in pages]
+    rules = needles.rules_of([page.lowered for page in pages], work)
+    unseen: set[int] = set()
+    if is_dressed:
+        unseen = gated(_UNSEEN, raws, work) | {index for index, raw in enumerate(raws) if _NULL in raw}
+    wide = gated(_WIDE, raws, work) | gated(_EMPTY_LINES, raws, work)
+    views: dict[int, set[str]] = {}
+    for view, indexes in gates_of(raws, work).items():
+        for index in indexes:
+            views.setdefault(index, set()).add(view)
+    for index in rules.keys() | unseen | wide | views.keys():
+        pages[index].hints = PageHints(
+            rules=rules.get(index, frozenset()),
+            is_unseen=index in unseen,
+            is_wide=index in wide,
+            views=views.get(index, frozenset()),
+        )

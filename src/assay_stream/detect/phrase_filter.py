@@ -1,0 +1,318 @@
+"""Which phrases can stand in a text at all, told from the set of its words.
+
+1. A phrase can stand only where each of its slots has a word. Slots are bits; a text has a slot's bit where one
+   word of one of the slot's alternatives is in it.
+2. Each phrase is looked up by one slot, the one with the fewest common words, so that most texts ask for none.
+3. A text is read as it stands, as ROT13 and backwards at once: a word's reading is that of the whole text where
+   all of it is ASCII.
+
+What is left out here stands nowhere in the text: ``PhraseBook.search`` over all phrases finds the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence, Set
+from typing import Final, NamedTuple
+
+from assay_stream.detect.phrases import PhraseBook, Slot
+from assay_stream.work import Work
+
+AS_IT_STANDS, ROT13, BACKWARDS = range(3)
+"""How a text is read."""
+
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+ROT13_LETTERS: Final = str.maketrans(
+    _LETTERS + _LETTERS.upper(), _LETTERS[13:] + _LETTERS[:13] + (_LETTERS[13:] + _LETTERS[:13]).upper()
+)
+_UNITS_PER_WORD = 8
+_UNITS_PER_UNCOMMON_WORD = 60
+_UNITS_PER_PHRASE = 2
+_UNITS_PER_CHECK = 50
+# Most words of descriptions are the same few thousand ones.
+_CACHED_WORDS_MAX = 16_384
+_CACHED_CHARS_MAX = 24
+_GIVEN_BITS = 8
+_HEAD_CHARS = 2
+_COMMON_LISTED = """
+    the for to of a list in and get used search data results query is with by use this filter required from when if
+    number log text returns be on content as not type url are an result that only api retrieve all include return
+    optional action work add request error tool response file user values s usage queries time code value names
+    using parameter start provided it new field date document you information set first read find context can after
+    no end pull must each true logs write model description full output run containing available more before one
+    returned about found execute responses history access up details delete call will summary at has including may
+    any check directory your local count language word account next comment agent label complete message what best
+    instead address parameters token see key arguments have their last was without other provide insert replace
+    already describe clear session name files tools input
+"""
+_WEIGHTS: Final = {word: 1_000 // (rank + 5) for rank, word in enumerate(_COMMON_LISTED.split())}
+"""Words of honest descriptions, the most common first. How common a word is decides how fast a text is passed
+over, never what is found."""
+
+
+class Reading(NamedTuple):
+    """What one word, read one way, gives to phrases.
+
+    Args:
+        phrases: the phrases that are looked up by it.
+        slots: the slots that have it, as bits.
+        atoms: what it is in phrases.
+    """
+
+    phrases: tuple[int, ...]
+    slots: int
+    atoms: Set[str]
+
+
+class Readings(NamedTuple):
+    """What one word gives to phrases.
+
+    Args:
+        ways: the word as it stands, as ROT13 and backwards.
+        asked: the ways in which some phrase is looked up by it, as bits.
+    """
+
+    ways: tuple[Reading, Reading, Reading]
+    asked: int
+
+
+_NOTHING: Final = Reading((), 0, frozenset())
+
+
+class PhraseFilter:
+    """The words of a book of phrases, and which phrases each can be part of.
+
+    Args:
+        book: the phrases.
+    """
+
+    def __init__(self, book: PhraseBook) -> None:
+        self.book = book
+        self._needs: list[int] = []
+        self._is_given: list[bool] = []
+        self.reach = 1
+        """Words within which a phrase stands, if it names nothing in braces."""
+        # The bits of what is given come first, those of slots behind them.
+        self._given: dict[str, int] = {}
+        self._slot_bits: dict[str, int] = {}
+        self._lookups: dict[str, tuple[int, ...]] = {}
+        self.given_only: list[int] = []
+        """Phrases made of given places alone, which no word tells of."""
+        bits: dict[tuple[tuple[str, ...], ...], int] = {}
+        for number, (_, slots) in enumerate(book.phrases):
+            written = [slot for slot in slots if not slot.places]
+            need = 0
+            for slot in slots:
+                if len(slot.places) == 1 and not slot.alternatives:
+                    need |= self._given_bit(slot.places[0])
+            for slot in written:
+                bit = bits.setdefault(slot.alternatives, 1 << len(bits) + _GIVEN_BITS)
+                need |= bit
+                for atom in _atoms_of(slot):
+                    self._slot_bits[atom] = self._slot_bits.get(atom, 0) | bit
+            self._needs.append(need)
+            self._is_given.append(len(written) < len(slots))
+            if len(written) == len(slots):
+                self.reach = max(self.reach, sum(map(_reach, slots)))
+            if written:
+                for atom in _atoms_of(min(written, key=_slot_commonness)):
+                    self._lookups[atom] = (*self._lookups.get(atom, ()), number)
+            else:
+                self.given_only.append(number)
+        words = {word for word in book.words if word.isascii()}
+        stems = {stem for stem in book.stems if stem.isascii()}
+        self._words = words | {_rot13(word) for word in words} | {word[::-1] for word in words}
+        self._known: dict[str, Readings | None] = {}
+        self._heads = _grouped((stem[:_HEAD_CHARS], stem) for stem in stems)
+        self._rot13_heads = _grouped((_rot13(stem)[:_HEAD_CHARS], _rot13(stem)) for stem in stems)
+        self._tails = _grouped((stem[::-1][-_HEAD_CHARS:], stem[::-1]) for stem in stems)
+
+    def _given_bit(self, name: str) -> int:
+        return self._given.setdefault(name, 1 << len(self._given))
+
+    def possible(self, readings: Collection[Readings], way: int, given: Iterable[str], work: Work) -> list[int]:
+        """Return the phrases that can stand in a text, ascending.
+
+        Args:
+            readings: of each word of the text.
+            way: how the text is read.
+            given: what may stand in it of that which phrases name in braces.
+            work: the budget.
+
+        Raises:
+            WorkExhaustedError: where the budget does not suffice.
+        """
+        asked = {number for reading in readings if reading.asked >> way & 1 for number in reading.ways[way].phrases}
+        asked.update(self.given_only)
+        work.spend(_UNITS_PER_PHRASE * len(asked) + len(readings))
+        slots = 0
+        for name in given:
+            slots |= self._given.get(name, 0)
+        for reading in readings:
+            slots |= reading.ways[way].slots
+        needs = self._needs
+        possible = sorted(number for number in asked if needs[number] & slots == needs[number])
+        if not possible:
+            return []
+        atoms = {atom for reading in readings for atom in reading.ways[way].atoms}
+        work.spend(_UNITS_PER_CHECK * len(possible))
+        return [number for number in possible if self._is_possible(number, atoms)]
+
+    def possible_near(
+        self, numbers: Sequence[int], windows: Iterable[Collection[Readings]], way: int, work: Work
+    ) -> list[int]:
+        """Return the phrases of which all words can stand close enough to each other.
+
+        Args:
+            numbers: phrases that can stand in the whole text, ascending.
+            windows: the readings of each part of the text; parts of twice ``reach`` words, each half in the next.
+            way: how the text is read.
+            work: the budget.
+
+        Raises:
+            WorkExhaustedError: where the budget does not suffice.
+        """
+        # What is given has any number of words.
+        near = {number for number in numbers if self._is_given[number]}
+        for window in windows:
+            far = [number for number in numbers if number not in near]
+            if not far:
+                break
+            work.spend(_UNITS_PER_PHRASE * len(far) + len(window))
+            slots = 0
+            for reading in window:
+                slots |= reading.ways[way].slots
+            needs = self._needs
+            far = [number for number in far if needs[number] & slots == needs[number]]
+            if far:
+                work.spend(_UNITS_PER_CHECK * len(far))
+                atoms = {atom for reading in window for atom in reading.ways[way].atoms}
+                near.update(number for number in far if self._is_possible(number, atoms))
+        return sorted(near)
+
+    def _is_possible(self, number: int, atoms: Set[str]) -> bool:
+        """Tell whether each slot of a phrase has an alternative of which every word is there."""
+        return all(
+            slot.places or any(all(atom in atoms for atom in each) for each in slot.alternatives)
+            for slot in self.book.phrases[number][1]
+        )
+
+    def read(self, word: str) -> Readings | None:
+        """Return what a word gives to phrases in each of its readings, ``None`` where that is nothing.
+
+        Args:
+            word: a word in its plain form. One that is not ASCII is read as it stands alone.
+        """
+        if len(word) > _CACHED_CHARS_MAX:
+            return self._read_in_some_ways(word)
+        if word not in self._known:
+            if len(self._known) >= _CACHED_WORDS_MAX:
+                self._known.clear()
+            self._known[word] = self._read_in_some_ways(word)
+        return self._known[word]
+
+    def _read_in_some_ways(self, word: str) -> Readings | None:
+        if not word.isascii():
+            return _all_ways(self._read(word), _NOTHING, _NOTHING)
+        if word in self._words:
+            return self._read_all_ways(word)
+        if not (word.isalpha() or word.isdigit()):
+            return self._read_all_ways(word)
+        head, tail = word[:_HEAD_CHARS], word[-_HEAD_CHARS:]
+        return _all_ways(
+            self._read(word) if word.startswith(self._heads.get(head, ())) else _NOTHING,
+            self._read(_rot13(word)) if word.startswith(self._rot13_heads.get(head, ())) else _NOTHING,
+            self._read(word[::-1]) if word.endswith(self._tails.get(tail, ())) else _NOTHING,
+        )
+
+    def _read_all_ways(self, word: str) -> Readings | None:
+        return _all_ways(self._read(word), self._read(_rot13(word)), self._read(word[::-1]))
+
+    def _read(self, word: str) -> Reading:
+        phrases: set[int] = set()
+        slots = 0
+        atoms = self.book.atoms(word)
+        for atom in atoms:
+            phrases.update(self._lookups.get(atom, ()))
+            slots |= self._slot_bits.get(atom, 0)
+        return Reading(tuple(phrases), slots, atoms) if atoms else _NOTHING
+
+
+class WordReadings(dict[str, "Readings | None"]):
+    """Readings of the words of one definition, each worked out once.
+
+    Args:
+        of: the filter.
+        work: the budget, which each word is paid from.
+    """
+
+    def __init__(self, of: PhraseFilter, work: Work) -> None:
+        super().__init__()
+        self._of = of
+        self._work = work
+
+    def __missing__(self, word: str) -> Readings | None:
+        self._work.spend(_UNITS_PER_WORD if word.isascii() and word.isalpha() else _UNITS_PER_UNCOMMON_WORD)
+        found = self[word] = self._of.read(word)
+        return found
+
+    def windows(self, forms: Sequence[str], reach: int) -> Iterator[list[Readings]]:
+        """Yield the readings of each part of a text.
+
+        Args:
+            forms: the words of the text.
+            reach: half the words of a part.
+
+        Raises:
+            WorkExhaustedError: where the budget does not suffice.
+        """
+        for start in range(0, len(forms), reach):
+            yield self.of(forms[start : start + 2 * reach])
+
+    def of(self, forms: Collection[str]) -> list[Readings]:
+        """Return the readings of the words that have any.
+
+        Args:
+            forms: the words of a text, in their plain form.
+
+        Raises:
+            WorkExhaustedError: where the budget does not suffice.
+        """
+        self._work.spend(len(forms))
+        return [readings for form in set(forms) if (readings := self[form]) is not None]
+
+
+def _all_ways(*ways: *tuple[Reading, Reading, Reading]) -> Readings | None:
+    if all(reading is _NOTHING for reading in ways):
+        return None
+    return Readings(ways, sum(bool(reading.phrases) << way for way, reading in enumerate(ways)))
+
+
+def _reach(slot: Slot) -> int:
+    return slot.gap + max(map(len, slot.alternatives))
+
+
+def _atoms_of(slot: Slot) -> set[str]:
+    """One word of each alternative, the least common one."""
+    return {min(alternative, key=lambda atom: (_commonness(atom), -len(atom))) for alternative in slot.alternatives}
+
+
+def _commonness(atom: str) -> int:
+    if atom.endswith("*"):
+        return sum(weight for word, weight in _WEIGHTS.items() if word.startswith(atom[:-1]))
+    return _WEIGHTS.get(atom, 0)
+
+
+def _slot_commonness(slot: Slot) -> tuple[int, int]:
+    atoms = _atoms_of(slot)
+    return sum(map(_commonness, atoms)), len(atoms)
+
+
+def _rot13(word: str) -> str:
+    return word.translate(ROT13_LETTERS)
+
+
+def _grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
+    grouped: dict[str, tuple[str, ...]] = {}
+    for key, value in sorted(pairs):
+        grouped[key] = (*grouped.get(key, ()), value)
+    return grouped

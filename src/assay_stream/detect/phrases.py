@@ -1,0 +1,220 @@
+"""Phrases: word patterns that are found in linear time, in any script.
+
+A phrase is written as slots with blanks between them. A slot is alternatives with ``|`` between them; an
+alternative is one word or several joined by ``_``, and a trailing ``*`` takes every word that begins so. ``~3``
+between two slots allows up to three other words there. ``{tool}`` and the like are places that the caller has
+found; they may stand among the alternatives. So ``ignore|forget ~2 previous|prior instruction*`` is found in
+"ignore all the previous instructions".
+
+Each slot's places are listed once for a text, and a phrase walks through its slots' lists from left to right: the
+cost is the number of words times the number of phrases that use them, whatever the text. ``phrase_filter`` tells
+beforehand which phrases can stand in a text at all.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from typing import NamedTuple
+
+from assay_stream.text.words import Words, other_forms, visible
+from assay_stream.work import Work
+
+_STEM_CHARS_MAX = 16
+# Most words of descriptions are the same few thousand ones.
+_CACHED_WORDS_MAX = 16_384
+_CACHED_CHARS_MAX = 24
+_HEAD_CHARS = 2
+_UNITS_PER_WORD = 4
+_UNITS_PER_SLOT = 15
+_UNITS_PER_SPAN = 4
+
+Span = tuple[int, int]
+"""The first word and the one after the last."""
+
+Given = Callable[[str], Sequence[Span]]
+"""Gives the places of what ``{name}`` stands for in phrases, sorted."""
+
+
+class Slot(NamedTuple):
+    """One slot of a phrase: the words that may stand before it, and what may stand in it."""
+
+    gap: int
+    alternatives: tuple[tuple[str, ...], ...]
+    places: tuple[str, ...]
+
+
+class Found(NamedTuple):
+    """One phrase where it was found: the key it was given under, and its words."""
+
+    key: str
+    span: Span
+
+
+class PhraseBook:
+    """Phrases that are looked for together.
+
+    Args:
+        phrases: pairs of a key and a phrase; many phrases may share a key.
+    """
+
+    def __init__(self, phrases: Iterable[tuple[str, str]]) -> None:
+        self.phrases = [(key, _parsed(phrase)) for key, phrase in phrases]
+        atoms = {
+            atom
+            for _, slots in self.phrases
+            for slot in slots
+            for alternative in slot.alternatives
+            for atom in alternative
+        }
+        self.words = frozenset(atom for atom in atoms if not atom.endswith("*"))
+        """Every word that stands in a phrase."""
+        self.stems = frozenset(atom[:-1] for atom in atoms if atom.endswith("*"))
+        """The beginning of every word that may go on."""
+        self._short = frozenset(stem for stem in self.stems if len(stem) == 1)
+        self._known: dict[str, Set[str]] = {}
+        self._long: dict[str, tuple[str, ...]] = {}
+        for stem in sorted(self.stems - self._short):
+            if len(stem) <= _STEM_CHARS_MAX:
+                head = stem[:_HEAD_CHARS]
+                self._long[head] = (*self._long.get(head, ()), stem)
+
+    def search(self, words: Words, given: Given, work: Work, numbers: Iterable[int] | None = None) -> Iterator[Found]:
+        """Yield every phrase that stands in a text, by phrase and then by place.
+
+        Args:
+            words: the text.
+            given: places of what ``{name}`` stands for in phrases, sorted.
+            work: the budget.
+            numbers: the phrases to look for, ascending, by their places in ``phrases``; ``None`` for all of them.
+
+        Raises:
+            WorkExhaustedError: where the budget does not suffice.
+        """
+        work.spend(_UNITS_PER_WORD * len(words.forms))
+        places = self._atom_places(words)
+        slots: dict[object, Sequence[Span]] = {}
+        for number in range(len(self.phrases)) if numbers is None else numbers:
+            key, phrase = self.phrases[number]
+            lists: dict[int, Sequence[Span]] = {}
+            # What is given takes a search of its own, so it comes last.
+            for index in sorted(range(len(phrase)), key=lambda index: bool(phrase[index].places)):
+                spans = _slot_spans(phrase[index], places, given, slots, work)
+                if not spans:
+                    break
+                lists[index] = spans
+            else:
+                work.spend(_UNITS_PER_SPAN * sum(map(len, lists.values())))
+                for span in _walk(phrase, [lists[index] for index in range(len(phrase))], words.places):
+                    yield Found(key, span)
+
+    def atoms(self, form: str) -> Set[str]:
+        """Return what a word is in phrases: the word, and each beginning of it with a ``*``.
+
+        Args:
+            form: a word in its plain form.
+        """
+        atoms = self._known.get(form)
+        if atoms is None:
+            atoms = self._atoms(form)
+            if len(form) <= _CACHED_CHARS_MAX:
+                if len(self._known) >= _CACHED_WORDS_MAX:
+                    self._known.clear()
+                self._known[form] = atoms
+        return atoms
+
+    def _atoms(self, form: str) -> Set[str]:
+        atoms = set()
+        for each in (form, *other_forms(form)):
+            if each in self.words:
+                atoms.add(each)
+            for stem in self._long.get(each[:_HEAD_CHARS], ()):
+                if each.startswith(stem):
+                    atoms.add(stem + "*")
+            if each in self._short:
+                atoms.add(each + "*")
+        return atoms
+
+    def _atom_places(self, words: Words) -> dict[str, list[int]]:
+        places: dict[str, list[int]] = {}
+        known: dict[str, list[list[int]]] = {}
+        for index, form in enumerate(words.forms):
+            lists = known.get(form)
+            if lists is None:
+                lists = known[form] = [places.setdefault(atom, []) for atom in self.atoms(form)]
+            for each in lists:
+                each.append(index)
+        return places
+
+
+def _parsed(phrase: str) -> tuple[Slot, ...]:
+    slots = []
+    gap = 0
+    for part in phrase.split():
+        if part.startswith("~"):
+            gap = int(part[1:])
+            continue
+        given = tuple(each[1:-1] for each in part.split("|") if each.startswith("{"))
+        written = tuple(_alternative(each) for each in part.split("|") if not each.startswith("{"))
+        slots.append(Slot(gap, written, given))
+        gap = 0
+    return tuple(slots)
+
+
+def _alternative(text: str) -> tuple[str, ...]:
+    stem = text.endswith("*")
+    atoms = Words(visible(text.removesuffix("*").replace("_", " "))).forms
+    return (*atoms[:-1], atoms[-1] + "*") if stem else tuple(atoms)
+
+
+def _slot_spans(
+    slot: Slot,
+    places: Mapping[str, list[int]],
+    given: Given,
+    known: dict[object, Sequence[Span]],
+    work: Work,
+) -> Sequence[Span]:
+    if len(slot.places) == 1 and not slot.alternatives:
+        return given(slot.places[0])
+    key = (slot.alternatives, slot.places)
+    spans = known.get(key)
+    if spans is None:
+        first_atoms = [places[each[0]] for each in slot.alternatives if each[0] in places]
+        work.spend(_UNITS_PER_SLOT + _UNITS_PER_SPAN * sum(map(len, first_atoms)))
+        found = {span for name in slot.places for span in given(name)}
+        for alternative in slot.alternatives:
+            found.update(_alternative_spans(alternative, places))
+        spans = known[key] = sorted(found)
+    return spans
+
+
+def _alternative_spans(alternative: tuple[str, ...], places: Mapping[str, list[int]]) -> Iterable[Span]:
+    starts: Sequence[int] = places.get(alternative[0], ())
+    for distance, atom in enumerate(alternative[1:], start=1):
+        here = places.get(atom)
+        if not here or not starts:
+            return ()
+        starts = [start for start in starts if _is_among(here, start + distance)]
+    return [(start, start + len(alternative)) for start in starts]
+
+
+def _is_among(places: Sequence[int], place: int) -> bool:
+    at = bisect_left(places, place)
+    return at < len(places) and places[at] == place
+
+
+def _walk(phrase: Sequence[Slot], lists: Sequence[Sequence[Span]], places: Sequence[int]) -> list[Span]:
+    """Return where the slots' spans follow each other closely enough. The nearest one before counts."""
+    reached: list[Span] = list(lists[0])
+    for slot, spans in zip(phrase[1:], lists[1:], strict=True):
+        reached.sort(key=lambda span: span[1])
+        ends = [end for _, end in reached]
+        following = []
+        for first, end in spans:
+            before = bisect_right(ends, first) - 1
+            if before >= 0 and places[first] - places[ends[before] - 1] - 1 <= slot.gap:
+                following.append((reached[before][0], end))
+        reached = following
+        if not reached:
+            break
+    return reached

@@ -1,0 +1,20 @@
+"""What changed between two definitions, by meaning: codes, paths, values before and after, and directions."""
+
+from __future__ import annotations
+
+from assay_stream.drift.change import Change, Direction
+from assay_stream.drift.codes import CODES, MIRRORS, CodeInfo
+from assay_stream.drift.definition import compare_definitions
+from assay_stream.drift.lists import ItemDrift, Subject, compare_lists
+
+__all__ = [
+    "CODES",
+    "MIRRORS",
+    "Change",
+    "CodeInfo",
+    "Direction",
+    "ItemDrift",
+    "Subject",
+    "compare_definitions",
+    "compare_lists",
+]

@@ -1,0 +1,178 @@
+"""Two definitions held against each other place by place, for a person to read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from heapq import nsmallest
+from itertools import zip_longest
+from typing import Any, NamedTuple
+
+from assay_stream.canonical.digest import canonicalize
+from assay_stream.drift.path import Path
+from assay_stream.text.word_diff import Piece, shortened, word_diff
+
+_PLACES_MAX = 200
+_RENDERED_MAX = 10_000
+"""Places whose paths are written out to be put in order; of a definition made of more, the rest is counted."""
+
+_FIRST = ("name", "title", "description", "annotations", "inputSchema", "outputSchema")
+_RANK = {name: number for number, name in enumerate(_FIRST)}
+_LACKING = object()
+"""Where one definition has nothing."""
+
+
+class Leaf(NamedTuple):
+    """What stands at one place.
+
+    Args:
+        text: a string as it is, anything else as JSON.
+        is_string: whether it is a string.
+    """
+
+    text: str
+    is_string: bool
+
+
+_Place = tuple[Path, Any, Any]
+_Differing = tuple[Path, Leaf | None, Leaf | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceDiff:
+    """One place that differs.
+
+    Args:
+        path: where, from the definition's root.
+        what: whether it changed, came or went.
+        pieces: old and new, word by word.
+    """
+
+    path: str
+    what: str
+    pieces: tuple[Piece, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DefinitionDiff:
+    """What differs between two definitions.
+
+    Args:
+        places: the places that differ: name, title, description, annotations and schemas first.
+        same: how many places are the same.
+        left_out: how many differing places are not among ``places``.
+    """
+
+    places: tuple[PlaceDiff, ...]
+    same: int
+    left_out: int
+
+
+def definition_diff(
+    before: Mapping[str, Any] | None, after: Mapping[str, Any] | None, *, full: bool = False
+) -> DefinitionDiff:
+    """Return what differs between two definitions; of one alone all of it came, or went.
+
+    Args:
+        before: the older definition, ``None`` where there was none.
+        after: the newer one, ``None`` where there is none.
+        full: whether everything that differs is kept, however much.
+    """
+    counted = _Counted()
+    sides = (_LACKING if side is None else side for side in (before, after))
+    differing = counted.differing(_walk(Path("$"), *sides), None if full else _RENDERED_MAX)
+    ordered = sorted(differing, key=_order) if full else nsmallest(_PLACES_MAX, differing, key=_order)
+    return DefinitionDiff(
+        places=tuple(_place(*each, full) for each in ordered),
+        same=counted.same,
+        left_out=counted.different - len(ordered),
+    )
+
+
+class _Counted:
+    """Counts places while they pass, so that those that are the same need not be kept."""
+
+    def __init__(self) -> None:
+        self.same = self.different = 0
+
+    def differing(
+        self, places: Iterable[_Differing], rendered_max: int | None
+    ) -> Iterator[tuple[str, Leaf | None, Leaf | None]]:
+        for path, was, now in places:
+            if was == now:
+                self.same += 1
+            else:
+                self.different += 1
+                if rendered_max is None or self.different <= rendered_max:
+                    yield str(path), was, now
+
+
+def _walk(path: Path, was: Any, now: Any) -> Iterator[_Differing]:
+    """Yield every place of two values in turn, whether it differs or not."""
+    open_places = [iter([(path, was, now)])]
+    while open_places:
+        place = next(open_places[-1], None)
+        if place is None:
+            open_places.pop()
+        elif (parts := _parts(*place)) is None:
+            at, was, now = place
+            yield at, _leaf(was), _leaf(now)
+        else:
+            open_places.append(parts)
+
+
+def _parts(path: Path, was: Any, now: Any) -> Iterator[_Place] | None:
+    """Return the places that two values are made of, ``None`` where they are read as a whole."""
+    kinds = {_kind(side) for side in (was, now) if side is not _LACKING}
+    if len(kinds) > 1:
+        return iter([(path, was, _LACKING), (path, _LACKING, now)])
+    if not kinds:
+        return iter(())
+    if kinds == {"object"}:
+        one, other = (side if isinstance(side, Mapping) else {} for side in (was, now))
+        names = sorted({**one, **other}, key=_rank)
+        return ((path.member(name), one.get(name, _LACKING), other.get(name, _LACKING)) for name in names)
+    if kinds == {"list"}:
+        pairs = zip_longest(*(side if isinstance(side, list) else () for side in (was, now)), fillvalue=_LACKING)
+        return ((path.item(index), *pair) for index, pair in enumerate(pairs))
+    return None
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, Mapping) and value:
+        return "object"
+    return "list" if isinstance(value, list) and any(isinstance(item, dict | list) for item in value) else "leaf"
+
+
+def _leaf(value: Any) -> Leaf | None:
+    if value is _LACKING:
+        return None
+    return Leaf(value, True) if isinstance(value, str) else Leaf(json.dumps(value, ensure_ascii=False), False)
+
+
+def _order(place: tuple[str, Leaf | None, Leaf | None]) -> tuple[int, str]:
+    path = place[0]
+    top = path.removeprefix("$").lstrip(".").partition(".")[0].partition("[")[0]
+    return _rank(top), path
+
+
+def _rank(name: str) -> int:
+    return _RANK.get(name, len(_RANK))
+
+
+def _place(path: str, was: Leaf | None, now: Leaf | None, full: bool) -> PlaceDiff:
+    if was is None or now is None:
+        what, leaf = ("came", now) if was is None else ("went", was)
+        text = leaf.text if leaf is not None else ""
+        pieces = [Piece("come" if was is None else "gone", text or '""')]
+    elif was.is_string and now.is_string:
+        what, pieces = "changed", word_diff(was.text, now.text)
+    else:
+        # As JSON, so that "1" and 1 are told apart.
+        what, pieces = "changed", [Piece("gone", _json(was)), Piece("come", _json(now))]
+    return PlaceDiff(path=path, what=what, pieces=tuple(shortened(pieces, full=full)))
+
+
+def _json(leaf: Leaf) -> str:
+    return canonicalize(leaf.text).decode() if leaf.is_string else leaf.text

@@ -1,0 +1,290 @@
+"""Two JSON Schemas by meaning: what a caller may or must send, place by place.
+
+1. Places are compared from the root on, without recursion, each pair of a reference's targets once, and no more of
+   them than the budget allows.
+2. A reference is followed within its document where it differs; where it is the same, what it leads to is compared
+   where that stands.
+3. ``anyOf``, ``oneOf`` and ``allOf`` are sets. One that differs on either side is compared place by place.
+4. A place that differs and whose meaning does not is ``schema_restated``: no difference goes without a code.
+
+Source: JSON Schema draft 2020-12, Core, section 10, and Validation, section 6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import zip_longest
+from typing import Any
+
+from assay_stream.drift.change import ABSENT, Change
+from assay_stream.drift.equality import Values
+from assay_stream.drift.path import Path
+from assay_stream.drift.references import expand
+from assay_stream.drift.text import compare_texts
+from assay_stream.drift.values import VALUE_KEYWORDS, changed, compare_values, sorted_names
+
+_SAYS_NOTHING = frozenset(("$schema", "$id", "$comment", "title", "description"))
+"""Keywords that confine no value."""
+
+_NAMED_PARTS = ("$defs", "definitions")
+_ALTERNATIVES = ("anyOf", "oneOf")
+_HANDLED = VALUE_KEYWORDS | {
+    "$ref", "$schema", "title", "description", "properties", "required", "additionalProperties",
+    "items", "prefixItems", "allOf", *_NAMED_PARTS, *_ALTERNATIVES,
+}  # fmt: skip
+
+# One object each, so that a pair of places is known again by identity, and looked at once.
+_EMPTY: list[Any] = []
+_ANYTHING: dict[str, Any] = {}
+_NOTHING: dict[str, Any] = {"not": {}}
+
+_Object = dict[str, Any]
+_Place = tuple[Path, Any, Any]
+
+_PLACE_UNITS = 180
+_CHARS_PER_UNIT = 32
+_ITEM_UNITS = 8
+"""Units of work for one item of a list that is gone through beside another."""
+
+
+def compare_schemas(path: Path | str, before: Any, after: Any, values: Values | None = None) -> Iterator[Change]:
+    """Yield the changes between two schemas.
+
+    Args:
+        path: where the schema stands in the definition: ``$.inputSchema``.
+        before: the schema before, ``ABSENT`` where there was none.
+        after: the schema after, in the same way.
+        values: of the comparison, those of a new one without it.
+    """
+    path, values = Path.of(path), Values() if values is None else values
+    if values.same(before, after):
+        return
+    silent = [side is ABSENT or (isinstance(side, dict) and side.keys() <= _SAYS_NOTHING) for side in (before, after)]
+    if silent[0] is silent[1]:
+        yield from _Comparison(before, after, values).run(path)
+        return
+    yield changed("schema_declared" if silent[0] else "schema_undeclared", path, before, after, values)
+    if before is ABSENT or after is ABSENT:
+        return
+    before, after = (_only_silent(side) for side in (before, after))
+    for change in _Comparison(before, after, values).run(path):
+        if change.path != str(path):
+            yield change
+
+
+def _only_silent(schema: Any) -> _Object:
+    schema = schema if isinstance(schema, dict) else {}
+    return {name: schema[name] for name in _SAYS_NOTHING if name in schema}
+
+
+class _Comparison:
+    """One comparison of two whole schemas."""
+
+    def __init__(self, before: Any, after: Any, values: Values) -> None:
+        self._roots = before, after
+        self._values = values
+        self._places: list[_Place] = []
+        self._followed: set[tuple[Any, Any]] = set()
+
+    def run(self, path: Path) -> Iterator[Change]:
+        self._places.append((path, *self._roots))
+        while self._places:
+            self._values.work.spend(_PLACE_UNITS)
+            yield from self._compare(*self._places.pop())
+
+    def _compare(self, path: Path, before: Any, after: Any) -> Iterator[Change]:
+        if self._values.same(before, after):
+            return
+        was, now = _as_object(before), _as_object(after)
+        if was is None or now is None:
+            yield self._changed("schema_keyword_changed", path, before, after)
+            return
+        waiting, found = len(self._places), False
+        for change in self._compare_objects(path, was, now):
+            found = True
+            yield change
+        if not found and len(self._places) == waiting:
+            yield self._changed("schema_restated", path, before, after)
+
+    def _changed(self, code: str, path: Path, before: Any, after: Any) -> Change:
+        return changed(code, path, before, after, self._values)
+
+    def _compare_objects(self, path: Path, was: _Object, now: _Object) -> Iterator[Change]:
+        references = was.get("$ref", ABSENT), now.get("$ref", ABSENT)
+        if not self._values.same(*references):
+            pair = _target(was), _target(now)
+            old, new = (expand(*each, self._values.work) for each in zip(self._roots, (was, now), strict=True))
+            code = "schema_reference_changed" if old is None or new is None else "schema_restated"
+            yield self._changed(code, path.keyword("$ref"), *references)
+            if pair in self._followed:
+                return
+            self._followed.add(pair)
+            if old is not None and new is not None:
+                was, now = old, new
+        yield from self._compare_keyword(path, "$schema", was, now, "schema_dialect_changed")
+        for name in ("description", "title"):
+            if name in was or name in now:
+                sides = was.get(name, ABSENT), now.get(name, ABSENT)
+                yield from compare_texts(f"parameter_{name}", path.keyword(name), *sides, self._values)
+        yield from compare_values(path, was, now, self._values)
+        yield from self._compare_parameters(path, was, now)
+        yield from self._compare_additional(path, was, now)
+        yield from self._compare_sets(path, was, now)
+        yield from self._compare_parts(path, was, now)
+        yield from self._compare_positions(path, was, now)
+        for name in sorted_names(self._values, was.keys() - _HANDLED, now.keys() - _HANDLED):
+            yield from self._compare_keyword(path, name, was, now)
+
+    def _compare_keyword(
+        self, path: Path, name: str, was: _Object, now: _Object, code: str = "schema_keyword_changed"
+    ) -> Iterator[Change]:
+        """Yield the change of a keyword whose meaning is not compared."""
+        before, after = was.get(name, ABSENT), now.get(name, ABSENT)
+        if not self._values.same(before, after):
+            where = path.keyword(name) if name == "$schema" else path.member(name)
+            yield self._changed(code, where, before, after)
+
+    def _later(self, path: Path, before: Any, after: Any) -> None:
+        if not self._values.same(before, after):
+            self._places.append((path, before, after))
+
+    def _compare_parameters(self, path: Path, was: _Object, now: _Object) -> Iterator[Change]:
+        properties = [side.get("properties", _ANYTHING) for side in (was, now)]
+        required = [side.get("required", _EMPTY) for side in (was, now)]
+        if not all(isinstance(side, dict) for side in properties):
+            yield from self._compare_keyword(path, "properties", was, now)
+            properties = [_ANYTHING, _ANYTHING]
+        if not all(self._is_names(side) for side in required):
+            yield from self._compare_keyword(path, "required", was, now)
+            required = [_EMPTY, _EMPTY]
+        if self._values.same(*properties) and self._values.same(*required):
+            return
+        (old, new), (must, will) = properties, (set(names) for names in required)
+        parameters = path.keyword("properties")
+        for name in sorted_names(self._values, old, new, must, will):
+            where = parameters.member(name)
+            if name in old and name not in new:
+                code = f"parameter_removed_{'required' if name in must else 'optional'}"
+                yield self._changed(code, where, old[name], ABSENT)
+            elif name in new and name not in old:
+                code = f"parameter_added_{'required' if name in will else 'optional'}"
+                yield self._changed(code, where, ABSENT, new[name])
+            else:
+                if (name in must) is not (name in will):
+                    code = f"parameter_made_{'required' if name in will else 'optional'}"
+                    yield self._changed(code, where, name in must, name in will)
+                self._later(where, old.get(name, ABSENT), new.get(name, ABSENT))
+
+    def _is_names(self, value: Any) -> bool:
+        if not isinstance(value, list):
+            return False
+        self._values.work.spend(len(value))
+        if not all(isinstance(name, str) for name in value):
+            return False
+        self._values.work.spend(sum(map(len, value)) // _CHARS_PER_UNIT)
+        return True
+
+    def _compare_additional(self, path: Path, was: _Object, now: _Object) -> Iterator[Change]:
+        name = "additionalProperties"
+        before, after = was.get(name, ABSENT), now.get(name, ABSENT)
+        openness = [_openness(side) for side in (before, after)]
+        where = path.keyword(name)
+        if None in openness:
+            yield from self._compare_keyword(path, name, was, now)
+        elif openness[0] != openness[1]:
+            opened = (openness[0] or 0) < (openness[1] or 0)
+            code = f"additional_properties_{'opened' if opened else 'closed'}"
+            yield self._changed(code, where, before, after)
+        elif openness[0] == 1:
+            self._later(where, before, after)
+
+    def _compare_sets(self, path: Path, was: _Object, now: _Object) -> Iterator[Change]:
+        for name in (*_ALTERNATIVES, "allOf"):
+            before, after = was.get(name, ABSENT), now.get(name, ABSENT)
+            if self._values.same(before, after):
+                continue
+            where, is_all = path.keyword(name), name == "allOf"
+            if is_all:
+                before, after = (_EMPTY if side is ABSENT else side for side in (before, after))
+            if not all(side is ABSENT or isinstance(side, list) for side in (before, after)):
+                yield from self._compare_keyword(path, name, was, now)
+            elif before is ABSENT or after is ABSENT:
+                came = before is ABSENT
+                yield self._changed(f"alternatives_{'introduced' if came else 'dropped'}", where, before, after)
+            else:
+                yield from self._compare_members(where, before, after, is_all)
+
+    def _compare_members(self, path: Path, before: list[Any], after: list[Any], is_all: bool) -> Iterator[Change]:
+        values = self._values
+        values.work.spend(_ITEM_UNITS * (len(before) + len(after)))
+        was, now = ({values.class_of(each): index for index, each in enumerate(side)} for side in (before, after))
+        gone = [index for kind, index in was.items() if kind not in now]
+        come = [index for kind, index in now.items() if kind not in was]
+        if len(gone) == len(come) == 1:
+            self._later(path.item(min(gone[0], come[0])), before[gone[0]], after[come[0]])
+            return
+        for each in sorted((before[index] for index in gone), key=values.form):
+            yield self._changed("condition_dropped" if is_all else "alternative_removed", path, each, ABSENT)
+        for each in sorted((after[index] for index in come), key=values.form):
+            yield self._changed("condition_added" if is_all else "alternative_added", path, ABSENT, each)
+
+    def _compare_parts(self, path: Path, was: _Object, now: _Object) -> Iterator[Change]:
+        for keyword in _NAMED_PARTS:
+            old, new = (side.get(keyword, _ANYTHING) for side in (was, now))
+            if self._values.same(old, new):
+                continue
+            if not isinstance(old, dict) or not isinstance(new, dict):
+                yield from self._compare_keyword(path, keyword, was, now)
+                continue
+            parts = path.keyword(keyword)
+            for name in sorted_names(self._values, old, new):
+                where = parts.member(name)
+                if name in old and name in new:
+                    self._later(where, old[name], new[name])
+                else:
+                    code = f"schema_definition_{'removed' if name in old else 'added'}"
+                    yield self._changed(code, where, old.get(name, ABSENT), new.get(name, ABSENT))
+
+    def _compare_positions(self, path: Path, was: _Object, now: _Object) -> Iterator[Change]:
+        old, new = (_positions(side) for side in (was, now))
+        if old is None or new is None:
+            yield from self._compare_keyword(path, "prefixItems", was, now)
+        elif not self._values.same(old, new):
+            self._values.work.spend(_ITEM_UNITS * (len(old) + len(new)))
+            items = path.keyword("prefixItems")
+            for index, sides in enumerate(zip_longest(old, new, fillvalue=ABSENT)):
+                self._later(items.item(index), *sides)
+        rest = [side.get("items", ABSENT) for side in (was, now)]
+        self._later(path.keyword("items"), *(ABSENT if isinstance(side, list) else side for side in rest))
+
+
+def _as_object(schema: Any) -> dict[str, Any] | None:
+    if schema is ABSENT or schema is True:
+        return _ANYTHING
+    if schema is False:
+        return _NOTHING
+    return schema if isinstance(schema, dict) else None
+
+
+def _target(schema: _Object) -> str | int:
+    """Return what tells a schema among the places of one comparison: where it leads, or which object it is.
+
+    What stands beside a reference counts as well, so only a bare one is told by where it leads.
+    """
+    reference = schema.get("$ref")
+    return reference if len(schema) == 1 and isinstance(reference, str) else id(schema)
+
+
+def _openness(additional: Any) -> int | None:
+    """Return 0 where nothing more may be sent, 1 where a schema says what, 2 where anything."""
+    if additional is ABSENT or additional is True or additional == {}:
+        return 2
+    if additional is False:
+        return 0
+    return 1 if isinstance(additional, dict) else None
+
+
+def _positions(schema: dict[str, Any]) -> list[Any] | None:
+    """Return the schemas by position: ``prefixItems``, or ``items`` as a list, as older drafts have it."""
+    listed = schema.get("prefixItems", schema["items"] if isinstance(schema.get("items"), list) else _EMPTY)
+    return listed if isinstance(listed, list) else None

@@ -1,0 +1,279 @@
+"""How severe a finding is: levels, profiles as data, and the rule that combines them.
+
+1. A kind that a profile lists has the level listed, and at least that where the finding tells of changes too.
+2. A finding that tells of changes has the highest level of them: by code, or by the field they are in. What a
+   peer's table does not look at has no level under it (``covers``).
+3. A profile's floor holds for everything.
+4. Signs, that is what new text brings, raise the level and never lower it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Protocol
+
+from assay_stream.drift.change import Change
+from assay_stream.drift.severity_by_code import BY_CODE, OUTPUT_MAX
+from assay_stream.errors import InputError
+from assay_stream.schemes import mcptrust_drift
+from assay_stream.schemes.assay_manifest_drift import SEVERITIES as P60
+from assay_stream.schemes.mcptrust import normalized_hash
+
+
+class Level(IntEnum):
+    """How severe a finding is, with the ids of OCSF's ``severity_id``."""
+
+    INFORMATIONAL = 1
+    LOW = 2
+    MEDIUM = 3
+    HIGH = 4
+    CRITICAL = 5
+
+    def __str__(self) -> str:
+        return self.name.lower()
+
+    @classmethod
+    def parse(cls, text: str) -> Level:
+        """Return the level of this name.
+
+        Args:
+            text: ``informational``, ``low``, ``medium``, ``high`` or ``critical``.
+
+        Raises:
+            InputError: ``unknown_value``.
+        """
+        for level in cls:
+            if str(level) == text:
+                return level
+        raise InputError("unknown_value", "must be informational, low, medium, high or critical")
+
+
+class Sign(Protocol):
+    """One thing that new text brings."""
+
+    @property
+    def rule(self) -> str:
+        """Id of the rule that found it."""
+
+    @property
+    def level(self) -> int:
+        """Level that it raises to."""
+
+
+Levels = tuple[Level | None, Level | None]
+"""Levels for an unclassified and for a privileged tool; ``None`` where the profile does not look."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """A way to tell how severe findings are.
+
+    Args:
+        name: as an operator writes it.
+        explanation: for a person, one sentence.
+        kinds: level of each kind listed; ``None`` where the profile does not look at such findings.
+        fields: kind to field to level, of findings about changes.
+        by_code: whether changes count by their code; only then do fields that are not listed count.
+        floor: the least level of anything.
+    """
+
+    name: str
+    explanation: str
+    kinds: Mapping[str, Levels] = field(default_factory=dict)
+    fields: Mapping[str, Mapping[str, Levels]] = field(default_factory=dict)
+    by_code: bool = False
+    floor: Level = Level.INFORMATIONAL
+
+
+def assess(
+    profile: Profile,
+    kind: str,
+    changes: Sequence[Change] = (),
+    signs: Sequence[Sign] = (),
+    *,
+    privileged: bool = False,
+    default: Level = Level.HIGH,
+) -> Level:
+    """Return how severe a finding is.
+
+    Args:
+        profile: one of ``PROFILES``.
+        kind: of the finding: ``tool_changed``.
+        changes: what changed, of a finding about a change.
+        signs: what new text brings.
+        privileged: whether Assay's classifier calls the tool privileged.
+        default: level of a kind that the profile does not know.
+    """
+    level = _level(profile, kind, changes, privileged, default) or Level.INFORMATIONAL
+    return max(level, profile.floor, *(Level(sign.level) for sign in signs))
+
+
+def covers(profile: Profile, kind: str, changes: Sequence[Change] = ()) -> bool:
+    """Tell whether a profile looks at such a finding: a peer's table is silent on what the peer does not see.
+
+    Args:
+        profile: one of ``PROFILES``.
+        kind: of the finding.
+        changes: what changed, of a finding about a change.
+    """
+    return _level(profile, kind, changes, False, Level.HIGH) is not None
+
+
+def _level(profile: Profile, kind: str, changes: Sequence[Change], privileged: bool, default: Level) -> Level | None:
+    if kind not in profile.kinds and kind not in profile.fields and not (profile.by_code and changes):
+        return default
+    found = [profile.kinds[kind][privileged]] if kind in profile.kinds else []
+    if profile.by_code:
+        found += [_level_of_code(change) for change in changes]
+    elif kind in profile.fields:
+        found += _levels_of_fields(profile.fields[kind], kind, changes, privileged)
+    return max((level for level in found if level is not None), default=None)
+
+
+def _level_of_code(change: Change) -> Level:
+    level = Level[BY_CODE[change.code].upper()]
+    if change.code == "comparison_cut_short":
+        return level  # What was not compared may be a text.
+    is_output = change.path.startswith(("$.outputSchema", "$.output_schema"))
+    return min(level, Level[OUTPUT_MAX.upper()]) if is_output and "description" not in change.code else level
+
+
+def _levels_of_fields(
+    fields: Mapping[str, Levels], kind: str, changes: Sequence[Change], privileged: bool
+) -> Iterator[Level | None]:
+    for change in changes:
+        for name, levels in fields.items():
+            path = f"$.{name}"
+            if change.code == "comparison_cut_short" and change.path == "$":
+                yield levels[privileged]  # It may be in any field.
+            elif change.path == path or change.path.startswith((f"{path}.", f"{path}[")):
+                yield levels[privileged] if kind != "prompt_changed" or _mcptrust_sees(change) else None
+
+
+def _mcptrust_sees(change: Change) -> bool:
+    """Tell whether MCPTrust's lock of a prompt covers a change: not blanks at line ends, nor order, nor titles."""
+    if change.before is None and change.after is None:
+        # A finding tells no texts. Blanks at line ends and others are one code: the alert is rather one too many.
+        return change.code not in ("arguments_reordered", "field_changed", "description_added") and (
+            "title" not in change.code
+        )
+    if change.path != "$.description":
+        return change.code not in ("arguments_reordered", "field_changed") and "title" not in change.code
+    before, after = (side if isinstance(side, str) else "" for side in (change.before, change.after))
+    return bool(before) and normalized_hash(before) != normalized_hash(after)
+
+
+_PEER_LEVELS = {
+    mcptrust_drift.Severity.INFO: Level.INFORMATIONAL,
+    mcptrust_drift.Severity.MODERATE: Level.MEDIUM,
+    mcptrust_drift.Severity.CRITICAL: Level.CRITICAL,
+}
+
+
+def _mcptrust(name: str, explanation: str) -> Profile:
+    table = {
+        change: _PEER_LEVELS[severity] if severity is not None else None
+        for change, severity in ((each, mcptrust_drift.PROFILES[name].get(each)) for each in mcptrust_drift.Change)
+    }
+    both = {change: (level, level) for change, level in table.items()}
+    what = mcptrust_drift.Change
+    come_and_gone = (
+        what.TOOL_ADDED, what.TOOL_REMOVED, what.PROMPT_ADDED, what.PROMPT_REMOVED, what.TEMPLATE_ADDED,
+        what.TEMPLATE_REMOVED,
+    )  # fmt: skip
+    return Profile(
+        name=name,
+        explanation=explanation,
+        kinds={
+            **{change.value: both[change] for change in come_and_gone},
+            "tool_renamed": both[what.TOOL_ADDED],
+            "risk_level_changed": both[what.TOOL_RISK],
+        },
+        fields={
+            "tool_changed": {"description": both[what.TOOL_DESCRIPTION], "inputSchema": both[what.TOOL_SCHEMA]},
+            "prompt_changed": {
+                "description": both[what.PROMPT_DESCRIPTION],
+                "arguments": both[what.PROMPT_ARGUMENTS],
+            },
+            "template_changed": {"mimeType": both[what.TEMPLATE_CHANGED]},
+        },
+    )
+
+
+def _p60(change: str) -> Levels:
+    unclassified, privileged = P60[change]
+    return Level.parse(unclassified), Level.parse(privileged)
+
+
+def _both(level: Level | None) -> Levels:
+    return level, level
+
+
+_NOT_TOOLS = (
+    "prompt_added", "prompt_removed", "prompt_changed", "template_added", "template_removed", "template_changed",
+)  # fmt: skip
+
+_PROFILES = (
+    Profile(
+        name="soc",
+        explanation="By what a change means and which way it goes, and by what new text brings.",
+        kinds={
+            "tool_added": (Level.LOW, Level.MEDIUM),
+            "tool_removed": _both(Level.LOW),
+            "tool_renamed": _both(Level.MEDIUM),
+            # A rule of words with known false positives; what the words are for, signs tell.
+            "risk_level_changed": _both(Level.LOW),
+            "prompt_added": _both(Level.LOW),
+            "prompt_removed": _both(Level.INFORMATIONAL),
+            "template_added": _both(Level.LOW),
+            "template_removed": _both(Level.INFORMATIONAL),
+        },
+        by_code=True,
+    ),
+    _mcptrust("mcptrust", "The table that MCPTrust publishes; what MCPTrust does not compare is left out."),
+    _mcptrust("mcptrust-code", "What MCPTrust's code assigns; what MCPTrust does not compare is left out."),
+    Profile(
+        name="assay-p60",
+        explanation="Assay's manifest drift: tools only, higher where a name is one of a privileged action.",
+        kinds={
+            "tool_added": _p60("tool_added"),
+            "tool_removed": _p60("tool_removed"),
+            "tool_renamed": _p60("tool_added"),
+            "risk_level_changed": _both(None),
+            **{kind: _both(None) for kind in _NOT_TOOLS},
+        },
+        fields={
+            "tool_changed": {
+                # A finding about a tool is never below those about its fields.
+                name: _p60("tool_changed")
+                for name in (
+                    "description", "inputSchema", "input_schema", "outputSchema", "output_schema", "annotations",
+                )
+            },
+        },
+    ),
+    Profile(
+        name="strict", explanation="Anything is at least high.", by_code=True, floor=Level.HIGH
+    ),
+)  # fmt: skip
+
+PROFILES: Mapping[str, Profile] = {profile.name: profile for profile in _PROFILES}
+"""The profiles by name."""
+
+DEFAULT_PROFILE = PROFILES["soc"]
+
+
+def profile_named(name: str) -> Profile:
+    """Return the profile of this name.
+
+    Args:
+        name: a key of ``PROFILES``.
+
+    Raises:
+        InputError: ``unknown_value``.
+    """
+    if name not in PROFILES:
+        raise InputError("unknown_value", f"the profiles are {', '.join(PROFILES)}")
+    return PROFILES[name]

@@ -1,0 +1,319 @@
+"""What values a JSON Schema allows at one place: types, lists of values, bounds, patterns, formats and defaults.
+
+Each function looks at some keywords of one schema, before and after, and leaves nested schemas alone.
+Source: JSON Schema draft 2020-12, Validation, sections 6 and 9.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from assay_stream.drift.change import ABSENT, Change, bounded_pair
+from assay_stream.drift.codes import CODES
+from assay_stream.drift.equality import Values
+from assay_stream.drift.path import Path
+
+Schema = Mapping[str, Any]
+
+_TYPE_NAMES = frozenset(("null", "boolean", "object", "array", "number", "string", "integer"))
+_COUNTS = (
+    ("minLength", True), ("maxLength", False), ("minItems", True), ("maxItems", False),
+    ("minProperties", True), ("maxProperties", False),
+)  # fmt: skip
+_INTEGERS = frozenset(("integer",))
+_CHANGE_UNITS = 100
+_CUT_CHARS_PER_UNIT, _KEPT_CHARS_PER_UNIT = 10, 2
+_NAME_UNITS, _NAME_CHARS_PER_UNIT = 10, 8
+_LISTED_UNITS = 8
+"""Units of work for one listed value or alternative, beside those of looking at it."""
+_LOWER = ("minimum", "exclusiveMinimum")
+_UPPER = ("maximum", "exclusiveMaximum")
+
+
+def same(before: Any, after: Any) -> bool:
+    """Tell whether two JSON values are equal; other than for Python, ``true`` is not 1.
+
+    For values that are looked at once. Those of one comparison have ``Values.same``.
+
+    Args:
+        before: a JSON value or ``ABSENT``.
+        after: another one.
+    """
+    if before != after:
+        return False
+    # Equal for Python: only booleans and numbers are left to tell apart.
+    waiting: list[Iterator[tuple[Any, Any]]] = [iter(((before, after),))]
+    while waiting:
+        pair = next(waiting[-1], None)
+        if pair is None:
+            waiting.pop()
+            continue
+        one, other = pair
+        if isinstance(one, dict):
+            waiting.append(zip(one.values(), map(other.__getitem__, one), strict=True))
+        elif isinstance(one, list):
+            waiting.append(zip(one, other, strict=True))
+        elif isinstance(one, bool) is not isinstance(other, bool):
+            return False
+    return True
+
+
+def changed(code: str, path: Path | str, before: Any, after: Any, values: Values) -> Change:
+    """Return a change of this code, with its values bounded.
+
+    Args:
+        code: a key of ``CODES``.
+        path: where.
+        before: the value before, or ``ABSENT``.
+        after: the value after, or ``ABSENT``.
+        values: of the comparison.
+
+    Raises:
+        WorkExhaustedError: where the budget of the comparison is used up.
+    """
+    work = values.work
+    work.spend(_CHANGE_UNITS)
+    for side in (before, after):
+        work.spend(values.units_to_write(side) if isinstance(side, dict | list) else _units_to_cut(side))
+    change = Change(code, str(path), *bounded_pair(before, after), CODES[code].direction)
+    # What is kept takes room: this bounds that too.
+    chars = len(change.path) + sum(len(side) for side in change[2:4] if isinstance(side, str))
+    work.spend(chars // _KEPT_CHARS_PER_UNIT)
+    return change
+
+
+def sorted_names(values: Values, *sides: Collection[str]) -> list[str]:
+    """Return the names of the members of some objects, sorted, each once.
+
+    Args:
+        values: of the comparison.
+        sides: objects, or their names.
+
+    Raises:
+        WorkExhaustedError: where the budget of the comparison is used up.
+    """
+    for side in sides:
+        values.work.spend(_NAME_UNITS * len(side) + sum(map(len, side)) // _NAME_CHARS_PER_UNIT)
+    return sorted(set().union(*sides))
+
+
+def _units_to_cut(value: Any) -> int:
+    return len(value) // _CUT_CHARS_PER_UNIT if isinstance(value, str) else 0
+
+
+def compare_values(path: Path | str, before: Schema, after: Schema, values: Values | None = None) -> Iterator[Change]:
+    """Yield the changes of what one place of a schema allows, nested schemas left alone.
+
+    Args:
+        path: of the schema.
+        before: the schema before.
+        after: the schema after.
+        values: of the comparison, those of a new one without it.
+    """
+    values = Values() if values is None else values
+    if not any(_differs(name, before, after, values) for name in _TELLING):
+        return
+    yield from _Place(Path.of(path), before, after, values).changes()
+
+
+def _differs(name: str, before: Schema, after: Schema, values: Values) -> bool:
+    if name not in before and name not in after:
+        return False
+    return not values.same(before.get(name, ABSENT), after.get(name, ABSENT))
+
+
+class _Place:
+    """One place of two schemas whose values differ."""
+
+    def __init__(self, path: Path, before: Schema, after: Schema, values: Values) -> None:
+        self._path = path
+        self._sides = before, after
+        self._values = values
+        self._listed = [self._listed_by(side) for side in self._sides]
+        self._types = [self._types_of(*pair) for pair in zip(self._sides, self._listed, strict=True)]
+
+    def changes(self) -> Iterator[Change]:
+        """Yield what changed."""
+        yield from self._compare_types()
+        yield from self._compare_listed()
+        of_integers = all(kinds == _INTEGERS for kinds in self._types)
+        for keywords, is_lower in ((_LOWER, True), (_UPPER, False)):
+            yield from self._compare_bound(keywords, is_lower, of_integers)
+        for keyword, is_lower in _COUNTS:
+            yield from self._compare_bound((keyword,), is_lower, False)
+        yield from self._compare_multiple()
+        for keyword in ("pattern", "format"):
+            yield from self._compare_form(keyword)
+        yield from self._compare_default()
+
+    def _stated(self, keyword: str) -> tuple[Any, Any]:
+        before, after = self._sides
+        return before.get(keyword, ABSENT), after.get(keyword, ABSENT)
+
+    def _changed(self, code: str, keyword: str, before: Any, after: Any) -> Change:
+        return changed(code, self._path.keyword(keyword), before, after, self._values)
+
+    def _listed_by(self, schema: Schema) -> dict[Any, Any] | None:
+        """Return the values that ``enum`` or ``const`` allows, by class; ``None`` where neither is stated."""
+        stated = schema.get("enum", ABSENT)
+        if stated is ABSENT and "const" in schema:
+            stated = [schema["const"]]
+        if not isinstance(stated, list):
+            return None
+        self._values.work.spend(_LISTED_UNITS * len(stated))
+        return {self._values.class_of(each): each for each in stated}
+
+    def _types_of(self, schema: Schema, listed: dict[Any, Any] | None) -> frozenset[str] | None:
+        """Return the types allowed by ``type``, by listed values or by all alternatives; ``None`` for any."""
+        if "type" in schema:
+            return self._types_stated(schema["type"])
+        if listed is not None:
+            return _with_integers(frozenset(map(_type_of, listed.values())))
+        for keyword in ("anyOf", "oneOf"):
+            alternatives = schema.get(keyword)
+            if isinstance(alternatives, list) and alternatives:
+                self._values.work.spend(_LISTED_UNITS * len(alternatives))
+                kinds = [self._types_stated(each.get("type")) for each in alternatives if isinstance(each, dict)]
+                if len(kinds) == len(alternatives) and None not in kinds:
+                    return frozenset().union(*(kind for kind in kinds if kind is not None))
+        return None
+
+    def _types_stated(self, stated: Any) -> frozenset[str] | None:
+        names = [stated] if isinstance(stated, str) else stated
+        if not isinstance(names, list):
+            return None
+        self._values.work.spend(len(names))
+        if not all(isinstance(name, str) and name in _TYPE_NAMES for name in names):
+            return None
+        return _with_integers(frozenset(names))
+
+    def _compare_types(self) -> Iterator[Change]:
+        sides, (was, now) = self._stated("type"), self._types
+        if ABSENT not in sides and None in (was, now):
+            if not self._values.same(*sides):
+                yield self._changed("schema_keyword_changed", "type", *sides)
+            return
+        if was == now:
+            return
+        if was is None or now is None:
+            code = "type_constrained" if was is None else "type_unconstrained"
+        elif was < now:
+            code = "type_widened"
+        else:
+            code = "type_narrowed" if now < was else "type_changed"
+        yield self._changed(code, "type", *sides)
+
+    def _compare_listed(self) -> Iterator[Change]:
+        enums = self._stated("enum")
+        if any(side is not ABSENT and not isinstance(side, list) for side in enums):
+            if not self._values.same(*enums):
+                yield self._changed("schema_keyword_changed", "enum", *enums)
+            return
+        was, now = self._listed
+        word = "const" if enums == (ABSENT, ABSENT) else "enum"
+        sides = [side.get("enum", side.get("const", ABSENT)) for side in self._sides]
+        if was is None or now is None:
+            if was is not now:
+                yield self._changed(f"{word}_{'introduced' if was is None else 'dropped'}", word, *sides)
+        elif was.keys() != now.keys():
+            if word == "const":
+                code = "const_changed"
+            elif was.keys() < now.keys():
+                code = "enum_values_added"
+            else:
+                code = "enum_values_removed" if now.keys() < was.keys() else "enum_changed"
+            yield self._changed(code, word, *sides)
+
+    def _compare_bound(self, keywords: tuple[str, ...], is_lower: bool, of_integers: bool) -> Iterator[Change]:
+        before, after = self._sides
+        differing = [name for name in keywords if _differs(name, before, after, self._values)]
+        if not differing:
+            return
+        stated = [{name: side[name] for name in keywords if name in side} for side in self._sides]
+        values = stated if len(differing) > 1 else [side.get(differing[0], ABSENT) for side in stated]
+        if not all(_is_number(number) for side in stated for number in side.values()):
+            yield self._changed("schema_keyword_changed", differing[0], *values)
+            return
+        was, now = (_tightness(side, is_lower, of_integers) for side in stated)
+        code = "bounds_restated" if was == now else ("bounds_tightened" if was < now else "bounds_loosened")
+        yield self._changed(code, differing[0], *values)
+
+    def _compare_multiple(self) -> Iterator[Change]:
+        was, now = self._stated("multipleOf")
+        if self._values.same(was, now):
+            return
+        if was is ABSENT or now is ABSENT:
+            code = "bounds_tightened" if was is ABSENT else "bounds_loosened"
+        elif not _is_number(was) or not _is_number(now) or was <= 0 or now <= 0:
+            code = "schema_keyword_changed"
+        elif now % was == 0:
+            code = "bounds_tightened"
+        else:
+            code = "bounds_loosened" if was % now == 0 else "bounds_changed"
+        yield self._changed(code, "multipleOf", was, now)
+
+    def _compare_form(self, keyword: str) -> Iterator[Change]:
+        was, now = self._stated(keyword)
+        if self._values.same(was, now):
+            return
+        if was is ABSENT or now is ABSENT:
+            code = f"{keyword}_{'introduced' if was is ABSENT else 'dropped'}"
+        else:
+            code = f"{keyword}_changed"
+        yield self._changed(code, keyword, was, now)
+
+    def _compare_default(self) -> Iterator[Change]:
+        was, now = self._stated("default")
+        if self._values.same(was, now):
+            return
+        if was is ABSENT or now is ABSENT:
+            code = "default_added" if was is ABSENT else "default_removed"
+        else:
+            code = "default_number_changed" if _is_number(was) and _is_number(now) else "default_changed"
+        yield self._changed(code, "default", was, now)
+
+
+def _with_integers(names: frozenset[str]) -> frozenset[str]:
+    return names | {"integer"} if "number" in names else names
+
+
+def _type_of(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, int):
+        return "integer"
+    if isinstance(value, float):
+        return "integer" if value.is_integer() else "number"
+    if isinstance(value, str):
+        return "string"
+    return "array" if isinstance(value, list) else "object"
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _tightness(stated: Mapping[str, Any], is_lower: bool, of_integers: bool) -> tuple[float, bool]:
+    """Return how tight the tightest of some bounds is: the greater the tighter."""
+    counts = any(name[:3] in ("min", "max") and name not in (*_LOWER, *_UPPER) for name in stated)
+    tightest: tuple[float, bool] = (-math.inf, False)
+    for name, number in stated.items():
+        value, is_open = (number if is_lower else -number), name.startswith("exclusive")
+        if of_integers:
+            value, is_open = (math.floor(value) + 1 if is_open else math.ceil(value)), False
+        tightest = max(tightest, (value, is_open))
+    # No count is below zero, so such a bound asks for nothing.
+    return (-math.inf, False) if counts and is_lower and tightest[0] <= 0 else tightest
+
+
+VALUE_KEYWORDS = frozenset(
+    ("type", "enum", "const", "pattern", "format", "default", "multipleOf", *_LOWER, *_UPPER)
+) | {name for name, _ in _COUNTS}
+"""The keywords that ``compare_values`` looks at."""
+
+_TELLING = sorted(VALUE_KEYWORDS | {"anyOf", "oneOf"})
+"""These, and those that tell types where ``type`` is not stated."""

@@ -1,0 +1,1 @@
+"""Evidence and alerts for other tools: Assay bundles, Parquet and Timesketch."""

@@ -1,0 +1,220 @@
+"""Exports: records collected, put in order, and written as bundles, datasets or a timeline.
+
+Order, stated: evidence by event time, then by topic, partition and offset of its call; alerts by event time, then
+by uid and count; definitions by digest. Equal records count once. So the order in which records were read never
+shows, and equal records give equal files.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import orjson
+
+from assay_stream.canonical.digest import Digest
+from assay_stream.errors import InputError
+from assay_stream.export.bundle_file import write_bundle
+from assay_stream.export.columns import row_of
+from assay_stream.export.input import Item, Kind, Stored, item_again, items
+from assay_stream.export.parquet import write_parquet
+from assay_stream.export.selection import Selection
+from assay_stream.export.timesketch import as_csv, as_jsonl
+from assay_stream.files.aside import Aside
+from assay_stream.files.spool import Spool
+from assay_stream.schemes.assay_bundle import RunRoot, check_run_id
+from assay_stream.schemes.assay_bundle_manifest import Manifest
+
+_RUN_PREFIX = "assay-stream-"
+_RUN_DIGITS = 32
+_BUNDLE_SUFFIX = ".tar.gz"
+
+
+class Collection:
+    """The records of an export, on disk.
+
+    Args:
+        selection: which records are asked for.
+        kinds: which kinds.
+    """
+
+    def __init__(self, selection: Selection, kinds: frozenset[Kind]) -> None:
+        self._selection = selection
+        self._kinds = kinds
+        self._spool = Spool()
+        self._left_out = 0
+
+    def __enter__(self) -> Collection:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._spool.__exit__(kind, error, trace)
+
+    @property
+    def left_out(self) -> int:
+        """How many records of these kinds were not asked for."""
+        return self._left_out
+
+    def take(self, stored: Iterable[Stored]) -> None:
+        """Keep what is asked for.
+
+        Args:
+            stored: what was read.
+
+        Raises:
+            InputError: as ``items``.
+        """
+        for item in items(stored, kinds=self._kinds):
+            if self._selection.wants(item):
+                self._spool.add(item.place, item.raw)
+            else:
+                self._left_out += 1
+
+    def items(self, kind: Kind) -> Iterator[Item]:
+        """Yield the records of a kind, in order.
+
+        Args:
+            kind: which kind.
+        """
+        return (item_again(kind, raw) for raw in self._spool.records(kind))
+
+    def events(self) -> Iterator[dict[str, Any]]:
+        """Yield the evidence, decoded, in order."""
+        # It was decoded strictly when it came, so a fast decoder reads the same.
+        for raw in self._spool.records(Kind.EVIDENCE):
+            yield orjson.loads(raw)
+
+    def count(self, kind: Kind) -> int:
+        """Return how many records of a kind there are.
+
+        Args:
+            kind: which kind.
+        """
+        return sum(1 for _ in self._spool.records(kind))
+
+
+def export_bundles(
+    collection: Collection, path: Path, *, run_id: str | None, split: int | None
+) -> list[tuple[Path, Manifest]]:
+    """Write the evidence as a bundle, or as several; none where there is no evidence.
+
+    Args:
+        collection: the records.
+        path: the file; with several, ``evidence.tar.gz`` becomes ``evidence-0001.tar.gz`` and so on.
+        run_id: what the run is called; with several, each adds its number. ``None`` makes it from the content
+            hashes: equal evidence has the same run id.
+        split: events of one bundle at most, ``None`` for one bundle.
+
+    Raises:
+        InputError: as ``write_bundle``.
+    """
+    if run_id is not None:
+        check_run_id(run_id)
+    total = collection.count(Kind.EVIDENCE)
+    size = total if split is None else split
+    parts = [slice(start, min(start + size, total)) for start in range(0, total, max(size, 1))]
+    written = []
+    try:
+        with Aside() as aside:
+            for number, part in enumerate(parts, start=1):
+                several = len(parts) > 1
+                target = _numbered(path, f"{number:04}") if several else path
+                run = _run_id(islice(collection.events(), part.start, part.stop)) if run_id is None else run_id
+                if several and run_id is not None:
+                    run = f"{run_id}-{number:04}"
+                events = islice(collection.events(), part.start, part.stop)
+                written.append((target, write_bundle(aside.path(target), events, run_id=run)))
+            if written:
+                for stale in (path, *numbered_bundles(path)):
+                    aside.remove(stale)
+    except OSError as error:
+        raise InputError("unwritable_file", f"cannot write {path}: {error.strerror}") from None
+    return written
+
+
+def numbered_bundles(path: Path) -> list[Path]:
+    """Return the bundles that an earlier split export left under this name, sorted.
+
+    Args:
+        path: the file that a single bundle would be written to.
+    """
+    try:
+        names = sorted(entry.name for entry in path.parent.iterdir())
+    except OSError:
+        return []  # writing there fails with what is wrong
+    pattern = re.compile(re.escape(_stem(path)) + r"-\d{4,}" + re.escape(_BUNDLE_SUFFIX))
+    return [path.with_name(name) for name in names if pattern.fullmatch(name)]
+
+
+def _numbered(path: Path, number: str) -> Path:
+    return path.with_name(f"{_stem(path)}-{number}{_BUNDLE_SUFFIX}")
+
+
+def _stem(path: Path) -> str:
+    return path.name.removesuffix(_BUNDLE_SUFFIX)
+
+
+def _run_id(events: Iterable[Mapping[str, Any]]) -> str:
+    root = RunRoot()
+    for event in events:
+        root.add(Digest.parse(event["assaycontenthash"]))
+    return f"{_RUN_PREFIX}{root.digest().hex[:_RUN_DIGITS]}"
+
+
+def export_parquet(collection: Collection, folder: Path) -> dict[Kind, int]:
+    """Write one file per kind that has records, and return the numbers of rows.
+
+    Args:
+        collection: the records.
+        folder: where to; made if missing. A file of a kind without records is removed: exports are never mixed.
+
+    Raises:
+        InputError: ``unwritable_folder`` or ``unwritable_file``.
+        ConfigurationError: ``extra_missing``.
+    """
+    counts = {kind: collection.count(kind) for kind in Kind}
+    if collection.left_out and not counts[Kind.EVIDENCE] and not counts[Kind.ALERTS]:
+        # A selection does not narrow definitions: they alone are not what was asked for.
+        counts = dict.fromkeys(Kind, 0)
+    if not any(counts.values()):
+        return counts
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with Aside() as aside:
+            for kind, count in counts.items():
+                path = folder / f"{kind.value}.parquet"
+                aside.remove(path)
+                if count:
+                    write_parquet(aside.path(path), kind, map(row_of, collection.items(kind)))
+    except OSError as error:
+        raise InputError("unwritable_folder", f"cannot write to {folder}: {error.strerror}") from None
+    return counts
+
+
+def export_timesketch(collection: Collection, path: Path) -> dict[Kind, int]:
+    """Write evidence and alerts as one timeline, and return how many of each; no file where there are none.
+
+    Args:
+        collection: the records.
+        path: the file; its name ends in ``.csv`` or ``.jsonl``, which is also the format.
+
+    Raises:
+        InputError: ``unwritable_file``.
+    """
+    counts = Counter({kind: collection.count(kind) for kind in (Kind.EVIDENCE, Kind.ALERTS)})
+    if not counts.total():
+        return dict(counts)
+    events = (item for kind in counts for item in collection.items(kind))
+    try:
+        with Aside() as aside, aside.path(path).open("wb") as file:
+            file.writelines(as_csv(events) if path.suffix == ".csv" else as_jsonl(events))
+    except OSError as error:
+        raise InputError("unwritable_file", f"cannot write {path}: {error.strerror}") from None
+    return dict(counts)

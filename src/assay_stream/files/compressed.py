@@ -1,0 +1,151 @@
+"""Files that may be compressed: plain, gzip or zstd, told apart by their first bytes, and read as a stream."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from assay_stream.errors import ConfigurationError, InputError
+from assay_stream.files.gzip_member import GzipMember
+from assay_stream.limits import ARCHIVE_DECODED_BYTES_MAX, ZSTD_WINDOW_BYTES_MAX
+
+_GZIP = b"\x1f\x8b"
+_ZSTD = b"\x28\xb5\x2f\xfd"
+_ZSTD_PIECE_BYTES = 256
+"""What is decompressed at once is held in memory: four bytes can make a block of 128 KiB, so this makes 8 MiB."""
+
+
+@contextmanager
+def opened(
+    path: Path, *, decoded_bytes_max: int = ARCHIVE_DECODED_BYTES_MAX, one_member: bool = False
+) -> Iterator[BinaryIO]:
+    """Open a file and give its bytes, decompressed where it is compressed.
+
+    Args:
+        path: the file.
+        decoded_bytes_max: bytes that it may hold at most.
+        one_member: whether a gzip file must be one member, with nothing behind it.
+
+    Raises:
+        InputError: ``unreadable_file``; while it is read ``archive_truncated``, ``archive_damaged``,
+            ``archive_too_large``, or ``bundle_member`` where it must be one member and is not.
+        ConfigurationError: ``extra_missing`` for zstd without the library that reads it.
+    """
+    try:
+        raw = path.open("rb")
+    except OSError as error:
+        raise InputError("unreadable_file", f"cannot read {path}: {error.strerror}") from None
+    with raw:
+        try:
+            magic = raw.read(4)
+            raw.seek(0)
+        except OSError as error:
+            raise InputError("unreadable_file", f"cannot read {path}: {error.strerror}") from None
+        if magic.startswith(_GZIP):
+            stream: Any = GzipMember(raw) if one_member else gzip.GzipFile(fileobj=raw)
+        elif magic == _ZSTD:
+            stream = _zstd(raw)
+        else:
+            stream = raw
+        # typeshed asks for a RawIOBase that is a BinaryIO too; at run time it is one.
+        yield cast("BinaryIO", io.BufferedReader(_Bounded(stream, path.name, decoded_bytes_max), 1 << 16))
+
+
+def is_gzip(path: Path) -> bool:
+    """Say whether a file begins as gzip does. One that cannot be read does not.
+
+    Args:
+        path: the file.
+    """
+    try:
+        with path.open("rb") as raw:
+            return raw.read(2) == _GZIP
+    except OSError:
+        return False
+
+
+def _zstd(raw: BinaryIO) -> Any:
+    try:
+        import zstandard
+    except ModuleNotFoundError:
+        raise ConfigurationError(
+            "extra_missing", "zstandard is not installed: pip install 'assay-stream[zstd]'"
+        ) from None
+    # Frames that want more memory than this to be read are refused by the library.
+    return _Frames(zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW_BYTES_MAX), raw)
+
+
+class _Frames:
+    """The frames of a zstd file one behind the other; the library's own reader does not tell a cut one."""
+
+    def __init__(self, decompressor: Any, raw: BinaryIO) -> None:
+        self._decompressor = decompressor
+        self._raw = raw
+        self._object: Any = None
+        self._rest = b""
+        self._ready = memoryview(b"")
+
+    def read(self, size: int) -> bytes:
+        """Return the next bytes, at most so many; none at the end."""
+        while not self._ready:
+            piece = self._rest or self._raw.read(_ZSTD_PIECE_BYTES)
+            if not piece:
+                if self._object is not None:
+                    raise EOFError
+                return b""
+            if self._object is None:
+                self._object = self._decompressor.decompressobj()
+            self._ready = memoryview(self._object.decompress(piece))
+            self._rest = b""
+            if self._object.eof:
+                self._rest = self._object.unused_data
+                self._object = None
+        part, self._ready = self._ready[:size], self._ready[size:]
+        return bytes(part)
+
+
+class _Bounded(io.RawIOBase):
+    """Counts what is read, and turns what a decompressor says into our errors."""
+
+    def __init__(self, stream: Any, name: str, bytes_max: int) -> None:
+        super().__init__()
+        self._stream = stream
+        self._name = name
+        self._left = bytes_max
+        self._bytes_max = bytes_max
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            data = self._stream.read(len(buffer))
+        except EOFError:
+            raise InputError(
+                "archive_truncated", f"{self._name} ends in the middle of its compressed data: fetch it again"
+            ) from None
+        except (zlib.error, gzip.BadGzipFile) as error:
+            raise self._damaged(error) from None
+        except OSError as error:
+            raise InputError("unreadable_file", f"cannot read {self._name}: {error.strerror}") from None
+        except Exception as error:
+            if type(error).__module__.partition(".")[0] != "zstandard":
+                raise
+            raise self._damaged(error) from None
+        self._left -= len(data)
+        if self._left < 0:
+            raise InputError(
+                "archive_too_large", f"{self._name} holds over {self._bytes_max} bytes once it is decompressed"
+            )
+        buffer[: len(data)] = data
+        return len(data)
+
+    def _damaged(self, error: Exception) -> InputError:
+        return InputError(
+            "archive_damaged", f"{self._name} is no sound compressed file ({type(error).__name__}): fetch it again"
+        )

@@ -1,1 +1,0 @@
-"""Looking back: the same engine over recorded observations."""

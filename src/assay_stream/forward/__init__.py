@@ -1,0 +1,1 @@
+"""Alerts to receivers: webhooks and syslog, at least once."""

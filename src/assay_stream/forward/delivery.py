@@ -1,0 +1,180 @@
+"""What becomes of an alert that a receiver did or did not take: the rules, and the schedule of further attempts.
+
+1. Taken: the alert is done.
+2. Refused for good: the alert goes to the dead letters, and is done.
+3. Anything else says nothing about the alert but about the receiver: it waits, for as long as it takes. The n-th
+   wait in a row is ``first_ms * 2**(n-1)``, ``longest_ms`` at most, and never shorter than the receiver asked for.
+
+No clock and no chance: the same outcomes give the same schedule.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from enum import StrEnum
+
+from assay_stream.errors import AssayStreamError
+from assay_stream.model.record import Output, Record, Role, rejected
+
+RETRY_AFTER_MAX_MS = 3_600_000
+"""A receiver cannot make us wait longer than this between two attempts."""
+
+_TIMEOUT, _TOO_MANY = 408, 429
+_PASSING = frozenset({_TIMEOUT, _TOO_MANY})
+_EXPONENT_MAX = 32
+
+
+class Outcome(StrEnum):
+    """What one attempt came to."""
+
+    DELIVERED = "delivered"
+    UNAVAILABLE = "unavailable"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a receiver made of one attempt.
+
+    Args:
+        outcome: what it came to.
+        code: what happened, for logs and dead letters: ``http_503``, ``timeout``.
+        retry_after_ms: how long the receiver asks to wait, milliseconds.
+    """
+
+    outcome: Outcome
+    code: str = ""
+    retry_after_ms: int = 0
+
+
+DELIVERED = Answer(outcome=Outcome.DELIVERED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """How long to wait between attempts.
+
+    Args:
+        first_ms: the first wait, milliseconds.
+        longest_ms: the longest wait that we choose ourselves.
+    """
+
+    first_ms: int = 500
+    longest_ms: int = 30_000
+
+    def wait_ms(self, failures: int, *, retry_after_ms: int = 0) -> int:
+        """Return how long to wait after some failures in a row.
+
+        Args:
+            failures: failures in a row, 1 or more.
+            retry_after_ms: how long the receiver asks to wait.
+        """
+        own = min(self.longest_ms, self.first_ms << min(failures - 1, _EXPONENT_MAX))
+        return max(own, min(retry_after_ms, RETRY_AFTER_MAX_MS))
+
+
+class Step(StrEnum):
+    """What to do next with an alert."""
+
+    DONE = "done"
+    WAIT = "wait"
+    BURY = "bury"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Next:
+    """What to do next.
+
+    Args:
+        step: what to do.
+        failures: failures in a row, this one included.
+        wait_ms: how long to wait before the next attempt, milliseconds.
+    """
+
+    step: Step
+    failures: int = 0
+    wait_ms: int = 0
+
+
+def after(answer: Answer, *, failures: int, schedule: Schedule) -> Next:
+    """Return what to do after an attempt.
+
+    Args:
+        answer: what the attempt came to.
+        failures: failures in a row before it.
+        schedule: how long to wait.
+    """
+    if answer.outcome is Outcome.DELIVERED:
+        return Next(step=Step.DONE)
+    if answer.outcome is Outcome.REFUSED:
+        return Next(step=Step.BURY)
+    failures += 1
+    wait_ms = schedule.wait_ms(failures, retry_after_ms=answer.retry_after_ms)
+    return Next(step=Step.WAIT, failures=failures, wait_ms=wait_ms)
+
+
+def http_answer(status: int, *, retry_after: str | None, now_s: float) -> Answer:
+    """Return what an HTTP status says about the alert (RFC 9110, 15).
+
+    A client error other than 408 and 429 is a refusal for good; redirections are not followed, and wait for
+    somebody to mend the address.
+
+    Args:
+        status: the status code.
+        retry_after: the ``Retry-After`` header, if there is one.
+        now_s: the time now, seconds since the epoch, to read a date in it.
+    """
+    if 200 <= status < 300:
+        return DELIVERED
+    code = f"http_{status}"
+    if 400 <= status < 500 and status not in _PASSING:
+        return Answer(outcome=Outcome.REFUSED, code=code)
+    wait_ms = retry_after_ms(retry_after, now_s=now_s)
+    return Answer(outcome=Outcome.UNAVAILABLE, code=code, retry_after_ms=wait_ms)
+
+
+def retry_after_ms(text: str | None, *, now_s: float) -> int:
+    """Return the wait that a ``Retry-After`` header asks for: seconds or a date (RFC 9110, 10.2.3); else 0.
+
+    Args:
+        text: the header's value.
+        now_s: the time now, seconds since the epoch.
+    """
+    if text is None:
+        return 0
+    text = text.strip()
+    if text.isascii() and text.isdigit():
+        return min(int(text[:12]) * 1_000, RETRY_AFTER_MAX_MS)
+    try:
+        moment = parsedate_to_datetime(text)
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=UTC)
+        seconds = (moment - datetime.fromtimestamp(now_s, UTC)).total_seconds()
+    except (ValueError, TypeError, OverflowError):
+        return 0
+    return min(max(int(seconds * 1_000), 0), RETRY_AFTER_MAX_MS)
+
+
+def signature(secret: bytes, *, key: str, body: bytes) -> str:
+    """Return the signature of a delivery: HMAC-SHA256 (RFC 2104) over idempotency key, a dot and the body.
+
+    Args:
+        secret: the shared secret.
+        key: the idempotency key.
+        body: the body as it is sent.
+    """
+    return "sha256=" + hmac.new(secret, key.encode() + b"." + body, hashlib.sha256).hexdigest()
+
+
+def dead_letter(record: Record, error: AssayStreamError) -> Output:
+    """Return the dead letter of an alert: its bytes, key and headers, and why it was refused.
+
+    Args:
+        record: the alert as it was read.
+        error: why it was refused.
+    """
+    return rejected(record, error)._replace(role=Role.DEAD_LETTERS, label=f"dead:{error.code}")

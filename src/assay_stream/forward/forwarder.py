@@ -1,0 +1,313 @@
+"""Forwarding: follows the alert topic in a consumer group of its own, and delivers every alert at least once.
+
+1. An offset is committed only after its alert was taken by the receiver, or stands in the dead letters.
+2. A receiver that does not answer is waited for: nothing new is delivered, what waits stays in Kafka, and the lag
+   of the group shows it.
+3. After a crash, what was delivered and not committed is delivered again, under the same idempotency key.
+4. The rules of what becomes of an alert are ``forward.delivery``'s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Iterable
+from contextlib import suppress
+
+import structlog
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
+from aiokafka.errors import KafkaError
+
+from assay_stream.alerts.formats import AlertFormat, AlertView, read_alert, render, view_of
+from assay_stream.config import Settings
+from assay_stream.errors import AssayStreamError, ConfigurationError, InputError, OperatingError
+from assay_stream.forward.delivery import Answer, Outcome, Schedule, Step, after, dead_letter
+from assay_stream.forward.receivers import Receiver
+from assay_stream.kafka.connection import reading_consumer, writing_producer
+from assay_stream.kafka.refusals import explained
+from assay_stream.kafka.topics import topic_names
+from assay_stream.kafka.transport import record_of
+from assay_stream.model.record import Record, Role
+
+_log = structlog.get_logger(__name__)
+
+_RECORDS_PER_POLL_MAX = 100
+_COMMIT_INTERVAL_S = 1.0
+_REPORT_INTERVAL_S = 60.0
+_FAILURES_MAX = 10
+_PAUSE_S = 1.0
+_CLOSE_LIMIT_S = 5.0
+_POLL_INTERVAL_MS = 2**31 - 1
+"""A receiver may be down for long, so a long time between two polls is no sign of death."""
+
+
+class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+    def __init__(self, forwarder: Forwarder) -> None:
+        self._forwarder = forwarder
+
+    async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
+        await self._forwarder.give_up()
+
+    async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
+        self._forwarder.take_over(set(assigned))
+
+
+class Forwarder:
+    """Delivers alerts to one receiver until told to stop.
+
+    Args:
+        settings: the operator's settings.
+        receiver: who takes them.
+        target: in which format.
+        group: the consumer group; one per receiver.
+        schedule: how long to wait between attempts.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        receiver: Receiver,
+        *,
+        target: AlertFormat,
+        group: str,
+        schedule: Schedule | None = None,
+    ) -> None:
+        self._settings = settings
+        self._receiver = receiver
+        self._target = target
+        self._schedule = schedule or Schedule()
+        self._topics = topic_names(settings)
+        self._generation = 0
+        self._delivered: dict[TopicPartition, int] = {}
+        """Next offset to commit, of partitions with something to commit."""
+        self._next: dict[TopicPartition, int] = {}
+        """Next offset to deliver, of the partitions whose position was set."""
+        self._committed_s = self._reported_s = time.monotonic()
+        self._stopping = asyncio.Event()
+        self._producer: AIOKafkaProducer = writing_producer(settings)
+        self._consumer: AIOKafkaConsumer = reading_consumer(
+            settings,
+            group_id=group,
+            session_timeout_ms=settings.session_timeout_ms,
+            heartbeat_interval_ms=settings.session_timeout_ms // 3,
+            max_poll_interval_ms=_POLL_INTERVAL_MS,
+        )
+        self.counts: Counter[str] = Counter()
+        self.is_waiting = False
+        """Whether the receiver is waited for."""
+        self._is_running = False
+        self._moved_s = time.monotonic()
+
+    @property
+    def ready(self) -> bool:
+        """Whether the receiver took the last alert, and the brokers answer."""
+        return self._is_running and not self.is_waiting
+
+    @property
+    def still_s(self) -> float:
+        """For how long nothing was tried: neither read, nor delivered, nor waited for a receiver."""
+        return time.monotonic() - self._moved_s
+
+    def lags(self) -> dict[tuple[str, int], int]:
+        """Return how many alerts of each partition wait to be delivered."""
+        behind = {}
+        for partition, following in self._next.items():
+            if partition in self._consumer.assignment():
+                end = self._consumer.last_stable_offset(partition)
+                if end is not None and end >= 0:
+                    behind[(partition.topic, partition.partition)] = end - following
+        return behind
+
+    def stop(self) -> None:
+        """Ask it to finish the attempt in hand and return."""
+        self._stopping.set()
+
+    async def run(self) -> None:
+        """Deliver until stopped.
+
+        Raises:
+            OperatingError: ``brokers_failing``.
+        """
+        self._consumer.subscribe([self._topics[Role.ALERTS]], listener=_Listener(self))
+        failures = 0
+        try:
+            await self._producer.start()
+            await self._consumer.start()
+            while not self._stopping.is_set():
+                try:
+                    await self._turn()
+                    failures, self._is_running = 0, True
+                except (KafkaError, OSError, TimeoutError) as error:
+                    told = explained(error)
+                    if isinstance(told, ConfigurationError):
+                        raise told from error
+                    failures += 1
+                    self._is_running = False
+                    _log.warning("brokers_not_answering", error=type(error).__name__, attempt=failures)
+                    if failures > _FAILURES_MAX:
+                        raise OperatingError(
+                            "brokers_failing",
+                            f"forwarding failed {failures} times in a row, last with {type(error).__name__}",
+                        ) from error
+                    await self._pause(_PAUSE_S * failures)
+                    # What was fetched and not delivered is fetched again.
+                    self._next.clear()
+        finally:
+            await self._close()
+
+    async def give_up(self) -> None:
+        """Commit what was delivered: the partitions may be someone else's next."""
+        self._generation += 1
+        # Who comes next delivers again what this could not commit.
+        with suppress(KafkaError):
+            await self._commit()
+        self._delivered.clear()
+        self._next.clear()
+
+    def take_over(self, assigned: set[TopicPartition]) -> None:
+        """Note that partitions are ours now; the main loop goes to where each was left.
+
+        Args:
+            assigned: these partitions.
+        """
+        self._generation += 1
+        self._next.clear()
+        _log.info("partitions_assigned", partitions=sorted(partition.partition for partition in assigned))
+
+    async def _go_to(self, partitions: set[TopicPartition], generation: int) -> None:
+        """Go to where each partition was left; a new group starts at the oldest alert."""
+        beginnings = await self._consumer.beginning_offsets(list(partitions))
+        committed = {partition: await self._consumer.committed(partition) for partition in partitions}
+        if self._generation != generation:
+            return
+        for partition, beginning in beginnings.items():
+            left_at = self._delivered.get(partition, committed[partition])
+            if left_at is not None and left_at < beginning:
+                # Retention was shorter than the outage: the alerts are gone, and that must not pass in silence.
+                self.counts["expired"] += beginning - left_at
+                _log.error("input_expired", partition=partition.partition, lost=beginning - left_at)
+            self._next[partition] = beginning if left_at is None else max(left_at, beginning)
+            self._consumer.seek(partition, self._next[partition])
+
+    async def _turn(self) -> None:
+        generation = self._generation
+        self._moved_s = time.monotonic()
+        unplaced = self._consumer.assignment() - self._next.keys()
+        if unplaced:
+            await self._go_to(set(unplaced), generation)
+        if self._generation != generation:
+            return
+        fetched = await self._consumer.getmany(
+            timeout_ms=self._settings.poll_timeout_ms, max_records=_RECORDS_PER_POLL_MAX
+        )
+        for partition, messages in fetched.items():
+            for message in messages:
+                if not await self._handle(record_of(Role.ALERTS, message), generation):
+                    return
+                self.counts["read"] += 1
+                self._delivered[partition] = self._next[partition] = message.offset + 1
+                if time.monotonic() - self._committed_s >= _COMMIT_INTERVAL_S:
+                    await self._commit()
+        for partition, following in list(self._next.items()):
+            position = await self._consumer.position(partition)
+            if self._generation != generation:
+                return
+            if position > following:
+                # The markers of transactions lie between: left there, they would pass for alerts that wait.
+                self._delivered[partition] = self._next[partition] = position
+        await self._commit()
+        if time.monotonic() - self._reported_s >= _REPORT_INTERVAL_S:
+            self._report("forwarding")
+
+    async def _handle(self, record: Record, generation: int) -> bool:
+        """Bring one alert to its end, and say whether that was reached before the stop or a rebalance."""
+        try:
+            alert = read_alert(record.value)
+            view, body = view_of(alert), render(alert, self._target)
+        except InputError as error:
+            return await self._bury(record, error, generation)
+        failures = 0
+        while self._is_ours(generation):
+            self._moved_s = time.monotonic()
+            answer = await self._attempt(view, body)
+            self.counts[answer.outcome.value] += 1
+            following = after(answer, failures=failures, schedule=self._schedule)
+            self.is_waiting = following.step not in (Step.DONE, Step.BURY)
+            if following.step is Step.DONE:
+                if failures:
+                    _log.info("receiver_answers_again", receiver=self._receiver.name, failures=failures)
+                return self._generation == generation
+            if following.step is Step.BURY:
+                why = f"{self._receiver.name} refused it: {answer.code}"
+                return await self._bury(record, InputError("refused_by_receiver", why), generation)
+            failures = following.failures
+            _log.warning(
+                "receiver_not_answering",
+                receiver=self._receiver.name,
+                why=answer.code,
+                attempt=failures,
+                wait_ms=following.wait_ms,
+            )
+            # While this alert waits, those before it are done.
+            await self._commit()
+            await self._pause(following.wait_ms / 1_000)
+        return False
+
+    async def _attempt(self, view: AlertView, body: str) -> Answer:
+        """Send one alert. Once a stop is asked for, the attempt in hand has half of the stop's limit to end."""
+        sending = asyncio.create_task(self._receiver.send(view, body))
+        stopping = asyncio.create_task(self._stopping.wait())
+        try:
+            await asyncio.wait({sending, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if not sending.done():
+                await asyncio.wait({sending}, timeout=self._settings.stop_limit_s / 2)
+            if not sending.done():
+                return Answer(outcome=Outcome.UNAVAILABLE, code="stopped")
+            return await sending
+        finally:
+            sending.cancel()
+            stopping.cancel()
+
+    async def _bury(self, record: Record, error: AssayStreamError, generation: int) -> bool:
+        letter = dead_letter(record, error)
+        await self._producer.send_and_wait(
+            self._topics[letter.role],
+            key=letter.key,
+            value=letter.value,
+            headers=list(letter.headers),
+            timestamp_ms=letter.timestamp_ms,
+        )
+        self.counts["dead"] += 1
+        origin = record.origin
+        _log.error("alert_refused", code=error.code, why=error.message, **origin.as_json())
+        return self._generation == generation
+
+    def _is_ours(self, generation: int) -> bool:
+        return not self._stopping.is_set() and self._generation == generation
+
+    async def _commit(self) -> None:
+        offsets = dict(self._delivered)
+        if offsets:
+            await self._consumer.commit(offsets)
+        # What was delivered while the commit was under way stays for the next one.
+        self._delivered = {tp: offset for tp, offset in self._delivered.items() if offsets.get(tp) != offset}
+        self._committed_s = time.monotonic()
+
+    async def _pause(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
+
+    async def _close(self) -> None:
+        with suppress(KafkaError):
+            await self._commit()
+        for ending in (self._consumer.stop(), self._producer.stop(), self._receiver.close()):
+            # A broker that is away cannot be told that we leave.
+            with suppress(KafkaError, OSError, TimeoutError):
+                await asyncio.wait_for(ending, _CLOSE_LIMIT_S)
+        self._report("forwarding_ended")
+
+    def _report(self, event: str) -> None:
+        self._reported_s = time.monotonic()
+        _log.info(event, receiver=self._receiver.name, **dict(sorted(self.counts.items())))

@@ -1,0 +1,1 @@
+"""Clients, transactions, partition tasks, topics and ACLs. aiokafka lives here and nowhere else."""

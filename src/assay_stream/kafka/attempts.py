@@ -1,0 +1,161 @@
+"""Records that kill their worker: found, tried a bounded number of times across restarts, then set aside.
+
+Pure: what a task is to do next, as data. The task writes each mark into the metadata of its group's committed
+offset, in a transaction, before it begins on the records. A commit of records leaves no mark. So a mark that is
+found on opening says that its owner ended while it worked on them, and the transactional id sees to it that no
+other owner could have written it.
+
+1. ``FREE``: nothing is suspected, nothing is marked. Marks cost a transaction each.
+2. ``BATCH``: the first batch after opening is marked.
+3. ``FEW``: an owner ended in a marked batch. Its records are tried a few at a time.
+4. ``ONE``: an owner ended in a few. They are tried one by one, and each mark names its record and counts.
+5. A record that is named with as many attempts as are allowed is set aside.
+
+A span that was passed without another end goes back to ``BATCH``, and from there to ``FREE``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+import orjson
+
+from assay_stream.model.record import Origin
+
+_FEW_RECORDS = 32
+"""Records tried together: a marked batch of thousands costs hundreds of transactions, some seconds."""
+
+
+class Level(StrEnum):
+    """How much is suspected."""
+
+    FREE = "free"
+    BATCH = "batch"
+    FEW = "few"
+    ONE = "one"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """What an owner noted before it began.
+
+    Args:
+        level: how it took the records.
+        left: how many records it was about to try.
+        record: at ``ONE``: which.
+        attempt: at ``ONE``: which attempt at it this is, counted from 1.
+    """
+
+    level: Level
+    left: int
+    record: Origin | None = None
+    attempt: int = 0
+
+    def encode(self) -> str:
+        """Return the mark as metadata of a committed offset."""
+        record = None if self.record is None else list(self.record)
+        return orjson.dumps(
+            {"level": self.level.value, "left": self.left, "record": record, "attempt": self.attempt}
+        ).decode()
+
+
+def decode_mark(metadata: str) -> Mark | None:
+    """Return the mark that metadata of a committed offset holds.
+
+    Args:
+        metadata: empty after a commit of records; what is not ours counts as empty.
+    """
+    try:
+        fields = orjson.loads(metadata)
+        record = None if fields["record"] is None else Origin(*fields["record"])
+        return Mark(
+            level=Level(fields["level"]), left=int(fields["left"]), record=record, attempt=int(fields["attempt"])
+        )
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How to take the next records.
+
+    Args:
+        count: how many.
+        mark: what to write first; ``None`` for nothing.
+        set_aside: refuse the one record instead of trying it.
+    """
+
+    count: int
+    mark: Mark | None = None
+    set_aside: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suspicion:
+    """What one owner of a partition suspects.
+
+    Args:
+        level: how much.
+        left: how many records the suspicion is still about.
+        record: at ``ONE``: the record that an owner ended in last.
+        attempts: how often it was tried.
+    """
+
+    level: Level = Level.BATCH
+    left: int = 0
+    record: Origin | None = None
+    attempts: int = 0
+
+    def plan(self, first: Origin, available: int, *, attempts_max: int) -> Plan:
+        """Return how to take the next records.
+
+        Args:
+            first: the first of them.
+            available: how many there are, one or more.
+            attempts_max: how often one record may be tried by itself.
+        """
+        match self.level:
+            case Level.FREE:
+                return Plan(count=available)
+            case Level.BATCH:
+                return Plan(count=available, mark=Mark(level=Level.BATCH, left=available))
+            case Level.FEW:
+                count = min(available, self.left, _FEW_RECORDS)
+                return Plan(count=count, mark=Mark(level=Level.FEW, left=count))
+            case Level.ONE:
+                attempts = self.attempts if first == self.record else 0
+                if attempts >= attempts_max:
+                    return Plan(count=1, set_aside=True)
+                mark = Mark(level=Level.ONE, left=self.left, record=first, attempt=attempts + 1)
+                return Plan(count=1, mark=mark)
+
+    def after(self, count: int) -> Suspicion:
+        """Return what is suspected once some records were committed.
+
+        Args:
+            count: how many, one or more.
+        """
+        if self.level in (Level.FREE, Level.BATCH):
+            return Suspicion(level=Level.FREE)
+        left = self.left - count
+        if left <= 0:
+            return Suspicion(level=Level.BATCH)
+        return replace(self, left=left, record=None, attempts=0)
+
+
+def suspicion_after(mark: Mark | None) -> Suspicion:
+    """Return what a new owner suspects.
+
+    Args:
+        mark: what the committed offset says; ``None`` where it says nothing.
+    """
+    if mark is None:
+        return Suspicion()
+    match mark.level:
+        case Level.BATCH:
+            return Suspicion(level=Level.FEW, left=mark.left)
+        case Level.FEW:
+            return Suspicion(level=Level.ONE, left=mark.left)
+        case _:
+            return Suspicion(level=Level.ONE, left=mark.left, record=mark.record, attempts=mark.attempt)

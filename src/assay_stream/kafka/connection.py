@@ -1,0 +1,155 @@
+"""How every client of a deployment reaches the brokers."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.errors import KafkaConnectionError, KafkaError
+
+from assay_stream.config import Settings
+from assay_stream.errors import ConfigurationError, OperatingError
+from assay_stream.kafka.refusals import why_refused
+from assay_stream.limits import DEFAULT_LIMITS
+
+REQUEST_BYTES_MAX = 2 * DEFAULT_LIMITS.record_bytes_max
+"""Room for the largest record and what goes with it in one request."""
+_ATTEMPT_LEAST_S = 1.0
+
+
+def connection_options(settings: Settings) -> dict[str, Any]:
+    """Return the connection arguments that aiokafka's clients share.
+
+    Args:
+        settings: the operator's settings.
+
+    Raises:
+        ConfigurationError: ``bad_tls_file`` where a certificate or key cannot be read.
+    """
+    options: dict[str, Any] = {
+        "bootstrap_servers": settings.bootstrap_servers,
+        "security_protocol": settings.security_protocol,
+    }
+    if settings.security_protocol.endswith("SSL"):
+        options["ssl_context"] = _ssl_context(settings)
+    if settings.security_protocol.startswith("SASL"):
+        if settings.sasl_username is None or settings.sasl_password is None:
+            raise ConfigurationError(
+                "bad_setting",
+                "SASL needs ASSAY_STREAM_SASL_USERNAME and ASSAY_STREAM_SASL_PASSWORD (or _PASSWORD_FILE)",
+            )
+        options["sasl_mechanism"] = settings.sasl_mechanism
+        options["sasl_plain_username"] = settings.sasl_username
+        options["sasl_plain_password"] = settings.sasl_password.get_secret_value()
+    return options
+
+
+def writing_producer(settings: Settings, **options: Any) -> AIOKafkaProducer:
+    """Return a producer, not started, whose writes are acknowledged by all in-sync replicas, once and in order.
+
+    Args:
+        settings: the operator's settings.
+        options: further aiokafka arguments.
+    """
+    return AIOKafkaProducer(
+        **connection_options(settings),
+        acks="all",
+        enable_idempotence=True,
+        max_request_size=REQUEST_BYTES_MAX,
+        **options,
+    )
+
+
+def _ssl_context(settings: Settings) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cafile=settings.ssl_cafile)
+        if settings.ssl_certfile is not None:
+            password = settings.ssl_keyfile_password
+            # Without a password of ours OpenSSL would ask the terminal for one, and wait.
+            context.load_cert_chain(
+                settings.ssl_certfile,
+                settings.ssl_keyfile,
+                "" if password is None else password.get_secret_value(),
+            )
+    except (OSError, ssl.SSLError, ValueError) as error:
+        raise ConfigurationError("bad_tls_file", f"cannot use the TLS files of ASSAY_STREAM_SSL_*: {error}") from None
+    return context
+
+
+async def start_admin(settings: Settings, *, waiting: Callable[[str], None] | None = None) -> AIOKafkaAdminClient:
+    """Return a connected admin client, trying until the operator's limit.
+
+    Args:
+        settings: the operator's settings.
+        waiting: told once, in words, that the brokers do not answer yet.
+
+    Raises:
+        ConfigurationError: where the brokers are there and refuse us, or we them: as ``kafka.refusals.why_refused``.
+        OperatingError: ``broker_unreachable`` after ``connect_limit_s``.
+    """
+    deadline = asyncio.get_running_loop().time() + settings.connect_limit_s
+    options = connection_options(settings)
+    while True:
+        admin = AIOKafkaAdminClient(**options)
+        try:
+            # A host that drops packets would hold one attempt for longer than all of them may take.
+            async with asyncio.timeout_at(max(deadline, asyncio.get_running_loop().time() + _ATTEMPT_LEAST_S)):
+                await admin.start()
+        except (KafkaError, OSError, ValueError) as error:
+            await admin.close()
+            refusal = await why_refused(options)
+            if refusal is not None:
+                raise refusal from None
+            if asyncio.get_running_loop().time() >= deadline:
+                raise broker_unreachable(settings, error) from None
+            if waiting is not None:
+                waiting(
+                    f"no Kafka broker answers at {settings.bootstrap_servers} yet, trying for "
+                    f"{settings.connect_limit_s} s"
+                )
+                waiting = None
+            await asyncio.sleep(1.0)
+        else:
+            return admin
+
+
+def broker_unreachable(settings: Settings, error: Exception) -> OperatingError:
+    """Return the error that says which brokers could not be reached, and what to check.
+
+    Args:
+        settings: the operator's settings.
+        error: what the client said.
+    """
+    detail = "" if isinstance(error, KafkaConnectionError) else f" ({type(error).__name__})"
+    return OperatingError(
+        "broker_unreachable",
+        f"no Kafka broker answers at {settings.bootstrap_servers}{detail}, tried for "
+        f"{settings.connect_limit_s} s. Start it, or set ASSAY_STREAM_BOOTSTRAP_SERVERS; if it runs there, "
+        "ASSAY_STREAM_SECURITY_PROTOCOL must be what its listener speaks.",
+    )
+
+
+def reading_consumer(
+    settings: Settings, *, isolation_level: str = "read_committed", **options: Any
+) -> AIOKafkaConsumer:
+    """Return a consumer, not started, that sees committed records only and never resets by itself.
+
+    Args:
+        settings: the operator's settings.
+        isolation_level: ``read_uncommitted`` to see where open transactions end, too.
+        options: further aiokafka arguments.
+    """
+    return AIOKafkaConsumer(
+        **connection_options(settings),
+        enable_auto_commit=False,
+        isolation_level=isolation_level,
+        auto_offset_reset="none",
+        max_partition_fetch_bytes=REQUEST_BYTES_MAX,
+        fetch_max_bytes=4 * REQUEST_BYTES_MAX,
+        metadata_max_age_ms=30_000,
+        **options,
+    )

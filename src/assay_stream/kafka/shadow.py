@@ -1,0 +1,123 @@
+"""Results of a replay in topics of their own, beside the live ones."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Iterable
+from typing import Any
+
+from aiokafka.admin import NewTopic
+from aiokafka.errors import KafkaError
+
+from assay_stream.config import Settings
+from assay_stream.errors import ConfigurationError, OperatingError
+from assay_stream.kafka.connection import start_admin, writing_producer
+from assay_stream.kafka.topics import topic_names, topic_table
+from assay_stream.kafka.transport import fitting
+from assay_stream.model.partition import murmur2_partition
+from assay_stream.model.record import TOPIC_NAMES, Output, Role
+from assay_stream.replay.results import FILES, Tally
+
+_IN_FLIGHT_MAX = 5_000
+
+
+def shadow_topics(settings: Settings, prefix: str) -> dict[Role, str]:
+    """Return the topics that results go to.
+
+    Args:
+        settings: the operator's settings.
+        prefix: what their names begin with.
+
+    Raises:
+        ConfigurationError: ``live_topics`` where one of them is a topic of the deployment.
+    """
+    names = {role: prefix + TOPIC_NAMES[role] for role in FILES}
+    live = {*topic_names(settings).values(), *TOPIC_NAMES.values()}
+    if live & set(names.values()):
+        raise ConfigurationError(
+            "live_topics",
+            "with this prefix a replay would write to the live topics: choose another --topic-prefix",
+        )
+    return names
+
+
+async def write_shadow(
+    settings: Settings,
+    topics: dict[Role, str],
+    steps: Iterable[list[Output]],
+    *,
+    call_partitions: int,
+    tally: Tally,
+) -> None:
+    """Write results to their topics, which are created where they are missing.
+
+    Args:
+        settings: the operator's settings.
+        topics: topic name of every role, from ``shadow_topics``.
+        steps: what to write, in order.
+        call_partitions: how many partitions the replayed calls had.
+        tally: counts what is written.
+
+    Raises:
+        OperatingError: ``broker_unreachable``, ``shadow_failed``.
+    """
+    counts = await _make_topics(settings, topics, call_partitions)
+    producer = writing_producer(settings, linger_ms=20, max_batch_size=512 * 1_024)
+    try:
+        await producer.start()
+        pending: list[Awaitable[Any]] = []
+        for outputs in steps:
+            for output in outputs:
+                if not tally.takes(output):
+                    continue
+                fitted = fitting(output) if output.role is Role.REJECTED else output
+                partition = fitted.partition
+                if partition is None:
+                    partition = murmur2_partition(fitted.key or b"", counts[fitted.role])
+                pending.append(
+                    await producer.send(
+                        topics[fitted.role],
+                        key=fitted.key,
+                        value=fitted.value,
+                        headers=list(fitted.headers),
+                        timestamp_ms=fitted.timestamp_ms,
+                        partition=partition % counts[fitted.role],
+                    )
+                )
+            if len(pending) >= _IN_FLIGHT_MAX:
+                await asyncio.gather(*pending)
+                pending.clear()
+        await asyncio.gather(*pending)
+    except KafkaError as error:
+        raise OperatingError(
+            "shadow_failed",
+            f"the brokers refused a result ({type(error).__name__}): replay again, with a new prefix",
+        ) from None
+    finally:
+        await producer.stop()
+
+
+async def _make_topics(settings: Settings, topics: dict[Role, str], call_partitions: int) -> dict[Role, int]:
+    admin = await start_admin(settings)
+    try:
+        specs = {spec.role: spec for spec in topic_table(settings)}
+        wanted = {role: specs[role].partitions for role in topics}
+        wanted[Role.EVIDENCE] = max(wanted[Role.EVIDENCE], call_partitions)
+        present = set(await admin.list_topics())
+        await admin.create_topics(
+            [
+                NewTopic(
+                    name,
+                    num_partitions=wanted[role],
+                    replication_factor=settings.replication_factor,
+                    topic_configs=dict(specs[role].config),
+                )
+                for role, name in topics.items()
+                if name not in present
+            ]
+        )
+        described = await admin.describe_topics(list(topics.values()))
+        counts = {topic["topic"]: len(topic["partitions"]) for topic in described}
+        return {role: counts[name] or wanted[role] for role, name in topics.items()}
+    finally:
+        await admin.close()

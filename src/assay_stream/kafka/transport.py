@@ -1,0 +1,280 @@
+"""Between the core's records and Kafka's: reading whole partitions, and writing in transactions."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.errors import KafkaError
+from aiokafka.producer.message_accumulator import BatchBuilder
+from aiokafka.structs import ConsumerRecord
+
+from assay_stream.canonical.digest import sha256_of
+from assay_stream.config import Settings
+from assay_stream.kafka.connection import REQUEST_BYTES_MAX, connection_options, reading_consumer
+from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.model.partition import murmur2_partition
+from assay_stream.model.record import Origin, Output, Record, Role, made_of
+
+_BATCH_BYTES = 512 * 1_024
+_BACKOFF_MS = 10
+"""How long the client waits to ask again: mostly until the coordinator has ended the transaction before."""
+_CLOSE_LIMIT_S = 10.0
+_ERROR_HEADERS = 5
+_REJECTED = Role.REJECTED
+_YIELD_EVERY = 2_000
+_LAST_OFFSETS = 8
+REJECTED_BYTES_MAX = DEFAULT_LIMITS.record_bytes_max + 512 * 1_024
+"""Between the largest input and the limit of the rejected topic, which is a mebibyte above it."""
+
+
+def record_of(role: Role, message: ConsumerRecord) -> Record:
+    """Return the core's form of a record read from Kafka.
+
+    Args:
+        role: what the record's topic carries.
+        message: the record as aiokafka gives it.
+    """
+    timestamp_ms = message.timestamp
+    origin = made_of(Origin, (message.topic, message.partition, message.offset))
+    if timestamp_ms < 0:
+        timestamp_ms = 0
+    return made_of(Record, (role, origin, message.key, message.value, message.headers, timestamp_ms, False, False))
+
+
+async def read_to_end(
+    settings: Settings, role: Role, partition: TopicPartition, *, since_ms: int | None = None
+) -> AsyncIterator[Record]:
+    """Yield every committed record that one partition holds now.
+
+    Args:
+        settings: the operator's settings.
+        role: what the topic carries.
+        partition: topic and partition.
+        since_ms: pass over what stands before the first record of this timestamp or later.
+    """
+    consumer = reading_consumer(settings)
+    consumer.assign([partition])
+    try:
+        await consumer.start()
+        await consumer.seek_to_beginning(partition)
+        end = (await consumer.end_offsets([partition]))[partition]
+        if since_ms is not None:
+            found = (await consumer.offsets_for_times({partition: since_ms}))[partition]
+            consumer.seek(partition, end if found is None else found.offset)
+        count = 0
+        while await consumer.position(partition) < end:
+            fetched = await consumer.getmany(partition, timeout_ms=200)
+            for message in fetched.get(partition, []):
+                yield record_of(role, message)
+                count += 1
+                if count % _YIELD_EVERY == 0:
+                    # What is fetched already is read without a pause, and heartbeats must not wait for its end.
+                    await asyncio.sleep(0)
+    finally:
+        await consumer.stop()
+
+
+async def read_last(settings: Settings, role: Role, partition: TopicPartition) -> Record | None:
+    """Return the last committed record of one partition; ``None`` where there is none.
+
+    Args:
+        settings: the operator's settings.
+        role: what the topic carries.
+        partition: topic and partition.
+    """
+    consumer = reading_consumer(settings)
+    consumer.assign([partition])
+    try:
+        await consumer.start()
+        beginning = (await consumer.beginning_offsets([partition]))[partition]
+        end = (await consumer.end_offsets([partition]))[partition]
+        start, last = end, None
+        while last is None and start > beginning:
+            # Markers of transactions, and records of aborted ones, take offsets too.
+            start = max(beginning, end - _LAST_OFFSETS * (end - start + 1))
+            consumer.seek(partition, start)
+            while await consumer.position(partition) < end:
+                fetched = await consumer.getmany(partition, timeout_ms=200)
+                for message in fetched.get(partition, []):
+                    if message.offset < end:
+                        last = message
+        return None if last is None else record_of(role, last)
+    finally:
+        await consumer.stop()
+
+
+class Gathered:
+    """The outputs of one transaction, copied into the batches that are sent: none of them has to be kept.
+
+    Args:
+        create_batch: makes a batch of the producer that will send it.
+        topics: topic name of every role.
+        partition_counts: how many partitions each role's topic has.
+
+    Attributes:
+        batches: by topic and partition.
+        labels: how many outputs there are of each label.
+    """
+
+    def __init__(
+        self,
+        create_batch: Callable[[], BatchBuilder],
+        topics: Mapping[Role, str],
+        partition_counts: Mapping[Role, int],
+    ) -> None:
+        self._create_batch = create_batch
+        self._topics = topics
+        self._partition_counts = partition_counts
+        self.batches: dict[tuple[str, int], list[BatchBuilder]] = {}
+        self.labels: Counter[str] = Counter()
+
+    def add(self, outputs: Sequence[Output]) -> None:
+        """Take outputs in.
+
+        Args:
+            outputs: what to write next, in order.
+        """
+        self.labels.update([output.label for output in outputs])
+        # Outputs of one place follow each other, by the thousand.
+        last: tuple[Role | None, int | None] = (None, None)
+        builders: list[BatchBuilder] = []
+        for output in outputs:
+            role, partition = output.role, output.partition
+            if partition is None:
+                partition = murmur2_partition(output.key or b"", self._partition_counts[role])
+            if (role, partition) != last:
+                last = (role, partition)
+                builders = self.batches.setdefault((self._topics[role], partition), [])
+            if role is _REJECTED:
+                output = fitting(output)
+            if not builders or not _append(builders[-1], output):
+                builders.append(self._create_batch())
+                if not _append(builders[-1], output):
+                    raise AssertionError("an empty batch takes any record")
+
+
+class TransactionalWriter:
+    """Writes outputs and input offsets of one input partition, all or nothing.
+
+    Opening it ends the transaction of whoever had the same id before, and shuts that one out for good.
+
+    Args:
+        settings: the operator's settings.
+        transactional_id: names the input partition: the same on every worker.
+        topics: topic name of every role.
+        partition_counts: how many partitions each role's topic has.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        transactional_id: str,
+        topics: Mapping[Role, str],
+        partition_counts: Mapping[Role, int],
+    ) -> None:
+        self._topics = topics
+        self._partition_counts = partition_counts
+        self._producer = AIOKafkaProducer(
+            **connection_options(settings),
+            transactional_id=transactional_id,
+            transaction_timeout_ms=settings.transaction_timeout_ms,
+            acks="all",
+            max_batch_size=_BATCH_BYTES,
+            max_request_size=REQUEST_BYTES_MAX,
+            linger_ms=0,
+            retry_backoff_ms=_BACKOFF_MS,
+        )
+
+    async def open(self) -> None:
+        """Take the transactional id over."""
+        await self._producer.start()
+
+    def gather(self) -> Gathered:
+        """Return what takes the outputs of one transaction."""
+        return Gathered(self._producer.create_batch, self._topics, self._partition_counts)
+
+    async def write(
+        self, gathered: Gathered, offsets: Mapping[TopicPartition, int], group_id: str, *, metadata: str = ""
+    ) -> None:
+        """Write outputs and commit input offsets in one transaction.
+
+        Args:
+            gathered: what to write.
+            offsets: next offset to read of each input partition.
+            group_id: the consumer group the offsets belong to.
+            metadata: goes with each offset.
+
+        Raises:
+            KafkaError: nothing was written then; the writer must be closed.
+        """
+        batches = gathered.batches
+        producer = self._producer
+        await producer.begin_transaction()
+        deliveries = [
+            await producer.send_batch(batch, topic, partition=partition)
+            for (topic, partition), builders in batches.items()
+            for batch in builders
+        ]
+        await producer.send_offsets_to_transaction({tp: (offset, metadata) for tp, offset in offsets.items()}, group_id)
+        await asyncio.gather(*deliveries)
+        await producer.commit_transaction()
+
+    async def close(self) -> None:
+        """Close the connection; an open transaction is left for the next owner or the broker to end."""
+        # A fenced or unreachable producer cannot flush. What matters has been committed or never will be.
+        with suppress(KafkaError, TimeoutError, asyncio.TimeoutError):
+            await asyncio.wait_for(self._producer.stop(), _CLOSE_LIMIT_S)
+
+
+def fitting(output: Output, *, bytes_max: int = REJECTED_BYTES_MAX) -> Output:
+    """Return a rejected copy that its topic takes.
+
+    A record that was small on the wire, being compressed, can be larger than any topic takes as it is. Its copy
+    holds the value compressed (``error.value.encoding: gzip``). If even that does not fit, it holds the value's
+    digest (``error.value.omitted``): the original stands where the ``error.topic``, ``.partition`` and ``.offset``
+    headers say.
+
+    Args:
+        output: an output of the rejected role.
+        bytes_max: bytes of key, value and headers that fit.
+    """
+    if _size_bytes(output) <= bytes_max:
+        return output
+    value = output.value or b""
+    # No name and no time: the same value gives the same bytes.
+    packed = output._replace(
+        value=gzip.compress(value, mtime=0), headers=(*output.headers, ("error.value.encoding", b"gzip"))
+    )
+    if _size_bytes(packed) <= bytes_max:
+        return packed
+    why = tuple(header for header in output.headers if header[0].startswith("error."))
+    omitted = ("error.value.omitted", str(sha256_of(value)).encode())
+    return output._replace(key=None, value=None, headers=(*why[-_ERROR_HEADERS:], omitted))
+
+
+def _size_bytes(output: Output) -> int:
+    headers = sum(len(name.encode()) + len(value) for name, value in output.headers)
+    return len(output.key or b"") + len(output.value or b"") + headers
+
+
+def _append(builder: BatchBuilder, output: Output) -> bool:
+    appended = builder.append(
+        timestamp=output.timestamp_ms, key=output.key, value=output.value, headers=list(output.headers)
+    )
+    return appended is not None
+
+
+async def positions_of(consumer: AIOKafkaConsumer, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    """Return a consumer's position in each of some partitions.
+
+    Args:
+        consumer: a started consumer that has these partitions.
+        partitions: which ones.
+    """
+    return {partition: await consumer.position(partition) for partition in partitions}

@@ -1,0 +1,289 @@
+"""Every bound of the system in one place, with its unit in its name and its reason beside it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Bounds on what is accepted, kept and published."""
+
+    record_bytes_max: int = 8 * 1024 * 1024
+    """One input record. The largest real ``tools/list`` in the captures is 22 KB; 8 MiB leaves room for a
+    hundred such servers behind one gateway, and bounds what one record can cost to decode."""
+
+    depth_max: int = 127
+    """Nesting of JSON containers: what Assay's own parser accepts, so both refuse the same input."""
+
+    containers_max: int = 262_144
+    """Objects and arrays of one JSON text. An empty one takes three bytes there and over fifty in memory; a list
+    of 8 MiB from real servers has half as many."""
+
+    integer_digits_max: int = 309
+    """Digits of one integer: the largest double has 309."""
+
+    tools_max: int = 5_000
+    """Tools in one snapshot. A full fingerprint costs under a millisecond each, so a hostile list costs
+    seconds at most."""
+
+    offers_kept_bytes_max: int = 24 * 1024 * 1024
+    """Definitions of the latest distinct lists that are kept decoded, so that a repeated list costs little: a
+    thousand real ones. Decoded they take some five times as much."""
+
+    items_max: int = 5_000
+    """Prompts, or resource templates, of one snapshot that are compared: as many as tools. A list with more is
+    compared as one that is not complete."""
+
+    tool_fields_max: int = 64
+    """Top-level fields of one tool. Each gets a digest of its own; real tools have ten at most."""
+
+    field_name_chars_max: int = 128
+    """Characters of the name of such a field. The names of changed fields stand in findings and alerts."""
+
+    definition_bytes_max: int = 4 * 1024 * 1024
+    """One tool definition in canonical form, which can be longer than what was received (``1e20``). Its record
+    holds it and its projection, and must fit into one Kafka message."""
+
+    change_value_chars_max: int = 1_024
+    """Characters of a value before or after one change, as text or JSON. Descriptions of real tools have up to
+    3 KB; what was changed is read in the definition topic, a change only shows what it is about."""
+
+    changes_max: int = 1_000
+    """Changes told of one definition; real upgrades have some thirty. More are told as one: look for yourself."""
+
+    work_units_max: int = 16_000_000
+    """Units of work (``work``) that one record may cost beyond decoding and fingerprints: under two seconds
+    of one core. A gateway that offers 2,000 new tools of 1 KB each stays within it."""
+
+    definition_work_units_max: int = 2_000_000
+    """Units of work that one definition may cost, of those of its record: a hostile tool must not use up what its
+    neighbours in the list need."""
+
+    path_chars_max: int = 1_024
+    """Characters of the path of one change, or of one sign. Paths of real changes have under 200; names of a
+    hostile schema would make each path as long as the schema."""
+
+    allowance_units_per_s: int = 1_000_000
+    """Units of work that the lists of one server may cost per second of log time: a tenth of a core, so that nine
+    more servers of its partition can do the same. A change that was analysed before is free."""
+
+    allowance_burst_units: int = 32_000_000
+    """Units that a server may save up: two lists that each use up the budget of a record, in four seconds."""
+
+    ration_floor_units: int = 20_000
+    """Units for the analysis of a list that finds its server's allowance used up: two milliseconds."""
+
+    rationed_changes_max: int = 5
+    """Changed definitions that such a list reports one by one beside those whose new text has signs. Further ones,
+    and what came and went, are counted: each finding is written, read, and may begin an alert."""
+
+    analysed_changes_max: int = 64
+    """Changes that are remembered as analysed per server: roll-outs that go on at once. One takes 32 digits."""
+
+    analysed_pairs_max: int = 8_192
+    """Definitions of these changes together: half as many as comparisons are kept (``registry.list_drift``), so that
+    what is not charged again need not be worked out again either."""
+
+    rename_pairs_max: int = 10_000
+    """Pairs of removed and added tools with one schema whose descriptions are compared. Beyond that only equal
+    descriptions make a rename."""
+
+    rename_description_chars_max: int = 8_192
+    """Characters of a description whose words are compared to find renamed tools; of a longer one all words must
+    be the same. Descriptions of real tools have up to 3,000."""
+
+    introduced_chars_max: int = 262_144
+    """Characters of new text that are searched in one definition: with plain text, as much as its share of work
+    suffices for. A whole real server has some 7,000; more than this is a sign by itself."""
+
+    signs_max: int = 256
+    """Signs told of one definition, the gravest ones; real attacks bring ten. More are a sign by themselves."""
+
+    tool_name_chars_max: int = 256
+    """Characters of a tool's name that are looked for in other tools' texts; MCP asks for 128 at most."""
+
+    tool_name_words_max: int = 16
+    """Words of a tool's name that are looked for in other tools' texts. Of a longer one the beginning counts."""
+
+    skeleton_chars_max: int = 256
+    """Characters of the skeleton of a tool name, which is a key; a longer one is replaced by its digest."""
+
+    name_claims_max: int = 256
+    """Definitions remembered under look-alike names, over all servers: 90 KB of state. Further ones are compared
+    once, counted as left out, and not remembered."""
+
+    name_sketch_max: int = 16
+    """Digests of names in the sketch of a server's catalogue, 8 characters each. Up to as many names are compared
+    exactly; of more the share is estimated, within a quarter of all at worst in 19 of 20 cases."""
+
+    alert_observers_max: int = 1_000
+    """Observers that an alert counts one by one; further ones are counted together."""
+
+    alert_origins_max: int = 64
+    """Latest offsets that an alert remembers per input partition, to count no record twice. What is found late,
+    when a control record changes the past, is counted as long as it is among as many."""
+
+    alerts_per_record_max: int = 20
+    """Alerts of one severity that one record begins; the others are folded into one. Real upgrades change some
+    fourteen tools: what a person reads one by one in a morning."""
+
+    alert_records_max: int = 8
+    """Records of one server whose alerts are counted. What one record leads to stands together in the log; that of
+    eight observers may be mixed."""
+
+    folded_named_max: int = 50
+    """Members that a folded alert names, gravest first: 60 KB with the longest names. All of them are counted, and
+    all stand in the finding topic."""
+
+    resolution_uids_max: int = 1_000
+    """Alerts ended by one record: 68 KB. A list of 5,000 tools that all change ends more than one record holds."""
+
+    alerts_per_tick_max: int = 2_000
+    """Alerts that are written for one tick: a second's work. The rest waits for the next tick, so that a worker
+    that catches up after an outage still answers its brokers."""
+
+    repeats_made_up_max: int = 100
+    """Repetitions of one alert that are made up for at once, after an outage; of more only the last is written."""
+
+    identifier_chars_max: int = 1_024
+    """Characters of one identifier (server, observer, tool, snapshot, call). They become Kafka keys and
+    alert fields."""
+
+    time_max_s: int = 4_102_444_800
+    """Latest event time, seconds since the epoch: the year 2100. A clock that says more is broken."""
+
+    future_max_ms: int = 24 * 3_600 * 1_000
+    """How far an event time may lie after its record's own timestamp: a day covers any time-zone mistake."""
+
+    late_limit_ms: int = 60 * 1_000
+    """How far before the latest event time of its server a list may lie and be no finding: proxies' clocks differ
+    by seconds, and their batches wait for as long."""
+
+    incomplete_lists_max: int = 20
+    """Lists in a row that are not complete before that is a finding: a client that pages through a list, and is
+    interrupted now and then, completes one in as many sessions."""
+
+    rejections_max: int = 64
+    """Refused records remembered per server and observer, and as many that name no observer; beyond that the
+    oldest two become one."""
+
+    unlisted_observers_max: int = 1_000
+    """Observers without a list remembered per server, whose records were refused or who were told of a change. Of
+    more, the earliest become one, and from its time on no observer without a list is bound to what others saw."""
+
+    announced_limit_ms: int = 60 * 1_000
+    """How long calls may go on after an announced change before it is a finding that no list follows: clients that
+    list again do so within seconds. A list that is announced to be out of date sooner is no answer."""
+
+    announcements_max: int = 64
+    """Announced changes in a row, without a list that lasts, that are a finding however fast they come."""
+
+    signature_chars_max: int = 1_024
+    """Characters of one signature. A P-256 signature has 96 in base64."""
+
+    discoveries_max: int = 64
+    """Distinct key documents remembered per server and domain; real domains change theirs once in years."""
+
+    discovery_bytes_max: int = 256 * 1024
+    """One SchemaPin discovery document. A key and a few fields take under a kilobyte; the rest is room for over
+    three thousand revoked keys."""
+    version_chars_max: int = 64
+    """Characters of a semantic version. Handshake's recorder takes as many; real versions have ten."""
+
+    contract_text_chars_max: int = 256
+    """Characters of one text in a tool's ``_meta.handshake``: what Handshake takes for tool ids and capabilities.
+    A server writes it, so it is bounded before it is shown."""
+
+    capabilities_max: int = 64
+    """Required capabilities of one tool. Each stands in reports; a tool that needs more asks for everything."""
+
+    htc_payload_bytes_max: int = 32 * 1_024
+    """Arguments, and results, of one HTC-1.0 envelope in canonical form: the cap of that contract."""
+
+    htc_envelope_bytes_max: int = 128 * 1_024
+    """One HTC-1.0 envelope as received: its payload at four times the cap, for escapes and white space, or with
+    details of an error and lists of resources beside it."""
+
+    schema_bytes_max: int = 64 * 1_024
+    """One schema in canonical form, where it is held against its dialect: that can cost time in the square of its
+    length. The largest of the captures has 1,137 bytes."""
+
+    answers_max: int = 100_000
+    """What was in force for calls alike, kept by whoever joins: some 5 KB each, half a gigabyte. Beyond that all
+    are worked out anew."""
+
+    timeline_entries_max: int = 512
+    """Observations kept per server and observer. Older repeats are folded first, see ``registry.timeline``."""
+
+    lists_merged_max: int = 64
+    """Distinct lists in a row, none of them complete, that add up to what an observer is offered: 64 pages of one
+    list. What only an older one names is offered no more."""
+
+    former_tools_max: int = 1_000
+    """Names of one server in no list that is kept any more, whose last definition is: what comes back is compared
+    with it. Real servers drop some ten tools in a year."""
+
+    former_tools_bytes_max: int = 8 * 1024 * 1024
+    """Those definitions, packed: two of the largest, or several thousand real ones."""
+
+    server_definitions_bytes_max: int = 64 * 1024 * 1024
+    """Definitions kept of one server, packed: twenty thousand real ones, or the eight largest lists. A server with
+    new definitions in every list loses its older observations sooner; the two latest always stay."""
+
+
+DEFAULT_LIMITS = Limits()
+
+PIN_FILE_LIMITS = Limits(record_bytes_max=10 * 1024 * 1024)
+"""One file of pins, or one lockfile: twenty thousand pins of the longest kind."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BundleLimits:
+    """Bounds on one evidence bundle: those of Assay's own verifier, which refuses what goes beyond."""
+
+    bundle_bytes_max: int = 100 * 1024 * 1024
+    """The file, compressed."""
+
+    decoded_bytes_max: int = 1024 * 1024 * 1024
+    """The file, decompressed: what a bomb may cost."""
+
+    manifest_bytes_max: int = 10 * 1024 * 1024
+    """``manifest.json``. Ours have under a kilobyte; it is the only part that is read whole."""
+
+    events_bytes_max: int = 500 * 1024 * 1024
+    """``events.ndjson``. A hundred thousand records of ours have some 120 MB."""
+
+    events_max: int = 100_000
+    """Events of one bundle."""
+
+    line_bytes_max: int = 1024 * 1024
+    """One event with its line feed. Records of ours have one or two kilobytes."""
+
+    depth_max: int = 64
+    """Nesting of JSON containers in one event, or in the manifest."""
+
+
+BUNDLE_LIMITS = BundleLimits()
+
+ARCHIVE_DECODED_BYTES_MAX = 64 * 1024 * 1024 * 1024
+"""One archive of lines, decompressed: some fifty million records. Archives are read line by line, so this bounds
+time, not memory."""
+
+LINE_BYTES_MAX = 20 * 1024 * 1024
+"""One line of an archive. The largest record of any topic has 9 MiB (an input record and the headers of its
+rejection); as a record line it takes at most twice that, in escapes or base64, and its place in the log."""
+
+ZSTD_WINDOW_BYTES_MAX = 128 * 1024 * 1024
+"""Memory that a zstd frame may ask for: what the ``zstd`` tool itself reads without being asked to take more."""
+
+PROGRESS_FILE_BYTES_MAX = 64 * 1024 * 1024
+"""The progress file of a replay. It has some hundred bytes for each log and alert that it goes on from."""
+
+HELD_BYTES_MAX = 32 * 1024 * 1024
+"""Values of records that a command keeps in memory in one place while they wait for others; more go to a
+temporary file, or are given on early. Four of the largest records."""
+
+ARCHIVE_LOGS_MAX = 100_000
+"""Logs (partitions of topics) in the archives of one command, each with some memory of its own. The largest
+deployment that the settings allow has 30,000 partitions of input."""

@@ -1,0 +1,1 @@
+"""Every record on a wire, declared once."""

@@ -1,0 +1,316 @@
+"""CloudEvents 1.0 in Kafka: both content modes in, one validated model out.
+
+Structured mode: the value is the whole event (``content-type: application/cloudevents+json``).
+Binary mode: attributes in ``ce_*`` headers, the value is the data (Kafka protocol binding 1.0, section 3.2).
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any, cast
+
+from pydantic import ValidationError
+
+from assay_stream.canonical.decode import decode_json
+from assay_stream.errors import InputError
+from assay_stream.limits import DEFAULT_LIMITS, Limits
+from assay_stream.model.control import CONTROL_MODELS
+from assay_stream.model.observation import (
+    CALL_TYPE,
+    LIST_CHANGED_TYPE,
+    SNAPSHOT_TYPE,
+    CallData,
+    CallEvent,
+    CallModel,
+    CallProfile,
+    Envelope,
+    ListChangedEvent,
+    SnapshotEvent,
+)
+from assay_stream.model.plain_call import PlainCall, read_plain
+from assay_stream.model.record import OBSERVER_HEADER, Headers, Record, Role, set_aside_error
+from assay_stream.schemes import assay, handshake
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DAY_US = 86_400_000_000
+
+Call = CallEvent | PlainCall
+
+_MODELS: dict[Role, dict[str, type[Envelope]]] = {
+    Role.SNAPSHOTS: {SNAPSHOT_TYPE: SnapshotEvent, LIST_CHANGED_TYPE: ListChangedEvent},
+    Role.CALLS: {CALL_TYPE: CallModel},
+    Role.CONTROL: CONTROL_MODELS,
+}
+
+_CODE_OF_PYDANTIC_TYPE = {
+    "missing": "missing_field",
+    "literal_error": "unknown_value",
+    "string_too_long": "too_long",
+    "string_too_short": "empty_value",
+    "string_pattern_mismatch": "bad_format",
+    "greater_than_equal": "out_of_range",
+    "less_than_equal": "out_of_range",
+    "finite_number": "out_of_range",
+    "value_error": "bad_format",
+    "too_long": "too_long",
+}
+
+_MEND_OF_CODE = {
+    "missing_field": "the field is required: add it",
+    "unknown_value": "the value is not one of the allowed ones",
+    "too_long": "the text or list is longer than the limit allows: shorten it",
+    "empty_value": "the text must not be empty",
+    "bad_format": "the text does not have the required form",
+    "out_of_range": "the number is out of range",
+    "wrong_type": "the value has the wrong JSON type",
+}
+
+
+def read_event(
+    record: Record, *, limits: Limits = DEFAULT_LIMITS, call_profile: CallProfile = "assay"
+) -> Envelope | CallEvent:
+    """Decode and validate one observation or control record.
+
+    Args:
+        record: a record of the snapshots, calls or control topic.
+        limits: bounds on what is accepted.
+        call_profile: what every call must satisfy, whatever profile it names itself.
+
+    Returns:
+        The model of the event's type; a call is a ``CallEvent``.
+
+    Raises:
+        InputError: for anything else than a valid event of a type that belongs in the record's topic.
+    """
+    if record.role is Role.CALLS:
+        return read_whole_call(record, limits=limits, call_profile=call_profile)
+    if record.set_aside:
+        raise set_aside_error()
+    validated = _validated(record, limits)
+    _check_time(event_time_us(validated), record, limits)
+    if isinstance(validated, SnapshotEvent) and len(validated.data.tools) > limits.tools_max:
+        raise InputError("too_many_tools", f"a snapshot may list {limits.tools_max} tools at most", path="$.data.tools")
+    return validated
+
+
+def read_call(record: Record, *, limits: Limits = DEFAULT_LIMITS, call_profile: CallProfile = "assay") -> Call:
+    """Decode and validate one call, the short way where that goes.
+
+    Args:
+        record: a record of the calls topic.
+        limits: bounds on what is accepted.
+        call_profile: what every call must satisfy, whatever profile it names itself.
+
+    Raises:
+        InputError: for anything else than a valid call.
+    """
+    if record.set_aside:
+        raise set_aside_error()
+    value = record.value
+    if value is not None and call_profile == "assay" and not (record.headers and is_binary(record.headers)):
+        call = read_plain(value, limits)
+        if call is not None:
+            _check_time(call.time_us, record, limits)
+            return call
+    return read_whole_call(record, limits=limits, call_profile=call_profile)
+
+
+def read_whole_call(
+    record: Record, *, limits: Limits = DEFAULT_LIMITS, call_profile: CallProfile = "assay"
+) -> CallEvent:
+    """Decode and validate one call with all its fields at hand.
+
+    Args:
+        record: a record of the calls topic.
+        limits: bounds on what is accepted.
+        call_profile: what every call must satisfy, whatever profile it names itself.
+
+    Raises:
+        InputError: for anything else than a valid call.
+    """
+    if record.set_aside:
+        raise set_aside_error()
+    model = _validated(record, limits)
+    if not isinstance(model, CallModel):
+        raise AssertionError(f"the calls topic gave a {type(model).__name__}")
+    time_us = event_time_us(model)
+    _check_time(time_us, record, limits)
+    if not _CLUSTER_FIELDS.isdisjoint(model.data):
+        assay.check_policy_cluster(model.data)
+        assay.check_definition_cluster(model.data)
+    if call_profile == "handshake" or model.data.get("profile") == "handshake":
+        handshake.check_observed_call(model.data)
+    return CallEvent(model.source, model.id, model.time, time_us, model.traceparent, _without_nulls(model.data))
+
+
+def _without_nulls(given: CallData) -> CallData:
+    """Return the fields of a call that are there; arguments and results may be null."""
+    data: dict[str, Any] = {
+        name: value for name, value in given.items() if value is not None or name in ("args", "result")
+    }
+    for name in ("error", "timing", "actor"):
+        if name in data:
+            data[name] = {key: value for key, value in data[name].items() if value is not None}
+    return cast(CallData, data)
+
+
+def _validated(record: Record, limits: Limits) -> Envelope:
+    event = _attributes_and_data(record, limits)
+    models = _MODELS[record.role]
+    model = models.get(str(event.get("type")))
+    if model is None:
+        allowed = ", ".join(sorted(models))
+        raise InputError("unknown_type", f"this topic takes events of type {allowed}", path="$.type")
+    try:
+        return model.model_validate(event)
+    except ValidationError as error:
+        raise _first_error(error) from None
+
+
+def event_time_us(event: Envelope | CallEvent) -> int:
+    """Return the event time in microseconds since the epoch.
+
+    Args:
+        event: a validated event.
+
+    Raises:
+        InputError: ``bad_time`` for a date that does not exist.
+    """
+    return event.time_us if isinstance(event, CallEvent) else time_us_of(event.time)
+
+
+@lru_cache(maxsize=1_024)
+def time_us_of(text: str) -> int:
+    """Return a time in microseconds since the epoch.
+
+    Args:
+        text: RFC 3339.
+
+    Raises:
+        InputError: ``bad_time`` for a date that does not exist.
+    """
+    try:
+        # Lower-case letters are legal in RFC 3339, but not to fromisoformat.
+        since = datetime.fromisoformat(text.upper()) - _EPOCH
+        return since.days * _DAY_US + since.seconds * 1_000_000 + since.microseconds
+    except (ValueError, OverflowError):
+        raise InputError("bad_time", "the time does not exist: use RFC 3339", path="$.time") from None
+
+
+def _attributes_and_data(record: Record, limits: Limits) -> dict[str, Any]:
+    if record.value is None:
+        raise InputError("tombstone", "a record without a value says nothing: publish the event as the value")
+    if not (record.headers and is_binary(record.headers)):
+        event = decode_json(record.value, limits=limits)
+        if not isinstance(event, dict):
+            raise InputError("not_an_event", "the value must be one CloudEvents JSON object", path="$")
+        return event
+    attributes: dict[str, Any] = {}
+    for name, value in record.headers:
+        attribute = name.removeprefix("ce_") if name.startswith("ce_") else None
+        if name == "content-type":
+            attribute = "datacontenttype"
+        if attribute is None or attribute == "data":
+            continue
+        if attribute in attributes:
+            raise InputError("duplicate_key", f"the header {name[:80]!r} stands there twice: send it once")
+        try:
+            attributes[attribute] = value.decode()
+        except UnicodeDecodeError:
+            raise InputError("not_utf8", f"the header {name[:80]!r} is not UTF-8") from None
+    attributes["data"] = decode_json(record.value, limits=limits)
+    return attributes
+
+
+def is_binary(headers: Headers) -> bool:
+    """Tell binary from structured mode: the content type decides (Kafka protocol binding 1.0, section 3).
+
+    Args:
+        headers: a record's headers.
+    """
+    for name, value in headers:
+        if name == "content-type" and value.lower().startswith(b"application/cloudevents"):
+            return False
+    return any(name == "ce_specversion" for name, _ in headers)
+
+
+def observer_in_header(headers: Headers, *, limits: Limits = DEFAULT_LIMITS) -> str | None:
+    """Return the observer that a record's headers name, ``None`` unless they name exactly one.
+
+    Args:
+        headers: a record's headers.
+        limits: bounds on identifiers.
+    """
+    named = [value for name, value in headers if name == OBSERVER_HEADER]
+    # A header may be null in Kafka, whatever its type says.
+    if len(named) != 1 or not named[0] or len(named[0]) > limits.identifier_chars_max * 4:
+        return None
+    try:
+        observer_id = named[0].decode()
+    except UnicodeDecodeError:
+        return None
+    return observer_id if len(observer_id) <= limits.identifier_chars_max and observer_id.strip() else None
+
+
+def check_observer(record: Record, observer_id: str, *, limits: Limits = DEFAULT_LIMITS) -> bool:
+    """Check that a record's header names the observer that its data names; tell whether there is such a header.
+
+    Args:
+        record: a record that was decoded.
+        observer_id: the observer in its data.
+        limits: bounds on identifiers.
+
+    Raises:
+        InputError: ``observer_mismatch``.
+    """
+    if all(name != OBSERVER_HEADER for name, _ in record.headers):
+        return False
+    if observer_in_header(record.headers, limits=limits) != observer_id:
+        raise InputError(
+            "observer_mismatch",
+            f"the header {OBSERVER_HEADER} must be there once and hold the event's observer_id, or be left out",
+            path="$.data.observer_id",
+        )
+    return True
+
+
+def _first_error(error: ValidationError) -> InputError:
+    # A literal's or a union's branches each report; the first one is the outermost and says enough.
+    first = error.errors(include_url=False, include_context=True, include_input=False)[0]
+    code = _CODE_OF_PYDANTIC_TYPE.get(first["type"], "wrong_type")
+    path = "$" + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"])
+    mend = _MEND_OF_CODE[code]
+    if code == "unknown_value":
+        mend = f"{mend}: {first['ctx']['expected']}"
+    elif first["type"] == "value_error":
+        mend = str(first["ctx"]["error"])
+    elif code == "wrong_type":
+        mend = f"{mend}: {first['msg']}"
+    return InputError(code, mend, path=path)
+
+
+def _check_time(time_us: int, record: Record, limits: Limits) -> None:
+    if time_us < 0 or time_us > limits.time_max_s * 1_000_000:
+        raise InputError("time_out_of_range", "event times lie between 1970 and 2100: mend the clock", path="$.time")
+    if record.timestamp_ms > 0 and time_us > (record.timestamp_ms + limits.future_max_ms) * 1_000:
+        raise InputError(
+            "time_in_future",
+            f"the event time is over {limits.future_max_ms} ms after the log's own time: mend the clock",
+            path="$.time",
+        )
+
+
+_CLUSTER_FIELDS = frozenset(
+    {
+        "policy_snapshot_digest",
+        "policy_snapshot_digest_alg",
+        "policy_snapshot_canonicalization",
+        "policy_snapshot_schema",
+        "tool_definition_digest",
+        "tool_definition_digest_alg",
+        "tool_definition_canonicalization",
+        "tool_definition_schema",
+        "tool_definition_source",
+    }
+)

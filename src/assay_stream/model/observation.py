@@ -1,0 +1,233 @@
+"""The models of what is observed: snapshots (``tools/list``), announced changes, and calls (``tools/call``).
+
+All arrive as CloudEvents 1.0 JSON, in structured or binary Kafka content mode (``model.cloudevents``).
+Unknown fields are accepted and ignored; what a model names must be right.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, NamedTuple, Required
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from typing_extensions import TypedDict
+
+from assay_stream.limits import DEFAULT_LIMITS
+
+Identifier = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=DEFAULT_LIMITS.identifier_chars_max, pattern=r"\S"),
+]
+Text = Annotated[str, StringConstraints(min_length=1, max_length=DEFAULT_LIMITS.identifier_chars_max)]
+HashText = Annotated[str, StringConstraints(min_length=1, max_length=128)]
+Count = Annotated[int, Field(ge=0, le=2**53)]
+# An alphabet without queries and users: what is copied into evidence must not carry credentials there.
+Token = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=DEFAULT_LIMITS.identifier_chars_max, pattern=r"^[A-Za-z0-9_:./-]+$"),
+]
+Reference = Annotated[str, StringConstraints(min_length=1, max_length=2_048, pattern=r"^[A-Za-z0-9_:./-]+$")]
+UriReference = Annotated[str, StringConstraints(min_length=1, max_length=2_048)]
+Timestamp = Annotated[
+    str,
+    StringConstraints(
+        pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2})$",
+        max_length=40,
+    ),
+]
+
+SNAPSHOT_TYPE = "mcp.tools.list.observed"
+LIST_CHANGED_TYPE = "mcp.tools.list_changed.observed"
+CALL_TYPE = "mcp.tools.call.observed"
+
+CallProfile = Literal["assay", "handshake"]
+"""What a call must hold: the fields below as they are, or everything that Handshake's FR-EVT-007 asks for."""
+
+
+_LIKE_A_MODEL = ConfigDict(strict=True, extra="ignore")
+
+
+class Model(BaseModel):
+    """Frozen, strict, and indifferent to fields it does not name."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
+
+
+class Envelope(Model):
+    """The CloudEvents 1.0 context attributes that every observation carries."""
+
+    specversion: Literal["1.0"]
+    source: UriReference
+    id: Identifier
+    time: Timestamp
+    datacontenttype: str | None = None
+    traceparent: Annotated[str, StringConstraints(pattern=r"^[0-9a-f-]{1,64}$")] | None = None
+
+
+class SnapshotData(Model):
+    """What one server offered to one observer: the answer to ``tools/list``, exactly as received."""
+
+    server_id: Identifier
+    observer_id: Identifier
+    snapshot_id: Identifier
+    server_scoped: bool
+    completeness: Literal["complete", "partial", "unknown"]
+    auth_context: Text | None = None
+    protocol_version: Text | None = None
+    tools: list[dict[str, Any]]
+    prompts: list[dict[str, Any]] | None = None
+    resource_templates: list[dict[str, Any]] | None = None
+    signatures: dict[str, Any] | None = None
+
+
+class SnapshotEvent(Envelope):
+    """``mcp.tools.list.observed``: a snapshot."""
+
+    type: Literal["mcp.tools.list.observed"]
+    data: SnapshotData
+
+
+class ListChangedData(Model):
+    """A server told one observer that its tools changed: ``notifications/tools/list_changed``."""
+
+    server_id: Identifier
+    observer_id: Identifier
+    session_id: Text | None = None
+    auth_context: Text | None = None
+
+
+class ListChangedEvent(Envelope):
+    """``mcp.tools.list_changed.observed``: an announced change of the list of tools."""
+
+    type: Literal["mcp.tools.list_changed.observed"]
+    data: ListChangedData
+
+
+class CallError(TypedDict, total=False):
+    """Why a call failed. Only the code reaches evidence: a message may quote arguments."""
+
+    __pydantic_config__ = _LIKE_A_MODEL  # type: ignore[misc]
+
+    code: Required[Text]
+    kind: Text | None
+    message: str | None
+
+
+class Timing(TypedDict, total=False):
+    """When a call ran."""
+
+    __pydantic_config__ = _LIKE_A_MODEL  # type: ignore[misc]
+
+    started_at: Timestamp | None
+    ended_at: Timestamp | None
+    duration_ms: Annotated[float, Field(ge=0, le=2**53)] | None
+
+
+class Actor(TypedDict, total=False):
+    """On whose behalf a call was made."""
+
+    __pydantic_config__ = _LIKE_A_MODEL  # type: ignore[misc]
+
+    kind: Required[Literal["human", "agent", "system"]]
+    agent_id: Text | None
+    model_id: Text | None
+
+
+class CallData(TypedDict, total=False):
+    """What one agent did: a ``tools/call`` and the proxy's decision on it."""
+
+    # No model: calls are the many, and an instance of thirty fields takes longer to build than to check.
+
+    __pydantic_config__ = _LIKE_A_MODEL  # type: ignore[misc]
+
+    server_id: Required[Identifier]
+    observer_id: Required[Identifier]
+    tool_name: Required[Identifier]
+    tool_call_id: Required[Identifier]
+    decision: Required[Literal["allow", "deny", "requires_approval", "error"]]
+    reason_code: Required[Text]
+    profile: CallProfile | None
+    trace_id: Text | None
+    snapshot_id: Identifier | None
+    args_schema_hash: HashText | None
+    policy_digest: HashText | None
+    policy_snapshot_digest: HashText | None
+    policy_snapshot_digest_alg: HashText | None
+    policy_snapshot_canonicalization: HashText | None
+    policy_snapshot_schema: HashText | None
+    tool_definition_digest: HashText | None
+    tool_definition_digest_alg: HashText | None
+    tool_definition_canonicalization: HashText | None
+    tool_definition_schema: HashText | None
+    tool_definition_source: HashText | None
+    args: Any
+    args_hash: HashText | None
+    args_ref: Reference | None
+    result: Any
+    result_hash: HashText | None
+    result_ref: Reference | None
+    ok: bool | None
+    error: CallError | None
+    timing: Timing | None
+    actor: Actor | None
+    side_effect: Literal["READ", "WRITE", "EXECUTE"] | None
+    idempotency: Literal["IDEMPOTENT", "IDEMPOTENT_WITH_KEY", "NON_IDEMPOTENT"] | None
+    idempotency_key: Token | None
+    transport: Token | None
+    tool_id: Text | None
+    tool_version: Text | None
+    delegated_from: Text | None
+    delegation_depth: Count | None
+
+
+class CallModel(Envelope):
+    """``mcp.tools.call.observed``: a call."""
+
+    model_config = ConfigDict(title="CallEvent")
+
+    type: Literal["mcp.tools.call.observed"]
+    data: CallData
+
+
+class CallEvent(NamedTuple):
+    """A call that satisfies the model; null fields are left out, but for the arguments and the result.
+
+    Args:
+        source: CloudEvents source.
+        id: CloudEvents id.
+        time: event time as it was written, RFC 3339.
+        time_us: event time, microseconds since the epoch.
+        traceparent: W3C trace context, if there is one.
+        data: what the model names.
+    """
+
+    source: str
+    id: str
+    time: str
+    time_us: int
+    traceparent: str | None
+    data: CallData
+
+    @property
+    def server_id(self) -> str:
+        """The operator's name of the server."""
+        return self.data["server_id"]
+
+    @property
+    def tool_name(self) -> str:
+        """The tool that was called."""
+        return self.data["tool_name"]
+
+    @property
+    def observer_id(self) -> str:
+        """Who saw the call."""
+        return self.data["observer_id"]
+
+    @property
+    def snapshot_id(self) -> str | None:
+        """The snapshot that the call names, if it names one."""
+        return self.data.get("snapshot_id")
+
+    @property
+    def decision(self) -> str:
+        """The proxy's decision."""
+        return self.data["decision"]

@@ -1,0 +1,167 @@
+"""Records in, outputs out: the only two shapes that cross the border of the core.
+
+They are named tuples because there are a few of them for every call, and nothing immutable is made faster.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+from assay_stream.errors import AssayStreamError, InputError
+
+Headers = tuple[tuple[str, bytes], ...]
+
+OBSERVER_HEADER = "assay-observer-id"
+"""Kafka header that names the observer, so that a record whose value cannot be read still has one."""
+
+made_of = tuple.__new__
+"""Makes a named tuple of its fields, all of them and in order. Its own constructor is a Python function and takes
+three times as long: this is for what is made for every call."""
+
+
+class Role(StrEnum):
+    """What a topic carries. Topic *names* are configuration; roles are what the core reasons about."""
+
+    SNAPSHOTS = "snapshots"
+    CONTROL = "control"
+    CALLS = "calls"
+    BINDINGS = "bindings"
+    DEFINITIONS = "definitions"
+    FINDINGS = "findings"
+    ALERTS = "alerts"
+    ALERT_STATES = "alert_states"
+    EVIDENCE = "evidence"
+    CHANGES = "changes"
+    VERDICTS = "verdicts"
+    REJECTED = "rejected"
+    DEAD_LETTERS = "dead_letters"
+    CHECKPOINTS = "checkpoints"
+
+
+TOPIC_NAMES: dict[Role, str] = {
+    Role.SNAPSHOTS: "mcp.tools.list",
+    Role.CONTROL: "assay.control",
+    Role.CALLS: "mcp.tools.call",
+    Role.BINDINGS: "assay.tool.binding",
+    Role.DEFINITIONS: "assay.tool.definition",
+    Role.FINDINGS: "assay.tool.finding",
+    Role.ALERTS: "assay.tool.drift",
+    Role.ALERT_STATES: "assay.alert.state",
+    Role.EVIDENCE: "assay.tool.decision",
+    Role.CHANGES: "assay.control.change",
+    Role.VERDICTS: "assay.tool.verdict",
+    Role.REJECTED: "assay.rejected",
+    Role.DEAD_LETTERS: "assay.alert.dead",
+    Role.CHECKPOINTS: "assay.evidence.checkpoint",
+}
+"""Topic name of every role, before an operator's prefix."""
+
+
+class Origin(NamedTuple):
+    """Where a record stands in its log, so that any output can name its inputs.
+
+    Args:
+        topic: name of the topic (or of the file, for a record read from a file).
+        partition: partition number, 0 in a file.
+        offset: offset in the partition, or line number counted from 0 in a file.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+
+    def as_json(self) -> dict[str, str | int]:
+        """Return the origin as it stands in evidence and findings."""
+        return {"topic": self.topic, "partition": self.partition, "offset": self.offset}
+
+
+Position = tuple[int, Origin]
+"""Order of what was observed or set: event time in microseconds, then origin (ties: the later origin wins)."""
+
+
+class Record(NamedTuple):
+    """One record of an input log, exactly as it was read.
+
+    Args:
+        role: what the record's topic carries.
+        origin: where it stands.
+        key: key bytes, or ``None``.
+        value: value bytes, or ``None`` for a tombstone.
+        headers: header names and values, in order.
+        timestamp_ms: the log's timestamp of the record, milliseconds since the epoch.
+        hold_expired: for a call: the operator's hold limit ended before the registry caught up.
+        set_aside: it ended its worker too often, and is refused unread.
+    """
+
+    role: Role
+    origin: Origin
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+    timestamp_ms: int = 0
+    hold_expired: bool = False
+    set_aside: bool = False
+
+
+class Output(NamedTuple):
+    """One record to be written.
+
+    Args:
+        role: which topic it goes to.
+        key: key bytes, or ``None``.
+        value: value bytes, or ``None`` to delete the key from a compacted topic.
+        headers: header names and values, in order.
+        timestamp_ms: event time for the log, milliseconds since the epoch.
+        partition: partition number, or ``None`` for the partition of the key.
+        label: what happened, for counters: ``bound:exact``, ``rejected:not_json``.
+    """
+
+    role: Role
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+    timestamp_ms: int = 0
+    partition: int | None = None
+    label: str = ""
+
+
+ERROR_HEADERS = ("error.code", "error.message", "error.topic", "error.partition", "error.offset")
+"""What ``rejected`` puts behind a record's own headers, in this order."""
+
+
+def set_aside_error() -> InputError:
+    """Return the error of a record that is set aside."""
+    return InputError(
+        "record_kills_worker",
+        "workers ended while they worked on this record, as often as they may try: find out why before it is "
+        "published again",
+    )
+
+
+SET_ASIDE = set_aside_error().code
+"""Code of a record that is refused unread."""
+
+
+def rejected(record: Record, error: AssayStreamError) -> Output:
+    """Return the rejected-topic copy of a record: original bytes, key and headers, and why it was refused.
+
+    Header names follow the style of Kafka's KIP-1034.
+
+    Args:
+        record: the refused record.
+        error: why it was refused.
+    """
+    origin = record.origin
+    why = (error.code, str(error), origin.topic, str(origin.partition), str(origin.offset))
+    ours = tuple(
+        (name, text.encode("utf-8", "backslashreplace")) for name, text in zip(ERROR_HEADERS, why, strict=True)
+    )
+    return Output(
+        role=Role.REJECTED,
+        key=record.key,
+        value=record.value,
+        headers=record.headers + ours,
+        timestamp_ms=record.timestamp_ms,
+        label=f"rejected:{error.code}",
+    )

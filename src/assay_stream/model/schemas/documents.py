@@ -1,0 +1,206 @@
+"""JSON Schemas (draft 2020-12) of every record, generated from the models."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, TypeAdapter
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import core_schema
+
+from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.model.control import CONTROL_MODELS
+from assay_stream.model.envelope import EVIDENCE_TYPE
+from assay_stream.model.observation import (
+    CALL_TYPE,
+    LIST_CHANGED_TYPE,
+    SNAPSHOT_TYPE,
+    CallModel,
+    ListChangedEvent,
+    SnapshotEvent,
+)
+from assay_stream.model.schemas.alert_states import (
+    AlertNamesValue,
+    AlertProgressValue,
+    AlertRecordsValue,
+    AlertRulesValue,
+    AlertStateValue,
+)
+from assay_stream.model.schemas.checkpoints import CheckpointPayload, CheckpointRecord
+from assay_stream.model.schemas.evidence import Change, Evidence, VerdictRecord
+from assay_stream.model.schemas.facts import (
+    AllowanceFactValue,
+    AnnouncementFactValue,
+    CatalogueFactValue,
+    CheckedFactValue,
+    DiscoveryFactValue,
+    FactKeyModel,
+    FirstUseFactValue,
+    FormerToolFactValue,
+    HorizonFactValue,
+    ItemFactValue,
+    ItemListFactValue,
+    KeyFactValue,
+    PinFactValue,
+    PolicyFactValue,
+    ProgressFactValue,
+    RejectionFactValue,
+    SeenFactValue,
+    SignaturesFactValue,
+    ToolFactValue,
+)
+from assay_stream.model.schemas.findings import (
+    Alert,
+    AlertHeaders,
+    Definition,
+    FindingRecord,
+    FloodEndRecord,
+    NameClaimRecord,
+    ResolutionRecord,
+    SuppressionRecord,
+    TickRecord,
+)
+from assay_stream.model.schemas.rejected import RejectedHeaders, RejectedLine
+from assay_stream.registry.control_changes import CHANGE_TYPE
+from assay_stream.schemes import assay, handshake
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+ID_PREFIX = "urn:assay-stream:schema:"
+SUFFIX = ".schema.json"
+ASYNCAPI_FILE = "asyncapi.json"
+HTC_FILE = "htc_v1.json"
+
+FACT_KEY = "assay.tool.binding.key"
+INPUTS: dict[str, type[BaseModel]] = {
+    SNAPSHOT_TYPE: SnapshotEvent,
+    LIST_CHANGED_TYPE: ListChangedEvent,
+    CALL_TYPE: CallModel,
+    **CONTROL_MODELS,
+}
+OUTPUTS: dict[str, Any] = {
+    EVIDENCE_TYPE: Evidence,
+    CHANGE_TYPE: Change,
+    "assay.tool.verdict": VerdictRecord,
+    "assay.tool.finding": FindingRecord,
+    "assay.tool.finding.flood_end": FloodEndRecord,
+    "assay.tool.finding.name_claim": NameClaimRecord,
+    "assay.tool.finding.resolution": ResolutionRecord,
+    "assay.tool.finding.suppression": SuppressionRecord,
+    "assay.tool.finding.tick": TickRecord,
+    "assay.tool.drift": Alert,
+    "assay.tool.drift.headers": AlertHeaders,
+    "assay.alert.state": AlertStateValue,
+    "assay.alert.state.names": AlertNamesValue,
+    "assay.alert.state.progress": AlertProgressValue,
+    "assay.alert.state.records": AlertRecordsValue,
+    "assay.alert.state.rules": AlertRulesValue,
+    "assay.tool.definition": Definition,
+    FACT_KEY: FactKeyModel,
+    "assay.tool.binding.tool": ToolFactValue,
+    "assay.tool.binding.catalogue": CatalogueFactValue,
+    "assay.tool.binding.seen": SeenFactValue,
+    "assay.tool.binding.item": ItemFactValue,
+    "assay.tool.binding.item_list": ItemListFactValue,
+    "assay.tool.binding.rejection": RejectionFactValue,
+    "assay.tool.binding.announcement": AnnouncementFactValue,
+    "assay.tool.binding.pin": PinFactValue,
+    "assay.tool.binding.policy": PolicyFactValue,
+    "assay.tool.binding.key_decision": KeyFactValue,
+    "assay.tool.binding.discovery": DiscoveryFactValue,
+    "assay.tool.binding.signatures": SignaturesFactValue,
+    "assay.tool.binding.checked": CheckedFactValue,
+    "assay.tool.binding.first_use": FirstUseFactValue,
+    "assay.tool.binding.horizon": HorizonFactValue,
+    "assay.tool.binding.allowance": AllowanceFactValue,
+    "assay.tool.binding.former_tool": FormerToolFactValue,
+    "assay.tool.binding.progress": ProgressFactValue,
+    "assay.evidence.checkpoint": CheckpointRecord,
+    "assay.evidence.checkpoint.payload": CheckpointPayload,
+    "assay.rejected.headers": RejectedHeaders,
+    "assay.rejected.line": RejectedLine,
+}
+
+
+class _AbsentNotNull(GenerateJsonSchema):
+    """Writes a field that defaults to ``None`` as one that may be absent, and is never null."""
+
+    def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
+        """Return the schema of a field with a default value."""
+        inner = schema["schema"]
+        if schema.get("default", ...) is None and inner["type"] == "nullable":
+            return self.generate_inner(inner["schema"])
+        return super().default_schema(schema)
+
+
+def all_schemas() -> dict[str, dict[str, Any]]:
+    """Return every schema: file name to content."""
+    files: dict[str, dict[str, Any]] = {}
+    for name, model in INPUTS.items():
+        files[name + SUFFIX] = _finished(name, model.model_json_schema())
+    for name, model in OUTPUTS.items():
+        schema = TypeAdapter(model).json_schema(schema_generator=_AbsentNotNull)
+        files[name + SUFFIX] = _finished(name, schema)
+    files[SNAPSHOT_TYPE + SUFFIX]["$defs"]["SnapshotData"]["properties"]["tools"]["maxItems"] = DEFAULT_LIMITS.tools_max
+    files[CALL_TYPE + SUFFIX]["$defs"]["CallData"]["allOf"] = [*_clusters(), _handshake_profile()]
+    payload = files[EVIDENCE_TYPE + SUFFIX]["$defs"]["DecisionPayload"]
+    payload["allOf"] = _clusters()
+    # Bound with a whole cluster, or unbound with the reason: nothing in between.
+    payload["oneOf"] = [{"required": ["tool_definition_digest"]}, {"required": ["unbound_reason"]}]
+    return files
+
+
+def _finished(name: str, schema: dict[str, Any]) -> dict[str, Any]:
+    plain: dict[str, Any] = _without_markup(schema)
+    return {"$schema": DIALECT, "$id": ID_PREFIX + name, **plain, "title": name}
+
+
+def _without_markup(part: Any) -> Any:
+    """Return a schema without docstring markup and without the titles that only repeat a field's name."""
+    if isinstance(part, list):
+        return [_without_markup(item) for item in part]
+    if not isinstance(part, dict):
+        return part
+    cleaned = {}
+    for key, value in part.items():
+        if key == "title" and isinstance(value, str):
+            continue
+        if key == "description" and isinstance(value, str):
+            cleaned[key] = " ".join(value.replace("``", "`").split())
+        else:
+            cleaned[key] = _without_markup(value)
+    return cleaned
+
+
+def _clusters() -> list[dict[str, Any]]:
+    """Return the conditions that make both clusters atomic: whole, or absent."""
+    definition = _whole_or_absent("tool_definition_digest", assay.CLUSTER_CONSTANTS)
+    policy = _whole_or_absent("policy_snapshot_digest", assay.POLICY_CLUSTER_CONSTANTS)
+    whole = policy["anyOf"][1]
+    whole["required"].append("policy_digest")
+    whole["properties"]["policy_digest"] = {"type": "string"}
+    return [definition, policy]
+
+
+def _handshake_profile() -> dict[str, Any]:
+    """Return the condition on a call of the handshake profile (FR-EVT-007), as far as a schema can say it."""
+    required = [name for name in handshake.RECORDED.required if name != "type"]
+    properties: dict[str, Any] = {name: {"not": {"type": "null"}} for name in required}
+    properties |= {name: {"type": "string", "pattern": f"^{handshake.UUID}$"} for name in ("trace_id", "tool_call_id")}
+    properties |= {
+        "tool_id": {"type": "string", "pattern": f"^{handshake.TOOL_ID}$"},
+        "transport": {"enum": list(handshake.TRANSPORTS)},
+        "timing": {"type": "object", "required": ["started_at", "ended_at", "duration_ms"]},
+        "args": False,
+        "result": False,
+    }
+    return {
+        "if": {"properties": {"profile": {"const": "handshake"}}, "required": ["profile"]},
+        "then": {"properties": properties, "required": required},
+    }
+
+
+def _whole_or_absent(digest_field: str, constants: dict[str, str]) -> dict[str, Any]:
+    absent = {field: {"type": "null"} for field in (digest_field, *constants)}
+    whole: dict[str, Any] = {digest_field: {"type": "string", "pattern": rf"^{assay.CLUSTER_DIGEST}$(?!\n)"}}
+    whole |= {field: {"const": value} for field, value in constants.items()}
+    return {"anyOf": [{"properties": absent}, {"properties": whole, "required": list(whole)}]}

@@ -1,0 +1,50 @@
+"""Models of rejected records, as the topic and as files hold them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from assay_stream.model.schemas.fields import Base64, Closed, Digits
+
+
+class RejectedHeaders(BaseModel):
+    """Kafka headers of a rejected record. The original headers stand before them; value and key are kept."""
+
+    model_config = ConfigDict(populate_by_name=True, extra="allow")
+
+    code: Annotated[str, Field(alias="error.code")]
+    message: Annotated[str, Field(alias="error.message")]
+    topic: Annotated[str, Field(alias="error.topic")]
+    partition: Annotated[Digits, Field(alias="error.partition")]
+    offset: Annotated[Digits, Field(alias="error.offset")]
+
+
+class RejectedError(Closed):
+    """The ``error.*`` headers of a rejected record."""
+
+    code: str
+    message: str
+    topic: str
+    partition: Digits
+    offset: Digits
+
+
+class RejectedLine(Closed):
+    """A rejected record as a line of ``rejected.ndjson``; ``*_base64`` holds bytes that are no UTF-8."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "oneOf": [{"required": ["key"]}, {"required": ["key_base64"]}],
+            "anyOf": [{"required": ["value"]}, {"required": ["value_base64"]}],
+        }
+    )
+
+    error: RejectedError
+    key: Annotated[str | None, Field(json_schema_extra={"type": ["string", "null"]})] = None
+    key_base64: Base64 | None = None
+    value: Annotated[str | None, Field(json_schema_extra={"type": ["string", "null"]})] = None
+    value_base64: Base64 | None = None
+    headers: list[tuple[str, str]]
+    headers_base64: list[tuple[str, Base64]] | None = None

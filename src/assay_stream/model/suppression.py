@@ -1,0 +1,100 @@
+"""Suppression: what an operator does not want to be alerted of, for how long, and why.
+
+A suppressed alert is still written, with its status, at the same bounded rate: whoever reads the topic sees what
+was left out and by whose word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from assay_stream.model.finding import Finding
+from assay_stream.model.glob import compile_glob
+
+ANY_SERVER = "*"
+"""As a rule's server: every server."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuppressionRule:
+    """One rule. What is ``None`` applies to all.
+
+    Args:
+        id: the operator's name of the rule; setting it again replaces it.
+        server_id: the server, or ``*``.
+        tool: glob over tool names: ``*``, ``?`` and sets in brackets.
+        kind: kind of finding.
+        field: top-level field of the definition: the rule applies where only such fields changed.
+        until_us: event time at which it ends, microseconds since the epoch.
+        author: who set it.
+        reason: why.
+    """
+
+    id: str
+    server_id: str
+    tool: str | None
+    kind: str | None
+    field: str | None
+    until_us: int | None
+    author: str
+    reason: str
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the rule as a JSON object, without what is absent."""
+        fields = {
+            "id": self.id,
+            "server_id": self.server_id,
+            "tool": self.tool,
+            "kind": self.kind,
+            "field": self.field,
+            "until_us": self.until_us,
+            "author": self.author,
+            "reason": self.reason,
+        }
+        return {name: value for name, value in fields.items() if value is not None}
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> SuppressionRule:
+        """Return the rule that a JSON object holds.
+
+        Args:
+            fields: what ``as_json`` gave.
+        """
+        return cls(
+            id=fields["id"],
+            server_id=fields["server_id"],
+            tool=fields.get("tool"),
+            kind=fields.get("kind"),
+            field=fields.get("field"),
+            until_us=fields.get("until_us"),
+            author=fields["author"],
+            reason=fields["reason"],
+        )
+
+    def covers(self, finding: Finding, time_us: int) -> bool:
+        """Tell whether the rule applies to a finding.
+
+        Args:
+            finding: the finding.
+            time_us: when that is to be told, microseconds since the epoch.
+        """
+        return (
+            self.server_id in (ANY_SERVER, finding.server_id)
+            and self.kind in (None, finding.kind.value)
+            and (self.until_us is None or time_us < self.until_us)
+            and (self.tool is None or compile_glob(self.tool).fullmatch(finding.tool_name or "") is not None)
+            and (self.field is None or set(finding.changed_fields) == {self.field})
+        )
+
+
+def covering_rule(rules: Iterable[SuppressionRule], finding: Finding, time_us: int) -> SuppressionRule | None:
+    """Return the rule that suppresses a finding, the first by id, ``None`` where none does.
+
+    Args:
+        rules: the rules in force.
+        finding: the finding.
+        time_us: when that is to be told, microseconds since the epoch.
+    """
+    return min((rule for rule in rules if rule.covers(finding, time_us)), key=lambda rule: rule.id, default=None)

@@ -1,0 +1,343 @@
+"""The publishing client for proxies: it never blocks and never breaks the call that it reports.
+
+``publish`` puts an observation into a bounded queue and returns at once; a thread of its own carries the queue to
+Kafka and tries again, for as long as it takes, while the brokers are away. What does not fit is dropped and
+counted by reason.
+
+The queue is first in, first out. Its last quarter is kept for snapshots: without a snapshot every call after it
+is bound wrongly or not at all, and calls are many, so calls alone cannot fill the queue.
+
+Delivery is at least once: after a failure a record may be sent again. Its event has the same id then, so the
+evidence of both is recognisable as one.
+
+Each connection has an event loop of its own, in that thread. aiokafka offers no way to give up what it cannot
+deliver; when a connection is given up, its loop goes, and with it everything that would go on trying.
+
+A process that exits closes its publishers first (``at_exit``). A forked child begins with an empty queue: what was
+queued is delivered by its parent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from assay_stream.errors import ConfigurationError
+from assay_stream.kafka.refusals import explained, why_refused
+from assay_stream.model.record import TOPIC_NAMES, Role
+from assay_stream.observe.at_exit import note_closed, note_open
+from assay_stream.observe.events import Observation
+from assay_stream.observe.producer import (
+    Producer,
+    PublisherLimits,
+    aiokafka_producer,
+    is_too_large,
+    let_go,
+    send_all,
+)
+from assay_stream.observe.sinks import DropReason, SinkStats
+
+_log = logging.getLogger(__name__)
+
+_GIVE_UP_S = 3.0
+"""What letting go of a connection may take beyond the time that closing was given."""
+
+
+class ObservationPublisher:
+    """Carries observations to Kafka. May be used from any thread.
+
+    Args:
+        connection: aiokafka's connection arguments: ``bootstrap_servers`` and what security needs.
+        topics: topic name of every role.
+        limits: bounds on the queue and on delivery.
+        producer_factory: makes a producer; default: an idempotent one of aiokafka with ``acks=all``.
+    """
+
+    def __init__(
+        self,
+        connection: Mapping[str, Any],
+        *,
+        topics: Mapping[Role, str] = TOPIC_NAMES,
+        limits: PublisherLimits | None = None,
+        producer_factory: Callable[[], Producer] | None = None,
+    ) -> None:
+        self._limits = limits or PublisherLimits()
+        self._topics = dict(topics)
+        self._connection_options = connection if producer_factory is None else None
+        self._factory = producer_factory or (lambda: aiokafka_producer(connection, self._limits))
+        self._begin_empty()
+        note_open(self)
+
+    def _begin_empty(self) -> None:
+        self._thread: threading.Thread | None = None
+        self._attempts = 0  # at the record at the head of the queue
+        self._pause_s = self._limits.backoff_min_s
+        # What both sides use, under the lock.
+        self._lock = threading.Lock()
+        self._queue: deque[Observation] = deque()
+        self._queue_bytes = 0
+        self._accepted = self._delivered = self._retries = 0
+        self._dropped: Counter[DropReason] = Counter()
+        self._wake: Callable[[], object] | None = None
+        self._cancel: Callable[[], object] | None = None
+        self._connected = False
+        self._away = False
+        self._closing = threading.Event()
+        self._given_up = threading.Event()
+
+    @property
+    def stats(self) -> SinkStats:
+        """Counts so far."""
+        with self._lock:
+            return SinkStats(
+                accepted=self._accepted,
+                delivered=self._delivered,
+                queued=len(self._queue),
+                queued_bytes=self._queue_bytes,
+                dropped=dict(self._dropped),
+                retries=self._retries,
+                connected=self._connected,
+            )
+
+    def start(self) -> None:
+        """Begin to deliver, in the background; does not wait for a broker."""
+        with self._lock:
+            if self._thread is None and not self._closing.is_set():
+                self._thread = threading.Thread(target=self._carry, name="assay-stream publisher", daemon=True)
+                self._thread.start()
+
+    def restart_in_child(self) -> None:
+        """Begin empty in a forked child, and deliver there too if this publisher was started in its parent."""
+        started, closed = self._thread is not None, self._closing.is_set()
+        self._begin_empty()
+        if closed:
+            self._closing.set()
+        elif started:
+            self.start()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def publish(self, observation: Observation) -> bool:
+        """Queue an observation and return whether there was room. Never blocks, never raises.
+
+        Args:
+            observation: what to publish.
+        """
+        with self._lock:
+            reason = self._refusal(observation)
+            if reason is None:
+                self._accepted += 1
+                self._queue.append(observation)
+                self._queue_bytes += observation.size_bytes
+                self._rouse()
+                return True
+            self._dropped[reason] += 1
+            first = self._dropped[reason] == 1
+        if first:
+            _log.warning("an observation was dropped (%s); further ones are only counted", reason)
+        return False
+
+    def close(self, timeout_ms: int = 10_000) -> None:
+        """Deliver what is queued, as far as time allows, and disconnect. The rest counts as dropped.
+
+        Blocks; from a coroutine use ``aclose``. May be called again, and from any thread.
+
+        Args:
+            timeout_ms: milliseconds to take for delivery; letting go of a connection may take three seconds more.
+        """
+        self._closing.set()
+        with self._lock:
+            self._rouse()
+            wait_s = timeout_ms / 1_000 if self._queue else 0.0
+            thread = self._thread
+        if thread is not None:
+            thread.join(wait_s)
+            self._given_up.set()
+            with self._lock:
+                self._call(self._cancel)
+            thread.join(_GIVE_UP_S)
+        note_closed(self)
+        with self._lock:
+            self._thread = None
+            left = len(self._queue)
+            self._dropped["delivery_failed"] += left
+            self._dropped += Counter()  # no entries of zero
+            self._queue.clear()
+            self._queue_bytes = 0
+        if left:
+            _log.warning("%d observations could not be delivered before closing", left)
+
+    async def aclose(self, timeout_s: float = 10.0) -> None:
+        """Do as ``close`` without blocking the event loop.
+
+        Args:
+            timeout_s: seconds to take for delivery.
+        """
+        await asyncio.to_thread(self.close, round(timeout_s * 1_000))
+
+    def _refusal(self, observation: Observation) -> DropReason | None:
+        limits, size = self._limits, observation.size_bytes
+        if self._closing.is_set():
+            return "closed"
+        if size > limits.record_bytes_max:
+            return "too_large"
+        share = 0.75 if observation.kind == "call" else 1.0
+        if (
+            self._queue_bytes + size > limits.queue_bytes_max * share
+            or len(self._queue) + 1 > limits.queue_records_max * share
+        ):
+            return "queue_full"
+        return None
+
+    def _rouse(self) -> None:
+        wake, self._wake = self._wake, None
+        self._call(wake)
+
+    @staticmethod
+    def _call(action: Callable[[], object] | None) -> None:
+        if action is not None:
+            with contextlib.suppress(RuntimeError):  # its loop has just ended
+                action()
+
+    # In the thread
+
+    def _carry(self) -> None:
+        while not self._given_up.is_set() and not (self._closing.is_set() and not self._queue):
+            try:
+                asyncio.run(self._connection())
+            except asyncio.CancelledError:
+                return
+            except Exception as error:  # noqa: BLE001 - whatever fails must not end the delivery
+                self._note_failure(self._why(error))
+                self._given_up.wait(self._pause_s)
+                self._pause_s = min(self._pause_s * 2, self._limits.backoff_max_s)
+
+    async def _connection(self) -> None:
+        loop, task, work = asyncio.get_running_loop(), asyncio.current_task(), asyncio.Event()
+        with self._lock:
+            self._cancel = None if task is None else lambda: loop.call_soon_threadsafe(task.cancel)
+        if self._given_up.is_set():
+            return
+        producer = self._factory()
+        try:
+            async with asyncio.timeout(self._limits.start_timeout_s):
+                await producer.start()
+            self._note_connected()
+            while True:
+                with self._lock:
+                    if not self._queue:
+                        if self._closing.is_set():
+                            return
+                        self._wake = lambda: loop.call_soon_threadsafe(work.set)
+                    batch = [
+                        self._queue[index] for index in range(min(len(self._queue), self._limits.batch_records_max))
+                    ]
+                if batch:
+                    await self._deliver(producer, batch)
+                else:
+                    await work.wait()
+                    work.clear()
+        finally:
+            with self._lock:
+                self._wake = self._cancel = None
+                self._connected = False
+            await let_go(producer)
+
+    async def _deliver(self, producer: Producer, batch: Sequence[Observation]) -> None:
+        """Deliver the head of the queue. Records leave the queue only when their fate is known.
+
+        Raises:
+            Exception: the first failure that trying again may mend; what came before it is delivered.
+        """
+        async with asyncio.timeout(self._limits.send_timeout_s):
+            outcomes = await send_all(producer, self._topics, batch)
+        kept: list[Observation] = []
+        failure: BaseException | None = None
+        settled: Counter[str] = Counter()
+        for observation, outcome in zip(batch, outcomes, strict=True):
+            if outcome is None:
+                settled["delivered"] += 1
+            elif is_too_large(outcome):
+                settled["too_large"] += 1
+            elif failure is None and self._is_hopeless(outcome):
+                settled["delivery_failed"] += 1
+                _log.error("Kafka refuses an observation for good: %s", type(outcome).__name__)
+            else:
+                failure = failure or outcome
+                kept.append(observation)
+        with self._lock:
+            for observation in batch:
+                self._queue.popleft()
+                self._queue_bytes -= observation.size_bytes
+            self._queue.extendleft(reversed(kept))
+            self._queue_bytes += sum(observation.size_bytes for observation in kept)
+            self._delivered += settled["delivered"]
+            self._dropped["too_large"] += settled["too_large"]
+            self._dropped["delivery_failed"] += settled["delivery_failed"]
+            self._dropped += Counter()
+        if settled:
+            self._pause_s = self._limits.backoff_min_s
+        if failure is not None:
+            raise failure
+        self._attempts = 0
+
+    def _is_hopeless(self, error: BaseException) -> bool:
+        """Tell whether to give a record up: only after attempts that an operator could have mended."""
+        if getattr(error, "retriable", False) or isinstance(error, OSError | TimeoutError):
+            return False
+        if "Authorization" in type(error).__name__ or "Authentication" in type(error).__name__:
+            return False
+        self._attempts += 1
+        if self._attempts < self._limits.attempts_max:
+            return False
+        self._attempts = 0
+        return True
+
+    def _note_connected(self) -> None:
+        with self._lock:
+            self._connected = True
+            returned, self._away = self._away, False
+        if returned:
+            _log.warning("Kafka is reached again; %d observations are queued", len(self._queue))
+
+    def _why(self, error: Exception) -> str:
+        """Say what to mend, where that can be told; looked for once for each time the brokers are away."""
+        if self._away or self._given_up.is_set():
+            return ""
+        told = explained(error)
+        if not isinstance(told, ConfigurationError) and self._connection_options is not None:
+            told = asyncio.run(why_refused(self._connection_options))
+        return str(told) if isinstance(told, ConfigurationError) else type(error).__name__
+
+    def _where(self) -> str:
+        servers = (self._connection_options or {}).get("bootstrap_servers")
+        return "" if not servers else f" at {servers if isinstance(servers, str) else ','.join(servers)}"
+
+    def _note_failure(self, why: str) -> None:
+        with self._lock:
+            self._retries += 1
+            first, self._away = not self._away, True
+        if first:
+            _log.warning("cannot deliver observations to Kafka%s, still trying: %s", self._where(), why)

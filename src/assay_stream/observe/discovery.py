@@ -1,0 +1,293 @@
+"""SchemaPin discovery documents as observations: fetched over HTTPS, published whatever comes of it.
+
+The stream itself never asks the network. What a domain served enters as a record, so that a replay sees what was
+seen, and a failure enters too, so that the stream knows that it rests on an older document.
+
+HTTPS only, with the certificate checked. Redirects are followed only within the same host and port. Of what a host
+sent, the document and the address of a redirect that was followed stand in an event, and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import ssl
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal
+
+import httpx
+
+from assay_stream.canonical.decode import decode_json
+from assay_stream.errors import ConfigurationError, InputError
+from assay_stream.limits import DEFAULT_LIMITS, Limits
+from assay_stream.observe.events import DISCOVERY_TYPE, Observation, control_event
+from assay_stream.observe.vantage import Vantage
+from assay_stream.schemes.schemapin import ErrorCode, parse_revocations, parse_well_known
+
+WELL_KNOWN_PATH = "/.well-known/schemapin.json"
+REDIRECTS_MAX = 3
+"""Redirects that are followed. One is enough for a host that keeps its files elsewhere; three bound a circle."""
+
+_DOMAIN = re.compile(r"(?=.{1,253}(:|$))[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*(:[0-9]{1,5})?")
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_URL_CHARS_MAX = 2_048
+_EVENT_DEPTH = 2
+"""Containers around a document in its event: the event and its data. The whole must stay within ``depth_max``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetched:
+    """What came of one attempt to fetch a discovery document.
+
+    Args:
+        domain: whose document was asked for, ``host`` or ``host:port``.
+        url: what was asked for last.
+        status: ``observed`` where the host served something, ``fetch_failed`` where it did not.
+        document: the JSON object exactly as received; ``None`` where there was none that a strict reader takes.
+        error_code: ``discovery_fetch_failed``, or ``discovery_invalid`` where what was served is refused.
+        detail: what went wrong, for a person; empty where nothing did.
+        revocations: the revocation document that the document names, exactly as received.
+    """
+
+    domain: str
+    url: str
+    status: Literal["observed", "fetch_failed"]
+    document: dict[str, Any] | None = None
+    error_code: ErrorCode | None = None
+    detail: str = ""
+    revocations: dict[str, Any] | None = None
+
+
+class _FailedError(Exception):
+    """The host did not serve a document: the reason."""
+
+
+class _TooLargeError(Exception):
+    """The host serves more than a document may have."""
+
+
+async def fetch_well_known(
+    domain: str,
+    *,
+    timeout_s: float = 10.0,
+    ca_file: Path | None = None,
+    revocation_domain: str | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+) -> Fetched:
+    """Fetch the discovery document of a domain, and the revocation document that it names.
+
+    Failures outside are part of the answer. A revocation document that cannot be had is one: whoever can keep it
+    away must not bring a revoked key back.
+
+    Args:
+        domain: ``host`` or ``host:port``, in ASCII.
+        timeout_s: seconds for everything together, redirects included.
+        ca_file: PEM file with the only certificate authorities to accept; the usual ones by default.
+        revocation_domain: the host that may serve the revocation document, ``host`` or ``host:port``; the
+            domain itself by default.
+        limits: ``discovery_bytes_max`` and ``depth_max`` are used.
+
+    Raises:
+        ConfigurationError: ``bad_domain`` or ``bad_tls_file``.
+    """
+    visit = _Visit(well_known_url(domain), limits.discovery_bytes_max)
+    allowed = well_known_url(revocation_domain or domain)
+    context = _tls_context(ca_file)
+    try:
+        async with (
+            asyncio.timeout(timeout_s),
+            # No proxies, no .netrc: what the surroundings of the process say must not change what is seen.
+            httpx.AsyncClient(verify=context, trust_env=False, timeout=timeout_s) as client,
+        ):
+            raw = await visit.get(client)
+            found = _judged(domain, visit.url, raw, limits)
+            endpoint = None if found.error_code else parse_well_known(found.document or {}).revocation_endpoint
+            if endpoint is None:
+                return found
+            visit = _Visit(_on_host(allowed, endpoint), limits.discovery_bytes_max)
+            raw = await visit.get(client)
+            return _with_revocations(found, visit.url, raw, limits)
+    except _TooLargeError:
+        detail = f"the document has more than {limits.discovery_bytes_max} bytes"
+        return _invalid(domain, visit.url, None, detail)
+    except (_FailedError, TimeoutError, httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+        return Fetched(
+            domain=domain,
+            url=visit.url,
+            status="fetch_failed",
+            error_code=ErrorCode.DISCOVERY_FETCH_FAILED,
+            detail=_reason(error, timeout_s),
+        )
+
+
+def well_known_url(domain: str) -> str:
+    """Return where a domain's discovery document stands.
+
+    Args:
+        domain: ``host`` or ``host:port``, in ASCII.
+
+    Raises:
+        ConfigurationError: ``bad_domain``.
+    """
+    if not _DOMAIN.fullmatch(domain.lower()):
+        raise ConfigurationError(
+            "bad_domain", "a domain is written example.com or example.com:8443, in ASCII, without https:// or path"
+        )
+    return f"https://{domain.lower()}{WELL_KNOWN_PATH}"
+
+
+def discovery_event(vantage: Vantage, fetched: Fetched, *, event_id: str, observed_at: datetime) -> Observation:
+    """Return the event of one attempt to fetch a discovery document.
+
+    Args:
+        vantage: who asked, and for which server.
+        fetched: what came of it.
+        event_id: unique among the events of this observer.
+        observed_at: when the answer was there; must know its time zone.
+    """
+    data = {
+        "server_id": vantage.server_id,
+        "domain": fetched.domain,
+        "status": fetched.status,
+        "document": fetched.document,
+        "error_code": fetched.error_code,
+        "detail": fetched.detail,
+        "fetched_from": fetched.url,
+    }
+    if fetched.revocations is not None:
+        data["revocations"] = fetched.revocations
+    return control_event(vantage, DISCOVERY_TYPE, event_id=event_id, observed_at=observed_at, data=data)
+
+
+class _Visit:
+    """One request and the redirects that it leads to.
+
+    Args:
+        url: where to begin.
+        bytes_max: longest body that is read.
+    """
+
+    def __init__(self, url: str, bytes_max: int) -> None:
+        self.url = url
+        self._bytes_max = bytes_max
+
+    async def get(self, client: httpx.AsyncClient) -> bytes:
+        # Another encoding would have to be undone before its length is known.
+        headers = {"accept": "application/json", "accept-encoding": "identity"}
+        for _ in range(REDIRECTS_MAX + 1):
+            async with client.stream("GET", self.url, headers=headers) as response:
+                if response.status_code in _REDIRECTS:
+                    self.url = _redirected(self.url, response.headers.get("location", ""))
+                    continue
+                if response.status_code != 200:
+                    raise _FailedError(f"the host answered with status {response.status_code}")
+                if response.headers.get("content-encoding", "identity").lower() != "identity":
+                    raise _FailedError("the host answered in an encoding that was not asked for")
+                body = bytearray()
+                async for chunk in response.aiter_raw():
+                    body += chunk
+                    if len(body) > self._bytes_max:
+                        raise _TooLargeError
+                return bytes(body)
+        raise _FailedError(f"the host redirects more than {REDIRECTS_MAX} times")
+
+
+def _redirected(url: str, location: str) -> str:
+    """Return where a redirect leads, if that is the same host and port over HTTPS."""
+    there = _address(location, url)
+    if there is None:
+        raise _FailedError("the host redirects to what is no address")
+    if not _is_same_host(there, url):
+        raise _FailedError("the host redirects elsewhere: only redirects within the same host over https are followed")
+    return str(there.copy_with(fragment=None))
+
+
+def _on_host(allowed: str, endpoint: str) -> str:
+    """Return where a revocation document stands, if it is on the host that may serve it."""
+    there = _address(endpoint)
+    if there is None or not _is_same_host(there, allowed):
+        raise _FailedError(
+            "the revocation endpoint is not an https address on the host that may serve it: "
+            "check the document, then name the host with --revocation-domain"
+        )
+    return str(there.copy_with(fragment=None))
+
+
+def _address(text: str, base: str | None = None) -> httpx.URL | None:
+    if not text or len(text) > _URL_CHARS_MAX:
+        return None
+    try:
+        there = httpx.URL(text) if base is None else httpx.URL(base).join(text)
+    except httpx.InvalidURL:
+        return None
+    return None if there.userinfo else there
+
+
+def _is_same_host(there: httpx.URL, url: str) -> bool:
+    here = httpx.URL(url)
+    # httpx leaves the default port out, so that equal ports compare equal.
+    return (there.scheme, there.host, there.port) == ("https", here.host, here.port)
+
+
+def _tls_context(ca_file: Path | None) -> ssl.SSLContext:
+    if ca_file is None:
+        return httpx.create_ssl_context(trust_env=False)
+    try:
+        return ssl.create_default_context(cafile=str(ca_file))
+    except OSError:
+        raise ConfigurationError("bad_tls_file", f"{ca_file} holds no CA certificates in PEM form") from None
+
+
+def _reason(error: Exception, timeout_s: float) -> str:
+    if isinstance(error, _FailedError):
+        return str(error)
+    if isinstance(error, TimeoutError | httpx.TimeoutException):
+        return f"no whole answer within {timeout_s:g} s"
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return f"the host's certificate is refused: {cause.verify_message}"
+        cause = cause.__cause__ or cause.__context__
+    # The library's own messages can quote what the host sent.
+    return f"the request failed: {type(error).__name__}"
+
+
+def _with_revocations(found: Fetched, url: str, raw: bytes, limits: Limits) -> Fetched:
+    try:
+        document = _decoded(raw, limits)
+        parse_revocations(raw, limits=limits)
+    except InputError as error:
+        return _invalid(found.domain, url, found.document, f"the revocation document is refused: {error.message}")
+    return replace(found, revocations=document)
+
+
+def _decoded(raw: bytes, limits: Limits) -> Any:
+    return decode_json(raw, limits=replace(limits, depth_max=limits.depth_max - _EVENT_DEPTH))
+
+
+def _judged(domain: str, url: str, raw: bytes, limits: Limits) -> Fetched:
+    try:
+        document = _decoded(raw, limits)
+    except InputError as error:
+        return _invalid(domain, url, None, error.message)
+    if not isinstance(document, dict):
+        return _invalid(domain, url, None, "the document is no JSON object")
+    try:
+        parse_well_known(raw, limits=limits)
+    except InputError as error:
+        return _invalid(domain, url, document, error.message)
+    return Fetched(domain=domain, url=url, status="observed", document=document)
+
+
+def _invalid(domain: str, url: str, document: dict[str, Any] | None, detail: str) -> Fetched:
+    """Something was served, so it counts as observed: that it is refused must not look like a network failure."""
+    return Fetched(
+        domain=domain,
+        url=url,
+        status="observed",
+        document=document,
+        error_code=ErrorCode.DISCOVERY_INVALID,
+        detail=detail,
+    )

@@ -1,0 +1,316 @@
+"""What a proxy publishes: observations as CloudEvents 1.0 JSON, ready for Kafka or for a file.
+
+Pure builders: ids and times are passed in. Definitions go in exactly as they were received; of arguments and
+results only digests do.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal, TypedDict, Unpack
+
+import orjson
+
+from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.model.observation import CALL_TYPE, LIST_CHANGED_TYPE, SNAPSHOT_TYPE
+from assay_stream.model.record import OBSERVER_HEADER, Headers, Role
+from assay_stream.observe.vantage import Vantage
+
+Kind = Literal["list", "call", "control"]
+Completeness = Literal["complete", "partial", "unknown"]
+Decision = Literal["allow", "deny", "requires_approval", "error"]
+
+DISCOVERY_TYPE = "assay.control.discovery.observed"
+"""What came of an attempt to fetch a SchemaPin discovery document."""
+
+EVENT_BYTES_MAX = DEFAULT_LIMITS.record_bytes_max - 16 * 1_024
+"""One event. What is missing to a whole record is room for its key, headers and Kafka's own framing."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+_ROLES: dict[Kind, Role] = {"list": Role.SNAPSHOTS, "call": Role.CALLS, "control": Role.CONTROL}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """One record to publish.
+
+    Args:
+        kind: what was observed.
+        key: the server's name, so that all of one server stands in one partition.
+        value: the event as structured CloudEvents JSON.
+        headers: Kafka headers.
+        timestamp_ms: event time, milliseconds since the epoch.
+    """
+
+    kind: Kind
+    key: bytes
+    value: bytes
+    headers: Headers
+    timestamp_ms: int
+
+    @property
+    def role(self) -> Role:
+        """Which topic it goes to."""
+        return _ROLES[self.kind]
+
+    @property
+    def size_bytes(self) -> int:
+        """How much room it takes in a queue or a request, Kafka's framing left out."""
+        return len(self.key) + len(self.value) + sum(len(name) + len(value) for name, value in self.headers)
+
+
+@dataclass(frozen=True, slots=True)
+class RawMessage:
+    """A message whose JSON is not sound, kept as the bytes it came in.
+
+    It stands in an event in place of the tools, so that the event is as unsound as the message: the registry
+    then refuses it with the precise reason and marks the server, instead of never hearing of the list.
+
+    Args:
+        raw: one line of the wire.
+    """
+
+    raw: bytes
+
+
+class CallFields(TypedDict, total=False):
+    """What may be known of a call beside its name and the decision; ``None`` counts as absent."""
+
+    profile: str | None
+    trace_id: str | None
+    snapshot_id: str | None
+    args_schema_hash: str | None
+    policy_digest: str | None
+    policy_snapshot_digest: str | None
+    policy_snapshot_digest_alg: str | None
+    policy_snapshot_canonicalization: str | None
+    policy_snapshot_schema: str | None
+    args_hash: str | None
+    args_ref: str | None
+    result_hash: str | None
+    result_ref: str | None
+    ok: bool | None
+    error: Mapping[str, str] | None
+    timing: Mapping[str, Any] | None
+    actor: Mapping[str, str] | None
+    side_effect: str | None
+    idempotency: str | None
+    idempotency_key: str | None
+    transport: str | None
+    tool_id: str | None
+    tool_version: str | None
+    delegated_from: str | None
+    delegation_depth: int | None
+
+
+def snapshot_event(
+    vantage: Vantage,
+    *,
+    event_id: str,
+    snapshot_id: str,
+    observed_at: datetime,
+    completeness: Completeness,
+    tools: Any,
+    protocol_version: str | None = None,
+    prompts: list[Any] | None = None,
+    resource_templates: list[Any] | None = None,
+    signatures: Mapping[str, Any] | None = None,
+    traceparent: str | None = None,
+) -> Observation:
+    """Return the event of one ``tools/list`` result.
+
+    Args:
+        vantage: who observed which server.
+        event_id: unique among the events of this observer.
+        snapshot_id: what calls name when they mean this snapshot.
+        observed_at: when the result was seen; must know its time zone.
+        completeness: whether these are all tools the server offers.
+        tools: the tools exactly as received (whatever their JSON type), or a ``RawMessage``.
+        protocol_version: MCP revision spoken.
+        prompts: the server's prompts as last seen.
+        resource_templates: the server's resource templates as last seen.
+        signatures: signatures that came with the tools.
+        traceparent: W3C trace context of the request.
+    """
+    data: dict[str, Any] = {
+        "server_id": vantage.server_id,
+        "observer_id": vantage.observer_id,
+        "snapshot_id": snapshot_id,
+        "server_scoped": vantage.server_scoped,
+        "completeness": completeness,
+        "auth_context": vantage.auth_context,
+        "protocol_version": protocol_version,
+        "prompts": prompts,
+        "resource_templates": resource_templates,
+        "signatures": signatures,
+    }
+    event = _envelope(vantage, SNAPSHOT_TYPE, event_id, observed_at, traceparent)
+    event["data"] = {name: value for name, value in data.items() if value is not None}
+    # The tools come last, so that bytes which are no JSON can be put in their place.
+    if isinstance(tools, RawMessage):
+        value = _dumps(event)[:-2] + b',"tools":' + tools.raw.strip(b"\r\n") + b"}}"
+    else:
+        event["data"]["tools"] = tools
+        value = _dumps(event)
+    return _observation("list", vantage, value, observed_at, traceparent)
+
+
+def list_changed_event(
+    vantage: Vantage,
+    *,
+    event_id: str,
+    observed_at: datetime,
+    session_id: str | None = None,
+) -> Observation:
+    """Return the event of one ``notifications/tools/list_changed``.
+
+    Args:
+        vantage: who observed which server.
+        event_id: unique among the events of this observer.
+        observed_at: when the notification was seen; must know its time zone.
+        session_id: the connection it came on.
+    """
+    data: dict[str, Any] = {
+        "server_id": vantage.server_id,
+        "observer_id": vantage.observer_id,
+        "session_id": session_id,
+        "auth_context": vantage.auth_context,
+    }
+    event = _envelope(vantage, LIST_CHANGED_TYPE, event_id, observed_at, None)
+    event["data"] = {name: value for name, value in data.items() if value is not None}
+    return _observation("list", vantage, _dumps(event), observed_at, None)
+
+
+def call_event(
+    vantage: Vantage,
+    *,
+    event_id: str,
+    observed_at: datetime,
+    tool_name: str,
+    tool_call_id: str,
+    decision: Decision,
+    reason_code: str,
+    traceparent: str | None = None,
+    **fields: Unpack[CallFields],
+) -> Observation:
+    """Return the event of one ``tools/call``.
+
+    Args:
+        vantage: who observed which server.
+        event_id: unique among the events of this observer.
+        observed_at: when the call was seen on its way to the server; must know its time zone.
+        tool_name: the tool as the caller named it.
+        tool_call_id: what names this call and no other.
+        decision: what the proxy decided.
+        reason_code: why.
+        traceparent: W3C trace context of the call.
+        fields: what else is known. Digests only: arguments and results must not come here.
+    """
+    data: dict[str, Any] = {
+        "server_id": vantage.server_id,
+        "observer_id": vantage.observer_id,
+        "tool_name": tool_name,
+        "tool_call_id": tool_call_id,
+        "decision": decision,
+        "reason_code": reason_code,
+    }
+    event = _envelope(vantage, CALL_TYPE, event_id, observed_at, traceparent)
+    event["data"] = data | {name: value for name, value in fields.items() if value is not None}
+    return _observation("call", vantage, _dumps(event), observed_at, traceparent)
+
+
+def control_event(
+    vantage: Vantage, kind: str, *, event_id: str, observed_at: datetime, data: Mapping[str, Any]
+) -> Observation:
+    """Return an event of the control topic.
+
+    Args:
+        vantage: who publishes it, and which server it is about.
+        kind: type of the event.
+        event_id: unique among the events of this observer.
+        observed_at: when it takes effect; must know its time zone.
+        data: what the event says; absent values stand in it as null.
+    """
+    event = _envelope(vantage, kind, event_id, observed_at, None)
+    event["data"] = dict(data)
+    return _observation("control", vantage, _dumps(event), observed_at, None)
+
+
+def rfc3339(moment: datetime) -> str:
+    """Return a moment in UTC with microseconds, as events carry it.
+
+    Args:
+        moment: must know its time zone.
+
+    Raises:
+        ValueError: where it does not.
+    """
+    if moment.tzinfo is None:
+        raise ValueError("event times must know their time zone")
+    return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def timestamp_ms(moment: datetime) -> int:
+    """Return a moment in milliseconds since the epoch, 0 for anything before it.
+
+    Args:
+        moment: must know its time zone.
+    """
+    return max(0, (moment - _EPOCH) // _MILLISECOND)
+
+
+def observation_headers(traceparent: str | None, *, observer_id: str | None = None) -> Headers:
+    """Return the Kafka headers of an event in structured mode.
+
+    Args:
+        traceparent: W3C trace context, repeated as a plain header for tracing tools.
+        observer_id: who observed it, repeated so that it is known of a record that cannot be read.
+    """
+    headers: Headers = (("content-type", b"application/cloudevents+json"),)
+    if observer_id is not None:
+        headers = (*headers, (OBSERVER_HEADER, observer_id.encode()))
+    return headers if traceparent is None else (*headers, ("traceparent", traceparent.encode()))
+
+
+def _envelope(
+    vantage: Vantage, kind: str, event_id: str, observed_at: datetime, traceparent: str | None
+) -> dict[str, Any]:
+    event: dict[str, Any] = {
+        "specversion": "1.0",
+        "type": kind,
+        "source": vantage.source,
+        "id": event_id,
+        "time": rfc3339(observed_at),
+        "datacontenttype": "application/json",
+    }
+    if traceparent is not None:
+        event["traceparent"] = traceparent
+    return event
+
+
+def _observation(
+    kind: Kind, vantage: Vantage, value: bytes, observed_at: datetime, traceparent: str | None
+) -> Observation:
+    return Observation(
+        kind=kind,
+        key=vantage.server_id.encode(),
+        value=value,
+        headers=observation_headers(traceparent, observer_id=None if kind == "control" else vantage.observer_id),
+        timestamp_ms=timestamp_ms(observed_at),
+    )
+
+
+def _dumps(value: Any) -> bytes:
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        # orjson refuses integers beyond 64 bits and half surrogate pairs. The former are JSON and must
+        # survive; the latter are for the registry and the join to refuse by name, so they are written too.
+        try:
+            return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+        except UnicodeEncodeError:
+            return json.dumps(value, separators=(",", ":")).encode()

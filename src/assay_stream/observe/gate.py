@@ -1,0 +1,243 @@
+"""The gate: what an enforcing tap lets through. A state machine without clock, chance or I/O.
+
+Rules:
+
+1. A ``tools/call`` that is ruled ``block`` never reaches the server. Its caller gets a JSON-RPC error that says
+   why, and the call is published as denied.
+2. The definitions that count are those this client was given last under the name (``observe.offered``); of
+   several, the one that is ruled worst. While a list is in doubt, every pinned tool has a definition that cannot
+   be read. So has a pinned tool that the list behind an announced change lacks; until that list nothing changes.
+3. A line from the client that is not sound JSON, not made of messages, or read in two ways does not pass: a server
+   that reads it otherwise than we do could be made to obey a call that was not ruled on.
+4. Of a batch with a blocked call nothing passes: every request in it is answered with an error.
+5. A line from the server that programs may read in two ways leaves the list that is awaited in doubt.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from assay_stream.errors import InputError
+from assay_stream.observe.events import Observation
+from assay_stream.observe.jsonrpc import BLANKS, Line, params_of, read_in_two_ways
+from assay_stream.observe.mcp_wire import WireObserver
+from assay_stream.observe.ruling import UNREADABLE, WITHDRAWN, Ruling, gravity
+from assay_stream.observe.vantage import Vantage
+from assay_stream.schemes.fingerprint import Fingerprint, fingerprint
+from assay_stream.schemes.hangar import Action
+
+BLOCKED_CODE = -32050
+"""JSON-RPC error code of a blocked call, in the range that the standard leaves to implementations."""
+
+INVALID_REQUEST_CODE = -32600
+
+NOT_RULED_ON = "the line could not be ruled on; it was not passed on"
+
+Rule = Callable[[str, str, Fingerprint | None], Ruling]
+"""What to do with a call: of a server, a tool, and the fingerprint of its definition if that is known."""
+
+_UNCLEAR = {
+    "inexact_json": "the line is not sound JSON, so it is not clear what it asks for",
+    "ambiguous_message": "the line can be read in two ways, so it is not clear what it asks for",
+    "not_a_message": "the line is not made of JSON-RPC messages",
+    "tool_not_named": "the call names no tool",
+}
+_NAMES_KEPT = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """What becomes of a line from the client.
+
+    Args:
+        forward: whether the server gets it.
+        reply: what the client gets instead, a line with its line feed; empty where nobody waits for an answer.
+        observations: what is to be published.
+        warnings: names of tools whose calls passed although their definition gives cause for concern.
+    """
+
+    forward: bool
+    reply: bytes = b""
+    observations: list[Observation] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+class Gate:
+    """Rules on the lines of one connection.
+
+    Args:
+        vantage: who observes which server.
+        observer: the state machine of the same connection; the gate feeds it.
+        rule: what to do with a call.
+    """
+
+    def __init__(self, vantage: Vantage, observer: WireObserver, rule: Rule) -> None:
+        self._vantage = vantage
+        self._observer = observer
+        self._rule = rule
+        self._digested: dict[str, tuple[tuple[dict[str, Any], ...], tuple[Fingerprint, ...]]] = {}
+
+    def inward(self, raw: bytes, at: datetime) -> Passage:
+        """Rule on a line from the client.
+
+        Args:
+            raw: the line.
+            at: when it was seen; must know its time zone.
+        """
+        if not raw.strip(BLANKS):
+            return Passage(forward=True)
+        line = self._observer.read(raw)
+        unclear = _unclear(line, raw)
+        if unclear is not None:
+            observations = self._observer.refuse(line, lambda _: unclear, at)
+            error = _error(
+                INVALID_REQUEST_CODE, f"assay-stream: {_UNCLEAR[unclear]}; it was not passed on", unclear, {}
+            )
+            return Passage(forward=False, reply=_refusals(line, lambda _: error), observations=observations)
+        rulings = {id(message): self._ruling(message) for message in line.messages if _is_call(message)}
+        if any(ruling.action is Action.BLOCK for ruling in rulings.values()):
+            observations = self._observer.refuse(line, lambda call: _reason(rulings[id(call)]), at)
+            reply = _refusals(line, lambda message: self._why(message, rulings.get(id(message))))
+            return Passage(forward=False, reply=reply, observations=observations)
+        observations = self._observer.take("client->server", line, raw, at)
+        warned = [
+            params_of(message)["name"]
+            for message in line.messages
+            if id(message) in rulings and rulings[id(message)].action is Action.WARN
+        ]
+        return Passage(forward=True, observations=observations, warnings=warned)
+
+    def not_ruled_on(self, raw: bytes, at: datetime) -> Passage:
+        """Hold back a line from the client that ruling on failed.
+
+        Args:
+            raw: the line.
+            at: when it was seen; must know its time zone.
+        """
+        line = self._observer.read(raw)
+        observations = self._observer.refuse(line, lambda _: "not_ruled_on", at)
+        error = _error(BLOCKED_CODE, f"assay-stream: {NOT_RULED_ON}", "not_ruled_on", {})
+        return Passage(forward=False, reply=_refusals(line, lambda _: error), observations=observations)
+
+    def outward(self, raw: bytes, at: datetime) -> list[Observation]:
+        """Take note of a line from the server.
+
+        Args:
+            raw: the line.
+            at: when it was seen; must know its time zone.
+        """
+        if not raw.strip(BLANKS):
+            return []
+        line = self._observer.read(raw)
+        observations = self._observer.take("server->client", line, raw, at)
+        if self._observer.awaits_list and (not line.exact or read_in_two_ways(line, raw)):
+            observations += self.missed(at)
+        return observations
+
+    def missed(self, at: datetime) -> list[Observation]:
+        """Note a line from the server that could not be looked at: what it listed is not known.
+
+        Args:
+            at: when; must know its time zone.
+        """
+        return self._observer.missed("server->client", at)
+
+    def doubt(self) -> None:
+        """Note that looking at the server failed: until the next whole list nothing is known of its tools."""
+        self._observer.offered.doubt()
+
+    def _ruling(self, call: Mapping[str, Any]) -> Ruling:
+        name = params_of(call)["name"]
+        rulings = [self._rule(self._vantage.server_id, name, each) for each in self._definitions(name)]
+        return max(rulings, key=lambda ruling: gravity(ruling.action))
+
+    def _definitions(self, name: str) -> tuple[Fingerprint | None, ...]:
+        if self._observer.offered.in_doubt:
+            return (UNREADABLE,)
+        if self._observer.offered.is_withdrawn(name):
+            return (WITHDRAWN,)
+        tools = self._observer.offered.of(name)
+        if not tools:
+            return (None,)
+        known = self._digested.get(name)
+        if known is None or known[0] is not tools:
+            if len(self._digested) >= _NAMES_KEPT:
+                self._digested.clear()
+            known = self._digested[name] = tools, tuple(self._fingerprint(tool) for tool in tools)
+        return known[1]
+
+    def _fingerprint(self, tool: dict[str, Any]) -> Fingerprint:
+        try:
+            return fingerprint(tool, server_id=self._vantage.server_id if self._vantage.server_scoped else None)
+        except InputError:
+            return UNREADABLE
+
+    def _why(self, message: Mapping[str, Any], ruling: Ruling | None) -> dict[str, Any]:
+        if ruling is None or ruling.action is not Action.BLOCK:
+            return _error(BLOCKED_CODE, "assay-stream: another call of this batch is blocked", "batch_blocked", {})
+        detail: dict[str, Any] = {} if ruling.result is None else dict(ruling.result.as_json())
+        detail |= {
+            "server_id": self._vantage.server_id,
+            "tool_name": params_of(message)["name"],
+            "reason_code": ruling.reason_code,
+        }
+        if ruling.reason_code == "verdicts_unavailable":
+            text = "the verdicts of the digest policy are not known yet; try again, or see why Kafka is away"
+        else:
+            text = (
+                f"the digest policy blocks this call ({ruling.reason_code}). An operator can look at the change "
+                "(assay-stream pins diff) and approve it (assay-stream pins approve)"
+            )
+        return _error(BLOCKED_CODE, f"assay-stream: {text}", "call_blocked", detail)
+
+
+def _is_call(message: Mapping[str, Any]) -> bool:
+    return message.get("method") == "tools/call"
+
+
+def _unclear(line: Line, raw: bytes) -> str | None:
+    """Return why it cannot be told what a line asks for, ``None`` where it can."""
+    if not line.exact:
+        return "inexact_json"
+    if not line.whole:
+        return "not_a_message"
+    if read_in_two_ways(line, raw):
+        return "ambiguous_message"
+    calls = [message for message in line.messages if _is_call(message)]
+    return "tool_not_named" if any(not isinstance(params_of(call).get("name"), str) for call in calls) else None
+
+
+def _reason(ruling: Ruling) -> str:
+    return ruling.reason_code if ruling.action is Action.BLOCK else "batch_blocked"
+
+
+def _refusals(line: Line, why: Callable[[Mapping[str, Any]], dict[str, Any]]) -> bytes:
+    """Return the answers to every request of a line that does not pass, in the form it came in."""
+    answers = [
+        {"jsonrpc": "2.0", "id": _answerable(message["id"]), "error": why(message)}
+        for message in line.messages
+        if "method" in message and "id" in message
+    ]
+    if not line.messages:
+        # JSON-RPC 2.0, section 5: where no id could be made out it is null.
+        answers = [{"jsonrpc": "2.0", "id": None, "error": why({})}]
+    if not answers:
+        return b""
+    # Not orjson: an id may be any number, and the answer must carry it as it came.
+    return json.dumps(answers if line.batch and line.messages else answers[0], allow_nan=False).encode() + b"\n"
+
+
+def _answerable(value: object) -> object:
+    """Return an id as an answer may carry it: one that is no text and no number is null."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return None
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _error(code: int, message: str, name: str, detail: dict[str, Any]) -> dict[str, Any]:
+    return {"code": code, "message": message, "data": {"code": name, **detail}}

@@ -1,0 +1,156 @@
+"""JSON-RPC 2.0 messages as MCP puts them on a wire: one line, one message or (old revisions) a batch."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from assay_stream.canonical.decode import decode_json
+from assay_stream.canonical.lenient import read_leniently
+from assay_stream.errors import InputError
+from assay_stream.limits import Limits
+
+Direction = Literal["client->server", "server->client"]
+RequestKey = tuple[bool, int | float | str]
+"""A request's id and whether it is text: ``1`` and ``"1"`` are two ids."""
+
+BLANKS = b" \t\r\n"
+"""What may stand around a message on its line."""
+
+_MEMBERS = frozenset(
+    ("id", "method", "params", "result", "error", "name", "arguments", "cursor", "tools", "nextCursor")
+)
+_FOLDED_MEMBERS = frozenset(name.casefold() for name in _MEMBERS)
+_TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of a wire.
+
+    Args:
+        messages: its messages; none if no parser could make anything of it.
+        exact: whether the strict decoder accepts it, so that what it says may be hashed.
+        batch: whether it is an array.
+        whole: whether everything in it is a message.
+    """
+
+    messages: tuple[dict[str, Any], ...]
+    exact: bool
+    batch: bool = False
+    whole: bool = True
+
+
+def read_line(raw: bytes, limits: Limits) -> Line:
+    """Return the messages of a line; never raises.
+
+    Args:
+        raw: the line's bytes.
+        limits: what the strict decoder accepts.
+    """
+    exact = True
+    try:
+        content = decode_json(raw, limits=limits)
+    except InputError:
+        exact = False
+        content = read_leniently(raw)
+    batch = isinstance(content, list)
+    parts = content if batch else [content]
+    messages = tuple(part for part in parts if isinstance(part, dict))
+    return Line(messages, exact, batch=batch, whole=len(messages) == len(parts))
+
+
+def read_in_two_ways(line: Line, raw: bytes) -> bool:
+    """Tell whether programs differ in what they make of a line, although it is sound JSON.
+
+    Some take a carriage return for the end of a line, and find a message inside a message. Some do not tell
+    ``Method`` from ``method``, and find one where others find none.
+
+    Args:
+        line: the line as it was read.
+        raw: its bytes.
+    """
+    return b"\r" in raw.strip(BLANKS) or any(_misspelt(message) for message in line.messages)
+
+
+def _misspelt(message: Mapping[str, Any]) -> bool:
+    inner = [part for part in (message.get("params"), message.get("result")) if isinstance(part, dict)]
+    return any(key not in _MEMBERS and key.casefold() in _FOLDED_MEMBERS for part in (message, *inner) for key in part)
+
+
+def request_key(value: object) -> RequestKey | None:
+    """Return what tells a request from the others, ``None`` if that is no id.
+
+    Args:
+        value: the ``id`` of a message, or the ``requestId`` of a cancellation.
+    """
+    if isinstance(value, str):
+        return (True, value)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return (False, value)
+    return None
+
+
+def answer_keys(value: object) -> list[RequestKey]:
+    """Return the requests that a response with this id may answer, likeliest first.
+
+    Common clients turn the text of an answer's id into a number before they look for their request. A server
+    that answers 2 with "2" reaches such a client; it must not thereby escape notice.
+
+    Args:
+        value: the ``id`` of a response.
+    """
+    key = request_key(value)
+    if key is None:
+        return []
+    number = _number(value) if isinstance(value, str) else None
+    return [key] if number is None else [key, (False, number)]
+
+
+def params_of(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a message's parameters, empty where it has none (or an array, which MCP never sends).
+
+    Args:
+        message: a request or notification.
+    """
+    params = message.get("params")
+    return params if isinstance(params, dict) else {}
+
+
+def meta_of(params: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the ``_meta`` of some parameters, empty where they have none.
+
+    Args:
+        params: a request's parameters.
+    """
+    meta = params.get("_meta")
+    return meta if isinstance(meta, dict) else {}
+
+
+def trace_of(traceparent: object) -> tuple[str, str] | None:
+    """Return a W3C ``traceparent`` and its trace id, ``None`` if it is not one.
+
+    Args:
+        traceparent: what stands where one is expected.
+    """
+    if not isinstance(traceparent, str):
+        return None
+    match = _TRACEPARENT.fullmatch(traceparent)
+    return None if match is None else (traceparent, match[1])
+
+
+def _number(text: str) -> int | float | None:
+    """Return the number that JavaScript takes a text for; more texts than it would do no harm."""
+    stripped = text.strip()
+    if len(stripped) > 64:
+        return None
+    try:
+        return int(stripped or "0", 0)
+    except ValueError:
+        pass
+    try:
+        return float(stripped)
+    except ValueError:
+        return None

@@ -1,0 +1,261 @@
+"""From the lines of an MCP wire to observations: a state machine without clock, chance or I/O.
+
+Rules:
+
+1. Every ``tools/list`` result gives a snapshot of what is put together so far (``observe.paging``).
+2. A result that strict decoding refuses still gives a snapshot, as unsound as it came: the registry must hear
+   of it and refuse it, or a malformed list could keep an old one in force.
+3. Every ``tools/call`` gives one call event: when it is answered, cancelled, displaced by another request of
+   its id, pushed out by too many others, or when the wire closes.
+4. A call names the last snapshot before it, whatever became of that snapshot; none where the server has announced
+   since that its tools changed (``notifications/tools/list_changed``).
+5. Text ids and number ids are distinct, but an answer nobody waits for is tried as a number too.
+6. Nothing here raises: what cannot be read is counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from assay_stream.limits import DEFAULT_LIMITS, Limits
+from assay_stream.observe.events import Observation
+from assay_stream.observe.jsonrpc import (
+    BLANKS,
+    Direction,
+    Line,
+    RequestKey,
+    answer_keys,
+    meta_of,
+    params_of,
+    read_line,
+    request_key,
+)
+from assay_stream.observe.offered import Offered
+from assay_stream.observe.vantage import Vantage
+from assay_stream.observe.wire_calls import CallObserver
+from assay_stream.observe.wire_lists import LIST_CHANGED, METHODS, ListObserver
+
+PENDING_MAX = 10_000
+"""Requests of a kind without an answer yet. A client has a few at a time; each costs under a kilobyte."""
+
+LINE_BYTES_MAX = 4 * DEFAULT_LIMITS.record_bytes_max
+"""One line that is still read. Tool results carry files; they are larger than any list of tools."""
+
+_VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WireStats:
+    """Counts since the wire opened.
+
+    Args:
+        lines: lines looked at.
+        snapshots: snapshots given, refused ones included.
+        list_changes: announced changes of the tools; of several without a list between not all are published.
+        calls: calls seen.
+        malformed_lines: no parser can make anything of them.
+        inexact_lines: understood, but not sound JSON; nothing in them is hashed.
+        missed_lines: not looked at: too long, or the observer was too far behind.
+        refused_snapshots: snapshots given for the registry to refuse.
+        unmatched_responses: answers to requests not followed here, pings for one.
+        evicted_requests: given up because too many others came after them.
+    """
+
+    lines: int = 0
+    snapshots: int = 0
+    list_changes: int = 0
+    calls: int = 0
+    malformed_lines: int = 0
+    inexact_lines: int = 0
+    missed_lines: int = 0
+    refused_snapshots: int = 0
+    unmatched_responses: int = 0
+    evicted_requests: int = 0
+
+    def as_dict(self) -> dict[str, int]:
+        """Return the counts by name."""
+        return asdict(self)
+
+
+class WireObserver:
+    """Watches one connection between a client and a server.
+
+    Args:
+        vantage: who observes which server.
+        session_id: unique for this connection; tool call ids begin with it.
+        new_id: gives a new unique id at every call, for events and snapshots.
+        limits: bounds on what is put together.
+        pending_max: requests of a kind (calls, lists) that may be without an answer.
+    """
+
+    def __init__(
+        self,
+        vantage: Vantage,
+        *,
+        session_id: str,
+        new_id: Callable[[], str],
+        limits: Limits = DEFAULT_LIMITS,
+        pending_max: int = PENDING_MAX,
+    ) -> None:
+        self._line_limits = replace(limits, record_bytes_max=LINE_BYTES_MAX)
+        self._lists = ListObserver(
+            vantage, session_id=session_id, new_id=new_id, limits=limits, pending_max=pending_max
+        )
+        self._calls = CallObserver(
+            vantage, session_id=session_id, new_id=new_id, limits=limits, pending_max=pending_max
+        )
+        self._initializing: RequestKey | None = None
+        self._lines = self._malformed = self._inexact = self._missed = 0
+        self._unmatched = self._evicted_lists = 0
+
+    @property
+    def stats(self) -> WireStats:
+        """Counts so far."""
+        return WireStats(
+            lines=self._lines,
+            snapshots=self._lists.snapshots,
+            list_changes=self._lists.changes,
+            calls=self._calls.calls,
+            malformed_lines=self._malformed,
+            inexact_lines=self._inexact,
+            missed_lines=self._missed,
+            refused_snapshots=self._lists.refused,
+            unmatched_responses=self._unmatched,
+            evicted_requests=self._calls.evicted + self._evicted_lists,
+        )
+
+    def feed(self, direction: Direction, raw: bytes, observed_at: datetime) -> list[Observation]:
+        """Take one line and return what it gives to publish, in order.
+
+        Args:
+            direction: which way it went.
+            raw: its bytes, with or without the line feed.
+            observed_at: when it was seen; must know its time zone.
+        """
+        return self.take(direction, self.read(raw), raw, observed_at) if raw.strip(BLANKS) else []
+
+    def read(self, raw: bytes) -> Line:
+        """Return a line as ``take`` and ``refuse`` want it.
+
+        Args:
+            raw: its bytes, with or without the line feed.
+        """
+        return read_line(raw.strip(BLANKS), self._line_limits)
+
+    def take(self, direction: Direction, line: Line, raw: bytes, observed_at: datetime) -> list[Observation]:
+        """Take one line that was read already, as ``feed`` does.
+
+        Args:
+            direction: which way it went.
+            line: the line.
+            raw: its bytes.
+            observed_at: when it was seen; must know its time zone.
+        """
+        raw = raw.strip(BLANKS)
+        self._lines += 1
+        self._malformed += not line.messages
+        self._inexact += bool(line.messages) and not line.exact
+        observations: list[Observation] = []
+        for message in line.messages:
+            if direction == "client->server":
+                if "method" in message:
+                    observations += self._request(message, line.exact, observed_at)
+            elif "method" not in message:
+                observations += self._response(message, raw, line.exact, observed_at)
+            elif message["method"] == LIST_CHANGED:
+                # However it comes: by itself, or on a stream that subscriptions/listen opened.
+                observations += self._lists.changed(observed_at)
+        return observations
+
+    @property
+    def offered(self) -> Offered:
+        """What the client was told about tools."""
+        return self._lists.offered
+
+    @property
+    def awaits_list(self) -> bool:
+        """Whether the client asked for a list of tools that was not answered yet."""
+        return self._lists.awaited
+
+    def refuse(
+        self, line: Line, reason_code: Callable[[Mapping[str, Any]], str], observed_at: datetime
+    ) -> list[Observation]:
+        """Take a line from the client that is not passed on, and return the calls in it as denied.
+
+        Args:
+            line: the line.
+            reason_code: why, for each call in it.
+            observed_at: when it was seen; must know its time zone.
+        """
+        self._lines += 1
+        self._malformed += not line.messages
+        self._inexact += bool(line.messages) and not line.exact
+        return [
+            self._calls.refused(
+                request_key(message.get("id")),
+                params_of(message),
+                reason_code(message),
+                snapshot_id=self._lists.snapshot_id,
+                exact=line.exact,
+                at=observed_at,
+            )
+            for message in line.messages
+            if message.get("method") == "tools/call"
+        ]
+
+    def missed(self, direction: Direction, observed_at: datetime) -> list[Observation]:
+        """Note a line that could not be looked at, and return what that gives.
+
+        Args:
+            direction: which way it went.
+            observed_at: when; must know its time zone.
+        """
+        self._missed += 1
+        return self._lists.missed(observed_at) if direction == "server->client" else []
+
+    def close(self, observed_at: datetime) -> list[Observation]:
+        """Return the calls that will not be answered any more, oldest first.
+
+        Args:
+            observed_at: when the wire closed; must know its time zone.
+        """
+        return self._calls.close(observed_at)
+
+    def _request(self, message: Mapping[str, Any], exact: bool, at: datetime) -> list[Observation]:
+        method, params = message["method"], params_of(message)
+        if method == "notifications/cancelled":
+            cancelled = request_key(params.get("requestId"))
+            return [] if cancelled is None else self._calls.give_up(cancelled, "cancelled", at)
+        key = request_key(message.get("id"))
+        observations: list[Observation] = []
+        if key is not None:
+            self._lists.forget(key)
+            observations += self._calls.give_up(key, "id_reused", at)
+        self._lists.note_version(meta_of(params).get(_VERSION_KEY))
+        if method == "tools/call":
+            snapshot_id = self._lists.snapshot_id
+            observations += self._calls.request(key, params, snapshot_id=snapshot_id, exact=exact, at=at)
+        elif key is not None and isinstance(method, str) and method in METHODS:
+            self._evicted_lists += self._lists.request(method, key, params)
+        elif method == "initialize":
+            self._initializing = key
+        return observations
+
+    def _response(self, message: Mapping[str, Any], raw: bytes, exact: bool, at: datetime) -> list[Observation]:
+        same_id = request_key(message.get("id"))
+        for key in answer_keys(message.get("id")):
+            if key == self._initializing:
+                self._initializing = None
+                result = message.get("result")
+                self._lists.note_version(result.get("protocolVersion") if isinstance(result, dict) else None)
+                return []
+            observations = self._calls.response(key, message, exact, at)
+            if observations is None:
+                observations = self._lists.response(key, message, raw, exact, at, same_id=key == same_id)
+            if observations is not None:
+                return observations
+        self._unmatched += 1
+        return []

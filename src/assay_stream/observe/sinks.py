@@ -1,0 +1,169 @@
+"""Where observations go: to Kafka (``observe.client``), to a file, or, in tests, into memory."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO, Literal, Protocol
+
+from assay_stream.errors import ConfigurationError
+from assay_stream.observe.events import Observation
+
+DropReason = Literal["queue_full", "too_large", "delivery_failed", "closed"]
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkStats:
+    """Counts since the sink was made.
+
+    Args:
+        accepted: observations taken.
+        delivered: observations that reached their place for certain.
+        queued: observations under way.
+        queued_bytes: their size.
+        dropped: observations that were or will be lost, by reason.
+        retries: how often delivery was begun anew.
+        connected: whether the place can be reached, as far as is known.
+    """
+
+    accepted: int = 0
+    delivered: int = 0
+    queued: int = 0
+    queued_bytes: int = 0
+    dropped: Mapping[DropReason, int] = field(default_factory=dict)
+    retries: int = 0
+    connected: bool = True
+
+
+class Sink(Protocol):
+    """What the tap and the adapters write to."""
+
+    @property
+    def stats(self) -> SinkStats:
+        """Counts so far."""
+
+    def publish(self, observation: Observation) -> bool:
+        """Take an observation and return whether it was taken. Never blocks, never raises.
+
+        Args:
+            observation: what to publish.
+        """
+
+    async def aclose(self, timeout_s: float = 10.0) -> None:
+        """Deliver what was taken, as far as time allows, and let go of everything.
+
+        Args:
+            timeout_s: seconds to take at most.
+        """
+
+
+class FileSink:
+    """Writes events to a file, one JSON object a line: what ``assay-stream replay`` reads.
+
+    Every line is written through at once, so that nothing is lost with the process. What a file holds already
+    stays: a client that starts its server anew starts the tap anew, too.
+
+    Args:
+        target: a path, to whose file lines are added, or an open binary file, which stays open.
+
+    Raises:
+        ConfigurationError: ``unwritable_file``.
+    """
+
+    def __init__(self, target: Path | BinaryIO) -> None:
+        self._owned = isinstance(target, Path)
+        try:
+            self._file = _opened(target) if isinstance(target, Path) else target
+        except OSError as error:
+            raise ConfigurationError("unwritable_file", f"cannot write {target}: {error.strerror}") from None
+        self._delivered = 0
+        self._dropped: Counter[DropReason] = Counter()
+
+    @property
+    def stats(self) -> SinkStats:
+        """Counts so far."""
+        taken = self._delivered + self._dropped["delivery_failed"]
+        return SinkStats(accepted=taken, delivered=self._delivered, dropped=dict(self._dropped))
+
+    def publish(self, observation: Observation) -> bool:
+        """Write an observation and return whether that went well.
+
+        Args:
+            observation: what to write.
+        """
+        # Only an unsound message kept as it came can hold a line feed: between its tokens, where a blank
+        # means the same, or inside a string, where both are errors.
+        line = observation.value.replace(b"\n", b" ") + b"\n"
+        try:
+            self._file.write(line)
+            self._file.flush()
+        except ValueError:
+            self._dropped["closed"] += 1
+            return False
+        except OSError as error:
+            if not self._dropped["delivery_failed"]:
+                _log.error("cannot write observations: %s", error.strerror)
+            self._dropped["delivery_failed"] += 1
+            return False
+        self._delivered += 1
+        return True
+
+    async def aclose(self, timeout_s: float = 10.0) -> None:  # noqa: ARG002 - every line is already written
+        """Close the file if it was opened here.
+
+        Args:
+            timeout_s: not needed.
+        """
+        if self._owned:
+            self._file.close()
+
+
+def _opened(path: Path) -> BinaryIO:
+    """Open a file to add lines to; a last line that was cut off by a kill gets its end first."""
+    cut = False
+    if path.is_file() and path.stat().st_size:
+        with path.open("rb") as file:
+            file.seek(-1, os.SEEK_END)
+            cut = file.read(1) != b"\n"
+    target = path.open("ab")
+    if cut:
+        target.write(b"\n")
+    return target
+
+
+class MemorySink:
+    """Keeps observations, for tests of proxies.
+
+    Args:
+        observations: where they are kept.
+    """
+
+    def __init__(self) -> None:
+        self.observations: list[Observation] = []
+
+    @property
+    def stats(self) -> SinkStats:
+        """Counts so far."""
+        return SinkStats(accepted=len(self.observations), delivered=len(self.observations))
+
+    def publish(self, observation: Observation) -> bool:
+        """Keep an observation.
+
+        Args:
+            observation: what to keep.
+        """
+        self.observations.append(observation)
+        return True
+
+    async def aclose(self, timeout_s: float = 10.0) -> None:
+        """Do nothing.
+
+        Args:
+            timeout_s: not needed.
+        """

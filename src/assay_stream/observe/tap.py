@@ -1,0 +1,296 @@
+"""The tap: a transparent proxy around an MCP server that speaks over standard input and output.
+
+Client and server get each other's bytes unchanged; with a rule, but for the client's lines that do not pass
+(``observe.enforcing``). The server inherits standard error. What passes is looked
+at by another thread (``observe.watch``), and whatever goes wrong there is counted and logged, never felt.
+
+An end on one side is an end on the other, as if nothing stood between them: when the client closes our input,
+the server's input is closed; when the server closes its output, ours is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import logging
+import os
+import signal
+import subprocess
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+
+from assay_stream.errors import ConfigurationError
+from assay_stream.observe.enforcing import ClientOutput, Enforcer
+from assay_stream.observe.events import Observation
+from assay_stream.observe.gate import Gate, Rule
+from assay_stream.observe.mcp_wire import WireObserver
+from assay_stream.observe.pumps import Pump
+from assay_stream.observe.sinks import Sink
+from assay_stream.observe.vantage import Vantage
+from assay_stream.observe.watch import Watch
+
+_STOP_LIMIT_S = 5.0
+_WATCH_LIMIT_S = 30.0
+_INWARD_LIMIT_S = 1.0
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+_log = logging.getLogger(__name__)
+
+
+async def run_tap(
+    command: Sequence[str],
+    *,
+    vantage: Vantage,
+    sink: Sink,
+    stdin: int = 0,
+    stdout: int = 1,
+    environment: Mapping[str, str] | None = None,
+    clock: Callable[[], datetime] | None = None,
+    new_id: Callable[[], str] | None = None,
+    rule: Rule | None = None,
+) -> int:
+    """Run a server behind the tap until it ends, and return its exit code (128 + n after signal n).
+
+    Args:
+        command: the server's program and arguments.
+        vantage: who observes which server.
+        sink: where observations go; it stays open.
+        stdin: descriptor that the client writes to; it reads as ended afterwards.
+        stdout: descriptor that the client reads from; it is let go when the server's output ends.
+        environment: the server's environment; default: ours.
+        clock: gives the time; default: the system's.
+        new_id: gives a new unique id at every call; default: random UUIDs.
+        rule: what to do with a call (``VerdictClient.rule``); without it everything passes.
+
+    Raises:
+        ConfigurationError: ``server_not_started`` where there is no such program.
+    """
+    clock, new_id = clock or _now, new_id or _random_id
+    loop = asyncio.get_running_loop()
+    process = _start(command, environment)
+
+    def publish(observation: Observation) -> None:
+        loop.call_soon_threadsafe(sink.publish, observation)
+
+    observer = WireObserver(vantage, session_id=new_id(), new_id=new_id)
+    output_ended = asyncio.Event()
+    ended = _setter(loop, output_ended)
+    eyes: Watch | Enforcer
+    if rule is None:
+        eyes = Watch(observer, publish=publish, clock=clock)
+        eyes.start()
+        inward, outward = _watching_pumps(process, eyes, stdin, stdout, ended)
+    else:
+        client = ClientOutput(stdout)
+        gate = Gate(vantage, observer, rule)
+        eyes = Enforcer(gate, server_input=_input_of(process), client=client, publish=publish, clock=clock)
+        inward, outward = _enforcing_pumps(process, eyes, client, stdin, stdout, ended)
+    inward.start()
+    outward.start()
+    try:
+        with _forwarded_signals(loop, process, output_ended):
+            await asyncio.to_thread(process.wait)
+            inward.stop()
+            outward.stop()
+            # The server's last words may still be on their way to a client that reads slowly.
+            await output_ended.wait()
+    finally:
+        if process.returncode is None:
+            await asyncio.to_thread(_end, process)
+            inward.stop()
+            outward.stop()
+        if isinstance(eyes, Watch):
+            eyes.finish()
+            await asyncio.to_thread(eyes.join, _WATCH_LIMIT_S)
+        else:
+            eyes.end(observer.close)
+            # Also lets the loop take in what the pumps' threads have handed to it.
+            await asyncio.to_thread(inward.join, _INWARD_LIMIT_S)
+        _report(observer, eyes)
+    code = process.returncode
+    return code if code >= 0 else 128 - code
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _random_id() -> str:
+    return str(uuid.uuid4())
+
+
+def _start(command: Sequence[str], environment: Mapping[str, str] | None) -> subprocess.Popen[bytes]:
+    if not command:
+        raise ConfigurationError("server_not_started", "no command was given: write it after --")
+    try:
+        # In our own process group: a client that ends the group ends the server too.
+        return subprocess.Popen(  # noqa: S603 - running the operator's command is what a tap is for
+            list(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, bufsize=0
+        )
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it holds a null character"
+        raise ConfigurationError(
+            "server_not_started", f"cannot run {command[0]!r}: {reason}. Check the command after --"
+        ) from None
+
+
+def _watching_pumps(
+    process: subprocess.Popen[bytes], watch: Watch, stdin: int, stdout: int, ended: Callable[[], None]
+) -> tuple[Pump, Pump]:
+    inward = Pump(
+        stdin,
+        _input_of(process),
+        see=functools.partial(watch.see, "client->server"),
+        done=functools.partial(_inward_done, process, stdin),
+        name="assay-stream client->server",
+    )
+    outward = Pump(
+        _output_of(process),
+        stdout,
+        see=functools.partial(watch.see, "server->client"),
+        done=functools.partial(_outward_done, process, stdout, ended),
+        name="assay-stream server->client",
+    )
+    return inward, outward
+
+
+def _enforcing_pumps(
+    process: subprocess.Popen[bytes],
+    enforcer: Enforcer,
+    client: ClientOutput,
+    stdin: int,
+    stdout: int,
+    ended: Callable[[], None],
+) -> tuple[Pump, Pump]:
+    def inward_done() -> None:
+        with contextlib.suppress(OSError):  # the server is gone: so is whoever would obey
+            enforcer.client_ended()
+        _inward_done(process, stdin)
+
+    def outward_done() -> None:
+        enforcer.server_ended()
+        _outward_done(process, stdout, ended)
+
+    inward = Pump(
+        stdin,
+        _input_of(process),
+        see=lambda _: None,  # a line is looked at when it is written
+        done=inward_done,
+        name="assay-stream client->server",
+        write=enforcer.from_client,
+    )
+    outward = Pump(
+        _output_of(process),
+        stdout,
+        see=enforcer.from_server,
+        done=outward_done,
+        name="assay-stream server->client",
+        write=client.pass_on,
+    )
+    return inward, outward
+
+
+def _input_of(process: subprocess.Popen[bytes]) -> int:
+    if process.stdin is None:
+        raise RuntimeError("the server was started with pipes")
+    return process.stdin.fileno()
+
+
+def _output_of(process: subprocess.Popen[bytes]) -> int:
+    if process.stdout is None:
+        raise RuntimeError("the server was started with pipes")
+    return process.stdout.fileno()
+
+
+def _inward_done(process: subprocess.Popen[bytes], stdin: int) -> None:
+    if process.stdin is not None:
+        with contextlib.suppress(OSError):
+            process.stdin.close()
+    _let_go(stdin, os.O_RDONLY)
+
+
+def _outward_done(process: subprocess.Popen[bytes], stdout: int, ended: Callable[[], None]) -> None:
+    if process.stdout is not None:
+        with contextlib.suppress(OSError):
+            process.stdout.close()
+    _let_go(stdout, os.O_WRONLY)
+    ended()
+
+
+def _let_go(descriptor: int, mode: int) -> None:
+    """Close a descriptor for the other side, and keep its number from being given to something else."""
+    with contextlib.suppress(OSError):
+        nothing = os.open(os.devnull, mode)
+        os.dup2(nothing, descriptor)
+        os.close(nothing)
+
+
+def _setter(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> Callable[[], None]:
+    def set_event() -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(event.set)
+
+    return set_event
+
+
+@contextlib.contextmanager
+def _forwarded_signals(
+    loop: asyncio.AbstractEventLoop, process: subprocess.Popen[bytes], give_up: asyncio.Event
+) -> Iterator[None]:
+    """Send the server the signals that we get. After its end a signal ends the wait for a stuck client."""
+
+    def forward(number: signal.Signals) -> None:
+        if process.returncode is not None:
+            give_up.set()
+        elif number is not signal.SIGINT or not _in_foreground():
+            process.send_signal(number)
+
+    installed = []
+    for number in _SIGNALS:
+        if signal.getsignal(number) is signal.SIG_IGN:
+            continue  # as under nohup
+        # Only the main thread may have handlers; elsewhere they are the caller's business.
+        with contextlib.suppress(ValueError, RuntimeError):
+            loop.add_signal_handler(number, forward, number)
+            installed.append(number)
+    try:
+        yield
+    finally:
+        for number in installed:
+            loop.remove_signal_handler(number)
+
+
+def _in_foreground() -> bool:
+    """Tell whether the terminal sends its interrupts to our whole group: then the server has it already."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(terminal)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(_STOP_LIMIT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _report(observer: WireObserver, eyes: Watch | Enforcer) -> None:
+    if isinstance(eyes, Watch) and eyes.is_alive():
+        _log.warning("gave up looking at what was still in the backlog")
+    stats = observer.stats
+    if eyes.failures or stats.missed_lines or stats.refused_snapshots or stats.evicted_requests:
+        counts = {name: count for name, count in stats.as_dict().items() if count}
+        _log.warning("not everything could be observed: %s", counts | {"failures": eyes.failures})
+    if isinstance(eyes, Enforcer) and eyes.blocked:
+        _log.warning("lines that were not passed on: %d", eyes.blocked)

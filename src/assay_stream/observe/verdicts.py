@@ -1,0 +1,180 @@
+"""The verdict client that a proxy embeds: follows the verdict topic, and rules on calls from memory.
+
+A thread of its own follows the topic and comes back by itself when the brokers were away. Until it has read the
+topic to its end once, nothing is known: ``rule`` then answers as ``unavailable`` says. After that the last known
+verdicts stand, however long the brokers are away, and ``age_s`` says how long that is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from assay_stream.errors import AssayStreamError, ConfigurationError, IntegrityError, OperatingError
+from assay_stream.kafka.refusals import explained, why_refused
+from assay_stream.model.record import TOPIC_NAMES, Role
+from assay_stream.observe.ruling import Ruling, VerdictTable
+from assay_stream.schemes.fingerprint import Fingerprint
+from assay_stream.schemes.hangar import Action
+
+_log = logging.getLogger(__name__)
+_POLL_MS = 200
+_STOP_LIMIT_S = 5.0
+_BACKOFF_MIN_S = 0.2
+_BACKOFF_MAX_S = 5.0
+
+
+class VerdictClient:
+    """Follows the verdict topic. May be used from any thread.
+
+    Args:
+        connection: aiokafka's connection arguments: ``bootstrap_servers`` and what security needs.
+        topic: name of the verdict topic.
+        unavailable: what to do with calls while no verdicts were read yet.
+        monotonic_s: a clock that only goes forward, seconds.
+    """
+
+    def __init__(
+        self,
+        connection: Mapping[str, Any],
+        *,
+        topic: str = TOPIC_NAMES[Role.VERDICTS],
+        unavailable: Action = Action.BLOCK,
+        monotonic_s: Callable[[], float],
+    ) -> None:
+        self._connection = dict(connection)
+        self._topic = topic
+        self._unavailable = unavailable
+        self._monotonic_s = monotonic_s
+        self._lock = threading.Lock()
+        self._table: VerdictTable | None = None
+        self._heard_s = monotonic_s()
+        self._pause_s = _BACKOFF_MIN_S
+        self._complained = False
+        self._ready = threading.Event()
+        self._closing = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin to follow the topic, in the background; does not wait for a broker."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._follow, name="assay-stream verdicts", daemon=True)
+            self._thread.start()
+
+    def wait_ready(self, timeout_s: float) -> bool:
+        """Wait until the topic was read to its end once, and return whether it was.
+
+        Args:
+            timeout_s: how long to wait at most, seconds.
+        """
+        return self._ready.wait(timeout_s)
+
+    @property
+    def age_s(self) -> float:
+        """Seconds since the brokers last answered for every partition of the topic, or since the beginning."""
+        return self._monotonic_s() - self._heard_s
+
+    def rule(self, server_id: str, tool_name: str, definition: Fingerprint | None = None) -> Ruling:
+        """Return what to do with a call. Never waits.
+
+        Args:
+            server_id: the operator's name of the server.
+            tool_name: the tool.
+            definition: fingerprint of the definition that the caller was given (``schemes.fingerprint``), if known.
+        """
+        with self._lock:
+            if self._table is None:
+                return Ruling(action=self._unavailable, reason_code="verdicts_unavailable")
+            return self._table.rule(server_id, tool_name, definition)
+
+    def close(self) -> None:
+        """Stop following."""
+        self._closing.set()
+        if self._thread is not None:
+            self._thread.join(_STOP_LIMIT_S)
+            self._thread = None
+
+    # In the thread
+
+    def _follow(self) -> None:
+        while not self._closing.is_set():
+            try:
+                asyncio.run(self._connect())
+            except Exception as error:  # noqa: BLE001 - whatever fails, the last verdicts stand and we come back
+                if not self._complained or isinstance(error, IntegrityError):
+                    # Our own errors quote nothing; others may name hosts and users.
+                    told = explained(error)
+                    if not isinstance(told, AssayStreamError) or isinstance(told, OperatingError):
+                        told = asyncio.run(why_refused(self._connection))
+                    what = type(error).__name__ if told is None else str(told)
+                    _log.warning("cannot follow the verdicts, still trying: %s", what)
+                self._complained = True
+                self._closing.wait(self._pause_s)
+                self._pause_s = min(self._pause_s * 2, _BACKOFF_MAX_S)
+
+    async def _connect(self) -> None:
+        # Imported here: a tap that does not enforce starts faster without it.
+        from aiokafka import AIOKafkaConsumer, TopicPartition
+
+        partitions = [TopicPartition(self._topic, number) for number in range(await self._partition_count())]
+        consumer = AIOKafkaConsumer(
+            **self._connection,
+            enable_auto_commit=False,
+            isolation_level="read_committed",
+            auto_offset_reset="earliest",
+            fetch_max_wait_ms=_POLL_MS,
+        )
+        consumer.assign(partitions)
+        try:
+            await consumer.start()
+            await consumer.seek_to_beginning(*partitions)
+            ends = await consumer.end_offsets(partitions)
+            fresh = VerdictTable()
+            while any([await consumer.position(tp) < end for tp, end in ends.items()]):
+                if self._closing.is_set():
+                    return
+                await self._read(consumer, fresh)
+            with self._lock:
+                self._table = fresh
+            self._heard_s = self._monotonic_s()
+            self._ready.set()
+            self._pause_s, self._complained = _BACKOFF_MIN_S, False
+            await self._stay(consumer, partitions, fresh)
+        finally:
+            await consumer.stop()
+
+    async def _partition_count(self) -> int:
+        from aiokafka.admin import AIOKafkaAdminClient
+
+        # A consumer knows the partitions only of topics that it reads, and asking for one may create it.
+        admin = AIOKafkaAdminClient(**self._connection)
+        try:
+            await admin.start()
+            if self._topic not in await admin.list_topics():
+                raise ConfigurationError(
+                    "topic_missing", f"no such topic: {self._topic}. Create it: assay-stream topics apply"
+                )
+            [topic] = await admin.describe_topics([self._topic])
+            return len(topic["partitions"])
+        finally:
+            await admin.close()
+
+    async def _stay(self, consumer: Any, partitions: list[Any], table: VerdictTable) -> None:
+        answered: dict[Any, int | None] = {}
+        while not self._closing.is_set():
+            await self._read(consumer, table)
+            # An empty read means nothing: it looks the same while the brokers are away.
+            answers = {tp: consumer.last_poll_timestamp(tp) for tp in partitions}
+            if all(answer is not None and answer != answered.get(tp) for tp, answer in answers.items()):
+                self._heard_s = self._monotonic_s()
+                answered = answers
+
+    async def _read(self, consumer: Any, table: VerdictTable) -> None:
+        fetched = await consumer.getmany(timeout_ms=_POLL_MS)
+        with self._lock:
+            for messages in fetched.values():
+                for message in messages:
+                    table.apply(message.key, message.value)

@@ -1,0 +1,245 @@
+"""Tool calls and their outcomes: what becomes a call event.
+
+Arguments and results are hashed after redaction and let go at once; no text of the server enters an event.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import sha256
+from typing import Any
+
+from assay_stream.canonical.redaction import redacted_digest
+from assay_stream.errors import InputError
+from assay_stream.limits import Limits
+from assay_stream.observe.events import Decision, Observation, call_event, rfc3339
+from assay_stream.observe.jsonrpc import RequestKey, meta_of, trace_of
+from assay_stream.observe.vantage import Vantage
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    tool_name: str
+    tool_call_id: str
+    reason_code: str
+    started_at: datetime
+    snapshot_id: str | None
+    args_hash: str | None
+    trace: tuple[str, str] | None
+    decision: Decision = "allow"
+
+
+class CallObserver:
+    """Follows the tool calls of one connection.
+
+    Args:
+        vantage: who observes which server.
+        session_id: what every tool call id begins with.
+        new_id: gives a new unique id at every call.
+        limits: bounds on identifiers.
+        pending_max: calls that may be without an answer.
+    """
+
+    def __init__(
+        self,
+        vantage: Vantage,
+        *,
+        session_id: str,
+        new_id: Callable[[], str],
+        limits: Limits,
+        pending_max: int,
+    ) -> None:
+        self.calls = 0
+        self.evicted = 0
+        self._vantage = vantage
+        self._session_id = session_id
+        self._new_id = new_id
+        self._limits = limits
+        self._pending_max = pending_max
+        self._pending: OrderedDict[RequestKey, _Call] = OrderedDict()
+        self._highest_id: float | None = None
+
+    def request(
+        self,
+        key: RequestKey | None,
+        params: Mapping[str, Any],
+        *,
+        snapshot_id: str | None,
+        exact: bool,
+        at: datetime,
+    ) -> list[Observation]:
+        """Note a call and return what it pushed out.
+
+        Args:
+            key: its id; without one it is given out at once, as there is no answer to wait for, but a server
+                may obey it all the same.
+            params: its parameters.
+            snapshot_id: the snapshot it names.
+            exact: whether its line is sound JSON.
+            at: when it was seen.
+        """
+        reason_code = "forwarded" if exact else "forwarded_inexact_json"
+        call = self._call(key, params, reason_code, "allow", snapshot_id=snapshot_id, exact=exact, at=at)
+        if key is None:
+            return [self._event(call, at, None, "no_response")]
+        self._pending[key] = call
+        if len(self._pending) <= self._pending_max:
+            return []
+        self.evicted += 1
+        _, oldest = self._pending.popitem(last=False)
+        return [self._event(oldest, at, None, "no_response")]
+
+    def refused(
+        self,
+        key: RequestKey | None,
+        params: Mapping[str, Any],
+        reason_code: str,
+        *,
+        snapshot_id: str | None,
+        exact: bool,
+        at: datetime,
+    ) -> Observation:
+        """Return the event of a call that was not passed on.
+
+        Args:
+            key: its id.
+            params: its parameters.
+            reason_code: why.
+            snapshot_id: the snapshot it names.
+            exact: whether its line is sound JSON.
+            at: when it was seen.
+        """
+        call = self._call(key, params, reason_code, "deny", snapshot_id=snapshot_id, exact=exact, at=at)
+        return self._event(call, at, None, "not_passed_on")
+
+    def _call(
+        self,
+        key: RequestKey | None,
+        params: Mapping[str, Any],
+        reason_code: str,
+        decision: Decision,
+        *,
+        snapshot_id: str | None,
+        exact: bool,
+        at: datetime,
+    ) -> _Call:
+        self.calls += 1
+        name = params.get("name")
+        return _Call(
+            # A name over the limit is refused downstream by its length; one character over does.
+            tool_name=name[: self._limits.identifier_chars_max + 1] if isinstance(name, str) else "",
+            tool_call_id=self._tool_call_id(key),
+            reason_code=reason_code,
+            started_at=at,
+            snapshot_id=snapshot_id,
+            args_hash=_digest(params["arguments"]) if exact and "arguments" in params else None,
+            trace=trace_of(meta_of(params).get("traceparent")),
+            decision=decision,
+        )
+
+    def response(
+        self, key: RequestKey, message: Mapping[str, Any], exact: bool, at: datetime
+    ) -> list[Observation] | None:
+        """Return what a response gives, ``None`` if it answers no call.
+
+        Args:
+            key: its id.
+            message: the response.
+            exact: whether its line is sound JSON.
+            at: when it was seen.
+        """
+        call = self._pending.pop(key, None)
+        if call is None:
+            return None
+        ok, code = _outcome(message)
+        result_hash = _digest(message["result"]) if exact and "result" in message else None
+        return [self._event(call, at, ok, code, result_hash)]
+
+    def give_up(self, key: RequestKey, code: str, at: datetime) -> list[Observation]:
+        """Return a call, if it is one, that no answer will be taken for any more.
+
+        Args:
+            key: its id.
+            code: why.
+            at: since when.
+        """
+        call = self._pending.pop(key, None)
+        return [] if call is None else [self._event(call, at, None, code)]
+
+    def close(self, at: datetime) -> list[Observation]:
+        """Return the calls without an answer, oldest first.
+
+        Args:
+            at: when the connection ended.
+        """
+        calls = list(self._pending.values())
+        self._pending.clear()
+        return [self._event(call, at, None, "no_response") for call in calls]
+
+    def _tool_call_id(self, key: RequestKey | None) -> str:
+        if key is None:
+            return f"{self._session_id}:#{self.calls}"
+        is_text, value = key
+        text = f'"{value}"' if is_text else str(value)
+        if len(text) > self._limits.identifier_chars_max // 2 or not text.isprintable():
+            text = "sha256:" + sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
+        call_id = f"{self._session_id}:{text}"
+        # Ids that count up are new; that needs no memory of them all. Of any other it is not known whether it
+        # was used before, so the call's number goes with it.
+        if not isinstance(value, str) and (self._highest_id is None or value > self._highest_id):
+            self._highest_id = value
+            return call_id
+        return f"{call_id}#{self.calls}"
+
+    def _event(
+        self, call: _Call, at: datetime, ok: bool | None, code: str | None, result_hash: str | None = None
+    ) -> Observation:
+        duration_us = max(0, round((at - call.started_at).total_seconds() * 1_000_000))
+        return call_event(
+            self._vantage,
+            event_id=self._new_id(),
+            observed_at=call.started_at,
+            tool_name=call.tool_name,
+            tool_call_id=call.tool_call_id,
+            decision=call.decision,
+            reason_code=call.reason_code,
+            traceparent=None if call.trace is None else call.trace[0],
+            trace_id=None if call.trace is None else call.trace[1],
+            snapshot_id=call.snapshot_id,
+            args_hash=call.args_hash,
+            result_hash=result_hash,
+            ok=ok,
+            error=None if code is None else {"code": code},
+            timing={
+                "started_at": rfc3339(call.started_at),
+                "ended_at": rfc3339(at),
+                "duration_ms": duration_us / 1_000,
+            },
+        )
+
+
+def _outcome(message: Mapping[str, Any]) -> tuple[bool | None, str | None]:
+    """Return whether a response means success, and an error code of our own: never the server's words."""
+    if "result" not in message:
+        error = message.get("error")
+        code = error.get("code") if isinstance(error, dict) else None
+        is_number = isinstance(code, int) and not isinstance(code, bool) and abs(code) < 2**53
+        return False, f"jsonrpc_{code}" if is_number else "jsonrpc_error"
+    result = message["result"]
+    if not isinstance(result, dict):
+        return False, "bad_result"
+    kind = result.get("resultType", "complete")
+    if kind != "complete":
+        # Not the end: the client asks again, in another request, with what the server wants of it.
+        return None, "input_required" if kind == "input_required" else "interim_result"
+    return (False, "tool_error") if result.get("isError") is True else (True, None)
+
+
+def _digest(value: Any) -> str | None:
+    try:
+        return str(redacted_digest(value))
+    except InputError:
+        return None

@@ -1,0 +1,292 @@
+"""List requests, their results and announced changes: what becomes a snapshot, or an announcement."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from assay_stream.limits import Limits
+from assay_stream.observe.events import (
+    EVENT_BYTES_MAX,
+    Observation,
+    RawMessage,
+    list_changed_event,
+    snapshot_event,
+)
+from assay_stream.observe.jsonrpc import RequestKey, meta_of, trace_of
+from assay_stream.observe.offered import Offered
+from assay_stream.observe.paging import Assembly, Lister
+from assay_stream.observe.vantage import Vantage
+
+_TOOLS = "tools/list"
+_PROMPTS = "prompts/list"
+_TEMPLATES = "resources/templates/list"
+_MEMBERS = {_TOOLS: "tools", _PROMPTS: "prompts", _TEMPLATES: "resourceTemplates"}
+
+METHODS = frozenset(_MEMBERS)
+"""The requests that are followed here."""
+
+LIST_CHANGED = "notifications/tools/list_changed"
+"""By this a server announces that its tools changed."""
+
+_REPEATED_AFTER = timedelta(seconds=30)
+"""Between two lists, announcements are published this far apart: they change nothing, and cost a record each. Less
+than ``announced_limit_ms``, so that it is found where no list follows."""
+
+_TOO_LARGE = {"unreadable": "too large"}
+_MISSED = {"unreadable": "line missed"}
+_NO_RESULT = {"unreadable": "the result is no object"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    method: str
+    base: Assembly
+    traceparent: str | None
+    doubts: int
+    """How many there were when the list was begun."""
+    answered: bool = False
+    """Whether an answer came that only some clients take for one."""
+
+
+class ListObserver:
+    """Follows the lists of one connection.
+
+    Args:
+        vantage: who observes which server.
+        session_id: unique for the connection.
+        new_id: gives a new unique id at every call.
+        limits: bounds on what is put together.
+        pending_max: requests that may be without an answer.
+    """
+
+    def __init__(
+        self, vantage: Vantage, *, session_id: str, new_id: Callable[[], str], limits: Limits, pending_max: int
+    ) -> None:
+        self.snapshot_id: str | None = None
+        """The last snapshot, whatever became of it; ``None`` from an announced change until the next one."""
+        self.snapshots = 0
+        self.changes = 0
+        self.refused = 0
+        self.offered = Offered()
+        """What the client was told."""
+        self._limits = limits
+        self._latest_doubts = 0
+        self._vantage = vantage
+        self._session_id = session_id
+        self._announced_at: datetime | None = None
+        """When an announcement was published that no snapshot has followed yet."""
+        self._new_id = new_id
+        self._pending_max = pending_max
+        self._listers = {method: Lister(member, limits) for method, member in _MEMBERS.items()}
+        self._pending: OrderedDict[RequestKey, _Request] = OrderedDict()
+        self._protocol_version: str | None = None
+        self._told: Assembly | None = None
+        """The tools of the last snapshot that can be accepted."""
+        self._companions: tuple[list[Any] | None, list[Any] | None] = (None, None)
+        """The prompts and templates that went with them."""
+
+    @property
+    def awaited(self) -> bool:
+        """Whether a list of tools was asked for that some client may still wait for."""
+        return any(request.method == _TOOLS for request in self._pending.values())
+
+    def note_version(self, version: object) -> None:
+        """Remember the MCP revision spoken.
+
+        Args:
+            version: what a message says; anything that is no short text is not believed.
+        """
+        if isinstance(version, str) and 1 <= len(version) <= 64 and version.isascii():
+            self._protocol_version = version
+
+    def request(self, method: str, key: RequestKey, params: Mapping[str, Any]) -> int:
+        """Note a list request and return how many older ones it pushed out.
+
+        Args:
+            method: one of ``METHODS``.
+            key: its id.
+            params: its parameters.
+        """
+        trace = trace_of(meta_of(params).get("traceparent"))
+        base = self._listers[method].request(params)
+        # A list is as doubtful as its beginning: what came before the client asked for it may count no more.
+        doubts = self._latest_doubts if params.get("cursor") is not None else self.offered.doubts
+        self._pending[key] = _Request(method, base, None if trace is None else trace[0], doubts)
+        if len(self._pending) <= self._pending_max:
+            return 0
+        self._pending.popitem(last=False)
+        return 1
+
+    def forget(self, key: RequestKey) -> None:
+        """Let a request go, if it is one: another one has its id now.
+
+        Args:
+            key: the id.
+        """
+        self._pending.pop(key, None)
+
+    def response(
+        self,
+        key: RequestKey,
+        message: Mapping[str, Any],
+        raw: bytes,
+        exact: bool,
+        at: datetime,
+        *,
+        same_id: bool = True,
+    ) -> list[Observation] | None:
+        """Return what a response gives, ``None`` if it answers no list request.
+
+        Args:
+            key: the id of the request.
+            message: the response.
+            raw: the line it came in.
+            exact: whether the line is sound JSON.
+            at: when it was seen.
+            same_id: whether its id is the request's. Where it is a text that only reads like it, not every client
+                takes the answer, and the one that does not waits for another.
+        """
+        request = self._pending.pop(key, None)
+        if request is None:
+            return None
+        if request.method == _TOOLS and request.answered:
+            self.offered.doubt()
+        if not same_id:
+            self._pending[key] = replace(request, answered=True)
+        if "result" not in message:
+            return []
+        result = message["result"]
+        lister = self._listers[request.method]
+        sound = exact and isinstance(result, dict)
+        assembly = lister.result(request.base, result, size_bytes=len(raw)) if sound else lister.unreadable(result)
+        if request.method != _TOOLS:
+            return self._with_companions(request.traceparent, at)
+        self._told = None
+        readable = sound and isinstance(result.get(_MEMBERS[_TOOLS]), list)
+        self._note_offered(assembly, readable=readable, doubts=request.doubts)
+        self.snapshots += 1
+        if not exact:
+            return [self._refused(RawMessage(raw), request.traceparent, at)]
+        page = result.get("tools") if sound else _NO_RESULT
+        if not isinstance(page, list):
+            return [self._refused(page, request.traceparent, at)]
+        return [self._snapshot(assembly, request.traceparent, at)]
+
+    def changed(self, at: datetime) -> list[Observation]:
+        """Note that the server announced a change of its tools, and return what that gives.
+
+        Pages from before it are no part of any list to come. What the client was told stays known
+        (``observe.offered``): a client that does not list again goes on with it.
+
+        Args:
+            at: when it was seen.
+        """
+        self.changes += 1
+        self.snapshot_id = None
+        self._told = None
+        self._listers[_TOOLS].outdate()
+        for key, request in self._pending.items():
+            if request.method == _TOOLS:
+                self._pending[key] = replace(request, base=request.base.outdated())
+        self.offered.outdate()
+        if self._announced_at is not None and at - self._announced_at < _REPEATED_AFTER:
+            return []
+        self._announced_at = at
+        return [list_changed_event(self._vantage, event_id=self._new_id(), observed_at=at, session_id=self._session_id)]
+
+    def missed(self, at: datetime) -> list[Observation]:
+        """Return what a line gives that the server sent and nobody saw.
+
+        It may have been a list of tools if one was asked for. Then a snapshot is given that the registry will
+        refuse, as a list too long to be seen must not leave the one before in force. The next list mends it.
+
+        Args:
+            at: when the line was missed.
+        """
+        asked = [request for request in self._pending.values() if request.method == _TOOLS]
+        if asked:
+            self.offered.doubt()
+        asked = [request for request in asked if not request.answered]
+        if not asked:
+            return []
+        self.snapshots += 1
+        self._told = None
+        self._listers[_TOOLS].unreadable(None)
+        return [self._refused(_MISSED, asked[-1].traceparent, at)]
+
+    def _note_offered(self, assembly: Assembly, *, readable: bool, doubts: int) -> None:
+        self._latest_doubts = doubts
+        readable = readable and not assembly.too_large and len(assembly.items) <= self._limits.tools_max
+        if not readable:
+            self.offered.doubt()
+        self.offered.take(assembly.items)
+        if readable and assembly.completeness == "complete":
+            self.offered.settle(doubts)
+            self.offered.whole()
+
+    def _with_companions(self, traceparent: str | None, at: datetime) -> list[Observation]:
+        """Return the tools once more where prompts or templates became known that did not go with them yet."""
+        known = self._companion(_PROMPTS), self._companion(_TEMPLATES)
+        is_news = any(new is not None and new != old for new, old in zip(known, self._companions, strict=True))
+        if self._told is None or self.awaited or not is_news:
+            return []
+        self.snapshots += 1
+        return [self._snapshot(self._told, traceparent, at)]
+
+    def _snapshot(self, assembly: Assembly, traceparent: str | None, at: datetime) -> Observation:
+        if not assembly.too_large:
+            known = self._companion(_PROMPTS), self._companion(_TEMPLATES)
+            identity = self._new_id(), self._new_id()
+            # Where all of it is too much, the tools go alone.
+            for companions in (known, (None, None)):
+                event = self._event(identity, list(assembly.items), assembly, traceparent, at, companions)
+                if len(event.value) <= EVENT_BYTES_MAX:
+                    is_sound = all(isinstance(tool, dict) for tool in assembly.items)
+                    self._told, self._companions = assembly if is_sound else None, known
+                    return event
+        return self._refused(_TOO_LARGE, traceparent, at)
+
+    def _refused(self, tools: Any, traceparent: str | None, at: datetime) -> Observation:
+        """Return a snapshot that cannot be accepted: its tools are no array of sound JSON."""
+        self.refused += 1
+        identity = self._new_id(), self._new_id()
+        event = self._event(identity, tools, Assembly(sound=False), traceparent, at)
+        if len(event.value) > EVENT_BYTES_MAX:
+            event = self._event(identity, _TOO_LARGE, Assembly(sound=False), traceparent, at)
+        return event
+
+    def _event(
+        self,
+        identity: tuple[str, str],
+        tools: Any,
+        assembly: Assembly,
+        traceparent: str | None,
+        at: datetime,
+        companions: tuple[list[Any] | None, list[Any] | None] = (None, None),
+    ) -> Observation:
+        self.snapshot_id = identity[0]
+        self._announced_at = None
+        return snapshot_event(
+            self._vantage,
+            event_id=identity[1],
+            snapshot_id=identity[0],
+            observed_at=at,
+            completeness=assembly.completeness,
+            tools=tools,
+            protocol_version=self._protocol_version,
+            prompts=companions[0],
+            resource_templates=companions[1],
+            traceparent=traceparent,
+        )
+
+    def _companion(self, method: str) -> list[Any] | None:
+        """Return a list that goes with the tools, if it is known whole and of the right shape."""
+        assembly = self._listers[method].latest
+        if assembly is None or assembly.too_large or assembly.completeness != "complete":
+            return None
+        items = list(assembly.items)
+        return items if all(isinstance(item, dict) for item in items) else None

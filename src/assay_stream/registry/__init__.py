@@ -1,0 +1,1 @@
+"""Snapshots and control records to facts, and the state that facts add up to."""

@@ -1,0 +1,116 @@
+"""What one record may cost beyond decoding and fingerprints, and what is left out where that does not suffice.
+
+A record whose budget is used up is applied all the same: facts, definitions, verdicts and the pins of what it
+shows are never left out. What could not be compared must not look harmless, so a finding says what was left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
+from types import MappingProxyType
+from typing import TypeVar
+
+from assay_stream.model.finding import Finding
+from assay_stream.model.kinds import Kind
+from assay_stream.model.record import Origin
+from assay_stream.work import Work, WorkExhaustedError
+
+_Item = TypeVar("_Item")
+
+
+class LeftOut(StrEnum):
+    """What was left out of an analysis: stable codes."""
+
+    COMPARISON = "comparison"
+    FINDINGS = "findings"
+    HISTORY = "history"
+    NAME_CLAIMS = "name_claims"
+    RENAMES = "renames"
+    RESOLUTIONS = "resolutions"
+    SIGNATURES = "signatures"
+    TEXT = "text"
+
+
+class Cut(StrEnum):
+    """Why an analysis was cut short: stable codes."""
+
+    BUDGET = "budget"
+    RATIONED = "rationed"
+
+
+class Analysis:
+    """The budget of one record, and what it did not suffice for.
+
+    Args:
+        units_max: the budget, in units of work.
+        is_rationed: whether that is what its server has left, rather than what a record may cost. A rationed
+            server is reported once: its tools do not stand out one by one.
+    """
+
+    __slots__ = ("is_rationed", "kept_units", "left_out", "work")
+
+    def __init__(self, units_max: int, *, is_rationed: bool = False) -> None:
+        self.is_rationed = is_rationed
+        self.work = Work(units_max)
+        self.kept_units = 0
+        """Units of answers that are kept, so that the next list with the same change does not need that work."""
+        self.left_out: set[LeftOut] = set()
+
+    def keep(self, units: int) -> None:
+        """Count units whose answer is kept, whether it was kept before or is now.
+
+        Args:
+            units: how many; they have been spent.
+        """
+        self.kept_units += units
+
+    def paid(self, items: Iterable[_Item], units_each: int, what: LeftOut) -> Iterator[_Item]:
+        """Yield items for as long as they can be paid for.
+
+        Args:
+            items: lazily made, so that each is paid for before the next one is made.
+            units_each: what the next one costs.
+            what: left out where the budget does not suffice.
+        """
+        for item in items:
+            try:
+                self.work.spend(units_each)
+            except WorkExhaustedError:
+                self.left_out.add(what)
+                return
+            yield item
+
+    def finding(
+        self,
+        server_id: str,
+        origin: Origin,
+        time_us: int,
+        *,
+        catalogue: str | None,
+        cut: Cut,
+        counted: Mapping[Kind, int] = MappingProxyType({}),
+    ) -> Iterator[Finding]:
+        """Yield the finding that says what was left out, if anything was.
+
+        A rationed server is found once, not once for every list that it offers.
+
+        Args:
+            server_id: the server.
+            origin: the record.
+            time_us: its event time, microseconds since the epoch.
+            catalogue: digest of the catalogue that it shows, if it shows one.
+            cut: why something was left out.
+            counted: how many findings of each kind were counted instead of reported.
+        """
+        if self.left_out:
+            yield Finding(
+                kind=Kind.ANALYSIS_CUT_SHORT,
+                server_id=server_id,
+                time_us=time_us,
+                origin=origin,
+                after=catalogue if cut is Cut.BUDGET else None,
+                reason=cut.value,
+                left_out=tuple(sorted(part.value for part in self.left_out)),
+                counted=tuple(sorted((kind.value, number) for kind, number in counted.items())),
+            )

@@ -1,0 +1,245 @@
+"""Which definition was in force for a call: the first rule that applies.
+
+1. ``exact``: the call's snapshot id names an observed catalogue of that server.
+2. ``observer``: the latest catalogue that the same observer saw at or before the call's event time.
+3. ``server``: nothing in force from that observer, and every catalogue in force on that server at that time
+   gives the tool the same digest.
+4. Otherwise the call is unbound, and the record says why.
+
+What ends the force of a catalogue under rules 2 and 3, and for whom, stands in ``registry.endings``. Rule 3 does not
+apply to a call by an observer whose own list was refused, or who was told of a change and has seen no list since.
+
+Of very many rejections the oldest are kept as one, from the first one's time on: a call of the time
+between them is unbound with ``snapshot_rejected`` although a good list may have stood there. It loses a digest and
+gains none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from assay_stream.limits import Limits
+from assay_stream.model.end_facts import Announcement
+from assay_stream.model.facts import Catalogue, Seen
+from assay_stream.registry.state import ServerBindings
+from assay_stream.registry.timeline import AFTER_ALL_US, BEFORE_ALL_US, Timeline
+from assay_stream.schemes.fingerprint import Fingerprint
+
+_ANYWHERE = "anywhere"
+"""The question of what is in force for any observer, among the answers that a server keeps."""
+
+
+class Scope(StrEnum):
+    """The rule by which a call was bound."""
+
+    EXACT = "exact"
+    OBSERVER = "observer"
+    SERVER = "server"
+
+
+class Unbound(StrEnum):
+    """Why a call carries no tool definition digest."""
+
+    NOT_OBSERVED = "definition_not_observed"
+    NOT_LISTED = "tool_not_listed"
+    AMBIGUOUS = "definition_ambiguous"
+    NOT_DIGESTIBLE = "definition_not_digestible"
+    SNAPSHOT_REJECTED = "snapshot_rejected"
+    LIST_CHANGE_ANNOUNCED = "list_change_announced"
+    HISTORY_FOLDED = "history_folded"
+    UNAVAILABLE = "definition_unavailable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Binding:
+    """The answer for one call.
+
+    Args:
+        scope: the rule that found the catalogue, ``None`` where none did.
+        seen: the observation the answer rests on; without a scope, what the observer was shown last.
+        fingerprint: the tool's fingerprint in that catalogue.
+        unbound: why there is no tool definition digest; ``None`` where there is one.
+    """
+
+    scope: Scope | None = None
+    seen: Seen | None = None
+    fingerprint: Fingerprint | None = None
+    unbound: Unbound | None = None
+
+
+def bind(
+    server: ServerBindings | None,
+    *,
+    tool_name: str,
+    observer_id: str,
+    snapshot_id: str | None,
+    time_us: int,
+) -> Binding:
+    """Find the definition that was in force for a call.
+
+    Args:
+        server: what is known of the call's server.
+        tool_name: the tool that was called.
+        observer_id: who saw the call.
+        snapshot_id: the snapshot the call names, if it names one.
+        time_us: event time of the call, microseconds since the epoch.
+    """
+    if server is None:
+        return Binding(unbound=Unbound.NOT_OBSERVED)
+    if snapshot_id is not None:
+        named = server.snapshots.get(snapshot_id)
+        if named is not None:
+            return _agreed(server, _distinct(named), tool_name, Scope.EXACT)
+    timeline, own = server.observers.get(observer_id), None
+    if timeline is None or not timeline.is_folded_at(time_us):
+        own = None if timeline is None else timeline.as_of(time_us)
+        if server.endings.refused_own(observer_id, own, time_us):
+            return Binding(unbound=Unbound.SNAPSHOT_REJECTED)
+        if server.endings.announced(observer_id, own, time_us) is not None:
+            return Binding(seen=own, unbound=Unbound.LIST_CHANGE_ANNOUNCED)
+        if own is not None and server.in_force(own, time_us):
+            return _of_one(server, own, tool_name, Scope.OBSERVER)
+    if server.is_folded_at(time_us):
+        # What somebody saw then is forgotten: neither that list nor the agreement of all can be claimed.
+        return Binding(unbound=Unbound.HISTORY_FOLDED)
+    anywhere = _in_force_anywhere(server, time_us, attributed=own is not None and own.attributed)
+    if anywhere.lists:
+        return _agreed(server, anywhere.lists, tool_name, Scope.SERVER)
+    if anywhere.refused or any(bad.time_us <= time_us for bad in server.endings.unattributed):
+        return Binding(unbound=Unbound.SNAPSHOT_REJECTED)
+    return Binding(unbound=Unbound.NOT_OBSERVED)
+
+
+def is_overdue(server: ServerBindings, announcement: Announcement, time_us: int, limits: Limits) -> bool:
+    """Tell whether by some time a server has announced changes for too long, or too often, without a lasting list.
+
+    Args:
+        server: what is known of the server.
+        announcement: the last change it announced to an observer by then.
+        time_us: event time, microseconds since the epoch.
+        limits: with ``announced_limit_ms`` and ``announcements_max``.
+    """
+    limit_us = limits.announced_limit_ms * 1_000
+    since_us, count = server.endings.unanswered(
+        server.observers.get(announcement.observer_id),
+        announcement,
+        limit_us=limit_us,
+        announcements_max=limits.announcements_max,
+    )
+    return time_us - since_us > limit_us or count >= limits.announcements_max
+
+
+def span_of(server: ServerBindings, binding: Binding, *, observer_id: str, time_us: int) -> tuple[int, int]:
+    """Return the event times from which on, and before which, calls alike in all else are answered alike.
+
+    It holds until the next fact about the server.
+
+    Args:
+        server: what is known of the calls' server.
+        binding: the answer for a call at ``time_us``.
+        observer_id: who saw the calls.
+        time_us: event time of the call, microseconds since the epoch.
+    """
+    if binding.scope is Scope.EXACT:
+        return BEFORE_ALL_US, AFTER_ALL_US
+    own = binding.scope is Scope.OBSERVER
+    timelines = [server.observers[observer_id]] if own else server.observers.values()
+    return _span_over(server, timelines, time_us, observer_id=observer_id if own else None)
+
+
+def _span_over(
+    server: ServerBindings, timelines: Iterable[Timeline], time_us: int, *, observer_id: str | None = None
+) -> tuple[int, int]:
+    spans = [timeline.span_at(time_us) for timeline in timelines]
+    ends_us = list(server.endings.times_us(observer_id))
+    since_us = [since for since, _ in spans] + [end_us for end_us in ends_us if end_us <= time_us]
+    until_us = [until for _, until in spans] + [end_us for end_us in ends_us if end_us > time_us]
+    return max(since_us, default=BEFORE_ALL_US), min(until_us, default=AFTER_ALL_US)
+
+
+class _Anywhere(NamedTuple):
+    """What is in force at a time for any observer.
+
+    Args:
+        since_us: the event time from which on it is the same, microseconds.
+        until_us: the event time before which it is.
+        lists: of equal lists the latest one, oldest first.
+        refused: whether a refused record ended the force of any other.
+    """
+
+    since_us: int
+    until_us: int
+    lists: list[Seen]
+    refused: bool
+
+
+def _in_force_anywhere(server: ServerBindings, time_us: int, *, attributed: bool) -> _Anywhere:
+    """Return what is in force at a time for any observer, as far as a caller may be bound to it.
+
+    A caller who lists nothing is answered by all observers. They are looked at once for all such calls, as long as
+    nothing changes.
+    """
+    question = (_ANYWHERE, attributed)
+    known: _Anywhere | None = server.memo.get(question)
+    if known is not None and known.since_us <= time_us < known.until_us:
+        return known
+    latest = [seen for other in server.observers.values() if (seen := other.as_of(time_us)) is not None]
+    readable = [seen for seen in latest if server.in_force(seen, time_us)]
+    if not attributed:
+        readable = [seen for seen in readable if not server.endings.in_doubt(seen, time_us)]
+    in_force = [seen for seen in readable if not server.endings.announced(seen.observer_id, seen, time_us)]
+    found = _distinct(sorted(in_force, key=lambda seen: seen.position))
+    span_us = _span_over(server, server.observers.values(), time_us)
+    answer = server.memo[question] = _Anywhere(*span_us, found, len(readable) < len(latest))
+    return answer
+
+
+def _distinct(candidates: list[Seen]) -> list[Seen]:
+    """Return the latest one of those that say the same, oldest first."""
+    if len(candidates) == 1:
+        return candidates
+    latest: dict[tuple[str, str], Seen] = {}
+    for seen in candidates:
+        place = (seen.catalogue, seen.completeness)
+        latest.pop(place, None)
+        latest[place] = seen
+    return list(latest.values())
+
+
+def _of_one(server: ServerBindings, seen: Seen, tool_name: str, scope: Scope) -> Binding:
+    catalogue = server.catalogue_of(seen)
+    if tool_name in catalogue.tools:
+        return _work_out(server, catalogue, seen, tool_name, scope)
+    complete = seen.completeness == "complete"
+    return Binding(scope=scope, seen=seen, unbound=Unbound.NOT_LISTED if complete else Unbound.NOT_OBSERVED)
+
+
+def _work_out(server: ServerBindings, catalogue: Catalogue, seen: Seen, tool_name: str, scope: Scope) -> Binding:
+    full = catalogue.tools[tool_name]
+    if full is None:
+        return Binding(scope=scope, seen=seen, unbound=Unbound.AMBIGUOUS)
+    found = server.fingerprint_of(catalogue, full)
+    unbound = Unbound.NOT_DIGESTIBLE if found.definition_digest() is None else None
+    return Binding(scope=scope, seen=seen, fingerprint=found, unbound=unbound)
+
+
+def _agreed(server: ServerBindings, candidates: list[Seen], tool_name: str, scope: Scope) -> Binding:
+    """Return the common answer of several observations (oldest first), or that they disagree."""
+    if len(candidates) == 1:
+        return _of_one(server, candidates[0], tool_name, scope)
+    answers = [_of_one(server, seen, tool_name, scope) for seen in candidates]
+    # An incomplete list that lacks the tool says nothing about it.
+    telling = [answer for answer in answers if answer.unbound is not Unbound.NOT_OBSERVED]
+    if not telling:
+        return answers[-1]
+    verdicts = {(answer.unbound, _digest(answer)) for answer in telling}
+    if len(verdicts) > 1:
+        return Binding(scope=scope, unbound=Unbound.AMBIGUOUS)
+    return telling[-1]
+
+
+def _digest(answer: Binding) -> str | None:
+    return None if answer.fingerprint is None else answer.fingerprint.definition_digest()

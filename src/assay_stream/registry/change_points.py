@@ -1,0 +1,56 @@
+"""The moments at which the standing of what a server offers can change: an observation, or a control record.
+
+An observation is judged by everything that was set at its time or before, and so is in force for all of that
+microsecond; a control record by what stands up to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from assay_stream.model.facts import Seen
+from assay_stream.model.record import Origin, Position
+from assay_stream.registry.state import ServerBindings
+
+_FIRST_ORIGIN = Origin(topic="", partition=-1, offset=-1)
+
+
+def start_of(time_us: int) -> Position:
+    """Return a position before that of every record of a time.
+
+    Args:
+        time_us: event time, microseconds since the epoch.
+    """
+    return (time_us, _FIRST_ORIGIN)
+
+
+def moments(
+    server: ServerBindings, since: Position, *, observer_id: str | None = None
+) -> Iterator[tuple[Seen, Position, bool]]:
+    """Yield each moment from a position on: what was in force then, where the moment stands, and what made it.
+
+    The last is true where a control record made the moment, false where the observation itself did. Moments of one
+    observer come in order.
+
+    Args:
+        server: everything known of the server.
+        since: the first position that counts.
+        observer_id: only what this observer saw, ``None`` for everybody.
+    """
+    if observer_id is not None:
+        names: Iterable[str] = server.observers.keys() & {observer_id}
+    elif server.controls.positions_between(since, None):
+        names = server.observers
+    else:
+        # Without a control record at or after it only what was observed since makes a moment.
+        names = dict.fromkeys(seen.observer_id for seen in server.sights.since(since))
+    for name in names:
+        for seen, end in server.observers[name].in_force_since(since):
+            if not server.in_force(seen, max(seen.time_us, since[0])):
+                continue
+            if seen.position >= since:
+                yield seen, seen.position, False
+            first = max(start_of(seen.time_us + 1), since)
+            for position in server.controls.positions_between(first, None if end is None else start_of(end[0])):
+                if server.in_force(seen, position[0]):
+                    yield seen, position, True

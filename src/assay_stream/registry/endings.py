@@ -1,0 +1,261 @@
+"""What ended the force of observations on one server, by observer.
+
+1. A rejection ends what stands before it in the log (``Rejection.ends``): of the observer that its header names,
+   or, where none is named, of every observer whose lists name none.
+2. An announcement stands in its observer's timeline, in the order of event time: from it until the next list the
+   observer has nothing in force.
+3. What no observer is named for may have been shown to any observer that sends no header. So none of these is
+   bound to what others saw before it either.
+4. An observer whose own record was refused, or who was told of a change, is bound to nothing that others saw: what
+   it was shown is not known, and may be what the others were not.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Container, Iterator
+from itertools import chain
+
+from assay_stream.model.end_facts import Announcement, Rejection
+from assay_stream.model.facts import Seen
+from assay_stream.model.record import Origin, Position
+from assay_stream.registry.timeline import Timeline
+
+
+class OwnEnds:
+    """What ended the force of one observer's observations, each kind in the order of its positions."""
+
+    __slots__ = ("announcements", "rejections")
+
+    def __init__(self) -> None:
+        self.rejections: list[Rejection] = []
+        self.announcements: list[Announcement] = []
+
+    def __iter__(self) -> Iterator[Rejection | Announcement]:
+        yield from self.rejections
+        yield from self.announcements
+
+    def __bool__(self) -> bool:
+        return bool(self.rejections or self.announcements)
+
+    def last_origin(self) -> Origin:
+        """Return where the latest of them stands in the logs."""
+        return max(end.origin for end in self)
+
+
+class Endings:
+    """The rejections and announcements of one server."""
+
+    __slots__ = ("_observer_of", "own", "unattributed", "unlisted", "without_list")
+
+    def __init__(self) -> None:
+        self.own: dict[str, OwnEnds] = {}
+        """By the observer that they are about."""
+        self.unattributed: list[Rejection] = []
+        """Rejections that name no observer."""
+        self.unlisted: Rejection | None = None
+        """Stands for those of observers without a list that were folded away."""
+        self.without_list: set[str] = set()
+        """Observers in ``own`` that never had a list."""
+        self._observer_of: dict[Origin, str | None] = {}
+
+    def __iter__(self) -> Iterator[Rejection | Announcement]:
+        if self.unlisted is not None:
+            yield self.unlisted
+        yield from self.unattributed
+        for own in self.own.values():
+            yield from own
+
+    def rejections(self) -> list[Rejection]:
+        """Return every rejection, in the order of their positions."""
+        return sorted((end for end in self if isinstance(end, Rejection)), key=_position)
+
+    def rejections_of(self, observer_id: str | None) -> list[Rejection]:
+        """Return the rejections that name an observer, or those that name none, in the order of their positions.
+
+        Args:
+            observer_id: the observer.
+        """
+        if observer_id is None:
+            return self.unattributed
+        own = self.own.get(observer_id)
+        return [] if own is None else own.rejections
+
+    def announcements_of(self, observer_id: str) -> list[Announcement]:
+        """Return what an observer was told, in the order of event time.
+
+        Args:
+            observer_id: the observer.
+        """
+        own = self.own.get(observer_id)
+        return [] if own is None else own.announcements
+
+    def add(self, fact: Rejection | Announcement, listed: Container[str]) -> None:
+        """Take a fact in, in place of an earlier form of it.
+
+        Args:
+            fact: the fact.
+            listed: the observers that have had a list.
+        """
+        self.remove(fact.origin)
+        self._observer_of[fact.origin] = fact.observer_id
+        if isinstance(fact, Rejection) and fact.observer_id is None:
+            if fact.unlisted:
+                self.unlisted = fact
+            else:
+                insort(self.unattributed, fact, key=_position)
+            return
+        observer_id = fact.observer_id or ""
+        own = self.own.get(observer_id)
+        if own is None:
+            own = self.own[observer_id] = OwnEnds()
+            if observer_id not in listed:
+                self.without_list.add(observer_id)
+        if isinstance(fact, Rejection):
+            insort(own.rejections, fact, key=_position)
+        else:
+            insort(own.announcements, fact, key=_position)
+
+    def remove(self, origin: Origin) -> str | None:
+        """Take a fact back, if it is here, and return the observer that it names.
+
+        Args:
+            origin: its record.
+        """
+        if origin not in self._observer_of:
+            return None
+        observer_id = self._observer_of.pop(origin)
+        if observer_id is None:
+            if self.unlisted is not None and self.unlisted.origin == origin:
+                self.unlisted = None
+            self.unattributed = [kept for kept in self.unattributed if kept.origin != origin]
+            return None
+        own = self.own[observer_id]
+        own.rejections = [kept for kept in own.rejections if kept.origin != origin]
+        own.announcements = [kept for kept in own.announcements if kept.origin != origin]
+        if not own:
+            del self.own[observer_id]
+            self.without_list.discard(observer_id)
+        return observer_id
+
+    def has_listed(self, observer_id: str) -> None:
+        """Note that an observer has had a list.
+
+        Args:
+            observer_id: the observer.
+        """
+        self.without_list.discard(observer_id)
+
+    def rejected(self, seen: Seen, time_us: int) -> bool:
+        """Tell whether a rejection had ended the force of an observation by some time.
+
+        What counts is the order of the log, not of the clocks: whoever dates a list ahead keeps nothing in force.
+
+        Args:
+            seen: an observation on this server.
+            time_us: event time, microseconds since the epoch.
+        """
+        concerned = (self.rejections_of(seen.observer_id), () if seen.attributed else self.unattributed)
+        return any(end.ends(seen) for ends in concerned for end in ends if end.time_us <= time_us)
+
+    def in_doubt(self, seen: Seen, time_us: int) -> bool:
+        """Tell whether a rejection that names no observer followed an observation by some time, whoever made it.
+
+        Args:
+            seen: an observation on this server.
+            time_us: event time, microseconds since the epoch.
+        """
+        return any(end.is_after(seen) for end in self.unattributed if end.time_us <= time_us)
+
+    def refused_own(self, observer_id: str, seen: Seen | None, time_us: int) -> bool:
+        """Tell whether the last that an observer showed of a server by some time could not be read.
+
+        Args:
+            observer_id: the observer.
+            seen: its latest observation at that time, ``None`` where there is none.
+            time_us: event time, microseconds since the epoch.
+        """
+        if seen is None and self.unlisted is not None and self.unlisted.time_us <= time_us:
+            return True
+        return any(seen is None or end.ends(seen) for end in self.rejections_of(observer_id) if end.time_us <= time_us)
+
+    def announced(self, observer_id: str, seen: Seen | None, time_us: int) -> Announcement | None:
+        """Return the change that an observer was told of by some time and has seen no list since.
+
+        Args:
+            observer_id: the observer.
+            seen: its latest observation at that time, ``None`` where there is none.
+            time_us: event time, microseconds since the epoch.
+        """
+        told = self.announcements_of(observer_id)
+        index = bisect_right(told, time_us, key=_time)
+        if not index or (seen is not None and told[index - 1].position < seen.position):
+            return None
+        return told[index - 1]
+
+    def is_announced_between(self, observer_id: str, earlier: Position, later: Position) -> bool:
+        """Tell whether an observer was told of a change between two positions.
+
+        Args:
+            observer_id: the observer.
+            earlier: a position.
+            later: a position after it.
+        """
+        told = self.announcements_of(observer_id)
+        index = bisect_right(told, earlier, key=_position)
+        return index < len(told) and told[index].position < later
+
+    def parts(self, older: Seen, newer: Seen) -> bool:
+        """Tell whether the force of an observation had ended when its observer's next one was taken.
+
+        Args:
+            older: an observation.
+            newer: a later one of the same observer.
+        """
+        if self.is_announced_between(older.observer_id, older.position, newer.position):
+            return True
+        concerned = chain(self.rejections_of(older.observer_id), self.unattributed)
+        return any(end.is_after(older) and not end.is_after(newer) for end in concerned)
+
+    def unanswered(
+        self, timeline: Timeline | None, announcement: Announcement, *, limit_us: int, announcements_max: int
+    ) -> tuple[int, int]:
+        """Return since when an observer has been told of changes without a list that lasts, and how often.
+
+        A list that is declared out of date within the limit is no answer: or a server could unbind its calls for
+        ever by an announcement behind each list.
+
+        Args:
+            timeline: what the observer saw, ``None`` for nothing.
+            announcement: the last announcement.
+            limit_us: how long a list must last, microseconds.
+            announcements_max: how many announcements are looked at.
+        """
+        told = self.announcements_of(announcement.observer_id)
+        index = bisect_left(told, announcement.position, key=_position)
+        first, count = announcement, 1
+        while index > 0 and count < announcements_max:
+            index -= 1
+            answer = None if timeline is None else timeline.first_after(told[index].position)
+            if answer is not None and first.time_us - answer.time_us >= limit_us:
+                break
+            first, count = told[index], count + 1
+        return first.time_us, count
+
+    def times_us(self, observer_id: str | None) -> Iterator[int]:
+        """Yield the event times at which what is in force for an observer may end.
+
+        Args:
+            observer_id: the observer, ``None`` for any.
+        """
+        if observer_id is None:
+            return (end.time_us for end in self)
+        return (end.time_us for end in chain(self.unattributed, self.own.get(observer_id, ())))
+
+
+def _position(fact: Rejection | Announcement) -> Position:
+    return fact.position
+
+
+def _time(fact: Announcement) -> int:
+    return fact.time_us

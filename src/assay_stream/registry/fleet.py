@@ -1,0 +1,305 @@
+"""What a server offers its fleet: by catalogue, by observer, and in sum.
+
+1. The index follows from the facts of the server alone: it is built when first asked for, and kept up to date
+   afterwards. What a restart builds equals what was there.
+2. What depends on an observer's latest lists is worked out anew for that observer only.
+3. Observers that are shown the same count once: what is counted is counted for distinct catalogues.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+
+from assay_stream.drift import Subject
+from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.model.facts import Catalogue, Seen
+from assay_stream.model.item_facts import ItemList
+from assay_stream.registry.sights import drop_empty, take_one
+from assay_stream.registry.timeline import Timeline
+
+View = tuple[str, ...]
+"""Catalogues that make up what an observer is offered, newest first."""
+
+
+class Fleet:
+    """The index of one server.
+
+    Args:
+        observers: the timelines, as they are kept.
+        catalogues: the catalogues, as they are kept.
+        item_lists: the lists of prompts and of templates, as they are kept.
+        is_in_force: whether nothing ended the force of an observation so far.
+    """
+
+    def __init__(
+        self,
+        observers: Mapping[str, Timeline],
+        catalogues: Mapping[str, Catalogue],
+        item_lists: Mapping[tuple[Subject, str], ItemList],
+        is_in_force: Callable[[Seen], bool],
+    ) -> None:
+        self._observers = observers
+        self._catalogues = catalogues
+        self.is_in_force = is_in_force
+        self._tool_uses: Counter[tuple[bool, str]] = Counter()
+        self._item_uses: Counter[tuple[Subject, str]] = Counter()
+        self._item_names: Counter[tuple[Subject, str]] = Counter()
+        self._known: dict[str, Counter[str]] = {}
+        self._latest: dict[str, Seen] = {}
+        self._latest_of: Counter[str] = Counter()
+        self._latest_pairs: Counter[tuple[str, str]] = Counter()
+        self._forced: dict[str, str] = {}
+        self._forced_of: Counter[str] = Counter()
+        self._is_force_known = False
+        self._views: dict[str, View] = {}
+        self._viewers: Counter[View] = Counter()
+        self._offered: dict[str, Counter[str]] = {}
+        self._offered_before: dict[tuple[str, str], bool] = {}
+        for catalogue in catalogues.values():
+            self.add_catalogue(catalogue)
+        for item_list in item_lists.values():
+            self.add_item_list(item_list)
+        for observer_id in observers:
+            self.refresh(observer_id)
+        self.forget_changes()
+
+    def refresh(self, observer_id: str) -> None:
+        """Take note that an observer's timeline is other than it was.
+
+        Args:
+            observer_id: the observer.
+        """
+        timeline = self._observers[observer_id]
+        latest = timeline.latest
+        known = self._latest.get(observer_id)
+        if known is not latest:
+            self._move_latest(observer_id, known, latest)
+        if self._is_force_known:
+            # An earlier observation may end, or give back, the force of the latest.
+            self._refresh_force(observer_id)
+        view = _view_of(timeline)
+        was = self._views.get(observer_id, ())
+        if view != was:
+            self._move_view(observer_id, was, view)
+
+    def add_catalogue(self, catalogue: Catalogue) -> None:
+        """Take in a catalogue that is kept since now.
+
+        Args:
+            catalogue: the catalogue.
+        """
+        for name, full in catalogue.definitions():
+            self._tool_uses[catalogue.server_scoped, full] += 1
+            self._known.setdefault(name, Counter())[full] += 1
+
+    def remove_catalogue(self, catalogue: Catalogue) -> None:
+        """Take back a catalogue that was kept until now.
+
+        Args:
+            catalogue: the catalogue.
+        """
+        for name, full in catalogue.definitions():
+            take_one(self._tool_uses, (catalogue.server_scoped, full))
+            take_one(self._known[name], full)
+            drop_empty(self._known, name)
+
+    def add_item_list(self, item_list: ItemList) -> None:
+        """Take in a list of prompts or templates that is kept since now.
+
+        Args:
+            item_list: the list.
+        """
+        self._item_uses.update({(item_list.subject, full) for _, full in item_list.items})
+        self._item_names.update({(item_list.subject, name) for name, _ in item_list.items})
+
+    def remove_item_list(self, item_list: ItemList) -> None:
+        """Take back a list of prompts or templates that was kept until now.
+
+        Args:
+            item_list: the list.
+        """
+        for full in {full for _, full in item_list.items}:
+            take_one(self._item_uses, (item_list.subject, full))
+        for name in {name for name, _ in item_list.items}:
+            take_one(self._item_names, (item_list.subject, name))
+
+    def uses_tool(self, server_scoped: bool, full: str) -> bool:
+        """Tell whether a catalogue that is kept holds a definition.
+
+        Args:
+            server_scoped: whether the catalogue is server-scoped.
+            full: full digest of the definition.
+        """
+        return (server_scoped, full) in self._tool_uses
+
+    def uses_item(self, subject: Subject, full: str) -> bool:
+        """Tell whether a list that is kept holds a prompt or a template.
+
+        Args:
+            subject: which of both.
+            full: digest of the item.
+        """
+        return (subject, full) in self._item_uses
+
+    def is_item_known(self, subject: Subject, name: str) -> bool:
+        """Tell whether a list that is kept holds a prompt or a template under a name.
+
+        Args:
+            subject: which of both.
+            name: name of the prompt, or the URI template.
+        """
+        return (subject, name) in self._item_names
+
+    def names_known(self) -> list[str]:
+        """Return the tool names of every catalogue that is kept, sorted, but for those that are only ambiguous."""
+        return sorted(self._known)
+
+    def is_known(self, tool_name: str) -> bool:
+        """Tell whether a catalogue that is kept holds a definition under a name.
+
+        Args:
+            tool_name: the name.
+        """
+        return tool_name in self._known
+
+    def definitions_known(self, tool_name: str) -> list[str]:
+        """Return full digests of every definition of a tool in a catalogue that is kept, sorted.
+
+        Args:
+            tool_name: the tool.
+        """
+        return sorted(self._known.get(tool_name, ()))
+
+    def latest(self) -> Mapping[str, Seen]:
+        """Return the latest observation of each observer."""
+        return self._latest
+
+    def catalogues_in_force(self) -> frozenset[str]:
+        """Return digests of the catalogues that the server offers now, to any observer."""
+        if not self._is_force_known:
+            self._forced, self._forced_of, self._is_force_known = {}, Counter(), True
+            for observer_id in self._latest:
+                self._refresh_force(observer_id)
+        return frozenset(self._forced_of)
+
+    def force_changed(self, observer_id: str | None) -> None:
+        """Note that observations may have come into force, or lost it, by something else than observations.
+
+        Args:
+            observer_id: whose observations, ``None`` for anybody's.
+        """
+        if observer_id is None:
+            self._is_force_known = False
+        elif self._is_force_known:
+            self._refresh_force(observer_id)
+
+    def shows_others(self, tool_name: str, full: str, observer_id: str) -> bool:
+        """Tell whether anybody else's latest list holds a definition.
+
+        Args:
+            tool_name: the tool.
+            full: full digest of the definition.
+            observer_id: whose own list does not count.
+        """
+        shown = self._latest_pairs[tool_name, full]
+        own = self._latest.get(observer_id)
+        if own is not None and self._latest_of[own.catalogue] == 1:
+            shown -= self._catalogues[own.catalogue].lists(tool_name, full)
+        return shown > 0
+
+    def offers(self, tool_name: str) -> list[str]:
+        """Return full digests of the definitions of a tool that anybody is offered, sorted.
+
+        Args:
+            tool_name: the tool.
+        """
+        return sorted(self._offered.get(tool_name, ()))
+
+    def names_offered_before(self) -> set[str]:
+        """Return the names that anybody was offered when the changes were forgotten last."""
+        names = set(self._offered)
+        touched: dict[str, bool] = {}
+        for (name, _), was in self._offered_before.items():
+            touched[name] = touched.get(name, False) or was
+        for name, was in touched.items():
+            if was or any((name, full) not in self._offered_before for full in self._offered.get(name, ())):
+                names.add(name)
+            else:
+                names.discard(name)
+        return names
+
+    def changes(self) -> Iterator[tuple[tuple[str, str], bool]]:
+        """Yield tool name and full digest of what came (true) or ceased to be offered since ``forget_changes``."""
+        for (name, full), was in self._offered_before.items():
+            is_offered = full in self._offered.get(name, ())
+            if was != is_offered:
+                yield (name, full), is_offered
+
+    def forget_changes(self) -> None:
+        """Count what is offered now as what was offered before."""
+        self._offered_before = {}
+
+    def _move_latest(self, observer_id: str, known: Seen | None, latest: Seen | None) -> None:
+        if latest is None:
+            self._latest.pop(observer_id, None)
+        else:
+            self._latest[observer_id] = latest
+        was = None if known is None else known.catalogue
+        now = None if latest is None else latest.catalogue
+        if was == now:
+            return
+        if now is not None:
+            self._latest_of[now] += 1
+            if self._latest_of[now] == 1:
+                self._latest_pairs.update(self._catalogues[now].definitions())
+        if was is not None:
+            take_one(self._latest_of, was)
+            if was not in self._latest_of:
+                for pair in self._catalogues[was].definitions():
+                    take_one(self._latest_pairs, pair)
+
+    def _refresh_force(self, observer_id: str) -> None:
+        was, latest = self._forced.pop(observer_id, None), self._latest.get(observer_id)
+        if latest is not None and self.is_in_force(latest):
+            self._forced[observer_id] = latest.catalogue
+            self._forced_of[latest.catalogue] += 1
+        if was is not None:
+            take_one(self._forced_of, was)
+
+    def _move_view(self, observer_id: str, was: View, view: View) -> None:
+        self._views[observer_id] = view
+        if view:
+            self._viewers[view] += 1
+            if self._viewers[view] == 1:
+                for name, full in self._pairs(view):
+                    self._remember(name, full)
+                    self._offered.setdefault(name, Counter())[full] += 1
+        else:
+            del self._views[observer_id]
+        if was:
+            take_one(self._viewers, was)
+            if was not in self._viewers:
+                for name, full in self._pairs(was):
+                    self._remember(name, full)
+                    take_one(self._offered[name], full)
+                    drop_empty(self._offered, name)
+
+    def _remember(self, name: str, full: str) -> None:
+        self._offered_before.setdefault((name, full), full in self._offered.get(name, ()))
+
+    def _pairs(self, view: View) -> list[tuple[str, str]]:
+        known: dict[str, str | None] = {}
+        for digest in reversed(view):
+            known.update(self._catalogues[digest].tools)
+        return [(name, full) for name, full in known.items() if full is not None]
+
+
+def _view_of(timeline: Timeline) -> View:
+    """Return the lists that add up to what an observer is offered; an incomplete one says only what is in it."""
+    view: dict[str, None] = {}
+    for seen in timeline.newest_first():
+        view[seen.catalogue] = None
+        if seen.completeness == "complete" or len(view) >= DEFAULT_LIMITS.lists_merged_max:
+            break
+    return tuple(view)

@@ -1,0 +1,204 @@
+"""Name claims: which server offers which tool name, told where all look-alikes of the name are told.
+
+No registry task knows every server. So each writes what its servers offer into the finding topic, under the
+skeleton of the tool name: all claims to names that look alike stand in one partition, in one order.
+
+A claim says how things stand for a server as a whole. It is written when a first observer is offered a definition,
+when the last one is no more, and when an operator's approval of it comes or goes; a repeated snapshot writes none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from assay_stream.canonical.digest import canonicalize
+from assay_stream.model.facts import Catalogue, Seen
+from assay_stream.model.record import Origin, Output, Role
+from assay_stream.registry.analysis import Analysis, LeftOut
+from assay_stream.registry.approval import is_approved
+from assay_stream.registry.name_sketch import name_sketch
+from assay_stream.registry.state import ServerBindings
+from assay_stream.registry.timeline import AFTER_ALL_US
+from assay_stream.text.look_alikes import skeleton
+from assay_stream.work import WorkExhaustedError
+
+CLAIM = "name_claim"
+_UNITS_PER_NAME = 10
+_NAMES_FREE = 1_000
+"""Names of a server that cost its budget nothing: sooner or later each observer's upgrade ends a claim."""
+
+Offered = Mapping[tuple[str, str], bool]
+"""Tool name and full digest of what a server offers anybody, to whether an operator approved it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NameClaim:
+    """How a server's claim to a tool name stands, with one definition.
+
+    Args:
+        server_id: the server.
+        tool_name: the name.
+        full: full digest of the definition.
+        is_offered: whether anybody is offered it.
+        approved: whether an operator approved the definition.
+        added: the name came after a complete list that had others and lacked it.
+        sketch: of the names that the server offered before, or offers now where it had offered none.
+        time_us: event time, microseconds since the epoch.
+        origin: the record that it follows from.
+    """
+
+    server_id: str
+    tool_name: str
+    full: str
+    is_offered: bool
+    approved: bool
+    added: bool
+    sketch: tuple[str, ...]
+    time_us: int
+    origin: Origin
+
+    def skeleton(self) -> str:
+        """Return what the claim has in common with those to look-alike names."""
+        return skeleton(self.tool_name)
+
+    def output(self) -> Output:
+        """Return the claim as a record for the finding topic."""
+        fields = {
+            "kind": CLAIM,
+            "server_id": self.server_id,
+            "tool_name": self.tool_name,
+            "full": self.full,
+            "is_offered": self.is_offered,
+            "approved": self.approved,
+            "added": self.added,
+            "sketch": list(self.sketch),
+            "time_us": self.time_us,
+            "origin": self.origin.as_json(),
+        }
+        return Output(
+            role=Role.FINDINGS,
+            key=self.skeleton().encode(),
+            value=canonicalize(fields),
+            timestamp_ms=self.time_us // 1_000,
+            label=f"name_claim:{'come' if self.is_offered else 'gone'}",
+        )
+
+
+def claim_of(fields: Mapping[str, Any]) -> NameClaim:
+    """Return the claim that a JSON object holds.
+
+    Args:
+        fields: a record of the finding topic.
+
+    Raises:
+        KeyError or TypeError: where it is no claim.
+    """
+    given = dict(fields)
+    del given["kind"]
+    return NameClaim(**(given | {"sketch": tuple(given["sketch"]), "origin": Origin(**given["origin"])}))
+
+
+def offers_the_same(server: ServerBindings, catalogue: Catalogue, seen: Seen) -> bool:
+    """Tell whether a snapshot says of its observer what was known: then nothing need be compared.
+
+    Args:
+        server: the state before the snapshot.
+        catalogue: what the snapshot offers.
+        seen: the observation itself.
+    """
+    own = server.observers.get(seen.observer_id)
+    latest = None if own is None else own.as_of(AFTER_ALL_US)
+    if own is None or latest is None:
+        return False
+    if latest.position > seen.position:
+        # A late list still counts where only incomplete ones came after it.
+        return any(known.completeness == "complete" and known.position > seen.position for known in own)
+    return latest.catalogue == catalogue.digest and latest.completeness in ("complete", seen.completeness)
+
+
+def offered(server: ServerBindings, tool_name: str) -> Offered:
+    """Return which definitions of a tool a server offers anybody; an incomplete list says only what is in it.
+
+    Args:
+        server: the state of the server.
+        tool_name: the tool.
+    """
+    fulls = server.fleet.offers(tool_name)
+    return {(tool_name, full): is_approved(server, tool_name, full) for full in fulls}
+
+
+def claims_by_snapshot(
+    server: ServerBindings, seen: Seen, analysis: Analysis, *, had_complete: bool
+) -> Iterator[NameClaim]:
+    """Yield the claims that a snapshot makes or takes back.
+
+    Args:
+        server: the state after the snapshot; its index was told to forget changes before it.
+        seen: the observation.
+        analysis: the budget of the record: a claim tells of all names that the server offers.
+        had_complete: whether a complete list is among what the snapshot was compared with.
+    """
+    before: dict[tuple[str, str], bool] = {}
+    after: dict[tuple[str, str], bool] = {}
+    for (name, full), is_offered in server.fleet.changes():
+        (after if is_offered else before)[name, full] = is_approved(server, name, full)
+    if before or after:
+        names = server.fleet.names_offered_before()
+        try:
+            analysis.work.spend(_UNITS_PER_NAME * max(0, len(names) - _NAMES_FREE))
+        except WorkExhaustedError:
+            analysis.left_out.add(LeftOut.NAME_CLAIMS)
+            return
+        yield from claims_between(
+            before,
+            after,
+            seen.server_id,
+            time_us=seen.time_us,
+            origin=seen.origin,
+            had_complete=had_complete,
+            names=names,
+        )
+
+
+def claims_between(
+    before: Offered,
+    after: Offered,
+    server_id: str,
+    *,
+    time_us: int,
+    origin: Origin,
+    had_complete: bool = False,
+    names: Collection[str] | None = None,
+) -> Iterator[NameClaim]:
+    """Yield the claims that stand otherwise than they did: what came first, so that a name outlives an upgrade.
+
+    Args:
+        before: what the server offered before.
+        after: what it offers now.
+        server_id: the server.
+        time_us: event time of the record between them, microseconds since the epoch.
+        origin: that record.
+        had_complete: whether a complete list is among what ``before`` rests on.
+        names: every name that the server offered before, where ``before`` does not hold them all.
+    """
+    names = {name for name, _ in before} if names is None else names
+    sketch: tuple[str, ...] | None = None
+    for name, full in [*sorted(after.keys()), *sorted(before.keys() - after.keys())]:
+        if before.get((name, full)) == after.get((name, full)):
+            continue
+        if sketch is None:
+            sketch = name_sketch(names or {name for name, _ in after})
+        yield NameClaim(
+            server_id=server_id,
+            tool_name=name,
+            full=full,
+            is_offered=(name, full) in after,
+            approved=after.get((name, full), False),
+            # Names that come together where there were none are the first list, whatever stood before it.
+            added=had_complete and bool(names) and (name, full) in after and name not in names,
+            sketch=sketch,
+            time_us=time_us,
+            origin=origin,
+        )

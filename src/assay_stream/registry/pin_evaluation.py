@@ -1,0 +1,297 @@
+"""How a definition in force stands at a time: against its pins, their policy, and its signature.
+
+The join asks it of a call, the registry of a snapshot and of a control record; all get the same answer, and it
+depends on what was observed and set, not on which of the two topics was read first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple, TypedDict
+
+from assay_stream.canonical.digest import canonicalize, kept
+from assay_stream.model.facts import Seen
+from assay_stream.model.finding import Finding
+from assay_stream.model.kinds import Kind
+from assay_stream.model.record import Output, Position
+from assay_stream.registry.analysis import Analysis, LeftOut
+from assay_stream.registry.change_points import moments
+from assay_stream.registry.controls import When
+from assay_stream.registry.pins import PinResult, PinStatus, check_pins
+from assay_stream.registry.signatures import MISSING, SignatureResult, check_signature, warning_at
+from assay_stream.registry.state import ServerBindings
+from assay_stream.schemes.fingerprint import Fingerprint
+from assay_stream.schemes.hangar import Action
+from assay_stream.schemes.schemapin import ErrorCode
+from assay_stream.work import Work, WorkExhaustedError
+
+_OF_SIGNATURE: dict[str, Kind] = {
+    MISSING: Kind.SIGNATURE_MISSING,
+    ErrorCode.KEY_PIN_MISMATCH: Kind.KEY_CHANGED,
+    ErrorCode.KEY_REVOKED: Kind.KEY_REVOKED,
+    ErrorCode.SIGNATURE_INVALID: Kind.SIGNATURE_INVALID,
+    ErrorCode.DOMAIN_MISMATCH: Kind.SIGNATURE_INVALID,
+    ErrorCode.DISCOVERY_INVALID: Kind.SIGNATURE_INVALID,
+    ErrorCode.SCHEMA_CANONICALIZATION_FAILED: Kind.SIGNATURE_INVALID,
+}
+"""What is found in each failure. That nobody has asked for a key, or could not, is no finding."""
+
+
+_UNITS_PER_MOMENT = 10
+_UNITS_PER_ANSWER = 100
+_KEPT_MAX = 4_096
+"""Answers kept of one server before all of them are worked out anew."""
+
+_OF_PIN = frozenset({Kind.PIN_MISMATCH, Kind.UNPINNED_TOOL})
+
+
+class PinFields(TypedDict, total=False):
+    """The fields of a finding that are about a pin."""
+
+    scheme: str | None
+    expected: str | None
+    observed: str | None
+    enforcement: str | None
+    action: str | None
+
+
+class Standing(NamedTuple):
+    """The answer, and its canonical form in evidence."""
+
+    pin: PinResult
+    signature: SignatureResult | None
+    pin_fragment: bytes
+    signature_fragment: bytes | None
+
+
+def standing_of(
+    server: ServerBindings, seen: Seen | None, found: Fingerprint | None, tool_name: str, when: When
+) -> Standing:
+    """Return how a tool stood at a time.
+
+    Args:
+        server: everything known of the server.
+        seen: the observation in force, ``None`` where none was.
+        found: the tool's fingerprint in it, ``None`` where it has none.
+        tool_name: the tool.
+        when: a time or a position.
+    """
+    if seen is None or found is None:
+        # Not kept: whoever makes names up must not fill the memory with what they are not.
+        return _work_out(server, seen, found, tool_name, when)
+    question = (
+        "standing",
+        seen.origin,
+        tool_name,
+        found.full,
+        server.controls.epoch(when),
+        warning_at(server.controls, seen, tool_name, when),
+    )
+    answer: Standing | None = server.memo.get(question)
+    if answer is None:
+        if len(server.memo) >= _KEPT_MAX:
+            server.memo.clear()
+        answer = server.memo[question] = _work_out(server, seen, found, tool_name, when)
+    return answer
+
+
+def _work_out(
+    server: ServerBindings, seen: Seen | None, found: Fingerprint | None, tool_name: str, when: When
+) -> Standing:
+    pin, signature = _answers(server, seen, found, tool_name, when)
+    return Standing(
+        pin=pin,
+        signature=signature,
+        pin_fragment=kept(canonicalize(pin.as_json())),
+        signature_fragment=None if signature is None else kept(canonicalize(signature.as_json())),
+    )
+
+
+def _answers(
+    server: ServerBindings, seen: Seen | None, found: Fingerprint | None, tool_name: str, when: When
+) -> tuple[PinResult, SignatureResult | None]:
+    controls = server.controls
+    pin = check_pins(
+        controls.pins_as_of(tool_name, when),
+        found,
+        listed=seen is not None and tool_name in server.catalogue_of(seen).tools,
+        policy=controls.policy_as_of(tool_name, when),
+    )
+    if seen is None or found is None:
+        return pin, None
+    return pin, check_signature(controls, seen, tool_name, when)
+
+
+def standing_findings(
+    server: ServerBindings,
+    since: Position,
+    *,
+    observer_id: str | None = None,
+    tool_name: str | None = None,
+    work: Work | None = None,
+    own: Seen | None = None,
+) -> set[Finding]:
+    """Return what stands wrong at each moment from a position on.
+
+    An observation repeats what is still wrong. A control record names only what it made wrong, once for the whole
+    fleet.
+
+    Args:
+        server: everything known of the server.
+        since: the first position that counts.
+        observer_id: only what this observer saw, ``None`` for everybody.
+        tool_name: only this tool, ``None`` for all.
+        work: the budget of the record, ``None`` for none.
+        own: the observation that the record brought: what stands wrong in it is free.
+
+    Raises:
+        WorkExhaustedError: where the budget does not suffice.
+    """
+    findings: set[Finding] = set()
+    if not server.controls:
+        return findings
+    for seen, position, by_control in moments(server, since, observer_id=observer_id):
+        catalogue = server.catalogue_of(seen)
+        names = catalogue.tools if tool_name is None else catalogue.tools.keys() & {tool_name}
+        if work is not None and (by_control or seen != own):
+            work.spend(_UNITS_PER_MOMENT + _UNITS_PER_ANSWER * len(names))
+        for name in names:
+            findings.update(_found_at(server, seen, name, position, by_control=by_control))
+    return findings
+
+
+def _found_at(
+    server: ServerBindings, seen: Seen, name: str, position: Position, *, by_control: bool
+) -> Iterator[Finding]:
+    """Yield what stands wrong with one tool at one moment."""
+    catalogue = server.catalogue_of(seen)
+    full = catalogue.tools[name]
+    found = None if full is None else server.fingerprint_of(catalogue, full)
+    pin, signature = _answers(server, seen, found, name, position if by_control else position[0])
+    wrong = dict(_wrong(pin, signature))
+    if wrong and by_control:
+        for kind, reason in _wrong(*_answers(server, seen, found, name, _just_before(position))):
+            if kind in wrong and wrong[kind] == reason:
+                del wrong[kind]
+    for kind, reason in wrong.items():
+        yield Finding(
+            kind=kind,
+            server_id=seen.server_id,
+            tool_name=name,
+            observer_id=None if by_control else seen.observer_id,
+            time_us=position[0],
+            origin=position[1],
+            snapshot_id=None if by_control else seen.snapshot_id,
+            after=full,
+            reason=reason,
+            **(pin_fields(pin) if kind in _OF_PIN else {}),
+        )
+
+
+class StandingChange:
+    """What a record changes about what stands wrong: made before the record is applied, asked afterwards.
+
+    What stands wrong in the observation that a record brought is always found. What the record changes about other
+    moments draws on its budget.
+
+    Args:
+        server: everything known of the server.
+        since: the first position that counts.
+        analysis: the budget of the record.
+        own: the observation that it brings, if it does.
+        observer_id: only what this observer saw, ``None`` for everybody.
+        tool_name: only this tool, ``None`` for all.
+    """
+
+    def __init__(
+        self,
+        server: ServerBindings,
+        since: Position,
+        analysis: Analysis,
+        *,
+        own: Seen | None = None,
+        observer_id: str | None = None,
+        tool_name: str | None = None,
+    ) -> None:
+        self._server = server
+        self._since = since
+        self._analysis = analysis
+        self._own = own
+        self._observer_id = observer_id
+        self._tool_name = tool_name
+        self._before = self._standing()
+
+    def outputs(self) -> list[Output]:
+        """Return the records of what is found now and was not before."""
+        after = self._standing()
+        if self._before is not None and after is not None:
+            return new_findings(self._before, after)
+        own = self._own
+        if own is None or not self._server.controls or not self._server.in_force(own, own.time_us):
+            return []
+        names = self._server.catalogue_of(own).tools
+        return new_findings(
+            set(),
+            {
+                finding
+                for name in names
+                for finding in _found_at(self._server, own, name, own.position, by_control=False)
+            },
+        )
+
+    def _standing(self) -> set[Finding] | None:
+        try:
+            return standing_findings(
+                self._server,
+                self._since,
+                observer_id=self._observer_id,
+                tool_name=self._tool_name,
+                work=self._analysis.work,
+                own=self._own,
+            )
+        except WorkExhaustedError:
+            self._analysis.left_out.add(LeftOut.HISTORY)
+            return None
+
+
+def new_findings(before: set[Finding], after: set[Finding]) -> list[Output]:
+    """Return the records of what is found after a change and was not before it, in the order of event time.
+
+    Args:
+        before: what stood wrong before the change.
+        after: what stands wrong after it.
+    """
+    told = [(finding.time_us, finding.origin, finding.encode(), finding) for finding in after - before]
+    return [finding.output() for *_, finding in sorted(told, key=lambda place: place[:3])]
+
+
+def pin_fields(pin: PinResult) -> PinFields:
+    """Return what a finding says of a pin and its policy.
+
+    Args:
+        pin: how the definition stands to its pins.
+    """
+    return {
+        "scheme": pin.scheme,
+        "expected": pin.expected,
+        "observed": pin.observed,
+        "enforcement": pin.enforcement,
+        "action": None if pin.action is None else pin.action.value,
+    }
+
+
+def _just_before(position: Position) -> Position:
+    time_us, origin = position
+    return (time_us, origin._replace(offset=origin.offset - 1))
+
+
+def _wrong(pin: PinResult, signature: SignatureResult | None) -> Iterator[tuple[Kind, str | None]]:
+    if pin.status is PinStatus.MISMATCH:
+        yield Kind.PIN_MISMATCH, None
+    elif pin.status is PinStatus.REJECTED:
+        yield Kind.PIN_MISMATCH, pin.status.value
+    elif pin.status is PinStatus.UNPINNED and pin.action not in (None, Action.ALLOW):
+        yield Kind.UNPINNED_TOOL, None
+    if signature is not None and signature.error_code in _OF_SIGNATURE:
+        kind = _OF_SIGNATURE[signature.error_code]
+        yield kind, signature.error_code if kind is Kind.SIGNATURE_INVALID else signature.key_fingerprint

@@ -1,0 +1,322 @@
+"""What puts an end to alerts: a definition that is gone again, a list that can be read again, a decision.
+
+An end is told by the uids of what it ends; the alert stage passes over those it never heard of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.model.control_facts import Discovery, KeyDecision, Pin, Policy
+from assay_stream.model.end_facts import Rejection
+from assay_stream.model.facts import Catalogue, Seen
+from assay_stream.model.finding import uid_of
+from assay_stream.model.kinds import Kind
+from assay_stream.registry.analysis import Analysis, LeftOut
+from assay_stream.registry.attention import Reason, Resolution
+from assay_stream.registry.baseline import Baseline
+from assay_stream.registry.list_drift import set_digest
+from assay_stream.registry.pins import PinStatus, check_pins
+from assay_stream.registry.signatures import check_signature
+from assay_stream.registry.state import ServerBindings
+from assay_stream.registry.timeline import AFTER_ALL_US
+from assay_stream.schemes.handshake_contract import DRIFT_CODES
+from assay_stream.schemes.hangar import Action
+from assay_stream.schemes.schemapin import ErrorCode
+
+Uids = Iterable[str]
+_Reasons = dict[Kind, tuple[str | None, ...]]
+
+_OF_CHANGE: _Reasons = {
+    Kind.TOOL_ADDED: (None,),
+    Kind.TOOL_CHANGED: (None,),
+    Kind.TOOL_RENAMED: (None,),
+    Kind.RISK_LEVEL_CHANGED: (None,),
+    Kind.CONTRACT_VIOLATION: DRIFT_CODES,
+}
+"""Kinds that are about one definition, and the reasons they come with."""
+
+_OF_PINS: _Reasons = {Kind.PIN_MISMATCH: (None, PinStatus.REJECTED.value), Kind.UNPINNED_TOOL: (None,)}
+_OF_SIGNATURE: _Reasons = {
+    Kind.SIGNATURE_MISSING: (None,),
+    Kind.SIGNATURE_INVALID: tuple(code.value for code in ErrorCode),
+}
+_OF_KEY = (Kind.KEY_CHANGED, Kind.KEY_REVOKED, Kind.SIGNATURE_MISSING)
+"""Kinds whose reason is a key."""
+
+_UNITS_PER_UID = 50
+
+_OF_CALL: _Reasons = {Kind.BLOCKED_TOOL_CALLED: (None,)}
+
+
+def resolved_by_snapshot(
+    server: ServerBindings, baseline: Baseline | None, catalogue: Catalogue, seen: Seen, analysis: Analysis
+) -> list[Resolution]:
+    """Return what a snapshot puts an end to, for the observer who took it. One that is late ends nothing.
+
+    Args:
+        server: the state before the snapshot.
+        baseline: what it was compared with.
+        catalogue: what the snapshot offers.
+        seen: the observation itself.
+        analysis: the budget of the record: a name may have had any number of definitions.
+    """
+    own = server.observers.get(seen.observer_id)
+    latest = None if own is None else own.as_of(AFTER_ALL_US)
+    if latest is not None and latest.position > seen.position:
+        return []
+    gone: dict[bool, list[str]] = {False: [], True: []}
+    back: list[str] = []
+    if baseline is not None and latest is not None:
+        for name, full, is_gone in _gone(baseline, catalogue, seen):
+            everywhere = not server.fleet.shows_others(name, full, seen.observer_id)
+            gone[everywhere] += uids_about(server, seen.server_id, name, full, is_offered=not is_gone)
+        for name, fulls in _no_longer_ambiguous(server, baseline, catalogue, seen):
+            everywhere = not server.fleet.shows_others(name, set_digest(fulls), seen.observer_id)
+            gone[everywhere].append(uid_of(Kind.DEFINITION_AMBIGUOUS, seen.server_id, name, set_digest(fulls), None))
+        back = [
+            uid_of(Kind.TOOL_REMOVED, seen.server_id, name, full, None)
+            for name in sorted(catalogue.tools.keys() - baseline.tools.keys())
+            for full in analysis.paid(server.fleet.definitions_known(name), _UNITS_PER_UID, LeftOut.RESOLUTIONS)
+        ]
+    return [
+        *told(seen.server_id, gone[False], "no_longer_offered", seen, seen.observer_id),
+        *told(seen.server_id, gone[True], "no_longer_offered", seen, seen.observer_id, everywhere=True),
+        *told(seen.server_id, back, "definition_returned", seen, seen.observer_id),
+        *told(seen.server_id, _readable_again(server, seen), "definition_returned", seen, None),
+    ]
+
+
+def decided_before(
+    server: ServerBindings, baseline: Baseline | None, catalogue: Catalogue, seen: Seen
+) -> list[Resolution]:
+    """Return the end of what a snapshot shows anew and an operator approved before it was offered.
+
+    Args:
+        server: the state after the snapshot.
+        baseline: what it was compared with.
+        catalogue: what the snapshot offers.
+        seen: the observation itself.
+    """
+    return told(seen.server_id, _approved_before(server, baseline, catalogue), "decided", seen, None)
+
+
+def resolved_by_decision(
+    server: ServerBindings, fact: Pin | Policy | KeyDecision | Discovery, analysis: Analysis
+) -> list[Resolution]:
+    """Return what an operator's decision, or a key that was found, puts an end to, for the whole fleet.
+
+    What counts is how things stand after it by event time: a decision that a later one has replaced ends nothing.
+
+    Args:
+        server: the state of the server, with the fact in it.
+        fact: the fact.
+        analysis: the budget of the record.
+    """
+    match fact:
+        case Pin():
+            uids = _by_pins(server, fact.server_id, [fact.tool_name])
+        case Policy():
+            names = server.fleet.names_known() if fact.tool_name is None else [fact.tool_name]
+            uids = _by_pins(server, fact.server_id, names)
+        case KeyDecision() | Discovery():
+            uids = _by_signatures(server, fact.server_id)
+    paid = analysis.paid(uids, _UNITS_PER_UID, LeftOut.RESOLUTIONS)
+    return told(fact.server_id, paid, "decided", fact, None)
+
+
+def uids_about(
+    server: ServerBindings, server_id: str, tool_name: str, full: str, *, is_offered: bool = False
+) -> Iterator[str]:
+    """Yield the identity of everything that could be found about one definition while it was offered.
+
+    Args:
+        server: the state of the server.
+        server_id: the server.
+        tool_name: the tool.
+        full: full digest of the definition.
+        is_offered: it is one of several under its name now: what binds calls to it has ended, not its change.
+    """
+    if not is_offered:
+        yield from _uids(server_id, tool_name, full, _OF_CHANGE)
+    if server.controls:
+        # Without anything set or signed nothing was found about it.
+        yield from _uids(server_id, tool_name, full, _OF_PINS)
+        yield from uids_of_signature(server, server_id, tool_name, full)
+
+
+def latest_sights(server: ServerBindings) -> list[Seen]:
+    """Return the latest observation of each observer.
+
+    Args:
+        server: the state of the server.
+    """
+    return list(server.fleet.latest().values())
+
+
+def _gone(baseline: Baseline, catalogue: Catalogue, seen: Seen) -> Iterator[tuple[str, str, bool]]:
+    """Yield the definitions that the observer saw before and that bind nothing now, and whether they are gone.
+
+    An incomplete list says only what is in it.
+    """
+    for name in sorted(baseline.tools):
+        if not _tells_of(name, baseline, catalogue, seen):
+            continue
+        now = frozenset(catalogue.definitions_of(name))
+        for full in baseline.definitions_of(name):
+            if catalogue.tools.get(name) != full:
+                yield name, full, full not in now
+
+
+def _no_longer_ambiguous(
+    server: ServerBindings, baseline: Baseline, catalogue: Catalogue, seen: Seen
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the names under which the observer's latest list had several definitions that are others now."""
+    own = server.observers[seen.observer_id].as_of(AFTER_ALL_US)
+    listed = {} if own is None else server.catalogue_of(own).ambiguous
+    for name, fulls in sorted(listed.items()):
+        if _tells_of(name, baseline, catalogue, seen) and catalogue.ambiguous.get(name) != fulls:
+            yield name, fulls
+
+
+def _tells_of(name: str, baseline: Baseline, catalogue: Catalogue, seen: Seen) -> bool:
+    return name in catalogue.tools or (seen.completeness == "complete" and baseline.same_rights)
+
+
+def _readable_again(server: ServerBindings, seen: Seen) -> Uids:
+    """Yield the refusals that this list is the first to follow, and that nobody waits for any more.
+
+    What its observer can read again is over for it; what named no observer is over with anybody's next list.
+    """
+    ended = {bad.code for observer_id in (None, seen.observer_id) for bad in _unanswered(server, observer_id)}
+    if ended:
+        others = (observer_id for observer_id in server.endings.own if observer_id != seen.observer_id)
+        ended -= {bad.code for observer_id in others for bad in _unanswered(server, observer_id)}
+    for code in sorted(ended):
+        yield uid_of(Kind.SNAPSHOT_REJECTED, seen.server_id, None, None, code)
+
+
+def _unanswered(server: ServerBindings, observer_id: str | None) -> Sequence[Rejection]:
+    """Return an observer's rejections where no list of it has followed; of nobody's, where none at all has."""
+    ends = server.endings.rejections_of(observer_id)
+    if not ends or observer_id is None:
+        return ends if ends and server.sights.ends_all(ends[-1]) else ()
+    timeline = server.observers.get(observer_id)
+    is_answered = timeline is not None and not all(ends[-1].is_after(known) for known in timeline.newest_first())
+    return () if is_answered else ends
+
+
+def _approved_before(server: ServerBindings, baseline: Baseline | None, catalogue: Catalogue) -> Uids:
+    """Yield what is found about definitions that an operator approved before they were offered."""
+    if not server.controls.pins:
+        return
+    before = {} if baseline is None else baseline.tools
+    for name, full in sorted(catalogue.tools.items()):
+        old = before.get(name)
+        if full is None or name not in server.controls.pins or (old is not None and old.full == full):
+            continue
+        yield from _settled_by_pins(server, catalogue.server_id, name, full, approved_only=True)
+
+
+def _by_pins(server: ServerBindings, server_id: str, names: Iterable[str]) -> Uids:
+    for name in names:
+        for full in server.fleet.definitions_known(name):
+            yield from _settled_by_pins(server, server_id, name, full)
+
+
+def _settled_by_pins(
+    server: ServerBindings, server_id: str, name: str, full: str, *, approved_only: bool = False
+) -> Uids:
+    found = server.tools.get((True, full)) or server.tools.get((False, full))
+    controls = server.controls
+    policy = controls.policy_as_of(name, AFTER_ALL_US)
+    stands = check_pins(controls.pins_as_of(name, AFTER_ALL_US), found, policy=policy)
+    if stands.status is PinStatus.MATCH:
+        yield from _uids(server_id, name, full, _OF_CHANGE | _OF_PINS | _OF_CALL)
+    elif approved_only:
+        return
+    elif stands.status is PinStatus.MISMATCH:
+        yield uid_of(Kind.PIN_MISMATCH, server_id, name, full, PinStatus.REJECTED.value)
+        yield uid_of(Kind.UNPINNED_TOOL, server_id, name, full, None)
+    elif stands.status is PinStatus.REJECTED:
+        yield uid_of(Kind.PIN_MISMATCH, server_id, name, full, None)
+        yield uid_of(Kind.UNPINNED_TOOL, server_id, name, full, None)
+    elif stands.status is PinStatus.UNPINNED:
+        yield uid_of(Kind.PIN_MISMATCH, server_id, name, full, None)
+        yield uid_of(Kind.PIN_MISMATCH, server_id, name, full, PinStatus.REJECTED.value)
+        if stands.action in (None, Action.ALLOW):
+            yield uid_of(Kind.UNPINNED_TOOL, server_id, name, full, None)
+
+
+def _by_signatures(server: ServerBindings, server_id: str) -> Uids:
+    """Yield what was found about signatures, of the definitions that are well signed wherever they are offered."""
+    sound: dict[tuple[str, str], bool] = {}
+    for timeline in server.observers.values():
+        seen = timeline.as_of(AFTER_ALL_US)
+        if seen is None or seen.signatures is None:
+            continue
+        for name, full in server.catalogue_of(seen).tools.items():
+            if full is not None:
+                result = check_signature(server.controls, seen, name, AFTER_ALL_US)
+                is_sound = result is not None and result.error_code is None
+                sound[name, full] = sound.get((name, full), True) and is_sound
+    for (name, full), is_sound in sorted(sound.items()):
+        if is_sound:
+            yield from uids_of_signature(server, server_id, name, full)
+
+
+def uids_of_signature(server: ServerBindings, server_id: str, tool_name: str, full: str) -> Iterator[str]:
+    """Yield the identity of everything that could be found about the signature of one definition.
+
+    Args:
+        server: the state of the server.
+        server_id: the server.
+        tool_name: the tool.
+        full: full digest of the definition.
+    """
+    yield from _uids(server_id, tool_name, full, _OF_SIGNATURE)
+    for key in sorted(server.controls.key_documents()):
+        for kind in _OF_KEY:
+            yield uid_of(kind, server_id, tool_name, full, key)
+
+
+def _uids(server_id: str, tool_name: str, full: str, reasons: _Reasons) -> Uids:
+    for kind, known in reasons.items():
+        for reason in known:
+            yield uid_of(kind, server_id, tool_name, full, reason)
+
+
+def told(
+    server_id: str,
+    uids: Uids,
+    reason: Reason,
+    by: Seen | Pin | Policy | KeyDecision | Discovery,
+    observer_id: str | None,
+    *,
+    everywhere: bool = False,
+) -> list[Resolution]:
+    """Return the records that tell of an end, each within its bound.
+
+    Args:
+        server_id: the server.
+        uids: the alerts.
+        reason: what put an end to them.
+        by: what they ended with.
+        observer_id: for which observer, ``None`` for the whole fleet.
+        everywhere: nobody else is known to see it.
+    """
+    listed = list(uids)
+    most = DEFAULT_LIMITS.resolution_uids_max
+    return [
+        Resolution(
+            server_id=server_id,
+            uids=tuple(listed[first : first + most]),
+            reason=reason,
+            observer_id=observer_id,
+            time_us=by.time_us,
+            origin=by.origin,
+            everywhere=everywhere,
+        )
+        for first in range(0, len(listed), most)
+    ]

@@ -1,0 +1,238 @@
+"""Shadowing: which of the claims to look-alike names take a name that another holds.
+
+Rules:
+
+1. Who claimed a name first, by event time, holds it; of equal times the lesser server id and name. A server that
+   changes a definition keeps its place.
+2. What stands in the state of a skeleton follows from each server's claims in their order. How those of several
+   servers are mixed in the log changes nothing.
+3. Two servers with one definition under one name are one product, deployed twice.
+4. Two names of one server are told of where the newer came after a complete list without it.
+5. A server takes a name if it was known without it and has little else in common with anyone who held it: mixed
+   versions of one product have most of their names in common.
+6. A claim beyond the bound is not remembered. It is compared with those that are, as the newest of all, so that
+   nobody hides behind the bound; what is found of it ends with a later claim of its own.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.model.finding import Finding, uid_of
+from assay_stream.model.kinds import Kind
+from assay_stream.registry.name_claim import NameClaim
+from assay_stream.registry.name_sketch import share_names
+
+CONFUSABLE_NAME = "confusable_name"
+TAKEN_NAME = "taken_name"
+SAME_NAME = "same_name"
+REASONS = (CONFUSABLE_NAME, TAKEN_NAME, SAME_NAME)
+
+_Entry = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shadow:
+    """One definition under a name that another server, or another name, held before.
+
+    Args:
+        server_id: the newcomer.
+        tool_name: its name.
+        full: full digest of its definition.
+        reason: one of ``REASONS``.
+    """
+
+    server_id: str
+    tool_name: str
+    full: str
+    reason: str
+
+    @classmethod
+    def of(cls, server_id: str, tool_name: str, full: str, reason: str) -> Shadow:
+        """Return the shadow of these.
+
+        Args:
+            server_id: the newcomer.
+            tool_name: its name.
+            full: full digest of its definition.
+            reason: one of ``REASONS``.
+        """
+        return cls(server_id=server_id, tool_name=tool_name, full=full, reason=reason)
+
+    def uid(self) -> str:
+        """Return the identity of what is found."""
+        return uid_of(Kind.TOOL_SHADOWED, self.server_id, self.tool_name, self.full, self.reason)
+
+    def finding(self, holder_id: str | None, claim: NameClaim) -> Finding:
+        """Return what is found, in the record of the claim that showed it.
+
+        Args:
+            holder_id: the server that held the name before, ``None`` where that is not known.
+            claim: the claim.
+        """
+        return Finding(
+            kind=Kind.TOOL_SHADOWED,
+            server_id=self.server_id,
+            tool_name=self.tool_name,
+            time_us=claim.time_us,
+            origin=claim.origin,
+            after=self.full,
+            reason=self.reason,
+            observed=holder_id,
+        )
+
+
+def shadow_told(claim: NameClaim, uid: str) -> Shadow | None:
+    """Return what an alert with this uid is about, if it is about this claim.
+
+    Args:
+        claim: a claim to a name.
+        uid: of an alert.
+    """
+    return next((shadow for shadow in shadows_told(claim) if shadow.uid() == uid), None)
+
+
+def shadows_told(claim: NameClaim) -> Iterator[Shadow]:
+    """Yield what alerts may be about that are about this claim.
+
+    Args:
+        claim: a claim to a name.
+    """
+    for reason in REASONS:
+        yield Shadow.of(claim.server_id, claim.tool_name, claim.full, reason)
+
+
+def with_claim(state: Mapping[str, Any], claim: NameClaim) -> dict[str, Any]:
+    """Return the state of a skeleton with one claim more.
+
+    Args:
+        state: ``names`` (server, name, since when, its definitions, and what else the server offered) and
+            ``left_out``, how many claims were beyond the bound.
+        claim: the claim.
+    """
+    names = {
+        (entry["server_id"], entry["tool_name"]): entry | {"definitions": dict(entry["definitions"])}
+        for entry in state.get("names", ())
+    }
+    left_out = state.get("left_out", 0)
+    key = (claim.server_id, claim.tool_name)
+    entry = names.get(key)
+    known = entry is not None and claim.full in entry["definitions"]
+    if not claim.is_offered:
+        if entry is not None:
+            entry["definitions"].pop(claim.full, None)
+            if not entry["definitions"]:
+                del names[key]
+    elif not known and sum(len(one["definitions"]) for one in names.values()) >= DEFAULT_LIMITS.name_claims_max:
+        left_out += 1
+    else:
+        if entry is None:
+            entry = names[key] = {
+                "server_id": claim.server_id,
+                "tool_name": claim.tool_name,
+                "since_us": claim.time_us,
+                "added": claim.added,
+                "sketch": list(claim.sketch),
+                "definitions": {},
+            }
+        if not known:
+            # An approval may be dated before the list that it is about: it makes no name older.
+            entry["since_us"] = min(entry["since_us"], claim.time_us)
+        entry["definitions"][claim.full] = claim.approved
+    return {"names": [names[name] for name in sorted(names)], "left_out": left_out}
+
+
+def shadows(state: Mapping[str, Any]) -> dict[Shadow, str]:
+    """Return what takes the name of another, each with the server that held it first.
+
+    Args:
+        state: the state of a skeleton.
+    """
+    found: dict[Shadow, str] = {}
+    holders = _Holders()
+    known: Counter[tuple[Any, ...]] = Counter()
+    for newcomer in _in_order(state):
+        found.update(_of(newcomer, holders))
+        # Of deployments that are alike in all, two are enough: of whatever server the next one is, one is another.
+        alike = (newcomer["tool_name"], *sorted(newcomer["definitions"]), *newcomer["sketch"])
+        known[alike] += 1
+        if known[alike] <= 2:
+            holders.add(newcomer)
+    return found
+
+
+def shadows_beyond(state: Mapping[str, Any], claim: NameClaim) -> dict[Shadow, str]:
+    """Return what a claim that was left out takes, each with the server that held it first.
+
+    Args:
+        state: the state of the skeleton, without the claim.
+        claim: a claim to a definition that is offered.
+    """
+    holders = _Holders()
+    added, sketch = claim.added, list(claim.sketch)
+    for entry in _in_order(state):
+        if (entry["server_id"], entry["tool_name"]) == (claim.server_id, claim.tool_name):
+            added, sketch = entry["added"], entry["sketch"]
+            break
+        holders.add(entry)
+    newcomer = {
+        "server_id": claim.server_id,
+        "tool_name": claim.tool_name,
+        "added": added,
+        "sketch": sketch,
+        "definitions": {claim.full: claim.approved},
+    }
+    return dict(_of(newcomer, holders))
+
+
+def _in_order(state: Mapping[str, Any]) -> list[_Entry]:
+    return sorted(state.get("names", ()), key=lambda entry: (entry["since_us"], entry["server_id"], entry["tool_name"]))
+
+
+class _Holders:
+    """Who held look-alike names before, in order, by name: a newcomer is not held against each of them."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, list[_Entry]] = {}
+        self._in_order: list[_Entry] = []
+
+    def add(self, entry: _Entry) -> None:
+        """Take in the next holder."""
+        self._by_name.setdefault(entry["tool_name"], []).append(entry)
+        self._in_order.append(entry)
+
+    def namesakes(self, newcomer: _Entry) -> list[_Entry]:
+        """Return who held the newcomer's very name before, and counts."""
+        return [one for one in self._by_name.get(newcomer["tool_name"], ()) if _counts(one, newcomer)]
+
+    def look_alike(self, newcomer: _Entry) -> _Entry | None:
+        """Return who held a look-alike of the newcomer's name first, and counts."""
+        name = newcomer["tool_name"]
+        return next((one for one in self._in_order if one["tool_name"] != name and _counts(one, newcomer)), None)
+
+
+def _counts(holder: _Entry, newcomer: _Entry) -> bool:
+    return bool(newcomer["added"]) or holder["server_id"] != newcomer["server_id"]
+
+
+def _of(newcomer: _Entry, holders: _Holders) -> Iterator[tuple[Shadow, str]]:
+    who = newcomer["server_id"], newcomer["tool_name"]
+    namesakes = holders.namesakes(newcomer)
+    look_alike = holders.look_alike(newcomer)
+    for full, approved in sorted(newcomer["definitions"].items()):
+        if approved:
+            continue
+        if look_alike is not None:
+            yield Shadow.of(*who, full, CONFUSABLE_NAME), look_alike["server_id"]
+        namesake = next((one for one in namesakes if full not in one["definitions"]), None)
+        if namesake is not None:
+            reason = TAKEN_NAME if _takes(newcomer, namesakes) else SAME_NAME
+            yield Shadow.of(*who, full, reason), namesake["server_id"]
+
+
+def _takes(newcomer: _Entry, namesakes: Sequence[_Entry]) -> bool:
+    return newcomer["added"] and not any(share_names(newcomer["sketch"], one["sketch"]) for one in namesakes)

@@ -1,0 +1,295 @@
+"""Signatures held against keys: SchemaPin over what was observed, as of any time.
+
+What was signed and what it was held against are facts, so that the answer for a call needs no cryptography. In
+order, and the first that applies is the answer:
+
+1. The tool came without a signature: ``signature_missing`` where an operator accepted a key for it or a signed use
+   came before, else there is nothing to say.
+2. The domain: the one that came with the signature, else the only one discovered for the server. A domain that is
+   not the server's is ``domain_mismatch``.
+3. The key document in force: what was last observed at the domain. None: ``key_not_found``, or
+   ``discovery_fetch_failed`` where only failures were observed; not a document: ``discovery_invalid``. After a
+   failure the one observed last stays in force, and the answer says so. Of equal ones in a row the first is named.
+4. A key revoked by its document or by an operator: ``key_revoked``. An operator's later acceptance takes back an
+   operator's revocation, for what it covers; never that of the document.
+5. The key differs from the one the operator accepted for the tool, or else from the one first used:
+   ``key_pin_mismatch``.
+6. The signature matches in one of the two hashing modes, or it is ``signature_invalid``. A tool that has no
+   canonical form is ``schema_canonicalization_failed``. What was not held against the key, since it came by
+   another partition than its server's keys, is ``signature_unchecked``: nothing is known of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from assay_stream.model.control_facts import Discovery, FactKey, FirstUse
+from assay_stream.model.facts import Seen
+from assay_stream.model.record import Position
+from assay_stream.registry.change_points import moments
+from assay_stream.registry.controls import Controls, When, position_of
+from assay_stream.registry.state import ServerBindings
+from assay_stream.schemes.schemapin import ErrorCode, expiry_warning
+from assay_stream.work import Work
+
+_UNITS_PER_MOMENT = 10
+_UNITS_PER_SIGNATURE = 100
+
+MISSING = "signature_missing"
+"""Our own code: the tool is expected to be signed and is not."""
+
+UNCHECKED = "signature_unchecked"
+"""Our own code: the registry that read the signature never saw the key."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignatureResult:
+    """What evidence says of a tool's signature. ``valid`` is about the signature, and says nothing of the tool.
+
+    Args:
+        valid: whether the signature matches under a key that is in force.
+        error_code: why not.
+        mode: the hashing mode found: ``double_sha256`` or ``single_sha256``.
+        key_fingerprint: the key it was held against.
+        domain: whose key that is.
+        discovery: where the key document was observed.
+        last_observed: the domain could not be read since; the document is the one observed last.
+        claims: what came with the signature that it does not cover: its expiry and its lineage.
+        warning: what its expiry amounts to; an expired signature is valid all the same.
+    """
+
+    valid: bool
+    error_code: str | None = None
+    mode: str | None = None
+    key_fingerprint: str | None = None
+    domain: str | None = None
+    discovery: Discovery | None = None
+    last_observed: bool = False
+    claims: tuple[tuple[str, str], ...] = ()
+    warning: str | None = None
+
+    def as_json(self) -> dict[str, object]:
+        """Return the result as it stands in evidence, without what is absent."""
+        fields: dict[str, object] = {
+            "scheme": "schemapin.v1",
+            "valid": self.valid,
+            "error_code": self.error_code,
+            "mode": self.mode,
+            "key_fingerprint": self.key_fingerprint,
+            "domain": self.domain,
+            **dict(self.claims),
+            "warning": self.warning,
+        }
+        if self.discovery is not None:
+            fields["discovery"] = {
+                "origin": self.discovery.origin.as_json(),
+                "status": "last_observed" if self.last_observed else "observed",
+            }
+        return {name: value for name, value in fields.items() if value is not None}
+
+
+def check_signature(
+    controls: Controls, seen: Seen, tool_name: str, when: When, *, pinned: bool = True
+) -> SignatureResult | None:
+    """Return what is to be said of a tool's signature at a time, ``None`` where there is nothing.
+
+    Args:
+        controls: the control facts of the server.
+        seen: the observation that the tool came with.
+        tool_name: the tool.
+        when: a time or a position.
+        pinned: whether the key must be the one used first or accepted; not where that is being found out.
+    """
+    signatures = controls.signatures.get(seen.signatures) if seen.signatures else None
+    entry = signatures.tools.get(tool_name) if signatures else None
+    if signatures is None or entry is None:
+        return _missing(controls, tool_name, when)
+    domain, _, schema_digest, claims = entry
+    known = sorted(name for name in controls.discoveries if controls.discoveries_as_of(name, when))
+    if domain is None:
+        if len(known) != 1:
+            return SignatureResult(valid=False, error_code=ErrorCode.KEY_NOT_FOUND)
+        domain = known[0]
+    if known and domain not in known:
+        return SignatureResult(valid=False, error_code=ErrorCode.DOMAIN_MISMATCH, domain=domain)
+    document, last_observed = _document_as_of(controls, domain, when)
+    if document is None or document.status != "observed":
+        return SignatureResult(valid=False, error_code=_undiscovered(document, last_observed), domain=domain)
+    key = str(document.fingerprint)
+    checked = controls.checked.get((signatures.digest, key))
+    mode = checked.modes.get(tool_name) if checked else None
+    error: str | None = None
+    if key in document.revoked or _is_revoked(controls, key, domain, tool_name, when):
+        error = ErrorCode.KEY_REVOKED
+    elif pinned and pinned_key(controls, domain, tool_name, when) not in (None, key):
+        error = ErrorCode.KEY_PIN_MISMATCH
+    elif schema_digest is None:
+        error = ErrorCode.SCHEMA_CANONICALIZATION_FAILED
+    elif checked is None:
+        error = UNCHECKED
+    elif mode is None:
+        error = ErrorCode.SIGNATURE_INVALID
+    return SignatureResult(
+        valid=error is None,
+        error_code=error,
+        mode=mode,
+        key_fingerprint=key,
+        domain=domain,
+        discovery=document,
+        last_observed=last_observed,
+        claims=tuple(sorted(claims.items())),
+        warning=expiry_warning(claims, position_of(when)[0]),
+    )
+
+
+def warning_at(controls: Controls, seen: Seen, tool_name: str, when: When) -> str | None:
+    """Return the warning that a signature's expiry gives: all of an answer that changes with time alone.
+
+    Args:
+        controls: the control facts of the server.
+        seen: the observation that the tool came with.
+        tool_name: the tool.
+        when: a time or a position.
+    """
+    signatures = controls.signatures.get(seen.signatures) if seen.signatures else None
+    entry = signatures.tools.get(tool_name) if signatures else None
+    return expiry_warning(entry.claims, position_of(when)[0]) if entry else None
+
+
+def pinned_key(controls: Controls, domain: str, tool_name: str, when: When) -> str | None:
+    """Return the key that a tool of a domain is pinned to at a time: the accepted one, else the first one used.
+
+    Args:
+        controls: the control facts of the server.
+        domain: the domain.
+        tool_name: the tool.
+        when: a time or a position.
+    """
+    for decision in reversed(controls.key_acts_as_of(when)):
+        if decision.act == "accept" and decision.covers(domain, tool_name):
+            return decision.fingerprint
+    first = controls.first_use_as_of(domain, tool_name, when)
+    return None if first is None else first.fingerprint
+
+
+def first_uses_since(
+    server: ServerBindings, since: Position, work: Work | None = None, own: Seen | None = None
+) -> dict[tuple[str, str], FirstUse]:
+    """Return the first matching use of a key for each tool and domain, of those made at or after a position.
+
+    Args:
+        server: everything known of the server.
+        since: uses before it stand already.
+        work: the budget of the record, ``None`` for none.
+        own: the observation that the record brought: to look at it is free.
+
+    Raises:
+        WorkExhaustedError: where the budget does not suffice.
+    """
+    found: dict[tuple[str, str], FirstUse] = {}
+    for seen, position, by_control in moments(server, since):
+        signatures = server.controls.signatures.get(seen.signatures) if seen.signatures else None
+        when: When = position if by_control else position[0]
+        if work is not None and (by_control or seen != own):
+            work.spend(_UNITS_PER_MOMENT + _UNITS_PER_SIGNATURE * len(signatures.tools if signatures else ()))
+        for tool_name in signatures.tools if signatures else ():
+            result = check_signature(server.controls, seen, tool_name, when, pinned=False)
+            if result is None or not result.valid:
+                continue
+            domain, key = str(result.domain), str(result.key_fingerprint)
+            earlier = found.get((domain, tool_name))
+            if earlier is None or position < earlier.position:
+                found[domain, tool_name] = FirstUse(
+                    server_id=seen.server_id,
+                    domain=domain,
+                    tool_name=tool_name,
+                    fingerprint=key,
+                    time_us=position[0],
+                    origin=position[1],
+                )
+    return found
+
+
+def revised_first_uses(
+    server: ServerBindings, since: Position, work: Work | None = None, own: Seen | None = None
+) -> tuple[list[FactKey], list[FirstUse]]:
+    """Return the first uses that a change at a position makes undone, and those it makes new or other.
+
+    A use whose list or key document was folded away stands: it cannot be asked about again.
+
+    Args:
+        server: everything known of the server, the change included.
+        since: where the change stands.
+        work: the budget of the record, ``None`` for none.
+        own: the observation that the record brought: to look at it is free.
+
+    Raises:
+        WorkExhaustedError: where the budget does not suffice.
+    """
+    found = first_uses_since(server, since, work, own)
+    for place in list(found):
+        earlier = server.controls.first_uses.get(place)
+        if earlier is not None and earlier.position < since:
+            del found[place]
+    undone: list[FactKey] = []
+    for place, known in server.controls.first_uses_from(since):
+        use = found.get(place)
+        if (use is None or use.position > known.position) and _is_folded(server, known):
+            found.pop(place, None)
+        elif use is None:
+            undone.append(known.key())
+        elif use == known:
+            del found[place]
+    return undone, [use for _, use in sorted(found.items())]
+
+
+def _is_folded(server: ServerBindings, use: FirstUse) -> bool:
+    documents = server.controls.discoveries.get(use.domain)
+    if not documents or documents[0].time_us > use.time_us:
+        return True
+    return server.is_folded_at(use.time_us)
+
+
+def _missing(controls: Controls, tool_name: str, when: When) -> SignatureResult | None:
+    accepted = {str(decision.domain) for decision in controls.key_decisions if decision.act == "accept"}
+    for domain in sorted(accepted | controls.discoveries.keys()):
+        if pinned_key(controls, domain, tool_name, when) is not None:
+            return SignatureResult(valid=False, error_code=MISSING, domain=domain)
+    return None
+
+
+def _document_as_of(controls: Controls, domain: str, when: When) -> tuple[Discovery | None, bool]:
+    """Return the document in force at a domain, and whether there was a failure to read it since."""
+    failed = False
+    document: Discovery | None = None
+    for found in reversed(controls.discoveries_as_of(domain, when)):
+        if document is None:
+            if found.status == "fetch_failed":
+                failed = True
+            else:
+                document = found
+        elif found.says_the_same(document):
+            document = found
+        else:
+            break
+    return document, failed
+
+
+_UNUSABLE = {
+    "invalid": ErrorCode.DISCOVERY_INVALID,
+    "no_key": ErrorCode.KEY_NOT_FOUND,
+    "other_domain": ErrorCode.DOMAIN_MISMATCH,
+}
+
+
+def _undiscovered(document: Discovery | None, failed: bool) -> ErrorCode:
+    if document is not None:
+        return _UNUSABLE[document.status]
+    return ErrorCode.DISCOVERY_FETCH_FAILED if failed else ErrorCode.KEY_NOT_FOUND
+
+
+def _is_revoked(controls: Controls, key: str, domain: str, tool_name: str, when: When) -> bool:
+    for decision in reversed(controls.key_acts_as_of(when)):
+        if decision.fingerprint == key and (decision.act == "revoke" or decision.covers(domain, tool_name)):
+            return decision.act == "revoke"
+    return False

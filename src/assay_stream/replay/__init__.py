@@ -1,0 +1,1 @@
+"""The same processors over recorded input, in a stated order."""

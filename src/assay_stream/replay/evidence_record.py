@@ -1,0 +1,186 @@
+"""Evidence records as they were written: which call each is about, and who wrote it.
+
+What is read here is somebody's claim. ``verify.verification`` holds it against the logs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import orjson
+
+from assay_stream.canonical.decode import decode_json
+from assay_stream.errors import InputError
+from assay_stream.files.record_line import record_line_parts
+from assay_stream.model.envelope import EVIDENCE_TYPE, Producer
+from assay_stream.model.record import Headers, Origin, Output, Record
+
+_HASH_END = len(b'{"assaycontenthash":"sha256:') + 64
+_FRAGMENT_BYTES_MAX = 4_096
+_PRODUCERS_KEPT = 1_024
+_ORIGIN = re.compile(rb'"origin":\{"offset":([0-9]+),"partition":([0-9]+),"topic":"([\x20-!#-\[\]-\x7e]*)"\},"pin":')
+_DIGITS_MAX = 40
+_CANONICAL_START = b'{"assaycontenthash":"sha256:'
+
+
+class Recorded:
+    """One record of evidence as it was read.
+
+    Args:
+        where: where it was read, for a person.
+        value: its bytes.
+        record: its record in the evidence log; ``None`` for the line of a file, which has no key and no place.
+
+    Attributes:
+        call: where it says its call stands, ``None`` where it does not say so.
+    """
+
+    __slots__ = ("_content", "call", "record", "value", "where")
+
+    def __init__(self, where: str, value: bytes, record: Record | None = None) -> None:
+        self.where = where
+        self.value = value
+        self.record = record
+        self._content: Mapping[str, Any] | None = None
+        self.call = self._call()
+
+    @property
+    def content(self) -> Mapping[str, Any]:
+        """What a forgiving reader makes of it, ``{}`` where that is no object."""
+        if self._content is None:
+            try:
+                content = orjson.loads(self.value)
+            except orjson.JSONDecodeError:
+                content = None
+            self._content = content if isinstance(content, dict) else {}
+        return self._content
+
+    def text(self, name: str) -> str | None:
+        """Return a text of the payload, ``None`` where it has none.
+
+        Args:
+            name: a field of ``data``.
+        """
+        data = self.content.get("data")
+        found = data.get(name) if isinstance(data, dict) else None
+        return found if isinstance(found, str) else None
+
+    def _call(self) -> Origin | None:
+        # In evidence as we write it the call's origin stands before the pin, and nothing else does.
+        found = _ORIGIN.findall(self.value)
+        if len(found) == 1 and len(found[0][0]) + len(found[0][1]) <= _DIGITS_MAX:
+            offset, number, topic = found[0]
+            return Origin(topic=topic.decode(), partition=int(number), offset=int(offset))
+        return origin_in(self.content.get("data"), "origin")
+
+
+def of_record(record: Record) -> Recorded:
+    """Return the evidence that a record of the evidence topic holds.
+
+    Args:
+        record: a record of the evidence topic.
+    """
+    topic, number, offset = record.origin
+    return Recorded(f"{topic}/{number}/{offset}", record.value or b"", record)
+
+
+def of_lines(lines: Iterable[bytes], *, name: str) -> Iterator[Recorded]:
+    """Yield the evidence of a file: each line the record itself, or a record line of an archive that holds it.
+
+    Args:
+        lines: the lines of the file, without those that are blank.
+        name: what to call the file.
+
+    Raises:
+        InputError: ``bad_record_line``.
+    """
+    for number, line in enumerate(lines):
+        raw = line.strip(b" \t\r\n")
+        if not raw:
+            continue
+        record = None
+        if not raw.startswith(_CANONICAL_START):
+            record = record_line_parts(raw, Origin(topic=name, partition=0, offset=number))
+        yield Recorded(f"{name} line {number + 1}", raw) if record is None else of_record(record)
+
+
+def origin_in(data: object, name: str) -> Origin | None:
+    """Return the origin under a name of an object, ``None`` where there is none.
+
+    Args:
+        data: an object, or whatever else stands there.
+        name: the member.
+    """
+    place = data.get(name) if isinstance(data, dict) else None
+    if not isinstance(place, dict):
+        return None
+    topic, number, offset = place.get("topic"), place.get("partition"), place.get("offset")
+    if not isinstance(topic, str) or type(number) is not int or type(offset) is not int:
+        return None
+    return Origin(topic=topic, partition=number, offset=offset)
+
+
+def strict_content(value: bytes) -> dict[str, Any]:
+    """Return an evidence record's envelope, decoded strictly.
+
+    Args:
+        value: value bytes.
+
+    Raises:
+        InputError: ``not_evidence``, or as ``decode_json``.
+    """
+    content = decode_json(value)
+    if (
+        not isinstance(content, dict)
+        or content.get("type") != EVIDENCE_TYPE
+        or not isinstance(content.get("data"), dict)
+    ):
+        raise InputError("not_evidence", f"evidence is a JSON object of type {EVIDENCE_TYPE} with data", path="$")
+    return content
+
+
+class Producers:
+    """Who wrote which record: each producer is read once."""
+
+    def __init__(self) -> None:
+        self._by_fragment: dict[bytes, Producer] = {}
+
+    def of(self, evidence: Recorded) -> Producer:
+        """Return who a record says wrote it; what it does not say stays empty.
+
+        Args:
+            evidence: the record.
+        """
+        value = evidence.value
+        end = value.find(b',"data":', _HASH_END, _HASH_END + _FRAGMENT_BYTES_MAX)
+        fragment = value[_HASH_END:end] if end > 0 else b""
+        found = self._by_fragment.get(fragment)
+        if found is None:
+            content = evidence.content
+            found = Producer(version=_text(content, "assayproducerversion"), git=_text(content, "assaygit"))
+            if fragment and len(self._by_fragment) < _PRODUCERS_KEPT and found.fragment == fragment + b',"data":':
+                self._by_fragment[fragment] = found
+        return found
+
+
+def headers_equal(record: Record, expected: Output) -> bool:
+    """Tell whether a record of the evidence topic has the key, headers, time and partition that it must have.
+
+    Args:
+        record: the record.
+        expected: what the join writes.
+    """
+    headers: Headers = tuple(map(tuple, record.headers))  # type: ignore[arg-type]
+    return (record.key, headers, record.timestamp_ms, record.origin.partition) == (
+        expected.key,
+        expected.headers,
+        expected.timestamp_ms,
+        expected.partition,
+    )
+
+
+def _text(content: Mapping[str, Any], name: str) -> str:
+    found = content.get(name)
+    return found if isinstance(found, str) else ""

@@ -1,0 +1,146 @@
+"""Everything that the snapshot and control logs say, kept whole: what a check of old evidence looks things up in.
+
+A live registry bounds its memory by folding old observations away (``registry.timeline``). Here nothing is folded
+unless that is asked for, so that a call of last year finds what was in force then. Memory grows with the
+observations and decisions of the logs, never with the calls.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from assay_stream import engine
+from assay_stream.limits import DEFAULT_LIMITS, Limits
+from assay_stream.model.envelope import Producer
+from assay_stream.model.record import Origin, Output, Record, Role
+from assay_stream.registry.processor import Registry
+from assay_stream.registry.state import Bindings
+
+_NOBODY = Producer(version="0")
+_BINDING_TOPIC = "history"
+_APPLIED = (Role.SNAPSHOTS, Role.CONTROL)
+
+Place = tuple[str, int]
+"""Topic and partition."""
+
+
+def unbounded(limits: Limits = DEFAULT_LIMITS) -> Limits:
+    """Return limits under which a registry folds nothing away.
+
+    Args:
+        limits: what is accepted.
+    """
+    return replace(
+        limits,
+        timeline_entries_max=sys.maxsize,
+        rejections_max=sys.maxsize,
+        unlisted_observers_max=sys.maxsize,
+        discoveries_max=sys.maxsize,
+    )
+
+
+class History:
+    """The view that a join would have that knew both logs up to here: one registry per partition, as in a worker.
+
+    Args:
+        limits: bounds on what is accepted and kept; ``unbounded()`` keeps everything.
+        producer: who writes the change records among what ``take`` returns.
+    """
+
+    def __init__(self, *, limits: Limits | None = None, producer: Producer = _NOBODY) -> None:
+        self.view = Bindings()
+        self.ranges: dict[Place, tuple[int, int]] = {}
+        """The first and the last offset that was taken of each partition."""
+        self._limits = unbounded() if limits is None else limits
+        self._producer = producer
+        self._registries: dict[int, Registry] = {}
+
+    def take(self, record: Record) -> list[Output]:
+        """Apply one snapshot or control record; of one partition in the order of their offsets.
+
+        Args:
+            record: a record of the snapshots or the control topic.
+
+        Returns:
+            What a registry writes for it.
+        """
+        self.note(record.origin)
+        number = record.origin.partition
+        registry = self._registries.get(number)
+        if registry is None:
+            registry = self._registries[number] = Registry(producer=self._producer, limits=self._limits)
+        outputs = registry.step(record)
+        for output in outputs:
+            if output.role is Role.BINDINGS:
+                place = Origin(topic=_BINDING_TOPIC, partition=output.partition or 0, offset=0)
+                engine.apply_fact(
+                    self.view, Record(role=Role.BINDINGS, origin=place, key=output.key, value=output.value)
+                )
+        return outputs
+
+    def note(self, origin: Origin) -> None:
+        """Remember that there is a record at a place, whatever it carries.
+
+        Args:
+            origin: where it stands.
+        """
+        place = origin[:2]
+        first, last = self.ranges.get(place, (origin.offset, origin.offset))
+        self.ranges[place] = (min(first, origin.offset), max(last, origin.offset))
+
+
+def history_of(read: Callable[[], Iterable[Record]], *, producer: Producer = _NOBODY) -> History:
+    """Return what some records say, calls among them passed over.
+
+    Args:
+        read: gives the records anew each time; asked a second time where a partition is not in its order.
+        producer: who writes the change records.
+    """
+    history = History(producer=producer)
+    last: dict[Place, int] = {}
+    for record in read():
+        if record.role not in _APPLIED:
+            history.note(record.origin)
+            continue
+        place, offset = record.origin[:2], record.origin.offset
+        before = last.get(place, -1)
+        if offset < before:
+            break
+        if offset > before:
+            history.take(record)
+        last[place] = offset
+    else:
+        return history
+    history = History(producer=producer)
+    kept: list[Record] = []
+    for record in read():
+        if record.role in _APPLIED:
+            kept.append(record)
+        else:
+            history.note(record.origin)
+    for record in in_log_order(kept):
+        history.take(record)
+    return history
+
+
+def in_log_order(records: Iterable[Record]) -> list[Record]:
+    """Return records such that each partition is in the order of its offsets, each record once.
+
+    Partitions are put together by the logs' own timestamps, as far as these rise within each of them.
+
+    Args:
+        records: records of any partitions, in any order.
+    """
+    by_place: dict[Place, dict[int, Record]] = {}
+    for record in records:
+        topic, number, offset = record.origin
+        by_place.setdefault((topic, number), {})[offset] = record
+    keyed: list[tuple[int, str, int, int]] = []
+    for (topic, number), partition in by_place.items():
+        latest_ms = 0
+        for offset in sorted(partition):
+            latest_ms = max(latest_ms, partition[offset].timestamp_ms)
+            keyed.append((latest_ms, topic, number, offset))
+    return [by_place[topic, number][offset] for _, topic, number, offset in sorted(keyed)]

@@ -1,0 +1,224 @@
+"""What was known when a call was joined: the search for the part of the logs that explains a record of evidence.
+
+A join knows every snapshot and control record that stood in the logs when the call was read, and maybe more; not
+what arrived later. Evidence does not say how far the logs went then. So the rule is one of existence:
+
+    A record is *explained* where the logs, each cut off at some offset, give it, byte for byte.
+
+A log here is one partition of the snapshots or the control topic, as far as it speaks of the call's server. Of
+several such cuts the one counts that leaves out the fewest records. What it leaves out was *late*; the first one
+left out of each log changes the answer, or a cut with one record less left out would have been found.
+
+Where no cut gives it, one record of the whole logs may have been set aside unread by the deployment, while the
+logs at hand do not say so. That is searched for next, from the latest record back.
+
+Whoever can write evidence can write what an earlier state of the logs would have given. That such a record is
+explained is why it is always reported, with the records that it was joined without.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+from assay_stream.canonical.lenient import read_leniently
+from assay_stream.canonical.redaction import DEFAULT_REDACTION, Redaction
+from assay_stream.join.decision import join
+from assay_stream.limits import DEFAULT_LIMITS, Limits
+from assay_stream.model.cloudevents import Call
+from assay_stream.model.control import POLICY_SET_TYPE
+from assay_stream.model.envelope import Producer
+from assay_stream.model.record import Origin, Record, Role
+from assay_stream.registry.state import Bindings
+from assay_stream.replay.history import History
+
+Cut = tuple[int, ...]
+"""How many records of each log were known."""
+
+STEPS_MAX = 50_000
+"""Records applied in one search; about half a minute. What is not found by then stays unexplained, and says so."""
+
+LATE_SNAPSHOT = "late_snapshot"
+"""Also of an announced change: it is a record of the snapshots topic that arrived late."""
+PIN_CHANGED = "pin_changed"
+POLICY_CHANGED = "policy_changed"
+KEY_CHANGED = "key_changed"
+RECORD_SET_ASIDE = "record_set_aside"
+
+
+class Question(NamedTuple):
+    """A record that the whole logs do not give.
+
+    Args:
+        call: the record of its call.
+        event: the call, decoded and checked.
+        value: the evidence as it was written, in canonical form.
+        producer: who wrote it.
+    """
+
+    call: Record
+    event: Call
+    value: bytes
+    producer: Producer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """How a record came to be.
+
+    Args:
+        found: whether there is a cut that gives it.
+        left_out: the first record left out of each log, in the order of topic and partition; empty where the whole
+            logs give it once old history is folded as a worker folds it.
+        causes: what these records are: ``late_snapshot``, ``pin_changed``, ``policy_changed`` or ``key_changed``;
+            or ``record_set_aside``.
+        limited: the search was given up, so that nothing can be said.
+    """
+
+    found: bool
+    left_out: tuple[Origin, ...] = ()
+    causes: tuple[str, ...] = ()
+    limited: bool = False
+
+
+def gives(view: Bindings, question: Question, redaction: Redaction) -> bool:
+    """Tell whether a join that knows this much writes the evidence in question.
+
+    Args:
+        view: what is known.
+        question: the evidence, and the call that it is about.
+        redaction: what leaves arguments and results before they are hashed.
+    """
+    written = join(view, question.call, question.event, question.producer, redaction)[0].value
+    return written == question.value
+
+
+def explain(
+    records: Sequence[Record],
+    questions: Sequence[Question],
+    *,
+    redaction: Redaction = DEFAULT_REDACTION,
+    limits: Limits = DEFAULT_LIMITS,
+    steps_max: int = STEPS_MAX,
+) -> list[Explanation]:
+    """Return the explanation of each question about one server.
+
+    Args:
+        records: the snapshot and control records of that server, each partition in the order of its offsets.
+        questions: what the whole logs do not give.
+        redaction: what leaves arguments and results before they are hashed.
+        limits: those of the worker that wrote the evidence.
+        steps_max: how many records the search may apply.
+    """
+    logs = _logs(records)
+    best: dict[int, tuple[int, Cut]] = {}
+    steps = 0
+    for outer_left, outer in _rounds([len(log) for log in logs[:-1]]):
+        open_ = [number for number in range(len(questions)) if _may_improve(best.get(number), outer_left)]
+        if not open_ or steps > steps_max:
+            break
+        for cut, view in _round(logs, outer, limits):
+            left = sum(len(log) - end for log, end in zip(logs, cut, strict=True))
+            for number in open_:
+                if _may_improve(best.get(number), left) and gives(view, questions[number], redaction):
+                    best[number] = (left, cut)
+        steps += sum(outer) + len(logs[-1]) if logs else 1
+    answers = {number: _explanation(logs, cut) for number, (_, cut) in best.items()}
+    for record in _latest_first(records):
+        open_ = [number for number in range(len(questions)) if number not in answers]
+        if not open_ or steps > steps_max:
+            break
+        view = _without(logs, record, limits)
+        steps += len(records)
+        for number in open_:
+            if gives(view, questions[number], redaction):
+                answers[number] = Explanation(found=True, left_out=(record.origin,), causes=(RECORD_SET_ASIDE,))
+    return [
+        answers.get(number, Explanation(found=False, limited=steps > steps_max)) for number in range(len(questions))
+    ]
+
+
+def _latest_first(records: Sequence[Record]) -> list[Record]:
+    """Return the lists and decisions that may have been set aside, the latest of each log first."""
+    return sorted(records, key=lambda record: (-record.timestamp_ms, -record.origin.offset, record.origin))
+
+
+def _without(logs: Sequence[Sequence[Record]], gone: Record, limits: Limits) -> Bindings:
+    """Return what is known where one record was set aside."""
+    history = History(limits=limits)
+    for log in logs:
+        for record in log:
+            history.take(record._replace(set_aside=True) if record.origin == gone.origin else record)
+    return history.view
+
+
+def _may_improve(known: tuple[int, Cut] | None, left: int) -> bool:
+    return known is None or left < known[0]
+
+
+def _logs(records: Sequence[Record]) -> list[list[Record]]:
+    """Return the partitions, the longest last: that one is walked, the others are cut anew for each round."""
+    by_place: dict[tuple[str, int], list[Record]] = defaultdict(list)
+    for record in records:
+        by_place[record.origin[:2]].append(record)
+    return sorted(by_place.values(), key=lambda log: (len(log), log[0].origin))
+
+
+def _rounds(lengths: Sequence[int]) -> Iterator[tuple[int, Cut]]:
+    """Yield the cuts of some logs, with how many records each leaves out; those that leave out less come first."""
+    whole = tuple(lengths)
+    waiting = [(0, whole)]
+    known = {whole}
+    while waiting:
+        left, cut = heappop(waiting)
+        yield left, cut
+        for index, end in enumerate(cut):
+            shorter = (*cut[:index], end - 1, *cut[index + 1 :])
+            if end > 0 and shorter not in known:
+                known.add(shorter)
+                heappush(waiting, (left + 1, shorter))
+
+
+def _round(logs: Sequence[Sequence[Record]], outer: Cut, limits: Limits) -> Iterator[tuple[Cut, Bindings]]:
+    """Yield what is known at each cut of the last log, where the others are cut as given."""
+    history = History(limits=limits)
+    if not logs:
+        yield (), history.view
+        return
+    for log, end in zip(logs, outer, strict=False):
+        for record in log[:end]:
+            history.take(record)
+    yield (*outer, 0), history.view
+    for end, record in enumerate(logs[-1], start=1):
+        history.take(record)
+        yield (*outer, end), history.view
+
+
+def _explanation(logs: Sequence[Sequence[Record]], cut: Sequence[int]) -> Explanation:
+    first = [log[end] for log, end in zip(logs, cut, strict=True) if end < len(log)]
+    first.sort(key=lambda record: record.origin)
+    return Explanation(
+        found=True,
+        left_out=tuple(record.origin for record in first),
+        causes=tuple(sorted({_cause(record) for record in first})),
+    )
+
+
+def _cause(record: Record) -> str:
+    if record.role is Role.SNAPSHOTS:
+        return LATE_SNAPSHOT
+    kind = _type_of(record)
+    if kind.startswith("assay.control.pin."):
+        return PIN_CHANGED
+    return POLICY_CHANGED if kind == POLICY_SET_TYPE else KEY_CHANGED
+
+
+def _type_of(record: Record) -> str:
+    for name, value in record.headers:
+        if name == "ce_type":
+            return value.decode("ascii", "replace")
+    content = read_leniently(record.value or b"")
+    return str(content.get("type")) if isinstance(content, dict) else ""

@@ -1,0 +1,238 @@
+"""The order of a replay: recorded observations of all logs merged by event time, within bounded memory.
+
+Order, stated:
+
+1. Records of one partition are in the order of their offsets: the order of the registry and of the evidence is the
+   log's. One that was given twice counts once.
+2. A snapshot or control record is applied before every call whose event time is not earlier than its own.
+3. A call that names a snapshot is joined after it, whatever the clocks said; where the name was used again, after
+   the first one, as a live join does.
+4. A call that is refused has no say in when others are joined: its time may be what is wrong with it. It goes with
+   the earliest of those behind it, as far as ``REFUSED_AHEAD_MAX`` of them, or ``HELD_BYTES_MAX`` bytes, are
+   refused too.
+5. Ties: control before snapshots before calls, then topic, partition and offset.
+
+Snapshots and control records are read twice. First all their times are noted, because one is applied as early as
+the earliest of those behind it in its partition: a number for each, and a time for each name of a snapshot, is all
+that is kept of them. Calls are read once, a few of each partition at a time.
+"""
+
+from __future__ import annotations
+
+import heapq
+from array import array
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from itertools import takewhile
+from typing import NamedTuple
+
+from assay_stream.canonical.lenient import read_leniently
+from assay_stream.errors import InputError
+from assay_stream.files.archive import event_timestamp_ms
+from assay_stream.files.log_spool import Log, LogSpool
+from assay_stream.limits import HELD_BYTES_MAX, Limits
+from assay_stream.model.cloudevents import Call, event_time_us, is_binary, read_call, read_event
+from assay_stream.model.observation import CallProfile, SnapshotEvent
+from assay_stream.model.record import Headers, Record, Role, made_of
+
+REFUSED_AHEAD_MAX = 256
+"""Refused calls of one partition that are held back until it is known when those behind them are joined."""
+
+_RANK = {Role.CONTROL: 0, Role.SNAPSHOTS: 1, Role.CALLS: 2}
+
+
+class Position(NamedTuple):
+    """How far a log was replayed.
+
+    Args:
+        offset: offset of the last record.
+        latest_ms: of a partition of calls: the latest time at which one was joined, milliseconds since the epoch.
+    """
+
+    offset: int = -1
+    latest_ms: int = 0
+
+
+_START = Position()
+
+
+class Placed(NamedTuple):
+    """A record in its place in the merged order.
+
+    Args:
+        time_ms: event time at which it is applied, milliseconds since the epoch.
+        log: number of its log in ``Merge.logs``.
+        offset: its offset.
+        record: the record.
+        read: for a call: the event, or why it is refused.
+        latest_ms: as in ``Position``.
+    """
+
+    time_ms: int
+    log: int
+    offset: int
+    record: Record
+    read: Call | InputError | None
+    latest_ms: int
+
+
+class Merge:
+    """Everything a spool holds, in the order stated at the top of this module.
+
+    Args:
+        spool: the records; finished.
+        limits: bounds on what is accepted.
+        call_profile: what every call must satisfy.
+    """
+
+    def __init__(self, spool: LogSpool, *, limits: Limits, call_profile: CallProfile) -> None:
+        self._spool = spool
+        self._limits = limits
+        self._call_profile: CallProfile = call_profile
+        self.logs = sorted(spool.logs(), key=lambda log: (_RANK[log.role], log.topic, log.partition))
+        self._named_ms: dict[tuple[str, str], int] = {}
+        self._times_ms = {log: self._note_times(log) for log in self.logs if log.role is not Role.CALLS}
+
+    def read(self, after: Mapping[Log, Position]) -> Iterator[Placed]:
+        """Yield the records in order, from some positions on.
+
+        Args:
+            after: how far logs were replayed before.
+        """
+        streams = [
+            self._calls(number, log, after.get(log, _START))
+            if log.role is Role.CALLS
+            else self._applied(number, log, after.get(log, _START).offset)
+            for number, log in enumerate(self.logs)
+        ]
+        # Log and offset tell any two records apart: nothing behind them is compared.
+        return heapq.merge(*streams) if len(streams) > 1 else iter(streams[0] if streams else ())
+
+    def read_applied(self, until: Mapping[Log, Position]) -> Iterator[Placed]:
+        """Yield the snapshots and control records in order, up to some positions.
+
+        Args:
+            until: how far logs were replayed before.
+        """
+        last = [until.get(log, _START).offset for log in self.logs]
+        streams = [
+            takewhile(lambda placed: placed.offset <= last[placed.log], self._applied(number, log, -1))
+            for number, log in enumerate(self.logs)
+            if log.role is not Role.CALLS
+        ]
+        return heapq.merge(*streams)
+
+    def _note_times(self, log: Log) -> array[int]:
+        """Return when each record of a registry's partition is applied; note it for the snapshots among them."""
+        times_ms = array("q")
+        names: dict[tuple[str, str], list[int]] = {}
+        for index, record in enumerate(self._spool.read(log)):
+            time_ms, name = self._date(record)
+            times_ms.append(time_ms)
+            if name is not None:
+                names.setdefault(name, []).append(index)
+        for index in range(len(times_ms) - 2, -1, -1):
+            times_ms[index] = min(times_ms[index], times_ms[index + 1])
+        for name, places in names.items():
+            # They do not go back any more, so the first is the earliest.
+            first_ms = times_ms[places[0]]
+            self._named_ms[name] = min(first_ms, self._named_ms.get(name, first_ms))
+        return times_ms
+
+    def _applied(self, number: int, log: Log, after: int) -> Iterator[Placed]:
+        for time_ms, record in zip(self._times_ms[log], self._spool.read(log), strict=True):
+            if record.origin.offset > after:
+                yield Placed(time_ms, number, record.origin.offset, record, None, 0)
+
+    def _calls(self, number: int, log: Log, after: Position) -> Iterator[Placed]:
+        limits, profile, named_ms = self._limits, self._call_profile, self._named_ms
+        latest_ms = after.latest_ms
+        held: deque[Placed] = deque()
+        held_bytes = 0
+        for record in self._spool.read(log, after=after.offset):
+            offset = record.origin.offset
+            refusal = None
+            try:
+                event = read_call(record, limits=limits, call_profile=profile)
+            except InputError as error:
+                # Anew, since its traceback holds on to everything that was decoded.
+                refusal = InputError(error.code, error.message, path=error.path)
+            if refusal is not None:
+                own_ms = max(latest_ms, time_of_refused_ms(record, limits))
+                held.append(Placed(own_ms, number, offset, record, refusal, latest_ms))
+                held_bytes += _size_bytes(record)
+                while len(held) > REFUSED_AHEAD_MAX or (held_bytes > HELD_BYTES_MAX and len(held) > 1):
+                    earliest_ms = min(placed.time_ms for placed in held)
+                    first = held.popleft()
+                    held_bytes -= _size_bytes(first.record)
+                    yield first._replace(time_ms=earliest_ms)
+                continue
+            time_ms = event.time_us // 1_000
+            snapshot_id = event.snapshot_id
+            if snapshot_id is not None:
+                time_ms = max(time_ms, named_ms.get((event.server_id, snapshot_id), 0))
+            if time_ms > latest_ms:
+                latest_ms = time_ms
+            if held:
+                yield from _released(held, latest_ms)
+                held_bytes = 0
+            yield made_of(Placed, (latest_ms, number, offset, record, event, latest_ms))
+        if held:
+            yield from _released(held, held[-1].time_ms)
+
+    def _date(self, record: Record) -> tuple[int, tuple[str, str] | None]:
+        """Return when a snapshot or control record takes effect, and the server and id of a snapshot."""
+        event = None
+        with suppress(InputError):
+            event = read_event(record, limits=self._limits)
+        if event is None:
+            # Here, where nothing holds on to what was decoded of it any more.
+            return time_of_refused_ms(record, self._limits), None
+        time_ms = event_time_us(event) // 1_000
+        if record.timestamp_ms > 0:
+            # One that the registry refuses takes effect at the log's time; another may be applied early.
+            time_ms = min(time_ms, record.timestamp_ms)
+        if isinstance(event, SnapshotEvent):
+            return time_ms, (event.data.server_id, event.data.snapshot_id)
+        return time_ms, None
+
+
+def _released(held: deque[Placed], following_ms: int) -> list[Placed]:
+    """Return refused calls that were held back, none of them later than what follows it."""
+    released = []
+    while held:
+        placed = held.pop()
+        following_ms = min(placed.time_ms, following_ms)
+        released.append(placed._replace(time_ms=following_ms))
+    released.reverse()
+    return released
+
+
+def _size_bytes(record: Record) -> int:
+    return len(record.value or b"")
+
+
+def time_of_refused_ms(record: Record, limits: Limits) -> int:
+    """Return the log's time, which is when a rejection takes effect; of a call without one, the time it claims.
+
+    Args:
+        record: a record that is refused.
+        limits: bounds on what is accepted.
+    """
+    if record.timestamp_ms > 0 or record.role is not Role.CALLS:
+        return max(record.timestamp_ms, 0)
+    claimed_ms = None
+    if is_binary(record.headers) or not record.value:
+        claimed_ms = _header_time_ms(record.headers)
+    else:
+        content = read_leniently(record.value)
+        if isinstance(content, dict):
+            claimed_ms = event_timestamp_ms(content.get("time"))
+        claimed_ms = _header_time_ms(record.headers) if claimed_ms is None else claimed_ms
+    return claimed_ms if claimed_ms is not None and 0 <= claimed_ms <= limits.time_max_s * 1_000 else 0
+
+
+def _header_time_ms(headers: Headers) -> int | None:
+    times = (event_timestamp_ms(value.decode("ascii", "replace")) for name, value in headers if name == "ce_time")
+    return next((time_ms for time_ms in times if time_ms is not None), None)

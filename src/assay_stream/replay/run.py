@@ -1,0 +1,305 @@
+"""Replay: recorded observations through the same engine, in the order that ``order`` states.
+
+Time passes with the event times of what is replayed: once they have come a minute further, and at the last record,
+what is due by then is written, as a worker's own ticks would have it written. Nothing is written for the time
+after the last record: whether an alert would have been closed or repeated then, the records do not say.
+
+What a live worker did not know in time a replay may know: that is what a comparison calls a late snapshot.
+
+A replay that was interrupted goes on from a *checkpoint* between two records. It holds what calls have changed:
+how far each log was read, and the states of alerts. All else follows from snapshots and control records, which are
+few, and are applied anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from assay_stream import engine
+from assay_stream.alerts.life_cycle import AlertRules
+from assay_stream.canonical.redaction import DEFAULT_REDACTION, Redaction
+from assay_stream.engine import EngineState
+from assay_stream.errors import InputError
+from assay_stream.files.log_spool import Log, LogSpool
+from assay_stream.limits import DEFAULT_LIMITS, Limits
+from assay_stream.model.envelope import Producer
+from assay_stream.model.observation import CallProfile
+from assay_stream.model.record import Origin, Output, Record, Role, made_of
+from assay_stream.registry.attention import Tick
+from assay_stream.replay.order import Merge, Placed, Position
+
+_FINDING_TOPIC = "replay"
+_TICK_US = 60_000_000
+"""How far event time must have come before another look at what is due."""
+_STEPS_MAX = 400
+"""Repetitions of an alert after the last record that are worked out one by one: more than a year of days."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """Where a replay stands between two records.
+
+    Args:
+        positions: how far each log was read.
+        done: how many records of each log that were.
+        alerts: the states of the alert stage.
+        findings: how many records the finding topic had.
+        ticked_us: when it was last looked what is due, event time in microseconds.
+        time_us: event time of the last record, microseconds.
+    """
+
+    positions: dict[Log, Position]
+    done: dict[Log, int]
+    alerts: dict[str, dict[str, Any]]
+    findings: int
+    ticked_us: int
+    time_us: int
+
+
+class Replay:
+    """The stages over everything that a spool holds.
+
+    Args:
+        spool: the records of the snapshots, control and calls topics; finished.
+        producer: who writes the evidence.
+        limits: bounds on what is accepted and kept.
+        snapshot_partitions: how many partitions the snapshot topic had, ``None`` where that is not known.
+        redaction: what leaves arguments and results before they are hashed.
+        call_profile: what every call must satisfy, whatever profile it names itself.
+        server_ids: replay the calls of these servers only; ``None`` for all.
+        alert_rules: what the alert stage is told; the defaults where it is ``None``.
+    """
+
+    def __init__(
+        self,
+        spool: LogSpool,
+        *,
+        producer: Producer,
+        limits: Limits = DEFAULT_LIMITS,
+        snapshot_partitions: int | None = None,
+        redaction: Redaction = DEFAULT_REDACTION,
+        call_profile: CallProfile = "assay",
+        server_ids: Collection[str] | None = None,
+        alert_rules: AlertRules | None = None,
+    ) -> None:
+        self._producer = producer
+        self._limits = limits
+        self._snapshot_partitions = snapshot_partitions
+        self._server_ids = None if server_ids is None else frozenset(server_ids)
+        self._state = EngineState(
+            producer=producer,
+            limits=limits,
+            redaction=redaction,
+            call_profile=call_profile,
+            alert_rules=alert_rules,
+        )
+        self._registries: dict[int, EngineState] = {}
+        self._spool = spool
+        self._merge = Merge(spool, limits=limits, call_profile=call_profile)
+        self._positions = [Position()] * len(self._merge.logs)
+        self._done = [0] * len(self._merge.logs)
+        self._findings = 0
+        self._ticked_us = self._time_us = 0
+
+    def calls_done(self) -> list[tuple[str, int, int]]:
+        """Return of each partition of calls its name, how many were replayed, and how many there are."""
+        return [
+            (f"{log.topic}:{log.partition}", done, self._spool.count(log))
+            for log, done in zip(self._merge.logs, self._done, strict=True)
+            if log.role is Role.CALLS
+        ]
+
+    def checkpoint(self) -> Checkpoint:
+        """Return where the replay stands; to be asked between two lists of ``steps``."""
+        return Checkpoint(
+            positions=dict(zip(self._merge.logs, self._positions, strict=True)),
+            done=dict(zip(self._merge.logs, self._done, strict=True)),
+            alerts=self._state.alerts,
+            findings=self._findings,
+            ticked_us=self._ticked_us,
+            time_us=self._time_us,
+        )
+
+    def go_on_from(self, checkpoint: Checkpoint) -> list[Output]:
+        """Bring the state to a checkpoint of another replay of the same records.
+
+        Args:
+            checkpoint: where that one stood.
+
+        Returns:
+            What snapshots and control records wrote up to there, alerts aside.
+        """
+        outputs: list[Output] = []
+        for placed in self._merge.read_applied(checkpoint.positions):
+            outputs += self._register(placed.record)
+        self._positions = [checkpoint.positions.get(log, Position()) for log in self._merge.logs]
+        self._done = [checkpoint.done.get(log, 0) for log in self._merge.logs]
+        self._state.alerts = dict(checkpoint.alerts)
+        self._state.alerts_due.note(self._state.alerts)
+        self._findings = checkpoint.findings
+        self._ticked_us, self._time_us = checkpoint.ticked_us, checkpoint.time_us
+        return outputs
+
+    def steps(self) -> Iterator[list[Output]]:
+        """Yield what each record leads to, record by record; the last list is that of the end."""
+        positions, done, server_ids, state = self._positions, self._done, self._server_ids, self._state
+        for placed in self._merge.read(dict(zip(self._merge.logs, positions, strict=True))):
+            time_ms, log, offset, record, event, latest_ms = placed
+            outputs: list[Output] = []
+            self._time_us = time_us = time_ms * 1_000
+            if time_us >= self._ticked_us + _TICK_US:
+                self._ticked_us = time_us
+                self._tick(time_us, outputs)
+            if event is None:
+                self._follow(self._register(record), outputs)
+            elif server_ids is None or _is_of(placed, server_ids):
+                written = engine.step_read(state, record, event)
+                if len(written) == 1:
+                    outputs += written  # evidence, or the rejected copy: most calls
+                else:
+                    self._follow(written, outputs)
+            positions[log] = made_of(Position, (offset, latest_ms))
+            done[log] += 1
+            yield outputs
+        outputs = []
+        # Times may go back in the merged order: a partition keeps its own.
+        self._tick(max(self._ticked_us, self._time_us), outputs)
+        yield outputs
+
+    def let_time_pass(self, until_us: int) -> Iterator[list[Output]]:
+        """Yield the alerts that would be written after the last record, as far as a worker's clock may have come.
+
+        Args:
+            until_us: event time of the last alert that is asked for, microseconds since the epoch.
+        """
+        pacing = self._state.alert_rules.pacing
+        # The end of an alert is dated by when it showed, and written once it has settled.
+        until_us += max(pacing.settle_us, pacing.repeat_interval_us)
+        time_us = max(self._ticked_us, self._time_us)
+        # Somebody may have dated an alert thousands of years ahead.
+        step_us = max(pacing.repeat_interval_us, (until_us - time_us) // _STEPS_MAX)
+        while time_us < until_us and self._state.alerts_due.any_by(until_us):
+            time_us = min(time_us + step_us, until_us)
+            outputs: list[Output] = []
+            self._tick(time_us, outputs)
+            yield outputs
+
+    def _register(self, record: Record) -> list[Output]:
+        """Apply a snapshot or control record, and return what its registry writes but facts, which are applied."""
+        # One registry per partition, as in the worker: a misrouted server must look the same.
+        registry = self._registries.get(record.origin.partition)
+        if registry is None:
+            registry = self._registries[record.origin.partition] = EngineState(
+                producer=self._producer, limits=self._limits, snapshot_partitions=self._snapshot_partitions
+            )
+        outputs = []
+        for output in engine.step(registry, record)[1]:
+            if output.role is Role.BINDINGS:
+                engine.step(self._state, _fed_back(output, 0))
+            else:
+                outputs.append(output)
+        return outputs
+
+    def _follow(self, written: Iterable[Output], outputs: list[Output]) -> None:
+        """Add what was written, and behind each finding what the alert stage makes of it."""
+        for output in written:
+            outputs.append(output)
+            if output.role is Role.FINDINGS:
+                outputs += engine.step(self._state, _fed_back(output, self._findings))[1]
+                self._findings += 1
+
+    def _tick(self, time_us: int, outputs: list[Output]) -> None:
+        while self._state.alerts_due.any_by(time_us):
+            outputs += engine.step(self._state, _a_tick(time_us, self._findings))[1]
+            self._findings += 1
+
+
+def replay(
+    records: Iterable[Record],
+    *,
+    producer: Producer,
+    limits: Limits = DEFAULT_LIMITS,
+    snapshot_partitions: int | None = None,
+    redaction: Redaction = DEFAULT_REDACTION,
+    call_profile: CallProfile = "assay",
+    alert_rules: AlertRules | None = None,
+) -> Iterator[Output]:
+    """Yield everything the stages write for these records: evidence, alerts, definitions, rejected records.
+
+    Args:
+        records: records of the snapshots, control and calls topics, in any order. All are read before the first
+            output comes; what does not fit into memory goes to a temporary file.
+        producer: who writes the evidence.
+        limits: bounds on what is accepted and kept.
+        snapshot_partitions: how many partitions the snapshot topic had, ``None`` where that is not known.
+        redaction: what leaves arguments and results before they are hashed.
+        call_profile: what every call must satisfy, whatever profile it names itself.
+        alert_rules: what the alert stage is told; the defaults where it is ``None``.
+
+    Raises:
+        InputError: ``conflicting_records``: two different records claim one place in one log.
+    """
+    with spooled(records) as spool:
+        made = Replay(
+            spool,
+            producer=producer,
+            limits=limits,
+            snapshot_partitions=snapshot_partitions,
+            redaction=redaction,
+            call_profile=call_profile,
+            alert_rules=alert_rules,
+        )
+        for outputs in made.steps():
+            yield from outputs
+
+
+def spooled(records: Iterable[Record]) -> LogSpool:
+    """Return a finished spool of some records.
+
+    Args:
+        records: records of any partitions, in any order.
+
+    Raises:
+        InputError: ``conflicting_records``.
+    """
+    spool = LogSpool()
+    try:
+        for record in records:
+            spool.add(record)
+        spool.finish()
+    except BaseException:
+        spool.close()
+        raise
+    return spool
+
+
+def _is_of(placed: Placed, server_ids: Collection[str]) -> bool:
+    """Tell whether a call is one of some servers'; of a refused one its key must do."""
+    if placed.read is None or isinstance(placed.read, InputError):
+        key = placed.record.key
+        return key is not None and key.decode("utf-8", "replace") in server_ids
+    return placed.read.server_id in server_ids
+
+
+def _a_tick(time_us: int, offset: int) -> Record:
+    return Record(
+        role=Role.FINDINGS,
+        origin=Origin(topic=_FINDING_TOPIC, partition=0, offset=offset),
+        key=b"",
+        value=Tick(time_us=time_us).encode(),
+    )
+
+
+def _fed_back(output: Output, offset: int) -> Record:
+    # Alerts know one partition here; facts are told apart by the registry that wrote them.
+    partition = 0 if output.role is Role.FINDINGS else output.partition or 0
+    return Record(
+        role=output.role,
+        origin=Origin(topic=_FINDING_TOPIC, partition=partition, offset=offset),
+        key=output.key,
+        value=output.value,
+        headers=output.headers,
+        timestamp_ms=output.timestamp_ms,
+    )

@@ -1,0 +1,1 @@
+"""Answers for analysts: as-of, timeline, trace, pins, keys and drift."""

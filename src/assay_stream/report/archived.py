@@ -1,0 +1,109 @@
+"""Looking back into archives: timelines and traces out of recorded observations, by the same engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from assay_stream.canonical.redaction import DEFAULT_REDACTION, Redaction
+from assay_stream.model.envelope import Producer
+from assay_stream.model.observation import CallProfile
+from assay_stream.model.record import Origin, Output, Record, Role
+from assay_stream.replay.evidence_record import Recorded
+from assay_stream.replay.history import history_of
+from assay_stream.replay.run import replay
+from assay_stream.report.pins import server_of
+from assay_stream.report.timeline import Told, alert_about, alerted, decided, finding_about, found, observed
+from assay_stream.report.trace import Sought, Trace, call_of
+
+Read = Callable[[], Iterable[Record]]
+
+
+def archived_timeline(
+    read: Read, server_id: str, *, producer: Producer, tool_name: str | None = None
+) -> Iterator[Told]:
+    """Yield everything that changed on a server, by recorded observations.
+
+    Args:
+        read: gives the records anew each time.
+        server_id: the server.
+        producer: who writes evidence in a replay.
+        tool_name: only what is about this tool, ``None`` for all.
+
+    Raises:
+        InputError: ``server_not_known``.
+    """
+    key = server_id.encode()
+    history = history_of(lambda: (record for record in read() if _is_of_server(record, key)))
+    yield from observed(server_of(history.view, server_id), tool_name=tool_name)
+    told = {Role.FINDINGS: found, Role.CHANGES: decided, Role.ALERTS: alerted}
+    of_server = (record for record in read() if _is_of_server(record, key) or _is_call_on(record, server_id, "assay"))
+    for output in replay(of_server, producer=producer):
+        if output.role in told:
+            yield from told[output.role](output.value, server_id, tool_name=tool_name)
+
+
+def archived_traces(
+    read: Read,
+    sought: Sought,
+    *,
+    producer: Producer,
+    redaction: Redaction = DEFAULT_REDACTION,
+    call_profile: CallProfile = "assay",
+) -> list[Trace]:
+    """Return what recorded observations say of the calls that are sought.
+
+    Args:
+        read: gives the records anew each time.
+        sought: which calls.
+        producer: who writes evidence in a replay.
+        redaction: what leaves arguments and results before they are hashed.
+        call_profile: what every call must satisfy.
+    """
+    calls: dict[Origin, Record] = {}
+    servers: dict[Origin, tuple[str, str]] = {}
+    for record in read():
+        if record.role is Role.CALLS and sought.may_be_in(record.value):
+            event = call_of(record, call_profile=call_profile)
+            if event is not None and sought.is_in(event.data):
+                calls[record.origin] = record
+                servers[record.origin] = (event.data["server_id"], event.data["tool_name"])
+    if not calls:
+        return []
+    keys = {server_id.encode() for server_id, _ in servers.values()}
+    kept = [record for record in read() if record.role is not Role.CALLS and record.key in keys]
+    outputs = list(replay([*kept, *calls.values()], producer=producer, redaction=redaction, call_profile=call_profile))
+    evidence = _evidence_by_call(outputs)
+    snapshots = {record.origin: record for record in kept if record.role is Role.SNAPSHOTS}
+    traces = []
+    for origin, call in sorted(calls.items()):
+        trace = Trace(evidence=evidence.get(origin), call=call)
+        if trace.snapshot_origin is not None:
+            trace.snapshot = snapshots.get(trace.snapshot_origin)
+        server_id, tool_name = servers[origin]
+        about = [finding_about(o.value, server_id) for o in outputs if o.role is Role.FINDINGS]
+        trace.take_findings((finding for finding in about if finding is not None), tool_name)
+        views = [alert_about(o.value, server_id) for o in outputs if o.role is Role.ALERTS]
+        trace.take_alerts(view for view in views if view is not None)
+        traces.append(trace)
+    return traces
+
+
+def _evidence_by_call(outputs: Iterable[Output]) -> dict[Origin, Recorded]:
+    evidence: dict[Origin, Recorded] = {}
+    for output in outputs:
+        if output.role is Role.EVIDENCE:
+            written = Recorded("replayed", output.value or b"")
+            if written.call is not None:
+                evidence[written.call] = written
+    return evidence
+
+
+def _is_of_server(record: Record, key: bytes) -> bool:
+    return record.role is not Role.CALLS and record.key == key
+
+
+def _is_call_on(record: Record, server_id: str, call_profile: CallProfile) -> bool:
+    if record.role is not Role.CALLS:
+        return False
+    event = call_of(record, call_profile=call_profile)
+    return event is not None and event.data["server_id"] == server_id

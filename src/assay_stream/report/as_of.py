@@ -1,0 +1,231 @@
+"""What was in force on a server at a time: catalogues, pins, policy and keys, who saw them, where that stands.
+
+Read from the bindings: of the binding topic, or of the snapshot log (``replay.history``). The binding topic
+keeps a bounded history; where it does not reach back to the time asked for, the answer says so and claims nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from assay_stream.errors import InputError
+from assay_stream.model.control_facts import Pin
+from assay_stream.model.facts import Seen
+from assay_stream.registry.pin_evaluation import standing_of
+from assay_stream.registry.pin_life import PinState, pin_states
+from assay_stream.registry.signatures import pinned_key
+from assay_stream.registry.state import ServerBindings
+from assay_stream.report.pins import time_text
+
+Row = dict[str, Any]
+
+
+def forgotten(server: ServerBindings, time_us: int) -> list[Row]:
+    """Return a row for each observer of whom nothing is kept for a time, because older history was folded away.
+
+    Args:
+        server: everything known of the server.
+        time_us: event time, microseconds since the epoch.
+    """
+    return [
+        {"what": "forgotten", "observer_id": observer_id, "until": time_text(timeline.horizon_us or 0)}
+        for observer_id, timeline in sorted(server.observers.items())
+        if timeline.is_folded_at(time_us)
+    ]
+
+
+def asof_rows(server: ServerBindings, server_id: str, time_us: int, *, tool_name: str | None = None) -> list[Row]:
+    """Return one row for each thing in force at a time.
+
+    Args:
+        server: everything known of the server.
+        server_id: its name.
+        time_us: event time, microseconds since the epoch; what was observed or set at it counts.
+        tool_name: only what is about this tool, ``None`` for all.
+
+    Raises:
+        InputError: ``tool_not_known`` where neither a list nor a decision ever named the tool;
+            ``nothing_known_then`` where nothing was observed or set by that time, and nothing is forgotten.
+    """
+    check_tool(server, tool_name)
+    rows = forgotten(server, time_us)
+    for observer_id, timeline in sorted(server.observers.items()):
+        seen = timeline.as_of(time_us)
+        if seen is None or timeline.is_folded_at(time_us):
+            continue
+        row = _observation(server, seen, observer_id, time_us)
+        rows.append(row)
+        if row["state"] == "in_force":
+            rows.extend(_tools(server, seen, time_us, tool_name))
+    rows.extend(_announcements(server, time_us))
+    rows.extend(_rejections(server, time_us))
+    rows.extend(_pins(server, time_us, tool_name))
+    rows.extend(_policies(server, time_us, tool_name))
+    rows.extend(_keys(server, time_us, tool_name))
+    if not rows:
+        raise InputError("nothing_known_then", "nothing was observed or set on this server by that time")
+    return [{"server_id": server_id, **row} for row in rows]
+
+
+def check_tool(server: ServerBindings, tool_name: str | None) -> None:
+    """Check that something is known of a tool.
+
+    Args:
+        server: everything known of the server.
+        tool_name: the tool, ``None`` for all.
+
+    Raises:
+        InputError: ``tool_not_known``.
+    """
+    if tool_name is not None and not _is_known(server, tool_name):
+        raise InputError("tool_not_known", "no list and no decision names this tool on the server: check --tool")
+
+
+def _is_known(server: ServerBindings, tool_name: str) -> bool:
+    return (
+        any(tool_name in catalogue.tools for catalogue in server.catalogues.values())
+        or tool_name in server.controls.pins
+        or any(policy.tool_name == tool_name for policy in server.controls.policies)
+    )
+
+
+def _rejections(server: ServerBindings, time_us: int) -> Iterator[Row]:
+    """Yield the latest rejection that names no observer, and the latest of each observer."""
+    latest = {bad.observer_id: bad for bad in server.rejections if bad.time_us <= time_us}
+    for observer_id, bad in sorted(latest.items(), key=lambda item: item[0] or ""):
+        row = {"what": "rejection", "code": bad.code, "observer_id": observer_id, "since": time_text(bad.time_us)}
+        yield {name: value for name, value in row.items() if value is not None} | {"origin": bad.origin.as_json()}
+
+
+def _announcements(server: ServerBindings, time_us: int) -> Iterator[Row]:
+    """Yield the changes that observers were told of and have seen no list since."""
+    for observer_id in sorted(server.endings.own):
+        timeline = server.observers.get(observer_id)
+        seen = None if timeline is None else timeline.as_of(time_us)
+        told = server.endings.announced(observer_id, seen, time_us)
+        if told is not None:
+            yield {
+                "what": "announcement",
+                "observer_id": observer_id,
+                "snapshot_id": None if seen is None else seen.snapshot_id,
+                "since": time_text(told.time_us),
+                "origin": told.origin.as_json(),
+            }
+
+
+def _observation(server: ServerBindings, seen: Seen, observer_id: str, time_us: int) -> Row:
+    state = "in_force"
+    if not server.in_force(seen, time_us):
+        state = "ended_by_rejection"
+    elif server.endings.announced(observer_id, seen, time_us) is not None:
+        state = "ended_by_announcement"
+    return {
+        "what": "catalogue",
+        "state": state,
+        "observer_id": observer_id,
+        "value": seen.catalogue,
+        "completeness": seen.completeness,
+        "snapshot_id": seen.snapshot_id,
+        "since": time_text(seen.time_us),
+        "origin": seen.origin.as_json(),
+    }
+
+
+def _tools(server: ServerBindings, seen: Seen, time_us: int, tool_name: str | None) -> Iterator[Row]:
+    catalogue = server.catalogue_of(seen)
+    for name, full in sorted(catalogue.tools.items()):
+        if tool_name not in (None, name):
+            continue
+        found = None if full is None else server.fingerprint_of(catalogue, full)
+        standing = standing_of(server, seen, found, name, time_us)
+        signature = standing.signature
+        yield {
+            "what": "tool",
+            "state": "ambiguous" if full is None else "offered",
+            "tool_name": name,
+            "observer_id": seen.observer_id,
+            "value": None if found is None else found.definition_digest(),
+            "full_digest": full,
+            "pin": standing.pin.status.value,
+            "action": None if standing.pin.action is None else standing.pin.action.value,
+            "signature": None if signature is None else signature.error_code or "valid",
+            "snapshot_id": seen.snapshot_id,
+            "since": time_text(seen.time_us),
+            "origin": seen.origin.as_json(),
+        }
+
+
+def _pins(server: ServerBindings, time_us: int, tool_name: str | None) -> Iterator[Row]:
+    for name, history in sorted(server.controls.pins.items()):
+        if tool_name not in (None, name):
+            continue
+        acts = [act for act in history if act.time_us <= time_us]
+        for (scheme, value), state in sorted(pin_states(acts).items()):
+            if state in (PinState.APPROVED, PinState.REJECTED):
+                row = {"what": "pin", "state": state.value, "tool_name": name, "scheme": scheme, "value": value}
+                yield row | _decided(_last_on(acts, scheme, value))
+
+
+def _last_on(acts: list[Pin], scheme: str, value: str) -> Pin:
+    return [act for act in acts if act.scheme == scheme and act.value == value][-1]
+
+
+def _policies(server: ServerBindings, time_us: int, tool_name: str | None) -> Iterator[Row]:
+    latest = {policy.tool_name: policy for policy in server.controls.policies if policy.time_us <= time_us}
+    for name, policy in sorted(latest.items(), key=lambda item: item[0] or ""):
+        if name is None or tool_name in (None, name):
+            yield {
+                "what": "policy",
+                "tool_name": name or "*",
+                "value": f"{policy.enforcement}, unknown {policy.unknown}",
+                "enforcement": policy.enforcement,
+                "unknown": policy.unknown,
+            } | _decided(policy)
+
+
+def _keys(server: ServerBindings, time_us: int, tool_name: str | None) -> Iterator[Row]:
+    controls = server.controls
+    for domain in sorted(controls.discoveries):
+        documents = [found for found in controls.discoveries_as_of(domain, time_us) if found.status == "observed"]
+        if documents:
+            last = documents[-1]
+            yield {
+                "what": "key",
+                "state": "observed",
+                "domain": domain,
+                "value": last.fingerprint,
+                "revoked": list(last.revoked),
+                "since": time_text(last.time_us),
+                "origin": last.origin.as_json(),
+            }
+    for (domain, name), use in sorted(controls.first_uses.items()):
+        if use.time_us <= time_us and tool_name in (None, name):
+            pinned = pinned_key(controls, domain, name, time_us)
+            yield {
+                "what": "key",
+                "state": "pinned" if pinned == use.fingerprint else "superseded",
+                "domain": domain,
+                "tool_name": name,
+                "value": use.fingerprint,
+                "since": time_text(use.time_us),
+                "origin": use.origin.as_json(),
+            }
+    for decision in controls.key_acts_as_of(time_us):
+        if tool_name is None or decision.tool_name in (None, tool_name):
+            yield {
+                "what": "key",
+                "state": "accepted" if decision.act == "accept" else "revoked",
+                "domain": decision.domain or "*",
+                "tool_name": decision.tool_name or "*",
+                "value": decision.fingerprint,
+            } | _decided(decision)
+
+
+def _decided(fact: Any) -> Row:
+    return {
+        "author": fact.author,
+        "reason": fact.reason,
+        "since": time_text(fact.time_us),
+        "origin": fact.origin.as_json(),
+    }

@@ -1,0 +1,252 @@
+"""Drift between two recordings of what a server offers, as findings with a severity.
+
+1. What was not recorded on both sides is not compared: a recording without prompts says nothing of prompts.
+2. A recording that is not complete removes nothing. A Tool object alone is complete only against another one.
+3. What a profile does not look at is left out: a peer's table finds what the peer finds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from assay_stream.canonical.digest import jcs_digest
+from assay_stream.detect.indicators import CUT_SHORT, signs_between
+from assay_stream.detect.tool_names import NO_TOOLS, ToolNames
+from assay_stream.drift import CODES, Change, ItemDrift, Subject, compare_lists
+from assay_stream.drift.definition import differing_fields
+from assay_stream.drift.severity import Level, Profile, Sign, assess, covers
+from assay_stream.errors import InputError
+from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.schemes.assay_manifest import action_class
+from assay_stream.schemes.handshake_contract import contract, contract_drift
+from assay_stream.schemes.mcptrust import RISK_LEVELS, risk_level
+from assay_stream.work import Work, WorkExhaustedError
+
+Item = Mapping[str, Any]
+
+_LISTS = {Subject.TOOL: "tools", Subject.PROMPT: "prompts", Subject.TEMPLATE: "resourceTemplates"}
+
+KIND_TITLES: Mapping[str, str] = {
+    "tool_added": "A tool was added",
+    "tool_removed": "A tool was removed",
+    "tool_changed": "The definition of a tool changed",
+    "tool_renamed": "A tool goes by another name",
+    "prompt_added": "A prompt was added",
+    "prompt_removed": "A prompt was removed",
+    "prompt_changed": "A prompt changed",
+    "template_added": "A resource template was added",
+    "template_removed": "A resource template was removed",
+    "template_changed": "A resource template changed",
+    "risk_level_changed": "MCPTrust's risk level of a tool changed",
+    "contract_violation": "A tool changed what its contract promised to keep",
+    "definition_ambiguous": "A list holds one name twice, with different definitions",
+    "analysis_cut_short": "The recordings take more work to compare than the limits allow",
+}
+"""The kinds of finding that a report holds, and how each reads."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """What was recorded of a server's lists.
+
+    Args:
+        lists: the lists that were recorded.
+        complete: whether they hold everything that the server offered.
+        is_single: whether it is one Tool object, and no list.
+    """
+
+    lists: Mapping[Subject, list[dict[str, Any]]]
+    complete: bool
+    is_single: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriftFinding:
+    """One finding of a report.
+
+    Args:
+        kind: a key of ``KIND_TITLES``.
+        name: of the tool or prompt, or the URI template.
+        level: how severe it is.
+        codes: codes of what changed, and ids of the rules for what new text brings; sorted, each once.
+        fields: top-level fields that differ, sorted.
+        changes: what changed.
+        renamed_to: the new name of a renamed tool.
+    """
+
+    kind: str
+    name: str
+    level: Level
+    codes: tuple[str, ...] = ()
+    fields: tuple[str, ...] = ()
+    changes: tuple[Change, ...] = ()
+    renamed_to: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the finding as a report holds it."""
+        finding = {
+            "kind": self.kind,
+            "tool": self.name,
+            "severity": str(self.level),
+            "codes": list(self.codes),
+            "fields": list(self.fields),
+        }
+        return finding if self.renamed_to is None else finding | {"renamed_to": self.renamed_to}
+
+
+def read_offer(content: Any) -> Offer:
+    """Return what a recording holds.
+
+    Args:
+        content: a Tool object, a list result, the JSON-RPC response around one, a snapshot event, or a manifest
+            ``{"tools": [...], "prompts": [...], "resourceTemplates": [...]}``.
+
+    Raises:
+        InputError: ``not_a_tool``, ``wrong_type`` or ``too_many_tools``.
+    """
+    if not isinstance(content, dict):
+        raise InputError("not_a_tool", "give a Tool object, a list result, a snapshot or a manifest", path="$")
+    for name in ("result", "data"):
+        inner = content.get(name)
+        if isinstance(inner, dict) and (name == "result" or "tools" in inner):
+            return _read_lists(inner, f"$.{name}")
+    return _read_lists(content, "$")
+
+
+def _read_lists(content: dict[str, Any], path: str) -> Offer:
+    lists = {}
+    for subject, name in _LISTS.items():
+        if name in content:
+            lists[subject] = _read_list(content[name], f"{path}.{name}")
+    if not lists:
+        if not isinstance(content.get("name"), str):
+            message = "there is no list of tools, and no name as a Tool object has it"
+            raise InputError("not_a_tool", message, path=path)
+        return Offer(lists={Subject.TOOL: [content]}, complete=False, is_single=True)
+    # A cursor says that there are more pages, also an empty one.
+    complete = content.get("nextCursor") is None and content.get("completeness", "complete") == "complete"
+    return Offer(lists=lists, complete=complete)
+
+
+def _read_list(items: Any, path: str) -> list[dict[str, Any]]:
+    if not isinstance(items, list):
+        raise InputError("wrong_type", "must be a list", path=path)
+    if len(items) > DEFAULT_LIMITS.tools_max:
+        raise InputError("too_many_tools", f"{DEFAULT_LIMITS.tools_max} are allowed in one list", path=path)
+    for index, item in enumerate(items):
+        if not isinstance(item, dict):
+            raise InputError("not_a_tool", "must be a JSON object", path=f"{path}[{index}]")
+    return items
+
+
+def drift_findings(
+    before: Offer,
+    after: Offer,
+    *,
+    profile: Profile,
+    known: Collection[str] = (),
+) -> list[DriftFinding]:
+    """Return the findings: tools, then prompts, then templates, each in the order of names and kinds.
+
+    Args:
+        before: the earlier recording.
+        after: the later recording.
+        profile: by which severities are told.
+        known: full digests of definitions that were seen before: what they bring is not news.
+
+    Raises:
+        InputError: as ``compare_lists``.
+    """
+    complete = after.complete or (before.is_single and after.is_single)
+    found: list[_Unjudged] = []
+    # One budget for all lists, as one record of a stream has.
+    work = Work(DEFAULT_LIMITS.work_units_max)
+    for subject in Subject:
+        if subject in before.lists and subject in after.lists:
+            was, now = before.lists[subject], after.lists[subject]
+            try:
+                drifts = compare_lists(was, now, subject=subject, complete=complete, work=work)
+            except InputError as error:
+                path = f"$.{_LISTS[subject]}{error.path.removeprefix('$')}"
+                raise InputError(error.code, error.message, path=path) from None
+            names = _names(now, work)
+            for drift in drifts:
+                if not known or drift.after is None or str(jcs_digest(dict(drift.after))) not in known:
+                    found.extend(_findings(drift, names, work))
+    if work.is_exhausted:
+        found.append(_Unjudged(kind="analysis_cut_short", drift=ItemDrift("analysis_cut_short", "*")))
+    return [_judged(finding, profile) for finding in found if covers(profile, finding.kind, finding.changes)]
+
+
+def _names(items: Sequence[Item], work: Work) -> ToolNames:
+    try:
+        return ToolNames({item["name"] for item in items if isinstance(item.get("name"), str)}, work)
+    except WorkExhaustedError:
+        return NO_TOOLS  # Nothing more is searched either, and the signs say so.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Unjudged:
+    kind: str
+    drift: ItemDrift
+    changes: tuple[Change, ...] = ()
+    fields: tuple[str, ...] = ()
+    further_codes: tuple[str, ...] = ()
+    signs: Sequence[Sign] = ()
+
+
+def _findings(drift: ItemDrift, names: ToolNames, work: Work) -> Iterator[_Unjudged]:
+    signs: Sequence[Sign] = ()
+    if drift.after is not None:
+        try:
+            signs = signs_between(drift.before, drift.after, tool_names=names, work=work)
+        except WorkExhaustedError:
+            signs = (CUT_SHORT,)
+    fields: tuple[str, ...] = ()
+    if drift.before is not None and drift.after is not None:
+        fields = tuple(differing_fields(drift.before, drift.after))
+    yield _Unjudged(kind=drift.kind, drift=drift, changes=drift.changes, fields=fields, signs=signs)
+    if drift.before is None or drift.after is None or not drift.kind.startswith("tool_"):
+        return
+    risk = _risk_change(drift.before, drift.after) if drift.kind == "tool_changed" else None
+    if risk is not None:
+        yield _Unjudged(kind="risk_level_changed", drift=drift, changes=(risk,), fields=("description",))
+    broken = tuple(contract_drift(contract(drift.before), contract(drift.after)))
+    if broken:
+        yield _Unjudged(kind="contract_violation", drift=drift, fields=("_meta",), further_codes=broken)
+
+
+def _judged(finding: _Unjudged, profile: Profile) -> DriftFinding:
+    drift = finding.drift
+    names = [name for name in (drift.name, drift.renamed_to) if name is not None]
+    level = assess(
+        profile,
+        finding.kind,
+        finding.changes,
+        finding.signs,
+        privileged=any(action_class(name) is not None for name in names),
+    )
+    codes = {change.code for change in finding.changes} | {sign.rule for sign in finding.signs}
+    return DriftFinding(
+        kind=finding.kind,
+        name=drift.name,
+        level=level,
+        codes=tuple(sorted(codes | set(finding.further_codes))),
+        fields=finding.fields,
+        changes=finding.changes,
+        renamed_to=drift.renamed_to,
+    )
+
+
+def _risk_change(before: Item, after: Item) -> Change | None:
+    try:
+        was, now = risk_level(before), risk_level(after)
+    except InputError:
+        return None  # MCPTrust reads no such tool.
+    if was == now:
+        return None
+    raised = RISK_LEVELS.index(was) < RISK_LEVELS.index(now)
+    code = "risk_level_raised" if raised else "risk_level_lowered"
+    return Change(code, "$", was, now, CODES[code].direction)

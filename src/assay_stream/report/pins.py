@@ -1,0 +1,249 @@
+"""What operators decided about tools and how the tools stand to it, read from the bindings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+from assay_stream.errors import InputError
+from assay_stream.model.control_facts import ControlFact, KeyDecision, Pin, Policy
+from assay_stream.model.facts import Seen
+from assay_stream.registry.pin_life import PinState, pin_states
+from assay_stream.registry.pins import check_pins
+from assay_stream.registry.state import Bindings, ServerBindings
+from assay_stream.registry.timeline import AFTER_ALL_US
+from assay_stream.schemes.fingerprint import Fingerprint
+from assay_stream.schemes.pin_files import PinEntry
+
+DEFAULT_SCHEME = "assay.p60"
+"""What a tool is pinned under if nobody says otherwise: it covers the output schema and the annotations too."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Offered(NamedTuple):
+    """One definition of a tool in force, and who sees it."""
+
+    fingerprint: Fingerprint
+    observers: tuple[str, ...]
+
+
+def offered_now(server: ServerBindings, tool_name: str) -> list[Offered]:
+    """Return the distinct definitions of a tool in force, by full digest.
+
+    Args:
+        server: everything known of the server.
+        tool_name: the tool.
+    """
+    found: dict[str, tuple[Fingerprint, list[str]]] = {}
+    for observer_id, seen in sorted(_latest(server)):
+        catalogue = server.catalogue_of(seen)
+        full = catalogue.tools.get(tool_name)
+        if full is not None:
+            found.setdefault(full, (server.fingerprint_of(catalogue, full), []))[1].append(observer_id)
+    return [Offered(print_, tuple(observers)) for _, (print_, observers) in sorted(found.items())]
+
+
+def tools_offered_now(server: ServerBindings) -> list[str]:
+    """Return the names of all tools in force on a server, sorted.
+
+    Args:
+        server: everything known of the server.
+    """
+    return sorted({name for _, seen in _latest(server) for name in server.catalogue_of(seen).tools})
+
+
+def pin_rows(bindings: Bindings, *, server_id: str | None, tool_name: str | None) -> Iterator[dict[str, Any]]:
+    """Yield one row for each decision in force, with how each definition in force stands to it.
+
+    Args:
+        bindings: the state.
+        server_id: only this server, ``None`` for all.
+        tool_name: only this tool, ``None`` for all.
+    """
+    for name, server in _servers(bindings, server_id):
+        for tool in sorted(server.controls.pins):
+            if tool_name not in (None, tool):
+                continue
+            acts = server.controls.pins[tool]
+            for (scheme, value), state in sorted(pin_states(acts).items()):
+                if state not in (PinState.APPROVED, PinState.REJECTED):
+                    continue
+                last = [act for act in acts if act.scheme == scheme and act.value == value][-1]
+                yield {
+                    "server_id": name,
+                    "tool_name": tool,
+                    "scheme": scheme,
+                    "value": value,
+                    "state": state.value,
+                    "standing": _standing(server, tool),
+                    "author": last.author,
+                    "reason": last.reason,
+                    "since": time_text(last.time_us),
+                }
+
+
+def history_rows(bindings: Bindings, *, server_id: str | None, tool_name: str | None) -> list[dict[str, Any]]:
+    """Return every decision of operators, oldest first, superseded ones included.
+
+    Args:
+        bindings: the state.
+        server_id: only this server, ``None`` for all.
+        tool_name: only what is about this tool, ``None`` for all.
+    """
+    facts: list[ControlFact] = []
+    for _, server in _servers(bindings, server_id):
+        controls = server.controls
+        facts += [act for acts in controls.pins.values() for act in acts]
+        facts += controls.policies
+        facts += controls.key_decisions
+    facts.sort(key=lambda fact: fact.position)
+    rows = [_history_row(fact) for fact in facts]
+    return [row for row in rows if tool_name is None or row.get("tool_name") in (tool_name, None)]
+
+
+def approved_entries(bindings: Bindings, *, server_id: str | None) -> list[PinEntry]:
+    """Return the approved values of a server's tools, or of all servers', as pin entries.
+
+    Args:
+        bindings: the state.
+        server_id: only this server, ``None`` for all.
+    """
+    return [
+        PinEntry(name, tool, scheme, value, _upstream(server.controls.pins[tool], scheme, value))
+        for name, server in _servers(bindings, server_id)
+        for tool in sorted(server.controls.pins)
+        for scheme, value in sorted(server.controls.pins_as_of(tool, AFTER_ALL_US).approved.items())
+    ]
+
+
+def _upstream(acts: Iterable[Pin], scheme: str, value: str) -> str | None:
+    """Return what the last act that approved a value binds it to."""
+    approvals = [act for act in acts if act.act == "set" and (act.scheme, act.value) == (scheme, value)]
+    return approvals[-1].upstream if approvals else None
+
+
+def values_to_decide(
+    server: ServerBindings, tool_name: str, *, full: str | None, schemes: Sequence[str]
+) -> dict[str, str]:
+    """Return the values that stand for one definition of a tool: by the schemes asked for.
+
+    Without schemes they are those under which the tool is pinned already, else the default one: approving a change
+    under one scheme only would leave the others to differ.
+
+    Args:
+        server: everything known of the server.
+        tool_name: the tool.
+        full: full digest of the definition, ``None`` for the one in force.
+        schemes: named schemes.
+
+    Raises:
+        InputError: ``tool_not_observed``, ``definition_ambiguous`` or ``scheme_not_available``.
+    """
+    print_ = _definition(server, tool_name, full)
+    pinned = sorted(server.controls.pins_as_of(tool_name, AFTER_ALL_US).approved)
+    values: dict[str, str] = {}
+    for scheme in schemes or pinned or (DEFAULT_SCHEME,):
+        if scheme not in print_.schemes:
+            raise InputError(
+                "scheme_not_available",
+                f"the definition has no value under {scheme}: choose another with --scheme",
+                path=tool_name,
+            )
+        values[scheme] = print_.schemes[scheme]
+    return values
+
+
+def time_text(time_us: int) -> str:
+    """Return an event time for a person.
+
+    Args:
+        time_us: event time, microseconds since the epoch.
+    """
+    return (_EPOCH + timedelta(microseconds=time_us)).isoformat().replace("+00:00", "Z")
+
+
+def server_of(bindings: Bindings, server_id: str) -> ServerBindings:
+    """Return the state of a server.
+
+    Args:
+        bindings: the state.
+        server_id: the server.
+
+    Raises:
+        InputError: ``server_not_known``.
+    """
+    server = bindings.servers.get(server_id)
+    if server is None:
+        raise InputError("server_not_known", "no snapshot and no decision names this server: check --server-id")
+    return server
+
+
+def _definition(server: ServerBindings, tool_name: str, full: str | None) -> Fingerprint:
+    if full is not None:
+        for (_, digest), print_ in server.tools.items():
+            if digest == full:
+                return print_
+        raise InputError("tool_not_observed", "no definition with this digest is known of the server")
+    offered = offered_now(server, tool_name)
+    if not offered:
+        raise InputError(
+            "tool_not_observed",
+            "no list in force has this tool: wait for one, or set it with `pins import`",
+            path=tool_name,
+        )
+    if len(offered) > 1:
+        digests = "; ".join(f"{found.fingerprint.full} seen by {len(found.observers)}" for found in offered)
+        raise InputError(
+            "definition_ambiguous",
+            f"the tool has several definitions in force, choose with --digest: {digests}",
+            path=tool_name,
+        )
+    return offered[0].fingerprint
+
+
+def _standing(server: ServerBindings, tool_name: str) -> str:
+    pins = server.controls.pins_as_of(tool_name, AFTER_ALL_US)
+    found = tuple(offered.fingerprint for offered in offered_now(server, tool_name))
+    return ",".join(sorted({check_pins(pins, print_).status.value for print_ in found or (None,)}))
+
+
+def _latest(server: ServerBindings) -> Iterator[tuple[str, Seen]]:
+    for observer_id, timeline in server.observers.items():
+        seen = timeline.as_of(AFTER_ALL_US)
+        if seen is not None and server.in_force(seen, AFTER_ALL_US):
+            yield observer_id, seen
+
+
+def _servers(bindings: Bindings, server_id: str | None) -> Iterator[tuple[str, ServerBindings]]:
+    for name, server in sorted(bindings.servers.items()):
+        if server_id in (None, name):
+            yield name, server
+
+
+def _history_row(fact: ControlFact) -> dict[str, Any]:
+    row: dict[str, Any] = {"time": time_text(fact.time_us), "server_id": fact.server_id}
+    match fact:
+        case Pin():
+            row |= {"change": f"pin.{fact.act}", "tool_name": fact.tool_name, "scheme": fact.scheme}
+            row |= {"value": fact.value, "upstream": fact.upstream}
+            row |= {"author": fact.author, "reason": fact.reason}
+        case Policy():
+            row |= {"change": "policy.set", "tool_name": fact.tool_name, "enforcement": fact.enforcement}
+            row |= {
+                "unknown": fact.unknown,
+                "value": f"{fact.enforcement}, unknown {fact.unknown}",
+                "author": fact.author,
+                "reason": fact.reason,
+            }
+        case KeyDecision():
+            row |= {"change": f"key.{fact.act}", "tool_name": fact.tool_name, "domain": fact.domain}
+            row |= {
+                "fingerprint": fact.fingerprint,
+                "value": fact.fingerprint,
+                "author": fact.author,
+                "reason": fact.reason,
+            }
+    row["origin"] = fact.origin.as_json()
+    return {name: value for name, value in row.items() if value is not None}

@@ -1,0 +1,246 @@
+"""Every change on a server with its evidence: lists that differ, findings, decisions, alerts, by event time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import orjson
+
+from assay_stream.alerts.formats.view import AlertView, read_alert, view_of
+from assay_stream.errors import AssayStreamError, InputError
+from assay_stream.model.cloudevents import time_us_of
+from assay_stream.model.end_facts import Rejection
+from assay_stream.model.facts import Seen
+from assay_stream.model.finding import Finding
+from assay_stream.registry.attention import decode_entry
+from assay_stream.registry.state import ServerBindings
+from assay_stream.report.pins import time_text
+
+Row = dict[str, Any]
+Told = tuple[int, Row]
+"""Event time in microseconds, and what is told of it."""
+
+_ORDER = {"decision": 0, "snapshot": 1, "announcement": 2, "rejection": 3, "finding": 4, "alert": 5}
+
+
+def timeline_rows(
+    server_id: str,
+    told: Iterable[Told],
+    *,
+    since_us: int | None = None,
+    until_us: int | None = None,
+) -> list[Row]:
+    """Return what is told of a server within some time, oldest first; at one time what came of what follows it.
+
+    Args:
+        server_id: the server.
+        told: what the functions of this module give.
+        since_us: earliest event time, inclusive, ``None`` for no bound.
+        until_us: latest event time, inclusive, ``None`` for no bound.
+    """
+    kept = [
+        (time_us, _ORDER.get(row["what"], len(_ORDER)), orjson.dumps(row, option=orjson.OPT_SORT_KEYS), row)
+        for time_us, row in told
+        if (since_us is None or time_us >= since_us) and (until_us is None or time_us <= until_us)
+    ]
+    return [
+        {"time": time_text(time_us), "server_id": server_id, **row} for time_us, _, _, row in sorted(kept, key=_place)
+    ]
+
+
+def observed(server: ServerBindings, *, tool_name: str | None = None) -> Iterator[Told]:
+    """Yield the snapshots that differ from the one that their observer took before, and the refused ones.
+
+    Args:
+        server: everything known of the server.
+        tool_name: only those that differ in this tool, ``None`` for all.
+    """
+    for timeline in server.observers.values():
+        before: Seen | None = None
+        for seen in timeline:
+            changed = _changed_tools(server, before, seen)
+            if changed if tool_name is None else tool_name in changed:
+                yield (
+                    seen.time_us,
+                    {
+                        "what": "snapshot",
+                        "kind": "first_look" if before is None else "list_changed",
+                        "observer_id": seen.observer_id,
+                        "snapshot_id": seen.snapshot_id,
+                        "tool_name": tool_name,
+                        "tools": changed if tool_name is None else [tool_name],
+                        "detail": _count(before, changed) if tool_name is None else None,
+                        "value": seen.catalogue,
+                        "origin": seen.origin.as_json(),
+                    },
+                )
+            before = seen
+    for end in server.endings:
+        row = {"what": "announcement", "observer_id": end.observer_id, "origin": end.origin.as_json()}
+        if isinstance(end, Rejection):
+            row |= {"what": "rejection", "kind": end.code}
+        yield end.time_us, {name: value for name, value in row.items() if value is not None}
+
+
+def found(value: bytes | None, server_id: str, *, tool_name: str | None = None) -> Iterator[Told]:
+    """Yield what a record of the finding topic tells, nothing where it is about something else.
+
+    Args:
+        value: value bytes.
+        server_id: the server asked about.
+        tool_name: the tool asked about, ``None`` for all.
+    """
+    finding = finding_about(value, server_id, tool_name=tool_name)
+    if finding is not None:
+        yield finding.time_us, finding_row(finding)
+
+
+def finding_about(value: bytes | None, server_id: str, *, tool_name: str | None = None) -> Finding | None:
+    """Return the finding in a record of the finding topic, ``None`` where it is none or about something else.
+
+    Args:
+        value: value bytes.
+        server_id: the server asked about.
+        tool_name: the tool asked about, ``None`` for all.
+    """
+    try:
+        entry = decode_entry(value)
+    except AssayStreamError:
+        return None
+    if not isinstance(entry, Finding) or entry.server_id != server_id:
+        return None
+    return entry if tool_name in (None, entry.tool_name, entry.renamed_to) else None
+
+
+def finding_row(finding: Finding) -> Row:
+    """Return what is shown of a finding.
+
+    Args:
+        finding: the finding.
+    """
+    row = {
+        "what": "finding",
+        "kind": finding.kind.value,
+        "tool_name": finding.tool_name,
+        "observer_id": finding.observer_id,
+        "snapshot_id": finding.snapshot_id,
+        "detail": ", ".join(finding.changed_fields) or finding.reason,
+        "before": finding.before,
+        "after": finding.after,
+        "value": finding.after,
+        "uid": finding.uid(),
+        "origin": finding.origin.as_json(),
+    }
+    return {name: value for name, value in row.items() if value is not None}
+
+
+def decided(value: bytes | None, server_id: str, *, tool_name: str | None = None) -> Iterator[Told]:
+    """Yield what a change record tells, nothing where it is about something else.
+
+    Args:
+        value: value bytes.
+        server_id: the server asked about.
+        tool_name: the tool asked about, ``None`` for all.
+    """
+    content = _object(value)
+    data = content.get("data")
+    time = content.get("time")
+    if not isinstance(data, dict) or data.get("server_id") != server_id or not isinstance(time, str):
+        return
+    about = data.get("tool_name")
+    if about is not None and tool_name not in (None, about):
+        return
+    try:
+        time_us = time_us_of(time)
+    except (InputError, TypeError):
+        return
+    row = {
+        "what": "decision",
+        "kind": data.get("change"),
+        "tool_name": about,
+        "author": data.get("author"),
+        "reason": data.get("reason"),
+        "scheme": data.get("scheme"),
+        "value": data.get("value") or data.get("key_fingerprint") or data.get("rule_id"),
+        "enforcement": data.get("enforcement"),
+        "unknown": data.get("unknown"),
+        "replaces": data.get("replaces"),
+        "detail": data.get("enforcement") or data.get("scheme") or data.get("domain"),
+        "id": content.get("id"),
+        "origin": data.get("origin"),
+    }
+    yield time_us, {name: value for name, value in row.items() if value is not None}
+
+
+def alerted(value: bytes | None, server_id: str, *, tool_name: str | None = None) -> Iterator[Told]:
+    """Yield what an alert tells, nothing where it is about something else.
+
+    Args:
+        value: value bytes.
+        server_id: the server asked about.
+        tool_name: the tool asked about, ``None`` for all.
+    """
+    view = alert_about(value, server_id, tool_name=tool_name)
+    if view is not None:
+        yield view.time_ms * 1_000, alert_row(view)
+
+
+def alert_about(value: bytes | None, server_id: str, *, tool_name: str | None = None) -> AlertView | None:
+    """Return the alert that a record holds, ``None`` where it is none or about something else.
+
+    Args:
+        value: value bytes.
+        server_id: the server asked about.
+        tool_name: the tool asked about, ``None`` for all.
+    """
+    try:
+        view = view_of(read_alert(value))
+    except InputError:
+        return None
+    about = view.fact("mcp_tool_name") or None
+    if view.fact("mcp_server_id") != server_id or tool_name not in (None, about):
+        return None
+    return view
+
+
+def alert_row(view: AlertView) -> Row:
+    """Return what is shown of an alert.
+
+    Args:
+        view: the alert.
+    """
+    row = {
+        "what": "alert",
+        "kind": view.kind,
+        "tool_name": view.fact("mcp_tool_name") or None,
+        "observer_id": view.fact("mcp_observer_id") or None,
+        "detail": f"{view.activity}, {view.status}, {view.severity}, count {view.count}",
+        "value": view.fact("mcp_digest_after") or None,
+        "uid": view.uid,
+        "suppressed_by": view.fact("mcp_suppressed_by") or None,
+        "resolved_by": view.fact("mcp_resolved_by") or None,
+    }
+    return {name: value for name, value in row.items() if value is not None}
+
+
+def _changed_tools(server: ServerBindings, before: Seen | None, seen: Seen) -> list[str]:
+    now = server.catalogue_of(seen).tools
+    was: Mapping[str, str | None] = {} if before is None else server.catalogue_of(before).tools
+    return sorted(name for name in now.keys() | was.keys() if now.get(name, "") != was.get(name, ""))
+
+
+def _count(before: Seen | None, changed: list[str]) -> str:
+    return f"{len(changed)} tools" if before is None else f"{len(changed)} tools differ"
+
+
+def _object(value: bytes | None) -> dict[str, Any]:
+    try:
+        content = orjson.loads(value or b"")
+    except orjson.JSONDecodeError:
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _place(entry: tuple[int, int, bytes, Row]) -> tuple[int, int, bytes]:
+    return entry[:3]

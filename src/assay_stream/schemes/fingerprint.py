@@ -1,0 +1,166 @@
+"""Fingerprints: one observed tool definition, its digest under every named scheme, computed once.
+
+``full`` is the digest of the whole definition as received. It is no outside standard: it is what tells two
+definitions apart that the bounded schemes call equal (a flipped ``annotations.destructiveHint``, say).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from assay_stream.canonical.digest import Canonicalized, canonicalize, jcs_digest, sha256_of
+from assay_stream.errors import InputError
+from assay_stream.schemes import assay, assay_manifest, hangar, mcptrust, schemapin
+
+Tool = Mapping[str, Any]
+_SchemeFunction = Callable[[Tool, str | None], str]
+
+SCHEMES: dict[str, _SchemeFunction] = {
+    "assay.v1": lambda tool, server_id: str(assay.definition_digest(tool, server_id=server_id)),
+    "assay.schema_hash": lambda tool, _: assay.schema_hash(tool),
+    "assay.meta_hash": lambda tool, _: assay.meta_hash(tool),
+    "assay.p60": lambda tool, _: str(assay_manifest.manifest_tool_digest(tool)),
+    "schemapin.v1": lambda tool, _: schemapin.schema_digest(tool).hex,
+    "hangar.v1_2": lambda tool, _: hangar.digest_v1_2(tool),
+    "hangar.v2": lambda tool, _: hangar.digest_v2(tool),
+    "mcptrust.description_hash": lambda tool, _: mcptrust.description_hash(tool),
+    "mcptrust.input_schema_hash": lambda tool, _: mcptrust.input_schema_hash(tool),
+    "mcptrust.risk_level": lambda tool, _: mcptrust.risk_level(tool),
+}
+"""Every named scheme: how to compute it from a tool and the server it is scoped to, if any."""
+
+_OTHER_SPELLINGS = {"mcptrust.input_schema_hash": "mcptrust.input_schema_hash.before_go_1_22"}
+"""Schemes whose peer prints one of two values, depending on what built it. The second one is there where it
+differs; a pin may hold either."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fingerprint:
+    """What identifies one observed definition.
+
+    Args:
+        full: digest of the whole definition as received, ``sha256:<hex>``.
+        schemes: digest under each named scheme; a scheme that refuses the definition is absent.
+        errors: error code of each scheme that refused it.
+        fields: digest of each top-level field of the definition, so that a change can be named without
+            keeping the definition.
+        size_bytes: length of the definition in canonical form; 0 where it was not computed here.
+    """
+
+    full: str
+    schemes: Mapping[str, str]
+    errors: Mapping[str, str]
+    fields: Mapping[str, str]
+    size_bytes: int = field(default=0, compare=False)
+
+    def definition_digest(self) -> str | None:
+        """Return the tool definition digest v1, or ``None`` where the definition gives none."""
+        return self.schemes.get("assay.v1")
+
+    def has_value(self, scheme: str, value: str) -> bool:
+        """Tell whether the definition gives a value under a scheme, in any of its peer's spellings.
+
+        Args:
+            scheme: a named scheme.
+            value: as the scheme prints it.
+        """
+        return value in (self.schemes.get(scheme), self.schemes.get(_OTHER_SPELLINGS.get(scheme, "")))
+
+
+def fingerprint(tool: Tool, *, server_id: str | None) -> Fingerprint:
+    """Compute the fingerprint of one tool definition.
+
+    Args:
+        tool: the definition exactly as received, decoded strictly.
+        server_id: the server it is scoped to, ``None`` where the observation is not server-scoped.
+
+    Raises:
+        InputError: where not even the whole definition can be canonicalised.
+    """
+    # Most schemes cover the same parts: each is written once.
+    tool = {name: Canonicalized(value) if type(value) is dict else value for name, value in tool.items()}
+    schemes: dict[str, str] = {}
+    errors: dict[str, str] = {}
+    for name, compute in SCHEMES.items():
+        try:
+            schemes[name] = compute(tool, server_id)
+        except InputError as error:
+            errors[name] = error.code
+    if "mcptrust.input_schema_hash" in schemes:
+        older = mcptrust.input_schema_hash_before_go_1_22(tool)
+        if older is not None:
+            schemes[_OTHER_SPELLINGS["mcptrust.input_schema_hash"]] = older
+    canonical = canonicalize(tool)
+    return Fingerprint(
+        full=str(sha256_of(canonical)),
+        schemes=schemes,
+        errors=errors,
+        fields={name: str(jcs_digest(value)) for name, value in tool.items()},
+        size_bytes=len(canonical),
+    )
+
+
+def changed_fields(before: Fingerprint, after: Fingerprint) -> tuple[str, ...]:
+    """Return the names of the top-level fields that differ, sorted.
+
+    Args:
+        before: fingerprint of the older definition.
+        after: fingerprint of the newer one.
+    """
+    names = before.fields.keys() | after.fields.keys()
+    return tuple(sorted(name for name in names if before.fields.get(name) != after.fields.get(name)))
+
+
+Value = TypeVar("Value")
+
+
+class ContentCache(Generic[Value]):
+    """A bounded memory of values by the exact bytes they were computed from.
+
+    Equal bytes give equal values, so a hit can never be wrong; the bound only costs time.
+
+    Args:
+        entries_max: how many values are kept; the least recently used goes first.
+        weight_max: how much they may weigh together, ``None`` where each is small.
+    """
+
+    def __init__(self, entries_max: int, weight_max: int | None = None) -> None:
+        self._entries_max = entries_max
+        self._weight_max = weight_max
+        self._weight = 0
+        self._values: OrderedDict[bytes, tuple[Value, int]] = OrderedDict()
+
+    def get(self, content: bytes) -> Value | None:
+        """Return the value of this content, or ``None``.
+
+        Args:
+            content: the bytes the value depends on, or a collision-resistant digest of them.
+        """
+        found = self._values.get(content)
+        if found is None:
+            return None
+        self._values.move_to_end(content)
+        return found[0]
+
+    def put(self, content: bytes, value: Value, weight: int = 0) -> None:
+        """Remember the value of this content.
+
+        Args:
+            content: as in ``get``.
+            value: what was computed from it.
+            weight: what it weighs. One that is heavier than all may be together is not kept.
+        """
+        _, weight_before = self._values.pop(content, (None, 0))
+        self._weight -= weight_before
+        if self._weight_max is not None and weight > self._weight_max:
+            return
+        self._values[content] = value, weight
+        self._weight += weight
+        while len(self._values) > self._entries_max or (
+            self._weight_max is not None and self._weight > self._weight_max
+        ):
+            _, (_, gone) = self._values.popitem(last=False)
+            self._weight -= gone

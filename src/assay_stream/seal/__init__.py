@@ -1,0 +1,1 @@
+"""The transparency log over evidence: checkpoints, checks and proofs."""

@@ -1,0 +1,368 @@
+"""Checkpoints: what is signed of the evidence in one partition, and which bytes of a record it covers.
+
+The tree is cumulative: its leaves are all evidence records of the partition from the first sealed one on, in the
+order of their offsets. A checkpoint holds the tree's size, root and frontier after its own range, so that the next
+one is made, and checked, without what came before. It also holds how many partitions there are, and the latest
+head of each other one, so that a partition that loses its end is missed by the others.
+
+A leaf's entry is: ``assay-stream.leaf.v1`` and a zero byte; the offset and the log's timestamp in milliseconds,
+eight bytes each; the key; the value; the number of headers, four bytes; and name and value of each. Numbers are
+signed and big endian. A field is its length in four bytes and its bytes; of a null key or value the length is -1.
+Topic and partition stand in the checkpoint. Offsets may have gaps: transactions leave markers in the log.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable
+from struct import pack, unpack_from
+from typing import Any, NamedTuple
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from assay_stream.canonical.decode import decode_json
+from assay_stream.canonical.digest import Digest, canonicalize, sha256_of
+from assay_stream.errors import InputError
+from assay_stream.model.record import Record
+from assay_stream.schemes import dsse
+from assay_stream.schemes.rfc9162 import HASH_BYTES, Frontier, leaf_hash
+
+PAYLOAD_TYPE_ALONE = "application/vnd.assay.stream.checkpoint.v1+json"
+"""Of earlier checkpoints, which say nothing about the other partitions."""
+PAYLOAD_TYPE = "application/vnd.assay.stream.checkpoint.v2+json"
+SIBLINGS_MAX = 1_024
+"""Heads of other partitions in one checkpoint: 130 KB in base64, beside the leaves of a full range."""
+RANGE_RECORDS_MAX = 16_384
+"""Records of one range: their leaves, forty bytes each and in base64, must fit a Kafka message of a mebibyte."""
+_LEAF_BYTES = 8 + HASH_BYTES
+_LEAF_TAG = b"assay-stream.leaf.v1\0"
+
+Leaf = tuple[int, bytes]
+"""Offset and leaf hash of one record."""
+
+
+class Head(NamedTuple):
+    """The tree of a partition at one of its checkpoints.
+
+    Args:
+        partition: of the evidence topic.
+        tree_size: records sealed.
+        root: root of the tree of that size.
+    """
+
+    partition: int
+    tree_size: int
+    root: Digest
+
+
+class Checkpoint(NamedTuple):
+    """What one checkpoint says; its fields are those of the signed payload.
+
+    Args:
+        topic: the evidence topic, prefix included.
+        partition: its partition.
+        sequence: number of the checkpoint in its partition, from 0.
+        first_offset: offset of the first record of the range.
+        last_offset: offset of its last record.
+        records: how many records the range has.
+        tree_size: records sealed so far, this range included.
+        root: root of the tree of that size.
+        frontier: its largest complete subtrees, left to right.
+        leaves: digest of the leaves of the range, as they stand beside the checkpoint.
+        previous: digest of the payload of the checkpoint before, ``None`` for the first.
+        sealed_at: RFC 3339, by the sealer's clock: a claim, nothing rests on it.
+        key_id: who signs.
+        software: who made it.
+        partitions: how many partitions the evidence topic has; ``None`` in earlier checkpoints.
+        siblings: the latest committed head of each other partition that has one; of ``SIBLINGS_MAX`` partitions
+            behind this one, in a circle, where there are more.
+    """
+
+    topic: str
+    partition: int
+    sequence: int
+    first_offset: int
+    last_offset: int
+    records: int
+    tree_size: int
+    root: Digest
+    frontier: tuple[bytes, ...]
+    leaves: Digest
+    previous: Digest | None
+    sealed_at: str
+    key_id: str
+    software: str
+    partitions: int | None = None
+    siblings: tuple[Head, ...] = ()
+
+    @property
+    def head(self) -> Head:
+        """The tree that it signs."""
+        return Head(self.partition, self.tree_size, self.root)
+
+    def payload(self) -> bytes:
+        """Return the bytes that are signed: canonical JSON (RFC 8785)."""
+        fields = self._asdict() | {
+            "root": str(self.root),
+            "frontier": [peak.hex() for peak in self.frontier],
+            "leaves": str(self.leaves),
+            "previous": None if self.previous is None else str(self.previous),
+            "siblings": [[head.partition, head.tree_size, str(head.root)] for head in self.siblings],
+        }
+        if self.partitions is None:
+            del fields["partitions"], fields["siblings"]
+        return canonicalize(fields)
+
+    def digest(self) -> Digest:
+        """Return the digest by which the next checkpoint names this one."""
+        return sha256_of(self.payload())
+
+
+class Sealed(NamedTuple):
+    """One record of the checkpoint topic.
+
+    Args:
+        checkpoint: what was signed.
+        leaves: offset and leaf hash of every record of the range.
+        envelope: the DSSE envelope, decoded.
+        key_ids: whose signatures held.
+    """
+
+    checkpoint: Checkpoint
+    leaves: tuple[Leaf, ...]
+    envelope: dict[str, Any]
+    key_ids: tuple[str, ...]
+
+
+def leaf_of(record: Record, *, offset: int | None = None) -> bytes:
+    """Return the leaf hash of an evidence record.
+
+    Args:
+        record: the record as its log holds it.
+        offset: another offset to take in place of its own.
+    """
+    place = record.origin.offset if offset is None else offset
+    parts = [_LEAF_TAG, pack(">qq", place, record.timestamp_ms), _field(record.key), _field(record.value)]
+    parts.append(pack(">i", len(record.headers)))
+    for name, value in record.headers:
+        parts += (_field(name.encode()), _field(value))
+    return leaf_hash(b"".join(parts))
+
+
+def _field(raw: bytes | None) -> bytes:
+    return b"\xff\xff\xff\xff" if raw is None else pack(">i", len(raw)) + raw
+
+
+def sealed(
+    before: Checkpoint | None,
+    leaves: list[Leaf],
+    *,
+    topic: str,
+    partition: int,
+    sealed_at: str,
+    key: Ed25519PrivateKey,
+    software: str,
+    partitions: int | None = None,
+    siblings: Iterable[Head] = (),
+) -> Sealed:
+    """Return the checkpoint of the next range.
+
+    Args:
+        before: the last checkpoint of the partition, checked; ``None`` for the first.
+        leaves: offset and leaf hash of each record of the range, 1 to ``RANGE_RECORDS_MAX``, in order.
+        topic: the evidence topic.
+        partition: its partition.
+        sealed_at: the time, RFC 3339.
+        key: who signs.
+        software: name and version of who makes it.
+        partitions: how many partitions the evidence topic has; ``None`` to say nothing about the others.
+        siblings: the latest committed head of each other partition that has one.
+    """
+    if not 0 < len(leaves) <= RANGE_RECORDS_MAX:
+        raise AssertionError("a range has records, and a bound")
+    tree = Frontier() if before is None else Frontier(before.tree_size, before.frontier)
+    for _, leaf in leaves:
+        tree.append(leaf)
+    made = Checkpoint(
+        topic=topic,
+        partition=partition,
+        sequence=0 if before is None else before.sequence + 1,
+        first_offset=leaves[0][0],
+        last_offset=leaves[-1][0],
+        records=len(leaves),
+        tree_size=tree.size,
+        root=Digest(tree.root().hex()),
+        frontier=tuple(tree.peaks),
+        leaves=sha256_of(_packed(leaves)),
+        previous=None if before is None else before.digest(),
+        sealed_at=sealed_at,
+        key_id=dsse.key_id(key.public_key()),
+        software=software,
+        partitions=partitions,
+        siblings=() if partitions is None else _nearest(siblings, partition, partitions),
+    )
+    kind = PAYLOAD_TYPE_ALONE if partitions is None else PAYLOAD_TYPE
+    envelope = dsse.signed(kind, made.payload(), [key])
+    return Sealed(made, tuple(leaves), envelope, (made.key_id,))
+
+
+def _nearest(siblings: Iterable[Head], partition: int, partitions: int) -> tuple[Head, ...]:
+    near = [head for head in siblings if 0 < (head.partition - partition) % partitions <= SIBLINGS_MAX]
+    return tuple(sorted(near))
+
+
+def encode(of: Sealed) -> bytes:
+    """Return the value of a record of the checkpoint topic.
+
+    Args:
+        of: a checkpoint and its leaves.
+    """
+    return canonicalize({"envelope": of.envelope, "leaves": base64.b64encode(_packed(of.leaves)).decode()})
+
+
+def decode(raw: bytes | None, keys: dsse.Keys) -> Sealed:
+    """Return a checkpoint out of its record, its signature and leaves checked.
+
+    Args:
+        raw: value of a record of the checkpoint topic.
+        keys: whose signatures count.
+
+    Raises:
+        InputError: ``bad_checkpoint``; as ``dsse.opened``; as ``decode_json``.
+    """
+    content = decode_json(raw or b"")
+    if not isinstance(content, dict):
+        raise _bad("$")
+    checkpoint, key_ids = open_checkpoint(content.get("envelope"), keys)
+    leaves = _unpacked(content.get("leaves"))
+    if sha256_of(_packed(leaves)) != checkpoint.leaves or len(leaves) != checkpoint.records:
+        raise _bad("$.leaves")
+    offsets = [offset for offset, _ in leaves]
+    if offsets != sorted(set(offsets)) or (offsets[0], offsets[-1]) != (
+        checkpoint.first_offset,
+        checkpoint.last_offset,
+    ):
+        raise _bad("$.leaves")
+    return Sealed(checkpoint, leaves, content["envelope"], key_ids)
+
+
+def open_checkpoint(envelope: Any, keys: dsse.Keys) -> tuple[Checkpoint, tuple[str, ...]]:
+    """Return a checkpoint out of its envelope, and whose signatures held.
+
+    Args:
+        envelope: the DSSE envelope, decoded.
+        keys: whose signatures count.
+
+    Raises:
+        InputError: as ``decode``.
+    """
+    found = dsse.opened(envelope, keys)
+    if found.payload_type not in (PAYLOAD_TYPE, PAYLOAD_TYPE_ALONE):
+        raise InputError("bad_checkpoint", f"the payload type is not {PAYLOAD_TYPE}", path="$.payloadType")
+    names = set(Checkpoint._fields)
+    if found.payload_type == PAYLOAD_TYPE_ALONE:
+        names -= {"partitions", "siblings"}
+    fields = decode_json(found.payload)
+    if not isinstance(fields, dict) or fields.keys() != names or fields.get("partitions", 0) is None:
+        raise _bad("$.payload")
+    try:
+        checkpoint = Checkpoint(
+            **fields
+            | {
+                "root": Digest.parse(fields["root"]),
+                "leaves": Digest.parse(fields["leaves"]),
+                "previous": None if fields["previous"] is None else Digest.parse(fields["previous"]),
+                "frontier": tuple(bytes.fromhex(peak) for peak in fields["frontier"]),
+                "siblings": tuple(
+                    Head(number, size, Digest.parse(root)) for number, size, root in fields.get("siblings", ())
+                ),
+            }
+        )
+        tree = Frontier(checkpoint.tree_size, checkpoint.frontier)
+        is_sound = checkpoint.payload() == found.payload and tree.root().hex() == checkpoint.root.hex
+    except (TypeError, ValueError, AttributeError, InputError):
+        raise _bad("$.payload") from None
+    if not is_sound or not _is_plausible(checkpoint) or checkpoint.key_id not in found.key_ids:
+        raise _bad("$.payload")
+    return checkpoint, found.key_ids
+
+
+def follows(checkpoint: Sealed, before: Checkpoint | None) -> str | None:
+    """Return why a checkpoint does not continue the one before, ``None`` if it does.
+
+    Args:
+        checkpoint: the later one.
+        before: the earlier one, ``None`` where this should be the first.
+    """
+    made = checkpoint.checkpoint
+    if made.sequence != (0 if before is None else before.sequence + 1):
+        return "checkpoint_out_of_sequence"
+    if made.previous != (None if before is None else before.digest()):
+        return "checkpoint_chain_broken"
+    if before is not None and (made.topic, made.partition) != (before.topic, before.partition):
+        return "checkpoint_chain_broken"
+    if before is not None and _went_back(made, before):
+        return "checkpoint_siblings_went_back"
+    if before is not None and made.first_offset <= before.last_offset:
+        return "checkpoint_range_overlaps"
+    tree = Frontier() if before is None else Frontier(before.tree_size, before.frontier)
+    for _, leaf in checkpoint.leaves:
+        tree.append(leaf)
+    if (tree.size, tree.root().hex()) != (made.tree_size, made.root.hex):
+        return "checkpoint_root_differs"
+    return None
+
+
+def _went_back(made: Checkpoint, before: Checkpoint) -> bool:
+    """Tell whether a checkpoint knows less of the other partitions than the one before."""
+    sizes = {head.partition: head.tree_size for head in made.siblings}
+    return (made.partitions or 0) < (before.partitions or 0) or any(
+        sizes.get(head.partition, head.tree_size) < head.tree_size for head in before.siblings
+    )
+
+
+def _is_plausible(made: Checkpoint) -> bool:
+    numbers = (*made[1:7], *(number for head in made.siblings for number in head[:2]))
+    texts = (made.topic, made.sealed_at, made.key_id, made.software)
+    return (
+        all(type(number) is int and number >= 0 for number in numbers)
+        and all(isinstance(text, str) for text in texts)
+        and 0 < made.records <= min(made.tree_size, RANGE_RECORDS_MAX)
+        and made.first_offset + made.records - 1 <= made.last_offset
+        and _are_plausible_siblings(made)
+    )
+
+
+def _are_plausible_siblings(made: Checkpoint) -> bool:
+    if made.partitions is None:
+        return True
+    numbers = [head.partition for head in made.siblings]
+    return (
+        type(made.partitions) is int
+        and made.partition < made.partitions
+        and len(numbers) <= SIBLINGS_MAX
+        and numbers == sorted(set(numbers) - {made.partition})
+        and all(number < (made.partitions or 0) for number in numbers)
+        and all(head.tree_size > 0 for head in made.siblings)
+    )
+
+
+def _bad(path: str) -> InputError:
+    return InputError("bad_checkpoint", "the record is no checkpoint of this version, or its parts differ", path=path)
+
+
+def _packed(leaves: tuple[Leaf, ...] | list[Leaf]) -> bytes:
+    return b"".join(pack(">q", offset) + leaf for offset, leaf in leaves)
+
+
+def _unpacked(text: Any) -> tuple[Leaf, ...]:
+    try:
+        raw = binascii.a2b_base64(text.encode("ascii"), strict_mode=True)
+    except (AttributeError, ValueError):
+        raise _bad("$.leaves") from None
+    if not raw or len(raw) % _LEAF_BYTES or base64.b64encode(raw) != text.encode("ascii"):
+        raise _bad("$.leaves")
+    return tuple(
+        (unpack_from(">q", raw, at)[0], raw[at + 8 : at + _LEAF_BYTES]) for at in range(0, len(raw), _LEAF_BYTES)
+    )

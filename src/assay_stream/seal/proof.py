@@ -1,0 +1,208 @@
+"""Proofs over sealed evidence, for whoever has neither the log nor its leaves.
+
+An *inclusion* proof shows that a record is in the tree that a checkpoint signs; a *consistency* proof that the
+tree of one checkpoint begins with that of an earlier one. A proof carries the signed checkpoints that it is about,
+so that it is checked with public keys alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+from assay_stream.canonical.decode import decode_json
+from assay_stream.errors import InputError
+from assay_stream.model.record import Record
+from assay_stream.schemes import dsse
+from assay_stream.schemes.rfc9162 import consistency_holds, consistency_proof, inclusion_holds, inclusion_proof
+from assay_stream.seal.checkpoint import Checkpoint, Sealed, decode, follows, leaf_of, open_checkpoint
+
+PROOF_SCHEMA = "assay.evidence.proof.v1"
+_INCLUSION_FIELDS = {"schema", "kind", "offset", "leaf_index", "leaf", "path", "checkpoint"}
+_CONSISTENCY_FIELDS = {"schema", "kind", "path", "first", "second"}
+
+Chain = Callable[[], Iterator[Sealed]]
+"""Gives the checkpoints of one partition from the first on, as often as it is called."""
+
+
+class Shown(NamedTuple):
+    """What a proof that holds shows.
+
+    Args:
+        kind: ``inclusion`` or ``consistency``.
+        checkpoint: the checkpoint that it is about; of two the later one.
+        first: the earlier one of a consistency proof.
+        offset: for inclusion, the offset that the proof names. Only the record itself covers it.
+        leaf_index: for inclusion, which leaf of the tree.
+        record_checked: whether a record was held against the leaf.
+    """
+
+    kind: str
+    checkpoint: Checkpoint
+    first: Checkpoint | None = None
+    offset: int | None = None
+    leaf_index: int | None = None
+    record_checked: bool = False
+
+
+def chain_of(values: Iterable[tuple[int, bytes | None]], keys: dsse.Keys) -> Iterator[Sealed]:
+    """Yield checkpoints that each continue the one before.
+
+    Args:
+        values: place and value of each record of the checkpoint topic's partition, in order.
+        keys: whose signatures count.
+
+    Raises:
+        InputError: ``checkpoint_chain_faulty``, and as ``checkpoint.decode``, with the place in the message.
+    """
+    before: Checkpoint | None = None
+    for number, raw in values:
+        try:
+            found = decode(raw, keys)
+        except InputError as error:
+            raise InputError(error.code, f"checkpoint record {number}: {error.message}", path=error.path) from None
+        why = follows(found, before)
+        if why is not None:
+            raise InputError(
+                "checkpoint_chain_faulty", f"checkpoint record {number} does not continue the chain: {why}"
+            )
+        before = found.checkpoint
+        yield found
+
+
+def inclusion(chain: Chain, offset: int) -> dict[str, Any]:
+    """Return the proof that the record at an offset is in the tree of the last checkpoint.
+
+    Args:
+        chain: the checkpoints of the partition.
+        offset: where the record stands in the evidence partition.
+
+    Raises:
+        InputError: ``offset_not_sealed``; as ``chain_of``.
+    """
+    found: tuple[int, bytes] | None = None
+    last: Sealed | None = None
+    for last in chain():
+        made = last.checkpoint
+        if made.first_offset <= offset <= made.last_offset:
+            for number, (place, leaf) in enumerate(last.leaves, start=made.tree_size - made.records):
+                if place == offset:
+                    found = (number, leaf)
+    if found is None or last is None:
+        raise InputError("offset_not_sealed", "no checkpoint covers a record at this offset of this partition")
+    index, leaf = found
+    path = inclusion_proof(_leaves(chain), index, last.checkpoint.tree_size)
+    return {
+        "schema": PROOF_SCHEMA,
+        "kind": "inclusion",
+        "offset": offset,
+        "leaf_index": index,
+        "leaf": leaf.hex(),
+        "path": [node.hex() for node in path],
+        "checkpoint": last.envelope,
+    }
+
+
+def consistency(chain: Chain, first: int, second: int) -> dict[str, Any]:
+    """Return the proof that the tree of one checkpoint begins with that of an earlier one.
+
+    Args:
+        chain: the checkpoints of the partition.
+        first: number of the earlier checkpoint, from 0.
+        second: number of the later one.
+
+    Raises:
+        InputError: ``checkpoint_not_found``; ``proof_out_of_range`` where the second is the earlier one; as
+            ``chain_of``.
+    """
+    found = {sealed.checkpoint.sequence: sealed for sealed in chain() if sealed.checkpoint.sequence in (first, second)}
+    if not {first, second} <= found.keys():
+        raise InputError("checkpoint_not_found", "the partition has no checkpoint of that number")
+    sizes = found[first].checkpoint.tree_size, found[second].checkpoint.tree_size
+    path = consistency_proof(_leaves(chain), *sizes)
+    return {
+        "schema": PROOF_SCHEMA,
+        "kind": "consistency",
+        "path": [node.hex() for node in path],
+        "first": found[first].envelope,
+        "second": found[second].envelope,
+    }
+
+
+def check_proof(raw: bytes, keys: dsse.Keys, record: Record | None = None) -> Shown:
+    """Return what a proof shows, if it holds.
+
+    Args:
+        raw: the proof, JSON.
+        keys: whose signatures count.
+        record: for inclusion, the record that should be the leaf.
+
+    Raises:
+        InputError: ``bad_proof``; ``proof_fails``; ``proof_of_another_record``; as ``open_checkpoint``.
+    """
+    proof = decode_json(raw)
+    if not isinstance(proof, dict) or proof.get("schema") != PROOF_SCHEMA:
+        raise _bad("$.schema")
+    path = _hashes(proof.get("path"))
+    if proof.keys() == _INCLUSION_FIELDS and proof["kind"] == "inclusion":
+        return _check_inclusion(proof, path, keys, record)
+    if proof.keys() == _CONSISTENCY_FIELDS and proof["kind"] == "consistency":
+        if record is not None:
+            raise InputError("bad_proof", "a consistency proof is about no record: leave the record out")
+        return _check_consistency(proof, path, keys)
+    raise _bad("$.kind")
+
+
+def _check_inclusion(proof: dict[str, Any], path: list[bytes], keys: dsse.Keys, record: Record | None) -> Shown:
+    made, _ = open_checkpoint(proof["checkpoint"], keys)
+    offset, index = proof["offset"], proof["leaf_index"]
+    if type(offset) is not int or type(index) is not int:
+        raise _bad("$.offset" if type(offset) is not int else "$.leaf_index")
+    [leaf] = _hashes([proof["leaf"]])
+    if not inclusion_holds(leaf=leaf, index=index, size=made.tree_size, proof=path, root=bytes.fromhex(made.root.hex)):
+        raise _fails()
+    if record is not None:
+        origin = record.origin
+        if (origin.topic, origin.partition, origin.offset) != (made.topic, made.partition, offset):
+            raise InputError("proof_of_another_record", "the record stands elsewhere than where the proof is about")
+        if leaf_of(record) != leaf:
+            raise InputError("proof_of_another_record", "the record is not the one that was sealed at its offset")
+    return Shown("inclusion", made, None, offset, index, record is not None)
+
+
+def _check_consistency(proof: dict[str, Any], path: list[bytes], keys: dsse.Keys) -> Shown:
+    first, _ = open_checkpoint(proof["first"], keys)
+    second, _ = open_checkpoint(proof["second"], keys)
+    if (first.topic, first.partition) != (second.topic, second.partition):
+        raise InputError("proof_fails", "the two checkpoints are about different logs")
+    if not consistency_holds(
+        first=first.tree_size,
+        first_root=bytes.fromhex(first.root.hex),
+        second=second.tree_size,
+        second_root=bytes.fromhex(second.root.hex),
+        proof=path,
+    ):
+        raise _fails()
+    return Shown("consistency", second, first)
+
+
+def _leaves(chain: Chain) -> Iterator[bytes]:
+    for sealed in chain():
+        for _, leaf in sealed.leaves:
+            yield leaf
+
+
+def _hashes(texts: Any) -> list[bytes]:
+    try:
+        hashes = [bytes.fromhex(text) for text in texts]
+    except (TypeError, ValueError):
+        raise _bad("$.path") from None
+    return hashes
+
+
+def _bad(path: str) -> InputError:
+    return InputError("bad_proof", f"no proof of this version ({PROOF_SCHEMA})", path=path)
+
+
+def _fails() -> InputError:
+    return InputError("proof_fails", "the hashes do not lead to the signed root: treat the proof as altered")

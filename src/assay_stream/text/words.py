@@ -1,0 +1,187 @@
+"""Words: a text as its reader understands it, whatever it was dressed in.
+
+``visible`` takes off what a reader does not see; ``Words`` splits the rest into words, in any script. Han, Kana,
+Hangul, Thai and Lao have no dependable spaces, so there each character is a word. Words keep their place in the
+text, and a sentence's end moves the next word further away, so that a rule with a short reach stays within its
+sentence.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from assay_stream.text.normalization import without_long_runs
+
+_SINGLE = "぀-ヿ㐀-䶿一-鿿豈-﫿가-힣\u0e00-\u0eff"
+_WORD = re.compile(rf"[{_SINGLE}]|[^\W_{_SINGLE}]++|[.!?;:。！？；।؟]++(?=\s|$|[{_SINGLE}])|\n")
+_PLAIN_WORD = re.compile("[a-z0-9]++")
+_SENTENCE_END_WORDS = 3
+_ANSI = re.compile(r"\x1b(?:\[[0-?]{0,64}[ -/]{0,8}[@-~]|\][^\x07\x1b]{0,512}(?:\x07|\x1b\\)|[@-Z\\-_])")
+_HIDDEN_FILLERS = "\u115f\u1160\u2800\u3164\uffa0\u034f\u17b4\u17b5\u180b\u180c\u180d\u180e"
+_HIDDEN = re.compile(
+    "[\xad\u061c\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\ufff9-\ufffb"
+    f"{_HIDDEN_FILLERS}\U000e0000-\U000e01ef\x00-\x08\x0b\x0c\x0e-\x1f\x7f]"
+)
+
+# Letters that are drawn as a Latin letter, after UTS #39 (confusables), for the scripts seen in such attacks. They
+# are looked up beside the word itself, so text in those scripts keeps its own meaning.
+_CONFUSABLE_PAIRS = (
+    "аa еe оo рp сc уy хx іi јj ѕs ԁd һh ӏl ԛq ԝw мm нh кk тt вb гr зe пn ьb єe ѵv "
+    "αa οo ιi κk ρp τt υu νv χx ηn εe ωw γy σo βb "
+    "ɡg ıi ɑa ʏy ɩi ᴀa ʙb ᴄc ᴅd ᴇe ɢg ʜh ᴊj ᴋk ʟl ᴍm ɴn ᴏo ᴘp ʀr ꜱs ᴛt ᴜu ᴠv ᴡw ᴢz ꜰf ɪi"
+)
+LOOKALIKES = {ord(pair[0]): pair[1] for pair in _CONFUSABLE_PAIRS.split()}
+"""Letters of other scripts to the Latin letter that they are drawn as."""
+_LEET = str.maketrans("013457@$8", "oleastasb")
+_LEET_I = str.maketrans("013457@$8", "oieastasb")
+_ARABIC = str.maketrans("أإآٱىة", "ااااية", "ـ")
+
+
+def visible(text: str) -> str:
+    """Return a text without what its reader does not see, in Unicode's compatibility form (NFKC).
+
+    Args:
+        text: any text.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    shown = unicodedata.normalize("NFKC", without_long_runs(_HIDDEN.sub("", _ANSI.sub("", text))))
+    if shown.isascii():
+        return shown
+    return "".join(char for char in shown if unicodedata.category(char) != "Mn") if _has_marks(shown) else shown
+
+
+def _has_marks(text: str) -> bool:
+    return any(unicodedata.combining(char) for char in set(text)) or any(
+        unicodedata.category(char) == "Mn" for char in set(text)
+    )
+
+
+def plain_form(word: str) -> str:
+    """Return a word without case and accents.
+
+    Args:
+        word: one word of a visible text.
+    """
+    folded = word.casefold()
+    if folded.isascii():
+        return folded
+    marks = unicodedata.normalize("NFKD", folded.translate(_ARABIC))
+    return unicodedata.normalize("NFC", "".join(char for char in marks if unicodedata.category(char) != "Mn"))
+
+
+def forms_of(text: str) -> list[str]:
+    """Return the words of a visible text in their plain form, as ``Words`` has them in ``forms``.
+
+    Args:
+        text: a visible text.
+    """
+    words = [word for word in _WORD.findall(text) if word[0].isalnum()]
+    plain = {word: plain_form(word) for word in set(words)}
+    return [plain[word] for word in words]
+
+
+def plain_forms(lowered: str) -> list[str]:
+    """Return the same, faster.
+
+    Args:
+        lowered: a visible text in lowercase, in which every letter and digit is ASCII.
+    """
+    return _PLAIN_WORD.findall(lowered)
+
+
+def other_forms(word: str) -> Iterator[str]:
+    """Yield what a word in its plain form may stand for: letters of other scripts and digits for Latin letters.
+
+    Args:
+        word: a word in its plain form.
+    """
+    if not word.isascii():
+        folded = word.translate(LOOKALIKES)
+        if folded.isascii():
+            yield folded
+    elif not word.isalpha() and not word.isdigit():
+        yield word.translate(_LEET)
+        yield word.translate(_LEET_I)
+
+
+def mixes_scripts(word: str) -> bool:
+    """Return whether a word mixes Latin letters with letters of another script that are drawn as Latin ones.
+
+    Args:
+        word: one word of a visible text.
+    """
+    if word.isascii():
+        return False
+    letters = word.casefold()
+    lookalike = [char for char in letters if ord(char) in LOOKALIKES and not char.isascii()]
+    foreign = [char for char in letters if char in _CYRILLIC_OR_GREEK]
+    return bool(lookalike and foreign == lookalike and any("a" <= char <= "z" for char in letters))
+
+
+def mixed_words(text: str) -> Iterator[str]:
+    """Yield the words of a visible text that are not ASCII, and not all of them Cyrillic or Greek.
+
+    Args:
+        text: a visible text.
+    """
+    for word in set(_WORD.findall(text)):
+        if len(word) > 1 and not word.isascii() and not _UNMIXED.fullmatch(word):
+            yield word
+
+
+_UNMIXED = re.compile("[\u0370-\u052f]+")
+_CYRILLIC_OR_GREEK = frozenset(chr(code) for code in (*range(0x370, 0x400), *range(0x400, 0x530)))
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """The words of one visible text.
+
+    Args:
+        text: the visible text.
+    """
+
+    text: str
+    forms: list[str] = field(init=False)
+    """Each word in its plain form."""
+    spans: list[tuple[int, int]] = field(init=False)
+    """Where each word stands in the text."""
+    places: list[int] = field(init=False)
+    """The number of each word, with a leap after each sentence."""
+    sentences: list[tuple[int, int]] = field(init=False)
+    """The first word of each sentence and the one after its last."""
+
+    def __post_init__(self) -> None:
+        forms: list[str] = []
+        spans: list[tuple[int, int]] = []
+        places: list[int] = []
+        sentences: list[tuple[int, int]] = []
+        known: dict[str, str] = {}
+        place, first = 0, 0
+        for match in _WORD.finditer(self.text):
+            word = match[0]
+            if not word[0].isalnum():
+                if len(forms) > first:
+                    sentences.append((first, len(forms)))
+                    first = len(forms)
+                    place += _SENTENCE_END_WORDS
+                continue
+            form = known.get(word)
+            if form is None:
+                form = known[word] = plain_form(word)
+            forms.append(form)
+            spans.append(match.span())
+            places.append(place)
+            place += 1
+        if len(forms) > first:
+            sentences.append((first, len(forms)))
+        for name, value in (("forms", forms), ("spans", spans), ("places", places), ("sentences", sentences)):
+            object.__setattr__(self, name, value)
+
+    def sentence_keys(self) -> list[str]:
+        """Return each sentence as its words in their plain form."""
+        return [" ".join(self.forms[first:end]) for first, end in self.sentences]

@@ -1,0 +1,1 @@
+"""Evidence recomputed from the logs, and replays compared with what was recorded."""

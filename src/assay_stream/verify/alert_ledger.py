@@ -1,0 +1,269 @@
+"""The alerts of a replay held against those that were recorded, record by record.
+
+1. A recorded record that the replay writes too, to the byte, is alike; it may stand there more than once. Another
+   version of the software in it is told as such, and all else compared.
+2. What the replay would write after its last record, as time passes on, may be there and need not: a worker's
+   clock goes on where a replay ends.
+3. Of a record that is not among those, what counts is what it says and where. The last one of an alert is how it
+   stands: whatever differs in it is a difference, but for what ``alert_differences`` lets follow the order of
+   reading. An earlier one must say what the replay says of the alert in some record, with numbers on the way to
+   those at the end; then it was written at another moment.
+4. Which alerts of shadowed tools there were on the way follows from the order in which servers were read; which
+   are open in the end does not. One that ended may stand on one side only.
+5. A record of the replay that is not among the recorded ones is missing, if none stands in its place. Records of
+   one alert that stand in another order than they were written in were altered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+from assay_stream.alerts.formats.view import AlertView, read_alert, view_of
+from assay_stream.canonical.digest import canonicalize
+from assay_stream.errors import InputError
+from assay_stream.model.alert import Activity
+from assay_stream.model.finding import uid_of
+from assay_stream.model.kinds import Kind
+from assay_stream.verify.alert_differences import (
+    FROM_SEVERAL_PARTITIONS,
+    differing_members,
+    follows_order,
+    is_on_the_way,
+    what_it_says,
+    with_version,
+)
+
+ALTERED, MISSING, UNEXPECTED = "altered_record", "missing_record", "unexpected_record"
+SOFTWARE_CHANGED = "software_changed"
+ORDER_OF_READING = "order_of_reading"
+"""No difference: what order a worker read its partitions in, or when time came, decided on it."""
+_LATER_MAX = 16
+
+
+class KnownAlert(NamedTuple):
+    """What an alert is about.
+
+    Args:
+        uid: its identity.
+        kind: what was found.
+        server_id: on which server.
+        tool_name: about which tool, if about one.
+    """
+
+    uid: str
+    kind: str
+    server_id: str | None
+    tool_name: str | None
+
+
+class AlertDifference(NamedTuple):
+    """How the records of one alert differ.
+
+    Args:
+        cause: ``altered_record``, ``missing_record``, ``unexpected_record``, ``software_changed``, or
+            ``order_of_reading``, which is none.
+        alert: what it is about.
+        paths: the members that differ in how it stands at the end, as JSON paths.
+        records: number of findings, activity and time of the records that differ.
+        inherits: whether it follows from calls or decisions, and so may from whatever made their evidence differ.
+    """
+
+    cause: str
+    alert: KnownAlert
+    paths: tuple[str, ...] = ()
+    records: tuple[str, ...] = ()
+    inherits: bool = False
+
+
+@dataclass(slots=True)
+class _Life:
+    """What the replay writes of one alert, and what of it was recorded."""
+
+    alert: KnownAlert
+    lacking: dict[bytes, str] = field(default_factory=dict)
+    """Digests of the replay's records that were not recorded so far, each with its name."""
+    said: set[bytes] = field(default_factory=set)
+    """Digests of what the records say, numbers and places aside."""
+    ends: list[dict[str, Any]] = field(default_factory=list)
+    """The last record of the replay, and what it would write later, where something is to be held against it."""
+    recorded: bool = False
+    last_recorded: bytes = b""
+    places: dict[bytes, int] = field(default_factory=dict)
+    """Digests of the replay's records, each with its place among them."""
+    reached: int = 0
+    is_reordered: bool = False
+    is_over: bool = False
+    """Whether the replay closed it, or would have as time passes on."""
+    strange: dict[bytes, dict[str, Any]] = field(default_factory=dict)
+    of_other_version: bool = False
+
+
+class AlertLedger:
+    """Alerts on both sides. Memory grows with the alert records of the replay, by some 100 bytes for each.
+
+    First everything that a replay writes is handed in, then what was recorded, then what the replay would write as
+    time passes on.
+    """
+
+    def __init__(self) -> None:
+        self._lives: dict[str, _Life] = {}
+        self._unexpected: dict[str, KnownAlert] = {}
+        self._altered: dict[KnownAlert, None] = {}
+        self._version = ""
+        self.latest_ms = 0
+        """Event time of the latest record that was recorded, milliseconds since the epoch."""
+
+    def replayed(self, value: bytes | None) -> None:
+        """Take in an alert record that the replay writes.
+
+        Args:
+            value: value bytes.
+        """
+        alert = read_alert(value)
+        view = view_of(alert)
+        life = self._lives.setdefault(view.uid, _Life(_known(view)))
+        digest = _digest(value or b"")
+        life.lacking[digest] = _name(view)
+        life.places[digest] = len(life.places)
+        life.said.add(_digest(canonicalize(what_it_says(alert))))
+        life.ends = [alert]
+        life.is_over = view.activity_id == Activity.CLOSE
+        self._version = view.version
+
+    def recorded(self, value: bytes | None) -> None:
+        """Take in an alert record as it was recorded.
+
+        Args:
+            value: value bytes.
+        """
+        try:
+            alert = read_alert(value)
+        except InputError:
+            self._altered[KnownAlert("", "", None, None)] = None
+            return
+        view = view_of(alert)
+        if _own_uid(view) != view.uid:
+            self._altered[_known(view)] = None
+            return
+        self.latest_ms = max(self.latest_ms, view.time_ms)
+        life = self._lives.get(view.uid)
+        if life is None:
+            self._unexpected[view.uid] = _known(view)
+            return
+        life.recorded = True
+        if view.version != self._version:
+            life.of_other_version = True
+            alert = with_version(alert, self._version)
+            value = canonicalize(alert)
+        digest = _digest(value or b"")
+        life.last_recorded = digest
+        life.lacking.pop(digest, None)
+        place = life.places.get(digest)
+        if place is None:
+            life.strange[digest] = alert
+        else:
+            life.is_reordered |= place < life.reached
+            life.reached = max(life.reached, place)
+
+    def written_later(self, values: Iterable[bytes | None]) -> None:
+        """Take in what the replay would write after its last record.
+
+        Args:
+            values: values of alert records.
+        """
+        for value in values:
+            alert = read_alert(value)
+            view = view_of(alert)
+            life = self._lives.get(view.uid)
+            if life is not None:
+                life.is_over = view.activity_id == Activity.CLOSE
+            if life is not None and life.strange:
+                life.strange.pop(_digest(value or b""), None)
+                life.ends = [life.ends[0], *life.ends[1:][-_LATER_MAX:], alert]
+
+    @property
+    def identical(self) -> int:
+        """How many alerts are alike."""
+        return sum(
+            life.recorded and not (life.strange or life.lacking or life.is_reordered or life.of_other_version)
+            for life in self._lives.values()
+        )
+
+    def differences(self) -> Iterator[AlertDifference]:
+        """Yield each alert whose records differ."""
+        for alert in self._altered:
+            yield AlertDifference(ALTERED, alert)
+        for uid in sorted(self._lives):
+            difference = _of(self._lives[uid])
+            if difference is not None:
+                yield _inheriting(difference)
+        for uid in sorted(self._unexpected):
+            alert = self._unexpected[uid]
+            cause = ORDER_OF_READING if alert.kind == Kind.TOOL_SHADOWED else UNEXPECTED
+            yield _inheriting(AlertDifference(cause, alert))
+
+
+def _of(life: _Life) -> AlertDifference | None:
+    alert = life.alert
+    if not life.recorded:
+        ended_on_the_way = alert.kind == Kind.TOOL_SHADOWED and life.is_over
+        return AlertDifference(ORDER_OF_READING if ended_on_the_way else MISSING, alert)
+    names = tuple(_name(view_of(record)) for record in life.strange.values())
+    altered = life.is_reordered
+    paths: tuple[str, ...] = ()
+    for digest, record in life.strange.items():
+        if digest == life.last_recorded:
+            end, paths = _nearest(record, life.ends)
+            altered |= not follows_order(record, end, paths)
+        else:
+            said = _digest(canonicalize(what_it_says(record)))
+            altered |= said not in life.said or not is_on_the_way(record, life.ends[-1])
+    if altered:
+        return AlertDifference(ALTERED, alert, paths, names)
+    if life.lacking and not life.strange:
+        return AlertDifference(MISSING, alert, (), tuple(life.lacking.values()))
+    if life.of_other_version:
+        return AlertDifference(SOFTWARE_CHANGED, alert, (*paths, "$.metadata"), names)
+    if life.strange:
+        return AlertDifference(ORDER_OF_READING, alert, paths, names)
+    return None
+
+
+def _inheriting(difference: AlertDifference) -> AlertDifference:
+    own = difference.cause in (ORDER_OF_READING, SOFTWARE_CHANGED)
+    return difference._replace(inherits=not own and difference.alert.kind in FROM_SEVERAL_PARTITIONS)
+
+
+def _nearest(record: dict[str, Any], ends: Iterable[dict[str, Any]]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return the record of the replay that differs least, and in what."""
+    return min(((end, differing_members(record, end)) for end in ends), key=lambda told: len(told[1]))
+
+
+def _digest(raw: bytes) -> bytes:
+    return blake2b(raw, digest_size=16).digest()
+
+
+def _name(view: AlertView) -> str:
+    return f"{view.activity} at {view.count} findings, {view.time_ms}"
+
+
+def _known(view: AlertView) -> KnownAlert:
+    return KnownAlert(view.uid, view.kind, view.fact("mcp_server_id") or None, view.fact("mcp_tool_name") or None)
+
+
+def _own_uid(view: AlertView) -> str | None:
+    """Return the uid that belongs to what an alert says, ``None`` for a kind that this version does not know."""
+    if view.kind not in set(Kind):
+        return None
+    about = view.fact("mcp_digest_after") or view.fact("mcp_digest_before") or None
+    return uid_of(
+        Kind(view.kind),
+        view.fact("mcp_server_id"),
+        view.fact("mcp_tool_name") or None,
+        about,
+        view.fact("mcp_reason") or None,
+        item_name=view.fact("mcp_item_name") or None,
+    )

@@ -1,0 +1,248 @@
+"""A replay held against what was recorded: how much is identical, and each difference with its cause.
+
+The cause of a difference in evidence is the first of these that applies:
+
+1. ``missing_record``: the replay writes evidence for a call, and none is recorded.
+2. ``unexpected_record``: evidence is recorded for which the replay has no call, or a second time for one call.
+3. ``altered_record``: the record is no evidence, or its own content hash does not belong to it.
+4. ``software_changed``: it names another version or git commit as its producer, and nothing else differs.
+5. ``late_snapshot``, ``pin_changed``, ``policy_changed``, ``key_changed``: only what rests on snapshots and
+   control records differs, and the logs, each cut off somewhere, give the record to the byte; the first record
+   that the cut leaves out of a log is a snapshot, or a decision of that kind (``replay.log_cut``). There is
+   a cause for each log that is cut. ``late_call``: no log is cut: the join knew more than the replay does at the
+   call's time, or had folded more away. ``record_set_aside``: no cut gives it, and the whole logs do where one
+   record was refused unread because it kept ending its worker (``record_kills_worker``), which the logs at hand do
+   not say.
+6. ``software_changed``: it names another producer, and the difference is confined to what is worked out of a
+   definition: digests, the tool identity, the pin result and the signature.
+7. ``altered_record``: nothing explains it.
+
+Alerts are compared record by record, and by how each stands at the end (``verify.alert_ledger``). A difference
+takes the causes of the evidence that differs on its server and tool, if there is some; else ``missing_record``,
+``unexpected_record``, ``software_changed`` or ``altered_record``. What follows the order in which a worker read
+its partitions is told with ``order_of_reading``, and is no difference.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from assay_stream.canonical.digest import canonicalize
+from assay_stream.canonical.redaction import DEFAULT_REDACTION, Redaction
+from assay_stream.errors import InputError
+from assay_stream.model.cloudevents import read_call
+from assay_stream.model.observation import CallProfile
+from assay_stream.model.record import Origin, Output, Record, Role
+from assay_stream.replay.evidence_record import Producers, Recorded, strict_content
+from assay_stream.replay.history import in_log_order
+from assay_stream.replay.log_cut import Question, explain
+from assay_stream.schemes import assay
+from assay_stream.verify.alert_ledger import ALTERED, MISSING, SOFTWARE_CHANGED, UNEXPECTED, AlertLedger
+from assay_stream.verify.difference import Difference, of_evidence
+from assay_stream.verify.evidence_differences import codes_of, differing_paths, rests_on_logs
+from assay_stream.verify.pairing import EVIDENCE, Pairing, paired
+
+LATE_CALL = "late_call"
+DOUBTS_MAX = 2_000
+"""Differences that wait for their cause. Further ones wait until these have theirs."""
+
+_OWN_WORD = frozenset({"$.assayproducerversion", "$.assaygit"})
+_OF_DEFINITIONS = frozenset({"digest_differs", "pin_differs", "signature_differs", "producer_differs"})
+
+Read = Callable[[], Iterable[Record]]
+Later = Callable[[int], Iterable[Output]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Doubt:
+    given: Recorded
+    value: bytes
+    paths: tuple[str, ...]
+    other_producer: bool
+
+
+class Comparison:
+    """Holds a replay against what was recorded, and counts.
+
+    Args:
+        read: gives the records that are replayed anew each time: the search for causes looks them up.
+        redaction: what leaves arguments and results before they are hashed.
+        call_profile: what every call must satisfy.
+        pairing: keeps what waits.
+    """
+
+    def __init__(
+        self,
+        read: Read,
+        *,
+        redaction: Redaction = DEFAULT_REDACTION,
+        call_profile: CallProfile = "assay",
+        pairing: Pairing[Recorded] | None = None,
+    ) -> None:
+        self._read = read
+        self._redaction = redaction
+        self._call_profile: CallProfile = call_profile
+        self._pairing = Pairing(EVIDENCE) if pairing is None else pairing
+        self._producers = Producers()
+        self._doubts: list[_Doubt] = []
+        self._alerts = AlertLedger()
+        self._causes_by_tool: dict[tuple[str | None, str | None], set[str]] = {}
+        self.identical: Counter[str] = Counter({"evidence": 0, "alert": 0})
+        """How many records and alerts are alike."""
+        self.causes: Counter[str] = Counter()
+        """How many differences have each cause."""
+
+    def differences(
+        self,
+        replayed: Iterable[Output],
+        recorded: Iterable[Recorded],
+        recorded_alerts: Iterable[bytes | None] | None = None,
+        later: Later | None = None,
+    ) -> Iterator[Difference]:
+        """Yield each difference, and what follows the order of reading.
+
+        Args:
+            replayed: what a replay writes.
+            recorded: the evidence.
+            recorded_alerts: the alerts, ``None`` where these are not to be compared.
+            later: what the replay would write as time passes on to a moment, microseconds since the epoch.
+        """
+        for difference in self._evidence_differences(replayed, recorded):
+            self.causes.update(difference.causes)
+            yield difference
+        if recorded_alerts is None:
+            return
+        for difference in self._of_alerts(recorded_alerts, later):
+            self.causes.update(difference.causes)
+            yield difference
+
+    def _evidence_differences(self, replayed: Iterable[Output], recorded: Iterable[Recorded]) -> Iterator[Difference]:
+        nameless: list[Recorded] = []
+        naming = _naming(recorded, nameless)
+        for given, again in paired(naming, self._evidence_of(replayed), self._pairing, keep=True):
+            difference = self._pair(given, again)
+            if difference is not None:
+                yield self._noted(difference)
+            if len(self._doubts) >= DOUBTS_MAX:
+                yield from map(self._noted, self._settled())
+        yield from map(self._noted, self._settled())
+        for given in nameless:
+            yield self._noted(of_evidence(given, ALTERED))
+        for given, _ in self._pairing.evidence_left():
+            yield self._noted(of_evidence(given, UNEXPECTED))
+        for again in self._pairing.others_left():
+            yield self._noted(of_evidence(again, MISSING))
+
+    def _evidence_of(self, replayed: Iterable[Output]) -> Iterator[Recorded]:
+        for output in replayed:
+            if output.role is Role.EVIDENCE:
+                yield Recorded("replayed", output.value or b"")
+            elif output.role is Role.ALERTS:
+                self._alerts.replayed(output.value)
+
+    def _pair(self, given: Recorded, again: Recorded) -> Difference | None:
+        if given.value == again.value:
+            self.identical["evidence"] += 1
+            return None
+        try:
+            content = strict_content(given.value)
+            intact = content.get("assaycontenthash") == str(assay.content_hash(content))
+        except InputError:
+            intact = False
+        if not intact:
+            return of_evidence(given, ALTERED)
+        paths = differing_paths(content, again.content)
+        if not paths:
+            self.identical["evidence"] += 1
+            return None
+        own_word = _OWN_WORD.intersection(paths)
+        others = tuple(path for path in paths if path not in _OWN_WORD)
+        if not others:
+            return of_evidence(given, SOFTWARE_CHANGED, paths=paths)
+        if rests_on_logs(others):
+            self._doubts.append(_Doubt(given, canonicalize(content), paths, bool(own_word)))
+            return None
+        return of_evidence(given, ALTERED, paths=paths)
+
+    def _settled(self) -> Iterator[Difference]:
+        """Yield the differences in doubt with their causes, and forget them."""
+        doubts, self._doubts = self._doubts, []
+        if not doubts:
+            return
+        by_call = {doubt.given.call: doubt for doubt in doubts}
+        servers = {str(doubt.given.text("server_id")).encode() for doubt in doubts}
+        calls: dict[Origin, Record] = {}
+        logs: dict[bytes | None, list[Record]] = {key: [] for key in servers}
+        for record in self._read():
+            if record.role is Role.CALLS and record.origin in by_call:
+                calls[record.origin] = record
+            elif record.role is not Role.CALLS and record.key in logs:
+                logs[record.key].append(record)
+        asked: dict[bytes, list[tuple[_Doubt, Question]]] = {}
+        for doubt in doubts:
+            question = self._question(doubt, calls)
+            if question is None:
+                yield of_evidence(doubt.given, ALTERED, paths=doubt.paths)
+            else:
+                key = question.event.server_id.encode()
+                asked.setdefault(key, []).append((doubt, question))
+        for key, questions in asked.items():
+            answers = explain(
+                in_log_order(logs.get(key, [])),
+                [question for _, question in questions],
+                redaction=self._redaction,
+            )
+            for (doubt, _), answer in zip(questions, answers, strict=True):
+                if answer.found:
+                    causes = answer.causes or (LATE_CALL,)
+                    yield of_evidence(doubt.given, *causes, paths=doubt.paths, left_out=answer.left_out)
+                elif doubt.other_producer and _OF_DEFINITIONS.issuperset(codes_of(doubt.paths)):
+                    yield of_evidence(doubt.given, SOFTWARE_CHANGED, paths=doubt.paths)
+                else:
+                    yield of_evidence(doubt.given, ALTERED, paths=doubt.paths)
+
+    def _question(self, doubt: _Doubt, calls: dict[Origin, Record]) -> Question | None:
+        call = None if doubt.given.call is None else calls.get(doubt.given.call)
+        if call is None:
+            return None
+        if doubt.given.text("unbound_reason") == "definition_unavailable":
+            call = call._replace(hold_expired=True)
+        event = read_call(call, call_profile=self._call_profile)
+        return Question(call, event, doubt.value, self._producers.of(doubt.given))
+
+    def _of_alerts(self, recorded_alerts: Iterable[bytes | None], later: Later | None) -> Iterator[Difference]:
+        for value in recorded_alerts:
+            self._alerts.recorded(value)
+        if later is not None:
+            until_us = self._alerts.latest_ms * 1_000
+            self._alerts.written_later(one.value for one in later(until_us) if one.role is Role.ALERTS)
+        self.identical["alert"] = self._alerts.identical
+        for cause, alert, paths, records, inherits in self._alerts.differences():
+            place = (alert.server_id, alert.tool_name)
+            inherited = self._causes_by_tool.get(place, set()) if inherits else set()
+            causes = tuple(sorted(inherited)) or (cause,)
+            yield Difference(
+                what="alert",
+                causes=causes,
+                server_id=alert.server_id,
+                tool_name=alert.tool_name,
+                record_id=alert.uid,
+                paths=paths,
+                records=records,
+                kind=alert.kind or None,
+            )
+
+    def _noted(self, difference: Difference) -> Difference:
+        place = (difference.server_id, difference.tool_name)
+        self._causes_by_tool.setdefault(place, set()).update(difference.causes)
+        return difference
+
+
+def _naming(recorded: Iterable[Recorded], nameless: list[Recorded]) -> Iterator[Recorded]:
+    for given in recorded:
+        if given.call is None:
+            nameless.append(given)
+        else:
+            yield given

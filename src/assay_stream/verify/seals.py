@@ -1,0 +1,103 @@
+"""Every log of a deployment held against its checkpoints, and what is to be said of all of them together."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from enum import StrEnum
+
+from assay_stream.errors import InputError
+from assay_stream.files.seal_files import LogName, Logs
+from assay_stream.schemes import dsse
+from assay_stream.seal.check import Report, check
+from assay_stream.seal.checkpoint import decode
+from assay_stream.seal.heads import Expected, check_heads, check_sealed_offset
+
+
+class Outcome(StrEnum):
+    """What a verification comes to."""
+
+    HOLDS = "holds"
+    PARTLY_SEALED = "partly_sealed"
+    BROKEN = "broken"
+    NOTHING_VERIFIED = "nothing_verified"
+
+
+def verify_logs(
+    evidence: Logs,
+    checkpoints: Logs,
+    keys: dsse.Keys,
+    *,
+    partitions: Collection[int] = (),
+    expected: Iterable[Expected] = (),
+    partition_count: int | None = None,
+    claims_before: Mapping[LogName, int] | None = None,
+    sealed_offsets: Mapping[int, int] | None = None,
+) -> list[Report]:
+    """Return what is found in each log of evidence.
+
+    Args:
+        evidence: the evidence.
+        checkpoints: the checkpoints over it: each log of them is the chain of the partition of its number.
+        keys: whose signatures count.
+        partitions: only these; all where there are none.
+        expected: heads that are known from before.
+        partition_count: how many partitions the evidence topic has, ``None`` where that cannot be told.
+        sealed_offsets: by partition: the offset before which the sealer says that all is sealed.
+        claims_before: of chains that were being written: the place before which what they say of others counts.
+    """
+    reports = []
+    for chain in _chosen(checkpoints, partitions):
+        topic = _sealed_topic(checkpoints, chain, evidence, keys)
+        report = Report(topic=topic, partition=chain.partition)
+        name = LogName(topic, chain.partition)
+        values = ((record.origin.offset, record.value) for record in checkpoints.records(chain))
+        check(
+            report,
+            values,
+            evidence.records(name),
+            keys,
+            log_start=evidence.start(name),
+            claims_before=None if claims_before is None else claims_before.get(chain),
+        )
+        reports.append(report)
+    covered = {(report.topic, report.partition) for report in reports}
+    for name in _chosen(evidence, partitions):
+        if name not in covered:
+            report = Report(topic=name.topic, partition=name.partition)
+            check(report, (), evidence.records(name), keys)
+            reports.append(report)
+    check_heads(reports, expected, only=partitions, partition_count=partition_count)
+    for report in reports:
+        check_sealed_offset(report, (sealed_offsets or {}).get(report.partition, 0))
+    return sorted(reports, key=lambda report: (report.topic, report.partition))
+
+
+def outcome_of(reports: Collection[Report], *, bad_lines: int = 0) -> Outcome:
+    """Return what some reports come to.
+
+    Args:
+        reports: one for each log.
+        bad_lines: lines that could not be read.
+    """
+    if bad_lines or any(report.faults_count for report in reports):
+        return Outcome.BROKEN
+    if not any(report.verified for report in reports):
+        return Outcome.NOTHING_VERIFIED
+    if any(report.unsealed and not report.checkpoints for report in reports):
+        return Outcome.PARTLY_SEALED
+    return Outcome.HOLDS
+
+
+def _chosen(logs: Logs, partitions: Collection[int]) -> list[LogName]:
+    return [name for name in logs.names() if not partitions or name.partition in partitions]
+
+
+def _sealed_topic(checkpoints: Logs, chain: LogName, evidence: Logs, keys: dsse.Keys) -> str:
+    """Return the evidence topic that a chain is about: the first checkpoint that is signed says so."""
+    for record in checkpoints.records(chain):
+        try:
+            return decode(record.value, keys).checkpoint.topic
+        except InputError:
+            continue
+    topics = {name.topic for name in evidence.names() if name.partition == chain.partition}
+    return topics.pop() if len(topics) == 1 else ""

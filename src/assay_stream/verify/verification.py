@@ -1,0 +1,321 @@
+"""Evidence held against the logs that it names. Steps, for each record:
+
+1. The call stands where the record says, and is one that gives evidence.
+2. The join is done again, with everything that the logs hold now. Equal bytes: the record holds. They cover the
+   content hash, both clusters, the binding rule, the pin, the policy and the fingerprint, which is worked out anew
+   from the definition in the snapshot.
+3. Otherwise the record is decoded strictly, its content hash is worked out, and each member that differs gives
+   a code.
+4. Where only what rests on snapshots and control records differs, the logs are cut back
+   (``replay.log_cut``): a record that an earlier state of them gives holds, and is reported as joined
+   without what came late.
+5. Where what it rests on is deleted, nothing more can be said than that.
+
+A call that should have a record and has none (``verify.coverage``) is *missing* its evidence.
+
+Which version of which software wrote a record is the producer's own word: the logs do not repeat it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+import orjson
+
+from assay_stream.canonical.digest import canonicalize
+from assay_stream.canonical.redaction import DEFAULT_REDACTION, Redaction
+from assay_stream.errors import InputError
+from assay_stream.join.decision import join
+from assay_stream.limits import HELD_BYTES_MAX
+from assay_stream.model.cloudevents import read_call
+from assay_stream.model.observation import CallProfile
+from assay_stream.model.record import Origin, Output, Record
+from assay_stream.replay.evidence_record import Producers, Recorded, headers_equal, origin_in, strict_content
+from assay_stream.replay.history import History, Place, in_log_order
+from assay_stream.replay.log_cut import Question, explain
+from assay_stream.schemes import assay
+from assay_stream.verify.evidence_differences import codes_of, differing_paths, rests_on_logs
+
+DOUBTS_MAX = 2_000
+"""Records that wait for the search of step 4, ``HELD_BYTES_MAX`` bytes of calls and evidence at most. Further ones
+have to wait until these are settled."""
+
+
+class Status(StrEnum):
+    """What became of one record."""
+
+    HOLDS = "holds"
+    LATE = "late"
+    WRONG = "wrong"
+    GONE = "gone"
+    MISSING = "missing"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """What is to be said of one record of evidence.
+
+    Args:
+        status: ``holds``; ``late``: holds, without records that came late; ``wrong``; ``gone``: what it rests on
+            is no longer there; ``missing``: there is no record, and should be.
+        evidence: the record; where it is missing, what its call would have it say.
+        codes: what is wrong or gone, sorted.
+        paths: the members that differ, as JSON paths.
+        missing: what is no longer there.
+        left_out: the first record of each log that it was joined without.
+    """
+
+    status: Status
+    evidence: Recorded
+    codes: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+    missing: tuple[Origin, ...] = ()
+    left_out: tuple[Origin, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the judgement as one JSON object, without what is absent."""
+        evidence = self.evidence
+        record_id = evidence.content.get("id")
+        fields: dict[str, Any] = {
+            "status": self.status.value,
+            "codes": list(self.codes),
+            "paths": list(self.paths),
+            "where": evidence.where or None,
+            "id": record_id if isinstance(record_id, str) else None,
+            "call": None if evidence.call is None else evidence.call.as_json(),
+            "server_id": evidence.text("server_id"),
+            "tool": evidence.text("tool"),
+            "tool_call_id": evidence.text("tool_call_id"),
+            "missing": [origin.as_json() for origin in self.missing],
+            "left_out": [origin.as_json() for origin in self.left_out],
+        }
+        return {name: value for name, value in fields.items() if value not in (None, [])}
+
+
+@dataclass(frozen=True, slots=True)
+class _Doubt:
+    evidence: Recorded
+    question: Question
+    codes: tuple[str, ...]
+    paths: tuple[str, ...]
+
+
+class Verifier:
+    """Says of each record of evidence whether the logs give it.
+
+    Args:
+        history: the snapshot and control logs, as far as they are there.
+        starts: the first offset that is left of each partition of the inputs, where its log can tell; a record
+            that names an earlier one rests on what retention deleted. Empty: nothing is known of what is missing.
+        redaction: what leaves arguments and results before they are hashed.
+        call_profile: what every call had to satisfy.
+        producers: versions (``0.1.0`` or ``0.1.0@<git>``) that may have written the evidence; empty: any.
+    """
+
+    def __init__(
+        self,
+        history: History,
+        *,
+        starts: Mapping[Place, int] | None = None,
+        redaction: Redaction = DEFAULT_REDACTION,
+        call_profile: CallProfile = "assay",
+        producers: Collection[str] = (),
+    ) -> None:
+        self._history = history
+        self._starts = starts
+        self._redaction = redaction
+        self._call_profile: CallProfile = call_profile
+        self._expected_producers = frozenset(producers)
+        self._producers = Producers()
+        self._doubts: list[_Doubt] = []
+        self._doubts_bytes = 0
+        self.written_by: dict[str, int] = {}
+        """How many records each producer says it wrote."""
+
+    @property
+    def must_settle(self) -> bool:
+        """Whether as many records wait as may."""
+        return len(self._doubts) >= DOUBTS_MAX or self._doubts_bytes >= HELD_BYTES_MAX
+
+    def servers_in_doubt(self) -> set[str]:
+        """Return the servers whose records ``settle`` needs."""
+        return {doubt.question.event.server_id for doubt in self._doubts}
+
+    def check(self, evidence: Recorded, call: Record) -> Judgement | None:
+        """Return the judgement on a record, ``None`` where ``settle`` will give it.
+
+        Args:
+            evidence: the record.
+            call: the record of the call that it names.
+        """
+        producer = self._producers.of(evidence)
+        name = f"{producer.version}@{producer.git}"
+        self.written_by[name] = self.written_by.get(name, 0) + 1
+        try:
+            event = read_call(call, call_profile=self._call_profile)
+        except InputError:
+            return self._wrong(evidence, "call_refused")
+        if self._expected_producers.isdisjoint((name, producer.version)) and self._expected_producers:
+            return self._wrong(evidence, "producer_differs", "$.assayproducerversion")
+        expected = join(self._history.view, call, event, producer, self._redaction)[0]
+        if evidence.record is not None and not headers_equal(evidence.record, expected):
+            return self._wrong(evidence, "record_differs")
+        if expected.value == evidence.value:
+            return Judgement(status=Status.HOLDS, evidence=evidence)
+        return self._look_closer(evidence, Question(call, event, evidence.value, producer), expected)
+
+    def without_call(self, evidence: Recorded) -> Judgement:
+        """Return the judgement on a record whose call is not where it says.
+
+        Args:
+            evidence: the record.
+        """
+        if evidence.call is None:
+            return self._wrong(evidence, "not_evidence")
+        wrong = self._unsound(evidence)
+        if wrong is not None:
+            return wrong
+        if not self._is_gone(evidence.call):
+            return self._wrong(evidence, "origin_missing", "$.data.origin")
+        return Judgement(status=Status.GONE, evidence=evidence, codes=("call_gone",), missing=(evidence.call,))
+
+    def expected(self, call: Record) -> Recorded | None:
+        """Return what identifies the evidence that a call should have, ``None`` if the join refuses the call.
+
+        Args:
+            call: the record of a call.
+        """
+        try:
+            event = read_call(call, call_profile=self._call_profile)
+        except InputError:
+            return None
+        data = {"server_id": event.server_id, "tool": event.tool_name, "origin": call.origin.as_json()}
+        return Recorded("", canonicalize({"time": event.time, "data": data}))
+
+    def without_evidence(self, expected: Recorded, *, gone: bool = False) -> Judgement:
+        """Return the judgement on a call that should have evidence.
+
+        Args:
+            expected: as ``expected`` returned it.
+            gone: whether the evidence of its time is deleted.
+        """
+        if gone:
+            return Judgement(status=Status.GONE, evidence=expected, codes=("evidence_gone",))
+        return Judgement(status=Status.MISSING, evidence=expected, codes=("evidence_missing",))
+
+    def repeated(self, evidence: Recorded) -> Judgement:
+        """Return the judgement on a second record of one call.
+
+        Args:
+            evidence: the record.
+        """
+        return self._wrong(evidence, "duplicate_record", "$.data.origin")
+
+    def settle(self, records: Iterable[Record]) -> Iterator[Judgement]:
+        """Yield the judgements on the records in doubt, and forget them.
+
+        Args:
+            records: the snapshot and control records of the servers in doubt.
+        """
+        doubts, self._doubts, self._doubts_bytes = self._doubts, [], 0
+        by_server: dict[str, list[_Doubt]] = {}
+        for doubt in doubts:
+            by_server.setdefault(doubt.question.event.server_id, []).append(doubt)
+        of_server: dict[bytes | None, list[Record]] = {name.encode(): [] for name in by_server}
+        for record in records:
+            if record.key in of_server:
+                of_server[record.key].append(record)
+        for server_id, asked in by_server.items():
+            log = in_log_order(of_server[server_id.encode()])
+            yield from self._settled(asked, log)
+
+    def _settled(self, asked: Sequence[_Doubt], log: Sequence[Record]) -> Iterator[Judgement]:
+        answers = explain(log, [doubt.question for doubt in asked], redaction=self._redaction)
+        for doubt, answer in zip(asked, answers, strict=True):
+            if answer.found:
+                status = Status.LATE if answer.left_out else Status.HOLDS
+                yield Judgement(status=status, evidence=doubt.evidence, left_out=answer.left_out)
+                continue
+            missing = self._missing(doubt.evidence)
+            if missing:
+                code = "snapshot_gone" if origin_in(_binding(doubt.evidence), "origin") else "history_gone"
+                yield Judgement(status=Status.GONE, evidence=doubt.evidence, codes=(code,), missing=missing)
+                continue
+            codes = (*doubt.codes, "search_limited") if answer.limited else doubt.codes
+            yield Judgement(status=Status.WRONG, evidence=doubt.evidence, codes=codes, paths=doubt.paths)
+
+    def _look_closer(self, evidence: Recorded, question: Question, expected: Output) -> Judgement | None:
+        wrong = self._unsound(evidence)
+        if wrong is not None:
+            return wrong
+        content = strict_content(evidence.value)
+        value = canonicalize(content)
+        given = orjson.loads(expected.value or b"")
+        if value == expected.value:
+            return Judgement(status=Status.HOLDS, evidence=evidence)
+        paths = differing_paths(content, given)
+        codes = codes_of(paths)
+        if not rests_on_logs(paths):
+            return Judgement(status=Status.WRONG, evidence=evidence, codes=codes, paths=paths)
+        if evidence.text("unbound_reason") == "definition_unavailable":
+            # The hold limit of the worker ended first: no log says so, and none says otherwise.
+            cut_short = question.call._replace(hold_expired=True)
+            question = question._replace(call=cut_short)
+        self._doubts.append(_Doubt(evidence, question._replace(value=value), codes, paths))
+        self._doubts_bytes += len(value) + len(question.call.value or b"")
+        return None
+
+    def _unsound(self, evidence: Recorded) -> Judgement | None:
+        """Return what is wrong with a record by itself."""
+        try:
+            content = strict_content(evidence.value)
+            content_hash = str(assay.content_hash(content))
+        except InputError:
+            return self._wrong(evidence, "not_evidence")
+        if content.get("assaycontenthash") != content_hash:
+            return self._wrong(evidence, "content_hash_mismatch", "$.assaycontenthash")
+        return None
+
+    def _wrong(self, evidence: Recorded, code: str, *paths: str) -> Judgement:
+        return Judgement(status=Status.WRONG, evidence=evidence, codes=(code,), paths=paths)
+
+    def _is_gone(self, origin: Origin) -> bool:
+        if self._starts is None:
+            return True
+        return origin.offset < self._starts.get(origin[:2], 0)
+
+    def _missing(self, evidence: Recorded) -> tuple[Origin, ...]:
+        """Return what a record rests on and is deleted: the snapshot that it names, else where each log begins."""
+        snapshot = origin_in(_binding(evidence), "origin")
+        if snapshot is not None:
+            first, last = self._history.ranges.get(snapshot[:2], (0, -1))
+            if self._starts is None:
+                return () if first <= snapshot.offset <= last else (snapshot,)
+            return (snapshot,) if self._is_gone(snapshot) else ()
+        ranges = {place: first for place, (first, _) in self._history.ranges.items()}
+        starts = ranges if self._starts is None else self._starts
+        calls = None if evidence.call is None else evidence.call.topic
+        return tuple(
+            Origin(topic=topic, partition=number, offset=first - 1)
+            for (topic, number), first in sorted(starts.items())
+            if first > 0 and topic != calls
+        )
+
+
+def late_only(judgement: Judgement) -> Judgement:
+    """Return a judgement for those who take no record that was joined without what the logs hold: late is wrong.
+
+    Args:
+        judgement: any judgement.
+    """
+    if judgement.status is not Status.LATE:
+        return judgement
+    return replace(judgement, status=Status.WRONG, codes=("joined_without",))
+
+
+def _binding(evidence: Recorded) -> object:
+    data = evidence.content.get("data")
+    return data.get("binding") if isinstance(data, dict) else None

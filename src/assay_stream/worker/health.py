@@ -1,0 +1,93 @@
+"""Health, readiness and metrics, as pages.
+
+``/healthz`` says that nothing has failed and nothing hangs; ``/readyz`` that every stage does its work now.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from assay_stream.worker.meter import Meter
+
+if TYPE_CHECKING:
+    import faust
+
+METRICS_TYPE = CONTENT_TYPE_LATEST.partition(";")[0]
+
+Page = tuple[int, dict[str, Any]]
+"""An HTTP status, and what the page says."""
+
+
+class Health:
+    """What the stages say of themselves.
+
+    Args:
+        stall_limit_s: how long a stage may not move before it counts as hung.
+    """
+
+    def __init__(self, *, stall_limit_s: float = math.inf) -> None:
+        self.failed = False
+        self._stall_limit_s = stall_limit_s
+        self._checks: dict[str, Callable[[], bool]] = {}
+        self._still_s: dict[str, Callable[[], float]] = {}
+
+    def watch(self, name: str, check: Callable[[], bool], *, still_s: Callable[[], float] | None = None) -> None:
+        """Add a stage.
+
+        Args:
+            name: the stage.
+            check: whether it does its work now.
+            still_s: for how many seconds it has not moved, though it should.
+        """
+        self._checks[name] = check
+        if still_s is not None:
+            self._still_s[name] = still_s
+
+    def stages(self) -> dict[str, bool]:
+        """Return which stages do their work now."""
+        return {name: bool(check()) for name, check in self._checks.items()}
+
+    def stuck(self) -> list[str]:
+        """Return the stages that have not moved for longer than the limit."""
+        return [name for name, still_s in self._still_s.items() if still_s() > self._stall_limit_s]
+
+    def liveness(self) -> Page:
+        """Return what ``/healthz`` answers."""
+        stuck = self.stuck()
+        is_ok = not self.failed and not stuck
+        return (200 if is_ok else 503), {"ok": is_ok, "stuck": stuck}
+
+    def readiness(self) -> Page:
+        """Return what ``/readyz`` answers."""
+        stages, stuck = self.stages(), set(self.stuck())
+        stages = {name: is_ready and name not in stuck for name, is_ready in stages.items()}
+        is_ready = all(stages.values()) and not self.failed
+        return (200 if is_ready else 503), {"ready": is_ready, "stages": stages}
+
+
+def add_pages(app: faust.App, health: Health, meter: Meter) -> None:
+    """Serve health, readiness and metrics.
+
+    Args:
+        app: the application whose web server serves them.
+        health: what the stages say.
+        meter: what they count.
+    """
+
+    @app.page("/healthz")  # type: ignore[untyped-decorator]
+    async def healthz(web: Any, request: Any) -> Any:
+        status, body = health.liveness()
+        return web.json(body, status=status)
+
+    @app.page("/readyz")  # type: ignore[untyped-decorator]
+    async def readyz(web: Any, request: Any) -> Any:
+        status, body = health.readiness()
+        return web.json(body, status=status)
+
+    @app.page("/metrics")  # type: ignore[untyped-decorator]
+    async def metrics(web: Any, request: Any) -> Any:
+        return web.bytes(meter.text(), content_type=METRICS_TYPE)

@@ -1,0 +1,138 @@
+"""Logs: ours as JSON lines (or for the eye); the libraries' from WARNING on, and the same of theirs seldom."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable
+
+import structlog
+
+from assay_stream.config import Settings
+from assay_stream.text.escaping import json_text, visible
+from assay_stream.worker.engine_thread import OUT_OF_MEMORY
+from assay_stream.worker.stopping import Deadline
+
+_LIBRARIES = ("faust", "mode", "aiokafka", "aiohttp")
+_OURS = "assay_stream"
+_INTERVAL_S = 10.0
+_KINDS_MAX = 256
+
+
+class Seldom(logging.Filter):
+    """Lets a library say the same thing once in a while: clients name an absent broker hundreds of times a second.
+
+    What was left out is counted, and told with the next line of its kind. Our own lines all pass.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._said_s: dict[tuple[str, str], float] = {}
+        self._left_out: dict[tuple[str, str], int] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Tell whether a line is to be written."""
+        if record.name.partition(".")[0] == _OURS:
+            return True
+        kind = (record.name, str(record.msg))
+        said_s = self._said_s.get(kind)
+        if said_s is not None and 0 <= record.created - said_s < _INTERVAL_S:
+            self._left_out[kind] = self._left_out.get(kind, 0) + 1
+            return False
+        if said_s is None and len(self._said_s) >= _KINDS_MAX:
+            self._said_s.clear()
+            self._left_out.clear()
+        self._said_s[kind] = record.created
+        left_out = self._left_out.pop(kind, 0)
+        if left_out:
+            record.msg = f"{record.msg} (and {left_out} times since it was last told)"
+        return True
+
+
+class _MemoryErrors(logging.Handler):
+    """Notices a ``MemoryError`` that a library logs: its task has ended, and the process would wait for it.
+
+    Args:
+        act: what to do; called once.
+        deadline: started first: acting may take memory.
+    """
+
+    def __init__(self, act: Callable[[], object], deadline: Deadline) -> None:
+        super().__init__(level=logging.WARNING)
+        self._act: Callable[[], object] | None = act
+        self._deadline = deadline
+
+    def handle(self, record: logging.LogRecord) -> bool:
+        if self._act is not None and record.exc_info and isinstance(record.exc_info[1], MemoryError):
+            act, self._act = self._act, None
+            self._deadline.start(str(OUT_OF_MEMORY))
+            act()
+        return True
+
+
+def on_memory_error(act: Callable[[], object], deadline: Deadline) -> None:
+    """Act once a library logs that memory ran out.
+
+    Args:
+        act: what to do, from whichever thread logs.
+        deadline: started first.
+    """
+    logging.getLogger().addHandler(_MemoryErrors(act, deadline))
+
+
+def _inert_line(_logger: object, _method: str, line: object) -> str:
+    """Escape in a line of JSON what a terminal would act on."""
+    return json_text(str(line))
+
+
+def _inert_values(_logger: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    """Write out in every value what a terminal would act on; only a stack trace keeps its lines."""
+    return {visible(name): _inert_value(name, value) for name, value in event.items()}
+
+
+def _inert_value(name: str, value: object) -> object:
+    if isinstance(value, str):
+        return visible(value, keep="\n" if name in ("exception", "stack") else "")
+    return value if value is None or isinstance(value, int | float) else visible(repr(value))
+
+
+def configure_logs(settings: Settings) -> None:
+    """Send every log line to standard error in one format.
+
+    Faust builds its debug lines even when nobody prints them, so its loggers are raised, not just filtered.
+
+    Args:
+        settings: the operator's settings.
+    """
+    shared: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+    ]
+    renderers: list[structlog.typing.Processor] = (
+        [structlog.processors.JSONRenderer(), _inert_line]
+        if settings.log_format == "json"
+        else [_inert_values, structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.addFilter(Seldom())
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderers],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.WARNING)
+    logging.getLogger(_OURS).setLevel(settings.log_level)
+    for library in _LIBRARIES:
+        logging.getLogger(library).setLevel(logging.WARNING)
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=True,
+    )

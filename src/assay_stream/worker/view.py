@@ -1,0 +1,143 @@
+"""The memory view of the whole binding topic, followed by every process that joins."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+
+import structlog
+from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
+
+from assay_stream.config import Settings
+from assay_stream.engine import EngineState, apply_fact
+from assay_stream.kafka.connection import reading_consumer
+from assay_stream.kafka.transport import record_of
+from assay_stream.model.record import Role
+from assay_stream.worker.engine_thread import EngineThread
+
+_log = structlog.get_logger(__name__)
+
+_POLL_MS = 500
+
+
+class BindingView:
+    """Follows the binding topic, committed records only, and tells how far the registry has come.
+
+    Args:
+        settings: the operator's settings.
+        state: the engine state whose view is fed.
+        topic: name of the binding topic.
+        partitions: how many partitions it has.
+        inputs: the registry's input partitions.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        state: EngineState,
+        *,
+        topic: str,
+        partitions: int,
+        inputs: list[TopicPartition],
+    ) -> None:
+        self._settings = settings
+        self._state = state
+        self._partitions = [TopicPartition(topic, number) for number in range(partitions)]
+        self._inputs = inputs
+        self._changed = asyncio.Event()
+        self.changes = 0
+        """How often facts have arrived."""
+        self.thread = EngineThread("join")
+        """The state belongs to it: whoever looks into it does so there."""
+        self._stopping = asyncio.Event()
+        self._started = asyncio.Event()
+        # A broker answers one connection's requests in order: asked on the reading consumer's, the ends would
+        # wait for its long poll.
+        self._ends_reader: AIOKafkaConsumer | None = None
+        self.ready = False
+        self._moved_s = time.monotonic()
+
+    @property
+    def still_s(self) -> float:
+        """For how long nothing was asked of the brokers."""
+        return time.monotonic() - self._moved_s
+
+    def stop(self) -> None:
+        """Ask the view to stop following."""
+        self._stopping.set()
+
+    async def run(self) -> None:
+        """Follow the binding topic until stopped.
+
+        Raises:
+            IntegrityError: where the topic holds what is not ours.
+        """
+        consumer = reading_consumer(self._settings)
+        consumer.assign(self._partitions)
+        ends_reader = self._ends_reader = reading_consumer(self._settings)
+        try:
+            await consumer.start()
+            await ends_reader.start()
+            await consumer.seek_to_beginning(*self._partitions)
+            first_ends = await consumer.end_offsets(self._partitions)
+            self._started.set()
+            while not self._stopping.is_set():
+                await self._follow(consumer)
+                if not self.ready:
+                    self.ready = await self._reached(consumer, first_ends)
+        finally:
+            await consumer.stop()
+            await ends_reader.stop()
+
+    async def input_ends(self) -> Mapping[TopicPartition, int]:
+        """Return where the logs of the registry's input partitions end now (stable records only)."""
+        await self._started.wait()
+        if self._ends_reader is None:
+            raise AssertionError("a started view has a reader of ends")
+        ends: Mapping[TopicPartition, int] = await self._ends_reader.end_offsets(self._inputs)
+        return ends
+
+    def missing(self, ends: Mapping[TopicPartition, int]) -> list[TopicPartition]:
+        """Return the partitions of which the registry has not applied everything before these positions.
+
+        Args:
+            ends: input partitions of the registry and the positions to be reached.
+        """
+        progress = self._state.view.progress
+        return [tp for tp, end in ends.items() if progress.get((tp.topic, tp.partition), 0) < end]
+
+    async def wait_for_change(self, limit_s: float, *, since: int) -> None:
+        """Wait until new facts have arrived, or for the limit.
+
+        Args:
+            limit_s: how long to wait at most, seconds.
+            since: ``changes`` as it was when the caller last looked.
+        """
+        if self.changes == since:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), limit_s)
+
+    async def _follow(self, consumer: AIOKafkaConsumer) -> None:
+        self._moved_s = time.monotonic()
+        fetched = await consumer.getmany(timeout_ms=_POLL_MS)
+        if fetched:
+            await self.thread.run(self._apply, fetched)
+            self.changes += 1
+            # Several partitions may wait, each for its own reason.
+            changed, self._changed = self._changed, asyncio.Event()
+            changed.set()
+
+    def _apply(self, fetched: Mapping[TopicPartition, list[ConsumerRecord]]) -> None:
+        for messages in fetched.values():
+            for message in messages:
+                self.thread.note_progress()
+                apply_fact(self._state.view, record_of(Role.BINDINGS, message))
+
+    async def _reached(self, consumer: AIOKafkaConsumer, ends: Mapping[TopicPartition, int]) -> bool:
+        for partition, end in ends.items():
+            if await consumer.position(partition) < end:
+                return False
+        _log.info("view_caught_up", servers=len(self._state.view.servers))
+        return True

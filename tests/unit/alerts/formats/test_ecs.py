@@ -1,0 +1,77 @@
+"""Alerts as ECS documents."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from assay_stream.alerts.formats.ecs import to_ecs
+from assay_stream.model.finding import Kind
+from tests.support.alerts import alert_of, finding_of
+
+EXPECTED_TYPES = {
+    "configuration": {"access", "change", "creation", "deletion", "info"},
+    "intrusion_detection": {"allowed", "denied", "info"},
+}
+"""ECS 8.17, "ECS categorization field: event.category": the event types that each expects."""
+
+
+def ecs(**members: Any) -> dict[str, Any]:
+    """The ECS document of an alert with some members replaced."""
+    document: dict[str, Any] = json.loads(to_ecs(alert_of() | members))
+    return document
+
+
+def test_it_is_an_alert_of_a_rule() -> None:
+    """Kind, severity, rule and message stand where ECS has them."""
+    document = ecs()
+    assert document["event"]["kind"] == "alert"
+    assert document["event"]["severity"] == 4
+    assert document["@timestamp"] == document["event"]["start"] == "2026-03-01T00:00:00.123Z"
+    assert document["rule"]["id"] == "tool_changed"
+    assert document["rule"]["name"] == "The definition of a tool changed"
+    assert document["message"] == "The definition of a tool changed: server/tool (description)"
+    assert document["service"]["name"] == "server"
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+def test_category_and_type_go_together(kind: Kind) -> None:
+    """Every kind has a pair that ECS expects."""
+    event = json.loads(to_ecs(alert_of(kind=kind)))["event"]
+    (category,) = event["category"]
+    assert set(event["type"]) <= EXPECTED_TYPES[category]
+
+
+def test_labels_are_keywords_only() -> None:
+    """ECS: labels are custom keywords, without nesting; the figures stand typed elsewhere."""
+    alert = alert_of()
+    alert["unmapped"]["mcp.dotted"] = True
+    document = json.loads(to_ecs(alert))
+    assert all(isinstance(value, str) for value in document["labels"].values())
+    assert document["labels"]["mcp_dotted"] == "true"
+    assert document["labels"]["mcp_origin_offset"] == "0"
+    assert document["assay_stream"]["alert"] == {
+        "uid": finding_of().uid(),
+        "count": 1,
+        "activity_id": 1,
+        "severity_id": 4,
+        "status_id": 1,
+    }
+
+
+def test_techniques_become_threat_fields() -> None:
+    """OCSF attacks with ATLAS ids give ``threat.*``; without any there is no threat."""
+    assert "threat" not in ecs()
+    alert = alert_of()
+    alert["finding_info"]["attacks"] = [
+        {"technique": {"uid": "AML.T0110", "name": "Tool Poisoning"}, "tactics": [{"uid": "AML.TA0006"}, 3]},
+        {"technique": {"uid": "AML.T0110"}, "tactic": None},
+        {},
+    ]
+    assert json.loads(to_ecs(alert))["threat"] == {
+        "framework": "MITRE ATLAS",
+        "technique": {"id": ["AML.T0110"], "name": ["Tool Poisoning"]},
+        "tactic": {"id": ["AML.TA0006"]},
+    }

@@ -1,0 +1,243 @@
+"""Folding: what one record begins beyond a bound becomes one alert."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import orjson
+import pytest
+
+from assay_stream.alerts.folding import RecordCounts
+from assay_stream.alerts.life_cycle import AlertRules
+from assay_stream.alerts.table import AlertTable
+from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.model.finding import Finding
+from assay_stream.model.kinds import Kind
+from assay_stream.model.record import Origin, Output, Record, Role
+from assay_stream.registry.attention import FloodEnd, Resolution, Suppression, Tick, decode_entry
+from tests.support.findings import RULES, a_finding, a_rule, an_end, at, body, place
+
+EACH = DEFAULT_LIMITS.alerts_per_record_max
+_LEVELS = {"a": 2, "c": 5}
+BY_NAME = replace(RULES, severity=lambda finding: _LEVELS.get((finding.tool_name or "a")[0], 2))
+
+
+class Stage:
+    """The alert stage of one partition, which is restarted before every record if it is asked to."""
+
+    def __init__(self, *, restarts: bool = False, rules: AlertRules = BY_NAME) -> None:
+        self._restarts = restarts
+        self._rules = rules
+        self._table = AlertTable(0, rules)
+        self._table.restored()
+        self._topic: dict[bytes | None, bytes | None] = {}
+        self._offset = 0
+        self.alerts: list[dict[str, Any]] = []
+        self.bytes: list[bytes | None] = []
+
+    def reads(self, *entries: Finding | FloodEnd | Resolution | Suppression | Tick) -> Stage:
+        """Take in records of the finding topic."""
+        for entry in entries:
+            value = entry.encode() if isinstance(entry, Finding | Tick) else entry.output().value
+            record = Record(Role.FINDINGS, Origin("findings", 0, self._offset), b"server", value)
+            written = self._table.apply(record).outputs
+            self._offset += 1
+            self.bytes += [output.value for output in written]
+            self.alerts += [body(output) for output in written]
+            if self._restarts:
+                self._restart()
+        return self
+
+    def _restart(self) -> None:
+        self._topic.update((output.key, output.value) for output in self._table.written(self._offset))
+        self._table = AlertTable(0, self._rules)
+        for key, value in self._topic.items():
+            if value is not None:
+                self._table.restore(Record(Role.ALERT_STATES, Origin("states", 0, 0), key, value))
+        assert self._table.restored() == self._offset
+
+
+def a_list(names: Sequence[str], offset: int, second: float | None = None, **changes: Any) -> list[Finding]:
+    """What is found in one list, about tools with these names."""
+    return [a_finding(offset, second, tool_name=name, **changes) for name in names]
+
+
+def an_end_of(offset: int, second: float | None = None, findings: int = 100) -> FloodEnd:
+    """The end of what was found in a record."""
+    time_us = at(offset if second is None else second)
+    return FloodEnd(server_id="server", findings=findings, time_us=time_us, origin=place(offset))
+
+
+def names(count: int, first: str = "a") -> list[str]:
+    """Names of tools."""
+    return [f"{first}{number:04}" for number in range(count)]
+
+
+def folds(alerts: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The records of folded alerts."""
+    return [alert for alert in alerts if alert["finding_info"]["types"] == ["alerts_folded"]]
+
+
+def test_as_many_as_the_bound_are_not_folded() -> None:
+    """Nor is an end written for them noticed."""
+    stage = Stage().reads(*a_list(names(EACH), 1), an_end_of(1))
+    assert (len(stage.alerts), folds(stage.alerts)) == (EACH, [])
+
+
+def test_what_is_beyond_the_bound_is_written_once_where_the_record_ends() -> None:
+    """With everything counted, and nothing before."""
+    stage = Stage().reads(*a_list(names(EACH + 30), 1))
+    assert len(stage.alerts) == EACH
+    stage.reads(an_end_of(1))
+    [fold] = folds(stage.alerts)
+    assert (fold["activity_name"], fold["count"], fold["unmapped"]["mcp_folded"]) == ("Create", 30, 30)
+
+
+def test_without_an_end_it_is_written_after_the_update_interval() -> None:
+    """So nothing stays untold."""
+    stage = Stage().reads(*a_list(names(EACH + 30), 1), Tick(time_us=at(60)), Tick(time_us=at(61)))
+    [fold] = folds(stage.alerts)
+    assert (fold["activity_name"], fold["time"] * 1_000) == ("Create", at(61))
+
+
+def test_each_severity_has_its_own_bound() -> None:
+    """Whichever comes first in the list."""
+    both = [*names(EACH + 5), *names(EACH + 2, "c")]
+    for listed in (both, both[::-1]):
+        stage = Stage().reads(*a_list(listed, 1), an_end_of(1))
+        [fold] = folds(stage.alerts)
+        assert fold["unmapped"]["mcp_folded_by_severity"] == "2 critical, 5 low"
+        assert fold["severity_id"] == 5
+        levels = [alert["severity_id"] for alert in stage.alerts[:-1]]
+        assert (levels.count(5), levels.count(2)) == (EACH, EACH)
+
+
+def test_another_record_has_room_of_its_own() -> None:
+    """What the next list begins is no part of the flood."""
+    stage = Stage().reads(*a_list(names(EACH + 5), 1), an_end_of(1), a_finding(2, tool_name="a_new"))
+    assert stage.alerts[-1]["unmapped"]["mcp_tool_name"] == "a_new"
+
+
+def test_a_member_that_gets_graver_is_an_alert_of_its_own() -> None:
+    """Where the record that shows it has room."""
+    levels = {"a0024": 2}
+    stage = Stage(rules=replace(RULES, severity=lambda finding: levels.get(finding.tool_name or "", 2)))
+    stage.reads(*a_list(names(EACH + 5), 1), an_end_of(1))
+    levels["a0024"] = 5
+    stage.reads(a_finding(2, tool_name="a0024", observer_id="bob"))
+    last = stage.alerts[-1]
+    assert (last["activity_name"], last["severity_id"]) == ("Create", 5)
+    assert last["unmapped"]["mcp_tool_name"] == "a0024"
+
+
+def test_it_closes_when_its_last_member_has_ended_and_not_before() -> None:
+    """Members end one by one, by decisions or lists."""
+    members = a_list(names(EACH + 3), 1)[EACH:]
+    stage = Stage().reads(*a_list(names(EACH + 3), 1), an_end_of(1))
+    for offset, member in enumerate(members, start=2):
+        assert [alert["status"] for alert in folds(stage.alerts)] == ["New"]
+        stage.reads(an_end(offset, uids=(member.uid(),)), Tick(time_us=at(offset + 9)))
+    stage.reads(Tick(time_us=at(30)))
+    last = folds(stage.alerts)[-1]
+    assert (last["status"], last["unmapped"]["mcp_resolved_by"]) == ("Resolved", "no_longer_offered")
+    assert last["unmapped"]["mcp_observers_active"] == 0
+
+
+def test_it_is_repeated_while_it_lasts() -> None:
+    """Like any other."""
+    stage = Stage().reads(*a_list(names(EACH + 3), 1), an_end_of(1), Tick(time_us=at(602)))
+    assert folds(stage.alerts)[-1]["unmapped"]["mcp_repeats"] == 1
+
+
+def test_events_that_are_folded_are_over_when_none_is_found_again() -> None:
+    """A fold of what does not last does not last."""
+    gone = a_list(names(EACH + 3), 1, kind=Kind.TOOL_REMOVED)
+    stage = Stage().reads(*gone, an_end_of(1), Tick(time_us=at(602)))
+    assert [alert["status"] for alert in folds(stage.alerts)] == ["New", "Resolved"]
+    assert folds(stage.alerts)[-1]["unmapped"]["mcp_resolved_by"] == "not_seen_again"
+
+
+def test_a_flood_that_comes_back_opens_the_folded_alert_again() -> None:
+    """Twenty by themselves, and the old one for the rest."""
+    listed = names(EACH + 30)
+    uids = tuple(one.uid() for one in a_list(listed, 1))
+    stage = Stage().reads(*a_list(listed, 1), an_end_of(1), an_end(2, uids=uids), Tick(time_us=at(100)))
+    assert folds(stage.alerts)[-1]["status"] == "Resolved"
+    before = len(stage.alerts)
+    stage.reads(*a_list(listed, 200), an_end_of(200))
+    again = stage.alerts[before:]
+    assert len(again) == EACH + 1
+    [fold] = folds(again)
+    assert (fold["status"], fold["unmapped"]["mcp_folded"]) == ("In Progress", 30)
+    assert fold["finding_info"]["uid"] == folds(stage.alerts)[0]["finding_info"]["uid"]
+
+
+def test_what_is_suppressed_is_not_folded() -> None:
+    """It is written as suppressed, and takes nobody's room."""
+    rule = Suppression(rule=a_rule(tool="c*"), is_set=True, time_us=at(0))
+    stage = Stage().reads(rule, *a_list([*names(30, "c"), *names(EACH)], 1), an_end_of(1))
+    assert folds(stage.alerts) == []
+    assert [alert["status"] for alert in stage.alerts].count("Suppressed") == 30
+
+
+def test_a_rule_for_everything_covers_the_folded_alert() -> None:
+    """From its next record on."""
+    stage = Stage().reads(*a_list(names(EACH + 3), 1), an_end_of(1))
+    stage.reads(Suppression(rule=a_rule(), is_set=True, time_us=at(2)), Tick(time_us=at(602)))
+    assert folds(stage.alerts)[-1]["status"] == "Suppressed"
+
+
+def test_a_record_that_is_found_again_is_not_counted_again() -> None:
+    """As when the registry works its snapshots out anew."""
+    listed = a_list(names(EACH + 30), 1)
+    stage = Stage().reads(*listed, an_end_of(1))
+    before = len(stage.alerts)
+    stage.reads(*listed, an_end_of(1), a_finding(2, tool_name="a0025"), Tick(time_us=at(62)))
+    [fold] = folds(stage.alerts[before:])
+    assert (fold["count"], fold["unmapped"]["mcp_folded"]) == (31, 30)
+
+
+def test_a_restart_at_any_record_changes_no_byte() -> None:
+    """What is folded stands in the state topic."""
+    listed = [*names(EACH + 4), *names(EACH + 2, "c")]
+    uids = tuple(one.uid() for one in a_list(listed, 1))
+    entries = [
+        *(*a_list(listed, 1), an_end_of(1), *a_list(listed, 2, observer_id="bob"), an_end_of(2)),
+        *(an_end(3, uids=uids), an_end(4, uids=uids, observer_id="bob"), Tick(time_us=at(100))),
+        *(*a_list(listed, 200), an_end_of(200), Tick(time_us=at(900))),
+    ]
+    whole, restarted = Stage().reads(*entries), Stage(restarts=True).reads(*entries)
+    assert restarted.bytes == whole.bytes
+    assert len(folds(whole.alerts)) >= 4
+
+
+def test_shadowed_names_are_not_folded() -> None:
+    """They stand in the partitions of their skeletons."""
+    found = a_list(names(EACH + 30), 1, kind=Kind.TOOL_SHADOWED, reason="confusable_name")
+    assert len(Stage().reads(*found, an_end_of(1)).alerts) == EACH + 30
+
+
+def test_counts_of_old_records_are_let_go() -> None:
+    """State does not grow with the number of records."""
+    counts = RecordCounts(None)
+    for offset in range(100):
+        counts.count(place(offset), 2)
+    kept = RecordCounts(counts.as_json())
+    assert len(kept.as_json()["records"]) == DEFAULT_LIMITS.alert_records_max
+    assert kept.as_json() == counts.as_json()
+
+
+@pytest.mark.parametrize("value", [{"findings": 21}, {"findings": "many", "server_id": "server", "time_us": 1}])
+def test_an_end_that_is_none_is_refused(value: dict[str, Any]) -> None:
+    """Whoever else writes to the finding topic is noticed."""
+    with pytest.raises(Exception, match="cannot read"):
+        decode_entry(orjson.dumps({"kind": "flood_end"} | value))
+
+
+def test_an_end_is_read_as_it_was_written() -> None:
+    """Under its server's key."""
+    output: Output = an_end_of(7).output()
+    assert decode_entry(output.value) == an_end_of(7)
+    assert output.key == b"server"

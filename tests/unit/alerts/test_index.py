@@ -1,0 +1,179 @@
+"""The alerts as they stand, and those that are asked for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from assay_stream.alerts.formats.view import view_of
+from assay_stream.alerts.index import AlertIndex, AlertRow, AlertState, Life, listing, row_of, short_uids
+from assay_stream.alerts.selection import AlertSelection, SeverityLevel
+from assay_stream.errors import InputError
+from tests.support.alerts import alert_of
+
+EVERYTHING = AlertSelection()
+
+
+def an_alert(uid: str = "a" * 64, **fields: Any) -> dict[str, Any]:
+    """An alert of this uid, with other members than usual."""
+    alert = alert_of()
+    alert["finding_info"]["uid"] = uid
+    return alert | fields
+
+
+ROW = row_of(view_of(an_alert()))
+
+
+def index_of(*alerts: dict[str, Any], prefix: str | None = None) -> AlertIndex:
+    """The alerts in this order."""
+    index = AlertIndex(prefix)
+    for alert in alerts:
+        index.add(alert)
+    return index
+
+
+def test_the_latest_record_of_an_alert_counts() -> None:
+    """In the order of the log."""
+    index = index_of(an_alert(count=1), an_alert("b" * 64, count=7), an_alert(count=2))
+    assert {uid: row.count for uid, row in index.rows.items()} == {"a" * 64: 2, "b" * 64: 7}
+
+
+@pytest.mark.parametrize(
+    ("activity_id", "status_id", "state"),
+    [(1, 1, "open"), (2, 2, "open"), (2, 3, "suppressed"), (3, 4, "closed"), (3, 3, "closed"), (2, 5, "closed")],
+)
+def test_what_state_an_alert_is_in(activity_id: int, status_id: int, state: str) -> None:
+    """What a rule covers is written as suppressed also when it closes: it is closed then."""
+    row = row_of(view_of(an_alert(activity_id=activity_id, status_id=status_id)))
+    assert row.state == state
+
+
+def test_a_row_has_stable_fields() -> None:
+    """For programs."""
+    assert ROW.as_json() == {
+        "uid": "a" * 64,
+        "severity": "high",
+        "severity_id": 4,
+        "kind": "tool_changed",
+        "server_id": "server",
+        "tool_name": "tool",
+        "count": 1,
+        "observers": 1,
+        "first_seen": "2026-03-01T00:00:00.123Z",
+        "last_seen": "2026-03-01T00:00:00.123Z",
+        "state": "open",
+        "status": "New",
+    }
+
+
+def test_short_uids_are_unique() -> None:
+    """As short as no other one allows, and never shorter than eight."""
+    one, other, third = "a" * 64, "a" * 20 + "b" * 44, "c" * 64
+    assert short_uids([one, other, third]) == {one: "a" * 21, other: "a" * 20 + "b", third: "c" * 8}
+
+
+def test_one_alert_is_found_by_the_beginning_of_its_uid() -> None:
+    """In capitals too; its whole life is there, in order."""
+    index = index_of(an_alert("abcdef" + "0" * 58, count=1), an_alert(), an_alert("abcdef" + "0" * 58, count=2),
+                     prefix="ABCDEF")  # fmt: skip
+    life = index.the_one()
+    assert [view.count for view in life.first] == [1, 2]
+    assert life.last.count == 2
+
+
+@pytest.mark.parametrize("prefix", ["abcde", "", "xyzxyz", "a" * 65, "abcdef\n"])
+def test_what_is_no_uid_is_refused(prefix: str) -> None:
+    """Too short, too long, or no hexadecimal digits."""
+    with pytest.raises(InputError) as error:
+        AlertIndex(prefix)
+    assert error.value.code == "bad_uid"
+
+
+def test_an_ambiguous_beginning_names_its_candidates() -> None:
+    """As short as they can be told apart."""
+    index = index_of(an_alert("abcdef" * 2 + "1" * 52), an_alert("abcdef" * 2 + "2" * 52), prefix="abcdef")
+    with pytest.raises(InputError) as error:
+        index.the_one()
+    assert error.value.code == "ambiguous_uid"
+    assert "abcdefabcdef1, abcdefabcdef2" in error.value.message
+
+
+def test_an_unknown_beginning_names_the_latest() -> None:
+    """Or says that there is none."""
+    with pytest.raises(InputError) as error:
+        index_of(an_alert(), prefix="abcdef").the_one()
+    assert error.value.code == "unknown_uid"
+    assert "the latest are aaaaaaaa (" in error.value.message
+    with pytest.raises(InputError, match="there is no alert at all"):
+        AlertIndex("abcdef").the_one()
+
+
+def test_a_long_life_is_kept_in_bounds() -> None:
+    """Its beginning and its end; all is counted."""
+    life = Life()
+    for count in range(1, 101):
+        life.add(view_of(an_alert(count=count)))
+    assert (life.count, len(life.first), len(life.latest)) == (100, 5, 15)
+    assert life.last.count == 100
+
+
+def rows() -> list[AlertRow]:
+    """Alerts of several severities, states and times."""
+    return [
+        replace(ROW, uid="1", severity_id=3, last_seen_ms=10),
+        replace(ROW, uid="2", severity_id=5, last_seen_ms=5),
+        replace(ROW, uid="3", severity_id=3, last_seen_ms=20, tool_name="other"),
+        replace(ROW, uid="4", severity_id=5, state=AlertState.CLOSED),
+        replace(ROW, uid="5", severity_id=5, state=AlertState.SUPPRESSED),
+        replace(ROW, uid="6", severity_id=99, last_seen_ms=1, server_id="else"),
+    ]
+
+
+def test_the_gravest_come_first_and_then_the_latest() -> None:
+    """A severity that is not told may be any."""
+    assert [row.uid for row in listing(rows(), EVERYTHING).rows] == ["6", "2", "3", "1"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "uids"),
+    [
+        ({"state": None}, ["6", "4", "5", "2", "3", "1"]),
+        ({"state": AlertState.CLOSED}, ["4"]),
+        ({"tool": "oth*"}, ["3"]),
+        ({"kind": "tool_added"}, []),
+        ({"limit": 1}, ["6"]),
+        ({"selection": AlertSelection(server_id="else")}, ["6"]),
+        ({"selection": AlertSelection(since_ms=10)}, ["3", "1"]),
+        ({"selection": AlertSelection(severity=SeverityLevel.CRITICAL)}, ["6", "2"]),
+    ],
+)
+def test_alerts_can_be_asked_for(asked: dict[str, Any], uids: list[str]) -> None:
+    """By each of the options."""
+    selection = asked.pop("selection", EVERYTHING)
+    assert [row.uid for row in listing(rows(), selection, **asked).rows] == uids
+
+
+def test_what_is_not_shown_is_counted() -> None:
+    """By state, and where a limit cuts."""
+    assert listing(rows(), EVERYTHING).summary(AlertState.OPEN) == "4 open; 1 suppressed, 1 closed not shown"
+    assert listing(rows(), EVERYTHING, state=None).summary(None) == "4 open, 1 suppressed, 1 closed"
+    cut = listing(rows(), EVERYTHING, limit=2)
+    assert cut.summary(AlertState.OPEN) == "4 open; the first 2 shown; 1 suppressed, 1 closed not shown"
+    assert listing([], EVERYTHING).summary(AlertState.OPEN) == "0 open"
+
+
+def test_other_alerts_about_the_same_definition_are_named() -> None:
+    """Of the same server; the gravest first, in short."""
+    definition = {"mcp_server_id": "server", "mcp_digest_after": "sha256:1"}
+    index = index_of(
+        an_alert("a" * 64, unmapped=definition),
+        an_alert("b" * 64, unmapped=definition, severity_id=2),
+        an_alert("c" * 64, unmapped=definition, severity_id=5),
+        an_alert("d" * 64, unmapped=definition | {"mcp_server_id": "other"}),
+        an_alert("e" * 64, unmapped=definition | {"mcp_digest_after": "sha256:2"}),
+        an_alert("f" * 64, unmapped={}),
+    )
+    assert index.on_same_definition("a" * 64) == ["c" * 8, "b" * 8]
+    assert index.on_same_definition("f" * 64) == []

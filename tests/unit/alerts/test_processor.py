@@ -1,0 +1,269 @@
+"""The alert stage as a function, over a mapping of states."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from assay_stream.alerts.processor import DueTimes, apply_entry, is_alert, partition_key
+from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.model.record import Origin, Output
+from assay_stream.registry.attention import Entry, Suppression, Tick
+from tests.support.findings import RULES, a_claim, a_finding, a_rule, an_end, at, body, told
+
+
+class Stage:
+    """One partition's states, as a table would keep them."""
+
+    def __init__(self, states: dict[str, Any] | None = None, partition: int = 0) -> None:
+        self.states: dict[str, Any] = {} if states is None else states
+        self.partition = partition
+        self.offset = 0
+        self.due = DueTimes(RULES)
+        self.due.note({key: state for key, state in self.states.items() if is_alert(key)})
+
+    def reads(self, entry: Entry, *, offset: int | None = None) -> list[Output]:
+        """One record; what is written for it."""
+        if offset is None:
+            offset = self.offset
+            self.offset += 1
+        place = Origin(topic="findings", partition=self.partition, offset=offset)
+        step = apply_entry(self.states, entry, RULES, self.due, place=place)
+        self.states.update(step.states)
+        self.due.note(step.states)
+        return step.outputs
+
+
+def tick_at(second: float) -> Tick:
+    """Time has come this far."""
+    return Tick(time_us=at(second))
+
+
+def test_a_finding_is_kept_under_its_uid() -> None:
+    """Beside how many alerts its record began, nothing else is."""
+    stage = Stage()
+    assert len(stage.reads(a_finding())) == 1
+    assert set(stage.states) == {a_finding().uid(), "records/server"}
+
+
+def test_an_end_of_what_was_never_heard_of_is_passed_over() -> None:
+    """The registry names everything that may have been found."""
+    stage = Stage()
+    assert stage.reads(an_end(0)) == []
+    assert stage.states == {}
+
+
+def test_a_tick_writes_what_is_due_and_only_that() -> None:
+    """And leaves the rest as it was."""
+    stage = Stage()
+    stage.reads(a_finding(0))
+    stage.reads(a_finding(500, tool_name="other"))
+    before = dict(stage.states)
+    assert told(stage.reads(tick_at(600))) == [("Update", "In Progress", 1)]
+    other = a_finding(500, tool_name="other").uid()
+    assert stage.states[other] == before[other]
+    assert stage.reads(tick_at(601)) == []
+
+
+def test_a_tick_writes_no_more_than_its_share() -> None:
+    """What is longest due goes first; the next tick takes the rest."""
+    most = DEFAULT_LIMITS.alerts_per_tick_max
+    stage = Stage()
+    for number in range(most + 1):
+        stage.reads(a_finding(number, number / 1_000, tool_name=f"tool-{number}"))
+    assert len(stage.reads(tick_at(1_000))) == most
+    [last] = stage.reads(tick_at(1_000))
+    assert body(last)["unmapped"]["mcp_tool_name"] == f"tool-{most}"
+
+
+def test_a_tick_that_comes_again_changes_nothing() -> None:
+    """What stands behind it in the log is not of its time: delivered again, it does not close it early."""
+    stage = Stage()
+    stage.reads(a_finding(0))
+    stage.reads(tick_at(1_000), offset=1)
+    stage.reads(an_end(300), offset=2)
+    before = dict(stage.states)
+    assert stage.reads(tick_at(1_000), offset=1) == []
+    assert stage.states == before
+    assert told(stage.reads(tick_at(1_000), offset=3))[-1][0] == "Close"
+
+
+def test_an_end_that_stands_before_the_finding_does_not_end_it() -> None:
+    """The first time it was passed over; after a crash, read again, it must be too."""
+    stage = Stage()
+    stage.reads(an_end(0, observer_id=None, reason="decided"), offset=0)
+    stage.reads(a_finding(1), offset=1)
+    before = dict(stage.states)
+    assert stage.reads(an_end(0, observer_id=None, reason="decided"), offset=0) == []
+    assert stage.states == before
+
+
+def test_a_rule_counts_from_where_it_was_read() -> None:
+    """And no longer where it was taken back."""
+    stage = Stage()
+    stage.reads(Suppression(rule=a_rule(), is_set=True, time_us=at(0)))
+    assert told(stage.reads(a_finding(0)))[0][1] == "Suppressed"
+    stage.reads(Suppression(rule=a_rule(), is_set=False, time_us=at(0)))
+    assert told(stage.reads(a_finding(2)))[0][1] == "In Progress"
+
+
+def test_setting_a_rule_again_replaces_it() -> None:
+    """By its id."""
+    stage = Stage()
+    stage.reads(Suppression(rule=a_rule(), is_set=True, time_us=at(0)))
+    stage.reads(Suppression(rule=a_rule(tool="other"), is_set=True, time_us=at(0)))
+    assert told(stage.reads(a_finding(0)))[0][1] == "New"
+
+
+def test_a_rule_for_every_server_is_kept_for_each_partition() -> None:
+    """Each partition has read up to a place of its own: what one has taken back another still has."""
+    rule = a_rule(server_id="*")
+    states: dict[str, Any] = {}
+    one, two = Stage(states, 0), Stage(states, 1)
+    for stage in (one, two):
+        stage.reads(Suppression(rule=rule, is_set=True, time_us=at(0)))
+    one.reads(Suppression(rule=rule, is_set=False, time_us=at(0)))
+    assert told(one.reads(a_finding(0)))[0][1] == "New"
+    assert told(two.reads(a_finding(0, server_id="elsewhere")))[0][1] == "Suppressed"
+
+
+def test_a_rule_may_have_any_name() -> None:
+    """Also one that is a field of an alert's state; rules are never taken for alerts."""
+    stage = Stage()
+    stage.reads(Suppression(rule=a_rule(id="last"), is_set=True, time_us=at(0)))
+    assert not any(is_alert(key) for key in stage.states)
+    assert stage.reads(tick_at(10_000)) == []
+
+
+def test_due_times_are_those_of_the_states() -> None:
+    """After a restart they are worked out anew; what has ended is never due again."""
+    stage = Stage()
+    stage.reads(a_finding(0))
+    assert not stage.due.any_by(at(599))
+    again = Stage(stage.states)
+    again.offset = stage.offset
+    assert again.due.any_by(at(600))
+    assert again.due.by(at(600)) == [a_finding().uid()]
+    again.reads(an_end(700))
+    again.reads(tick_at(800))
+    assert again.due.by(at(10**6)) == []
+
+
+def test_a_name_that_looks_like_anothers_raises_an_alert() -> None:
+    """High, about the newcomer, and it names who held the name."""
+    stage = Stage()
+    assert stage.reads(a_claim("a", "read_file", 1)) == []
+    [alert] = stage.reads(a_claim("b", "re\u0430d_file", 2))
+    flat = body(alert)["unmapped"]
+    assert (body(alert)["severity_id"], flat["mcp_server_id"], flat["mcp_reason"]) == (4, "b", "confusable_name")
+    assert flat["mcp_pin_observed"] == "a"
+
+
+def test_an_equal_name_with_another_definition_is_low() -> None:
+    """Fleets hold many versions of one product."""
+    stage = Stage()
+    stage.reads(a_claim("a", "read_file", 1))
+    [alert] = stage.reads(a_claim("b", "read_file", 2, definition="other"))
+    assert body(alert)["severity_id"] == 2
+
+
+def test_a_shadow_ends_when_a_name_is_gone() -> None:
+    """Of either server."""
+    stage = Stage()
+    stage.reads(a_claim("a", "read_file", 1))
+    stage.reads(a_claim("b", "read-file", 2))
+    stage.reads(a_claim("a", "read_file", 3, is_offered=False))
+    [closed] = stage.reads(tick_at(600))
+    assert body(closed)["unmapped"]["mcp_resolved_by"] == "no_longer_offered"
+
+
+def test_a_shadow_ends_by_approval() -> None:
+    """Of the newcomer's definition."""
+    stage = Stage()
+    stage.reads(a_claim("a", "read_file", 1))
+    stage.reads(a_claim("b", "read-file", 2))
+    stage.reads(a_claim("b", "read-file", 3, approved=True))
+    [closed] = stage.reads(tick_at(600))
+    assert body(closed)["unmapped"]["mcp_resolved_by"] == "decided"
+
+
+def test_a_claim_that_is_read_again_changes_nothing() -> None:
+    """As after a crash; nor is it counted as left out."""
+    stage = Stage()
+    stage.reads(a_claim("a", "read_file", 1), offset=0)
+    stage.reads(a_claim("b", "read-file", 2), offset=1)
+    before = dict(stage.states)
+    assert stage.reads(a_claim("b", "read-file", 2), offset=1) == []
+    assert stage.states == before
+
+
+def a_full_stage() -> Stage:
+    """A stage that has as many claims to look-alikes as it remembers, from as many servers of one product."""
+    stage = Stage()
+    for number in range(DEFAULT_LIMITS.name_claims_max):
+        stage.reads(a_claim(f"s{number:03}", "read_file", 1))
+    return stage
+
+
+def test_a_claim_beyond_the_bound_raises_an_alert_that_ends_with_it() -> None:
+    """It is not remembered; its alert is. A claim that goes without ever having been told of ends nothing."""
+    stage = a_full_stage()
+    [alert] = stage.reads(a_claim("x", "read-file", 2))
+    assert (body(alert)["severity_id"], body(alert)["unmapped"]["mcp_pin_observed"]) == (4, "s000")
+    assert stage.reads(a_claim("y", "read_file", 3)) == []
+    assert stage.reads(a_claim("y", "read_file", 4, is_offered=False)) == []
+    assert stage.reads(tick_at(500)) == []
+    stage.reads(a_claim("x", "read-file", 800, is_offered=False))
+    [closed] = stage.reads(tick_at(1_400))
+    assert body(closed)["unmapped"]["mcp_resolved_by"] == "no_longer_offered"
+
+
+def test_approval_ends_what_was_told_beyond_the_bound() -> None:
+    """As of a claim that is remembered."""
+    stage = a_full_stage()
+    stage.reads(a_claim("x", "read-file", 2))
+    assert stage.reads(a_claim("x", "read-file", 3, approved=True)) == []
+    [closed] = stage.reads(tick_at(500))
+    assert body(closed)["unmapped"]["mcp_resolved_by"] == "decided"
+
+
+def test_a_claim_that_finds_room_later_goes_on_where_it_was() -> None:
+    """The alert stays open, and then ends with its holders too."""
+    stage = a_full_stage()
+    stage.reads(a_claim("x", "read-file", 2))
+    for number in range(DEFAULT_LIMITS.name_claims_max):
+        stage.reads(a_claim(f"s{number:03}", "read_file", 3, is_offered=number == 0))
+    stage.reads(a_claim("x", "read-file", 4, approved=False))
+    assert stage.reads(tick_at(500)) == []
+    stage.reads(a_claim("s000", "read_file", 800, is_offered=False))
+    [closed] = stage.reads(tick_at(1_500))
+    assert body(closed)["activity_name"] == "Close"
+
+
+def test_what_is_left_out_is_counted() -> None:
+    """Claim by claim, and not again when one is read again."""
+    stage = a_full_stage()
+    claims = [a_claim("x", "read-file", 2), a_claim("y", "read_file", 2)]
+    steps = []
+    for offset, claim in enumerate(claims, stage.offset):
+        place = Origin(topic="findings", partition=0, offset=offset)
+        for _ in range(2):
+            step = apply_entry(stage.states, claim, RULES, stage.due, place=place)
+            stage.states |= step.states
+            steps.append(step.left_out)
+    assert steps == [1, 0, 2, 0]
+
+
+def test_a_shadow_can_be_suppressed() -> None:
+    """By a rule for the newcomer's server, which stands in the partition of the name too."""
+    stage = Stage()
+    stage.reads(Suppression(rule=a_rule(server_id="b", kind="tool_shadowed"), is_set=True, time_us=at(0)))
+    stage.reads(a_claim("a", "read_file", 1))
+    [alert] = stage.reads(a_claim("b", "read-file", 2))
+    assert body(alert)["status"] == "Suppressed"
+
+
+def test_a_shadow_stands_under_the_skeleton_of_its_name() -> None:
+    """Other findings under their server."""
+    finding = {"kind": "tool_shadowed", "server_id": "b", "tool_name": "Read-File"}
+    assert partition_key(finding) == a_claim("a", "read_file").skeleton()
+    assert partition_key(finding | {"kind": "tool_changed"}) == "b"

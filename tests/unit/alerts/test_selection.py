@@ -1,0 +1,44 @@
+"""Which alerts an operator asks for."""
+
+from __future__ import annotations
+
+import pytest
+
+from assay_stream.alerts.formats import view_of
+from assay_stream.alerts.selection import AlertSelection, SeverityLevel, since_of
+from assay_stream.errors import InputError
+from tests.support.alerts import alert_of
+
+TIME_MS = 1_772_323_200_123
+
+
+@pytest.mark.parametrize(("since_ms", "wanted"), [(TIME_MS - 1, True), (TIME_MS, True), (TIME_MS + 1, False)])
+def test_since_is_inclusive(since_ms: int, wanted: bool) -> None:
+    """An alert of that very time is asked for."""
+    assert AlertSelection(since_ms=since_ms).wants(view_of(alert_of())) is wanted
+
+
+@pytest.mark.parametrize(
+    ("level", "severity_id", "wanted"),
+    [("high", 4, True), ("critical", 4, False), ("low", 5, True), ("critical", 6, True), ("critical", 0, True)],
+)
+def test_a_severity_asks_for_higher_ones_too(level: str, severity_id: int, wanted: bool) -> None:
+    """And for those that do not say how severe they are: nothing is hidden by not knowing."""
+    selection = AlertSelection(severity=SeverityLevel(level))
+    assert selection.wants(view_of(alert_of() | {"severity_id": severity_id})) is wanted
+
+
+def test_a_server_is_asked_for_by_its_id() -> None:
+    """Exactly."""
+    assert AlertSelection(server_id="server").wants(view_of(alert_of()))
+    assert not AlertSelection(server_id="serve").wants(view_of(alert_of()))
+
+
+def test_times_are_rfc_3339_with_an_offset() -> None:
+    """A time of the day without an offset could mean two days."""
+    assert since_of("2026-03-01T00:00:00.123z") == TIME_MS
+    assert since_of("2026-03-01T01:00:00.123+01:00") == TIME_MS
+    for text in ("2026-03-01T00:00:00", "yesterday", ""):
+        with pytest.raises(InputError) as caught:
+            since_of(text)
+        assert caught.value.code == "bad_time"

@@ -1,0 +1,75 @@
+"""What is remembered of an alert."""
+
+from __future__ import annotations
+
+import json
+
+from assay_stream.alerts.state import FURTHER_OBSERVERS, AlertState, counted, was_applied
+from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.model.finding import Finding
+from tests.support.findings import a_finding, at, place
+
+
+def after(*found: Finding) -> AlertState:
+    """The state after some findings."""
+    state: AlertState | None = None
+    for finding in found:
+        state = counted(state, finding, 3)
+    assert state is not None
+    return state
+
+
+def test_partitions_are_counted_apart() -> None:
+    """A lower offset of another partition or topic is another record."""
+    state = after(a_finding(5), a_finding(origin=place(1, partition=1)), a_finding(origin=place(1, topic="calls")))
+    assert state.count == 3
+    assert state.applied == {"mcp.tools.list/0": (5,), "mcp.tools.list/1": (1,), "calls/0": (1,)}
+    assert not was_applied(state, place(1))
+    assert not was_applied(state, place(5), is_end=True)
+
+
+def test_what_is_found_late_is_counted_and_what_is_remembered_is_bounded() -> None:
+    """An earlier record counts when it was not there before; below the bound nothing is told apart any more."""
+    most = DEFAULT_LIMITS.alert_origins_max
+    state = after(*(a_finding(offset) for offset in range(10, 10 + 2 * most, 2)))
+    assert not was_applied(state, place(11))
+    state = counted(state, a_finding(11), 3)
+    assert was_applied(state, place(11))
+    assert was_applied(state, place(9))
+    assert {len(offsets) for offsets in state.applied.values()} == {most}
+
+
+def test_the_span_is_of_event_times() -> None:
+    """First and last seen are the earliest and latest event time, in whatever order they come."""
+    state = after(a_finding(0, 5), a_finding(1, 1), a_finding(2, 3))
+    assert (state.first_us, state.last_us) == (at(1), at(5))
+
+
+def test_observers_are_bounded() -> None:
+    """Beyond the limit they are counted together; those that are known stay apart."""
+    most = DEFAULT_LIMITS.alert_observers_max
+    state = after(*(a_finding(number, observer_id=f"observer-{number}") for number in range(most + 3)))
+    assert len(state.observers) == most + 1
+    assert state.observers[FURTHER_OBSERVERS] == 3
+    assert counted(state, a_finding(most + 3, observer_id="observer-1"), 3).observers["observer-1"] == 2
+
+
+def test_one_without_a_name_is_an_observer_too() -> None:
+    """And cannot be taken for one that has this name."""
+    state = after(a_finding(0), a_finding(1, observer_id=None), a_finding(2, observer_id="unknown"))
+    assert len(state.observers) == len(state.active) == 3
+
+
+def test_a_state_survives_storage() -> None:
+    """What is stored as JSON is the whole state."""
+    state = after(a_finding(0), a_finding(1, observer_id="bob"))
+    assert AlertState.from_json(json.loads(json.dumps(state.as_json()))) == state
+
+
+def test_a_state_is_written_without_copying_what_it_holds() -> None:
+    """A record may end a thousand alerts that a thousand observers saw each: copied, that took seconds."""
+    state = after(*(a_finding(offset, observer_id=f"proxy-{offset}") for offset in range(3)))
+    stored = state.as_json()
+    assert stored["observers"] is state.observers
+    assert stored["last"] is state.last
+    assert AlertState.from_json(json.loads(json.dumps(stored))) == state

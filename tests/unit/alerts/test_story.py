@@ -1,0 +1,142 @@
+"""What there is to be said of one alert, by what could be read about it."""
+
+from __future__ import annotations
+
+import pytest
+
+from assay_stream.alerts.sightings import Sightings
+from assay_stream.alerts.story import ToldChange, ToldSign, story_of, tool_names_of
+from assay_stream.drift.severity import Level
+from assay_stream.model.kinds import KINDS, Kind
+from tests.support.alerts import alert_of
+from tests.support.stories import KNOWN, NEW, OLD, a_life, changed_alert, changed_finding, digest_of
+
+OVERRIDDEN = "Text that asks the model to drop what it was told first clears the way for all that follows."
+WORDS_ADDED = ToldChange(
+    code="description_words_added",
+    title="words were added to the description",
+    path="$.description",
+    direction="widens",
+)
+
+
+def seen_by_the_fleet() -> Sightings:
+    """What the finding topic says of the usual alert."""
+    finding = changed_finding()
+    sightings = Sightings(finding.uid(), finding.server_id, finding.tool_name)
+    sightings.add(finding)
+    return sightings
+
+
+def test_the_record_alone_gives_codes_and_rules() -> None:
+    """No paths and no text: they do not stand in it."""
+    story = story_of(a_life())
+    assert [(change.code, change.path) for change in story.changes] == [
+        ("description_words_added", ""),
+        ("read_only_claimed", ""),
+    ]
+    assert story.signs == (
+        ToldSign(rule="instructions_overridden", level=Level.CRITICAL, reason=OVERRIDDEN, path="", excerpt=""),
+    )
+    assert story.diff is None
+    assert story.info is KINDS[Kind.TOOL_CHANGED]
+
+
+def test_of_a_shadowed_tool_it_says_who_held_the_name() -> None:
+    """Which stands where other alerts have a pin's value."""
+    shadow = alert_of("send_email", kind=Kind.TOOL_SHADOWED, before=None, reason="taken_name", observed="mail")
+    story = story_of(a_life(shadow))
+    assert ("held before by", "mail") in story.details
+    assert ("reason", "taken_name") in story.details
+
+
+@pytest.mark.parametrize("reason", ["confusable_name", "taken_name", "same_name"])
+def test_a_shadowed_tool_is_as_severe_as_its_reason_says(reason: str) -> None:
+    """No earlier finding has to explain it."""
+    shadow = alert_of("send_email", kind=Kind.TOOL_SHADOWED, before=None, reason=reason, changed_fields=())
+    assert story_of(a_life(shadow)).severity_reasons == ("by its kind, tool_shadowed",)
+
+
+def test_the_finding_gives_paths() -> None:
+    """As the registry wrote them."""
+    story = story_of(a_life(), sightings=seen_by_the_fleet())
+    assert WORDS_ADDED in story.changes
+    assert [(sign.rule, sign.path) for sign in story.signs] == [("instructions_overridden", "$.description")]
+
+
+@pytest.mark.parametrize("sightings", [None, seen_by_the_fleet()])
+def test_both_definitions_give_all_of_it(sightings: Sightings | None) -> None:
+    """Every change with its place, each sign with the text that it was found in."""
+    story = story_of(a_life(), sightings=sightings, definitions=KNOWN)
+    assert WORDS_ADDED in story.changes
+    [sign] = story.signs
+    assert sign.path == "$.description"
+    assert "Ignore all previous instructions" in sign.excerpt
+    assert (story.has_before, story.has_after) == (True, True)
+
+
+def test_the_new_definition_alone_says_nothing_of_what_is_new_in_it() -> None:
+    """Else every old sentence would count as introduced."""
+    story = story_of(a_life(), definitions={digest_of(NEW): NEW})
+    assert [sign.excerpt for sign in story.signs] == [""]
+    assert (story.has_before, story.has_after) == (False, True)
+
+
+def test_a_new_tool_is_searched_whole() -> None:
+    """There was nothing before."""
+    alert = changed_alert(kind=Kind.TOOL_ADDED, before=None, changes=(), changed_fields=())
+    [sign] = story_of(a_life(alert), definitions=KNOWN).signs
+    assert "Ignore all previous instructions" in sign.excerpt
+
+
+def test_a_pinned_definition_stands_in_for_the_one_before() -> None:
+    """Of an alert about a pin, which names no definition before."""
+    alert = changed_alert(kind=Kind.PIN_MISMATCH, before=None, changes=(), signs=(), scheme="assay.v1",
+                          expected="sha256:" + "1" * 64, observed="sha256:" + "2" * 64)  # fmt: skip
+    story = story_of(a_life(alert), definitions=KNOWN, pinned=digest_of(OLD))
+    assert (story.against_pin, story.has_before) == (True, True)
+    assert f"assay-stream pins approve --alert {story.row.uid} --reason ..." in story.commands()
+    assert "assay-stream pins diff --server-id server" in story.commands()
+
+
+@pytest.mark.parametrize(
+    ("alert", "reason"),
+    [
+        (changed_alert(), "by what the new text brings: instructions_overridden"),
+        (
+            changed_alert(
+                signs=(), changes=(("title_added", "$.title", "widens"), ("default_changed", "$.x", "neutral"))
+            ),
+            "by what changed: a default is another value (default_changed)",
+        ),
+        (alert_of(None, kind=Kind.SNAPSHOT_REJECTED), "by its kind, snapshot_rejected"),
+        (
+            changed_alert(signs=()) | {"severity_id": 5},
+            "by an earlier finding: an alert stays as severe as it ever was",
+        ),
+    ],
+)
+def test_the_severity_is_given_its_reason(alert: dict[str, object], reason: str) -> None:
+    """What reaches it, and nothing that does not."""
+    assert story_of(a_life(alert)).severity_reasons == (reason,)
+
+
+def test_a_server_name_is_quoted_for_the_shell() -> None:
+    """Commands are there to be copied."""
+    alert = changed_alert(server_id="a; rm -rf ~", expected="sha256:" + "1" * 64)
+    assert "assay-stream pins diff --server-id 'a; rm -rf ~'" in story_of(a_life(alert)).commands()
+
+
+def test_a_kind_of_a_later_version_is_told_by_its_record() -> None:
+    """Nothing is made up."""
+    alert = changed_alert()
+    alert["finding_info"]["types"] = ["of_tomorrow"]
+    story = story_of(a_life(alert))
+    assert story.info is None
+    assert story.view.title == KINDS[Kind.TOOL_CHANGED].title
+
+
+def test_a_renamed_tool_is_called_by_both_names() -> None:
+    """A server is about none."""
+    assert tool_names_of(a_life(changed_alert(renamed_to="new")).last) == {"read_note", "new"}
+    assert tool_names_of(a_life(alert_of(None)).last) == frozenset()

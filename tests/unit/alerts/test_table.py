@@ -1,0 +1,123 @@
+"""The alert table of a partition: what its topic keeps, and what it is restored to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import orjson
+import pytest
+
+from assay_stream.alerts.table import AlertTable
+from assay_stream.errors import IntegrityError
+from assay_stream.model.finding import Finding
+from assay_stream.model.record import Origin, Output, Record, Role
+from assay_stream.registry.attention import Tick
+from tests.support.findings import PACING, RULES, a_finding, at, body
+
+PARTITION = 3
+
+
+def found(offset: int, finding: Finding) -> Record:
+    """A record of the finding topic."""
+    value = finding.output().value
+    return Record(Role.FINDINGS, Origin("findings", PARTITION, offset), b"server", value)
+
+
+def kept(outputs: Iterable[Output]) -> list[Record]:
+    """What the state topic holds of some outputs."""
+    place = Origin("states", PARTITION, 0)
+    return [Record(Role.ALERT_STATES, place, output.key, output.value) for output in outputs]
+
+
+def a_table(records: Iterable[Record] = ()) -> AlertTable:
+    """A table that took in what a state topic holds."""
+    table = AlertTable(PARTITION, RULES)
+    for record in records:
+        table.restore(record)
+    return table
+
+
+@pytest.fixture
+def written() -> list[Output]:
+    """What is written after two findings of two tools."""
+    table = a_table()
+    assert table.restored() is None
+    table.apply(found(0, a_finding()))
+    table.apply(found(1, a_finding(1, tool_name="other")))
+    return table.written(2)
+
+
+def test_a_new_table_begins_with_the_first_finding() -> None:
+    """With nothing in its topic there is nothing to take back either."""
+    table = a_table()
+    assert table.restored() is None
+    (progress,) = table.written(0)
+    assert progress.key == b"progress"
+
+
+def test_what_changed_is_written_once_with_how_far_it_is(written: list[Output]) -> None:
+    """A state for each alert, the progress behind them, all in the table's own partition."""
+    assert [output.key for output in written] == [
+        *sorted(each.uid().encode() for each in (a_finding(), a_finding(tool_name="other"))),
+        b"records/server",
+        b"progress",
+    ]
+    assert {(output.role, output.partition) for output in written} == {(Role.ALERT_STATES, PARTITION)}
+    assert orjson.loads(written[-1].value or b"") == {"position": 2, "states": 3}
+
+
+def test_a_restored_table_counts_on(written: list[Output]) -> None:
+    """From where it was, with the counts it had."""
+    table = a_table(kept(written))
+    assert table.restored() == 2
+    assert len(table) == 3
+    (alert,) = table.apply(found(2, a_finding(100))).outputs
+    assert body(alert)["count"] == 2
+    assert [output.key for output in table.written(3)] == [a_finding().uid().encode(), b"progress"]
+
+
+def test_a_restored_table_knows_what_is_due(written: list[Output]) -> None:
+    """What nobody found again for a while is repeated: the time of that is not forgotten."""
+    table = a_table(kept(written))
+    table.restored()
+    assert table.tick(at(2)) is None
+    due = at(2) + PACING.repeat_interval_us
+    tick = table.tick(due)
+    assert tick is not None
+    assert (tick.role, tick.partition, tick.value) == (Role.FINDINGS, PARTITION, Tick(time_us=due).encode())
+
+
+@pytest.mark.parametrize("lost", [0, 1, 2])
+def test_a_table_of_which_something_is_gone_is_made_anew(written: list[Output], lost: int) -> None:
+    """Any record of its topic missing: every finding is read again, and what was left of the states goes."""
+    left = [*written[:lost], *written[lost + 1 :]]
+    table = a_table(kept(left))
+    assert table.restored() is None
+    assert len(table) == 0
+    again = table.written(0)
+    gone = {output.key for output in left} - {b"progress"}
+    assert {output.key for output in again if output.value is None} == gone
+    healed = a_table(kept([*left, *again]))
+    assert healed.restored() == 0
+    assert len(healed) == 0
+
+
+def test_states_that_come_back_are_not_taken_back(written: list[Output]) -> None:
+    """A table made anew that counted an alert again writes its state, not a tombstone."""
+    table = a_table(kept(written[:1]))
+    table.restored()
+    table.apply(found(0, a_finding()))
+    table.apply(found(1, a_finding(1, tool_name="other")))
+    assert table.written(2) == written
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [(b"uid", b"{"), (b"progress", b"{}"), (b"progress", b"3"), (b"\xff", b"{}")],
+)
+def test_what_is_no_state_stops_the_worker(key: bytes, value: bytes) -> None:
+    """Somebody else's record, or one of a later version, is no reason to guess; the error says where it stands."""
+    record = Record(Role.ALERT_STATES, Origin("states", PARTITION, 7), key, value)
+    with pytest.raises(IntegrityError, match="offset 7 of partition 3") as caught:
+        a_table([record])
+    assert caught.value.code == "unknown_alert_state"

@@ -1,0 +1,269 @@
+"""Strict decoding: each refusal with its code and path, and the edges of what is taken."""
+
+from __future__ import annotations
+
+import json
+import time
+import tracemalloc
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from assay_stream.canonical.decode import decode_json, decode_json_strict
+from assay_stream.errors import InputError
+from assay_stream.limits import Limits
+
+# Bytes, code, path: RFC 8259 for the grammar, RFC 7493 (I-JSON) section 2 for the rest.
+REFUSALS = {
+    "empty": (b"", "not_json", ""),
+    "white_space_only": (b" \n", "not_json", ""),
+    "byte_order_mark": (b"\xef\xbb\xbf{}", "not_json", ""),
+    "trailing_garbage": (b"{} x", "not_json", ""),
+    "two_values": (b"{}{}", "not_json", ""),
+    "trailing_comma": (b"[1,]", "not_json", ""),
+    "single_quotes": (b"{'a':1}", "not_json", ""),
+    "comment": (b"[1] // one", "not_json", ""),
+    "leading_zero": (b"[01]", "not_json", ""),
+    "plus_sign": (b"[+1]", "not_json", ""),
+    "raw_control_character": (b'["\x01"]', "not_json", ""),
+    "bad_escape": (rb'["\x"]', "not_json", ""),
+    "cut_off": (b'{"a":[1,2', "not_json", ""),
+    "open_text": (b'{"a":"b', "not_json", ""),
+    "not_utf8": (b'["\xff"]', "not_utf8", ""),
+    "utf16": ('{"a":1}'.encode("utf-16"), "not_utf8", ""),
+    "surrogate_in_utf8": (b'["\xed\xa0\x80"]', "not_utf8", ""),
+    "overlong_utf8": (b'["\xc0\xaf"]', "not_utf8", ""),
+    "duplicate_key": (b'{"a":1,"a":1}', "duplicate_key", "$.a"),
+    "duplicate_key_by_escape": (rb'{"a":1,"\u0061":2}', "duplicate_key", "$.a"),
+    "duplicate_key_deep": (
+        b'{"data":{"tools":[1,{},[],{"name":{},"name":2}]}}',
+        "duplicate_key",
+        "$.data.tools[3].name",
+    ),
+    "duplicate_key_behind_an_object": (b'[{"a":{"b":1,"c":2},"d":[{}],"a":0}]', "duplicate_key", "$[0].a"),
+    "duplicate_key_empty": (b'{"":1,"":2}', "duplicate_key", "$['']"),
+    "duplicate_key_odd": (
+        b"""{"it's \\"\\u0001":1,"it's \\"\\u0001":2}""",
+        "duplicate_key",
+        r"""$['it\'s "\u0001']""",
+    ),
+    "duplicate_key_long": (b'{"%b":1,"%b":2}' % (b"k" * 100, b"k" * 100), "duplicate_key", "$." + "k" * 64),
+    "same_key_elsewhere_first": (b'[{"a":{"a":1}},{"a":1,"a":1}]', "duplicate_key", "$[1].a"),
+    "nan": (b'{"a":[1,NaN]}', "non_finite_number", "$.a[1]"),
+    "infinity": (b"Infinity", "non_finite_number", "$"),
+    "minus_infinity": (b"[-Infinity]", "non_finite_number", "$[0]"),
+    "overflow": (b'{"a":"1e400","b":[0,1e400]}', "number_overflow", "$.b[1]"),
+    "overflow_negative": (b"[[],-1e400]", "number_overflow", "$[1]"),
+    "overflow_before_digits": (b"[1e4001e21]", "number_overflow", "$[0]"),
+    "overflow_before_a_point": (b'{"a":1e400.5}', "number_overflow", "$.a"),
+    "overflow_before_a_sign": (b"1e400-", "number_overflow", "$"),
+    "overflow_integer": (b'{"a":2%b}' % (b"0" * 308), "number_overflow", "$.a"),
+    "overflow_digits": (b'{"a":%b}' % (b"9" * 311), "number_overflow", "$.a"),
+    "high_surrogate": (rb'{"a":["\ud83d\ude00","\ud83d"]}', "lone_surrogate", "$.a[1]"),
+    "low_surrogate": (rb'["\ude00"]', "lone_surrogate", "$[0]"),
+    "swapped_surrogates": (rb'"\ude00\ud83d"', "lone_surrogate", "$"),
+    "surrogate_in_key": (rb'{"a":{"b":1,"\uD83D":2}}', "lone_surrogate", "$.a"),
+}
+
+
+class TestRefusals:
+    """What is refused, by what code, and where it says the offence is."""
+
+    @pytest.mark.parametrize("name", REFUSALS)
+    def test_code_and_path(self, name: str) -> None:
+        """Bytes that are no unambiguous JSON value are refused with exactly this code and path."""
+        raw, code, path = REFUSALS[name]
+        with pytest.raises(InputError) as caught:
+            decode_json(raw)
+        assert (caught.value.code, caught.value.path) == (code, path)
+
+    @pytest.mark.parametrize("name", REFUSALS)
+    def test_both_paths_agree(self, name: str) -> None:
+        """The slow path alone refuses with the same error."""
+        raw, _, _ = REFUSALS[name]
+        with pytest.raises(InputError) as fast:
+            decode_json(raw)
+        with pytest.raises(InputError) as slow:
+            decode_json_strict(raw)
+        assert fast.value.args == slow.value.args
+
+    @pytest.mark.parametrize(
+        "raw", [b'{"a":"hunter2","a":"hunter2"}', b'["hunter2",NaN]', b'["hunter2",1e400]', rb'["hunter2\ud800"]']
+    )
+    def test_no_values_in_messages(self, raw: bytes) -> None:
+        """An error never repeats a value of the input."""
+        with pytest.raises(InputError) as caught:
+            decode_json(raw)
+        assert "hunter2" not in str(caught.value)
+
+    def test_the_first_offence_is_named(self) -> None:
+        """Of several offences of a kind the path is that of the first in the text."""
+        with pytest.raises(InputError) as caught:
+            decode_json(b'{"a":{"b":1,"b":2},"a":NaN}')
+        assert (caught.value.code, caught.value.path) == ("duplicate_key", "$.a.b")
+
+    def test_a_late_offence_is_found_in_linear_time(self) -> None:
+        """The search for the path costs in proportion to the text, whatever stands in it."""
+        raw = b'{"a":["' + rb"\"[{" * 500_000 + b'"],"b":1,"b":2}'
+        started_s = time.process_time()
+        with pytest.raises(InputError) as caught:
+            decode_json(raw)
+        assert caught.value.path == "$.b"
+        assert time.process_time() - started_s < 5, "a tenth of a second is normal"
+
+
+class TestSize:
+    """The bound on size."""
+
+    def test_twenty_megabytes(self) -> None:
+        """A text beyond the bound is refused before it is read."""
+        with pytest.raises(InputError) as caught:
+            decode_json(b"[" + b" " * 20_000_000 + b"]")
+        assert caught.value.code == "too_large"
+
+    def test_bound_is_inclusive(self) -> None:
+        """A text of exactly the bound is taken, one byte more is refused."""
+        limits = Limits(record_bytes_max=4)
+        assert decode_json(b"[10]", limits=limits) == [10]
+        with pytest.raises(InputError) as caught:
+            decode_json(b"[100]", limits=limits)
+        assert caught.value.code == "too_large"
+
+
+class TestDepth:
+    """The bound on nesting: what Assay's own parser takes."""
+
+    @pytest.mark.parametrize(("opened", "closed"), [(b"[", b"]"), (b'{"a":', b"}"), (b'[{"a":', b"}]")])
+    @pytest.mark.parametrize("decode", [decode_json, decode_json_strict])
+    def test_bound_is_inclusive(self, decode: Any, opened: bytes, closed: bytes) -> None:
+        """127 nested containers are taken, 128 are refused."""
+        levels = len(closed)
+        outer = b"[" * (127 % levels)
+        deepest = outer + opened * (127 // levels) + b"1" + closed * (127 // levels) + b"]" * len(outer)
+        assert decode(deepest)
+        with pytest.raises(InputError) as caught:
+            decode(b"[" + deepest + b"]")
+        assert caught.value.code == "too_deep"
+
+    @pytest.mark.parametrize("depth", [1_000, 10_000, 1_000_000])
+    @pytest.mark.parametrize("close", [True, False])
+    def test_far_beyond(self, depth: int, close: bool) -> None:
+        """Any depth is refused, closed or not, and no parser runs out of stack."""
+        with pytest.raises(InputError) as caught:
+            decode_json(b"[" * depth + b"]" * depth * close)
+        assert caught.value.code == "too_deep"
+
+    def test_many_shallow_containers(self) -> None:
+        """Containers beside each other do not add up."""
+        raw = b"[" + b",".join([b'{"a":[]}'] * 10_000) + b"]"
+        assert decode_json(raw) == decode_json_strict(raw) == [{"a": []}] * 10_000
+
+    @pytest.mark.parametrize("text", [b"[{" * 500, rb"\"[" * 500, rb"\\\"{" * 500])
+    def test_brackets_inside_text(self, text: bytes) -> None:
+        """Brackets inside text are no nesting."""
+        assert len(decode_json(b'["%b"]' % text)[0]) > 500
+
+    def test_open_text_full_of_quotes(self) -> None:
+        """A text that never ends is refused in linear time."""
+        started_s = time.process_time()
+        with pytest.raises(InputError) as caught:
+            decode_json(b'[[],"' + rb"\"[" * 1_000_000)
+        assert caught.value.code == "not_json"
+        assert time.process_time() - started_s < 5, "a tenth of a second is normal"
+
+
+class TestNumbers:
+    """Numbers are exact, or the nearest double."""
+
+    @pytest.mark.parametrize("number", [2**53 + 1, 2**63, 2**64, -(2**64) - 1, 10**308, 1, 0, -1])
+    def test_integers_are_exact(self, number: int) -> None:
+        """An integer is read exactly, whatever its size."""
+        assert decode_json(f"[{number}]".encode()) == [number]
+        assert type(decode_json(f"[{number}]".encode())[0]) is int
+
+    def test_largest_integer(self) -> None:
+        """The largest integer that rounds to a finite double is taken; the digits limit is that of a double."""
+        largest = int(1.7976931348623157e308)
+        assert len(str(largest)) == Limits().integer_digits_max
+        assert decode_json(str(largest).encode()) == largest
+        assert decode_json(str(-largest).encode()) == -largest
+
+    def test_digits_limit(self) -> None:
+        """The limit on digits is refused before a number is built."""
+        with pytest.raises(InputError) as caught:
+            decode_json(b"[" + b"9" * 5_000_000 + b"]")
+        assert caught.value.code == "number_overflow"
+
+    @pytest.mark.parametrize(("digits_max", "digits"), [(5, 6), (19, 20), (5_000, 4_500)])
+    @pytest.mark.parametrize("sign", ["", "-"])
+    @pytest.mark.parametrize("decode", [decode_json, decode_json_strict])
+    def test_other_digits_limits(self, decode: Any, sign: str, digits_max: int, digits: int) -> None:
+        """A limit below what the fast path reads, or above what Python reads, holds on both paths."""
+        with pytest.raises(InputError) as caught:
+            decode(f"{sign}{'1' * digits}".encode(), limits=Limits(integer_digits_max=digits_max))
+        assert caught.value.code == "number_overflow"
+
+    def test_underflow(self) -> None:
+        """A number too small for a double is zero, as IEEE 754 rounds it."""
+        assert decode_json(b"1e-400") == 0.0
+
+    @pytest.mark.parametrize("text", ["1e2", "1.0", "-0.0", "5e-324", "1.7976931348623157e308", "0.1"])
+    def test_doubles(self, text: str) -> None:
+        """A number with a fraction or an exponent is the nearest double."""
+        value = decode_json(text.encode())
+        assert (type(value), repr(value)) == (float, repr(float(text)))
+
+
+class TestForms:
+    """Other spellings of well-formed values."""
+
+    @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+    def test_kinds_of_bytes(self, kind: Any) -> None:
+        """Any bytes-like object is read."""
+        assert decode_json(kind(b'{"a":1}')) == {"a": 1}
+
+    @pytest.mark.parametrize(
+        ("raw", "value"),
+        [
+            (b' {"a" :\t1 ,\r\n"b":[ ]} ', {"a": 1, "b": []}),
+            (rb'"\u0061\/\ud83d\ude00\n"', "a/\U0001f600\n"),
+            ('"\U0001f600"'.encode(), "\U0001f600"),
+            (b'"\xef\xbb\xbf"', "\ufeff"),
+            (b'{"__proto__":null}', {"__proto__": None}),
+            (b"true", True),
+            (b"null", None),
+        ],
+    )
+    def test_value(self, raw: bytes, value: Any) -> None:
+        """White space and escapes change nothing of the value."""
+        assert decode_json(raw) == decode_json_strict(raw) == value
+
+
+class TestContainers:
+    """Objects and arrays are counted before anything is built of them."""
+
+    LIMITS = Limits(containers_max=4)
+
+    @pytest.mark.parametrize("text", [b"[[],{},[]]", b'{"a":[[]],"b":{}}', b'["[[[[[[", "{\\"{{{{"]'])
+    def test_as_many_as_are_allowed(self, text: bytes) -> None:
+        """Braces within texts are none."""
+        assert decode_json(text, limits=self.LIMITS) == json.loads(text)
+
+    @pytest.mark.parametrize("decode", [decode_json, decode_json_strict])
+    @pytest.mark.parametrize("text", [b"[[],{},[],[]]", b"[ [], {}, [], [] ]", b'{"a":[[[[]]]]}'])
+    def test_one_more_is_refused(self, decode: Callable[..., Any], text: bytes) -> None:
+        """By the fast path and by the strict one."""
+        with pytest.raises(InputError) as caught:
+            decode(text, limits=self.LIMITS)
+        assert caught.value.code == "too_many_containers"
+
+    def test_the_worst_text_within_the_limits_takes_little_memory(self) -> None:
+        """8 MiB of empty arrays would take 180 MB; so many texts of two letters take what is allowed."""
+        tracemalloc.start()
+        try:
+            with pytest.raises(InputError):
+                decode_json(b"[" + b"[]," * 2_500_000 + b"0]")
+            assert tracemalloc.get_traced_memory()[1] < 64 * 1024 * 1024
+        finally:
+            tracemalloc.stop()

@@ -1,0 +1,312 @@
+"""Redaction: what is replaced, by what, and what is left alone."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from assay_stream.canonical.digest import canonicalize, jcs_digest
+from assay_stream.canonical.redaction import (
+    DEFAULT_REDACTION,
+    KEY_NAME,
+    Redaction,
+    redact,
+    redacted_digest,
+    redaction_with,
+)
+from assay_stream.canonical.redaction_rules import RULES, SENSITIVE_NAMES
+from assay_stream.errors import ConfigurationError, InputError
+
+# One text per form that a rule knows; the form is published by whoever issues the secret.
+SAMPLES = {
+    "pem": ("-----BEGIN RSA PRIVATE KEY-----\nMIIE+/=\n-----END RSA PRIVATE KEY-----", "secret_private_key"),
+    "pem_encrypted": (
+        "-----BEGIN RSA PRIVATE KEY-----\nDEK-Info: AES-128-CBC,00\n\nMIIE\n-----END RSA PRIVATE KEY-----",
+        "secret_private_key",
+    ),
+    "pem_cut_off": ("-----BEGIN PRIVATE KEY-----\nMIIE", "secret_private_key"),
+    "openpgp": (
+        "-----BEGIN PGP PRIVATE KEY BLOCK-----\nlQ\n-----END PGP PRIVATE KEY BLOCK-----",
+        "secret_private_key",
+    ),
+    "github_classic": ("ghp_" + "a1" * 18, "secret_github_pat"),
+    "github_fine": ("github_pat_" + "A1" * 11 + "_" + "b2" * 29, "secret_github_pat"),
+    "slack_app": ("xapp-1-A0000000000-1-abcdef", "secret_slack_app_token"),
+    "slack_bot": ("xoxb-1234567890-abcdef", "secret_slack_token"),
+    "google": ("AIza" + "Ab-_0" * 7, "secret_google_api_key"),
+    "aws_key_id": ("AKIAIOSFODNN7EXAMPLE", "secret_aws"),
+    "aws_assigned": ("aws_secret_access_key = wJalrXUtnFEMI/K7MDENG/bPx", "secret_aws"),
+    "openai": ("sk-proj-" + "a1B2" * 6, "secret_api_key"),
+    "stripe": ("sk_live_" + "a1" * 12, "secret_api_key"),
+    "api_key_assigned": ("API-Key: abc123", "secret_api_key"),
+    "password_assigned": ("password=hunter2", "secret_password"),
+    "password_quoted": ('passwd: "two words"', "secret_password"),
+    "password_escaped_quote": (r'pwd="one\"two"', "secret_password"),
+    "password_argument": ("password hunter2", None),
+    "token_assigned": ("access_token=abc", "secret_token"),
+    "bearer": ("Bearer mF_9.B5f-4.1JqM1234", "secret_token"),
+    "basic": ("Authorization: Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==", "secret_token"),
+    "cookie": ("Set-Cookie: SID=31d4d96e; Path=/", "secret_token"),
+    "slack_refresh": ("xoxe-1-" + "aB3" * 12, "secret_slack_token"),
+    "slack_rotated": ("xoxe.xoxp-1-" + "aB3" * 12, "secret_slack_token"),
+    "gitlab_personal": ("glpat-" + "aB3_-" * 4, "secret_token"),
+    "gitlab_routable": ("glpat-" + "aB3_-" * 5 + ".01.0z1a2b3c4", "secret_token"),
+    "gitlab_deploy": ("gldt-" + "aB3_-" * 4, "secret_token"),
+    "gitlab_runner": ("glrt-" + "aB3_-" * 4, "secret_token"),
+    "npm": ("npm_" + "aB3" * 12, "secret_token"),
+    "hugging_face": ("hf_" + "aB" * 17, "secret_token"),
+    "sendgrid": ("SG." + "aB" * 11 + "." + "c-_" * 14 + "d", "secret_token"),
+    "age": ("AGE-SECRET-KEY-1" + "QZ" * 29, "secret_token"),
+    "age_lowercase": ("age-secret-key-1" + "qz" * 29, "secret_token"),
+    "digitalocean": ("dop_v1_" + "0a" * 32, "secret_token"),
+    "digitalocean_refresh": ("dor_v1_" + "0a" * 32, "secret_token"),
+    "pypi": ("pypi-AgEIcHlwaS5vcmc" + "aB3_-" * 20, "secret_token"),
+    "jwt": ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.dBjftJeZ4CVP", "secret_token"),
+    "email": ("jane.doe+x@example.co.uk", "pii_email"),
+    "phone_e164": ("+31 6 1234 5678", "pii_phone"),
+    "phone_american": ("(415) 555-2671", "pii_phone"),
+}
+
+LEFT_ALONE = [
+    "",
+    "/home/jane/notes.txt",
+    "$HOME and ${HOME}",
+    "2026-03-01T10:00:00+02:00",
+    "550e8400-e29b-41d4-a716-446655440000",
+    "https://example.com:8080/a?b=c",
+    "git@ host",
+    "max_tokens: 4096",
+    "a task-force-of-many-long-words-together",
+    "1234567890123",
+    "sha256:" + "0" * 64,
+    "glpat-short",
+    "npm_config_registry",
+    "hf_hub_download",
+    "SG.1 and SG.2",
+    "age1" + "q" * 58,
+    "api_v1_" + "0a" * 32,
+    "pypi-simple-index",
+    "notnpm_" + "aB3" * 12,
+]
+
+
+class TestTexts:
+    """Secrets inside text values."""
+
+    @pytest.mark.parametrize("name", [name for name, (_, rule) in SAMPLES.items() if rule])
+    def test_a_secret_is_replaced(self, name: str) -> None:
+        """Each known form is replaced by a text that names the rule, and nothing of it is left."""
+        text, rule_id = SAMPLES[name]
+        category = "pii" if str(rule_id).startswith("pii") else "secret"
+        redacted = redact(text)
+        assert f"[REDACTED:{category}:{rule_id}]" in redacted
+        assert redacted.replace(f"[REDACTED:{category}:{rule_id}]", "") in {"", "access_", "aws_secret_", "Set-"}
+
+    @pytest.mark.parametrize("text", [*LEFT_ALONE, SAMPLES["password_argument"][0]])
+    def test_other_text_is_left_alone(self, text: str) -> None:
+        """What an auditor asks for, and what only resembles a secret, stays as it is."""
+        assert redact(text) == text
+
+    def test_surroundings_stay(self) -> None:
+        """Only the secret goes; the text around it stays."""
+        assert (
+            redact("connect to postgres://app:p@ss@db.example.com/x, please")
+            == "connect to postgres[REDACTED:secret:secret_db_url]db.example.com/x, please"
+        )
+
+    def test_several_secrets(self) -> None:
+        """Every secret of a text is replaced, each by its own rule."""
+        assert (
+            redact("AKIAIOSFODNN7EXAMPLE for a@example.com")
+            == "[REDACTED:secret:secret_aws] for [REDACTED:pii:pii_email]"
+        )
+
+    def test_command_line(self) -> None:
+        """An option's separate value is replaced, the options around it are not."""
+        assert redact("run --db-password hunter2 -v") == "run --db-[REDACTED:secret:secret_password] -v"
+
+    def test_json_inside_text(self) -> None:
+        """A secret in JSON that was sent as text is found, and the members around it stay."""
+        assert (
+            redact('{"user": "jane", "password": "hun\\"ter2", "path": "/a"}')
+            == '{"user": "jane", "[REDACTED:secret:secret_password], "path": "/a"}'
+        )
+
+    def test_a_forged_replacement_hides_nothing(self) -> None:
+        """A secret dressed up as a replacement of an unknown rule is replaced like any other."""
+        assert redact("password=[REDACTED:secret:hunter]") == "[REDACTED:secret:secret_password]"
+
+
+class TestKeyNames:
+    """Values under sensitive key names."""
+
+    @pytest.mark.parametrize("name", SENSITIVE_NAMES)
+    def test_whole_names_and_endings(self, name: str) -> None:
+        """A value is replaced whole, whatever its kind, when the key is or ends in a sensitive name."""
+        value = {name: {"deep": ["x"]}, f"db_{name.upper()}": 1, f"my{name.title()}": "x"}
+        assert redact(value) == dict.fromkeys(value, KEY_NAME)
+
+    @pytest.mark.parametrize("name", ["API-Key", "api_key", "apiKey", "API KEY", "private.key", "x-Access_Key"])
+    def test_case_and_separators(self, name: str) -> None:
+        """Case and separators of a key name do not matter."""
+        assert redact({name: "x"}) == {name: KEY_NAME}
+
+    @pytest.mark.parametrize("name", ["max_tokens", "token_count", "path", "key", "passenger", "cookie_policy", ""])
+    def test_other_names(self, name: str) -> None:
+        """A name that only contains a sensitive word is not sensitive."""
+        assert redact({name: "x"}) == {name: "x"}
+
+    def test_keys_stay(self) -> None:
+        """A key is never changed, even where it looks like a secret."""
+        assert redact({"a@example.com": "b@example.com"}) == {"a@example.com": "[REDACTED:pii:pii_email]"}
+
+
+class TestValues:
+    """The walk over a value."""
+
+    @pytest.mark.parametrize("value", [None, True, 0, -1.5, 2**70, [], {}, "plain"])
+    def test_other_values_stay(self, value: Any) -> None:
+        """A value without text to replace comes back equal."""
+        assert redact(value) == value
+
+    def test_nested(self) -> None:
+        """Text is found at any depth of lists and objects; order and shape stay."""
+        value = {"b": [1, {"c": "a@example.com"}, "x"], "a": None}
+        redacted = redact(value)
+        assert redacted == {"b": [1, {"c": "[REDACTED:pii:pii_email]"}, "x"], "a": None}
+        assert list(redacted) == ["b", "a"]
+
+    def test_the_argument_is_not_changed(self) -> None:
+        """The caller's value stays as it was."""
+        value = {"password": "x", "list": ["a@example.com"]}
+        redact(value)
+        assert value == {"password": "x", "list": ["a@example.com"]}
+
+    def test_deep(self) -> None:
+        """Depth costs no stack."""
+        value: Any = "a@example.com"
+        for _ in range(100_000):
+            value = [value]
+        redacted = redact(value)
+        while isinstance(redacted, list):
+            (redacted,) = redacted
+        assert redacted == "[REDACTED:pii:pii_email]"
+
+    @pytest.mark.parametrize(
+        "unit",
+        ["a", "-", "1", "-----BEGIN ", "-----BEGIN PRIVATE KEY", "a://b:", "://", "a@", "@a.", "eyJ", "eyJ-a.",
+         "password", 'pwd:"', "token\\", "bearer  ", "+1 ", "(", "[REDACTED:", "-token ", "sk-",
+         "glpat-", "glpat-a", "npm_", "hf_", "SG.", "SG.a.", "AGE-SECRET-KEY-1", "dop_v1_",
+         "pypi-AgE"],
+    )  # fmt: skip
+    def test_hostile_text_is_linear(self, unit: str) -> None:
+        """Text made to send a search back and forth costs in proportion to its length."""
+        text = (unit * (200_000 // len(unit) + 1))[:200_000] + " @"
+        started_s = time.process_time()
+        redact(text)
+        assert time.process_time() - started_s < 5, (
+            "about a tenth of a second is normal; a quadratic search takes minutes"
+        )
+
+
+class TestDigest:
+    """The digest after redaction."""
+
+    def test_secrets_do_not_enter(self) -> None:
+        """Two values that differ in a secret alone have one digest: that of the redacted value."""
+        left, right = ({"path": "/a", "password": secret} for secret in ("hunter2", "letmein"))
+        assert redacted_digest(left) == redacted_digest(right) == jcs_digest({"path": "/a", "password": KEY_NAME})
+
+    def test_without_secrets_it_is_the_plain_digest(self) -> None:
+        """A value without secrets has the digest of its canonical form, and other arguments another one."""
+        assert redacted_digest({"path": "/a"}) == jcs_digest({"path": "/a"}) != redacted_digest({"path": "/b"})
+
+    def test_replacements_are_canonical_text(self) -> None:
+        """A replacement stands in the canonical form as it is."""
+        assert canonicalize(redact(["a@example.com"])) == b'["[REDACTED:pii:pii_email]"]'
+
+    def test_what_is_no_json_is_refused(self) -> None:
+        """What has no canonical form has no digest either."""
+        with pytest.raises(InputError):
+            redacted_digest(float("nan"))
+
+
+class TestConfiguration:
+    """Which rules and key names count."""
+
+    def test_the_default_is_the_default_however_it_is_asked_for(self) -> None:
+        """What turns on what is on, or names what is named, is the default configuration, with its id."""
+        same = redaction_with(enable=["pii_email"], disable=["env_var"], names=["Pass-Word"])
+        assert same == DEFAULT_REDACTION == redaction_with() == Redaction()
+        assert same.is_default
+        assert same.id == DEFAULT_REDACTION.id
+
+    def test_a_rule_can_be_turned_on(self) -> None:
+        """A path is left by default, and replaced where the operator asks for it."""
+        chosen = redaction_with(enable=["path_absolute"])
+        assert redact({"p": "/home/jane"}) == {"p": "/home/jane"}
+        assert redact({"p": "/home/jane"}, chosen) == {"p": "[REDACTED:pii:path_absolute]"}
+
+    def test_a_rule_can_be_turned_off(self) -> None:
+        """A rule that is off leaves its matches, and the other rules stay."""
+        chosen = redaction_with(disable=["pii_email"])
+        text = "AKIAIOSFODNN7EXAMPLE of a@example.com"
+        assert redact(text, chosen) == "[REDACTED:secret:secret_aws] of a@example.com"
+        assert redact(text) == "[REDACTED:secret:secret_aws] of [REDACTED:pii:pii_email]"
+
+    @pytest.mark.parametrize("name", ["customer_id", "CustomerID", "customer id", "x-customer-id"])
+    def test_a_key_name_can_be_added(self, name: str) -> None:
+        """An added name counts as the built-in ones do: case and separators aside."""
+        chosen = redaction_with(names=["Customer-ID"])
+        assert redact({name: ["x"], "other": "x"}, chosen) == {name: KEY_NAME, "other": "x"}
+        assert redact({name: ["x"]}) == {name: ["x"]}
+
+    def test_configurations_do_not_mix(self) -> None:
+        """Each configuration keeps its own searches, whichever was used before."""
+        off, on = redaction_with(disable=["secret_token"]), redaction_with(enable=["env_var"])
+        text = "token=abc $HOME"
+        for _ in range(2):
+            assert redact(text, off) == text
+            assert redact(text, on) == "[REDACTED:secret:secret_token] [REDACTED:secret:env_var]"
+            assert redact(text) == "[REDACTED:secret:secret_token] $HOME"
+
+    def test_the_id_is_the_digest_of_what_is_configured(self) -> None:
+        """Whoever knows rules and names can recompute the id; order and repetition do not count."""
+        chosen = redaction_with(enable=["env_var"], disable=["pii_phone"], names=["b", "a", "B-"])
+        rules = sorted(({rule.id for rule in RULES if rule.enabled} | {"env_var"}) - {"pii_phone"})
+        configuration = {"schema": "assay-stream.redaction.v1", "rules": rules, "names": ["a", "b"]}
+        assert chosen.id == str(jcs_digest(configuration)) != DEFAULT_REDACTION.id
+        assert not chosen.is_default
+
+    def test_everything_may_be_turned_off_but_key_names(self) -> None:
+        """Without rules only sensitive key names count."""
+        chosen = redaction_with(disable=[rule.id for rule in RULES])
+        assert redact({"a": "password=x", "password": "x"}, chosen) == {"a": "password=x", "password": KEY_NAME}
+
+    @pytest.mark.parametrize(
+        "wrong",
+        [
+            {"enable": ["secret_hunter2"]},
+            {"disable": ["secret_hunter2"]},
+            {"enable": [""]},
+            {"enable": ["env_var"], "disable": ["env_var"]},
+            {"names": [""]},
+            {"names": ["123"]},
+            {"names": ["\u5bc6\u7801"]},
+            {"names": ["hunter2" * 10]},
+        ],
+    )
+    def test_what_cannot_be_meant_is_refused(self, wrong: dict[str, list[str]]) -> None:
+        """An unknown rule, a contradiction, or a name that would match every key or none."""
+        with pytest.raises(ConfigurationError) as caught:
+            redaction_with(**wrong)
+        assert caught.value.code == "bad_redaction"
+        assert "hunter2" not in str(caught.value)
+
+    def test_an_unknown_rule_is_answered_with_the_known_ones(self) -> None:
+        """The message lists what may be chosen."""
+        with pytest.raises(ConfigurationError) as caught:
+            redaction_with(enable=["x"])
+        assert all(rule.id in caught.value.message for rule in RULES)

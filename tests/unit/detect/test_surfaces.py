@@ -1,0 +1,49 @@
+"""The texts of a definition, with where they stand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from assay_stream.detect import surfaces
+from assay_stream.detect.surfaces import Role, Text, name_words, required_of
+from assay_stream.work import UNLIMITED, Work
+
+
+def texts_of(definition: Mapping[str, Any]) -> Iterator[Text]:
+    """The texts of a definition, whatever they cost."""
+    return surfaces.texts_of(definition, Work(UNLIMITED))
+
+
+def test_parameters_are_told_from_other_names() -> None:
+    """A name under properties is a parameter, also when it is itself called properties."""
+    schema = {"properties": {"properties": {"type": "object", "properties": {"a": {"type": "integer"}}}}}
+    named = {text.value: text for text in texts_of({"inputSchema": schema}) if text.role is Role.PARAMETER}
+    assert named.keys() == {"properties", "a"}
+    assert not named["a"].is_free
+
+
+def test_keys_of_the_standards_say_nothing() -> None:
+    """Keys that MCP and JSON Schema define are no texts; others are."""
+    definition = {"name": "n", "inputSchema": {"type": "object", "x-note": 1}}
+    assert [text.value for text in texts_of(definition)] == ["x-note", "object", "n"]
+
+
+def test_order_of_keys_changes_nothing() -> None:
+    """The texts come in the order of their paths."""
+    assert list(texts_of({"b": "1", "a": {"d": "2", "c": "3"}})) == list(
+        texts_of({"a": {"c": "3", "d": "2"}, "b": "1"})
+    )
+
+
+def test_name_words() -> None:
+    """Names fall into the same words however they are written."""
+    assert {name_words(name) for name in ("read_text_file", "read-text-file", "readTextFile", "Read Text File")} == {
+        ("read", "text", "file")
+    }
+
+
+def test_required_of_what_is_no_schema() -> None:
+    """Without a list of names nothing is required."""
+    assert required_of({"inputSchema": {"required": ["a", 1]}}) == {"a"}
+    assert required_of({"inputSchema": {"required": "a"}}) == required_of({"inputSchema": 1}) == frozenset()

@@ -1,0 +1,63 @@
+"""Names of tools in texts: one index for a list, found in one pass."""
+
+from __future__ import annotations
+
+import pytest
+
+from assay_stream.detect.tool_names import ToolNames
+from assay_stream.text.words import Words, visible
+from assay_stream.work import UNLIMITED, Work, WorkExhaustedError
+
+
+def found_in(text: str, *names: str) -> list[str]:
+    """The names that stand in a text, as they stand there."""
+    words = Words(visible(text))
+    index = ToolNames(names, Work(UNLIMITED))
+    return [" ".join(words.forms[each.first : each.end]) for each in index.find(words.forms, Work(UNLIMITED))]
+
+
+def test_name_is_found_as_words_and_as_one() -> None:
+    """Separators and case of a name do not count."""
+    assert found_in("Send email, send_email, sendEmail", "send_email") == ["send email", "send email", "sendemail"]
+
+
+def test_names_within_names_are_found() -> None:
+    """Every name that stands at a place is found there, shortest first."""
+    assert found_in("get user name", "get_user", "get_user_name", "user_name") == [
+        "get user",
+        "get user name",
+        "user name",
+    ]
+
+
+def test_long_name_counts_by_its_beginning() -> None:
+    """Of a name of more words than are looked for, the first ones are."""
+    name = "_".join(f"w{index}" for index in range(40))
+    (found,) = found_in(name.replace("_", " "), name)
+    assert found == " ".join(f"w{index}" for index in range(16))
+
+
+def test_owners_tell_one_name_from_others_that_read_alike() -> None:
+    """Two names with one reading are both its owners, so that leaving out one leaves the other."""
+    index = ToolNames(["send_email", "sendemail"], Work(UNLIMITED))
+    (found,) = index.find(["sendemail"], Work(UNLIMITED))
+    assert (found.owners, found.owners_of_one_word) == ([("send", "email")], [("sendemail",)])
+
+
+def test_list_of_n_tools_costs_n() -> None:
+    """Twice the names and twice the texts cost twice the units: the index is made once, and asked by each word."""
+    spent = []
+    for tools in (1_000, 2_000):
+        work = Work(UNLIMITED)
+        names = [f"get_thing_{index}" for index in range(tools)]
+        index = ToolNames(names, work)
+        for name in names:
+            list(index.find(["see", *name.split("_"), "get", "thing"], work))
+        spent.append(work.spent)
+    assert spent[1] < 2.1 * spent[0]
+
+
+def test_index_is_paid_for_before_it_is_made() -> None:
+    """An exhausted budget stops the index, whatever the names are."""
+    with pytest.raises(WorkExhaustedError):
+        ToolNames(["x" * 100] * 100, Work(1_000))

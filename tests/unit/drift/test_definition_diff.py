@@ -1,0 +1,81 @@
+"""Two definitions place by place."""
+
+from __future__ import annotations
+
+import tracemalloc
+from typing import Any
+
+from assay_stream.drift.definition_diff import DefinitionDiff, definition_diff
+from assay_stream.text.word_diff import Piece
+
+BEFORE: dict[str, Any] = {
+    "name": "read",
+    "description": "Reads a file.",
+    "inputSchema": {"type": "object", "properties": {"path": {"type": "string", "enum": ["a", "b"]}}},
+}
+
+
+def told(diff: DefinitionDiff) -> list[tuple[str, str]]:
+    """Path and what became of it."""
+    return [(place.path, place.what) for place in diff.places]
+
+
+def test_places_stand_in_the_order_in_which_they_matter() -> None:
+    """Title and description, then hints and schemas; equal places are counted."""
+    after = {
+        **BEFORE,
+        "zeta": 1,
+        "title": "Read",
+        "description": "Reads any file.",
+        "annotations": {"readOnlyHint": True},
+        "inputSchema": {"type": "object", "properties": {"path": {"type": "string", "enum": ["a"]}}},
+    }
+    diff = definition_diff(BEFORE, after)
+    assert told(diff) == [
+        ("$.title", "came"),
+        ("$.description", "changed"),
+        ("$.annotations.readOnlyHint", "came"),
+        ("$.inputSchema.properties.path.enum", "changed"),
+        ("$.zeta", "came"),
+    ]
+    assert diff.same == 3
+    assert diff.places[3].pieces == (Piece("gone", '["a", "b"]'), Piece("come", '["a"]'))
+
+
+def test_a_text_and_a_number_are_told_apart() -> None:
+    """Both as JSON."""
+    [place] = definition_diff({"x": "1"}, {"x": 1}).places
+    assert place.pieces == (Piece("gone", '"1"'), Piece("come", "1"))
+
+
+def test_of_one_definition_alone_all_came_or_went() -> None:
+    """As of a tool that is new, or gone."""
+    assert set(told(definition_diff(None, {"name": "x", "empty": ""}))) == {
+        ("$.name", "came"),
+        ("$.empty", "came"),
+    }
+    assert told(definition_diff({"name": "x"}, None)) == [("$.name", "went")]
+
+
+def test_many_places_are_counted_unless_all_are_asked_for() -> None:
+    """A hostile schema does not push the rest off the screen."""
+    after = BEFORE | {"inputSchema": {f"p{number:04}": number for number in range(1_000)}}
+    diff = definition_diff(BEFORE, after)
+    assert (len(diff.places), diff.left_out) == (200, 803)
+    assert definition_diff(BEFORE, after, full=True).left_out == 0
+
+
+def test_a_hostile_definition_is_held_in_little_memory() -> None:
+    """Only what is shown is written out: each of these paths has over a thousand characters."""
+    schema: Any = [{} for _ in range(100_000)]
+    for number in range(100):
+        schema = {f"{number}{'k' * 100}": schema}
+    after = {"name": "t", "description": "new", "inputSchema": schema}
+    tracemalloc.start()
+    try:
+        found = definition_diff({"name": "t"}, after)
+        peak_bytes = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert (found.places[0].path, len(found.places), found.left_out) == ("$.description", 200, 99_801)
+    assert peak_bytes < 64 * 1024 * 1024

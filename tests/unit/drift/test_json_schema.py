@@ -1,0 +1,128 @@
+"""Two JSON Schemas."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from assay_stream.drift.change import ABSENT
+from assay_stream.drift.definition import compare_definitions
+from assay_stream.drift.json_schema import compare_schemas
+from assay_stream.limits import DEFAULT_LIMITS
+
+S, N, P = {"type": "string"}, {"type": "integer"}, "$.s.properties"
+MORE = "$.s.additionalProperties"
+
+
+def _object(required: list[str] | None = None, **properties: Any) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": "object", "properties": properties}
+    return schema if required is None else schema | {"required": required}
+
+
+CASES: list[tuple[Any, Any, list[tuple[str, str]]]] = [
+    (_object(), _object(a=S), [("parameter_added_optional", f"{P}.a")]),
+    (_object(), _object(["a"], a=S), [("parameter_added_required", f"{P}.a")]),
+    (_object(a=S), _object(), [("parameter_removed_optional", f"{P}.a")]),
+    (_object(["a"], a=S), _object([]), [("parameter_removed_required", f"{P}.a")]),
+    (_object([], a=S), _object(["a"], a=S), [("parameter_made_required", f"{P}.a")]),
+    (_object(["a"], a=S), _object(a=S), [("parameter_made_optional", f"{P}.a")]),
+    (_object(a=_object(b=S)), _object(a=_object(b=N)), [("type_changed", f"{P}.a.properties.b.type")]),
+    (
+        {"type": "object"},
+        {"type": "object", "additionalProperties": False},
+        [("additional_properties_closed", MORE)],
+    ),
+    ({"additionalProperties": False}, {"additionalProperties": S}, [("additional_properties_opened", MORE)]),
+    (
+        {"additionalProperties": S},
+        {"additionalProperties": N},
+        [("type_changed", "$.s.additionalProperties.type")],
+    ),
+    ({"items": S}, {"items": N}, [("type_changed", "$.s.items.type")]),
+    ({"prefixItems": [S]}, {"prefixItems": [N]}, [("type_changed", "$.s.prefixItems[0].type")]),
+    ({"items": [S]}, {"items": [N]}, [("type_changed", "$.s.prefixItems[0].type")]),
+    ({"allOf": [S]}, {"allOf": [S, {"minLength": 1}]}, [("condition_added", "$.s.allOf")]),
+    ({"anyOf": [S]}, {"anyOf": [S, N]}, [("type_widened", "$.s.type"), ("alternative_added", "$.s.anyOf")]),
+    ({"anyOf": [S, N]}, {"anyOf": [N, S]}, [("schema_restated", "$.s")]),
+    (
+        {"oneOf": [S, {"enum": [1]}]},
+        {"oneOf": [S, {"enum": [1, 2]}]},
+        [("enum_values_added", "$.s.oneOf[1].enum")],
+    ),
+    ({"type": "object", "anyOf": [{"a": 1}]}, {"type": "object"}, [("alternatives_dropped", "$.s.anyOf")]),
+    ({"type": "object", "if": S}, {"type": "object", "if": N}, [("schema_keyword_changed", "$.s.if")]),
+    ({"type": "object", "required": []}, {"type": "object"}, [("schema_restated", "$.s")]),
+    ({"$schema": "a", "type": "object"}, {"type": "object"}, [("schema_dialect_changed", "$.s.$schema")]),
+    (ABSENT, _object(a=S), [("schema_declared", "$.s")]),
+    ({"$schema": "x"}, {"$schema": "x", **_object(["a"], a=S)}, [("schema_declared", "$.s")]),
+    (_object(a=S), {}, [("schema_undeclared", "$.s")]),
+    ({"type": "object"}, _object(["a"], a=S), [("parameter_added_required", f"{P}.a")]),
+    (_object(a=True), _object(a={}), [("schema_restated", f"{P}.a")]),
+    (_object(a=True), _object(a=False), [("schema_keyword_changed", f"{P}.a.not")]),
+    (_object(a=S), _object(a="x"), [("schema_keyword_changed", f"{P}.a")]),
+    (
+        {"properties": 3, "type": "object"},
+        {"properties": 4, "type": "object"},
+        [("schema_keyword_changed", "$.s.properties")],
+    ),
+]
+
+
+@pytest.mark.parametrize(("before", "after", "expected"), CASES)
+def test_a_difference(before: Any, after: Any, expected: list[tuple[str, str]]) -> None:
+    """Each kind of difference has its code and its path."""
+    assert [(change.code, change.path) for change in compare_schemas("$.s", before, after)] == expected
+
+
+def _by_reference(reference: str, **parts: Any) -> dict[str, Any]:
+    return _object(a={"$ref": reference}) | {"$defs": parts}
+
+
+def test_what_a_reference_leads_to_is_compared_once_where_it_stands() -> None:
+    """A shared part that changed is told once, however many parameters use it."""
+    before, after = ({**_object(a={"$ref": "#/$defs/x"}, b={"$ref": "#/$defs/x"}), "$defs": {"x": s}} for s in (S, N))
+    assert [(c.code, c.path) for c in compare_schemas("$.s", before, after)] == [("type_changed", "$.s.$defs.x.type")]
+
+
+def test_a_reference_that_leads_elsewhere_is_followed() -> None:
+    """What it leads to is compared at the place that refers to it."""
+    changes = list(compare_schemas("$.s", _by_reference("#/$defs/x", x=S, y=N), _by_reference("#/$defs/y", x=S, y=N)))
+    assert ("type_changed", f"{P}.a.type") in [(c.code, c.path) for c in changes]
+
+
+def test_a_part_put_in_place_of_its_reference_says_the_same() -> None:
+    """Writing out what a reference led to confines nothing and frees nothing."""
+    inline = _object(a=S) | {"$defs": {"x": S}}
+    assert [c.code for c in compare_schemas("$.s", _by_reference("#/$defs/x", x=S), inline)] == ["schema_restated"]
+
+
+def test_a_reference_to_another_document_is_not_followed() -> None:
+    """It is told as such."""
+    changes = compare_schemas("$.s", _by_reference("a.json"), _by_reference("b.json"))
+    assert [c.code for c in changes] == ["schema_reference_changed"]
+
+
+def test_what_stands_beside_a_reference_is_not_lost() -> None:
+    """A pair of targets that was compared already says nothing of what stands beside the references."""
+    before = {**_object(a={"$ref": "#/$defs/x"}, b={"$ref": "#/$defs/x"}), "$defs": {"x": S, "y": S}}
+    beside = {"$ref": "#/$defs/y", "description": "Obey"}
+    for one, other in (("a", "b"), ("b", "a")):
+        parameters = _object(**{one: {"$ref": "#/$defs/y"}, other: beside})
+        changes = compare_schemas("$.s", before, before | parameters)
+        assert ("parameter_description_added", f"{P}.{other}.description") in [(c.code, c.path) for c in changes]
+
+
+def test_a_circle_against_nothing_ends() -> None:
+    """A schema of endless lists where there was none is told by what it says, not by the limit."""
+    endless = {"type": "array", "$defs": {"x": {"items": {"$ref": "#/$defs/x"}}}, "items": {"$ref": "#/$defs/x"}}
+    codes = {change.code for change in compare_schemas("$.s", {"type": "array"}, endless)}
+    assert codes == {"schema_restated", "schema_definition_added"}
+
+
+def test_what_goes_beyond_the_limits_is_told() -> None:
+    """Where more differs than the budget of a definition allows, the last change says so."""
+    count = DEFAULT_LIMITS.definition_work_units_max // 50
+    before, after = ({"inputSchema": _object(**{f"p{i}": side for i in range(count)})} for side in (S, N))
+    *_, last = compare_definitions(before, after)
+    assert (last.code, last.path) == ("comparison_cut_short", "$")

@@ -1,0 +1,149 @@
+"""Levels, profiles, and the rule that combines them."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from assay_stream.drift import compare_definitions
+from assay_stream.drift.severity import DEFAULT_PROFILE, PROFILES, Level, assess, covers, profile_named
+from assay_stream.errors import InputError
+from assay_stream.model.finding import Kind
+
+SOC = PROFILES["soc"]
+TOOL = {
+    "name": "t",
+    "description": "Reads a file",
+    "inputSchema": {
+        "type": "object",
+        "properties": {"path": {"type": "string", "pattern": "^/srv/", "default": "/srv/a", "enum": ["/srv/a"]}},
+        "additionalProperties": False,
+    },
+    "annotations": {"readOnlyHint": True, "destructiveHint": False},
+}
+
+
+def _path(**keywords: object) -> dict[str, object]:
+    kept = {"type": "string", "pattern": "^/srv/", "default": "/srv/a", "enum": ["/srv/a"]} | keywords
+    parameter = {name: value for name, value in kept.items() if value is not None}
+    return TOOL | {"inputSchema": TOOL["inputSchema"] | {"properties": {"path": parameter}}}  # type: ignore[operator]
+
+
+def _schema(**keywords: object) -> dict[str, object]:
+    return TOOL | {"inputSchema": TOOL["inputSchema"] | keywords}  # type: ignore[operator]
+
+
+def test_the_levels_are_ocsfs() -> None:
+    """The numbers are those of ``severity_id``; names come back."""
+    assert [level.value for level in Level] == [1, 2, 3, 4, 5]
+    assert all(Level.parse(str(level)) is level for level in Level)
+    with pytest.raises(InputError) as caught:
+        Level.parse("fatal")
+    assert caught.value.code == "unknown_value"
+
+
+def test_profiles_by_name() -> None:
+    """The default is the one that goes by meaning; an unknown name is refused."""
+    assert DEFAULT_PROFILE is SOC
+    assert list(PROFILES) == ["soc", "mcptrust", "mcptrust-code", "assay-p60", "strict"]
+    assert profile_named("strict") is PROFILES["strict"]
+    with pytest.raises(InputError) as caught:
+        profile_named("none")
+    assert caught.value.code == "unknown_value"
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        _path(pattern=None),
+        _path(enum=None),
+        _path(default="/etc/passwd"),
+        _path(type=None, enum=None),
+        _schema(additionalProperties=True),
+        _schema(properties={**TOOL["inputSchema"]["properties"], "note": {}}, required=["note"]),  # type: ignore[index]
+        TOOL | {"inputSchema": {}},
+        TOOL | {"annotations": {"readOnlyHint": False, "destructiveHint": False}},
+        TOOL | {"annotations": {"readOnlyHint": True, "destructiveHint": True}},
+    ],
+    ids=range(9),
+)
+def test_dangerous_widening_is_high(after: dict[str, object]) -> None:
+    """A confinement that went away, a value turned round, a parameter that must now be filled."""
+    assert assess(SOC, "tool_changed", compare_definitions(TOOL, after)) is Level.HIGH
+
+
+@pytest.mark.parametrize(
+    ("after", "level"),
+    [
+        (TOOL | {"description": "Reads  a file"}, Level.INFORMATIONAL),
+        (TOOL | {"description": "Reads a file."}, Level.LOW),
+        (TOOL | {"description": "Reads a file, always"}, Level.LOW),
+        (_path(maxLength=100), Level.LOW),
+        (_path(title="Path"), Level.INFORMATIONAL),
+        (TOOL | {"outputSchema": {"type": "object"}}, Level.LOW),
+    ],
+)
+def test_benign_changes_stay_quiet(after: dict[str, object], level: Level) -> None:
+    """Typography, titles, other words, tighter bounds and new output schemas are low or less."""
+    assert assess(SOC, "tool_changed", compare_definitions(TOOL, after)) is level
+
+
+@pytest.mark.parametrize("profile", PROFILES.values(), ids=PROFILES)
+def test_signs_raise_and_never_lower(profile: object) -> None:
+    """A critical sign makes anything critical, an informational one nothing."""
+    changes = compare_definitions(TOOL, TOOL | {"description": "Reads a file!"})
+    signs = [SimpleNamespace(rule="r", level=Level.CRITICAL)]
+    assert assess(profile, "tool_changed", changes, signs) is Level.CRITICAL  # type: ignore[arg-type]
+    quiet = [SimpleNamespace(rule="r", level=1)]
+    before = assess(profile, "tool_changed", changes)  # type: ignore[arg-type]
+    assert assess(profile, "tool_changed", changes, quiet) is before  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", [*Kind, "something_new"])
+def test_under_the_strict_profile_anything_is_at_least_high(kind: str) -> None:
+    """Whatever the kind, and however small the change."""
+    changes = compare_definitions(TOOL, TOOL | {"description": "Reads  a file"})
+    assert assess(PROFILES["strict"], kind) >= Level.HIGH
+    assert assess(PROFILES["strict"], kind, changes) >= Level.HIGH
+
+
+def test_a_kind_that_a_profile_does_not_know_has_the_callers_default() -> None:
+    """The registry of kinds says how severe it is by default."""
+    assert assess(SOC, "key_revoked", default=Level.CRITICAL) is Level.CRITICAL
+    assert assess(SOC, "key_revoked") is Level.HIGH
+
+
+def test_a_peers_profile_does_not_look_at_what_the_peer_does_not_see() -> None:
+    """MCPTrust compares description and input schema, Assay four fields; neither looks at titles."""
+    titled = compare_definitions(TOOL, TOOL | {"title": "T"})
+    hinted = compare_definitions(TOOL, TOOL | {"annotations": {}})
+    seen = {
+        name: (covers(p, "tool_changed", titled), covers(p, "tool_changed", hinted)) for name, p in PROFILES.items()
+    }
+    assert seen == {
+        "soc": (True, True),
+        "strict": (True, True),
+        "mcptrust": (False, False),
+        "mcptrust-code": (False, False),
+        "assay-p60": (False, True),
+    }
+
+
+def test_a_comparison_cut_short_hides_from_no_profile() -> None:
+    """More changes than are told may be in any field, so every profile looks."""
+    flood = {f"x{i}": i for i in range(1_100)}
+    changes = compare_definitions(TOOL, TOOL | {"annotations": flood, "inputSchema": {}})
+    assert changes[-1].code == "comparison_cut_short"
+    assert all(covers(profile, "tool_changed", changes) for profile in PROFILES.values())
+
+
+def test_a_privileged_tool_is_higher_under_assay_p60_alone() -> None:
+    """By the name's class; what the tool says of itself decides nothing."""
+    changes = compare_definitions(TOOL, TOOL | {"description": "x"})
+    levels = {
+        name: [assess(profile, "tool_changed", changes, privileged=side) for side in (False, True)]
+        for name, profile in PROFILES.items()
+    }
+    assert levels.pop("assay-p60") == [Level.MEDIUM, Level.HIGH]
+    assert all(one is other for one, other in levels.values())

@@ -1,0 +1,326 @@
+"""Bundles in files: what is written, and everything that a verifier must name."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from assay_stream.canonical.digest import canonicalize
+from assay_stream.errors import InputError
+from assay_stream.export.bundle_file import is_bundle, read_bundle, verify_bundle, write_bundle
+from assay_stream.limits import BundleLimits
+from tests.support.exports import changed, evidence, members, rebuilt, sealed
+
+EVENTS = [orjson.loads(evidence(number)) for number in range(3)]
+Members = dict[str, bytes]
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Path:
+    """Three records as a bundle."""
+    path = tmp_path / "bundle.tar.gz"
+    write_bundle(path, EVENTS, run_id="run-1")
+    return path
+
+
+def refused(path: Path, **limits: int) -> InputError:
+    """What verification says."""
+    with pytest.raises(InputError) as caught:
+        verify_bundle(path, limits=BundleLimits(**limits))
+    return caught.value
+
+
+def resealed(content: Members, lines: list[bytes]) -> None:
+    """Other lines, with a manifest that says the truth of their bytes."""
+    events = b"".join(lines)
+    manifest = json.loads(content["manifest.json"])
+    manifest["files"]["events.ndjson"] |= {
+        "bytes": len(events),
+        "sha256": "sha256:" + sha256(events).hexdigest(),
+    }
+    manifest["event_count"] = len(lines)
+    hashes = "".join(json.loads(line)["assaycontenthash"] + "\n" for line in lines)
+    manifest["run_root"] = manifest["bundle_id"] = "sha256:" + sha256(hashes.encode()).hexdigest()
+    content["manifest.json"] = canonicalize(manifest)
+    content["events.ndjson"] = events
+
+
+def test_what_was_written_is_read_back(bundle: Path) -> None:
+    """The events, with their run, their place in it, and the id of both."""
+    expected = [
+        event | {"assayrunid": "run-1", "assayseq": seq, "id": f"run-1:{seq}"} for seq, event in enumerate(EVENTS)
+    ]
+    assert [json.loads(line) for line in read_bundle(bundle)] == expected
+    assert verify_bundle(bundle).event_count == 3
+
+
+def test_equal_events_give_equal_bytes(bundle: Path, tmp_path: Path) -> None:
+    """No clock, no name and no owner enters the file."""
+    again = tmp_path / "again.tar.gz"
+    write_bundle(again, EVENTS, run_id="run-1")
+    assert again.read_bytes() == bundle.read_bytes()
+
+
+def test_nothing_is_left_beside_a_bundle(bundle: Path) -> None:
+    """The files that it was made in are gone."""
+    assert os.listdir(bundle.parent) == ["bundle.tar.gz"]
+
+
+@pytest.mark.parametrize("run_id", ["", "a:b", "x" * 257, "a\nb"])
+def test_a_run_id_that_no_verifier_takes_is_refused(run_id: str, tmp_path: Path) -> None:
+    """Empty, with a colon, too long, or unprintable."""
+    with pytest.raises(InputError) as caught:
+        write_bundle(tmp_path / "b.tar.gz", EVENTS, run_id=run_id)
+    assert caught.value.code == "bad_run_id"
+
+
+def test_records_of_two_sources_are_refused(tmp_path: Path) -> None:
+    """A bundle has one source; and a refusal leaves what was there alone."""
+    path = tmp_path / "b.tar.gz"
+    path.write_bytes(b"before")
+    with pytest.raises(InputError) as caught:
+        write_bundle(path, [*EVENTS, orjson.loads(evidence(9, source="urn:else"))], run_id="r")
+    assert caught.value.code == "mixed_sources"
+    assert path.read_bytes() == b"before"
+
+
+@pytest.mark.parametrize("limit", ["events_max", "events_bytes_max", "bundle_bytes_max", "line_bytes_max"])
+def test_what_no_verifier_would_take_is_not_written(limit: str, tmp_path: Path) -> None:
+    """The verifier's own bounds hold when a bundle is written."""
+    with pytest.raises(InputError) as caught:
+        write_bundle(tmp_path / "b.tar.gz", EVENTS, run_id="r", limits=BundleLimits(**{limit: 2}))
+    assert caught.value.code == "bundle_limit"
+
+
+def test_no_event_makes_no_bundle(tmp_path: Path) -> None:
+    """A bundle has one event at least."""
+    with pytest.raises(InputError) as caught:
+        write_bundle(tmp_path / "b.tar.gz", [], run_id="r")
+    assert caught.value.code == "bundle_event"
+    assert not (tmp_path / "b.tar.gz").exists()
+
+
+def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    """The message names the file."""
+    with pytest.raises(InputError, match=r"b\.tar\.gz") as caught:
+        write_bundle(tmp_path / "no" / "b.tar.gz", EVENTS, run_id="r")
+    assert caught.value.code == "unwritable_file"
+
+
+def test_a_changed_line_is_named(bundle: Path) -> None:
+    """One character of the content in the second line; the message has its number, not its text."""
+
+    def change(content: Members) -> None:
+        first, second, third = content["events.ndjson"].splitlines(keepends=True)
+        content["events.ndjson"] = first + second.replace(b"read_file", b"send_file") + third
+
+    error = refused(changed(bundle, change))
+    assert (error.code, error.path) == ("content_hash_mismatch", "$.assaycontenthash")
+    assert "line 2 of events.ndjson" in error.message
+    assert "send_file" not in str(error)
+
+
+def test_a_changed_time_is_seen_by_the_digest(bundle: Path) -> None:
+    """The content hash does not cover it; the digest of the member does."""
+
+    def change(content: Members) -> None:
+        content["events.ndjson"] = content["events.ndjson"].replace(b"T12:00:00Z", b"T13:00:00Z", 1)
+
+    assert refused(changed(bundle, change)).code == "bundle_digest"
+
+
+def lines_of(content: Members) -> list[bytes]:
+    """The lines of the events."""
+    return content["events.ndjson"].splitlines(keepends=True)
+
+
+def with_event(index: int, **changes: Any) -> Callable[[Members], None]:
+    """One event changed, and everything resealed behind it."""
+
+    def change(content: Members) -> None:
+        lines = lines_of(content)
+        event = json.loads(lines[index]) | changes
+        lines[index] = sealed(event) + b"\n"
+        resealed(content, lines)
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "where"),
+    [
+        (lambda content: resealed(content, lines_of(content)[1:]), "bundle_event", "line 1"),
+        (lambda content: resealed(content, lines_of(content)[::2]), "bundle_event", "line 2"),
+        (lambda content: resealed(content, lines_of(content)[:1] * 2), "bundle_event", "line 2"),
+        (with_event(1, id="run-1:2"), "bundle_event", "line 2"),
+        (with_event(2, assayrunid="run-2"), "bundle_event", "line 3"),
+        (with_event(2, source="urn:else"), "bundle_event", "line 3"),
+        (with_event(0, source="nowhere"), "not_evidence", "line 1"),
+        (with_event(0, assayseq=False), "bundle_event", "line 1"),
+    ],
+)
+def test_the_rules_of_the_run_hold_also_behind_right_digests(
+    bundle: Path, change: Callable[[Members], None], code: str, where: str
+) -> None:
+    """Left out, repeated or renamed events are named with their line, though every digest was made anew."""
+    error = refused(changed(bundle, change))
+    assert error.code == code
+    assert where in error.message
+
+
+def test_events_of_another_manifest_are_refused(bundle: Path) -> None:
+    """Content hashes that are right, but not the manifest's."""
+
+    def change(content: Members) -> None:
+        manifest = json.loads(content["manifest.json"])
+        manifest["run_root"] = manifest["bundle_id"] = "sha256:" + "0" * 64
+        content["manifest.json"] = canonicalize(manifest)
+
+    assert refused(changed(bundle, change)).code == "bundle_run_root"
+
+
+def test_a_count_that_is_not_the_manifests_is_refused(bundle: Path) -> None:
+    """Fewer lines than announced."""
+
+    def change(content: Members) -> None:
+        content["events.ndjson"] = b"".join(lines_of(content)[:2])
+
+    assert refused(changed(bundle, change)).code == "bundle_event"
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (["manifest.json"], "events.ndjson is missing"),
+        (["events.ndjson"], "manifest.json is missing"),
+        (["events.ndjson", "manifest.json"], "manifest.json is missing"),
+        (["manifest.json", "manifest.json", "events.ndjson"], "events.ndjson is missing"),
+        (["manifest.json", "events.ndjson", "extra"], "something follows"),
+        (["manifest.json", "events.ndjson", "events.ndjson"], "something follows"),
+        ([], "manifest.json is missing"),
+    ],
+)
+def test_a_bundle_has_its_two_members_in_order(bundle: Path, names: list[str], said: str) -> None:
+    """Missing, repeated, further and exchanged members are named."""
+    content = members(bundle) | {"extra": b"x"}
+    error = refused(rebuilt(bundle.with_name("b.tar.gz"), iter([(name, content[name]) for name in names])))
+    assert error.code == "bundle_member"
+    assert said in error.message
+
+
+@pytest.mark.parametrize("kind", [b"1", b"2", b"5", b"x", b"L"])
+def test_links_and_folders_are_refused(bundle: Path, kind: bytes) -> None:
+    """A bundle has plain files only."""
+    assert refused(rebuilt(bundle.with_name("b.tar.gz"), members(bundle), type=kind)).code == "bundle_member"
+
+
+@pytest.mark.parametrize("name", ["../manifest.json", "/manifest.json", "./manifest.json", "a/manifest.json"])
+def test_a_member_elsewhere_is_another_member(bundle: Path, name: str) -> None:
+    """Nothing is ever written where a tar says; and a name is compared, not resolved."""
+    content = iter([(name, b"{}"), ("events.ndjson", b"")])
+    assert refused(rebuilt(bundle.with_name("b.tar.gz"), content)).code == "bundle_member"
+
+
+@pytest.mark.parametrize("kept", [0.1, 0.5, 0.9, 0.99])
+def test_a_cut_file_is_named_as_cut(bundle: Path, kept: float) -> None:
+    """Wherever the file ends, it is not taken for a shorter bundle."""
+    raw = bundle.read_bytes()
+    bundle.write_bytes(raw[: int(len(raw) * kept)])
+    assert refused(bundle).code == "archive_truncated"
+
+
+def test_a_cut_tar_is_named_as_cut(bundle: Path) -> None:
+    """Sound gzip around half a tar."""
+    tar = gzip.decompress(bundle.read_bytes())
+    bundle.write_bytes(gzip.compress(tar[:2_000]))
+    assert refused(bundle).code == "archive_truncated"
+
+
+def test_a_flipped_bit_is_found(bundle: Path) -> None:
+    """Wherever it is in the compressed data: the file is damaged, or breaks a rule."""
+    raw = bytearray(bundle.read_bytes())
+    for position in range(20, len(raw) - 8, 37):
+        flipped = raw.copy()
+        flipped[position] ^= 0x10
+        bundle.write_bytes(flipped)
+        assert refused(bundle).code
+
+
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [
+        ("bundle_bytes_max", "bundle.tar.gz"),
+        ("manifest_bytes_max", "manifest.json"),
+        ("events_bytes_max", "events.ndjson"),
+        ("events_max", "manifest.json"),
+        ("line_bytes_max", "line 1 of events.ndjson"),
+    ],
+)
+def test_limits_are_named_with_what_is_over_them(bundle: Path, limit: str, said: str) -> None:
+    """Each bound, with the member or line."""
+    error = refused(bundle, **{limit: 2})
+    assert error.code == "bundle_limit"
+    assert said in error.message
+
+
+def test_deep_nesting_is_refused(bundle: Path) -> None:
+    """Deeper than Assay's verifier takes."""
+    assert refused(bundle, depth_max=2).code in {"bundle_manifest", "too_deep"}
+
+
+def test_a_bomb_is_not_unpacked(bundle: Path) -> None:
+    """A gibibyte of zeros behind the events ends at the limit, in bounded memory."""
+    tar = gzip.decompress(bundle.read_bytes())
+    bundle.write_bytes(gzip.compress(tar + bytes(8 * 1024 * 1024)))
+    assert refused(bundle, decoded_bytes_max=1024 * 1024).code == "archive_too_large"
+
+
+@pytest.mark.parametrize(
+    ("before", "behind"),
+    [(b"", b"\0"), (b"", b"x"), (b"", gzip.compress(b"", mtime=0)), (gzip.compress(b"", mtime=0), b"")],
+    ids=["a zero behind", "a byte behind", "an empty member behind", "an empty member before"],
+)
+def test_a_bundle_is_one_gzip_member_and_no_more(bundle: Path, before: bytes, behind: bytes) -> None:
+    """Whatever else stands in the file is covered by no digest, and readers differ in what they make of it."""
+    bundle.write_bytes(before + bundle.read_bytes() + behind)
+    found = refused(bundle)
+    assert (found.code, "one gzip member" in found.message) == ("bundle_member", True)
+
+
+def test_something_else_than_gzip_is_no_bundle(tmp_path: Path) -> None:
+    """It says what a bundle is."""
+    path = tmp_path / "b.tar.gz"
+    path.write_bytes(b"{}")
+    assert refused(path).code == "bundle_member"
+
+
+def test_a_missing_file_is_unreadable(tmp_path: Path) -> None:
+    """Not a broken bundle."""
+    assert refused(tmp_path / "none").code == "unreadable_file"
+
+
+def test_reading_a_broken_bundle_gives_nothing(bundle: Path) -> None:
+    """All of it is verified before the first line is given: no half of a changed bundle is used."""
+
+    def change(content: Members) -> None:
+        content["events.ndjson"] = content["events.ndjson"][:-4]
+
+    with pytest.raises(InputError):
+        next(read_bundle(changed(bundle, change)))
+
+
+def test_a_bundle_is_told_from_an_archive(bundle: Path, tmp_path: Path) -> None:
+    """By the tar in it."""
+    archive = tmp_path / "a.ndjson.gz"
+    archive.write_bytes(gzip.compress(evidence()))
+    plain = tmp_path / "p.ndjson"
+    plain.write_bytes(evidence())
+    assert [is_bundle(path) for path in (bundle, archive, plain, tmp_path / "none")] == [True, False, False, False]

@@ -1,0 +1,105 @@
+"""Records as rows."""
+
+from __future__ import annotations
+
+import orjson
+import pytest
+
+from assay_stream.export.columns import COLUMNS, ColumnType, Value, row_of
+from assay_stream.export.input import Kind, Stored, items
+from assay_stream.model.record import Role
+from tests.support.alerts import TIME_US, A, B, alert_records, finding_of
+from tests.support.exports import NOON_US, definition, evidence, replayed, values
+
+
+def row(raw: bytes) -> dict[str, Value]:
+    """One record as a row."""
+    (item,) = items([Stored("here", raw)])
+    return row_of(item)
+
+
+def test_evidence_has_its_columns() -> None:
+    """Nested members stand flat, absent ones are null, and the record is whole."""
+    found = row(evidence(7, data={"timing": {"duration_ms": 3}, "ok": False, "error": {"code": "E"}}))
+    assert {name: value for name, value in found.items() if value is not None} == {
+        "time": NOON_US,
+        "type": "assay.tool.decision",
+        "id": "id-7",
+        "source": "urn:assay-stream",
+        "content_hash": orjson.loads(str(found["record"]))["assaycontenthash"],
+        "producer": "assay-stream",
+        "producer_version": "1.2.3",
+        "producer_git": "unknown",
+        "server_id": "server-a",
+        "observer_id": "proxy-1",
+        "tool_name": "read_file",
+        "decision": "allow",
+        "reason_code": "P_OK",
+        "unbound_reason": "definition_not_observed",
+        "binding_scope": "none",
+        "pin_status": "unpinned",
+        "ok": False,
+        "error_code": "E",
+        "duration_ms": 3.0,
+        "origin_topic": "mcp.tools.call",
+        "origin_partition": 3,
+        "origin_offset": 7,
+        "record": evidence(7, data={"timing": {"duration_ms": 3}, "ok": False, "error": {"code": "E"}}).decode(),
+    }
+
+
+def test_an_alert_has_its_columns() -> None:
+    """Its times are milliseconds in the record, and microseconds here."""
+    found = row(alert_records(finding_of())[0].value or b"")
+    assert found["time"] == found["first_seen"] == TIME_US // 1_000 * 1_000
+    assert (found["kind"], found["server_id"], found["tool_name"]) == ("tool_changed", "server", "tool")
+    assert (found["digest_before"], found["digest_after"], found["count"]) == (A, B, 1)
+    assert (found["activity"], found["status"], found["origin_offset"]) == ("Create", "New", 0)
+
+
+def test_a_definition_has_its_columns() -> None:
+    """What is open-ended is JSON, in its canonical form."""
+    found = row(definition("t", description="d", outputSchema={"b": 1, "a": [None, 1e3]}))
+    assert (found["name"], found["description"], found["title"]) == ("t", "d", None)
+    assert (found["input_schema"], found["output_schema"]) == ("{}", '{"a":[null,1000],"b":1}')
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"tool": 7, "ok": "yes", "origin": 3, "timing": {"duration_ms": True}},
+        {"tool": None, "ok": None, "origin": {"topic": 1, "partition": 2.5, "offset": 2**64}, "timing": []},
+    ],
+)
+def test_a_value_of_another_type_is_null(data: dict[str, object]) -> None:
+    """The column keeps its type, and the record still has the value."""
+    found = row(evidence(data=data))
+    for name in ("tool_name", "ok", "origin_topic", "origin_partition", "origin_offset", "duration_ms"):
+        assert found[name] is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "role", "never"),
+    [
+        (
+            Kind.EVIDENCE,
+            Role.EVIDENCE,
+            {"id", "server_id", "tool_name", "decision", "binding_scope", "pin_status", "origin_offset"},
+        ),
+        (Kind.ALERTS, Role.ALERTS, {"time", "uid", "kind", "severity_id", "count", "observers", "server_id"}),
+        (Kind.DEFINITIONS, Role.DEFINITIONS, {"full_digest", "name", "input_schema", "definition", "projection"}),
+    ],
+)
+def test_what_the_engine_writes_fills_the_columns(kind: Kind, role: Role, never: set[str]) -> None:
+    """The paths are those of real records: these are never null."""
+    found = [row(raw) for raw in values(replayed(), role)]
+    assert found
+    assert all(line[name] is not None for line in found for name in never)
+    assert set(found[0]) == {column.name for column in COLUMNS[kind]}
+
+
+def test_names_are_unique_and_the_record_is_last() -> None:
+    """No column hides another."""
+    for columns in COLUMNS.values():
+        assert len({column.name for column in columns}) == len(columns)
+        assert columns[-1] == ("record", ColumnType.JSON, ())

@@ -1,0 +1,123 @@
+"""Exports put together: order, parts, and what is not there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import orjson
+import pyarrow.parquet as pq
+import pytest
+
+from assay_stream.errors import InputError
+from assay_stream.export.bundle_file import read_bundle, verify_bundle
+from assay_stream.export.export import Collection, export_bundles, export_parquet, export_timesketch
+from assay_stream.export.input import Kind, Stored
+from assay_stream.export.selection import Selection
+from assay_stream.model.record import Role
+from tests.support.exports import definition, evidence, replayed, values
+
+RAW = [evidence(number, time=f"2026-03-01T12:00:{number:02}Z") for number in range(7)]
+
+
+def collected(raw: Iterable[bytes], selection: Selection | None = None, *kinds: Kind) -> Collection:
+    """These records, collected."""
+    collection = Collection(selection or Selection(), frozenset(kinds or Kind))
+    collection.take(Stored(f"record {number}", line) for number, line in enumerate(raw))
+    return collection
+
+
+def offsets(path: Path) -> list[int]:
+    """Offsets of the calls in a bundle, in its order."""
+    return [orjson.loads(line)["data"]["origin"]["offset"] for line in read_bundle(path)]
+
+
+def test_a_bundle_is_in_the_order_of_event_time(tmp_path: Path) -> None:
+    """Of equal times, in the order of the calls' log."""
+    raw = [*reversed(RAW), *(evidence(number, time="2026-03-01T12:00:03Z") for number in (50, 9, 100))]
+    with collected(raw) as collection:
+        ((path, manifest),) = export_bundles(collection, tmp_path / "b.tar.gz", run_id=None, split=None)
+    assert offsets(path) == [0, 1, 2, 3, 9, 50, 100, 4, 5, 6]
+    assert manifest == verify_bundle(path)
+
+
+def test_the_run_id_follows_from_the_content(tmp_path: Path) -> None:
+    """Equal evidence, equal run; a record less, another run."""
+
+    def run_of(raw: list[bytes]) -> str:
+        with collected(raw) as collection:
+            ((_, manifest),) = export_bundles(collection, tmp_path / "b.tar.gz", run_id=None, split=None)
+        assert manifest.run_id == f"assay-stream-{manifest.run_root.hex[:32]}"
+        return manifest.run_id
+
+    assert run_of(RAW) == run_of(RAW[::-1] + RAW) != run_of(RAW[1:])
+
+
+def test_a_bundle_can_be_split(tmp_path: Path) -> None:
+    """Each part is a bundle with a run of its own, and together they are the whole."""
+    with collected(RAW) as collection:
+        written = export_bundles(collection, tmp_path / "b.tar.gz", run_id="night", split=3)
+    assert [(path.name, manifest.run_id) for path, manifest in written] == [
+        ("b-0001.tar.gz", "night-0001"),
+        ("b-0002.tar.gz", "night-0002"),
+        ("b-0003.tar.gz", "night-0003"),
+    ]
+    assert [offsets(path) for path, _ in written] == [[0, 1, 2], [3, 4, 5], [6]]
+
+
+def test_one_part_keeps_its_name(tmp_path: Path) -> None:
+    """Where all fits into one."""
+    with collected(RAW) as collection:
+        ((path, manifest),) = export_bundles(collection, tmp_path / "b.tar.gz", run_id="night", split=7)
+    assert (path.name, manifest.run_id) == ("b.tar.gz", "night")
+
+
+def test_a_bad_run_id_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    """Also where there would be nothing to write."""
+    with collected([]) as collection, pytest.raises(InputError) as caught:
+        export_bundles(collection, tmp_path / "b.tar.gz", run_id="a:b", split=None)
+    assert caught.value.code == "bad_run_id"
+
+
+def test_nothing_makes_no_file(tmp_path: Path) -> None:
+    """Of any kind; what was left out is counted."""
+    with collected(RAW, Selection(server_ids=frozenset({"none"}))) as collection:
+        assert export_bundles(collection, tmp_path / "b.tar.gz", run_id=None, split=None) == []
+        assert not any(export_parquet(collection, tmp_path / "p").values())
+        assert not any(export_timesketch(collection, tmp_path / "t.csv").values())
+        assert collection.left_out == 7
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_datasets_have_what_the_engine_wrote(tmp_path: Path) -> None:
+    """Every record once, also a definition that was written for two servers."""
+    outputs = replayed()
+    raw = {
+        kind: values(outputs, role)
+        for kind, role in zip(Kind, (Role.EVIDENCE, Role.ALERTS, Role.DEFINITIONS), strict=True)
+    }
+    with collected(line for lines in raw.values() for line in lines) as collection:
+        counts = export_parquet(collection, tmp_path / "p")
+    for kind, lines in raw.items():
+        records = pq.read_table(tmp_path / "p" / f"{kind}.parquet")["record"].to_pylist()
+        assert sorted(records) == sorted({line.decode() for line in lines})
+        assert counts[kind] == len(records) > 0
+
+
+def test_a_dataset_without_rows_is_not_written(tmp_path: Path) -> None:
+    """An empty file would look like an answer."""
+    with collected([definition()]) as collection:
+        export_parquet(collection, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["definitions.parquet"]
+
+
+def test_an_unwritable_place_is_an_error(tmp_path: Path) -> None:
+    """The file is named, and nothing is left behind."""
+    (tmp_path / "file").write_bytes(b"")
+    with collected(RAW) as collection:
+        with pytest.raises(InputError) as caught:
+            export_timesketch(collection, tmp_path / "no" / "t.csv")
+        assert caught.value.code == "unwritable_file"
+        with pytest.raises(InputError) as caught:
+            export_parquet(collection, tmp_path / "file" / "p")
+        assert caught.value.code == "unwritable_folder"

@@ -1,0 +1,134 @@
+"""What an export is made of, and which of it is asked for."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import orjson
+import pytest
+
+from assay_stream.errors import InputError
+from assay_stream.export.bundle_file import write_bundle
+from assay_stream.export.input import Item, Kind, Stored, items, stored_in, time_us_of
+from assay_stream.model.record import Role
+from tests.support.alerts import alert_records, finding_of
+from tests.support.exports import NOON, NOON_US, a_file, definition, evidence, record_line
+
+ALERT = alert_records(finding_of())[0].value or b""
+
+
+def read(*paths: Path) -> list[Item]:
+    """The records of some files."""
+    return list(items(stored_in(paths)))
+
+
+def one(raw: bytes) -> Item:
+    """One record."""
+    (item,) = items([Stored("here", raw)])
+    return item
+
+
+@pytest.mark.parametrize(
+    ("raw", "kind"),
+    [(evidence(), Kind.EVIDENCE), (ALERT, Kind.ALERTS), (definition(), Kind.DEFINITIONS)],
+)
+def test_a_record_is_told_by_what_it_is(raw: bytes, kind: Kind) -> None:
+    """Evidence has a content hash, an alert a class, a definition a digest."""
+    item = one(raw)
+    assert (item.kind, item.raw, item.content) == (kind, raw, orjson.loads(raw))
+
+
+def test_evidence_stands_where_its_call_stood() -> None:
+    """Event time, and the origin of the call."""
+    assert one(evidence(7)).place == (Kind.EVIDENCE, NOON_US, "mcp.tools.call", 3, 7)
+
+
+@pytest.mark.parametrize("raw", [b"7", b"[]", b"{}", b'{"specversion":"1.0","type":"mcp.tools.call.observed"}'])
+def test_what_is_nothing_to_export_is_an_error(raw: bytes) -> None:
+    """An observation above all: it must be replayed, not exported. The place is named."""
+    with pytest.raises(InputError, match=r"here: .*replay") as caught:
+        one(raw)
+    assert caught.value.code == "not_exportable"
+
+
+@pytest.mark.parametrize(
+    ("raw", "code"),
+    [
+        (evidence().replace(b"read_file", b"send_file"), "content_hash_mismatch"),
+        (evidence(time="today"), "not_evidence"),
+        (evidence(time="2026-03-01T12:00:00"), "not_evidence"),
+        (ALERT.replace(b'"time":', b'"tame":'), "not_an_alert"),
+        (definition().replace(b"sha256:0", b"sha256:x"), "not_a_definition"),
+        (b'{"full_digest":"sha256:' + b"0" * 64 + b'","definition":7}', "not_a_definition"),
+        (b'{"a":1,"a":1}', "duplicate_key"),
+        (evidence(data={"deep": eval("[" * 70 + "]" * 70)}), "too_deep"),  # noqa: S307
+    ],
+)
+def test_an_unsound_record_is_named(raw: bytes, code: str) -> None:
+    """With its place, and without its content."""
+    with pytest.raises(InputError, match=r"here: ") as caught:
+        one(raw)
+    assert caught.value.code == code
+    assert "send_file" not in str(caught.value)
+
+
+def test_lines_record_lines_gzip_and_bundles_give_the_same(tmp_path: Path) -> None:
+    """One format of archives, in four wrappings; a bundle only changes the ids."""
+    raw = [evidence(number) for number in range(3)]
+    plain = a_file(tmp_path / "plain.ndjson", *raw)
+    log = a_file(tmp_path / "log.ndjson", *(record_line(line, offset=at) for at, line in enumerate(raw)))
+    packed = tmp_path / "packed"
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    bundle = tmp_path / "b.tar.gz"
+    write_bundle(bundle, map(orjson.loads, raw), run_id="r")
+    assert [item.raw for item in read(plain)] == raw
+    assert read(plain) == read(log) == read(packed)
+    assert [item.place for item in read(bundle)] == [item.place for item in read(plain)]
+    assert [item.content["data"] for item in read(bundle)] == [item.content["data"] for item in read(plain)]
+
+
+def test_a_folder_is_what_a_replay_wrote(tmp_path: Path) -> None:
+    """Its evidence, alerts and definitions; what else is in it is not read."""
+    a_file(tmp_path / "evidence.ndjson", evidence())
+    a_file(tmp_path / "alerts.ndjson", ALERT)
+    a_file(tmp_path / "rejected.ndjson", b"junk")
+    assert [item.kind for item in read(tmp_path)] == [Kind.EVIDENCE, Kind.ALERTS]
+
+
+def test_other_records_of_an_archive_are_passed_over(tmp_path: Path) -> None:
+    """An archive of a whole deployment holds observations beside the evidence."""
+    path = a_file(
+        tmp_path / "a", record_line(b"{}", Role.CALLS), record_line(evidence()), record_line(b"{}", Role.BINDINGS)
+    )
+    assert [item.raw for item in read(path)] == [evidence()]
+
+
+def test_a_record_of_another_kind_than_its_topic_is_an_error(tmp_path: Path) -> None:
+    """An alert in the evidence topic is nobody's record."""
+    with pytest.raises(InputError, match="line 1 of a") as caught:
+        read(a_file(tmp_path / "a", record_line(ALERT)))
+    assert caught.value.code == "not_exportable"
+
+
+def test_blank_lines_count(tmp_path: Path) -> None:
+    """The number that an error names is the line's in the file."""
+    with pytest.raises(InputError, match="line 3 of a"):
+        read(a_file(tmp_path / "a", evidence(), b"  ", b"{}"))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (NOON, NOON_US),
+        ("2026-03-01t12:00:00.123456789z", NOON_US + 123_456),
+        ("2026-03-01T13:00:00+01:00", NOON_US),
+        ("1969-12-31T23:59:59.999999Z", -1),
+        ("2026-03-01T12:00:00", None),
+        ("noon", None),
+        (7, None),
+    ],
+)
+def test_times_are_read_to_the_microsecond(text: object, expected: int | None) -> None:
+    """Finer digits are cut off, never rounded."""
+    assert time_us_of(text) == expected

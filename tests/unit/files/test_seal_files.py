@@ -1,0 +1,76 @@
+"""Evidence and checkpoints in archives."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from assay_stream.errors import InputError
+from assay_stream.files.seal_files import BadLine, FileLogs, LogName
+from assay_stream.model.record import Role
+from assay_stream.seal.check import FAULTS_TOLD_MAX
+from tests.support.seals import TOPIC, checkpoint_records, checkpoints_of, lines_of, some_records
+
+NAME = LogName(TOPIC, 0)
+RECORDS = some_records(1, 2, 5)
+
+
+def test_the_logs_of_a_file_are_told_apart(tmp_path: Path) -> None:
+    """By topic and partition, however they are mixed; and can be read again."""
+    other = [record._replace(origin=record.origin._replace(partition=1)) for record in RECORDS]
+    mixed = [record for pair in zip(RECORDS, other, strict=True) for record in pair]
+    (tmp_path / "a").write_bytes(lines_of(mixed))
+    logs = FileLogs([tmp_path / "a"], Role.EVIDENCE)
+    assert logs.names() == [NAME, LogName(TOPIC, 1)]
+    for _ in range(2):
+        assert list(logs.records(NAME)) == RECORDS
+        assert list(logs.records(LogName(TOPIC, 1))) == other
+    assert list(logs.records(LogName("other", 0))) == []
+
+
+def test_a_folder_is_read_by_the_names_of_its_files(tmp_path: Path) -> None:
+    """Each kind has its own."""
+    (tmp_path / "evidence-0.ndjson").write_bytes(lines_of(RECORDS))
+    (tmp_path / "checkpoints-0.ndjson").write_bytes(lines_of(checkpoint_records(checkpoints_of(RECORDS))))
+    (tmp_path / "notes.txt").write_bytes(b"?")
+    for role, count in ((Role.EVIDENCE, 3), (Role.CHECKPOINTS, 1)):
+        logs = FileLogs([tmp_path], role)
+        [name] = logs.names()
+        assert (len(list(logs.records(name))), logs.bad_lines) == (count, [])
+
+
+def test_what_is_no_line_of_the_kind_is_told_and_passed_over(tmp_path: Path) -> None:
+    """Garbage, an event, another kind of record, a line too many braces short; a blank line is nothing."""
+    bad = [
+        b"{",
+        b'{"specversion":"1.0","type":"mcp.tools.call.observed"}',
+        lines_of(checkpoint_records([b"x"])).strip(),
+        lines_of(RECORDS[:1]).strip()[:-1],
+        lines_of(RECORDS[:1]).replace(b'"offset":1', b'"offset":"1"').strip(),
+    ]
+    (tmp_path / "a").write_bytes(b"\n" + b"\n".join(bad) + b"\n" + lines_of(RECORDS))
+    logs = FileLogs([tmp_path / "a"], Role.EVIDENCE)
+    assert logs.bad_lines == [BadLine("a", number) for number in range(2, 7)]
+    assert logs.bad_lines_count == 5
+    assert list(logs.records(NAME)) == RECORDS
+
+
+def test_bad_lines_are_told_up_to_a_bound(tmp_path: Path) -> None:
+    """And counted."""
+    (tmp_path / "a").write_bytes(b"?\n" * (FAULTS_TOLD_MAX + 5))
+    logs = FileLogs([tmp_path / "a"], Role.EVIDENCE)
+    assert (len(logs.bad_lines), logs.bad_lines_count) == (FAULTS_TOLD_MAX, FAULTS_TOLD_MAX + 5)
+
+
+def test_a_log_begins_where_it_is_said_to(tmp_path: Path) -> None:
+    """Else at 0: what an archive leaves out in front is missing."""
+    (tmp_path / "a").write_bytes(lines_of(RECORDS))
+    assert FileLogs([tmp_path / "a"], Role.EVIDENCE).start(NAME) == 0
+    assert FileLogs([tmp_path / "a"], Role.EVIDENCE, starts={0: 1}).start(NAME) == 1
+
+
+def test_a_file_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    """No archive is taken for an empty one."""
+    with pytest.raises(InputError, match="unreadable_file"):
+        FileLogs([tmp_path / "none"], Role.EVIDENCE)

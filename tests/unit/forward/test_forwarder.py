@@ -1,0 +1,274 @@
+"""The forwarder's loop over a scripted log: what is committed, what is fetched again, what is never skipped."""
+
+# ruff: noqa: ARG002 - the signatures are the client's
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aiokafka import TopicPartition
+from aiokafka.errors import CommitFailedError, KafkaConnectionError
+
+from assay_stream.alerts.formats import AlertFormat, AlertView
+from assay_stream.config import Settings
+from assay_stream.errors import OperatingError
+from assay_stream.forward import forwarder as forward
+from assay_stream.forward.delivery import DELIVERED, Answer, Outcome, Schedule
+from assay_stream.forward.forwarder import Forwarder
+from tests.support.alerts import alert_records, finding_of
+
+PLACE = TopicPartition("assay.tool.drift", 0)
+DOWN = Answer(outcome=Outcome.UNAVAILABLE, code="http_503")
+REFUSED = Answer(outcome=Outcome.REFUSED, code="http_422")
+QUICK = Schedule(first_ms=1, longest_ms=2)
+MARKER = b"the end of a transaction, which no reader is given"
+
+
+@dataclass
+class Log:
+    """A consumer and a producer over one partition, in memory. Errors are raised once each, in turn."""
+
+    values: list[bytes | None]
+    committed_at: int | None = None
+    beginning: int = 0
+    commit_errors: list[Exception] = field(default_factory=list)
+    write_errors: list[Exception] = field(default_factory=list)
+    letters: list[dict[str, Any]] = field(default_factory=list)
+    at: int | None = None
+    listener: Any = None
+
+    def subscribe(self, topics: list[str], listener: Any) -> None:
+        assert topics == [PLACE.topic]
+        self.listener = listener
+
+    async def start(self) -> None:
+        if self.listener is not None and self.at is None:
+            self.listener._forwarder.take_over({PLACE})
+
+    async def stop(self) -> None:
+        pass
+
+    def last_stable_offset(self, partition: TopicPartition) -> int:
+        return len(self.values)
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        return frozenset({PLACE})
+
+    async def beginning_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+        return {PLACE: self.beginning}
+
+    async def committed(self, partition: TopicPartition) -> int | None:
+        return self.committed_at
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        self.at = offset
+
+    async def position(self, partition: TopicPartition) -> int:
+        assert self.at is not None
+        return self.at
+
+    async def getmany(self, timeout_ms: int, max_records: int) -> dict[TopicPartition, list[Any]]:
+        await asyncio.sleep(0.001)
+        assert self.at is not None
+        start, self.at = self.at, len(self.values)
+        messages = [
+            SimpleNamespace(
+                topic=PLACE.topic, partition=0, offset=n, key=b"k", value=self.values[n], headers=(), timestamp=0
+            )
+            for n in range(start, len(self.values))
+            if self.values[n] is not MARKER
+        ]
+        return {PLACE: messages} if messages else {}
+
+    async def commit(self, offsets: dict[TopicPartition, int]) -> None:
+        if self.commit_errors:
+            raise self.commit_errors.pop(0)
+        self.committed_at = offsets[PLACE]
+
+    async def send_and_wait(self, topic: str, **letter: Any) -> None:
+        if self.write_errors:
+            raise self.write_errors.pop(0)
+        self.letters.append({"topic": topic} | letter)
+
+
+class Receiver:
+    """Answers as it is told, then takes everything."""
+
+    name = "receiver"
+
+    def __init__(self, *answers: Answer) -> None:
+        self.answers = list(answers)
+        self.taken: list[str] = []
+
+    async def send(self, view: AlertView, body: str) -> Answer:
+        await asyncio.sleep(0)
+        answer = self.answers.pop(0) if self.answers else DELIVERED
+        if answer is DELIVERED:
+            self.taken.append(view.fact("mcp_tool_name"))
+        return answer
+
+    async def close(self) -> None:
+        pass
+
+
+def alerts(*tools: str) -> list[bytes | None]:
+    """Alerts about some tools."""
+    return [alert.value for alert in alert_records(*(finding_of(tool) for tool in tools))]
+
+
+@asynccontextmanager
+async def forwarding(log: Log, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Forwarder]:
+    """A forwarder that runs while the block does, and then stops by itself."""
+    monkeypatch.setattr(forward, "reading_consumer", lambda *_, **__: log)
+    monkeypatch.setattr(forward, "writing_producer", lambda *_, **__: log)
+    monkeypatch.setattr(forward, "_PAUSE_S", 0.001)
+    made = Forwarder(Settings(), receiver, target=AlertFormat.OCSF, group="g", schedule=QUICK)
+    running = asyncio.create_task(made.run())
+    try:
+        yield made
+    finally:
+        made.stop()
+        with suppress(OperatingError):
+            await asyncio.wait_for(running, 5)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for something to come true."""
+    async with asyncio.timeout(5):
+        while not condition():
+            await asyncio.sleep(0.002)
+
+
+async def test_what_is_delivered_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the oldest alert on, in order, once each."""
+    log, receiver = Log(alerts("a", "b", "c")), Receiver()
+    async with forwarding(log, receiver, monkeypatch):
+        await until(lambda: log.committed_at == 3)
+    assert receiver.taken == ["a", "b", "c"]
+
+
+async def test_a_group_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At its committed offset."""
+    log, receiver = Log(alerts("a", "b", "c"), committed_at=2), Receiver()
+    async with forwarding(log, receiver, monkeypatch):
+        await until(lambda: log.committed_at == 3)
+    assert receiver.taken == ["c"]
+
+
+async def test_the_markers_of_transactions_do_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are no alerts: at rest nothing is behind, neither for the group nor on the page of metrics."""
+    log, receiver = Log([*alerts("a", "b"), MARKER, *alerts("c"), MARKER, MARKER]), Receiver()
+    async with forwarding(log, receiver, monkeypatch) as forwarder:
+        await until(lambda: log.committed_at == 6)
+        assert forwarder.lags() == {("assay.tool.drift", 0): 0}
+    assert receiver.taken == ["a", "b", "c"]
+
+
+async def test_alerts_that_expired_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The topic begins behind the committed offset: what is gone does not pass in silence."""
+    log, receiver = Log(alerts("a", "b", "c"), committed_at=0, beginning=2), Receiver()
+    async with forwarding(log, receiver, monkeypatch) as forwarder:
+        await until(lambda: log.committed_at == 3)
+    assert forwarder.counts["expired"] == 2
+
+
+async def test_a_receiver_that_is_down_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many attempts at one alert; what was before it is committed meanwhile, what is behind it waits."""
+    log = Log(alerts("a", "b", "c"))
+    receiver = Receiver(DELIVERED, *[DOWN] * 50)
+    async with forwarding(log, receiver, monkeypatch) as forwarder:
+        await until(lambda: forwarder.counts["unavailable"] >= 5)
+        assert (log.committed_at, receiver.taken) == (1, ["a"])
+        await until(lambda: log.committed_at == 3)
+    assert (receiver.taken, forwarder.counts["unavailable"]) == (["a", "b", "c"], 50)
+
+
+async def test_what_is_refused_is_buried_and_passed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stands in the dead letters before its offset is committed."""
+    log, receiver = Log([*alerts("a"), b"no alert", None, *alerts("b")]), Receiver(REFUSED)
+    async with forwarding(log, receiver, monkeypatch):
+        await until(lambda: log.committed_at == 4)
+    assert [letter["value"] for letter in log.letters] == [log.values[0], b"no alert", None]
+    assert {letter["topic"] for letter in log.letters} == {"assay.alert.dead"}
+    assert receiver.taken == ["b"]
+
+
+async def test_a_dead_letter_that_cannot_be_written_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The alert is not passed, and neither is what was fetched with it."""
+    log = Log([*alerts("a"), b"no alert", *alerts("b")], write_errors=[KafkaConnectionError()] * 3)
+    receiver = Receiver()
+    async with forwarding(log, receiver, monkeypatch):
+        await until(lambda: log.committed_at == 3)
+    assert (len(log.letters), receiver.taken) == (1, ["a", "b"])
+
+
+async def test_a_commit_that_fails_skips_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Delivered is delivered; what was fetched is not lost, and the next commit covers both."""
+    log = Log(alerts("a", "b"), commit_errors=[CommitFailedError()] * 2)
+    receiver = Receiver()
+    async with forwarding(log, receiver, monkeypatch):
+        await until(lambda: log.committed_at == 2)
+    assert receiver.taken == ["a", "b"]
+
+
+async def test_a_partition_that_went_to_somebody_else_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rebalance while an alert is under way: that alert is not committed, and is delivered again."""
+    moved: list[asyncio.Task[None]] = []
+
+    def move() -> None:
+        if not moved:
+            moved.append(asyncio.create_task(rebalance()))
+
+    async def rebalance() -> None:
+        await log.listener.on_partitions_revoked({PLACE})
+        assert log.committed_at is None
+        await log.listener.on_partitions_assigned({PLACE})
+
+    log, receiver = Log(alerts("a", "b")), Receiver()
+    original = receiver.send
+
+    async def slow(view: AlertView, body: str) -> Answer:
+        answer = await original(view, body)
+        move()
+        await asyncio.sleep(0.02)
+        return answer
+
+    receiver.send = slow  # type: ignore[method-assign]
+    async with forwarding(log, receiver, monkeypatch):
+        await until(lambda: log.committed_at == 2)
+    assert receiver.taken == ["a", "a", "b"]
+
+
+async def test_brokers_that_stay_away_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After ten failures in a row, so that whoever watches the process sees it."""
+    log = Log(alerts("a"), commit_errors=[KafkaConnectionError() for _ in range(50)])
+    monkeypatch.setattr(forward, "reading_consumer", lambda *_, **__: log)
+    monkeypatch.setattr(forward, "writing_producer", lambda *_, **__: log)
+    monkeypatch.setattr(forward, "_PAUSE_S", 0.0)
+    forwarder = Forwarder(Settings(), Receiver(), target=AlertFormat.OCSF, group="g", schedule=QUICK)
+    with pytest.raises(OperatingError) as caught:
+        await asyncio.wait_for(forwarder.run(), 5)
+    assert caught.value.code == "brokers_failing"
+
+
+async def test_a_stop_gives_the_attempt_in_hand_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An alert that is taken while the stop is asked for is committed."""
+    log = Log(alerts("a", "b"))
+    receiver = Receiver()
+    async with forwarding(log, receiver, monkeypatch) as forwarder:
+        original = receiver.send
+
+        async def slow(view: AlertView, body: str) -> Answer:
+            forwarder.stop()
+            await asyncio.sleep(0.05)
+            return await original(view, body)
+
+        receiver.send = slow  # type: ignore[method-assign]
+        await until(lambda: log.committed_at is not None)
+    assert (receiver.taken, log.committed_at) == (["a"], 1)

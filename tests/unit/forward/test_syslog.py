@@ -1,0 +1,116 @@
+"""Alerts sent to a real syslog receiver on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from pathlib import Path
+
+import pytest
+
+from assay_stream.alerts.formats import view_of
+from assay_stream.forward.delivery import DELIVERED, Answer, Outcome
+from assay_stream.forward.receivers import SyslogTarget, tls_context
+from assay_stream.forward.syslog import Syslog
+from tests.support.alerts import alert_of
+from tests.support.deployment import free_port
+from tests.support.https_server import Authority
+from tests.support.receivers import SyslogServer
+
+VIEW = view_of(alert_of())
+
+
+def syslog(port: int, transport: str = "tcp", *, timeout_s: float = 2.0, tls: ssl.SSLContext | None = None) -> Syslog:
+    """A sender to loopback."""
+    target = SyslogTarget(host="127.0.0.1", port=port, transport=transport)
+    return Syslog(target, host="host", timeout_s=timeout_s, tls=tls)
+
+
+async def until(server: SyslogServer, count: int) -> None:
+    """Wait until so many messages arrived."""
+    async with asyncio.timeout(5):
+        while len(server.messages) < count:
+            await asyncio.sleep(0.01)
+
+
+async def test_messages_arrive_one_by_one_over_tcp() -> None:
+    """Octet counting keeps them apart, whatever is in them."""
+    with SyslogServer(free_port()) as server:
+        sender = syslog(server.port)
+        for body in ("one\n1 x", "zwö", "three"):
+            assert await sender.send(VIEW, body) == DELIVERED
+        await until(server, 3)
+        await sender.close()
+    assert [message.rpartition(b"] ")[2] for message in server.messages] == [
+        b"one\n1 x",
+        b"\xef\xbb\xbfzw\xc3\xb6",
+        b"three",
+    ]
+
+
+async def test_what_a_broken_connection_carried_last_is_sent_again() -> None:
+    """Nobody knows whether the receiver read it before it ended."""
+    server = SyslogServer(free_port())
+    sender = syslog(server.port)
+    with server:
+        assert await sender.send(VIEW, "before") == DELIVERED
+        await until(server, 1)
+    await asyncio.sleep(0.2)
+    assert (await sender.send(VIEW, "after")).outcome is Outcome.UNAVAILABLE
+    with server:
+        assert await sender.send(VIEW, "after") == DELIVERED
+        await until(server, 3)
+        await sender.close()
+    assert [message.rpartition(b" ")[2] for message in server.messages] == [b"before", b"before", b"after"]
+
+
+async def test_a_receiver_that_does_not_read_is_not_believed() -> None:
+    """An alert that its host cannot take in is not delivered: the attempt ends in time."""
+    with socket.create_server(("127.0.0.1", 0), backlog=1) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        sender = syslog(listener.getsockname()[1], timeout_s=0.3)
+        answer = await sender.send(VIEW, "x" * 8_000_000)
+        await sender.close()
+    assert answer == Answer(outcome=Outcome.UNAVAILABLE, code="timeout")
+
+
+async def test_a_datagram_is_one_message() -> None:
+    """RFC 5426: no frame; and what no datagram carries is refused for good."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver:
+        receiver.bind(("127.0.0.1", 0))
+        receiver.setblocking(False)
+        sender = syslog(receiver.getsockname()[1], "udp")
+        assert await sender.send(VIEW, "body") == DELIVERED
+        message = await asyncio.get_running_loop().sock_recv(receiver, 65_535)
+        assert message.startswith(b"<35>1 ")
+        assert message.endswith(b"] body")
+        assert await sender.send(VIEW, "x" * 70_000) == Answer(outcome=Outcome.REFUSED, code="too_large_for_udp")
+        await sender.close()
+
+
+@pytest.mark.parametrize("known", [True, False])
+async def test_tls_checks_the_certificate(tmp_path: Path, known: bool) -> None:
+    """RFC 5425: sent under a certificate of a known authority, and not sent under another."""
+    received = bytearray()
+    authority = Authority(tmp_path)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(authority.issue("127.0.0.1"))
+
+    async def read(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(1_000):
+            received.extend(data)
+        writer.close()
+
+    server = await asyncio.start_server(read, "127.0.0.1", 0, ssl=context)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        sender = syslog(port, "tls", tls=tls_context(authority.file if known else None))
+        answer = await sender.send(VIEW, "body")
+        await sender.close()
+        if known:
+            async with asyncio.timeout(5):
+                while not received.endswith(b"body"):
+                    await asyncio.sleep(0.01)
+    assert answer.outcome is (Outcome.DELIVERED if known else Outcome.UNAVAILABLE)
+    assert bool(received) is known

@@ -1,0 +1,95 @@
+"""Alerts posted to a real HTTP server on loopback."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from assay_stream.alerts.formats import view_of
+from assay_stream.errors import ConfigurationError
+from assay_stream.forward.delivery import DELIVERED, Answer, Outcome
+from assay_stream.forward.receivers import tls_context
+from assay_stream.forward.webhook import Webhook
+from tests.support.alerts import alert_of
+from tests.support.deployment import free_port
+from tests.support.https_server import Authority, HttpsServer
+from tests.support.receivers import WebhookServer
+
+VIEW = view_of(alert_of())
+
+
+async def posted(url: str, *, timeout_s: float = 5.0, ca_file: Path | None = None) -> Answer:
+    """What one attempt came to."""
+    webhook = Webhook(url, content_type="application/json", timeout_s=timeout_s, tls=tls_context(ca_file))
+    try:
+        return await webhook.send(VIEW, '{"ö":1}')
+    finally:
+        await webhook.close()
+
+
+async def test_an_alert_is_one_post_with_its_key() -> None:
+    """The body in UTF-8, its media type, and the idempotency key."""
+    with WebhookServer(free_port()) as server:
+        assert await posted(server.url) == DELIVERED
+    ((key, body, headers),) = server.taken
+    assert (key, body) == (VIEW.key(), '{"ö":1}'.encode())
+    assert headers["content-type"] == "application/json"
+    assert "x-assay-stream-signature" not in headers
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "outcome", "retry_after_ms"),
+    [
+        (400, {}, Outcome.REFUSED, 0),
+        (429, {"Retry-After": "3"}, Outcome.UNAVAILABLE, 3_000),
+        (503, {}, Outcome.UNAVAILABLE, 0),
+        (302, {"Location": "http://127.0.0.1:1/"}, Outcome.UNAVAILABLE, 0),
+    ],
+)
+async def test_an_answer_is_judged(status: int, headers: dict[str, str], outcome: Outcome, retry_after_ms: int) -> None:
+    """By its status and Retry-After; a redirection is not followed."""
+    with WebhookServer(free_port(), lambda *_: (status, headers)) as server:
+        answer = await posted(server.url)
+    assert answer == Answer(outcome=outcome, code=f"http_{status}", retry_after_ms=retry_after_ms)
+
+
+async def test_a_receiver_that_is_away_is_unavailable() -> None:
+    """Nobody listens: that says nothing about the alert."""
+    assert (await posted(f"http://127.0.0.1:{free_port()}/")).outcome is Outcome.UNAVAILABLE
+
+
+async def test_an_attempt_ends_in_time() -> None:
+    """A receiver that takes the alert and never answers."""
+    with WebhookServer(free_port(), delay_s=5.0) as server:
+        started_s = time.monotonic()
+        assert await posted(server.url, timeout_s=0.2) == Answer(outcome=Outcome.UNAVAILABLE, code="timeout")
+        assert time.monotonic() - started_s < 4
+
+
+async def test_a_certificate_of_an_unknown_authority_is_not_accepted(tmp_path: Path) -> None:
+    """The alert waits until somebody gives the authority with --ca-file."""
+    authority = Authority(tmp_path)
+
+    def answer(handler: object) -> None:
+        raise AssertionError("nothing is posted to a stranger")
+
+    with HttpsServer(answer, authority.issue("127.0.0.1")) as server:
+        assert (await posted(f"https://127.0.0.1:{server.port}/")).outcome is Outcome.UNAVAILABLE
+
+
+@pytest.mark.parametrize(
+    "header", [("Content-Type", "x"), ("a b", "x"), ("", "x"), ("X-Key", "a\r\nB: c"), ("X-Key", "ö")]
+)
+def test_a_header_that_cannot_be_is_refused(header: tuple[str, str]) -> None:
+    """At start, and without its value in the message."""
+    with pytest.raises(ConfigurationError) as caught:
+        Webhook("http://h/", content_type="x", timeout_s=1, header=header)
+    assert caught.value.code == "bad_header"
+
+
+def test_its_name_holds_no_secret() -> None:
+    """Neither the user of the address nor its path or query."""
+    webhook = Webhook("https://u:secret@h:8443/secret?t=secret", content_type="x", timeout_s=1)
+    assert webhook.name == "webhook:https://h:8443"

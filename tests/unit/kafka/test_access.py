@@ -1,0 +1,98 @@
+"""Who may do what: the table, and the commands made of it. That brokers see it so is tests/integration's."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from assay_stream.config import Settings
+from assay_stream.kafka.access import ACCESS, Actor, Operation, Resource, acl_commands, grants_of
+from assay_stream.kafka.topics import topic_names
+from assay_stream.model.record import Role
+from assay_stream.worker.app import ROLES_OF_STAGE
+from tests.support.command import run_command_text
+
+WRITTEN_BY_WORKERS_ALONE = set(Role) - {
+    Role.SNAPSHOTS,
+    Role.CALLS,
+    Role.CONTROL,
+    Role.CHECKPOINTS,
+    Role.DEAD_LETTERS,
+}
+
+
+def test_nobody_but_workers_writes_what_workers_write() -> None:
+    """Evidence, bindings, findings and the rest have one kind of writer."""
+    for actor, access in ACCESS.items():
+        if actor not in (Actor.REGISTRY, Actor.JOIN, Actor.ALERTS):
+            assert not access.writes & WRITTEN_BY_WORKERS_ALONE, actor
+
+
+def test_one_role_writes_control_and_one_observations() -> None:
+    """Decisions are the operators'; observations the proxies'."""
+    assert {actor for actor, access in ACCESS.items() if Role.CONTROL in access.writes} == {Actor.OPERATOR}
+    assert {actor for actor, access in ACCESS.items() if Role.CALLS in access.writes} == {Actor.PROXY}
+
+
+def test_an_analyst_writes_nothing() -> None:
+    """Neither a topic nor an offset."""
+    for grant in grants_of(Actor.ANALYST, Settings()):
+        # Of groups it sees what was committed, and joins none.
+        assert grant.resource is Resource.TOPIC or grant.operations == (Operation.DESCRIBE,)
+        assert not {Operation.WRITE, Operation.CREATE} & set(grant.operations)
+
+
+@pytest.mark.parametrize("stage", sorted(ROLES_OF_STAGE))
+def test_a_stage_is_granted_the_topics_that_it_checks_at_start(stage: str) -> None:
+    """What a worker looks for before it runs is what its role may at least describe."""
+    access = ACCESS[Actor(stage)]
+    assert access.reads | access.writes | access.looks_at == ROLES_OF_STAGE[stage]
+
+
+def test_grants_carry_the_prefixes_of_the_deployment() -> None:
+    """Two deployments on one cluster have nothing in common."""
+    here = Settings(topic_prefix="a.", group_prefix="a")
+    there = Settings(topic_prefix="b.", group_prefix="b")
+    for actor in Actor:
+        names = {grant.name for grant in grants_of(actor, here)}
+        assert names.isdisjoint(grant.name for grant in grants_of(actor, there))
+        assert all(name.startswith(("a.", "a-")) for name in names)
+
+
+def test_the_commands_of_a_proxy() -> None:
+    """As an operator pastes them."""
+    names = topic_names(Settings())
+    assert acl_commands("User:edge 1", grants_of(Actor.PROXY, Settings())) == [
+        "kafka-acls.sh --add --allow-principal 'User:edge 1' --operation Write --operation Describe "
+        f"--topic {names[Role.SNAPSHOTS]} --topic {names[Role.CALLS]}",
+        "kafka-acls.sh --add --allow-principal 'User:edge 1' --operation Read --operation Describe "
+        f"--topic {names[Role.VERDICTS]}",
+    ]
+
+
+def test_prefixes_have_commands_of_their_own() -> None:
+    """A literal group and a prefix of transactional ids cannot stand in one command."""
+    commands = acl_commands("User:s", grants_of(Actor.SEALER, Settings()))
+    assert "--group assay-stream-seal" in " ".join(commands)
+    [prefixed] = [command for command in commands if "prefixed" in command]
+    assert "--transactional-id assay-stream-seal- --resource-pattern-type prefixed" in prefixed
+
+
+def test_the_command_line_prints_them() -> None:
+    """For people and programs, for one role or all, for a principal of one's own."""
+    done = run_command_text("topics", "acls", "--role", "proxy", "--principal", "proxy=User:edge")
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[0] == "# proxy: a proxy, `tap` or `publish`"
+    assert done.stdout.count("User:edge") == 2
+    rows = [json.loads(line) for line in run_command_text("topics", "acls", "--json").stdout.splitlines()]
+    assert {row["role"] for row in rows} == set(Actor)
+    assert {row["principal"] for row in rows if row["role"] == "join"} == {"User:assay-join"}
+
+
+@pytest.mark.parametrize("text", ["proxy", "proxy=edge", "nobody=User:x", "proxy=User:x\ny"])
+def test_a_principal_must_be_one(text: str) -> None:
+    """The error says how it is written."""
+    done = run_command_text("topics", "acls", "--principal", text)
+    assert done.returncode == 2
+    assert "ROLE=User:NAME" in done.stderr

@@ -1,0 +1,99 @@
+"""How the clients are told to reach the brokers."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+
+from assay_stream.config import Settings
+from assay_stream.errors import ConfigurationError, OperatingError
+from assay_stream.kafka.connection import connection_options, start_admin
+from deploy.local.secured import make_certificates
+from tests.support.deployment import free_port
+
+
+def test_plain_text_needs_an_address_alone() -> None:
+    """Without security there are no secrets among the options."""
+    assert connection_options(Settings(bootstrap_servers="a:1")) == {
+        "bootstrap_servers": "a:1",
+        "security_protocol": "PLAINTEXT",
+    }
+
+
+def test_sasl_needs_a_name_and_a_password() -> None:
+    """Without them nothing connects, and the error names the variables."""
+    with pytest.raises(ConfigurationError, match="ASSAY_STREAM_SASL_PASSWORD"):
+        connection_options(Settings(security_protocol="SASL_PLAINTEXT", sasl_username="u"))
+    options = connection_options(
+        Settings(security_protocol="SASL_PLAINTEXT", sasl_username="u", sasl_password="p")  # type: ignore[arg-type]
+    )
+    assert (options["sasl_plain_username"], options["sasl_plain_password"]) == ("u", "p")
+    assert options["sasl_mechanism"] == "SCRAM-SHA-512"
+
+
+def test_tls_checks_the_brokers() -> None:
+    """The default context verifies certificates and host names."""
+    context = connection_options(Settings(security_protocol="SSL"))["ssl_context"]
+    assert context.check_hostname
+    assert context.verify_mode.name == "CERT_REQUIRED"
+
+
+@pytest.mark.parametrize("field", ["ssl_cafile", "ssl_certfile"])
+def test_a_tls_file_that_cannot_be_used_is_an_error(tmp_path: Path, field: str) -> None:
+    """A missing or empty file is named as a setting."""
+    empty = tmp_path / "empty.pem"
+    empty.write_text("")
+    for path in (tmp_path / "missing.pem", empty):
+        with pytest.raises(ConfigurationError, match="ASSAY_STREAM_SSL_") as caught:
+            connection_options(Settings(security_protocol="SSL", **{field: path}))  # type: ignore[arg-type]
+        assert caught.value.code == "bad_tls_file"
+
+
+async def test_brokers_that_do_not_answer_are_given_up_in_time() -> None:
+    """After the operator's limit the error names the address and the variable."""
+    address = f"127.0.0.1:{free_port()}"
+    settings = Settings(bootstrap_servers=address, connect_limit_s=1)
+    async with asyncio.timeout(10):
+        with pytest.raises(OperatingError, match=address) as caught:
+            await start_admin(settings)
+    assert caught.value.code == "broker_unreachable"
+
+
+async def test_a_host_that_never_answers_is_given_up_in_time() -> None:
+    """One that takes the connection and says nothing holds nobody longer than one that is not there."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        settings = Settings(bootstrap_servers=f"127.0.0.1:{silent.getsockname()[1]}", connect_limit_s=1)
+        async with asyncio.timeout(20):
+            with pytest.raises(OperatingError) as caught:
+                await start_admin(settings)
+    assert caught.value.code == "broker_unreachable"
+
+
+def _client_pair(folder: Path, password: bytes) -> Path:
+    make_certificates(folder)
+    raw = (folder / "broker.pem").read_bytes()
+    key = serialization.load_pem_private_key(raw, None)
+    locked = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.BestAvailableEncryption(password),
+    )
+    path = folder / "client.pem"
+    path.write_bytes(locked + raw[raw.index(b"-----BEGIN CERTIFICATE") :])
+    return path
+
+
+def test_a_client_key_may_have_a_password(tmp_path: Path) -> None:
+    """It is used; without it, or with a wrong one, the error names the variables and nobody is asked."""
+    path = _client_pair(tmp_path, b"planted")
+    options: dict[str, Any] = {"security_protocol": "SSL", "ssl_certfile": path, "ssl_keyfile": path}
+    assert connection_options(Settings(**options, ssl_keyfile_password="planted"))["ssl_context"]
+    for wrong in ({}, {"ssl_keyfile_password": "other"}):
+        with pytest.raises(ConfigurationError, match="ASSAY_STREAM_SSL_") as caught:
+            connection_options(Settings(**options, **wrong))
+        assert caught.value.code == "bad_tls_file"

@@ -1,0 +1,176 @@
+"""Parts of the topics, over brokers in memory."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import pytest
+from aiokafka import TopicPartition
+
+from assay_stream.config import Settings, load_settings
+from assay_stream.errors import ConfigurationError
+from assay_stream.kafka import ranges
+from assay_stream.kafka.ranges import LogRanges
+from assay_stream.kafka.topics import topic_names
+from assay_stream.model.record import Origin, Role
+
+SETTINGS = load_settings()
+CALLS = topic_names(SETTINGS)[Role.CALLS]
+
+
+class Message(NamedTuple):
+    """A record as a consumer gives it."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes
+    value: bytes
+    headers: tuple[tuple[str, bytes], ...]
+    timestamp: int
+
+
+class Broker:
+    """Partitions of the call topic: offsets that hold records, where each begins and ends."""
+
+    def __init__(self) -> None:
+        self.offsets = {0: [2, 3, 5, 6], 1: [], 2: [0]}
+        self.firsts = {0: 2, 1: 4, 2: 0}
+        self.ends = {0: 8, 1: 4, 2: 1}
+        self.running = 0
+
+    async def list_topics(self) -> list[str]:
+        """Names."""
+        return [CALLS]
+
+    async def describe_topics(self, names: list[str]) -> list[dict[str, Any]]:
+        """Partitions."""
+        return [{"topic": name, "partitions": [{"partition": number} for number in self.ends]} for name in names]
+
+    async def close(self) -> None:
+        """Nothing to do."""
+
+
+class Consumer:
+    """A consumer of it; it hands out two records at a time, and passes over what is no record, as Kafka does."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._at: dict[TopicPartition, int] = {}
+
+    async def start(self) -> None:
+        """Count it."""
+        self._broker.running += 1
+
+    async def stop(self) -> None:
+        """Count it."""
+        self._broker.running -= 1
+
+    async def beginning_offsets(self, places: list[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where partitions begin."""
+        return {place: self._broker.firsts[place.partition] for place in places}
+
+    async def end_offsets(self, places: list[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where they end."""
+        return {place: self._broker.ends[place.partition] for place in places}
+
+    async def offsets_for_times(self, times: dict[TopicPartition, int]) -> dict[TopicPartition, Any]:
+        """The first record of a time, which is its offset in seconds."""
+        found = {}
+        for place, time_ms in times.items():
+            later = [at for at in self._broker.offsets[place.partition] if at * 1_000 >= time_ms]
+            found[place] = Message(CALLS, place.partition, later[0], b"", b"", (), 0) if later else None
+        return found
+
+    def assign(self, places: list[TopicPartition]) -> None:
+        """Nothing to do."""
+
+    def seek(self, place: TopicPartition, offset: int) -> None:
+        """Go there."""
+        self._at[place] = offset
+
+    async def position(self, place: TopicPartition) -> int:
+        """Where it is."""
+        return self._at[place]
+
+    async def getmany(self, place: TopicPartition, **_: Any) -> dict[TopicPartition, list[Message]]:
+        """What comes next."""
+        left = [at for at in self._broker.offsets[place.partition] if at >= self._at[place]][:2]
+        self._at[place] = left[-1] + 1 if left else self._broker.ends[place.partition]
+        return {place: [Message(CALLS, place.partition, at, b"k", b"v%d" % at, (), at * 1_000) for at in left]}
+
+
+SET_ASIDE = Origin(CALLS, 0, 3)
+
+
+async def read_set_aside(_: Settings) -> frozenset[Origin]:
+    """One record of the deployment was set aside."""
+    return frozenset({SET_ASIDE})
+
+
+@pytest.fixture
+def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
+    """The brokers that the module reaches."""
+    made = Broker()
+
+    async def start_admin(_: object) -> Broker:
+        return made
+
+    monkeypatch.setattr(ranges, "start_admin", start_admin)
+    monkeypatch.setattr(ranges, "reading_consumer", lambda _: Consumer(made))
+    monkeypatch.setattr(ranges, "read_set_aside", read_set_aside)
+    return made
+
+
+async def read(logs: LogRanges, number: int, first: int = 0) -> list[int]:
+    """The offsets of what a partition gives."""
+    return [record.origin.offset async for batch in logs.read(Role.CALLS, number, first=first) for record in batch]
+
+
+async def test_a_partition_is_read_to_where_it_ended(broker: Broker) -> None:
+    """From its beginning or from an offset on; what is written after it was opened is not read."""
+    async with LogRanges(SETTINGS, [Role.CALLS]) as logs:
+        broker.offsets[0].append(9)
+        broker.ends[0] = 10
+        assert logs.partitions(Role.CALLS) == [0, 1, 2]
+        assert logs.starts() == {(CALLS, 0): 2, (CALLS, 1): 4, (CALLS, 2): 0}
+        assert [await read(logs, number) for number in range(3)] == [[2, 3, 5, 6], [], [0]]
+        assert [await read(logs, 0, first) for first in (1, 3, 4, 7, 8, 99)] == [
+            [2, 3, 5, 6],
+            [3, 5, 6],
+            [5, 6],
+            [],
+            [],
+            [],
+        ]
+
+
+async def test_a_topic_is_read_partition_by_partition(broker: Broker) -> None:
+    """With the records' places, keys and times; every consumer is let go."""
+    async with LogRanges(SETTINGS, [Role.CALLS]) as logs:
+        records = [record async for batch in logs.read_all(Role.CALLS) for record in batch]
+    assert [record.origin[1:] for record in records] == [(0, 2), (0, 3), (0, 5), (0, 6), (2, 0)]
+    assert (records[0].role, records[0].key, records[0].value, records[0].timestamp_ms) == (
+        Role.CALLS,
+        b"k",
+        b"v2",
+        2_000,
+    )
+    assert broker.running == 0
+    # What the deployment refused unread is refused by whoever reads it again.
+    assert [record.origin for record in records if record.set_aside] == [SET_ASIDE]
+
+
+async def test_a_time_gives_an_offset_before_which_nothing_is_as_late(broker: Broker) -> None:
+    """Where nothing is, the end."""
+    async with LogRanges(SETTINGS, [Role.CALLS]) as logs:
+        assert [await logs.offset_at(Role.CALLS, 0, time_ms) for time_ms in (0, 4_000, 6_001)] == [2, 5, 8]
+
+
+async def test_a_missing_topic_is_named(broker: Broker) -> None:
+    """With the command that creates it; nothing is left running."""
+    with pytest.raises(ConfigurationError, match="topics apply") as caught:
+        async with LogRanges(SETTINGS, [Role.CALLS, Role.EVIDENCE]):
+            raise AssertionError("it was opened")
+    assert caught.value.code == "topic_missing"
+    assert broker.running == 0

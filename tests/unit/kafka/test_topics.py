@@ -1,0 +1,131 @@
+"""The table of topics, and what a worker demands of them."""
+
+from __future__ import annotations
+
+import pytest
+from aiokafka.admin import NewTopic
+
+from assay_stream.config import Settings
+from assay_stream.errors import ConfigurationError, OperatingError
+from assay_stream.kafka import topics as module
+from assay_stream.kafka.topics import TopicState, apply_topics, check_topics, topic_names, topic_table
+from assay_stream.model.record import TOPIC_NAMES, Role
+
+SETTINGS = Settings(topic_prefix="p.", group_prefix="g", input_partitions=2, call_partitions=3)
+ALL = set(Role)
+
+
+def states(**partitions: int) -> list[TopicState]:
+    """Every topic as it should be, but for the partitions of some."""
+    return [
+        TopicState(spec=spec, partitions=partitions.get(spec.role.value, spec.partitions), differing={})
+        for spec in topic_table(SETTINGS)
+    ]
+
+
+def code_of(found: list[TopicState], needed: set[Role]) -> str:
+    """The code with which a worker refuses to start."""
+    with pytest.raises(ConfigurationError) as caught:
+        check_topics(found, needed)
+    return caught.value.code
+
+
+def test_every_role_has_its_topic() -> None:
+    """One each, and all names carry the prefix."""
+    names = topic_names(SETTINGS)
+    assert names == {role: f"p.{name}" for role, name in TOPIC_NAMES.items()}
+    assert {spec.role: spec.name for spec in topic_table(SETTINGS)} == names
+
+
+def test_topics_that_belong_together_are_created_alike() -> None:
+    """Facts go to the partition of their input, evidence to that of its call."""
+    count = {spec.role: spec.partitions for spec in topic_table(SETTINGS)}
+    assert count[Role.SNAPSHOTS] == count[Role.CONTROL] == count[Role.BINDINGS] == count[Role.FINDINGS] == 2
+    assert count[Role.CALLS] == count[Role.EVIDENCE] == 3
+    assert count[Role.ALERT_STATES] == count[Role.FINDINGS]
+
+
+def test_nothing_that_is_in_force_expires() -> None:
+    """Facts and definitions are compacted; evidence and control are kept for good."""
+    config = {spec.role: spec.config for spec in topic_table(SETTINGS)}
+    for role in (Role.BINDINGS, Role.DEFINITIONS, Role.ALERT_STATES):
+        assert config[role]["cleanup.policy"] == "compact"
+    for role in (Role.EVIDENCE, Role.CONTROL):
+        assert config[role]["retention.ms"] == "-1"
+
+
+def test_a_rejected_copy_fits() -> None:
+    """The rejected topic takes a copy of the largest record of any input topic, with its headers."""
+    room = {spec.role: int(spec.config.get("max.message.bytes", 0)) for spec in topic_table(SETTINGS)}
+    assert room[Role.REJECTED] > max(room[role] for role in (Role.SNAPSHOTS, Role.CONTROL, Role.CALLS))
+
+
+def test_sound_topics_are_counted() -> None:
+    """What a worker needs is returned with its partitions, as they are and not as configured."""
+    counts = check_topics(states(), ALL)
+    assert counts[Role.CALLS] == 3
+    assert check_topics(states(calls=9, evidence=9), {Role.CALLS, Role.EVIDENCE})[Role.CALLS] == 9
+
+
+@pytest.mark.parametrize("role", list(Role))
+def test_a_missing_topic_is_missed_by_who_needs_it(role: Role) -> None:
+    """A worker starts without the topics that its stages do not touch, and not without the others."""
+    found = states(**{role.value: 0})
+    assert code_of(found, ALL) == "topic_missing"
+    assert check_topics(found, ALL - {role})
+
+
+@pytest.mark.parametrize(
+    "role", [Role.SNAPSHOTS, Role.CONTROL, Role.BINDINGS, Role.ALERT_STATES, Role.CALLS, Role.EVIDENCE]
+)
+def test_topics_that_belong_together_must_agree(role: Role) -> None:
+    """One partition more in one of them and nothing starts."""
+    assert code_of(states(**{role.value: 8}), ALL) == "partition_count"
+
+
+@pytest.mark.parametrize("role", [Role.BINDINGS, Role.ALERT_STATES])
+def test_a_topic_of_state_that_deletes_is_refused(role: Role) -> None:
+    """Retention would take away what is in force; other differences of setting do not stop a worker."""
+    differing = {"cleanup.policy": ("delete", "compact")}
+    found = [
+        TopicState(spec=state.spec, partitions=state.partitions, differing=differing)
+        if state.spec.role is role
+        else state
+        for state in states()
+    ]
+    assert code_of(found, ALL) == "topic_not_compacted"
+    assert check_topics(found, ALL - {role})
+
+
+class SlowCluster:
+    """A broker that makes topics at once and tells of them later, or never."""
+
+    def __init__(self, looks: int) -> None:
+        self.looks = looks
+        self.topics: list[str] = []
+
+    async def list_topics(self) -> list[str]:
+        self.looks -= 1
+        return self.topics if self.looks < 0 else []
+
+    async def describe_topics(self, names: list[str]) -> list[dict[str, object]]:
+        assert names == []
+        return []
+
+    async def create_topics(self, topics: list[NewTopic]) -> None:
+        self.topics = [topic.name for topic in topics]
+
+
+async def test_topics_are_applied_once_a_broker_tells_of_them() -> None:
+    """A worker that starts right behind must find them."""
+    cluster = SlowCluster(looks=3)
+    assert sorted(await apply_topics(cluster, SETTINGS)) == sorted(topic_names(SETTINGS).values())  # type: ignore[arg-type]
+    assert cluster.looks < 0
+
+
+async def test_topics_that_nobody_tells_of_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It names them, and ends within a limit."""
+    monkeypatch.setattr(module, "_CREATION_LIMIT_S", 0.0)
+    with pytest.raises(OperatingError, match=r"p\.mcp\.tools\.list") as caught:
+        await apply_topics(SlowCluster(looks=10**9), SETTINGS)  # type: ignore[arg-type]
+    assert caught.value.code == "topics_not_created"

@@ -1,0 +1,120 @@
+"""What goes to Kafka must fit into it, and what is read from it leaves turns to others."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import random
+
+import pytest
+from aiokafka import TopicPartition
+from aiokafka.structs import ConsumerRecord
+
+from assay_stream.config import Settings
+from assay_stream.errors import InputError
+from assay_stream.kafka import transport as module
+from assay_stream.kafka.transport import fitting
+from assay_stream.model.record import Origin, Output, Record, Role, rejected
+
+LIMIT = 10_000
+
+
+def a_copy(value: bytes, key: bytes = b"server") -> Output:
+    """The rejected copy of a record."""
+    record = Record(
+        role=Role.CALLS,
+        origin=Origin(topic="mcp.tools.call", partition=2, offset=7),
+        key=key,
+        value=value,
+        headers=(("trace", b"1"),),
+    )
+    return rejected(record, InputError("too_large", "too large"))
+
+
+def test_a_copy_that_fits_is_as_it_was() -> None:
+    """Original bytes, key and headers."""
+    copy = a_copy(b"x" * 5_000)
+    assert fitting(copy, bytes_max=LIMIT) is copy
+
+
+def test_a_copy_that_does_not_fit_is_compressed() -> None:
+    """The original bytes can be had back, and a header says how."""
+    copy = a_copy(b"x" * 500_000)
+    packed = fitting(copy, bytes_max=LIMIT)
+    assert gzip.decompress(packed.value or b"") == copy.value
+    assert packed.key == copy.key
+    assert packed.headers == (*copy.headers, ("error.value.encoding", b"gzip"))
+    assert fitting(copy, bytes_max=LIMIT) == packed
+
+
+def test_what_cannot_be_made_to_fit_is_named_by_digest_and_place() -> None:
+    """The copy says where the original stands and what it hashes to."""
+    value = random.Random(1).randbytes(50_000)
+    named = fitting(a_copy(value), bytes_max=LIMIT)
+    headers = dict(named.headers)
+    assert named.value is None
+    assert headers["error.value.omitted"].startswith(b"sha256:")
+    place = [headers[f"error.{name}"] for name in ("topic", "partition", "offset")]
+    assert place == [b"mcp.tools.call", b"2", b"7"]
+    assert headers["error.code"] == b"too_large"
+
+
+def test_a_huge_key_fits_too() -> None:
+    """Whatever part is large, what is left is small."""
+    named = fitting(a_copy(b"", key=random.Random(1).randbytes(50_000)), bytes_max=LIMIT)
+    assert named.key is None
+    assert len(named.headers) == 6
+
+
+class FullLog:
+    """A consumer that has every record at hand, so that reading it never waits."""
+
+    def __init__(self, partition: TopicPartition, count: int) -> None:
+        self._partition = partition
+        self._messages = [
+            ConsumerRecord(partition.topic, 0, offset, 0, 0, b"k", b"v", None, 1, 1, ()) for offset in range(count)
+        ]
+        self._position = 0
+
+    def assign(self, partitions: list[TopicPartition]) -> None:
+        assert partitions == [self._partition]
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+    async def seek_to_beginning(self, partition: TopicPartition) -> None: ...
+
+    async def end_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+        return dict.fromkeys(partitions, len(self._messages))
+
+    async def position(self, partition: TopicPartition) -> int:
+        assert partition == self._partition
+        return self._position
+
+    async def getmany(self, partition: TopicPartition, timeout_ms: int) -> dict[TopicPartition, list[ConsumerRecord]]:
+        assert timeout_ms > 0
+        chunk = self._messages[self._position : self._position + 500]
+        self._position += len(chunk)
+        return {partition: chunk}
+
+
+async def test_reading_a_long_log_leaves_turns_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A restore that never paused would starve the heartbeats, and lose the partition that is being restored."""
+    partition = TopicPartition("assay.tool.binding", 0)
+    monkeypatch.setattr(module, "reading_consumer", lambda _settings: FullLog(partition, 20_000))
+    turns = 0
+
+    async def beat() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    beating = asyncio.create_task(beat())
+    count = 0
+    async for _ in module.read_to_end(Settings(), Role.BINDINGS, partition):
+        count += 1
+    beating.cancel()
+    assert count == 20_000
+    assert turns >= 10

@@ -1,0 +1,349 @@
+"""CloudEvents in both content modes, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+
+from assay_stream.errors import InputError
+from assay_stream.limits import Limits
+from assay_stream.model.cloudevents import event_time_us, read_event
+from assay_stream.model.control import PinSetEvent
+from assay_stream.model.observation import CallEvent, Envelope, SnapshotEvent
+from assay_stream.model.record import Headers, Origin, Record, Role
+from tests.support.events import handshake_call_data
+
+CALL = {
+    "server_id": "server",
+    "observer_id": "alice",
+    "tool_name": "tool",
+    "tool_call_id": "call-1",
+    "decision": "allow",
+    "reason_code": "ok",
+}
+SNAPSHOT = {
+    "server_id": "server",
+    "observer_id": "alice",
+    "snapshot_id": "s",
+    "server_scoped": True,
+    "completeness": "complete",
+    "tools": [],
+}
+PIN = {
+    "server_id": "server",
+    "tool_name": "tool",
+    "scheme": "assay.v1",
+    "value": "sha256:" + "0" * 64,
+    "author": "ann",
+    "reason": "review",
+}
+TYPES = {
+    Role.CALLS: "mcp.tools.call.observed",
+    Role.SNAPSHOTS: "mcp.tools.list.observed",
+    Role.CONTROL: "assay.control.pin.set",
+}
+DATA: dict[Role, dict[str, Any]] = {Role.CALLS: CALL, Role.SNAPSHOTS: SNAPSHOT, Role.CONTROL: PIN}
+
+
+def attributes(role: Role = Role.CALLS, **changes: Any) -> dict[str, Any]:
+    """The attributes of an event; a change to ``None`` leaves one out."""
+    given = {
+        "specversion": "1.0",
+        "type": TYPES[role],
+        "source": "urn:proxy",
+        "id": "1",
+        "time": "2026-03-01T00:00:00Z",
+    } | changes
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def a_record(value: bytes | None, role: Role = Role.CALLS, headers: Headers = (), timestamp_ms: int = 0) -> Record:
+    """A record with this value."""
+    place = Origin(topic=role.value, partition=0, offset=0)
+    return Record(role=role, origin=place, key=b"server", value=value, headers=headers, timestamp_ms=timestamp_ms)
+
+
+def structured(role: Role = Role.CALLS, data: dict[str, Any] | None = None, **changes: Any) -> Record:
+    """An event in structured mode."""
+    return a_record(orjson.dumps(attributes(role, **changes) | {"data": data or DATA[role]}), role)
+
+
+def binary(role: Role = Role.CALLS, **changes: Any) -> Record:
+    """An event in binary mode."""
+    headers = tuple((f"ce_{name}", value.encode()) for name, value in attributes(role, **changes).items())
+    return a_record(orjson.dumps(DATA[role]), role, (*headers, ("content-type", b"application/json")))
+
+
+def code_of(record: Record, limits: Limits | None = None) -> str:
+    """The code with which a record is refused."""
+    with pytest.raises(InputError) as caught:
+        read_event(record, limits=limits or Limits())
+    return caught.value.code
+
+
+@pytest.mark.parametrize("role", list(TYPES))
+def test_both_modes_give_one_event(role: Role) -> None:
+    """An event is the same whether its attributes stand in the value or in headers."""
+    one, other = read_event(structured(role)), read_event(binary(role))
+    assert type(one) is type(other) in (CallEvent, SnapshotEvent, PinSetEvent)
+    if isinstance(one, Envelope) and isinstance(other, Envelope):
+        one, other = (event.model_copy(update={"datacontenttype": None}) for event in (one, other))
+    assert one == other
+
+
+def test_headers_of_others_do_not_make_an_event_binary() -> None:
+    """Only ce_specversion says binary mode; tracing headers beside a structured event are ignored."""
+    record = structured()._replace(headers=(("traceparent", b"\xff"), ("ce_id", b"other")))
+    assert read_event(record).id == "1"
+
+
+def test_a_binary_event_takes_no_data_from_headers() -> None:
+    """A header ce_data is no way around the value."""
+    record = binary()
+    assert read_event(record._replace(headers=(*record.headers, ("ce_data", b"{}")))) == read_event(record)
+
+
+def test_a_header_that_is_no_utf8_is_refused() -> None:
+    """Attributes are text."""
+    record = binary()
+    assert code_of(record._replace(headers=(*record.headers, ("ce_x", b"\xff")))) == "not_utf8"
+
+
+@pytest.mark.parametrize("missing", ["specversion", "source", "id", "time"])
+def test_required_attributes_are_required(missing: str) -> None:
+    """An event without one of its attributes is refused by name."""
+    record = structured(**{missing: None})
+    with pytest.raises(InputError, match=missing) as caught:
+        read_event(record)
+    assert (caught.value.code, caught.value.path) == ("missing_field", f"$.{missing}")
+
+
+@pytest.mark.parametrize("name", ["server_id", "observer_id", "tool_name", "tool_call_id", "decision", "reason_code"])
+def test_required_data_are_required(name: str) -> None:
+    """A call without a field that evidence rests on is refused."""
+    data = {key: value for key, value in CALL.items() if key != name}
+    assert code_of(structured(data=data)) == "missing_field"
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"server_id": ""}, "empty_value"),
+        ({"server_id": "  "}, "bad_format"),
+        ({"server_id": 7}, "wrong_type"),
+        ({"server_id": None}, "wrong_type"),
+        ({"server_id": "s" * 1_025}, "too_long"),
+        ({"decision": "maybe"}, "unknown_value"),
+        ({"ok": "yes"}, "wrong_type"),
+        ({"ok": 1}, "wrong_type"),
+        ({"delegation_depth": -1}, "out_of_range"),
+        ({"delegation_depth": 2**53 + 1}, "out_of_range"),
+        ({"delegation_depth": 1.5}, "wrong_type"),
+        ({"error": {"message": "no code"}}, "missing_field"),
+        ({"actor": {"kind": "robot"}}, "unknown_value"),
+        ({"timing": {"started_at": "yesterday"}}, "bad_format"),
+        ({"timing": {"duration_ms": -0.5}}, "out_of_range"),
+        ({"args_hash": "h" * 129}, "too_long"),
+    ],
+)
+def test_wrong_data_are_refused_by_a_stable_code(change: dict[str, Any], code: str) -> None:
+    """What a call's model names must be right; the code says in which way it was not."""
+    assert code_of(structured(data=CALL | change)) == code
+
+
+def test_messages_never_quote_input() -> None:
+    """An error says where and how to mend it, not what stood there."""
+    with pytest.raises(InputError) as caught:
+        read_event(structured(data=CALL | {"decision": "hunter2"}))
+    assert "hunter2" not in str(caught.value)
+    assert "'allow'" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("role", "kind"),
+    [
+        (Role.CALLS, "mcp.tools.list.observed"),
+        (Role.SNAPSHOTS, "mcp.tools.call.observed"),
+        (Role.CONTROL, "mcp.tools.call.observed"),
+        (Role.CALLS, "assay.tool.decision"),
+        (Role.CALLS, "hunter2"),
+    ],
+)
+def test_an_event_belongs_in_its_topic(role: Role, kind: str) -> None:
+    """A type that this topic does not take is refused, and the message says what it takes."""
+    with pytest.raises(InputError, match=TYPES[role]) as caught:
+        read_event(structured(role, type=kind))
+    assert (caught.value.code, caught.value.path) == ("unknown_type", "$.type")
+
+
+@pytest.mark.parametrize(
+    ("value", "code"),
+    [
+        (None, "tombstone"),
+        (b"", "not_json"),
+        (b"[]", "not_an_event"),
+        (b'"text"', "not_an_event"),
+        (b"{}", "unknown_type"),
+        (b'{"type":"a","type":"b"}', "duplicate_key"),
+        (b"\xff", "not_utf8"),
+        (b'{"a":NaN}', "non_finite_number"),
+        (b"[" * 128 + b"]" * 128, "too_deep"),
+    ],
+)
+def test_what_is_no_event_is_refused(value: bytes | None, code: str) -> None:
+    """Any bytes at all give an error with a code."""
+    assert code_of(a_record(value)) == code
+
+
+@pytest.mark.parametrize(
+    ("text", "microseconds"),
+    [
+        ("1970-01-01T00:00:00Z", 0),
+        ("1970-01-01t00:00:01z", 1_000_000),
+        ("1970-01-01T01:00:00+01:00", 0),
+        ("1970-01-01T00:00:00.000001999Z", 1),
+        ("2100-01-01T00:00:00Z", 4_102_444_800_000_000),
+    ],
+)
+def test_times_are_microseconds_since_the_epoch(text: str, microseconds: int) -> None:
+    """Every legal spelling of RFC 3339 is read; what is finer than a microsecond is cut off."""
+    assert event_time_us(read_event(structured(time=text))) == microseconds
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("2026-02-30T00:00:00Z", "bad_time"),
+        ("2026-01-01T25:00:00Z", "bad_time"),
+        ("2026-01-01T23:59:60Z", "bad_time"),
+        ("٢٠٢٦-01-01T00:00:00Z", "bad_format"),
+        ("2026-01-01T00:00:00", "bad_format"),
+        ("2026-01-01 00:00:00Z", "bad_format"),
+        ("2026-01-01T00:00:00Z\n", "bad_format"),
+        ("1969-12-31T23:59:59Z", "time_out_of_range"),
+        ("2100-01-01T00:00:01Z", "time_out_of_range"),
+        ("0001-01-01T00:00:00+23:59", "time_out_of_range"),
+    ],
+)
+def test_times_that_are_none_are_refused(text: str, code: str) -> None:
+    """A date that does not exist, has no zone, or lies where no clock should be is refused."""
+    assert code_of(structured(time=text)) == code
+
+
+def test_an_event_from_the_future_is_refused() -> None:
+    """An event time a day after the log's own is a broken clock; a log without times cannot tell."""
+    limits = Limits()
+    now_ms = 1_772_323_200_000
+    record = structured(time="2026-03-02T00:00:00Z")
+    assert read_event(record._replace(timestamp_ms=now_ms), limits=limits)
+    assert code_of(record._replace(timestamp_ms=now_ms - 1)) == "time_in_future"
+    assert read_event(record._replace(timestamp_ms=0))
+
+
+def test_a_snapshot_has_a_bounded_number_of_tools() -> None:
+    """One tool over the limit is refused."""
+    limits = Limits(tools_max=2)
+    assert read_event(structured(Role.SNAPSHOTS, data=SNAPSHOT | {"tools": [{}, {}]}), limits=limits)
+    record = structured(Role.SNAPSHOTS, data=SNAPSHOT | {"tools": [{}, {}, {}]})
+    assert code_of(record, limits) == "too_many_tools"
+
+
+def test_a_pin_may_be_written_as_any_scheme_prints_it() -> None:
+    """The prefix of the digest is optional; anything else is no digest."""
+    for value in ("0" * 64, "sha256:" + "0" * 64):
+        event = read_event(structured(Role.CONTROL, data=PIN | {"value": value}))
+        assert isinstance(event, PinSetEvent)
+        assert event.data.value == "sha256:" + "0" * 64
+    for value in ("0" * 63, "md5:" + "0" * 64, "A" * 64):
+        assert code_of(structured(Role.CONTROL, data=PIN | {"value": value})) == "bad_format"
+
+
+def test_unknown_fields_are_ignored() -> None:
+    """A newer producer's fields do no harm, anywhere."""
+    data = CALL | {"new": 1, "timing": {"new": 1}, "actor": {"kind": "agent", "new": 1}}
+    event = read_event(structured(data=data, extension="x"))
+    assert isinstance(event, CallEvent)
+    assert "new" not in event.data
+
+
+def with_headers(role: Role = Role.CALLS, *more: tuple[str, bytes]) -> Headers:
+    """The headers of the binary form of a role's event, and more behind them."""
+    return (*((f"ce_{name}", str(value).encode()) for name, value in attributes(role).items()), *more)
+
+
+@pytest.mark.parametrize("role", [Role.CALLS, Role.SNAPSHOTS, Role.CONTROL])
+@pytest.mark.parametrize(
+    "content_type", [b"application/cloudevents+json", b"Application/CloudEvents+JSON; charset=UTF-8"]
+)
+def test_the_content_type_says_structured_mode(role: Role, content_type: bytes) -> None:
+    """A structured event may repeat its attributes in headers (Kafka binding 3.3.3): content-type decides (3)."""
+    plain = structured(role)
+    headers = with_headers(role, ("content-type", content_type))
+    assert read_event(plain._replace(headers=headers)) == read_event(plain)
+
+
+@pytest.mark.parametrize("name", ["id", "source", "time", "type"])
+def test_an_attribute_given_twice_is_refused(name: str) -> None:
+    """Two headers of one name are as ambiguous as two equal keys: whoever reads the first sees another event."""
+    headers = with_headers(Role.CALLS, (f"ce_{name}", str(attributes()[name]).encode()))
+    record = structured()._replace(value=orjson.dumps(CALL), headers=headers)
+    assert code_of(record) == "duplicate_key"
+
+
+def test_a_call_of_the_handshake_profile_is_taken() -> None:
+    """A call that has everything FR-EVT-007 asks for is taken under both settings."""
+    record = structured(data=handshake_call_data())
+    assert read_event(record) == read_event(record, call_profile="handshake")
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "path"),
+    [
+        ({"trace_id": None}, "missing_field", "$.data.trace_id"),
+        ({"timing": None}, "missing_field", "$.data.timing"),
+        ({"timing": {"duration_ms": 1}}, "missing_field", "$.data.timing.started_at"),
+        ({"tool_call_id": "call-1"}, "bad_format", "$.data.tool_call_id"),
+        ({"tool_id": "read_file"}, "bad_format", "$.data.tool_id"),
+        ({"tool_version": "1"}, "bad_format", "$.data.tool_version"),
+        ({"transport": "kafka"}, "unknown_value", "$.data.transport"),
+        ({"args_hash": "sha256:" + "0" * 64}, "bad_format", "$.data.args_hash"),
+        ({"args": {"path": "a"}}, "inline_payload", "$.data.args"),
+        ({"result": None}, "inline_payload", "$.data.result"),
+        ({"error": {"code": "E"}}, "missing_field", "$.data.error.kind"),
+    ],
+)
+def test_a_call_that_claims_the_handshake_profile_is_held_to_it(change: dict[str, Any], code: str, path: str) -> None:
+    """What FR-EVT-007 does not allow is refused with its own codes; the same call without the claim is taken."""
+    data = handshake_call_data(**change)
+    with pytest.raises(InputError) as caught:
+        read_event(structured(data=data))
+    assert (caught.value.code, caught.value.path) == (code, path)
+    assert read_event(structured(data=data | {"profile": "assay"}))
+
+
+def test_the_operator_may_hold_every_call_to_the_handshake_profile() -> None:
+    """Under the setting a call's own claim does not count; snapshots are not concerned."""
+    for claim in ({}, {"profile": "assay"}, {"profile": None}):
+        with pytest.raises(InputError, match="missing_field"):
+            read_event(structured(data=CALL | claim), call_profile="handshake")
+        assert read_event(structured(data=CALL | claim))
+    assert read_event(structured(Role.SNAPSHOTS), call_profile="handshake")
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"profile": "strict"}, "unknown_value"),
+        ({"transport": "my transport"}, "bad_format"),
+        ({"idempotency_key": ""}, "empty_value"),
+        ({"idempotency_key": "k" * 1_025}, "too_long"),
+        ({"args_ref": "https://user:secret@host/x"}, "bad_format"),
+        ({"result_ref": "https://host/x?token=secret"}, "bad_format"),
+        ({"args_ref": "r" * 2_049}, "too_long"),
+    ],
+)
+def test_what_is_copied_into_evidence_has_a_narrow_form(change: dict[str, Any], code: str) -> None:
+    """References and keys are names: they have no room for users, passwords and queries."""
+    assert code_of(structured(data=CALL | change)) == code

@@ -1,0 +1,202 @@
+"""Control records: what an operator may set, and from when it counts."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from assay_stream.model.control import printed_value
+from assay_stream.model.record import Role
+from assay_stream.schemes import assay, assay_manifest
+from tests.support.events import TOOL, Story, an_event
+
+BARE = "0123456789abcdef" * 4
+DIGESTS = {
+    "assay.v1": str(assay.definition_digest(TOOL, server_id=None)),
+    "assay.schema_hash": assay.schema_hash(TOOL),
+    "assay.meta_hash": assay.meta_hash(TOOL),
+    "assay.p60": str(assay_manifest.manifest_tool_digest(TOOL)),
+}
+
+
+def control(kind: str = "set", *, second: float = 0, **changes: Any) -> bytes:
+    """A control event about the tool of these tests; a change to ``None`` leaves a field out."""
+    data = {
+        "server_id": "server-a",
+        "tool_name": "read_file",
+        "scheme": "assay.v1",
+        "value": BARE,
+        "author": "ann",
+        "reason": "review",
+        **changes,
+    }
+    present = {name: value for name, value in data.items() if value is not None}
+    # The builder knows the types of observations; a control event has the type of what it sets.
+    event = json.loads(an_event(Role.CALLS, 900, second, present))
+    return json.dumps({**event, "type": f"assay.control.pin.{kind}"}).encode()
+
+
+def pin_of_next_call(*controls: bytes) -> dict[str, str]:
+    """The pin result of a call of the listed tool, after these control records."""
+    story = Story()
+    for value in controls:
+        story.raw(Role.CONTROL, value)
+    outcome = story.lists(TOOL).calls().tell()
+    assert outcome.refusals == []
+    found: dict[str, str] = outcome.evidence[0]["pin"]
+    return found
+
+
+@pytest.mark.parametrize("scheme", ["assay.v1", "assay.p60"])
+def test_digests_with_a_prefix_are_pinned_with_it(scheme: str) -> None:
+    """Schemes that print sha256:<hex> have their pins in that form."""
+    assert printed_value(scheme, BARE) == f"sha256:{BARE}"
+
+
+@pytest.mark.parametrize("scheme", ["assay.schema_hash", "assay.meta_hash"])
+def test_bare_digests_are_pinned_bare(scheme: str) -> None:
+    """The hashes of ToolIdentity are bare hexadecimal, and so are their pins."""
+    assert printed_value(scheme, BARE) == BARE
+
+
+@pytest.mark.parametrize("scheme", sorted(DIGESTS))
+@pytest.mark.parametrize("prefix", ["", "sha256:"])
+def test_a_pin_under_any_scheme_matches_the_definition_it_was_made_of(scheme: str, prefix: str) -> None:
+    """A digest copied from any tool, with its prefix or without, matches the same definition."""
+    value = prefix + DIGESTS[scheme].removeprefix("sha256:")
+    assert pin_of_next_call(control(scheme=scheme, value=value)) == {
+        "status": "match",
+        "scheme": scheme,
+        "expected": DIGESTS[scheme],
+        "observed": DIGESTS[scheme],
+    }
+
+
+def test_a_pin_of_another_value_is_a_mismatch() -> None:
+    """What differs from its pin is told, with what was expected and what was observed."""
+    assert pin_of_next_call(control()) == {
+        "status": "mismatch",
+        "scheme": "assay.v1",
+        "expected": f"sha256:{BARE}",
+        "observed": DIGESTS["assay.v1"],
+        "reason_code": "P_TOOL_DRIFT",
+    }
+
+
+def test_a_pin_taken_back_is_no_pin() -> None:
+    """After its removal a tool is unpinned."""
+    assert pin_of_next_call(control(), control("remove", second=1, value=None)) == {"status": "unpinned"}
+
+
+def test_a_removal_ends_the_pin_of_its_own_scheme_alone() -> None:
+    """A pin under another scheme stays."""
+    kept = control(scheme="assay.p60", value=DIGESTS["assay.p60"])
+    gone = control("remove", second=1, value=None)
+    assert pin_of_next_call(control(), kept, gone)["scheme"] == "assay.p60"
+
+
+def test_a_pin_counts_from_its_own_event_time() -> None:
+    """A call made before the pin's event time is unpinned, whenever the pin was published."""
+    story = Story().lists(TOOL).calls().raw(Role.CONTROL, control(second=2)).calls()
+    assert [payload["pin"]["status"] for payload in story.tell().evidence] == ["unpinned", "mismatch"]
+
+
+def test_a_pin_published_twice_is_one_pin() -> None:
+    """A repetition behind a later pin does not bring the earlier value back."""
+    first, second = control(second=0), control(second=1, value=DIGESTS["assay.v1"])
+    assert pin_of_next_call(first, second, first)["status"] == "match"
+
+
+@pytest.mark.parametrize(
+    ("value", "code"),
+    [
+        (control(scheme="assay.v9"), "unknown_value"),
+        (control("set", value=None), "missing_field"),
+        (control(author=None), "missing_field"),
+        (control(reason=None), "missing_field"),
+        (control(reason=""), "empty_value"),
+        (control(value=BARE.upper()), "bad_format"),
+        (control(value=f"sha512:{BARE}"), "bad_format"),
+        (control(value=BARE[:-1]), "bad_format"),
+        (control(value=f"{BARE}\n"), "bad_format"),
+        (control("freeze"), "unknown_type"),
+    ],
+    ids=[
+        "unknown scheme",
+        "no value",
+        "nobody",
+        "no reason",
+        "empty reason",
+        "upper case",
+        "another algorithm",
+        "too short",
+        "line feed",
+        "unknown control",
+    ],
+)
+def test_a_control_record_that_is_not_sound_is_refused(value: bytes, code: str) -> None:
+    """It is kept with its code, pins nothing, and leaves the catalogue of its server in force."""
+    outcome = Story().lists(TOOL).raw(Role.CONTROL, value).calls().tell()
+    assert outcome.refusals == [code]
+    assert outcome.evidence[0]["pin"] == {"status": "unpinned"}
+    assert outcome.evidence[0]["tool_definition_digest"] == DIGESTS["assay.v1"]
+
+
+def test_a_pin_for_one_server_is_none_for_another() -> None:
+    """The same tool name on another server is another tool."""
+    story = Story().raw(Role.CONTROL, control(server_id="server-b"), key=b"server-b").lists(TOOL).calls()
+    assert story.tell().evidence[0]["pin"] == {"status": "unpinned"}
+
+
+# --- suppression rules ----------------------------------------------------------------------------------------
+
+
+def suppression(act: str = "set", *, second: float = 0, **changes: Any) -> bytes:
+    """A control event about a suppression rule; a change to ``None`` leaves a field out."""
+    data = {"server_id": "server-a", "id": "rule-1", "author": "ann", "reason": "noise", **changes}
+    present = {name: value for name, value in data.items() if value is not None}
+    event = json.loads(an_event(Role.CALLS, 901, second, present))
+    return json.dumps({**event, "type": f"assay.control.suppression.{act}"}).encode()
+
+
+@pytest.mark.parametrize("pattern", ["[", "read_[ab", "[]", "]"])
+def test_a_rule_with_a_bad_pattern_is_refused_with_its_reason(pattern: str) -> None:
+    """The reason names the place and what to write, and does not repeat the pattern."""
+    outcome = Story().raw(Role.CONTROL, suppression(tool=pattern)).tell()
+    assert outcome.refusals == ["bad_format"]
+    [refused] = outcome.of(Role.REJECTED)
+    message = dict(refused.headers)["error.message"].decode()
+    assert "$.data.tool" in message
+    assert "set in the pattern" in message
+    assert not outcome.of(Role.FINDINGS)
+    assert not outcome.of(Role.CHANGES)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"id": None}, {"author": None}, {"reason": ""}, {"kind": "novelty"}, {"until": "tomorrow"}, {"tools": "x"}],
+)
+def test_a_rule_that_is_not_whole_is_refused(changes: dict[str, Any]) -> None:
+    """It needs a name, an author and a reason; kinds and times must exist."""
+    assert len(Story().raw(Role.CONTROL, suppression(**changes)).tell().refusals) == int("tools" not in changes)
+
+
+def test_a_rule_leaves_evidence_and_goes_to_the_alerts() -> None:
+    """One change record, one record of the finding topic; both name the rule."""
+    outcome = Story().raw(Role.CONTROL, suppression(tool="read_*", until="2026-03-02T00:00:00Z")).tell()
+    [change] = [json.loads(output.value or b"")["data"] for output in outcome.of(Role.CHANGES)]
+    assert (change["change"], change["rule_id"], change["author"]) == ("suppression.set", "rule-1", "ann")
+    [entry] = [json.loads(output.value or b"") for output in outcome.of(Role.FINDINGS)]
+    assert (entry["kind"], entry["is_set"], entry["rule"]["tool"]) == ("suppression", True, "read_*")
+    assert entry["rule"]["until_us"] == 1_772_409_600_000_000
+
+
+def test_what_a_rule_covers_is_written_as_suppressed_until_it_is_taken_back() -> None:
+    """In the order of the log."""
+    other, third = TOOL | {"description": "other"}, TOOL | {"description": "third"}
+    story = Story().lists(TOOL).raw(Role.CONTROL, suppression(kind="tool_changed", second=1)).lists(other)
+    story.raw(Role.CONTROL, suppression("remove", second=3)).lists(third)
+    alerts = [json.loads(output.value or b"") for output in story.tell().of(Role.ALERTS)]
+    assert [alert["status"] for alert in alerts] == ["Suppressed", "New"]

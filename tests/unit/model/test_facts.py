@@ -1,0 +1,139 @@
+"""Facts as the binding topic carries them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import orjson
+import pytest
+
+from assay_stream.engine import apply_fact, progress
+from assay_stream.errors import IntegrityError
+from assay_stream.model.control_facts import FirstUse
+from assay_stream.model.facts import (
+    Fact,
+    Horizon,
+    Progress,
+    ToolFact,
+    decode_fact,
+    decode_key,
+    encode_key,
+    encode_value,
+)
+from assay_stream.model.record import Origin, Record, Role
+from assay_stream.registry.state import Bindings
+from tests.support.facts import (
+    PACKED,
+    SERVER,
+    a_catalogue,
+    a_discovery,
+    a_fingerprint,
+    a_key_decision,
+    a_pin,
+    a_policy,
+    announcement,
+    rejection,
+    seen,
+    signed_by,
+)
+
+FACTS: list[Fact] = [
+    ToolFact(server_id=SERVER, server_scoped=True, fingerprint=a_fingerprint("a"), packed=PACKED),
+    ToolFact(server_id=SERVER, server_scoped=False, fingerprint=a_fingerprint("a"), packed=PACKED),
+    a_catalogue("one", {"b": "a", "a": "b"}),
+    seen('observer:with/odd "signs" é', 7, "one", offset=3, completeness="partial", partition=2),
+    rejection(2, offset=1),
+    rejection(2, offset=2, observer_id="alice"),
+    replace(rejection(2, offset=3), unlisted=True),
+    announcement("alice", 3, offset=5),
+    replace(announcement("alice", 3, offset=6), overdue=True),
+    seen("alice", 9, "one", offset=7, attributed=True),
+    seen("alice", 8, "one", offset=4, signatures="set"),
+    a_pin(None, time_us=1, offset=1),
+    a_pin("x", time_us=1, offset=2, act="reject"),
+    a_policy(time_us=1, offset=3),
+    a_policy(time_us=1, offset=4, tool_name="t"),
+    a_key_decision("accept", "key-1", time_us=1, offset=5),
+    a_key_decision("revoke", "key-1", time_us=1, offset=6),
+    a_discovery("key-1", time_us=1, offset=7, revoked=("key-0",)),
+    a_discovery(None, time_us=1, offset=8, status="fetch_failed"),
+    *signed_by("key-1", "t", "u"),
+    FirstUse(
+        server_id=SERVER,
+        domain="example.com",
+        tool_name="t",
+        fingerprint="key-1",
+        origin=Origin(topic="assay.control", partition=0, offset=7),
+        time_us=1,
+    ),
+    Horizon(server_id=SERVER, observer_id="alice", time_us=2**60),
+    Progress(topic="mcp.tools.list", partition=1, position=12),
+]
+
+
+@pytest.mark.parametrize("fact", FACTS, ids=lambda fact: str(fact.key()[0]))
+def test_a_fact_comes_back_as_it_went(fact: Fact) -> None:
+    """Every kind of fact survives the binding topic."""
+    key = decode_key(encode_key(fact.key()))
+    assert key == fact.key()
+    assert decode_fact(key, encode_value(fact)) == fact
+
+
+@pytest.mark.parametrize("fact", FACTS, ids=lambda fact: str(fact.key()[0]))
+def test_equal_facts_have_equal_bytes(fact: Fact) -> None:
+    """What is read back is written again with the same bytes, whatever the order of its parts."""
+    again = decode_fact(decode_key(encode_key(fact.key())), encode_value(fact))
+    assert encode_value(again) == encode_value(fact)
+    one, other = a_catalogue("d", {"x": "1", "y": "2"}), a_catalogue("d", {"y": "2", "x": "1"})
+    assert encode_value(one) == encode_value(other)
+
+
+def test_facts_of_different_things_have_different_keys() -> None:
+    """Compaction may drop a fact only for a later one of the same thing."""
+    assert len({encode_key(fact.key()) for fact in FACTS}) == len(FACTS)
+
+
+@pytest.mark.parametrize("key", [None, b"", b"server-1", b"7", b"null"])
+def test_a_foreign_key_stops_the_reader(key: bytes | None) -> None:
+    """Somebody else's record in the binding topic is an integrity error, not a fact."""
+    with pytest.raises(IntegrityError) as caught:
+        decode_key(key)
+    assert caught.value.code == "foreign_fact"
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (("novelty", SERVER), b"{}"),
+        (("seen", SERVER), b"{}"),
+        (("progress", "t", 0), b"{"),
+        (("progress", "t", 0), b"[]"),
+        ((), b"{}"),
+    ],
+)
+def test_an_unknown_fact_stops_the_reader(key: tuple[str | int, ...], value: bytes) -> None:
+    """A fact that this version cannot read is an integrity error that says how to mend it."""
+    with pytest.raises(IntegrityError, match="run the version that wrote it") as caught:
+        decode_fact(key, value)
+    assert caught.value.code == "unknown_fact"
+
+
+def test_progress_goes_to_the_partition_it_is_about() -> None:
+    """A progress record stands behind the facts it covers, in their partition, and is applied as such."""
+    output = progress(topic="mcp.tools.list", partition=3, position=9)
+    assert (output.role, output.partition, output.label) == (Role.BINDINGS, 3, "fact:progress")
+    assert orjson.loads(output.key or b"") == ["progress", "mcp.tools.list", 3]
+    bindings = Bindings()
+    place = Origin(topic="assay.tool.binding", partition=3, offset=0)
+    apply_fact(bindings, Record(role=Role.BINDINGS, origin=place, key=output.key, value=output.value))
+    assert bindings.progress == {("mcp.tools.list", 3): 9}
+
+
+def test_a_tombstone_takes_a_fact_back() -> None:
+    """A record without a value removes what its key names."""
+    bindings = Bindings()
+    fact = seen("alice", 1, "one", offset=0)
+    for value in (encode_value(fact), None):
+        place = Origin(topic="assay.tool.binding", partition=0, offset=0)
+        apply_fact(bindings, Record(role=Role.BINDINGS, origin=place, key=encode_key(fact.key()), value=value))
+    assert len(bindings.server(SERVER).observers["alice"]) == 0

@@ -1,0 +1,119 @@
+"""Findings as the finding topic carries them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import rfc8785
+
+from assay_stream.errors import IntegrityError
+from assay_stream.model.finding import Finding, decode_finding
+from assay_stream.model.kinds import KINDS, Kind
+from assay_stream.model.record import Origin, Role
+
+FINDING = Finding(
+    kind=Kind.TOOL_CHANGED,
+    server_id="server é",
+    tool_name="tool",
+    observer_id="alice",
+    time_us=1_500_999,
+    origin=Origin(topic="mcp.tools.list", partition=1, offset=2),
+    snapshot_id="s",
+    before="sha256:a",
+    after="sha256:b",
+    changed_fields=("description", "title"),
+    known=True,
+)
+BARE = Finding(kind=Kind.SNAPSHOT_REJECTED, server_id="s", time_us=0, origin=Origin(topic="t", partition=0, offset=0))
+
+
+OF_PROMPT = replace(FINDING, kind=Kind.PROMPT_CHANGED, tool_name=None, item_name="prompt", late_ms=7)
+
+
+@pytest.mark.parametrize("finding", [FINDING, BARE, OF_PROMPT])
+def test_a_finding_comes_back_as_it_went(finding: Finding) -> None:
+    """What is written to the finding topic is read back whole."""
+    assert decode_finding(finding.encode()) == finding
+
+
+@pytest.mark.parametrize("finding", [FINDING, BARE])
+def test_a_finding_is_canonical(finding: Finding) -> None:
+    """Its bytes are JCS, without anything null."""
+    told = json.loads(finding.encode())
+    assert rfc8785.dumps(told) == finding.encode()
+    assert None not in told.values()
+    assert told["uid"] == finding.uid()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"observer_id": "bob"},
+        {"time_us": 9},
+        {"origin": Origin(topic="t", partition=0, offset=0)},
+        {"snapshot_id": None},
+        {"known": False},
+        {"changed_fields": ()},
+        {"before": None},
+    ],
+)
+def test_identity_does_not_depend_on_who_saw_it_when(change: dict[str, Any]) -> None:
+    """Observer, time, place and the definition before are no part of what was found."""
+    assert replace(FINDING, **change).uid() == FINDING.uid()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"kind": Kind.TOOL_ADDED},
+        {"server_id": "other"},
+        {"tool_name": "other"},
+        {"after": "sha256:c"},
+        {"reason": "not_json"},
+    ],
+)
+def test_identity_is_what_was_found(change: dict[str, Any]) -> None:
+    """Kind, server, tool, definition and reason make it another finding."""
+    assert replace(FINDING, **change).uid() != FINDING.uid()
+
+
+def test_identity_is_the_same_in_every_version() -> None:
+    """What alerts were raised under stays: a list of five, and one more where a prompt or template is named."""
+    five = ["tool_changed", "server é", "tool", "sha256:b", None]
+    assert FINDING.uid() == hashlib.sha256(rfc8785.dumps(five)).hexdigest()
+    six = ["prompt_changed", "server é", None, "sha256:b", None, "prompt"]
+    assert OF_PROMPT.uid() == hashlib.sha256(rfc8785.dumps(six)).hexdigest()
+
+
+def test_a_removed_tool_is_known_by_what_it_was() -> None:
+    """Without a definition after, the one before identifies the finding."""
+    gone = replace(FINDING, kind=Kind.TOOL_REMOVED, after=None)
+    assert replace(gone, before="sha256:z").uid() != gone.uid()
+
+
+def test_a_finding_goes_to_its_server() -> None:
+    """The record's key is the server, so that one alert's findings stand in one partition."""
+    output = FINDING.output()
+    assert (output.role, output.key, output.partition) == (Role.FINDINGS, "server é".encode(), None)
+    assert (output.timestamp_ms, output.label) == (1_500, "finding:tool_changed")
+
+
+@pytest.mark.parametrize("value", [None, b"", b"{", b"[]", b"{}", b'{"uid":"x","kind":"novelty"}'])
+def test_a_foreign_record_stops_the_reader(value: bytes | None) -> None:
+    """What is no finding of this version is an integrity error."""
+    with pytest.raises(IntegrityError) as caught:
+        decode_finding(value)
+    assert caught.value.code == "unknown_finding"
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+def test_every_kind_reads_well_to_an_analyst(kind: Kind) -> None:
+    """Each kind has a title without a stop, a severity of OCSF, and an explanation in sentences."""
+    info = KINDS[kind]
+    assert not info.title.endswith(".")
+    assert info.explanation.endswith(".")
+    assert 1 <= info.severity_id <= 5

@@ -1,0 +1,39 @@
+"""Kafka's default partitioner."""
+
+from __future__ import annotations
+
+import pytest
+from aiokafka.partitioner import DefaultPartitioner, murmur2
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay_stream.model.partition import _murmur2, murmur2_partition
+
+
+@given(st.binary(max_size=64), st.integers(1, 200))
+def test_partitions_are_those_of_the_producer(key: bytes, partitions: int) -> None:
+    """Any key goes where aiokafka's own partitioner puts it."""
+    every = list(range(partitions))
+    assert murmur2_partition(key, partitions) == DefaultPartitioner()(key, every, every)
+
+
+@given(st.binary(max_size=64))
+def test_the_hash_is_the_producer_s(key: bytes) -> None:
+    """The hash itself is aiokafka's, so that the partition agrees for any number of partitions."""
+    assert _murmur2(key) & 0xFFFFFFFF == murmur2(key) & 0xFFFFFFFF
+
+
+@pytest.mark.parametrize(
+    ("key", "signed"),
+    [
+        (b"21", -973932308),
+        (b"foobar", -790332482),
+        (b"a-little-bit-long-string", -985981536),
+        (b"a-little-bit-longer-string", -1486304829),
+        (b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58897971),
+        (b"abc", 479470107),
+    ],
+)
+def test_the_hash_is_the_java_client_s(key: bytes, signed: int) -> None:
+    """The test vectors of Apache Kafka's own UtilsTest hold."""
+    assert _murmur2(key) == signed & 0xFFFFFFFF

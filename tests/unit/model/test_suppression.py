@@ -1,0 +1,62 @@
+"""Suppression rules: what they cover."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from assay_stream.model.suppression import SuppressionRule, covering_rule
+from tests.support.findings import a_finding, a_rule, at
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        ({}, True),
+        ({"server_id": "*"}, True),
+        ({"server_id": "other"}, False),
+        ({"tool": "to*"}, True),
+        ({"tool": "ta*"}, False),
+        ({"kind": "tool_changed"}, True),
+        ({"kind": "tool_added"}, False),
+        ({"field": "description"}, True),
+        ({"field": "title"}, False),
+        ({"until_us": at(10)}, True),
+        ({"until_us": at(9)}, False),
+        ({"tool": "to*", "kind": "tool_added"}, False),
+    ],
+)
+def test_a_rule_covers_what_all_of_it_says(rule: dict[str, Any], expected: bool) -> None:
+    """What is left out applies to all; its end is no longer in force."""
+    assert a_rule(**rule).covers(a_finding(), at(9)) is expected
+
+
+def test_a_rule_on_a_field_does_not_cover_more() -> None:
+    """Where another field changed too, somebody should look."""
+    rule = a_rule(field="description")
+    assert not rule.covers(a_finding(changed_fields=("description", "inputSchema")), at(0))
+    assert not rule.covers(a_finding(changed_fields=()), at(0))
+
+
+def test_a_tool_pattern_does_not_cover_what_is_about_the_server() -> None:
+    """Unless it is the one for everything."""
+    about_the_server = a_finding(tool_name=None)
+    assert not a_rule(tool="a*").covers(about_the_server, at(0))
+    assert a_rule(tool="*").covers(about_the_server, at(0))
+
+
+def test_the_first_by_id_is_named() -> None:
+    """Whatever the order in which rules are kept."""
+    rules = [a_rule(id="b"), a_rule(id="a"), a_rule(id="0", kind="tool_added")]
+    covering = covering_rule(rules, a_finding(), at(0))
+    assert covering is not None
+    assert covering.id == "a"
+    assert covering_rule([], a_finding(), at(0)) is None
+
+
+@pytest.mark.parametrize("rule", [a_rule(), a_rule(tool="t*", kind="tool_added", field="title", until_us=1)])
+def test_a_rule_survives_storage(rule: SuppressionRule) -> None:
+    """What is absent stays absent."""
+    assert SuppressionRule.from_json(rule.as_json()) == rule
+    assert None not in rule.as_json().values()

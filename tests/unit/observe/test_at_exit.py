@@ -1,0 +1,137 @@
+"""A script that ends, forks or is told to end: what its publisher took is delivered, or counted."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+
+BEGIN = """
+import asyncio, os, sys, threading, time
+from assay_stream.observe import ObservationPublisher, PublisherLimits
+from tests.unit.observe.test_events import a_call
+
+class Producer:
+    async def start(self):
+        # As aiokafka does: a name is looked up in asyncio's thread pool.
+        await asyncio.get_running_loop().getaddrinfo("localhost", 1)
+        await asyncio.sleep(0.2)
+        if "absent" in sys.argv:
+            raise OSError("no broker")
+
+    async def stop(self):
+        pass
+
+    async def send(self, topic, **record):
+        os.write(1, f"{os.getpid()} {topic}\\n".encode())
+        future = asyncio.get_running_loop().create_future()
+        future.set_result(None)
+        return future
+
+publisher = ObservationPublisher({}, producer_factory=Producer)
+"""
+
+
+def run(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The script, with a publisher over a fake producer, in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-c", BEGIN + script, *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def delivered(done: subprocess.CompletedProcess[str]) -> int:
+    """How many records the producer was given."""
+    assert "Traceback" not in done.stderr, done.stderr
+    return len(done.stdout.splitlines())
+
+
+def test_a_script_that_just_ends_has_delivered() -> None:
+    """Nothing is closed, and no connection stands yet when the last line is done."""
+    done = run("publisher.start()\nfor _ in range(3): publisher.publish(a_call())")
+    assert (done.returncode, delivered(done)) == (0, 3), done.stderr
+
+
+@pytest.mark.parametrize("end", ["sys.exit(3)", "raise SystemExit(3)"])
+def test_an_exit_code_is_kept(end: str) -> None:
+    """However the script leaves."""
+    done = run(f"publisher.start()\npublisher.publish(a_call())\n{end}")
+    assert (done.returncode, delivered(done)) == (3, 1)
+
+
+def test_an_uncaught_error_does_not_lose_what_came_before() -> None:
+    """The observation of the call that crashed the proxy is what one wants to have."""
+    done = run("publisher.start()\npublisher.publish(a_call())\nraise ValueError('x')")
+    assert done.returncode == 1
+    assert len(done.stdout.splitlines()) == 1
+
+
+def test_published_from_a_thread_that_outlives_the_script() -> None:
+    """The main thread is done first."""
+    done = run("publisher.start()\nthreading.Thread(target=lambda: publisher.publish(a_call())).start()\n")
+    assert delivered(done) == 1
+
+
+def test_an_absent_broker_does_not_hold_an_exit_up_for_long() -> None:
+    """The process ends within the limit and the time to let go, and says what is lost."""
+    last_line = "print(time.monotonic(), file=sys.stderr, flush=True)"
+    done = run(f"publisher.start()\npublisher.publish(a_call())\n{last_line}", "absent")
+    ended_s = time.monotonic()
+    assert delivered(done) == 0
+    assert "1 observations could not be delivered" in done.stderr
+    assert ended_s - float(done.stderr.split(maxsplit=1)[0]) < 15
+
+
+def test_a_publisher_never_started_says_what_it_dropped() -> None:
+    """Nothing waits for it."""
+    done = run("publisher.publish(a_call())")
+    assert delivered(done) == 0
+    assert "1 observations could not be delivered" in done.stderr
+
+
+def test_close_delivers_and_may_be_repeated() -> None:
+    """Synchronous: what comes after it finds everything settled."""
+    done = run(
+        "publisher.start()\npublisher.publish(a_call())\npublisher.close(timeout_ms=5_000)\npublisher.close()\n"
+        "assert publisher.stats.delivered == 1 and not publisher.stats.queued\n"
+        "assert not publisher.publish(a_call())"
+    )
+    assert (done.returncode, delivered(done)) == (0, 1), done.stderr
+
+
+def test_close_counts_what_its_time_did_not_suffice_for() -> None:
+    """In milliseconds."""
+    done = run(
+        "publisher.start()\npublisher.publish(a_call())\nbegan = time.monotonic()\n"
+        "publisher.close(timeout_ms=50)\nassert time.monotonic() - began < 4\n"
+        "assert publisher.stats.dropped == {'delivery_failed': 1}, publisher.stats",
+        "absent",
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_context_delivers_at_its_end() -> None:
+    """Without asyncio, too."""
+    done = run("with publisher:\n    publisher.publish(a_call())\nassert publisher.stats.delivered == 1")
+    assert (done.returncode, delivered(done)) == (0, 1), done.stderr
+
+
+@pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="no fork here")
+def test_a_forked_child_delivers_its_own_and_no_copy() -> None:
+    """One observation before the fork, one by each side after it: three in all, each once."""
+    done = run(
+        "publisher.start()\npublisher.publish(a_call())\nchild = os.fork()\npublisher.publish(a_call())\n"
+        "if child: os.waitpid(child, 0)"
+    )
+    assert delivered(done) == 3
+    by_process = [line.split()[0] for line in done.stdout.splitlines()]
+    assert sorted(map(by_process.count, set(by_process))) == [1, 2]

@@ -1,0 +1,210 @@
+"""The publishing client, with a producer that fails as Kafka does."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from aiokafka.errors import (
+    InvalidTopicError,
+    KafkaConnectionError,
+    KafkaTimeoutError,
+    MessageSizeTooLargeError,
+    TopicAuthorizationFailedError,
+)
+
+from assay_stream.observe import Observation, ObservationPublisher, PublisherLimits
+from tests.unit.observe.test_events import a_call, a_snapshot
+
+QUICK = {"backoff_min_s": 0.001, "backoff_max_s": 0.002}
+
+
+class Cluster:
+    """What stands behind the fake producers: records, and faults to come."""
+
+    def __init__(self) -> None:
+        self.records: list[tuple[str, bytes]] = []
+        self.start_faults: list[Exception] = []
+        self.send_faults: list[Exception | None] = []
+        self.delivery_faults: list[Exception | None] = []
+        self.hangs = False
+        self.open = 0
+
+    def producer(self) -> FakeProducer:
+        """A new connection."""
+        return FakeProducer(self)
+
+
+class FakeProducer:
+    """Behaves as aiokafka's."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+
+    async def start(self) -> None:
+        self.cluster.open += 1
+        if self.cluster.hangs:
+            await asyncio.Event().wait()
+        if self.cluster.start_faults:
+            raise self.cluster.start_faults.pop(0)
+
+    async def stop(self) -> None:
+        self.cluster.open -= 1
+
+    async def send(self, topic: str, *, value: bytes, **_: Any) -> Awaitable[Any]:
+        if self.cluster.send_faults and (fault := self.cluster.send_faults.pop(0)):
+            raise fault
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self.cluster.delivery_faults and (fault := self.cluster.delivery_faults.pop(0)):
+            future.set_exception(fault)
+        else:
+            self.cluster.records.append((topic, value))
+            future.set_result(None)
+        return future
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    """A cluster without faults."""
+    return Cluster()
+
+
+def a_publisher(cluster: Cluster, **limits: Any) -> ObservationPublisher:
+    """A publisher to the cluster, quick to try again."""
+    return ObservationPublisher({}, limits=PublisherLimits(**(QUICK | limits)), producer_factory=cluster.producer)
+
+
+def numbered_calls(count: int) -> list[Observation]:
+    """Calls that can be told apart."""
+    return [a_call(tool_name=f"tool-{number}") for number in range(count)]
+
+
+async def eventually(holds: Callable[[], bool]) -> None:
+    """Wait until something holds."""
+    async with asyncio.timeout(5):
+        while not holds():
+            await asyncio.sleep(0.001)
+
+
+async def test_observations_arrive_in_order_on_their_topics(cluster: Cluster) -> None:
+    """And closing waits for them."""
+    observations = [a_snapshot([]), *numbered_calls(1_200)]
+    async with a_publisher(cluster) as publisher:
+        assert all(publisher.publish(observation) for observation in observations)
+    assert [value for _, value in cluster.records] == [item.value for item in observations]
+    assert {topic for topic, _ in cluster.records} == {"mcp.tools.list", "mcp.tools.call"}
+    assert (publisher.stats.delivered, publisher.stats.queued, publisher.stats.queued_bytes) == (1_201, 0, 0)
+    assert publisher.stats.dropped == {}
+    assert cluster.open == 0
+
+
+async def test_an_unreachable_broker_is_tried_until_it_is_there(cluster: Cluster) -> None:
+    """Starting does not wait for it, and nothing is lost meanwhile."""
+    cluster.start_faults = [KafkaConnectionError("away"), OSError("away"), TimeoutError()]
+    publisher = a_publisher(cluster)
+    publisher.publish(a_call())
+    publisher.start()
+    assert not publisher.stats.connected
+    await eventually(lambda: publisher.stats.delivered == 1)
+    assert publisher.stats.connected
+    assert publisher.stats.retries == 3
+    await publisher.aclose()
+    assert cluster.open == 0, "every producer, failed or not, is let go"
+
+
+@pytest.mark.parametrize("fault", [KafkaTimeoutError(), OSError(), TopicAuthorizationFailedError()])
+@pytest.mark.parametrize("place", ["send_faults", "delivery_faults"])
+async def test_what_may_mend_is_sent_again_in_order(cluster: Cluster, fault: Exception, place: str) -> None:
+    """As often as it takes."""
+    setattr(cluster, place, [None, fault, None, fault])
+    observations = numbered_calls(6)
+    publisher = a_publisher(cluster, batch_records_max=2)
+    # Queued before anything is sent, so that the faults meet the same batches every time.
+    for observation in observations:
+        publisher.publish(observation)
+    async with publisher:
+        pass
+    assert [value for _, value in cluster.records] == [item.value for item in observations]
+    assert publisher.stats.dropped == {}
+
+
+async def test_what_kafka_finds_too_large_is_dropped_and_counted(cluster: Cluster) -> None:
+    """And holds nothing up."""
+    cluster.send_faults = [MessageSizeTooLargeError()]
+    cluster.delivery_faults = [MessageSizeTooLargeError()]
+    async with a_publisher(cluster) as publisher:
+        for observation in numbered_calls(3):
+            publisher.publish(observation)
+    assert len(cluster.records) == 1
+    assert publisher.stats.dropped == {"too_large": 2}
+    assert publisher.stats.retries == 0
+
+
+async def test_a_record_refused_for_good_is_given_up_after_some_attempts(cluster: Cluster) -> None:
+    """So that it does not block all others."""
+    cluster.send_faults = [InvalidTopicError() for _ in range(3)]
+    async with a_publisher(cluster, attempts_max=3) as publisher:
+        for observation in numbered_calls(2):
+            publisher.publish(observation)
+    assert [value for _, value in cluster.records] == [numbered_calls(2)[1].value]
+    assert publisher.stats.dropped == {"delivery_failed": 1}
+
+
+async def test_calls_leave_the_last_quarter_of_the_queue_to_snapshots(cluster: Cluster) -> None:
+    """In records and in bytes; nothing raises and nothing waits."""
+    publisher = a_publisher(cluster, queue_records_max=8)
+    assert [publisher.publish(call) for call in numbered_calls(8)] == [True] * 6 + [False] * 2
+    assert [publisher.publish(a_snapshot([])) for _ in range(3)] == [True, True, False]
+    assert publisher.stats.dropped == {"queue_full": 3}
+    size = a_call().size_bytes
+    small = a_publisher(cluster, queue_bytes_max=4 * size)
+    assert [small.publish(a_call()) for _ in range(4)] == [True, True, True, False]
+    publisher.start()
+    await publisher.aclose()
+    assert len(cluster.records) == 8
+
+
+async def test_a_record_over_the_limit_is_not_taken(cluster: Cluster) -> None:
+    """No worker would accept it."""
+    publisher = a_publisher(cluster, record_bytes_max=100)
+    assert not publisher.publish(a_call())
+    assert publisher.stats.dropped == {"too_large": 1}
+    await publisher.aclose()
+
+
+async def test_closing_ends_in_time_and_counts_what_it_could_not_deliver(cluster: Cluster) -> None:
+    """Even while a connection hangs."""
+    cluster.hangs = True
+    publisher = a_publisher(cluster)
+    publisher.start()
+    publisher.publish(a_call())
+    async with asyncio.timeout(3):
+        await publisher.aclose(timeout_s=0.05)
+    assert publisher.stats.dropped == {"delivery_failed": 1}
+    assert not publisher.publish(a_call())
+    assert publisher.stats.dropped == {"delivery_failed": 1, "closed": 1}
+    assert cluster.open == 0
+
+
+async def test_it_may_be_used_from_any_thread(cluster: Cluster) -> None:
+    """A proxy may have several."""
+    async with a_publisher(cluster) as publisher:
+        threads = [threading.Thread(target=lambda: [publisher.publish(a_call()) for _ in range(500)]) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            await asyncio.to_thread(thread.join)
+    assert len(cluster.records) == publisher.stats.delivered == 2_000
+
+
+async def test_closing_with_nothing_queued_does_not_wait_for_a_broker(cluster: Cluster) -> None:
+    """There is nothing to wait for."""
+    cluster.hangs = True
+    publisher = a_publisher(cluster)
+    publisher.start()
+    await asyncio.sleep(0)
+    async with asyncio.timeout(1):
+        await publisher.aclose(timeout_s=60)

@@ -1,0 +1,333 @@
+"""The pumps of an enforcing tap: whole lines in, unchanged bytes out, answers between lines."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import threading
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from assay_stream.observe import Observation
+from assay_stream.observe.enforcing import ClientOutput, Enforcer
+from assay_stream.observe.gate import NOT_RULED_ON
+from assay_stream.observe.mcp_wire import LINE_BYTES_MAX
+from tests.support.gates import Connection, a_call, a_tool, pinned
+from tests.support.mcp_dialogue import START
+
+GOOD, EVIL = a_tool(), a_tool(description="Other.")
+
+
+class Bench:
+    """An enforcer between pipes."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.observations: list[Observation] = []
+        self.server_reads, self._server_input = os.pipe()
+        self.client_reads, self._client_output = os.pipe()
+        for descriptor in (self.server_reads, self.client_reads):
+            os.set_blocking(descriptor, False)
+        self.output = ClientOutput(self._client_output)
+        self.enforcer = Enforcer(
+            connection.gate,
+            server_input=self._server_input,
+            client=self.output,
+            publish=self.publish,
+            clock=lambda: START,
+        )
+
+    def publish(self, observation: Observation) -> None:
+        """Keep it."""
+        self.observations.append(observation)
+
+    def at_server(self) -> bytes:
+        """What has reached the server."""
+        return _all(self.server_reads)
+
+    def at_client(self) -> bytes:
+        """What has reached the client."""
+        return _all(self.client_reads)
+
+    def serve(self, data: bytes) -> None:
+        """The server says some bytes."""
+        self.enforcer.from_server(data)
+        self.output.pass_on(data)
+
+    def close(self) -> None:
+        """Close the pipes."""
+        for descriptor in (self.server_reads, self._server_input, self.client_reads, self._client_output):
+            os.close(descriptor)
+
+
+def _all(descriptor: int) -> bytes:
+    parts = []
+    while True:
+        try:
+            parts.append(os.read(descriptor, 65_536))
+        except BlockingIOError:
+            return b"".join(parts)
+
+
+def line(message: Any) -> bytes:
+    """A message on its line."""
+    return json.dumps(message).encode() + b"\n"
+
+
+CALL = line(a_call())
+ASK = line({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
+
+
+def listed(*tools: Any) -> bytes:
+    """The answer to ``ASK``."""
+    return line({"jsonrpc": "2.0", "id": 1, "result": {"tools": list(tools)}})
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    """An enforcer; the tool ``read`` is pinned and what differs is blocked."""
+    made = Bench(Connection(pinned(GOOD)))
+    yield made
+    made.close()
+
+
+def told(bench: Bench, *tools: Any) -> None:
+    """The client was given a list; nothing is left in the pipes."""
+    bench.enforcer.from_client(ASK)
+    bench.serve(listed(*tools))
+    assert (bench.at_server(), bench.at_client()) == (ASK, listed(*tools))
+
+
+@pytest.mark.parametrize("size", [1, 7, 10_000])
+def test_lines_that_pass_reach_the_server_byte_by_byte_as_they_were(bench: Bench, size: int) -> None:
+    """However they are cut: line feeds, carriage returns, blanks and empty lines included."""
+    told(bench, GOOD)
+    sent = b"\n\r\n  " + CALL + b'{ "id" : 2.50, "method":"ping" }\r\n' + CALL + CALL.rstrip()
+    for start in range(0, len(sent), size):
+        bench.enforcer.from_client(sent[start : start + size])
+    assert bench.at_server() == sent[: sent.rindex(b"\n") + 1]
+    bench.enforcer.client_ended()
+    assert bench.at_server() == CALL.rstrip()
+
+
+@pytest.mark.parametrize("size", [1, 7, 10_000])
+def test_a_blocked_line_leaves_no_trace_between_others(bench: Bench, size: int) -> None:
+    """Not a byte of it."""
+    told(bench, EVIL)
+    ping = line({"id": 3, "method": "ping"})
+    sent = ping + CALL + ping
+    for start in range(0, len(sent), size):
+        bench.enforcer.from_client(sent[start : start + size])
+    assert bench.at_server() == ping + ping
+    [said] = bench.at_client().splitlines()
+    assert json.loads(said)["id"] == 7
+    assert bench.enforcer.blocked == 1
+    assert json.loads(bench.observations[-1].value)["data"]["decision"] == "deny"
+
+
+def test_a_blocked_last_line_without_its_end_is_answered_too(bench: Bench) -> None:
+    """The client closed early; it may still read."""
+    told(bench, EVIL)
+    bench.enforcer.from_client(CALL.rstrip())
+    assert bench.at_client() == b""
+    bench.enforcer.client_ended()
+    assert bench.at_server() == b""
+    assert json.loads(bench.at_client())["id"] == 7
+
+
+def test_an_answer_waits_for_the_end_of_the_servers_line(bench: Bench) -> None:
+    """Two messages on one line would be none."""
+    told(bench, EVIL)
+    bench.serve(b'{"part":')
+    bench.enforcer.from_client(CALL + CALL)
+    bench.serve(b"1")
+    assert bench.at_client() == b'{"part":1'
+    bench.serve(b'}\n{"next":2}\n{"third"')
+    first, second, *answers, rest = bench.at_client().split(b"\n")
+    assert (first, second, rest) == (b"}", b'{"next":2}', b'{"third"')
+    assert [json.loads(each)["id"] for each in answers] == [7, 7]
+    bench.enforcer.from_client(CALL)
+    assert bench.at_client() == b""
+    bench.serve(b":3}\n")
+    assert bench.at_client().startswith(b":3}\n{")
+
+
+def test_between_lines_an_answer_does_not_wait(bench: Bench) -> None:
+    """The server may say nothing for hours."""
+    told(bench, EVIL)
+    bench.enforcer.from_client(CALL)
+    assert json.loads(bench.at_client())["id"] == 7
+
+
+def test_something_of_the_server_that_looks_like_our_answer_is_passed_on_as_it_is(bench: Bench) -> None:
+    """The client has its answer once: under the id of a call that the server never got."""
+    told(bench, EVIL)
+    bench.enforcer.from_client(CALL)
+    ours = bench.at_client()
+    bench.serve(ours)
+    assert bench.at_client() == ours
+    assert bench.connection.observer.stats.unmatched_responses == 1
+
+
+def test_answers_and_the_servers_lines_are_never_mixed_under_load() -> None:
+    """Two threads, small pieces; every line of either side arrives whole."""
+    bench = Bench(Connection(pinned(GOOD)))
+    told(bench, EVIL)
+    os.set_blocking(bench.client_reads, True)
+    chance = random.Random(1)
+    server_lines = b"".join(line({"s": "x" * chance.randrange(200), "n": number}) for number in range(400))
+    received: list[bytes] = []
+
+    def serve() -> None:
+        at = 0
+        while at < len(server_lines):
+            size = chance.randrange(1, 90)
+            bench.serve(server_lines[at : at + size])
+            at += size
+
+    def call() -> None:
+        for number in range(400):
+            bench.enforcer.from_client(line(a_call("read", number)))
+
+    threads = [threading.Thread(target=each, daemon=True) for each in (serve, call)]
+    for thread in threads:
+        thread.start()
+    while b"".join(received).count(b"\n") < 800:
+        received.append(os.read(bench.client_reads, 65_536))
+    for thread in threads:
+        thread.join(10)
+    lines = [json.loads(each) for each in b"".join(received).splitlines()]
+    assert [each["n"] for each in lines if "n" in each] == list(range(400))
+    assert [each["id"] for each in lines if "id" in each] == list(range(400))
+    bench.close()
+
+
+def test_a_line_too_long_to_look_at_does_not_pass(bench: Bench) -> None:
+    """And what comes after it is ruled on as before."""
+    told(bench, GOOD)
+    piece = b"x" * (LINE_BYTES_MAX // 4)
+    for _ in range(5):
+        bench.enforcer.from_client(piece)
+    bench.enforcer.from_client(b"\n" + CALL)
+    assert bench.at_server() == CALL
+    said = json.loads(bench.at_client())
+    assert (said["id"], said["error"]["data"]) == (None, {"code": "not_ruled_on"})
+
+
+def test_a_rule_that_fails_holds_the_call_back(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    """Its caller hears so, and one traceback is logged however often it fails."""
+    told(bench, GOOD)
+
+    def fail(*_: Any) -> Any:
+        raise RuntimeError
+
+    bench.connection.gate._rule = fail
+    bench.enforcer.from_client(CALL + CALL + line({"id": 3, "method": "ping"}))
+    assert bench.at_server() == line({"id": 3, "method": "ping"})
+    said = [json.loads(each) for each in bench.at_client().splitlines()]
+    assert [(each["id"], each["error"]["data"]["code"]) for each in said] == [(7, "not_ruled_on")] * 2
+    assert NOT_RULED_ON in said[0]["error"]["message"]
+    assert (bench.enforcer.failures, bench.enforcer.blocked) == (2, 2)
+    assert [json.loads(each.value)["data"]["reason_code"] for each in bench.observations[-2:]] == [
+        "not_ruled_on",
+        "not_ruled_on",
+    ]
+    assert len(caplog.records) == 1
+
+
+def test_a_clock_that_fails_holds_everything_back_but_ends_nothing(bench: Bench) -> None:
+    """Closed towards the server, open towards the client."""
+    told(bench, GOOD)
+
+    def fail() -> datetime:
+        raise RuntimeError
+
+    bench.enforcer._clock = fail
+    bench.enforcer.from_client(CALL)
+    bench.serve(b"hello\n")
+    assert bench.at_server() == b""
+    answered, greeting = bench.at_client().splitlines()
+    assert json.loads(answered)["error"]["data"] == {"code": "not_ruled_on"}
+    assert greeting == b"hello"
+
+
+def test_a_failure_while_looking_at_the_server_is_not_felt_but_leaves_its_lists_in_doubt(bench: Bench) -> None:
+    """Its bytes pass, and pinned tools are held back until the next list."""
+    told(bench, GOOD)
+
+    def fail(*_: Any) -> Any:
+        raise RuntimeError
+
+    outward, bench.connection.gate.outward = bench.connection.gate.outward, fail  # type: ignore[method-assign]
+    bench.serve(b"anything\n")
+    bench.connection.gate.outward = outward  # type: ignore[method-assign]
+    assert bench.at_client() == b"anything\n"
+    bench.enforcer.from_client(CALL)
+    assert bench.at_server() == b""
+    bench.at_client()
+    told(bench, GOOD)
+    bench.enforcer.from_client(CALL)
+    assert bench.at_server() == CALL
+
+
+def test_a_publisher_that_fails_is_not_felt(bench: Bench) -> None:
+    """What may pass passes, what may not does not."""
+    told(bench, EVIL)
+
+    def fail(_: Observation) -> None:
+        raise RuntimeError
+
+    bench.enforcer._publish = fail
+    bench.enforcer.from_client(CALL + ASK)
+    assert bench.at_server() == ASK
+    bench.serve(listed(GOOD))
+    assert bench.at_client().count(b"\n") == 2
+    assert bench.enforcer.failures == 2
+
+
+def test_the_servers_last_line_is_looked_at_without_its_end(bench: Bench) -> None:
+    """It died in the middle of saying its tools."""
+    bench.enforcer.from_client(ASK)
+    bench.serve(listed(EVIL).rstrip())
+    assert bench.observations == []
+    bench.enforcer.server_ended()
+    assert [each.kind for each in bench.observations] == ["list"]
+
+
+def test_after_the_end_nothing_passes_and_open_calls_are_published(bench: Bench) -> None:
+    """Once."""
+    told(bench, GOOD)
+    bench.enforcer.from_client(CALL)
+    bench.enforcer.end(bench.connection.observer.close)
+    assert json.loads(bench.observations[-1].value)["data"]["error"] == {"code": "no_response"}
+    count = len(bench.observations)
+    bench.at_server()
+    bench.enforcer.from_client(CALL)
+    assert (bench.at_server(), bench.at_client()[len(listed(GOOD)) :]) == (b"", b"")
+    assert len(bench.observations) == count
+
+
+def test_a_server_that_has_gone_is_an_error_for_the_pump(bench: Bench) -> None:
+    """As without the gate."""
+    told(bench, GOOD)
+    os.close(bench.server_reads)
+    try:
+        with pytest.raises(BrokenPipeError):
+            bench.enforcer.from_client(CALL)
+    finally:
+        bench.server_reads = os.open(os.devnull, os.O_RDONLY)
+
+
+def test_a_warned_call_is_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """Escaped: the name is the server's text."""
+    tool = a_tool("re\nad")
+    bench = Bench(Connection(pinned(tool, enforcement="warn")))
+    told(bench, a_tool("re\nad", "Other."))
+    bench.enforcer.from_client(line(a_call("re\nad")))
+    assert bench.at_server() != b""
+    assert r"'re\nad'" in caplog.text
+    bench.close()

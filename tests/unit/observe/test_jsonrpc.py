@@ -1,0 +1,75 @@
+"""JSON-RPC messages on a line."""
+
+from __future__ import annotations
+
+import pytest
+
+from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.observe.jsonrpc import answer_keys, meta_of, params_of, read_line, request_key, trace_of
+
+TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"
+
+
+def test_text_ids_and_number_ids_are_distinct() -> None:
+    """As JSON-RPC has them."""
+    assert request_key(1) != request_key("1")
+    assert request_key(1) == request_key(1.0)
+
+
+@pytest.mark.parametrize("value", [None, True, [], {}])
+def test_other_values_are_no_ids(value: object) -> None:
+    """Null is for errors without a request."""
+    assert request_key(value) is None
+    assert answer_keys(value) == []
+
+
+@pytest.mark.parametrize(("text", "number"), [("2", 2), (" 2 ", 2), ("2.0", 2), ("0x2", 2), ("", 0), ("02", 2)])
+def test_the_text_of_an_answers_id_may_mean_a_number(text: str, number: int) -> None:
+    """Clients convert it, so an answer so named arrives."""
+    assert answer_keys(text) == [(True, text), (False, number)]
+
+
+def test_a_text_that_is_no_number_stays_text() -> None:
+    """Nothing else is tried."""
+    assert answer_keys("abc") == [(True, "abc")]
+    assert answer_keys("9" * 100) == [(True, "9" * 100)]
+
+
+@pytest.mark.parametrize(
+    ("line", "count", "exact"),
+    [
+        (b'{"id":1}', 1, True),
+        (b'[{"id":1},{"id":2},3]', 2, True),
+        (b'{"id":1,"id":2}', 1, False),
+        (b"hello", 0, False),
+        (b"3", 0, True),
+    ],
+)
+def test_lines_are_read_strictly_then_leniently(line: bytes, count: int, exact: bool) -> None:
+    """And never raise."""
+    read = read_line(line, DEFAULT_LIMITS)
+    assert (len(read.messages), read.exact) == (count, exact)
+
+
+@pytest.mark.parametrize(
+    ("traceparent", "trace_id"),
+    [
+        (f"00-{TRACE_ID}-00f067aa0ba902b7-01", TRACE_ID),
+        (f"ff-{TRACE_ID}-00f067aa0ba902b7-01", None),
+        (f"00-{'0' * 32}-00f067aa0ba902b7-01", None),
+        (f"00-{TRACE_ID}-{'0' * 16}-01", None),
+        (f"00-{TRACE_ID.upper()}-00f067aa0ba902b7-01", None),
+        (7, None),
+        (None, None),
+    ],
+)
+def test_only_a_w3c_traceparent_gives_a_trace_id(traceparent: object, trace_id: str | None) -> None:
+    """Anything else is not carried on."""
+    trace = trace_of(traceparent)
+    assert (None if trace is None else trace[1]) == trace_id
+
+
+def test_missing_or_odd_params_are_empty() -> None:
+    """So that no reader has to ask."""
+    assert params_of({"params": [1]}) == {}
+    assert meta_of({"_meta": 3}) == {}

@@ -1,0 +1,70 @@
+"""Where observations go."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+
+from assay_stream.errors import ConfigurationError
+from assay_stream.observe import FileSink, MemorySink, from_observations
+from assay_stream.observe.events import RawMessage
+from assay_stream.observe.sinks import SinkStats
+from tests.unit.observe.test_events import a_call, a_snapshot
+
+
+async def test_a_file_holds_one_event_a_line_as_replay_reads_them(tmp_path: Path) -> None:
+    """Written through at once: a kill loses nothing."""
+    path = tmp_path / "observations.ndjson"
+    sink = FileSink(path)
+    observations = [a_call(), a_snapshot([])]
+    assert all(sink.publish(observation) for observation in observations)
+    with path.open("rb") as lines:
+        assert list(from_observations(lines)) == observations
+    await sink.aclose()
+    assert not sink.publish(a_call())
+    assert sink.stats == SinkStats(accepted=2, delivered=2, dropped={"closed": 1})
+
+
+def test_a_line_feed_in_an_unsound_message_breaks_no_line() -> None:
+    """A pretty-printed body has them."""
+    file = io.BytesIO()
+    FileSink(file).publish(a_snapshot(RawMessage(b'{"a":\n1,"a":\n2}')))
+    assert file.getvalue().count(b"\n") == 1
+
+
+def test_a_file_that_cannot_be_written_is_refused_at_once(tmp_path: Path) -> None:
+    """Before any server is started."""
+    with pytest.raises(ConfigurationError, match="unwritable_file"):
+        FileSink(tmp_path / "no" / "such" / "folder")
+
+
+def test_a_full_disk_is_counted_and_never_raised(caplog: pytest.LogCaptureFixture) -> None:
+    """It is said once."""
+    with open("/dev/full", "wb", buffering=0) as full:
+        sink = FileSink(full)
+        assert not sink.publish(a_call())
+        assert not sink.publish(a_call())
+    assert sink.stats.dropped == {"delivery_failed": 2}
+    assert len(caplog.records) == 1
+
+
+async def test_what_a_file_holds_already_stays(tmp_path: Path) -> None:
+    """A client that restarts its server restarts the tap; a line that a kill cut off does not swallow the next."""
+    path = tmp_path / "observations.ndjson"
+    path.write_bytes(b'{"whole":1}\n{"cut')
+    for _ in range(2):
+        sink = FileSink(path)
+        sink.publish(a_call())
+        await sink.aclose()
+    line = a_call().value
+    assert path.read_bytes().splitlines() == [b'{"whole":1}', b'{"cut', line, line]
+
+
+async def test_the_memory_sink_keeps_what_it_gets() -> None:
+    """For tests of proxies."""
+    sink = MemorySink()
+    assert sink.publish(a_call())
+    await sink.aclose()
+    assert (sink.observations, sink.stats.delivered) == ([a_call()], 1)

@@ -1,0 +1,119 @@
+"""The verdict client without a broker: what it says while it knows nothing, and how it comes back."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from assay_stream.errors import IntegrityError
+from assay_stream.observe import VerdictClient
+from assay_stream.observe import verdicts as module
+from assay_stream.observe.ruling import VerdictTable
+from assay_stream.schemes.hangar import Action
+from tests.support.gates import SERVER, a_table, a_verdict
+
+NOWHERE = {"bootstrap_servers": "127.0.0.1:1"}
+
+
+class Clock:
+    """A clock that is moved by hand."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def a_client(**options: Any) -> VerdictClient:
+    """A client that reaches no broker."""
+    return VerdictClient(NOWHERE, monotonic_s=options.pop("clock", time.monotonic), **options)
+
+
+@pytest.mark.parametrize("unavailable", Action)
+def test_while_nothing_was_read_the_operators_choice_is_the_ruling(unavailable: Action) -> None:
+    """And the reason says so. It needs no thread and no broker."""
+    ruling = a_client(unavailable=unavailable).rule("s", "t")
+    assert (ruling.action, ruling.reason_code, ruling.result) == (unavailable, "verdicts_unavailable", None)
+
+
+def test_blocking_is_the_default() -> None:
+    """Who enforces does not want to be talked out of it by an outage."""
+    assert a_client().rule("s", "t").action is Action.BLOCK
+
+
+def test_the_age_counts_from_the_beginning_while_no_broker_answered() -> None:
+    """In seconds of the given clock."""
+    clock = Clock()
+    client = a_client(clock=clock)
+    clock.now_s += 7.5
+    assert client.age_s == 7.5
+
+
+def test_a_client_that_was_never_started_closes() -> None:
+    """Nothing is waited for."""
+    client = a_client()
+    assert not client.wait_ready(0)
+    client.close()
+
+
+def test_without_a_broker_it_complains_once_and_closes_in_time(caplog: pytest.LogCaptureFixture) -> None:
+    """It tries for ever, in a thread of its own; starting twice makes one."""
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+    client = a_client()
+    client.start()
+    client.start()
+    names = [thread.name for thread in threading.enumerate()]
+    assert names.count("assay-stream verdicts") == 1
+    assert not client.wait_ready(1.0)
+    started_s = time.monotonic()
+    client.close()
+    logging.getLogger("aiokafka").setLevel(logging.NOTSET)
+    assert time.monotonic() - started_s < 4
+    ours = [record for record in caplog.records if record.name == module.__name__]
+    assert len(ours) == 1
+    assert "KafkaConnectionError" in ours[0].getMessage()
+
+
+class Failing(VerdictClient):
+    """A client whose connections fail in a given way, and that has known something before."""
+
+    def __init__(self, *errors: Exception) -> None:
+        super().__init__(NOWHERE, monotonic_s=time.monotonic)
+        self._errors = list(errors)
+        self.done = threading.Event()
+
+    def know(self, table: VerdictTable) -> None:
+        """Know some verdicts."""
+        self._table = table
+
+    async def _connect(self) -> None:
+        if not self._errors:
+            self.done.set()
+            self._closing.wait(5)
+            return
+        raise self._errors.pop(0)
+
+
+def test_the_last_verdicts_stand_whatever_fails(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Foreign records are named each time, other failures once."""
+    monkeypatch.setattr(module, "_BACKOFF_MAX_S", 0.0)
+    foreign = IntegrityError("foreign_verdict", "not ours")
+    client = Failing(OSError(), ValueError(), foreign, foreign)
+    client._pause_s = 0.0
+    client.know(a_table(t=a_verdict(unknown="block")))
+    client.start()
+    assert client.done.wait(5)
+    assert client.rule(SERVER, "t").action is Action.BLOCK
+    client.close()
+    assert [record.getMessage().split(": ", 1)[1] for record in caplog.records] == [
+        "OSError",
+        "foreign_verdict: not ours",
+        "foreign_verdict: not ours",
+    ]

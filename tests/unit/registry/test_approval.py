@@ -1,0 +1,56 @@
+"""Approval: whether operators approved a definition, by their pins as they stand."""
+
+from __future__ import annotations
+
+from assay_stream.model.control_facts import Pin, PinAct
+from assay_stream.model.record import Origin
+from assay_stream.registry.approval import is_approved
+from assay_stream.registry.state import ServerBindings
+from assay_stream.schemes.fingerprint import fingerprint
+from tests.support.events import SERVER, TOOL
+
+PRINT = fingerprint(TOOL, server_id=None)
+ORIGIN = Origin(topic="assay.control", partition=0, offset=0)
+
+
+def a_server(*pins: Pin) -> ServerBindings:
+    """A server that offers one tool, and what was decided on it."""
+    server = ServerBindings()
+    server.tools[False, PRINT.full] = PRINT
+    for pin in pins:
+        server.controls.apply(pin)
+    return server
+
+
+def a_pin(act: PinAct, offset: int, *, scheme: str = "assay.v1", value: str | None = None) -> Pin:
+    """A decision on that tool, a microsecond after the one before."""
+    return Pin(
+        server_id=SERVER,
+        origin=ORIGIN._replace(offset=offset),
+        time_us=offset,
+        tool_name="read_file",
+        scheme=scheme,
+        act=act,
+        value=value or PRINT.schemes[scheme],
+        author="ann",
+        reason="review",
+    )
+
+
+def test_what_matches_its_pin_is_approved() -> None:
+    """Until the pin is taken back or the value is rejected."""
+    assert not is_approved(a_server(), "read_file", PRINT.full)
+    assert is_approved(a_server(a_pin("set", 1)), "read_file", PRINT.full)
+    assert not is_approved(a_server(a_pin("set", 1), a_pin("remove", 2)), "read_file", PRINT.full)
+    assert not is_approved(a_server(a_pin("set", 1), a_pin("reject", 2)), "read_file", PRINT.full)
+
+
+def test_a_pin_that_contradicts_outweighs_one_that_matches() -> None:
+    """Every scheme's pin has to hold."""
+    contradicting = a_pin("set", 2, scheme="mcptrust.input_schema_hash", value="0" * 64)
+    assert not is_approved(a_server(a_pin("set", 1), contradicting), "read_file", PRINT.full)
+
+
+def test_a_pin_of_another_tool_approves_nothing() -> None:
+    """Decisions are by name."""
+    assert not is_approved(a_server(a_pin("set", 1)), "write_file", PRINT.full)

@@ -1,0 +1,84 @@
+"""What else stands in the finding topic."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import orjson
+import pytest
+
+from assay_stream.errors import IntegrityError
+from assay_stream.model.control_facts import SuppressionDecision
+from assay_stream.model.record import Role
+from assay_stream.registry.attention import Suppression, Tick, decode_entry, suppression_records
+from tests.support.findings import a_finding, a_rule, an_end, at, place
+
+
+def test_every_entry_is_read_as_it_was_written() -> None:
+    """Findings, ends, rules and ticks."""
+    assert decode_entry(a_finding().encode()) == a_finding()
+    for end in (an_end(1), an_end(1, observer_id=None, everywhere=True)):
+        assert decode_entry(end.output().value) == end
+    rule = Suppression(rule=a_rule(tool="t*"), is_set=True, time_us=at(1))
+    assert decode_entry(rule.output().value) == rule
+    assert decode_entry(Tick(time_us=5).encode()) == Tick(time_us=5)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        b"",
+        b"{",
+        b"[]",
+        b"7",
+        b"{}",
+        b'{"kind":"novelty"}',
+        b'{"kind":"resolution"}',
+        b'{"kind":"suppression","rule":{}}',
+        b'{"kind":"tick"}',
+        b'{"kind":"tick","time_us":"soon"}',
+    ],
+)
+def test_what_this_version_cannot_read_stops_it(value: bytes | None) -> None:
+    """Our own topic holds what a later version wrote, or another hand."""
+    with pytest.raises(IntegrityError) as caught:
+        decode_entry(value)
+    assert caught.value.code == "unknown_finding"
+
+
+def a_decision(server_id: str) -> SuppressionDecision:
+    """A rule that was set."""
+    return SuppressionDecision(
+        server_id=server_id,
+        origin=place(0, topic="assay.control"),
+        time_us=at(0),
+        is_set=True,
+        id="r",
+        tool=None,
+        kind=None,
+        field=None,
+        until_us=None,
+        author="ann",
+        reason="noise",
+    )
+
+
+def test_a_rule_goes_where_the_findings_of_its_server_go() -> None:
+    """The partition of the key."""
+    [output] = suppression_records(replace(a_decision("server"), kind="tool_changed"), 3)
+    assert (output.role, output.key, output.partition) == (Role.FINDINGS, b"server", None)
+
+
+def test_a_rule_for_every_server_goes_everywhere() -> None:
+    """The same bytes into each partition."""
+    outputs = suppression_records(a_decision("*"), 3)
+    assert [output.partition for output in outputs] == [0, 1, 2]
+    assert len({output.value for output in outputs}) == 1
+    assert orjson.loads(outputs[0].value or b"")["rule"]["server_id"] == "*"
+
+
+def test_a_rule_that_covers_shadowed_tools_goes_everywhere() -> None:
+    """Their alerts stand where the look-alikes of the name do."""
+    outputs = suppression_records(replace(a_decision("server"), kind="tool_shadowed"), 3)
+    assert [output.partition for output in outputs] == [0, 1, 2]

@@ -1,0 +1,142 @@
+"""Former tools: what is kept of names whose lists were folded away."""
+
+from __future__ import annotations
+
+from assay_stream import engine
+from assay_stream.engine import EngineState
+from assay_stream.limits import Limits
+from assay_stream.model.envelope import Producer
+from assay_stream.model.facts import decode_fact, decode_key
+from assay_stream.model.record import Output, Role
+from assay_stream.model.schemas.facts import FormerToolFactValue
+from assay_stream.registry.former_tools import FormerTool, FormerTools
+from assay_stream.registry.state import Bindings
+from tests.support.events import SERVER, TOOL, a_snapshot, record_of
+
+OTHER = {"name": "list_files", "inputSchema": {"type": "object"}}
+WIDE = TOOL | {"inputSchema": {"type": "object"}}
+
+
+def a_former(name: str, time_us: int, size: int = 10) -> FormerTool:
+    """What is kept of a name."""
+    return FormerTool(
+        server_id=SERVER, tool_name=name, server_scoped=False, full=f"full:{name}", size=size, time_us=time_us
+    )
+
+
+def kept(*tools: FormerTool) -> FormerTools:
+    """Former tools."""
+    formers = FormerTools()
+    for tool in tools:
+        formers.keep(tool)
+    return formers
+
+
+class Log:
+    """A registry with short timelines, and the binding topic that it writes."""
+
+    def __init__(self, **limits: int) -> None:
+        self._limits = Limits(timeline_entries_max=2, **limits)
+        self._offset = 0
+        self._topic: dict[bytes | None, bytes | None] = {}
+        self.state = EngineState(producer=Producer(version="1"), limits=self._limits)
+
+    def lists(self, *tools: object) -> list[Output]:
+        """The server lists tools."""
+        fields = {"number": self._offset, "second": self._offset, "snapshot_id": f"list-{self._offset}"}
+        outputs = engine.step(self.state, record_of(Role.SNAPSHOTS, a_snapshot(*tools, **fields), offset=self._offset))[
+            1
+        ]
+        self._offset += 1
+        for output in outputs:
+            if output.role is Role.BINDINGS:
+                self._topic[output.key] = output.value
+        return outputs
+
+    def restarts(self) -> None:
+        """The registry restores itself from the topic."""
+        self.state = EngineState(producer=Producer(version="1"), limits=self._limits)
+        for key, value in self._topic.items():
+            if value is not None:
+                engine.apply_fact(self.state.registry.bindings, record_of(Role.BINDINGS, value, key=key))
+
+    @property
+    def bindings(self) -> Bindings:
+        """The registry's state."""
+        return self.state.registry.bindings
+
+
+def found(outputs: list[Output]) -> list[str]:
+    """Labels of findings."""
+    return [output.label for output in outputs if output.label.startswith("finding:")]
+
+
+def test_a_tool_that_comes_back_after_its_lists_were_folded_is_compared() -> None:
+    """After a restart too."""
+    for restarts in (False, True):
+        log = Log()
+        log.lists(TOOL, OTHER)
+        for number in range(6):
+            log.lists(OTHER | {"description": str(number)})
+        if restarts:
+            log.restarts()
+        assert found(log.lists(OTHER | {"description": "5"}, WIDE)) == [
+            "finding:tool_added",
+            "finding:tool_changed",
+        ]
+
+
+def test_what_came_back_is_kept_by_its_lists_again_and_by_its_last_definition_after_them() -> None:
+    """The definition before goes with it."""
+    log = Log()
+    log.lists(TOOL, OTHER)
+    for shown in (WIDE, TOOL | {"description": "Last."}):
+        for number in range(6):
+            log.lists(OTHER | {"description": str(number)})
+        log.lists(OTHER, shown)
+    for number in range(6):
+        log.lists(OTHER | {"description": str(number)})
+    server = log.bindings.server(SERVER)
+    former = server.formers.get("read_file")
+    assert former is not None
+    assert server.definition_of(former.full)["description"] == "Last."
+    assert sum("read_file" in str(server.definition_of(full)) for _, full in server.tools) == 1
+
+
+def test_no_more_are_kept_than_the_bound() -> None:
+    """Whatever a server makes up, and nothing is left behind of what is not."""
+    log = Log(former_tools_max=5)
+    for number in range(40):
+        log.lists(*({"name": f"tool_{number}_{each}"} for each in range(3)))
+    server = log.bindings.server(SERVER)
+    assert len(list(server.formers.surplus(0, 0))) == 5
+    assert len(server.tools) == 5 + 2 * 3
+
+
+def test_the_earliest_go_first_until_both_bounds_hold() -> None:
+    """By number, or by size."""
+    formers = kept(a_former("b", 2), a_former("a", 1), a_former("c", 3, size=50))
+    assert [tool.tool_name for tool in formers.surplus(2, 100)] == ["a"]
+    assert [tool.tool_name for tool in formers.surplus(9, 55)] == ["a", "b"]
+    assert list(formers.surplus(3, 70)) == []
+
+
+def test_a_definition_is_used_until_the_last_name_that_holds_it_is_dropped() -> None:
+    """Keeping a name again replaces what was kept of it."""
+    formers = kept(a_former("a", 1), a_former("a", 2))
+    assert formers.uses((False, "full:a"))
+    assert "a" in formers
+    formers.drop("a")
+    formers.drop("a")
+    assert not formers.uses((False, "full:a"))
+    assert formers.get("a") is None
+
+
+def test_the_fact_is_valid_under_its_schema() -> None:
+    """What the binding topic carries is what the schema says, and reads back."""
+    log = Log()
+    log.lists(TOOL, OTHER)
+    outputs = [output for number in range(4) for output in log.lists(OTHER | {"description": str(number)})]
+    [fact] = [output for output in outputs if output.label == "fact:former_tool"]
+    FormerToolFactValue.model_validate_json(fact.value or b"")
+    assert decode_fact(decode_key(fact.key), fact.value or b"") == log.bindings.server(SERVER).formers.get("read_file")

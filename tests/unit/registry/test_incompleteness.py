@@ -1,0 +1,65 @@
+"""Lists that are never complete: counted, found and ended."""
+
+from __future__ import annotations
+
+from assay_stream.limits import Limits
+from assay_stream.model.facts import Completeness
+from assay_stream.registry.incompleteness import never_complete, resolved_by_complete_list
+from assay_stream.registry.state import Bindings, ServerBindings
+from tests.support.facts import SERVER, a_catalogue, seen
+
+LIMITS = Limits(incomplete_lists_max=3)
+
+
+def a_server(*shown: tuple[str, Completeness]) -> ServerBindings:
+    """What observers saw, in order."""
+    bindings = Bindings(keep_definitions=True)
+    bindings.apply(a_catalogue("one", {}))
+    for offset, (observer_id, completeness) in enumerate(shown):
+        bindings.apply(seen(observer_id, offset, "one", offset=offset, completeness=completeness))
+    return bindings.server(SERVER)
+
+
+def is_found(server: ServerBindings, observer_id: str = "alice", completeness: Completeness = "partial") -> bool:
+    """Whether the next list of an observer is one too many."""
+    shown = seen(observer_id, 100, "one", offset=100, completeness=completeness)
+    return bool(list(never_complete(server, shown, LIMITS)))
+
+
+def ended_for(server: ServerBindings, observer_id: str = "alice") -> list[str | None]:
+    """Whom a complete list ends it for."""
+    shown = seen(observer_id, 100, "one", offset=100)
+    return [resolution.observer_id for resolution in resolved_by_complete_list(server, shown, LIMITS)]
+
+
+def test_a_run_is_counted_from_the_last_complete_list() -> None:
+    """Of the same observer."""
+    partial: tuple[str, Completeness] = ("alice", "partial")
+    whole: tuple[str, Completeness] = ("alice", "complete")
+    assert is_found(a_server(whole, partial, partial))
+    assert not is_found(a_server(partial, whole, partial))
+    assert not is_found(a_server(whole, partial, partial), completeness="complete")
+    assert not is_found(a_server(whole, partial, partial), observer_id="bob")
+
+
+def test_without_any_complete_list_the_fleet_counts() -> None:
+    """Whoever saw the others."""
+    server = a_server(("bob", "unknown"), ("carol", "partial"))
+    assert is_found(server)
+    assert not is_found(a_server(("bob", "complete"), ("carol", "partial"), ("dave", "partial")))
+
+
+def test_history_that_was_folded_away_does_not_shorten_a_run() -> None:
+    """A server whose lists are so large that few are kept is found too."""
+    server = a_server(("bob", "complete"), ("alice", "partial"))
+    assert not is_found(server)
+    server.lose_history("alice", 1)
+    assert is_found(server)
+
+
+def test_a_complete_list_ends_it_for_its_observer_or_for_all() -> None:
+    """For all where nobody had seen one; for nobody where nothing was found."""
+    partial: tuple[str, Completeness] = ("alice", "partial")
+    assert ended_for(a_server(("bob", "complete"), partial, partial, partial)) == ["alice"]
+    assert ended_for(a_server(partial, partial, partial), "bob") == [None]
+    assert ended_for(a_server(partial)) == []

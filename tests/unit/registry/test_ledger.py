@@ -1,0 +1,235 @@
+"""The ledger: what is published is applied, what is retracted is forgotten, and what is kept is bounded."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from assay_stream.drift import Subject
+from assay_stream.limits import Limits
+from assay_stream.model.control_facts import Checked, Discovery
+from assay_stream.model.facts import Fact, decode_fact, decode_key
+from assay_stream.model.item_facts import ItemFact, ItemList
+from assay_stream.model.record import Origin, Output, Record, Role
+from assay_stream.registry.controls import Controls
+from assay_stream.registry.ledger import Ledger, fact_output, is_redundant
+from tests.support.facts import (
+    SERVER,
+    a_catalogue,
+    a_discovery,
+    a_fingerprint,
+    a_key_decision,
+    a_pin,
+    a_policy,
+    bindings_with,
+    rejection,
+    seen,
+    signed_by,
+)
+
+RECORD = Record(
+    role=Role.CONTROL,
+    origin=Origin(topic="assay.control", partition=3, offset=7),
+    key=b"",
+    value=b"",
+    timestamp_ms=9,
+)
+
+
+def a_ledger(*facts: Fact, **limits: int) -> Ledger:
+    """A ledger that published these facts."""
+    ledger = Ledger(Limits(**limits))
+    for fact in facts:
+        ledger.publish(RECORD, fact)
+    return ledger
+
+
+def told(outputs: list[Output]) -> list[tuple[str, bool]]:
+    """Kind of each fact, and whether it was published."""
+    return [(str(decode_key(output.key)[0]), output.value is not None) for output in outputs]
+
+
+def controls_of(ledger: Ledger) -> Controls:
+    """The controls of the server."""
+    return ledger.bindings.server(SERVER).controls
+
+
+SIGNED, CHECKED = signed_by("k", "t")
+
+
+@pytest.mark.parametrize(
+    "fact",
+    [
+        a_pin("a", time_us=1, offset=0),
+        a_pin(None, time_us=1, offset=0),
+        a_policy(time_us=1, offset=0, tool_name="t"),
+        a_key_decision("accept", "k", time_us=1, offset=0),
+        a_discovery("k", time_us=1, offset=0, revoked=("l",)),
+        a_discovery(None, time_us=1, offset=0, status="fetch_failed"),
+        SIGNED,
+        CHECKED,
+        seen("alice", 1, "one", offset=0, signatures="set"),
+        rejection(1, offset=0),
+        a_catalogue("one", {"t": "a"}),
+    ],
+    ids=lambda fact: type(fact).__name__,
+)
+def test_what_is_published_reads_back_as_it_was(fact: Fact) -> None:
+    """A restart restores the very fact that was applied."""
+    output = a_ledger().publish(RECORD, fact)
+    assert output == fact_output(fact, partition=3, timestamp_ms=9)
+    assert (output.role, output.partition, output.timestamp_ms) == (Role.BINDINGS, 3, 9)
+    assert decode_fact(decode_key(output.key), output.value or b"") == fact
+
+
+def test_what_is_published_is_applied() -> None:
+    """State and log are one."""
+    ledger = a_ledger(a_pin("a", time_us=1, offset=0))
+    assert controls_of(ledger).pins_as_of("t", 1).approved == {"assay.v1": "a"}
+
+
+def test_what_is_retracted_is_forgotten_and_its_key_deleted() -> None:
+    """The tombstone has the key of the fact, and no value."""
+    discovery = a_discovery("k", time_us=1, offset=0)
+    ledger = a_ledger(discovery)
+    output = ledger.retract(RECORD, discovery.key())
+    assert (output.key, output.value) == (fact_output(discovery, partition=3).key, None)
+    assert (output.role, output.partition, output.label) == (Role.BINDINGS, 3, "fact:retracted")
+    assert controls_of(ledger).discoveries == {}
+
+
+def test_signatures_go_with_the_last_observation_that_names_them() -> None:
+    """With their checks; not while another observation names them."""
+    ledger = Ledger(Limits(timeline_entries_max=1))
+    ledger.bindings.servers = bindings_with(a_catalogue("one", {"t": "a"})).servers
+    server = ledger.bindings.server(SERVER)
+    observations = [
+        seen("alice", 1, "one", offset=0, signatures="set"),
+        seen("bob", 2, "one", offset=1, signatures="set"),
+        seen("alice", 3, "one", offset=2),
+        seen("bob", 4, "one", offset=3),
+    ]
+    for fact in (SIGNED, CHECKED):
+        ledger.publish(RECORD, fact)
+    outputs = []
+    for observation in observations:
+        ledger.publish(RECORD, observation)
+        outputs.append(told(ledger.fold(RECORD, server, observation)))
+    assert outputs[:2] == [[], []]
+    assert outputs[2] == [("seen", False), ("horizon", True)]
+    assert outputs[3] == [("seen", False), ("horizon", True), ("signatures", False), ("checked", False)]
+    assert (server.controls.signatures, server.controls.checked) == ({}, {})
+
+
+def test_prompts_go_with_the_last_observation_that_names_them() -> None:
+    """With their definitions; one that stands in another list stays."""
+    ledger = Ledger(Limits(timeline_entries_max=1))
+    ledger.bindings.server(SERVER).catalogues = bindings_with(a_catalogue("one", {"t": "a"})).server(SERVER).catalogues
+    server = ledger.bindings.server(SERVER)
+    subject = Subject.PROMPT
+    for full in ("a", "b"):
+        ledger.publish(RECORD, ItemFact(server_id=SERVER, subject=subject, full=full, packed=None))
+    for digest, items in (("both", (("p", "a"), ("q", "b"))), ("one", (("p", "a"),))):
+        listed = ItemList(server_id=SERVER, subject=subject, digest=digest, items=items, is_cut=False)
+        ledger.publish(RECORD, listed)
+    outputs = []
+    for offset, (observer, prompts) in enumerate(
+        [("alice", "both"), ("bob", "both"), ("alice", "one"), ("bob", None), ("alice", None)]
+    ):
+        observation = seen(observer, offset, "one", offset=offset, prompts=prompts)
+        ledger.publish(RECORD, observation)
+        outputs.append([kind for kind in told(ledger.fold(RECORD, server, observation)) if "item" in kind[0]])
+    gone = [("item_list", False), ("item", False)]
+    assert outputs == [[], [], [], gone, gone]
+    assert (server.items, server.item_lists) == ({}, {})
+
+
+def discovered(*keys: str | None, discoveries_max: int) -> tuple[list[Discovery], Ledger, list[Output]]:
+    """Discoveries one after the other, what is left of them, and what folding wrote."""
+    found = [
+        a_discovery(key, time_us=number, offset=number, status="fetch_failed" if key is None else "observed")
+        for number, key in enumerate(keys)
+    ]
+    ledger = a_ledger(*found, discoveries_max=discoveries_max)
+    outputs = ledger.fold_discoveries(RECORD, ledger.bindings.server(SERVER), "example.com")
+    return found, ledger, outputs
+
+
+def test_of_too_many_discoveries_repeats_are_folded_first() -> None:
+    """One that stands between two that found the same changes no answer by going."""
+    found, ledger, outputs = discovered("k", "l", "l", "l", "m", discoveries_max=4)
+    assert controls_of(ledger).discoveries["example.com"] == [found[0], found[1], found[3], found[4]]
+    assert told(outputs) == [("discovery", False)]
+
+
+def test_of_too_many_different_discoveries_the_oldest_goes() -> None:
+    """Failures count as what they are: no repeat of the document before them."""
+    found, ledger, _ = discovered("k", None, "k", "l", discoveries_max=2)
+    assert controls_of(ledger).discoveries["example.com"] == found[2:]
+
+
+def test_within_the_limit_nothing_is_folded() -> None:
+    """Not even repeats."""
+    assert discovered("k", "k", "k", discoveries_max=3)[2] == []
+
+
+def test_checks_go_with_the_last_document_of_their_key() -> None:
+    """What was held against a key that no document brings any more is asked for by nobody."""
+    other = Checked(server_id=SERVER, signatures="set", fingerprint="l", modes={})
+    facts = [a_discovery("k", time_us=1, offset=0), a_discovery("l", time_us=2, offset=1), SIGNED, CHECKED, other]
+    ledger = a_ledger(*facts, discoveries_max=1)
+    outputs = ledger.fold_discoveries(RECORD, ledger.bindings.server(SERVER), "example.com")
+    assert told(outputs) == [("discovery", False), ("checked", False)]
+    assert controls_of(ledger).checked == {("set", "l"): other}
+
+
+def test_signatures_that_two_partitions_hold_stay_while_one_of_them_does() -> None:
+    """A server that stands in two partitions has two registries; a join sees the facts of both."""
+    ledger = a_ledger()
+    for partition in (0, 1):
+        ledger.bindings.apply(SIGNED, partition=partition)
+    ledger.bindings.forget(SIGNED.key(), partition=1)
+    assert controls_of(ledger).signatures == {"set": SIGNED}
+    ledger.bindings.forget(SIGNED.key(), partition=0)
+    assert controls_of(ledger).signatures == {}
+
+
+def test_the_oldest_rejections_become_one_that_ends_what_either_did() -> None:
+    """Nothing comes into force again by forgetting."""
+    ledger = a_ledger(rejection(1, offset=1), rejection(5, offset=5), rejections_max=1)
+    server = ledger.bindings.server(SERVER)
+    outputs = ledger.merge_rejections(RECORD, server, None)
+    assert told(outputs) == [("rejection", False), ("rejection", True)]
+    (kept,) = server.rejections
+    assert (kept.time_us, kept.origin.offset) == (1, 5)
+    assert json.loads(outputs[1].value or b"")["time_us"] == 1
+
+
+def test_a_rejection_after_which_nothing_was_observed_makes_a_further_one_redundant() -> None:
+    """Unless a list came between them, or it is earlier."""
+    ledger = a_ledger(seen("alice", 1, "one", offset=0), rejection(2, offset=1))
+    server = ledger.bindings.server(SERVER)
+    assert is_redundant(server, rejection(3, offset=2))
+    assert not is_redundant(server, rejection(1, offset=2))
+    ledger.publish(RECORD, seen("alice", 3, "one", offset=2))
+    assert not is_redundant(server, rejection(4, offset=3))
+    assert not is_redundant(Ledger(Limits()).bindings.server(SERVER), rejection(4, offset=3))
+
+
+def test_a_definition_stays_while_a_catalogue_names_it() -> None:
+    """Folding drops a catalogue and the definitions that were its alone."""
+    ledger = Ledger(Limits(timeline_entries_max=1))
+    catalogues = (a_catalogue("one", {"t": "a", "u": "b"}), a_catalogue("two", {"t": "a"}))
+    ledger.bindings.servers = bindings_with(*catalogues).servers
+    server = ledger.bindings.server(SERVER)
+    ledger.publish(RECORD, seen("alice", 1, "one", offset=0))
+    newer = seen("alice", 2, "two", offset=1)
+    ledger.publish(RECORD, newer)
+    assert told(ledger.fold(RECORD, server, newer)) == [
+        ("seen", False),
+        ("horizon", True),
+        ("catalogue", False),
+        ("tool", False),
+    ]
+    assert server.tools == {(True, "full:a"): a_fingerprint("a")}

@@ -1,0 +1,196 @@
+"""Drift between two snapshots of one server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+
+from assay_stream.limits import Limits
+from assay_stream.model.envelope import Producer
+from assay_stream.model.finding import Finding
+from assay_stream.model.kinds import Kind
+from assay_stream.model.record import Origin, Record, Role
+from assay_stream.registry.attention import decode_entry
+from assay_stream.registry.processor import Registry
+
+PRODUCER = Producer(version="0.1.0")
+T1 = {"name": "t", "description": "one", "inputSchema": {"type": "object"}}
+T2 = {"name": "t", "description": "two", "inputSchema": {"type": "object"}}
+U = {"name": "u"}
+
+
+class Fleet:
+    """A registry that is shown lists, one a second, and tells what it finds in each."""
+
+    def __init__(self) -> None:
+        self.registry = Registry(producer=PRODUCER, limits=Limits())
+        self.count = 0
+
+    def show(
+        self,
+        *tools: dict[str, Any],
+        observer: str = "alice",
+        complete: bool | None = True,
+        second: int | None = None,
+    ) -> list[Finding]:
+        """Show a list; ``complete`` of ``None`` is unknown."""
+        data = {
+            "server_id": "server",
+            "observer_id": observer,
+            "snapshot_id": f"snapshot-{self.count}",
+            "server_scoped": True,
+            "completeness": {True: "complete", False: "partial", None: "unknown"}[complete],
+            "tools": tools,
+        }
+        return self.publish(Role.SNAPSHOTS, "mcp.tools.list.observed", data, second)
+
+    def pin(self, digest: str, scheme: str = "assay.schema_hash") -> None:
+        """Pin the tool ``t``."""
+        data = {
+            "server_id": "server",
+            "tool_name": "t",
+            "scheme": scheme,
+            "value": digest,
+            "author": "ann",
+            "reason": "review",
+        }
+        self.publish(Role.CONTROL, "assay.control.pin.set", data, None)
+
+    def publish(self, role: Role, kind: str, data: dict[str, Any], second: int | None) -> list[Finding]:
+        """Publish an event to the registry; returns the findings."""
+        time = self.count if second is None else second
+        event = {
+            "specversion": "1.0",
+            "type": kind,
+            "source": "urn:test",
+            "id": str(self.count),
+            "time": f"2026-03-01T00:00:{time:02}Z",
+            "data": data,
+        }
+        place = Origin(topic=role.value, partition=0, offset=self.count)
+        self.count += 1
+        outputs = self.registry.step(Record(role=role, origin=place, key=b"server", value=orjson.dumps(event)))
+        assert not [output for output in outputs if output.role is Role.REJECTED]
+        entries = [decode_entry(output.value) for output in outputs if output.role is Role.FINDINGS]
+        return [entry for entry in entries if isinstance(entry, Finding)]
+
+
+@pytest.fixture
+def fleet() -> Fleet:
+    """A registry without history."""
+    return Fleet()
+
+
+def told(findings: list[Finding]) -> list[tuple[Kind, str | None, bool]]:
+    """Kind, tool, and whether it was known."""
+    return [(finding.kind, finding.tool_name, finding.known) for finding in findings]
+
+
+def test_the_first_list_of_a_server_is_no_drift(fleet: Fleet) -> None:
+    """Where nothing was known before, nothing has changed."""
+    assert fleet.show(T1, U) == []
+
+
+def test_a_changed_definition_is_found_with_what_changed(fleet: Fleet) -> None:
+    """A change names the tool, both digests, the fields and the snapshot."""
+    fleet.show(T1)
+    (finding,) = fleet.show(T2)
+    assert told([finding]) == [(Kind.TOOL_CHANGED, "t", False)]
+    assert finding.changed_fields == ("description",)
+    assert finding.before != finding.after
+    assert (finding.snapshot_id, finding.origin.offset) == ("snapshot-1", 1)
+
+
+def test_a_tool_added_to_a_complete_list_is_found(fleet: Fleet) -> None:
+    """A new tool after a complete list was added, whether or not the new list is complete."""
+    fleet.show(T1)
+    assert told(fleet.show(T1, U, complete=False)) == [(Kind.TOOL_ADDED, "u", False)]
+
+
+def test_a_tool_missing_from_a_complete_list_was_removed(fleet: Fleet) -> None:
+    """A complete list that lacks a tool says that it is gone."""
+    fleet.show(T1, U)
+    (finding,) = fleet.show(U)
+    assert told([finding]) == [(Kind.TOOL_REMOVED, "t", False)]
+    assert (finding.before is None, finding.after) == (False, None)
+
+
+@pytest.mark.parametrize("complete", [False, None])
+def test_nothing_is_removed_on_the_word_of_an_incomplete_list(fleet: Fleet, complete: bool | None) -> None:
+    """A partial or unknown list that lacks a tool says nothing of it."""
+    fleet.show(T1, U)
+    assert fleet.show(U, complete=complete) == []
+
+
+def test_what_nobody_was_ever_shown_is_added_though_no_complete_list_came_before(fleet: Fleet) -> None:
+    """A server whose lists are never complete must not be able to add what it likes."""
+    fleet.show(T1, complete=False)
+    assert [finding.kind for finding in fleet.show(T1, U, complete=False)] == [Kind.TOOL_ADDED]
+    assert fleet.show(T1, U) == []
+
+
+def test_partial_lists_add_up(fleet: Fleet) -> None:
+    """Since the last complete list, what partial lists showed is known too."""
+    fleet.show(T1)
+    fleet.show(U, complete=False)
+    assert fleet.show(T1, U) == []
+    assert told(fleet.show(T2, complete=False)) == [(Kind.TOOL_CHANGED, "t", False)]
+
+
+def test_an_observer_is_compared_with_its_own_past(fleet: Fleet) -> None:
+    """Observers with different rights see different lists; neither is drift of the other."""
+    fleet.show(T1, observer="alice")
+    fleet.show(T2, observer="bob")
+    assert fleet.show(T1, observer="alice") == []
+    assert fleet.show(T2, observer="bob") == []
+
+
+def test_a_first_look_is_compared_with_the_fleet(fleet: Fleet) -> None:
+    """What an observer sees first is held against what the others last saw."""
+    fleet.show(T1, observer="alice")
+    assert told(fleet.show(T2, observer="bob")) == [(Kind.TOOL_CHANGED, "t", False)]
+
+
+def test_what_the_fleet_has_seen_is_known(fleet: Fleet) -> None:
+    """The second observer of a change finds it too, marked as known."""
+    fleet.show(T1, observer="alice")
+    fleet.show(T1, observer="bob")
+    assert told(fleet.show(T2, observer="alice")) == [(Kind.TOOL_CHANGED, "t", False)]
+    assert told(fleet.show(T2, observer="bob")) == [(Kind.TOOL_CHANGED, "t", True)]
+
+
+def test_both_observers_find_the_same_thing(fleet: Fleet) -> None:
+    """The identity of a change does not depend on who saw it."""
+    for observer in ("alice", "bob"):
+        fleet.show(T1, observer=observer)
+    one, other = (fleet.show(T2, observer=observer)[0] for observer in ("alice", "bob"))
+    assert one.uid() == other.uid()
+
+
+def test_a_late_list_is_compared_with_what_came_before_it_in_time(fleet: Fleet) -> None:
+    """A snapshot that arrives late is held against the list of its own time, not the latest."""
+    fleet.show(T1, second=10)
+    fleet.show(T2, second=30)
+    assert fleet.show(T1, second=20) == []
+
+
+def test_a_name_that_stands_twice_is_ambiguous(fleet: Fleet) -> None:
+    """Two definitions of one name are a finding, on a first list too; equal ones are one."""
+    assert told(fleet.show(T1, T2)) == [(Kind.DEFINITION_AMBIGUOUS, "t", False)]
+    assert fleet.show(T1, T1, second=50) == []
+
+
+def test_findings_come_in_the_order_of_names(fleet: Fleet) -> None:
+    """One list gives its findings sorted by tool name, so that a replay gives the same bytes."""
+    fleet.show(T1, {"name": "a"}, {"name": "z"})
+    names = [finding.tool_name for finding in fleet.show({"name": "z", "x": 1}, {"name": "b"}, {"name": "a"}, T2)]
+    assert names == ["b", "t", "z"]
+
+
+def test_a_definition_that_differs_from_its_pin_is_found_each_time(fleet: Fleet) -> None:
+    """A pin mismatch is found on every list that shows it, change or not."""
+    fleet.pin("0" * 64)
+    assert told(fleet.show(T1)) == [(Kind.PIN_MISMATCH, "t", False)]
+    assert told(fleet.show(T1)) == [(Kind.PIN_MISMATCH, "t", False)]

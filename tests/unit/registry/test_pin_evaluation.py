@@ -1,0 +1,193 @@
+"""How definitions stand at each moment, and what is found about it."""
+
+from __future__ import annotations
+
+from assay_stream.model.control_facts import Checked
+from assay_stream.model.facts import Fact
+from assay_stream.model.finding import Finding, Kind
+from assay_stream.model.record import Role
+from assay_stream.registry.change_points import start_of
+from assay_stream.registry.pin_evaluation import new_findings, standing_findings, standing_of
+from assay_stream.registry.pins import PinStatus
+from assay_stream.registry.signatures import MISSING, revised_first_uses
+from assay_stream.registry.state import ServerBindings
+from tests.support.facts import (
+    SERVER,
+    a_catalogue,
+    a_discovery,
+    a_fingerprint,
+    a_key_decision,
+    a_pin,
+    a_policy,
+    bindings_with,
+    seen,
+    signed_by,
+)
+
+ONE, TWO = a_catalogue("one", {"t": "a"}), a_catalogue("two", {"t": "b", "u": "a"})
+
+
+def a_server(*facts: Fact) -> ServerBindings:
+    """A server with two catalogues, these facts, and the first uses that follow from them."""
+    bindings = bindings_with(ONE, TWO)
+    for fact in facts:
+        bindings.apply(fact)
+    server = bindings.server(SERVER)
+    for use in revised_first_uses(server, start_of(0))[1]:
+        bindings.apply(use)
+    return server
+
+
+def found_in(server: ServerBindings, since_us: int = 0, **options: str) -> list[tuple[str, str | None, int]]:
+    """Kind, reason and time of what is found, in order."""
+    found = standing_findings(server, start_of(since_us), **options)
+    told = [(finding.kind.value, finding.reason, finding.time_us) for finding in found]
+    return sorted(told, key=lambda one: (one[2], one[0]))
+
+
+def test_the_answer_has_a_pin_and_where_there_is_one_a_signature() -> None:
+    """And both in the form that evidence takes."""
+    signatures, checked = signed_by("k", "t")
+    listed = seen("alice", 1, "one", offset=0, signatures="set")
+    server = a_server(
+        listed, signatures, checked, a_discovery("k", time_us=0, offset=0), a_pin("v1:a", time_us=0, offset=1)
+    )
+    answer = standing_of(server, listed, a_fingerprint("a"), "t", 5)
+    assert (answer.pin.status, answer.signature and answer.signature.valid) == (PinStatus.MATCH, True)
+    assert answer.signature_fragment is not None
+    assert standing_of(server, listed, a_fingerprint("a"), "t", 5) is answer
+
+
+def test_a_name_that_nobody_lists_is_answered_and_not_remembered() -> None:
+    """Its pin is unobserved, its signature nothing; memory stays as it was."""
+    server = a_server(seen("alice", 1, "one", offset=0), a_pin("x", time_us=0, offset=0, tool_name="ghost"))
+    answer = standing_of(server, None, None, "ghost", 5)
+    assert (answer.pin.status, answer.signature, answer.signature_fragment) == (PinStatus.UNOBSERVED, None, None)
+    assert server.memo == {}
+
+
+def test_an_answer_does_not_depend_on_what_was_asked_before() -> None:
+    """Between two times another observer made the first signed use: the later answer is its own."""
+    signatures, checked = signed_by("k", "t")
+    unsigned = seen("alice", 1, "one", offset=0)
+    server = a_server(
+        unsigned,
+        seen("bob", 5, "one", offset=1, signatures="set"),
+        signatures,
+        checked,
+        a_discovery("k", time_us=0, offset=0),
+    )
+    early, late = (standing_of(server, unsigned, a_fingerprint("a"), "t", time_us) for time_us in (4, 5))
+    assert early.signature is None
+    assert late.signature is not None
+    assert late.signature.error_code == MISSING
+
+
+def test_an_observation_repeats_what_is_still_wrong() -> None:
+    """Each list that shows the wrong definition is a finding of its own, and names who saw it."""
+    server = a_server(
+        a_pin("v1:x", time_us=0, offset=0), seen("alice", 1, "one", offset=0), seen("bob", 2, "one", offset=1)
+    )
+    assert found_in(server) == [("pin_mismatch", None, 1), ("pin_mismatch", None, 2)]
+    observers = {finding.observer_id for finding in standing_findings(server, start_of(0))}
+    assert observers == {"alice", "bob"}
+    assert found_in(server, observer_id="bob") == [("pin_mismatch", None, 2)]
+    assert found_in(server, since_us=2) == [("pin_mismatch", None, 2)]
+
+
+def test_a_control_record_names_what_it_made_wrong_once_for_the_fleet() -> None:
+    """Two observers see one definition: one finding, of nobody's list."""
+    server = a_server(
+        seen("alice", 1, "one", offset=0), seen("bob", 2, "one", offset=1), a_pin("v1:x", time_us=5, offset=0)
+    )
+    (finding,) = standing_findings(server, start_of(0))
+    assert (finding.kind, finding.time_us, finding.after) == (Kind.PIN_MISMATCH, 5, "full:a")
+    assert (finding.observer_id, finding.snapshot_id) == (None, None)
+    assert (finding.scheme, finding.expected, finding.observed) == ("assay.v1", "v1:x", "v1:a")
+
+
+def test_a_control_record_does_not_repeat_what_was_wrong_before() -> None:
+    """A second pin that does not match either is no news; a rejection is."""
+    server = a_server(
+        seen("alice", 1, "one", offset=0),
+        a_pin("v1:x", time_us=5, offset=0),
+        a_pin("v1:y", time_us=6, offset=1),
+        a_pin("v1:a", time_us=7, offset=2, act="reject"),
+    )
+    assert found_in(server) == [("pin_mismatch", None, 5), ("pin_mismatch", "rejected", 7)]
+
+
+def test_of_many_records_of_one_time_each_answers_for_itself() -> None:
+    """Pins imported with one time: what the first made wrong is not found again at those after it."""
+    server = a_server(
+        seen("alice", 1, "two", offset=0),
+        a_pin("v1:x", time_us=5, offset=0),
+        a_pin("v1:x", time_us=5, offset=1, tool_name="u"),
+        a_pin("v1:x", time_us=5, offset=2, tool_name="ghost"),
+    )
+    found = standing_findings(server, start_of(0))
+    assert sorted((finding.tool_name, finding.origin.offset) for finding in found) == [("t", 0), ("u", 1)]
+
+
+def test_one_tool_can_be_asked_for() -> None:
+    """A decision on a tool says nothing of others."""
+    server = a_server(
+        seen("alice", 1, "two", offset=0),
+        a_pin("v1:x", time_us=0, offset=0),
+        a_pin("v1:x", time_us=0, offset=1, tool_name="u"),
+    )
+    assert len(standing_findings(server, start_of(0))) == 2
+    assert {finding.tool_name for finding in standing_findings(server, start_of(0), tool_name="u")} == {"u"}
+    assert standing_findings(server, start_of(0), tool_name="ghost") == set()
+
+
+def test_an_unpinned_tool_is_found_only_where_the_policy_asks_for_pins() -> None:
+    """Allowed unpinned tools are no finding; nor is a missing policy."""
+    for unknown, wanted in (("allow_degraded", []), ("warn", [("unpinned_tool", None, 1)])):
+        server = a_server(a_policy("block", unknown, time_us=0, offset=0), seen("alice", 1, "one", offset=0))
+        assert found_in(server) == wanted
+    assert found_in(a_server(a_pin("x", time_us=0, offset=0, tool_name="other"), seen("a", 1, "one", offset=0))) == []
+
+
+def test_a_pinned_tool_that_is_not_digestible_is_not_called_different() -> None:
+    """There is no value to hold against the pin: no mismatch is claimed."""
+    server = a_server(a_pin("x", time_us=0, offset=0, scheme="schemapin.v1"), seen("alice", 1, "one", offset=0))
+    assert found_in(server) == []
+
+
+def test_each_failure_of_a_signature_has_its_kind() -> None:
+    """Invalid, revoked and changed keys are found, with the code or the key; an undiscovered key is not."""
+    signatures, checked = signed_by("k", "t")
+    nothing = Checked(server_id=SERVER, signatures="set", fingerprint="l", modes={})
+    listed = seen("alice", 1, "one", offset=0, signatures="set")
+    facts: list[Fact] = [signatures, checked, nothing, listed]
+    assert found_in(a_server(*facts)) == []
+    assert found_in(a_server(*facts, a_discovery("k", time_us=0, offset=0))) == []
+    assert found_in(a_server(*facts, a_discovery("l", time_us=0, offset=0))) == [
+        ("signature_invalid", "signature_invalid", 1)
+    ]
+    revoked = a_key_decision("revoke", "k", time_us=5, offset=1)
+    assert found_in(a_server(*facts, a_discovery("k", time_us=0, offset=0), revoked)) == [("key_revoked", "k", 5)]
+    changed = a_discovery("l", time_us=6, offset=2)
+    assert found_in(a_server(*facts, a_discovery("k", time_us=0, offset=0), changed)) == [("key_changed", "l", 6)]
+
+
+def test_without_controls_nothing_is_worked_out() -> None:
+    """Most servers have none."""
+    assert standing_findings(a_server(seen("alice", 1, "one", offset=0)), start_of(0)) == set()
+
+
+def test_new_findings_are_told_in_the_order_of_event_time() -> None:
+    """What was found before is not told again; one whose content changed is."""
+    server = a_server(
+        a_pin("v1:x", time_us=0, offset=0), seen("alice", 1, "two", offset=0), seen("bob", 2, "one", offset=1)
+    )
+    after = standing_findings(server, start_of(0))
+    (first,) = (finding for finding in after if finding.time_us == 1)
+    told = new_findings(set(), after)
+    assert [output.role for output in told] == [Role.FINDINGS] * 2
+    assert [output.timestamp_ms for output in told] == [0, 0]
+    assert told[0].value == first.encode()
+    assert new_findings(after, after) == []
+    changed = Finding(kind=first.kind, server_id=SERVER, time_us=1, origin=first.origin, action="block")
+    assert [output.value for output in new_findings({first}, {first, changed})] == [changed.encode()]

@@ -1,0 +1,123 @@
+"""Pins held against what was observed, and what the policy makes of it."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+import pytest
+
+from assay_stream.registry.pin_life import NO_PINS, PinsInForce
+from assay_stream.registry.pins import PinStatus, check_pins
+from assay_stream.schemes.fingerprint import fingerprint
+from assay_stream.schemes.hangar import DigestPolicy, Enforcement, UnknownPolicy
+from tests.support.facts import a_fingerprint
+
+SEEN = a_fingerprint("a")
+
+
+def approved(**pins: str) -> PinsInForce:
+    """Approved values by scheme; the dot of a scheme is written as two underscores."""
+    return PinsInForce(approved={name.replace("__", "."): value for name, value in pins.items()}, rejected={})
+
+
+def test_without_pins_there_is_nothing_to_say() -> None:
+    """No pin: unpinned, whether or not a definition was observed."""
+    assert check_pins(NO_PINS, SEEN).as_json() == {"status": "unpinned"}
+    assert check_pins(NO_PINS, None).status is PinStatus.UNPINNED
+
+
+def test_a_match_names_both_digests() -> None:
+    """Equal digests match, and the result says which."""
+    assert check_pins(approved(assay__v1="v1:a"), SEEN).as_json() == {
+        "status": "match",
+        "scheme": "assay.v1",
+        "expected": "v1:a",
+        "observed": "v1:a",
+    }
+
+
+def test_a_difference_is_a_mismatch_with_assay_s_reason() -> None:
+    """Another digest under the pinned scheme is a mismatch; under a scheme of Assay with Assay's reason code."""
+    result = check_pins(approved(assay__v1="v1:b"), SEEN)
+    assert (result.status, result.reason_code()) == (PinStatus.MISMATCH, "P_TOOL_DRIFT")
+    other = a_fingerprint("a")
+    object.__setattr__(other, "schemes", {"hangar.v2": "x"})
+    result = check_pins(approved(hangar__v2="y"), other)
+    assert (result.status, result.reason_code()) == (PinStatus.MISMATCH, None)
+
+
+def test_what_was_not_observed_neither_matches_nor_differs() -> None:
+    """Without a definition the pin is unobserved."""
+    result = check_pins(PinsInForce(approved={"assay.v1": "x"}, rejected={}), None)
+    assert result.status is PinStatus.UNOBSERVED
+    assert "observed" not in result.as_json()
+
+
+def test_to_be_unreadable_is_no_way_around_a_pin() -> None:
+    """A definition without a value under the scheme, or a name that stands twice, is a mismatch."""
+    pins = PinsInForce(approved={"assay.p60": "x"}, rejected={})
+    refused = a_fingerprint("a")
+    object.__setattr__(refused, "errors", {"assay.p60": "too_deep"})
+    for result in (check_pins(pins, refused), check_pins(pins, None, listed=True)):
+        assert result.status is PinStatus.MISMATCH
+        assert "observed" not in result.as_json()
+    assert check_pins(pins, SEEN).status is PinStatus.UNOBSERVED
+
+
+def test_of_several_pins_the_gravest_is_told() -> None:
+    """A mismatch under one scheme is not covered up by a match under another."""
+    pins = {"assay.meta_hash": "mh:a", "assay.p60": "x", "assay.schema_hash": "other", "assay.v1": "v1:a"}
+    result = check_pins(PinsInForce(approved=pins, rejected={}), SEEN)
+    assert (result.status, result.scheme) == (PinStatus.MISMATCH, "assay.schema_hash")
+    del pins["assay.schema_hash"]
+    assert check_pins(PinsInForce(approved=pins, rejected={}), SEEN).status is PinStatus.UNOBSERVED
+
+
+def test_a_rejected_value_outweighs_every_pin() -> None:
+    """What an operator rejected is told so, although another scheme matches; other values are not touched."""
+    pins = PinsInForce(approved={"assay.meta_hash": "mh:a"}, rejected={"assay.v1": ("v1:a", "v1:c")})
+    result = check_pins(pins, SEEN)
+    assert (result.status, result.scheme, result.observed) == (PinStatus.REJECTED, "assay.v1", "v1:a")
+    assert check_pins(pins, a_fingerprint("b")).status is PinStatus.MISMATCH
+    assert check_pins(PinsInForce(approved={}, rejected=pins.rejected), a_fingerprint("b")).status is PinStatus.UNPINNED
+
+
+@pytest.mark.parametrize(
+    ("enforcement", "unknown", "mismatch", "unpinned"),
+    [
+        ("audit", "allow_degraded", "allow", "allow"),
+        ("warn", "warn", "warn", "warn"),
+        ("block", "block", "block", "block"),
+        ("block", "allow_unverified", "block", "allow"),
+    ],
+)
+def test_the_policy_says_what_it_would_have_done(enforcement: str, unknown: str, mismatch: str, unpinned: str) -> None:
+    """A mismatch goes by ``enforcement``; what has no pin, or was not observed, goes by ``unknown``."""
+    policy = DigestPolicy(enforcement=Enforcement(enforcement), unknown=UnknownPolicy.parse(unknown))
+    pins = approved(assay__v1="v1:a")
+    actions = [
+        check_pins(pins, observed, policy=policy).as_json()["action"] for observed in (SEEN, a_fingerprint("b"), None)
+    ]
+    assert actions == ["allow", mismatch, unpinned]
+    assert check_pins(NO_PINS, SEEN, policy=policy).as_json()["action"] == unpinned
+
+
+def test_without_a_policy_there_is_no_action() -> None:
+    """Where nobody said what is to happen, nothing is made up."""
+    assert "action" not in check_pins(approved(assay__v1="v1:b"), SEEN).as_json()
+
+
+@pytest.mark.parametrize("spelling", ["current", "older"])
+def test_a_pin_may_hold_either_spelling_of_a_peers_hash(spelling: str) -> None:
+    """What MCPTrust prints of U+0008 and U+000C depends on the Go that built it."""
+    seen = fingerprint({"name": "t", "inputSchema": {"pattern": "\b"}}, server_id=None)
+    written = {"current": b'{"pattern":"\\b"}', "older": b'{"pattern":"\\u0008"}'}
+    value = f"sha256:{sha256(written[spelling]).hexdigest()}"
+    scheme = "mcptrust.input_schema_hash"
+    result = check_pins(PinsInForce(approved={scheme: value}, rejected={}), seen)
+    assert (result.status, result.observed) == (PinStatus.MATCH, value)
+    result = check_pins(PinsInForce(approved={}, rejected={scheme: (value,)}), seen)
+    assert (result.status, result.observed) == (PinStatus.REJECTED, value)
+    assert check_pins(PinsInForce(approved={scheme: "sha256:" + "0" * 64}, rejected={}), seen).status is (
+        PinStatus.MISMATCH
+    )

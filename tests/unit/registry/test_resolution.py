@@ -1,0 +1,240 @@
+"""What puts an end to alerts, as a dialogue of lists and decisions, minutes apart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+
+from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.model.envelope import Producer
+from assay_stream.model.finding import Finding
+from assay_stream.model.record import Origin, Output, Record, Role
+from assay_stream.registry.attention import Resolution, decode_entry
+from assay_stream.registry.processor import Registry
+from assay_stream.schemes.fingerprint import fingerprint
+
+OLD = {"name": "t", "description": "one", "inputSchema": {"type": "object"}}
+NEW = OLD | {"description": "two"}
+NEWER = OLD | {"description": "three"}
+U = {"name": "u", "inputSchema": {"type": "object"}}
+
+
+class Fleet:
+    """A registry, and the alerts that stand as far as its findings and ends tell."""
+
+    def __init__(self) -> None:
+        self.registry = Registry(producer=Producer(version="1"))
+        self.count = 0
+        self.ends: list[Resolution] = []
+        self.active: dict[tuple[str, str | None], set[str]] = {}
+        self._names: dict[str, tuple[str, str | None]] = {}
+
+    def shows(self, *tools: Any, observer: str = "alice", complete: bool = True, minute: int | None = None) -> None:
+        """An observer lists tools."""
+        data = {
+            "server_id": "server",
+            "observer_id": observer,
+            "snapshot_id": f"snapshot-{self.count}",
+            "server_scoped": False,
+            "completeness": "complete" if complete else "partial",
+            "tools": tools,
+        }
+        self._publish(Role.SNAPSHOTS, "mcp.tools.list.observed", data, minute)
+
+    def decides(self, act: str, minute: int | None = None, **data: Any) -> None:
+        """An operator decides."""
+        fields = {"server_id": "server", "author": "ann", "reason": "review", **data}
+        self._publish(Role.CONTROL, f"assay.control.{act}", fields, minute)
+
+    def pins(self, act: str, tool: dict[str, Any], scheme: str = "assay.v1", minute: int | None = None) -> None:
+        """A decision on one value of the tool."""
+        value = fingerprint(tool, server_id=None).schemes[scheme]
+        self.decides(f"pin.{act}", minute, tool_name="t", scheme=scheme, value=value)
+
+    def garbles(self, value: bytes) -> None:
+        """A list that cannot be read."""
+        self._apply(Role.SNAPSHOTS, value)
+
+    def _publish(self, role: Role, kind: str, data: dict[str, Any], minute: int | None) -> None:
+        time = f"2026-03-01T00:{self.count if minute is None else minute:02}:00Z"
+        event = {"specversion": "1.0", "type": kind, "source": "urn:test", "id": str(self.count), "time": time}
+        outputs = self._apply(role, orjson.dumps(event | {"data": data}))
+        assert not [output for output in outputs if output.role is Role.REJECTED], outputs
+
+    def _apply(self, role: Role, value: bytes) -> list[Output]:
+        place = Origin(topic=role.value, partition=0, offset=self.count)
+        moment_ms = 1_772_323_200_000 + self.count * 60_000
+        self.count += 1
+        outputs = self.registry.step(
+            Record(role=role, origin=place, key=b"server", value=value, timestamp_ms=moment_ms)
+        )
+        self.ends = []
+        for output in outputs:
+            if output.role is Role.FINDINGS:
+                self._note(decode_entry(output.value))
+        return outputs
+
+    def _note(self, entry: Any) -> None:
+        if isinstance(entry, Finding):
+            self._names[entry.uid()] = (entry.kind.value, entry.after or entry.reason)
+            if not entry.known:
+                self.active.setdefault(self._names[entry.uid()], set()).add(entry.observer_id or "")
+        elif isinstance(entry, Resolution):
+            self.ends.append(entry)
+            for uid in entry.uids:
+                who = self.active.get(self._names.get(uid, ("", None)), set())
+                if entry.observer_id is None:
+                    who.clear()
+                who.discard(entry.observer_id or "")
+                if entry.everywhere:
+                    who.discard("")
+
+    @property
+    def open(self) -> list[str]:
+        """Kinds of the alerts that somebody still sees, sorted."""
+        return sorted(kind for (kind, _), who in self.active.items() if who)
+
+
+@pytest.fixture
+def fleet() -> Fleet:
+    """A server that was seen once."""
+    fleet = Fleet()
+    fleet.shows(OLD, U)
+    return fleet
+
+
+def test_a_definition_that_returns_ends_the_change(fleet: Fleet) -> None:
+    """And what comes in between ends what came before it."""
+    fleet.shows(NEW, U)
+    assert fleet.open == ["tool_changed"]
+    fleet.shows(NEWER, U)
+    assert fleet.open == ["tool_changed"]
+    fleet.shows(OLD, U)
+    assert fleet.open == []
+
+
+def test_each_observer_ends_it_for_itself(fleet: Fleet) -> None:
+    """An observer's return says nothing of the other, whichever returns first."""
+    fleet.shows(OLD, U, observer="bob")
+    fleet.shows(NEW, U)
+    fleet.active[next(iter(fleet.active))].add("bob")
+    fleet.shows(NEW, U, observer="bob")
+    fleet.shows(OLD, U, observer="bob")
+    assert fleet.open == ["tool_changed"]
+    assert [end.everywhere for end in fleet.ends if end.observer_id == "bob"] == [False]
+    fleet.shows(OLD, U)
+    assert fleet.open == []
+    assert {end.everywhere for end in fleet.ends if end.reason == "no_longer_offered"} == {True}
+
+
+def test_a_tool_that_comes_back_ends_its_removal(fleet: Fleet) -> None:
+    """For the observer that missed it; another's first look says nothing of that."""
+    fleet.shows(U)
+    assert fleet.open == ["tool_removed"]
+    fleet.shows(OLD, U, observer="carol")
+    assert fleet.open == ["tool_removed"]
+    fleet.shows(OLD, U)
+    assert fleet.open == []
+
+
+def test_an_incomplete_list_ends_only_what_it_contradicts(fleet: Fleet) -> None:
+    """What it does not name may still be there."""
+    fleet.shows(NEW, U)
+    fleet.shows(U, complete=False)
+    assert fleet.open == ["tool_changed"]
+    fleet.shows(OLD, complete=False)
+    assert fleet.open == []
+
+
+def test_a_late_list_ends_nothing(fleet: Fleet) -> None:
+    """It says how things were."""
+    fleet.shows(NEW, U, minute=10)
+    fleet.shows(OLD, U, minute=5)
+    assert fleet.open == ["tool_changed"]
+    assert fleet.ends == []
+
+
+def test_a_list_that_names_a_tool_once_again_ends_the_ambiguity(fleet: Fleet) -> None:
+    """And with it the change that the other definition was."""
+    fleet.shows(OLD, NEW, U)
+    assert fleet.open == ["definition_ambiguous", "tool_changed"]
+    fleet.shows(OLD, U)
+    assert fleet.open == []
+
+
+def test_a_list_that_can_be_read_ends_every_refusal_since_the_last(fleet: Fleet) -> None:
+    """Whatever the reasons, also those of refusals that changed nothing; and later lists do not repeat it."""
+    fleet.garbles(b"{")
+    fleet.garbles(b'{"a":1,"a":2}')
+    fleet.garbles(b"{")
+    assert fleet.open == ["snapshot_rejected", "snapshot_rejected"]
+    fleet.shows(OLD, U)
+    assert fleet.open == []
+    fleet.shows(OLD, U)
+    assert fleet.ends == []
+
+
+def test_a_pin_ends_what_was_found_about_the_definition(fleet: Fleet) -> None:
+    """For the whole fleet."""
+    fleet.shows(NEW, U)
+    fleet.pins("set", NEW)
+    assert fleet.open == []
+    assert {(end.reason, end.observer_id) for end in fleet.ends} == {("decided", None)}
+
+
+def test_a_definition_that_was_pinned_before_it_is_offered_is_decided_already(fleet: Fleet) -> None:
+    """The operator approved the upgrade in advance."""
+    fleet.pins("set", NEW)
+    assert fleet.open == ["pin_mismatch"]
+    fleet.shows(NEW, U)
+    assert fleet.open == []
+
+
+def test_a_pin_that_another_scheme_contradicts_ends_nothing(fleet: Fleet) -> None:
+    """It still differs from what was approved."""
+    fleet.pins("set", OLD, "assay.meta_hash")
+    fleet.shows(NEW, U)
+    assert fleet.open == ["pin_mismatch", "tool_changed"]
+    fleet.pins("set", NEW, "assay.v1")
+    assert fleet.open == ["pin_mismatch", "tool_changed"]
+    fleet.pins("set", NEW, "assay.meta_hash")
+    assert fleet.open == []
+
+
+def test_a_pin_that_a_later_one_replaced_ends_nothing(fleet: Fleet) -> None:
+    """Though it is read last."""
+    fleet.shows(NEW, U, minute=5)
+    fleet.pins("set", OLD, minute=20)
+    fleet.pins("set", NEW, minute=10)
+    assert "tool_changed" in fleet.open
+
+
+def test_a_rejected_definition_stays_open(fleet: Fleet) -> None:
+    """A decision against it ends nothing but what it replaces."""
+    fleet.shows(NEW, U)
+    fleet.pins("reject", NEW)
+    assert fleet.open == ["pin_mismatch", "tool_changed"]
+    fleet.pins("remove", NEW)
+    assert fleet.open == ["tool_changed"]
+
+
+def test_a_policy_that_asks_for_no_pin_ends_the_demand(fleet: Fleet) -> None:
+    """For the tools that it is about."""
+    fleet.decides("policy.set", enforcement="warn", unknown="warn")
+    assert set(fleet.open) == {"unpinned_tool"}
+    fleet.decides("policy.set", enforcement="warn", unknown="allow_degraded")
+    assert fleet.open == []
+
+
+def test_a_list_that_all_changes_gives_records_of_bounded_size() -> None:
+    """Thousands of tools at once: no record is larger than the topic takes."""
+    fleet = Fleet()
+    tools = [OLD | {"name": f"t{number}"} for number in range(400)]
+    fleet.shows(*tools)
+    fleet.shows(*(tool | {"description": "two"} for tool in tools))
+    fleet.shows(*tools)
+    assert fleet.open == []
+    assert len(fleet.ends) > 1
+    assert max(len(end.uids) for end in fleet.ends) <= DEFAULT_LIMITS.resolution_uids_max

@@ -1,0 +1,129 @@
+"""The state that facts add up to."""
+
+from __future__ import annotations
+
+import pytest
+
+from assay_stream.errors import IntegrityError
+from assay_stream.model.facts import Horizon, Progress
+from assay_stream.registry.state import Bindings
+from tests.support.facts import SERVER, a_catalogue, a_pin, bindings_with, rejection, seen
+
+ONE = a_catalogue("one", {"t": "a"})
+
+
+def test_a_lost_catalogue_is_never_guessed() -> None:
+    """A reference to a catalogue that the topic no longer holds is an integrity error that names it."""
+    with pytest.raises(IntegrityError, match="lost_fact: the binding topic names the catalogue gone"):
+        Bindings().server(SERVER).catalogue_of(seen("alice", 1, "gone", offset=0))
+
+
+def test_a_lost_definition_is_never_guessed() -> None:
+    """A reference to a definition that the topic no longer holds is an integrity error."""
+    server = Bindings().server(SERVER)
+    with pytest.raises(IntegrityError, match="the tool full:a"):
+        server.fingerprint_of(ONE, "full:a")
+
+
+def test_the_scope_is_part_of_a_definition_s_identity() -> None:
+    """The same definition scoped otherwise has other digests, and is looked up apart."""
+    server = bindings_with(ONE).server(SERVER)
+    assert server.fingerprint_of(ONE, "full:a").full == "full:a"
+    unscoped = a_catalogue("one", {"t": "a"})
+    object.__setattr__(unscoped, "server_scoped", False)
+    with pytest.raises(IntegrityError):
+        server.fingerprint_of(unscoped, "full:a")
+
+
+def test_facts_are_idempotent() -> None:
+    """Any fact taken in twice is there once."""
+    bindings = bindings_with(ONE)
+    facts = [seen("alice", 1, "one", offset=0), rejection(2, offset=1), a_pin("x", time_us=1, offset=0)]
+    for fact in facts * 2:
+        bindings.apply(fact)
+    server = bindings.server(SERVER)
+    assert len(server.observers["alice"]) == 1
+    assert len(server.snapshots["snapshot-0"]) == 1
+    assert len(server.rejections) == 1
+    assert len(server.controls.pins["t"]) == 1
+
+
+def test_forgetting_undoes_an_observation() -> None:
+    """A tombstone takes the observation out of its timeline and its snapshot id with it."""
+    bindings = bindings_with(ONE)
+    fact = seen("alice", 1, "one", offset=0)
+    bindings.apply(fact)
+    bindings.forget(fact.key())
+    bindings.forget(fact.key())
+    server = bindings.server(SERVER)
+    assert len(server.observers["alice"]) == 0
+    assert server.snapshots == {}
+
+
+def test_forgetting_one_of_two_with_a_snapshot_id_keeps_the_other() -> None:
+    """Two observations may carry one snapshot id; taking one back leaves the other."""
+    bindings = bindings_with(ONE)
+    first, second = (seen("alice", time, "one", offset=time, snapshot_id="s") for time in (1, 2))
+    bindings.apply(second)
+    bindings.apply(first)
+    assert bindings.server(SERVER).snapshots["s"] == [first, second]
+    bindings.forget(first.key())
+    assert bindings.server(SERVER).snapshots["s"] == [second]
+
+
+def test_catalogues_definitions_and_rejections_are_forgotten() -> None:
+    """Tombstones of other facts take them out too."""
+    bindings = bindings_with(ONE)
+    bindings.apply(rejection(2, offset=1))
+    for key in (ONE.key(), ("tool", SERVER, True, "full:a"), rejection(2, offset=1).key()):
+        bindings.forget(key)
+    server = bindings.server(SERVER)
+    assert (server.catalogues, server.tools, server.rejections) == ({}, {}, [])
+
+
+def test_forgetting_what_is_unknown_is_nothing() -> None:
+    """A tombstone of a server or fact never heard of changes nothing."""
+    bindings = Bindings()
+    bindings.forget(("seen", "nobody", "alice", 0, 0))
+    bindings.forget(("seen",))
+    assert bindings.servers == {}
+
+
+def test_progress_is_kept_per_input_partition() -> None:
+    """The last progress of an input partition counts; partitions do not mix."""
+    bindings = Bindings()
+    for position in (3, 7):
+        bindings.apply(Progress(topic="t", partition=0, position=position))
+    bindings.apply(Progress(topic="t", partition=1, position=1))
+    assert bindings.progress == {("t", 0): 7, ("t", 1): 1}
+
+
+def test_a_rejection_ends_what_stood_before_it_in_the_log() -> None:
+    """Log order counts, not the clock; and only for calls from the rejection's time on."""
+    bindings = bindings_with(ONE)
+    bindings.apply(rejection(5, offset=3))
+    server = bindings.server(SERVER)
+    dated_ahead = seen("alice", 99, "one", offset=2)
+    after = seen("alice", 1, "one", offset=4)
+    assert [server.in_force(dated_ahead, time) for time in (4, 5, 100)] == [True, False, False]
+    assert server.in_force(after, 100)
+
+
+def test_between_partitions_only_times_can_tell() -> None:
+    """A rejection of another partition ends what is not later than itself."""
+    early, late = (seen("alice", time, "one", offset=0, partition=1) for time in (5, 6))
+    assert rejection(5, offset=9).ends(early)
+    assert not rejection(5, offset=9).ends(late)
+
+
+def test_a_change_clears_what_was_worked_out() -> None:
+    """Answers kept for a server go with any fact of that server, and with no other's."""
+    bindings = bindings_with(ONE)
+    bindings.server(SERVER).memo["q"] = 1
+    bindings.apply(Progress(topic="t", partition=0, position=1))
+    assert bindings.server(SERVER).memo == {"q": 1}
+    bindings.apply(Horizon(server_id=SERVER, observer_id="alice", time_us=1))
+    assert bindings.server(SERVER).memo == {}
+    bindings.server(SERVER).memo["q"] = 1
+    bindings.forget(ONE.key())
+    assert bindings.server(SERVER).memo == {}

@@ -1,0 +1,194 @@
+"""Verdicts: what stands now for each tool, for proxies to enforce."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from assay_stream.model.facts import Catalogue, Fact, ToolFact
+from assay_stream.model.record import Origin, Record, Role
+from assay_stream.registry.state import Bindings
+from assay_stream.registry.verdicts import Verdicts, changed_verdicts, standing_verdicts, verdict_key
+from assay_stream.schemes.fingerprint import Fingerprint
+from tests.support.facts import (
+    SERVER,
+    a_catalogue,
+    a_discovery,
+    a_pin,
+    a_policy,
+    bindings_with,
+    rejection,
+    seen,
+)
+
+ONE, TWO = a_catalogue("one", {"t": "a"}), a_catalogue("two", {"t": "b"})
+RECORD = Record(
+    role=Role.CONTROL,
+    origin=Origin(topic="assay.control", partition=3, offset=7),
+    key=b"",
+    value=b"",
+    timestamp_ms=9,
+)
+
+
+def a_state(*facts: Fact) -> Bindings:
+    """A state with two catalogues and these facts."""
+    bindings = bindings_with(ONE, TWO)
+    for fact in facts:
+        bindings.apply(fact)
+    return bindings
+
+
+def verdicts(*facts: Fact) -> Verdicts:
+    """The verdicts that follow from some facts."""
+    return standing_verdicts(SERVER, a_state(*facts).server(SERVER))
+
+
+def verdict(*facts: Fact, tool: str | None = "t") -> dict[str, Any]:
+    """The verdict on one tool."""
+    found: dict[str, Any] = json.loads(verdicts(*facts)[tool])
+    return found
+
+
+def test_where_nobody_set_a_rule_there_are_no_verdicts() -> None:
+    """A server that is only observed, or only signed, has none."""
+    assert verdicts(seen("alice", 1, "one", offset=0), a_discovery("k", time_us=0, offset=0)) == {}
+
+
+def test_a_pinned_tool_has_a_verdict_with_the_pins_it_rests_on() -> None:
+    """So that a proxy can hold what it sees itself against them."""
+    rejected = a_pin("v1:z", time_us=0, offset=1, act="reject")
+    told = verdict(seen("alice", 1, "one", offset=0), a_pin("v1:a", time_us=0, offset=0), rejected)
+    assert told == {
+        "server_id": SERVER,
+        "tool_name": "t",
+        "status": "match",
+        "scheme": "assay.v1",
+        "expected": "v1:a",
+        "observed": "v1:a",
+        "action": "allow",
+        "pins": {"assay.v1": "v1:a"},
+        "rejected": {"assay.v1": ["v1:z"]},
+    }
+
+
+def test_a_pin_for_a_tool_never_seen_is_told_as_unobserved() -> None:
+    """A slip of the pen in a tool's name is seen there."""
+    told = verdict(a_pin("v1:a", time_us=0, offset=0, tool_name="ghost"), tool="ghost")
+    assert (told["status"], told["expected"], told["action"]) == ("unobserved", "v1:a", "allow")
+    blocking = a_policy("audit", "block", time_us=0, offset=1)
+    assert verdict(a_pin("v1:a", time_us=0, offset=0, tool_name="ghost"), blocking, tool="ghost")["action"] == "block"
+
+
+def test_the_worst_of_several_definitions_speaks_for_the_tool() -> None:
+    """One observer sees the pinned definition and another does not."""
+    facts: list[Fact] = [
+        seen("alice", 1, "one", offset=0),
+        seen("bob", 2, "two", offset=1),
+        a_policy("block", time_us=0, offset=0),
+    ]
+    for value, observed in (("v1:a", "v1:b"), ("v1:b", "v1:a")):
+        told = verdict(*facts, a_pin(value, time_us=0, offset=1))
+        assert (told["status"], told["observed"], told["action"]) == ("mismatch", observed, "block")
+
+
+@pytest.mark.parametrize("enforcement", [None, "audit"])
+def test_a_rejected_definition_is_told_whatever_the_policy_does_about_it(enforcement: str | None) -> None:
+    """Beside an unpinned one: where both are let through, the graver status speaks."""
+    facts: list[Fact] = [
+        seen("alice", 1, "one", offset=0),
+        seen("bob", 2, "two", offset=1),
+        a_pin("v1:a", time_us=0, offset=0, act="reject"),
+    ]
+    if enforcement is not None:
+        facts.append(a_policy(enforcement, time_us=0, offset=1))
+    assert verdict(*facts)["status"] == "rejected"
+
+
+def test_one_definition_in_two_scopes_is_held_against_the_pin_in_each() -> None:
+    """The same bytes have two digests, scoped to the server and not: the pin matches one of them."""
+    bindings = a_state(seen("alice", 1, "one", offset=0), a_pin("v1:a", time_us=0, offset=0))
+    print_ = Fingerprint(full="full:a", schemes={"assay.v1": "unscoped:a"}, errors={}, fields={})
+    bindings.apply(ToolFact(server_id=SERVER, server_scoped=False, fingerprint=print_, packed=""))
+    for digest in ("0", "z"):
+        other = Catalogue(server_id=SERVER, digest=digest, server_scoped=False, tools={"t": "full:a"})
+        bindings.apply(other)
+        bindings.apply(seen("bob", int(digest == "z") + 2, digest, offset=ord(digest)))
+        told = json.loads(standing_verdicts(SERVER, bindings.server(SERVER))["t"])
+        assert (told["status"], told["observed"]) == ("mismatch", "unscoped:a")
+
+
+def test_a_name_that_stands_twice_has_no_match() -> None:
+    """It cannot be told which definition an agent sees, and that is no way around a pin."""
+    bindings = a_state(seen("alice", 1, "one", offset=0), a_pin("v1:a", time_us=0, offset=0))
+    bindings.apply(Catalogue(server_id=SERVER, digest="double", server_scoped=True, tools={"t": None}))
+    bindings.apply(seen("bob", 2, "double", offset=1))
+    told = json.loads(standing_verdicts(SERVER, bindings.server(SERVER))["t"])
+    assert (told["status"], "observed" in told) == ("mismatch", False)
+
+
+def test_only_what_is_in_force_counts() -> None:
+    """An older list of the same observer, or one ended by a rejection, has no say."""
+    pin = a_pin("v1:a", time_us=0, offset=0)
+    assert verdict(seen("alice", 1, "two", offset=0), seen("alice", 2, "one", offset=1), pin)["status"] == "match"
+    ended = [seen("alice", 1, "one", offset=0), rejection(5, offset=1)]
+    assert verdict(*ended, pin)["status"] == "unobserved"
+    assert not a_state(*ended).server(SERVER).fleet.catalogues_in_force()
+
+
+def test_a_server_s_policy_has_a_verdict_for_all_other_tools() -> None:
+    """A tool that is added has one before anybody lists it; a tool's own policy makes none for others."""
+    told = verdict(a_policy("warn", "block", time_us=0, offset=0), tool=None)
+    assert told == {
+        "server_id": SERVER,
+        "status": "unpinned",
+        "enforcement": "warn",
+        "action": "block",
+        "policy": {"enforcement": "warn", "unknown": "block"},
+    }
+    assert verdicts(a_policy("warn", "block", time_us=0, offset=0, tool_name="t")).keys() == {"t"}
+
+
+def test_a_tool_s_own_policy_speaks_for_it() -> None:
+    """Though the server's is another."""
+    facts = [
+        seen("alice", 1, "two", offset=0),
+        a_pin("v1:a", time_us=0, offset=0),
+        a_policy("block", time_us=0, offset=1),
+        a_policy("audit", time_us=0, offset=2, tool_name="t"),
+    ]
+    assert (verdict(*facts)["action"], verdict(*facts)["enforcement"]) == ("allow", "audit")
+
+
+def test_after_the_last_pin_is_taken_back_there_is_no_verdict() -> None:
+    """Nobody decides on the tool any more."""
+    assert verdicts(a_pin("v1:a", time_us=0, offset=0), a_pin(None, time_us=1, offset=1)) == {}
+
+
+def test_a_decision_dated_ahead_of_all_others_is_what_stands() -> None:
+    """What stands now is what stands after everything that is known."""
+    facts = [a_pin("v1:b", time_us=2**60, offset=0), a_pin("v1:a", time_us=1, offset=1)]
+    assert verdict(*facts, seen("alice", 1, "one", offset=0))["expected"] == "v1:b"
+
+
+def test_the_topic_is_brought_from_one_standing_to_another() -> None:
+    """New and changed verdicts are written, those that are gone deleted, equal ones left alone."""
+    before: Verdicts = {"same": b"1", "changed": b"2", "gone": b"3"}
+    after: Verdicts = {"same": b"1", "changed": b"4", "new": b"5", None: b"6"}
+    outputs = list(changed_verdicts(RECORD, SERVER, before, after))
+    told = [(output.key, output.value) for output in outputs]
+    assert told == [
+        (b'["server",null]', b"6"),
+        (b'["server","changed"]', b"4"),
+        (b'["server","gone"]', None),
+        (b'["server","new"]', b"5"),
+    ]
+    assert {(output.role, output.partition, output.timestamp_ms) for output in outputs} == {(Role.VERDICTS, 3, 9)}
+
+
+def test_the_key_of_a_verdict_tells_any_server_and_tool_apart() -> None:
+    """Names may hold what separates them elsewhere."""
+    assert verdict_key('a","b', "c") != verdict_key("a", 'b","c')
+    assert json.loads(verdict_key("a", "b")) == ["a", "b"]

@@ -1,0 +1,29 @@
+"""The order of a replay: how far refused calls are held back."""
+
+from __future__ import annotations
+
+from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.model.record import Record
+from assay_stream.replay.order import REFUSED_AHEAD_MAX, time_of_refused_ms
+from tests.support.merging import merge_by_event_time
+from tests.unit.replay.test_run import call, listing
+
+
+def test_more_refused_calls_than_are_held_back_keep_their_order() -> None:
+    """A long row of refused calls from the future is given back whole, in its order, before what follows it."""
+    poison: list[Record] = [
+        call(offset, 1)._replace(value=b'{"time": "2099-01-01T00:00:00Z"}', timestamp_ms=0)
+        for offset in range(REFUSED_AHEAD_MAX + 50)
+    ]
+    merged = merge_by_event_time([*poison, call(len(poison), 2), listing(0, 0), listing(1, 5)])
+    offsets = [record.origin.offset for record in merged if record.role == "calls"]
+    assert offsets == list(range(len(poison) + 1))
+
+
+def test_a_refused_call_without_a_log_time_is_dated_by_what_it_claims() -> None:
+    """The log's time counts first; a claim that no clock could make counts as none."""
+    claimed = call(0, 0)._replace(value=b'{"time": "1970-01-01T00:00:01Z"}')
+    assert time_of_refused_ms(claimed, DEFAULT_LIMITS) == claimed.timestamp_ms
+    assert time_of_refused_ms(claimed._replace(timestamp_ms=0), DEFAULT_LIMITS) == 1_000
+    broken = claimed._replace(timestamp_ms=0, value=b'{"time": "9999-01-01T00:00:00Z"}')
+    assert time_of_refused_ms(broken, DEFAULT_LIMITS) == 0

@@ -1,0 +1,149 @@
+"""Results of a replay in a folder, and the point from which an interrupted one goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from assay_stream.errors import ConfigurationError
+from assay_stream.files.log_spool import Log
+from assay_stream.model.record import Output, Role
+from assay_stream.replay.order import Position
+from assay_stream.replay.results import FILES, PROGRESS_FILE, Results, Tally, noted_ends
+from assay_stream.replay.run import Checkpoint
+
+WHAT = {"version": "1", "inputs": [["a", 1]]}
+CALLS = Log(Role.CALLS, "calls", 0)
+POINT = Checkpoint(
+    positions={CALLS: Position(7, 1_000)},
+    done={CALLS: 8},
+    alerts={"uid": {"count": 1}},
+    findings=3,
+    ticked_us=5,
+    time_us=6,
+)
+
+
+def an_output(role: Role, value: bytes, key: bytes = b"k") -> Output:
+    """Something that a replay writes."""
+    return Output(role=role, key=key, value=value, label=role.value)
+
+
+def lines(folder: Path) -> dict[str, list[bytes]]:
+    """What the files hold."""
+    return {name: (folder / name).read_bytes().splitlines() for name in FILES.values()}
+
+
+def unfinished(folder: Path) -> dict[str, list[bytes]]:
+    """What the files of a replay hold that is not done."""
+    return {name: (folder / f"{name}.part").read_bytes().splitlines() for name in FILES.values()}
+
+
+def interrupted(folder: Path) -> None:
+    """A folder with a resume point behind two lines, and a third one behind that."""
+    with Results(folder, WHAT, ends={Role.CALLS: {0: 9}}) as results:
+        results.begin()
+        results.write(an_output(Role.EVIDENCE, b"one"))
+        results.write(an_output(Role.ALERTS, b"two"))
+        results.resume_point(POINT)
+        results.write(an_output(Role.EVIDENCE, b"three"))
+
+
+def refusal(folder: Path, what: dict[str, Any] = WHAT) -> ConfigurationError:
+    """How going on is refused."""
+    with pytest.raises(ConfigurationError) as caught, Results(folder, what) as results:
+        results.go_on()
+    return caught.value
+
+
+def test_each_result_stands_in_the_file_of_its_role(tmp_path: Path) -> None:
+    """A definition once; what has no file is counted and not written; what an earlier replay left is gone."""
+    (tmp_path / "evidence.ndjson").write_bytes(b"old\n")
+    (tmp_path / PROGRESS_FILE).write_bytes(b"{}")
+    with Results(tmp_path, WHAT) as results:
+        results.begin()
+        for role in (Role.EVIDENCE, Role.DEFINITIONS, Role.DEFINITIONS, Role.FINDINGS, Role.CHANGES):
+            results.write(an_output(role, role.value.encode()))
+        results.end()
+    assert lines(tmp_path) == {
+        "evidence.ndjson": [b"evidence"],
+        "alerts.ndjson": [],
+        "definitions.ndjson": [b"definitions"],
+        "changes.ndjson": [b"changes"],
+        "rejected.ndjson": [],
+    }
+    assert results.tally.written == {"evidence": 1, "alerts": 0, "definitions": 1, "changes": 1, "rejected": 0}
+    assert not (tmp_path / PROGRESS_FILE).exists()
+
+
+def test_going_on_cuts_the_files_to_the_last_resume_point(tmp_path: Path) -> None:
+    """And gives back where the replay stood, and what was counted."""
+    interrupted(tmp_path)
+    assert noted_ends(tmp_path) == {Role.CALLS: {0: 9}}
+    with Results(tmp_path, WHAT) as results:
+        assert results.go_on() == POINT
+        assert results.tally.written["evidence"] == 1
+        results.write(an_output(Role.EVIDENCE, b"again"))
+        results.end()
+    assert lines(tmp_path)["evidence.ndjson"] == [b"one", b"again"]
+    assert lines(tmp_path)["alerts.ndjson"] == [b"two"]
+
+
+def test_where_nothing_was_interrupted_there_is_nothing_to_go_on_from(tmp_path: Path) -> None:
+    """Neither a point nor the ends of topics."""
+    assert noted_ends(tmp_path) is None
+    with Results(tmp_path, WHAT) as results:
+        assert results.go_on() is None
+
+
+def test_other_options_or_inputs_are_refused_and_named(tmp_path: Path) -> None:
+    """Also one that the interrupted replay did not have."""
+    interrupted(tmp_path)
+    error = refusal(tmp_path, {"version": "2", "inputs": [["a", 1]], "more": 1})
+    assert error.code == "resume_differs"
+    assert "more, version" in error.message
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[]", b"{}", b'{"version":1,"what":{},"checkpoint":{}}', b'{"version":2,"what":[]}']
+)
+def test_a_progress_file_that_is_none_is_refused(tmp_path: Path, content: bytes) -> None:
+    """Nothing is cut and nothing is written."""
+    interrupted(tmp_path)
+    (tmp_path / PROGRESS_FILE).write_bytes(content)
+    before = unfinished(tmp_path)
+    assert refusal(tmp_path).code == "bad_progress_file"
+    with pytest.raises(ConfigurationError) as caught:
+        noted_ends(tmp_path)
+    assert caught.value.code == "bad_progress_file"
+    assert unfinished(tmp_path) == before
+
+
+def test_a_progress_file_of_another_version_is_refused(tmp_path: Path) -> None:
+    """Its checkpoint may mean something else."""
+    interrupted(tmp_path)
+    told = orjson.loads((tmp_path / PROGRESS_FILE).read_bytes())
+    (tmp_path / PROGRESS_FILE).write_bytes(orjson.dumps(told | {"version": 99}))
+    assert refusal(tmp_path).code == "bad_progress_file"
+
+
+def test_a_file_that_is_shorter_than_it_was_is_refused(tmp_path: Path) -> None:
+    """It says which."""
+    interrupted(tmp_path)
+    (tmp_path / "alerts.ndjson.part").write_bytes(b"")
+    error = refusal(tmp_path)
+    assert error.code == "bad_progress_file"
+    assert "alerts.ndjson" in error.message
+
+
+def test_a_tally_counts_by_role_and_by_label() -> None:
+    """A definition that was there before counts once."""
+    tally = Tally()
+    taken = [tally.takes(an_output(Role.DEFINITIONS, b"", key)) for key in (b"one", b"two", b"one")] + [
+        tally.takes(an_output(Role.FINDINGS, b""))
+    ]
+    assert taken == [True, True, False, False]
+    assert (tally.written["definitions"], tally.what) == (2, {"definitions": 2, "findings": 1})

@@ -1,0 +1,278 @@
+"""Replay: the order in which records are taken, and what comes out."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import orjson
+import pytest
+
+from assay_stream.errors import InputError
+from assay_stream.files.archive import event_timestamp_ms
+from assay_stream.model.envelope import Producer
+from assay_stream.model.record import Origin, Output, Record, Role
+from assay_stream.replay.run import replay
+from tests.support.fleet import START, Published, a_call_by, a_listing
+from tests.support.merging import merge_by_event_time
+
+
+def at(offset: int, published: Published, partition: int = 0) -> Record:
+    """A published record in its log."""
+    role, key, value = published
+    place = Origin(topic=role.value, partition=partition, offset=offset)
+    timestamp_ms = event_timestamp_ms(orjson.loads(value)["time"]) or 0
+    return Record(role=role, origin=place, key=key, value=value, timestamp_ms=timestamp_ms)
+
+
+def listing(offset: int, minute: float, version: int = 0, number: int | None = None, observer: int = 0) -> Record:
+    """A snapshot at some minute."""
+    moment = START + timedelta(minutes=minute)
+    return at(offset, a_listing(0, observer, version, offset if number is None else number, moment))
+
+
+def call(offset: int, minute: int, names: str | None = None, observer: int = 0) -> Record:
+    """A call at some minute; its number is a multiple of three, so that it calls the tool that changes."""
+    return at(offset, a_call_by(0, observer, offset * 3, START + timedelta(minutes=minute), names))
+
+
+def places(records: list[Record]) -> list[tuple[str, int]]:
+    """Role and offset of each record."""
+    return [(record.role.value, record.origin.offset) for record in merge_by_event_time(records)]
+
+
+def outputs_of(*records: Record, role: Role) -> list[Output]:
+    """What a replay writes to one topic."""
+    return [output for output in replay(records, producer=Producer(version="1")) if output.role is role]
+
+
+def evidence(*records: Record) -> list[dict[str, Any]]:
+    """The data of the evidence, in order."""
+    return [orjson.loads(output.value or b"")["data"] for output in outputs_of(*records, role=Role.EVIDENCE)]
+
+
+def test_a_snapshot_goes_before_calls_of_its_time() -> None:
+    """At equal times control comes first, then snapshots, then calls."""
+    control = Record(
+        role=Role.CONTROL,
+        origin=Origin(topic="control", partition=0, offset=0),
+        key=b"server-0",
+        value=orjson.dumps({"time": "2026-03-01T00:01:00Z"}),
+    )
+    assert places([call(0, 1), listing(0, 1), control]) == [("control", 0), ("snapshots", 0), ("calls", 0)]
+
+
+def test_a_snapshot_goes_before_every_call_that_is_not_earlier() -> None:
+    """A snapshot behind one of a later time in its log is still applied before the calls it is in force for."""
+    records = [listing(0, 9), listing(1, 2), call(0, 1), call(1, 3)]
+    assert places(records) == [("calls", 0), ("snapshots", 0), ("snapshots", 1), ("calls", 1)]
+
+
+def test_a_call_goes_after_the_snapshot_it_names() -> None:
+    """Whatever the clocks said, and its partition's later calls go after it."""
+    records = [listing(0, 5, number=7), call(0, 1, "snapshot-7"), call(1, 2)]
+    assert places(records) == [("snapshots", 0), ("calls", 0), ("calls", 1)]
+    assert evidence(*records)[0]["binding"]["scope"] == "exact"
+
+
+def test_records_without_a_time_are_where_the_log_put_them() -> None:
+    """What cannot be dated by its event is dated by the log."""
+    junk = call(1, 0)._replace(value=b"{", timestamp_ms=call(0, 5).timestamp_ms)
+    assert places([junk, listing(0, 4), listing(1, 6)]) == [("snapshots", 0), ("calls", 1), ("snapshots", 1)]
+
+
+def test_binary_events_are_dated_by_their_header() -> None:
+    """An event in binary mode has its time in ce_time."""
+    record = call(0, 0)
+    binary = record._replace(value=b"{}", headers=(("ce_time", b"2026-03-01T00:05:00Z"),), timestamp_ms=0)
+    assert places([binary, listing(0, 4)]) == [("snapshots", 0), ("calls", 0)]
+
+
+def test_a_named_snapshot_of_a_binary_event_is_found() -> None:
+    """In binary mode the value is the data, and what it names counts all the same."""
+    plain = listing(0, 5, number=7)
+    event = orjson.loads(plain.value or b"")
+    headers = tuple(
+        (f"ce_{name}", str(event[name]).encode()) for name in ("specversion", "type", "source", "id", "time")
+    )
+    binary = plain._replace(value=orjson.dumps(event["data"]), headers=headers)
+    assert places([call(0, 1, "snapshot-7"), binary]) == [("snapshots", 0), ("calls", 0)]
+
+
+def test_calls_see_the_list_of_their_own_time() -> None:
+    """Over a change, each call is bound to what was in force when it was made."""
+    data = evidence(listing(0, 0), listing(1, 5, version=1), call(0, 1), call(1, 4), call(2, 5), call(3, 9))
+    assert [told["binding"]["snapshot_id"] for told in data] == [
+        "snapshot-0",
+        "snapshot-0",
+        "snapshot-1",
+        "snapshot-1",
+    ]
+
+
+def test_refused_records_come_out_as_such() -> None:
+    """A bad record in the input is in the output with its reason, and the rest goes on."""
+    bad = call(0, 1)._replace(value=b"{")
+    written = list(replay([bad, listing(0, 0), call(1, 2)], producer=Producer(version="1")))
+    assert [output.label for output in written if output.role is Role.REJECTED] == ["rejected:not_json"]
+    assert [output.label for output in written if output.role is Role.EVIDENCE] == ["bound:observer"]
+
+
+def test_findings_come_out_with_their_alerts() -> None:
+    """A change gives its finding, and right behind it the alert."""
+    records = [listing(0, 0), listing(1, 5, version=1)]
+    written = [
+        output.role
+        for output in replay(records, producer=Producer(version="1"))
+        if output.label.startswith(("finding:", "alert:"))
+    ]
+    assert written == [Role.FINDINGS, Role.ALERTS]
+
+
+def test_facts_stay_inside() -> None:
+    """The binding topic is the stages' own: a replay writes none of it."""
+    assert outputs_of(listing(0, 0), call(0, 1), role=Role.BINDINGS) == []
+
+
+def test_evidence_names_the_original_places() -> None:
+    """Origins are those of the records given, so that a replay of a log gives the log's evidence."""
+    (told,) = evidence(listing(4, 0), call(9, 1))
+    assert told["origin"] == {"topic": "calls", "partition": 0, "offset": 9}
+    assert told["binding"]["origin"] == {"topic": "snapshots", "partition": 0, "offset": 4}
+
+
+def test_no_records_give_nothing() -> None:
+    """An empty log is replayed to nothing."""
+    assert list(replay([], producer=Producer(version="1"))) == []
+
+
+def binary_form(record: Record, *, data: dict[str, Any] | None = None) -> Record:
+    """The record in binary mode, with more members in its data."""
+    event = orjson.loads(record.value or b"")
+    headers = tuple(
+        (f"ce_{name}", str(event[name]).encode()) for name in ("specversion", "type", "source", "id", "time")
+    )
+    return record._replace(value=orjson.dumps(event["data"] | (data or {})), headers=headers)
+
+
+def test_both_content_modes_are_replayed_alike() -> None:
+    """The same history gives the same bytes, whichever records are in binary mode."""
+    history = [listing(0, 0), call(0, 1), listing(1, 5, version=1), call(1, 6)]
+    expected = [output.value for output in outputs_of(*history, role=Role.EVIDENCE)]
+    for chosen in range(16):
+        mixed = [binary_form(record) if chosen >> place & 1 else record for place, record in enumerate(history)]
+        assert [output.value for output in outputs_of(*mixed, role=Role.EVIDENCE)] == expected
+
+
+@pytest.mark.parametrize("member", [{"time": "2020-01-01T00:00:00Z"}, {"time": "2027-01-01T00:00:00Z"}])
+def test_a_member_of_the_data_called_time_is_not_the_event_s_time(member: dict[str, Any]) -> None:
+    """An unknown field in the data of a binary event moves nothing: its time is in ce_time."""
+    history = [listing(0, 0), binary_form(call(0, 1), data=member), listing(1, 5, version=1), call(1, 6)]
+    assert places(history) == [("snapshots", 0), ("calls", 0), ("snapshots", 1), ("calls", 1)]
+
+
+def test_a_member_of_the_data_called_data_hides_nothing() -> None:
+    """An unknown field called data in a binary snapshot does not keep calls from waiting for it."""
+    named = binary_form(listing(0, 5, number=7), data={"data": {}})
+    assert places([call(0, 1, "snapshot-7"), named]) == [("snapshots", 0), ("calls", 0)]
+
+
+def test_a_call_that_names_null_names_nothing() -> None:
+    """A call whose snapshot_id is null waits for no snapshot, not for one called None either."""
+    silent = call(0, 1)
+    event = orjson.loads(silent.value or b"")
+    event["data"]["snapshot_id"] = None
+    later = listing(0, 5)
+    called_none = orjson.loads(later.value or b"")
+    called_none["data"]["snapshot_id"] = "None"
+    records = [
+        silent._replace(value=orjson.dumps(event)),
+        later._replace(value=orjson.dumps(called_none)),
+    ]
+    assert places(records) == [("calls", 0), ("snapshots", 0)]
+
+
+@pytest.mark.parametrize("time", ["2099-01-01T00:00:00Z", "9999-12-31T23:59:59Z"])
+def test_a_refused_call_does_not_move_those_behind_it(time: str) -> None:
+    """A call dated in a future that is refused leaves the later calls of its partition at their own times."""
+    event = orjson.loads(call(0, 1).value or b"")
+    poison = call(0, 1)._replace(value=orjson.dumps(event | {"time": time}))
+    history = [listing(0, 0), poison, call(1, 2), listing(1, 5, version=1)]
+    assert places(history) == [("snapshots", 0), ("calls", 0), ("calls", 1), ("snapshots", 1)]
+
+
+def test_a_call_waits_for_the_first_snapshot_of_a_name() -> None:
+    """Where an observer uses a name again, a call made in between is bound to what had that name by then."""
+    records = [listing(0, 0, number=7), call(0, 1, "snapshot-7"), listing(1, 5, version=1, number=7)]
+    assert places(records) == [("snapshots", 0), ("calls", 0), ("snapshots", 1)]
+    assert evidence(*records)[0]["binding"]["scope"] == "exact"
+    assert "tool_definition_digest" in evidence(*records)[0]
+
+
+def test_a_call_does_not_wait_for_a_snapshot_that_is_refused() -> None:
+    """A refused snapshot never becomes known, so a call that names it is at its own time."""
+    refused = listing(0, 5, number=7)
+    refused = refused._replace(value=(refused.value or b"").replace(b'"complete"', b'"novelty"'))
+    assert places([call(0, 1, "snapshot-7"), refused]) == [("calls", 0), ("snapshots", 0)]
+
+
+def test_a_refused_snapshot_takes_effect_at_the_log_s_time() -> None:
+    """The earlier time that a refused snapshot claims pulls neither it nor those before it forward."""
+    refused = listing(1, 0)
+    refused = refused._replace(
+        value=(refused.value or b"").replace(b'"complete"', b'"novelty"'), timestamp_ms=listing(1, 9).timestamp_ms
+    )
+    records = [listing(0, 5), refused, call(0, 1), call(1, 9)]
+    assert places(records) == [("calls", 0), ("snapshots", 0), ("snapshots", 1), ("calls", 1)]
+
+
+def test_a_record_given_twice_counts_once() -> None:
+    """Archives that overlap are one log, whichever is read first."""
+    history = [listing(0, 0), call(0, 1), call(1, 2)]
+    assert places([*history[1:], *history]) == [("snapshots", 0), ("calls", 0), ("calls", 1)]
+    assert places(history[::-1]) == places(history)
+
+
+def test_two_records_at_one_place_are_an_error() -> None:
+    """Two files of one name, or two logs in one archive, would give evidence that names the wrong record."""
+    with pytest.raises(InputError, match="calls") as caught:
+        merge_by_event_time([call(0, 1), call(0, 2)])
+    assert caught.value.code == "conflicting_records"
+
+
+# --- time in a replay ---------------------------------------------------------------------------------------
+
+
+def alerts_of(records: list[Record]) -> list[dict[str, Any]]:
+    """The alerts of a replay, in order."""
+    outputs = replay(records, producer=Producer(version="1"))
+    return [orjson.loads(output.value or b"") for output in outputs if output.role is Role.ALERTS]
+
+
+def test_a_thousand_flapping_lists_are_one_alert_with_a_count() -> None:
+    """Two versions alternate within minutes: the new one was seen 500 times, and about ten records say so."""
+    alerts = alerts_of([listing(number, number / 120, version=number % 2) for number in range(1_000)])
+    assert len({alert["finding_info"]["uid"] for alert in alerts}) == 1
+    assert [alert["count"] for alert in alerts] == [1, 2, 5, 10, 20, 50, 100, 200, 500]
+    assert {alert["activity_name"] for alert in alerts} == {"Create", "Update"}
+
+
+CHANGE = [listing(0, 0), listing(1, 1, version=1), listing(2, 2)]
+
+
+def another_server(minute: float) -> Record:
+    """A list of another server."""
+    return at(3, a_listing(1, 0, 0, 3, START + timedelta(minutes=minute)))
+
+
+def test_time_passes_with_what_is_replayed() -> None:
+    """Another server's list ten minutes later lets the alert close, with the time at which it ended."""
+    assert [alert["activity_name"] for alert in alerts_of(CHANGE)] == ["Create"]
+    closed = alerts_of([*CHANGE, another_server(12)])
+    assert [alert["activity_name"] for alert in closed] == ["Create", "Close"]
+    assert closed[1]["time"] == int((START + timedelta(minutes=2)).timestamp() * 1_000)
+
+
+def test_nothing_is_written_for_the_time_after_the_last_record() -> None:
+    """A moment too early it stays open."""
+    assert [alert["activity_name"] for alert in alerts_of([*CHANGE, another_server(11.99)])] == ["Create"]

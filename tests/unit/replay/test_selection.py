@@ -1,0 +1,45 @@
+"""Which records are asked for."""
+
+from __future__ import annotations
+
+import pytest
+
+from assay_stream.errors import ConfigurationError
+from assay_stream.replay.selection import Selection, offsets_of
+from tests.unit.replay.test_run import call, listing
+
+MINUTE_MS = 60_000
+
+
+def test_times_narrow_calls_and_end_everything() -> None:
+    """From is inclusive and for calls alone; the end is exclusive and for all."""
+    start_ms = call(0, 0).timestamp_ms
+    selection = Selection(from_ms=start_ms + MINUTE_MS, to_ms=start_ms + 3 * MINUTE_MS)
+    assert [selection.wants(call(0, minute)) for minute in range(4)] == [False, True, True, False]
+    assert [selection.wants(listing(0, minute)) for minute in (0, 2, 3)] == [True, True, False]
+
+
+def test_offsets_leave_out_other_partitions_of_their_topic_only() -> None:
+    """The end is exclusive, and other topics are whole."""
+    selection = Selection(offsets=offsets_of(["calls:0=1..3"]))
+    assert [selection.wants(call(offset, 0)) for offset in range(4)] == [False, True, True, False]
+    other = call(1, 0)
+    assert not selection.wants(other._replace(origin=other.origin._replace(partition=1)))
+    assert selection.wants(listing(9, 0))
+
+
+def test_servers_are_told_by_value_and_key() -> None:
+    """A call is taken where its server may stand in it, a snapshot by its key."""
+    mine, other = Selection(server_ids=frozenset({"server-0"})), Selection(server_ids=frozenset({"server-1"}))
+    for record in (call(0, 0), listing(0, 0)):
+        assert mine.wants(record)
+        assert not other.wants(record)
+    escaped = call(0, 0)._replace(value=b'{"server_id": "\\u0073erver-1"}', key=None)
+    assert other.wants(escaped)
+
+
+def test_two_ranges_of_one_partition_are_refused() -> None:
+    """A replay reads one range of a partition: the second must not take the place of the first."""
+    with pytest.raises(ConfigurationError) as caught:
+        offsets_of(["calls:0=1..2", "calls:0=4..5"])
+    assert caught.value.code == "bad_offsets"

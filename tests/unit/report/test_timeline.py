@@ -1,0 +1,75 @@
+"""What changed, in order, with its evidence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from assay_stream.model.envelope import Producer
+from assay_stream.model.record import Role
+from assay_stream.report.archived import archived_timeline
+from assay_stream.report.timeline import alerted, decided, found, timeline_rows
+from tests.support.controls import a_control
+from tests.support.events import SERVER, TOOL, Story
+
+OTHER = {**TOOL, "description": "Another one"}
+
+
+def a_story() -> Story:
+    """A list, a decision, a list that says the same, one that differs, and a call of no tool."""
+    pin = a_control("pin.set", second=1, tool_name="read_file", scheme="assay.v1", value="0" * 64)
+    story = Story().lists(TOOL).raw(Role.CONTROL, pin).lists(TOOL).lists(OTHER)
+    return story.calls("ghost")
+
+
+def told(story: Story, **options: Any) -> list[dict[str, Any]]:
+    """The timeline of the server."""
+    tool = options.pop("tool_name", None)
+    entries = archived_timeline(lambda: story.records, SERVER, producer=Producer(version="1"), tool_name=tool)
+    return timeline_rows(SERVER, entries, **options)
+
+
+def test_only_lists_that_differ_are_told() -> None:
+    """The first look and the change; the same list again is no news."""
+    rows = [row for row in told(a_story()) if row["what"] == "snapshot"]
+    assert [(row["kind"], row["snapshot_id"], row["tools"]) for row in rows] == [
+        ("first_look", "snapshot-0", ["read_file"]),
+        ("list_changed", "snapshot-3", ["read_file"]),
+    ]
+
+
+def test_decisions_name_author_and_reason() -> None:
+    """And the record that made them."""
+    [row] = [row for row in told(a_story()) if row["what"] == "decision"]
+    assert (row["kind"], row["author"], row["reason"]) == ("pin.set", "ann", "review")
+    assert row["origin"] == {"topic": "control", "partition": 0, "offset": 0}
+
+
+def test_findings_and_alerts_stand_behind_what_they_follow_from() -> None:
+    """Time by time: decision, list, finding, alert."""
+    rows = told(a_story())
+    assert rows == sorted(rows, key=lambda row: row["time"])
+    last = [row["what"] for row in rows if row["time"] == "2026-03-01T10:00:03Z"]
+    assert last[0] == "snapshot"
+    assert last.index("alert") > last.index("finding") > 0
+    assert {row["kind"] for row in rows if row["what"] == "finding"} >= {"tool_changed", "pin_mismatch"}
+
+
+def test_a_call_to_a_tool_that_is_not_listed_is_on_the_timeline_of_that_tool() -> None:
+    """What is found in calls is told, too, and only what is about the tool."""
+    rows = told(a_story(), tool_name="ghost")
+    assert {row["kind"] for row in rows} == {"call_to_unlisted_tool"}
+
+
+def test_bounds_are_inclusive() -> None:
+    """Since and until name the first and the last time that counts."""
+    at = 1_772_359_203_000_000
+    rows = told(a_story(), since_us=at, until_us=at)
+    assert {row["time"] for row in rows} == {"2026-03-01T10:00:03Z"}
+
+
+@pytest.mark.parametrize("value", [None, b"", b"{", b"[]", b'{"data":1}', b'{"kind":"novelty"}'])
+def test_what_is_none_of_ours_tells_nothing(value: bytes | None) -> None:
+    """Whatever stands in a topic, a timeline is told of the rest."""
+    assert [list(tell(value, SERVER)) for tell in (found, decided, alerted)] == [[], [], []]

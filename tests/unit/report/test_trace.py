@@ -1,0 +1,83 @@
+"""One call from observation to evidence to alerts."""
+
+from __future__ import annotations
+
+import pytest
+
+from assay_stream.model.envelope import Producer
+from assay_stream.model.record import Role
+from assay_stream.replay.evidence_record import Recorded
+from assay_stream.report.archived import archived_traces
+from assay_stream.report.trace import Sought, Trace, trace_rows
+from tests.support.events import TOOL, Story
+
+PRODUCER = Producer(version="1")
+
+
+def rows_of(story: Story, sought: Sought) -> list[dict[str, object]]:
+    """The steps of the calls sought."""
+    return trace_rows(archived_traces(lambda: story.records, sought, producer=PRODUCER))
+
+
+def test_a_call_is_followed_to_the_end() -> None:
+    """Call, snapshot, evidence, finding and alert, each with what it says."""
+    story = Story().lists(TOOL).calls("ghost", tool_call_id="the one").calls(tool_call_id="another")
+    rows = rows_of(story, Sought(tool_call_id="the one"))
+    assert [row["step"] for row in rows] == ["call", "snapshot", "evidence", "finding", "alert"]
+    assert [row.get("state") for row in rows[:3]] == ["observed", "observed", "written"]
+    assert rows[2]["value"] == "tool_not_listed"
+    assert rows[3]["kind"] == "call_to_unlisted_tool"
+    assert rows[0]["origin"] == {"topic": "calls", "partition": 0, "offset": 0}
+
+
+def test_all_calls_of_a_trace_are_followed() -> None:
+    """Numbered, in the order of the log."""
+    story = Story().lists(TOOL).calls(trace_id="t").calls(trace_id="u").calls(trace_id="t")
+    rows = rows_of(story, Sought(trace_id="t"))
+    assert [(row["call"], row["tool_call_id"]) for row in rows if row["step"] == "call"] == [
+        (1, "call-1"),
+        (2, "call-3"),
+    ]
+
+
+def test_both_ids_must_fit_where_both_are_given() -> None:
+    """A call of another trace is not the one."""
+    story = Story().lists(TOOL).calls(trace_id="t", tool_call_id="c")
+    assert rows_of(story, Sought(trace_id="u", tool_call_id="c")) == []
+    assert rows_of(story, Sought(trace_id="t", tool_call_id="c")) != []
+
+
+@pytest.mark.parametrize("call_id", ["a/b", 'with "quotes"', "schön", "\x1b[2J", "plain-1"])
+def test_ids_are_found_however_they_are_written(call_id: str) -> None:
+    """JSON has several forms of one text; all of them are found."""
+    story = Story().lists(TOOL).calls(tool_call_id=call_id)
+    assert rows_of(story, Sought(tool_call_id=call_id))[0]["tool_call_id"] == call_id
+
+
+def test_what_is_deleted_is_said_to_be_gone() -> None:
+    """The evidence still says where it stood."""
+    story = Story().lists(TOOL).calls()
+    [output] = story.tell().of(Role.EVIDENCE)
+    rows = trace_rows([Trace(evidence=Recorded("here", output.value or b""))])
+    assert [(row["step"], row["state"]) for row in rows] == [
+        ("call", "gone"),
+        ("snapshot", "gone"),
+        ("evidence", "written"),
+    ]
+    assert rows[1]["origin"] == {"topic": "snapshots", "partition": 0, "offset": 0}
+
+
+def test_altered_evidence_is_seen() -> None:
+    """By its own content hash."""
+    story = Story().lists(TOOL).calls()
+    [output] = story.tell().of(Role.EVIDENCE)
+    altered = (output.value or b"").replace(b'"allow"', b'"deny"')
+    [row] = [row for row in trace_rows([Trace(evidence=Recorded("here", altered))]) if row["step"] == "evidence"]
+    assert row["state"] == "content_hash_mismatch"
+
+
+def test_a_call_that_is_not_joined_yet_has_no_evidence_yet() -> None:
+    """The call alone is a trace."""
+    story = Story().calls()
+    rows = trace_rows([Trace(evidence=None, call=story.records[0])])
+    assert [(row["step"], row["state"]) for row in rows] == [("call", "observed"), ("evidence", "none_yet")]

@@ -1,0 +1,171 @@
+"""Evidence held against its checkpoints: every way of tampering with a small range is found, and where."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+from assay_stream.model.record import Record
+from assay_stream.schemes.dsse import keys_of
+from assay_stream.seal.check import FAULTS_TOLD_MAX, Fault
+from tests.support.seals import KEY, OTHER_KEY, a_record, checked, checkpoints_of, some_records
+
+FIRST, SECOND = some_records(2, 3, 5, 6), some_records(8, 9, 10)
+RECORDS = FIRST + SECOND
+SEALS = checkpoints_of(FIRST, SECOND)
+
+
+def _at(record: Record, offset: int) -> Record:
+    return record._replace(origin=record.origin._replace(offset=offset))
+
+
+def test_untouched_evidence_holds() -> None:
+    """And what came after the last range is counted as not sealed yet."""
+    report = checked(SEALS, [*RECORDS, a_record(12)])
+    assert (report.checkpoints, report.sealed_to, report.verified, report.unsealed) == (2, 10, 7, 1)
+    assert report.faults == []
+
+
+def test_every_altered_byte_is_found_at_its_offset() -> None:
+    """Each bit position of each byte of key, value and header of each record."""
+    for index, record in enumerate(RECORDS):
+        for name, raw in (("key", record.key), ("value", record.value), ("header", record.headers[0][1])):
+            assert raw is not None
+            for at in range(len(raw)):
+                for bit in range(8):
+                    other = raw[:at] + bytes([raw[at] ^ (1 << bit)]) + raw[at + 1 :]
+                    altered = record._replace(**{"headers": (("h", other),)} if name == "header" else {name: other})
+                    report = checked(SEALS, [*RECORDS[:index], altered, *RECORDS[index + 1 :]])
+                    assert report.faults == [Fault("altered", record.origin.offset)]
+
+
+def test_every_dropped_record_is_found_at_its_offset() -> None:
+    """One or several, the last ones too."""
+    for count in (1, 2):
+        for dropped in combinations(RECORDS, count):
+            report = checked(SEALS, [record for record in RECORDS if record not in dropped])
+            assert report.faults == [Fault("missing", record.origin.offset) for record in dropped]
+
+
+def test_every_inserted_record_is_found_at_its_offset() -> None:
+    """Before, between and after sealed ones; in the gaps that transactions leave, and between ranges."""
+    for offset in (0, 1, 4, 7):
+        records = sorted([*RECORDS, a_record(offset)], key=lambda record: record.origin.offset)
+        assert checked(SEALS, records).faults == [Fault("inserted", offset)]
+
+
+def test_a_second_record_at_an_offset_is_found() -> None:
+    """It counts as inserted."""
+    assert checked(SEALS, [RECORDS[0], *RECORDS]).faults == [Fault("inserted", 2)]
+
+
+def test_every_exchange_within_a_range_is_found_at_both_offsets() -> None:
+    """The contents of two records change places: reordered, not altered."""
+    for one, other in combinations(range(len(FIRST)), 2):
+        records = list(RECORDS)
+        offsets = FIRST[one].origin.offset, FIRST[other].origin.offset
+        records[one], records[other] = _at(FIRST[other], offsets[0]), _at(FIRST[one], offsets[1])
+        assert checked(SEALS, records).faults == [Fault("reordered", offset) for offset in offsets]
+
+
+def test_every_exchange_of_any_two_records_is_found() -> None:
+    """Across ranges it can only be said that both were altered."""
+    for one, other in combinations(range(len(RECORDS)), 2):
+        records = list(RECORDS)
+        offsets = RECORDS[one].origin.offset, RECORDS[other].origin.offset
+        records[one], records[other] = _at(RECORDS[other], offsets[0]), _at(RECORDS[one], offsets[1])
+        assert [fault.offset for fault in checked(SEALS, records).faults] == list(offsets)
+
+
+def test_every_two_records_out_of_order_are_found() -> None:
+    """With their offsets, in a file whose lines were moved."""
+    for one, other in combinations(range(len(RECORDS)), 2):
+        records = list(RECORDS)
+        records[one], records[other] = records[other], records[one]
+        report = checked(SEALS, records)
+        assert "reordered" in {fault.kind for fault in report.faults}
+
+
+def test_a_checkpoint_by_another_key_is_a_fault_with_its_code() -> None:
+    """Nothing that rests on it is told to hold."""
+    report = checked(checkpoints_of(FIRST, SECOND, keys=[KEY, OTHER_KEY]), RECORDS)
+    assert report.faults == [Fault("checkpoint", 1, "seal_key_unknown")]
+    assert (report.checkpoints, report.verified) == (1, 4)
+
+
+def test_a_rotated_key_holds_where_both_keys_are_given() -> None:
+    """The chain goes on under the new key."""
+    keys = keys_of([KEY.public_key(), OTHER_KEY.public_key()])
+    report = checked(checkpoints_of(FIRST, SECOND, keys=[KEY, OTHER_KEY]), RECORDS, keys=keys)
+    assert (report.checkpoints, report.faults) == (2, [])
+
+
+def test_a_dropped_or_repeated_checkpoint_is_a_fault() -> None:
+    """The chain says so."""
+    assert checked(SEALS[1:], RECORDS).faults == [Fault("checkpoint", 0, "checkpoint_out_of_sequence")]
+    assert checked([SEALS[0], *SEALS], RECORDS).faults == [Fault("checkpoint", 1, "checkpoint_out_of_sequence")]
+
+
+def test_the_checkpoints_of_another_topic_are_a_fault() -> None:
+    """They are sound, and say nothing about this log."""
+    seals = checkpoints_of(FIRST, topic="other")
+    assert checked(seals, FIRST).faults == [Fault("checkpoint", 0, "checkpoint_of_another_log")]
+
+
+def test_what_retention_deleted_is_told_apart_from_what_is_missing() -> None:
+    """Before the start of the log nothing can be said; behind it a gap is a gap."""
+    report = checked(SEALS, RECORDS[3:], log_start=6)
+    assert (report.expired, report.verified, report.faults) == (3, 4, [])
+    assert checked(SEALS, RECORDS[4:], log_start=6).faults == [Fault("missing", 6)]
+
+
+def test_many_faults_are_counted_and_some_told() -> None:
+    """A whole log that is gone fills no memory."""
+    many = some_records(*range(FAULTS_TOLD_MAX + 50))
+    report = checked(checkpoints_of(many), [])
+    assert (len(report.faults), report.faults_count) == (FAULTS_TOLD_MAX, FAULTS_TOLD_MAX + 50)
+
+
+def test_every_altered_byte_of_a_checkpoint_is_found() -> None:
+    """Each bit of each byte of each checkpoint: no envelope holds that was not written so."""
+    for number, value in enumerate(SEALS):
+        for at in range(len(value)):
+            for bit in range(8):
+                other = value[:at] + bytes([value[at] ^ (1 << bit)]) + value[at + 1 :]
+                values = [*SEALS[:number], other, *SEALS[number + 1 :]]
+                assert checked(values, RECORDS).faults, (number, at, bit)
+
+
+def test_every_altered_byte_of_a_header_s_name_and_of_the_time_is_found() -> None:
+    """A record is sealed as the log holds it."""
+    for index, record in enumerate(RECORDS):
+        renamed = [record._replace(headers=((chr(ord("h") ^ (1 << bit)), b"x"),)) for bit in range(7)]
+        dated = [record._replace(timestamp_ms=record.timestamp_ms ^ (1 << bit)) for bit in range(40)]
+        bare = [record._replace(headers=()), record._replace(headers=record.headers * 2)]
+        for altered in (*renamed, *dated, *bare):
+            report = checked(SEALS, [*RECORDS[:index], altered, *RECORDS[index + 1 :]])
+            assert report.faults == [Fault("altered", record.origin.offset)]
+
+
+def test_every_exchanged_or_inserted_checkpoint_is_found() -> None:
+    """In another order, twice, or with a sound one of another history between them."""
+    seals = checkpoints_of(FIRST, SECOND, some_records(12), some_records(13, 15))
+    records = [*RECORDS, *some_records(12, 13, 15)]
+    assert checked(seals, records).faults == []
+    for one, other in combinations(range(len(seals)), 2):
+        exchanged = list(seals)
+        exchanged[one], exchanged[other] = exchanged[other], exchanged[one]
+        assert checked(exchanged, records).faults
+    foreign = checkpoints_of(FIRST, some_records(8, 9))[1]
+    for value in (*seals, foreign):
+        for at in range(len(seals) + 1):
+            inserted = [*seals[:at], value, *seals[at:]]
+            assert checked(inserted, records).faults, at
+
+
+def test_every_dropped_checkpoint_but_the_last_is_found() -> None:
+    """Who drops the last one makes its range unsealed, and that is told."""
+    seals = checkpoints_of(FIRST, SECOND, some_records(12))
+    records = [*RECORDS, *some_records(12)]
+    for dropped in range(len(seals) - 1):
+        assert checked([value for number, value in enumerate(seals) if number != dropped], records).faults
+    assert checked(seals[:-1], records).unsealed == 1

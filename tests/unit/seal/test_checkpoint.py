@@ -1,0 +1,178 @@
+"""Checkpoints: what they cover, how they are read, and how they follow one another."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from assay_stream.canonical.digest import Digest
+from assay_stream.errors import InputError
+from assay_stream.schemes.dsse import keys_of
+from assay_stream.seal.checkpoint import (
+    PAYLOAD_TYPE,
+    RANGE_RECORDS_MAX,
+    SIBLINGS_MAX,
+    Head,
+    decode,
+    encode,
+    follows,
+    leaf_of,
+    sealed,
+)
+from tests.support.seals import KEY, KEYS, OTHER_KEY, Fleet, a_record, checkpoints_of, some_records
+
+FIRST, SECOND = checkpoints_of(some_records(0, 1, 3), some_records(5, 6))
+
+
+def test_a_checkpoint_is_read_as_it_was_written() -> None:
+    """Bytes in, the same bytes out."""
+    assert encode(decode(SECOND, KEYS)) == SECOND
+
+
+def test_it_says_its_range_and_the_tree_so_far() -> None:
+    """The tree is cumulative, the range its own; gaps between offsets are none of its business."""
+    made = decode(SECOND, KEYS).checkpoint
+    assert (made.sequence, made.first_offset, made.last_offset, made.records, made.tree_size) == (1, 5, 6, 2, 5)
+    assert made.previous == decode(FIRST, KEYS).checkpoint.digest()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"key": b"t"},
+        {"key": None},
+        {"key": b""},
+        {"value": b"v1"},
+        {"value": None},
+        {"headers": ()},
+        {"headers": (("h", b"y"),)},
+        {"headers": (("hx", b""),)},
+        {"headers": (("h", b"x"), ("h", b"x"))},
+        {"timestamp_ms": 0},
+    ],
+)
+def test_a_leaf_covers_every_part_of_a_record(change: dict[str, Any]) -> None:
+    """Key, value, headers and timestamp; nothing and emptiness differ."""
+    record = a_record(0)
+    assert leaf_of(record._replace(**change)) != leaf_of(record)
+
+
+def test_a_leaf_covers_the_offset() -> None:
+    """The same bytes elsewhere are another leaf."""
+    assert leaf_of(a_record(0), offset=1) != leaf_of(a_record(0))
+
+
+def test_a_field_cannot_move_into_the_next() -> None:
+    """Lengths are written: key and value cannot share their bytes out otherwise."""
+    record = a_record(0)
+    assert leaf_of(record._replace(key=b"a", value=b"bc")) != leaf_of(record._replace(key=b"ab", value=b"c"))
+
+
+def test_a_checkpoint_by_another_key_is_refused() -> None:
+    """With its code."""
+    with pytest.raises(InputError, match="seal_key_unknown"):
+        decode(FIRST, keys_of([OTHER_KEY.public_key()]))
+
+
+def test_leaves_that_are_not_the_signed_ones_are_refused() -> None:
+    """They stand beside what is signed, and their digest within it."""
+    mixed = json.loads(FIRST) | {"leaves": json.loads(SECOND)["leaves"]}
+    with pytest.raises(InputError, match="bad_checkpoint"):
+        decode(json.dumps(mixed).encode(), KEYS)
+
+
+@pytest.mark.parametrize("raw", [None, b"", b"[]", b"{}", b'{"envelope":{},"leaves":""}', b"\xff"])
+def test_any_other_bytes_are_refused(raw: bytes | None) -> None:
+    """By our error."""
+    with pytest.raises(InputError):
+        decode(raw, KEYS)
+
+
+def test_every_byte_of_a_checkpoint_counts() -> None:
+    """Any one byte altered: it is refused, or says the same."""
+    said = decode(FIRST, KEYS).checkpoint
+    for at in range(len(FIRST)):
+        raw = FIRST[:at] + bytes([FIRST[at] ^ 1]) + FIRST[at + 1 :]
+        try:
+            found = decode(raw, KEYS)
+        except InputError:
+            continue
+        assert found.checkpoint == said
+
+
+def test_checkpoints_follow_one_another() -> None:
+    """The second continues the first, and nothing else."""
+    first, second = decode(FIRST, KEYS), decode(SECOND, KEYS)
+    assert follows(first, None) is None
+    assert follows(second, first.checkpoint) is None
+    assert follows(second, None) == "checkpoint_out_of_sequence"
+    assert follows(first, first.checkpoint) == "checkpoint_out_of_sequence"
+
+
+def test_a_fork_is_told() -> None:
+    """A checkpoint of the right number that rests on another past."""
+    _, forked = checkpoints_of(some_records(0, 1, 4), some_records(5, 6))
+    assert follows(decode(forked, KEYS), decode(FIRST, KEYS).checkpoint) == "checkpoint_chain_broken"
+
+
+def test_a_checkpoint_names_the_heads_of_its_siblings() -> None:
+    """In its own payload type, and read as they were written."""
+    fleet = Fleet(3)
+    for partition in (2, 0, 1):
+        fleet.grow(partition, 2)
+        fleet.seal(partition)
+    made = decode(encode(fleet.chains[1][0]), KEYS).checkpoint
+    assert made.partitions == 3
+    assert made.siblings == (fleet.chains[0][0].checkpoint.head, fleet.chains[2][0].checkpoint.head)
+    assert fleet.chains[1][0].envelope["payloadType"] == PAYLOAD_TYPE
+
+
+def test_claims_about_siblings_never_go_back() -> None:
+    """A checkpoint that knows less than the one before, of siblings or partitions, does not continue it."""
+    fleet = Fleet(2)
+    for partition in (0, 1, 0, 1):
+        fleet.grow(partition, 1)
+        fleet.seal(partition)
+    chain, other = fleet.chains
+    older, newer = (made.checkpoint.head for made in other)
+    before = chain[1].checkpoint._replace(siblings=(newer,), partitions=3)
+    for partitions, siblings, expected in (
+        (3, (newer,), None),
+        (4, (newer,), None),
+        (2, (newer,), "checkpoint_siblings_went_back"),
+        (3, (older,), "checkpoint_siblings_went_back"),
+    ):
+        made = sealed(
+            before,
+            [(9, bytes(32))],
+            topic=before.topic,
+            partition=0,
+            sealed_at="",
+            key=KEY,
+            software="test",
+            partitions=partitions,
+            siblings=siblings,
+        )
+        assert follows(made, before) == expected
+
+
+def test_a_checkpoint_names_so_many_siblings_and_no_more() -> None:
+    """Those behind it in a circle, so that each partition is named by as many; a full record fits its topic."""
+    heads = [Head(number, 10**12, Digest("0" * 64)) for number in range(3_000)]
+    leaves = [(offset, bytes(32)) for offset in range(RANGE_RECORDS_MAX)]
+    made = sealed(
+        None,
+        leaves,
+        topic="t" * 200,
+        partition=2_900,
+        sealed_at="2026-03-01T10:00:00Z",
+        key=KEY,
+        software="test",
+        partitions=3_000,
+        siblings=heads,
+    )
+    named = {head.partition for head in made.checkpoint.siblings}
+    assert named == {*range(2_901, 3_000), *range(SIBLINGS_MAX - 99)}
+    assert len(encode(made)) < 1_048_576 - 4_096

@@ -1,0 +1,117 @@
+"""Where two records of one alert differ, and what of it the order of reading decides."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from assay_stream.model.alert import Activity
+from assay_stream.model.kinds import Kind
+from assay_stream.verify.alert_differences import (
+    FROM_SEVERAL_PARTITIONS,
+    differing_members,
+    follows_order,
+    is_on_the_way,
+    what_it_says,
+    with_version,
+)
+from tests.support.alerts import alert_of
+
+
+def other(alert: dict[str, Any], place: str, value: object) -> dict[str, Any]:
+    """The alert with another member."""
+    *way, name = place.split(".")
+    return alert | ({name: value} if not way else {way[0]: alert[way[0]] | {name: value}})
+
+
+def holds(alert: dict[str, Any], end: dict[str, Any]) -> bool:
+    """Whether what differs follows the order of reading."""
+    return follows_order(alert, end, differing_members(alert, end))
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        ("severity_id", 1),
+        ("message", "other"),
+        ("is_alert", 1),
+        ("unmapped.mcp_server_id", "other"),
+        ("unmapped.mcp_digest_after", "sha256:" + "c" * 64),
+        ("finding_info.title", "other"),
+    ],
+)
+@pytest.mark.parametrize("kind", [Kind.TOOL_CHANGED, *FROM_SEVERAL_PARTITIONS])
+def test_what_was_found_and_how_grave_it_is_follows_no_order(kind: Kind, place: str, value: object) -> None:
+    """Of no kind; the path names the member, and true is not 1."""
+    alert = alert_of(kind=kind)
+    assert differing_members(other(alert, place, value), alert) == (f"$.{place}",)
+    assert not holds(other(alert, place, value), alert)
+
+
+@pytest.mark.parametrize("place", ["unmapped.mcp_origin_offset", "unmapped.mcp_observer_id", "count", "time"])
+def test_place_and_pace_follow_it_where_findings_come_from_several_partitions(place: str) -> None:
+    """And for those kinds only: of a changed tool they are in the order of one log."""
+    for kind in (Kind.TOOL_CHANGED, *FROM_SEVERAL_PARTITIONS):
+        alert = alert_of(kind=kind)
+        assert holds(other(alert, place, 2), alert) is (kind in FROM_SEVERAL_PARTITIONS)
+
+
+def test_who_held_a_name_first_follows_it_for_shadowed_tools_alone() -> None:
+    """Of a pin the same member is the value that was observed."""
+    for kind in FROM_SEVERAL_PARTITIONS:
+        alert = alert_of(kind=kind, observed="one")
+        assert holds(other(alert, "unmapped.mcp_pin_observed", "two"), alert) is (kind is Kind.TOOL_SHADOWED)
+
+
+def test_whether_it_is_open_or_suppressed_follows_no_order() -> None:
+    """Also of the kinds whose place and pace do."""
+    alert = alert_of(kind=Kind.PIN_MISMATCH)
+    assert not holds(other(alert, "activity_id", int(Activity.CLOSE)), alert)
+    assert not holds(other(alert, "status_id", 3), alert)
+    assert holds(other(alert, "activity_id", int(Activity.UPDATE)), alert)
+
+
+def test_the_time_of_an_end_follows_it() -> None:
+    """That of the decision or of the list, whichever was read second; nothing else of the end does."""
+    closed = alert_of() | {"activity_id": int(Activity.CLOSE)}
+    assert holds(other(closed, "time", 1), closed)
+    assert not holds(other(other(closed, "time", 1), "unmapped.mcp_resolved_by", "decided"), closed)
+
+
+def test_a_count_that_was_held_back_follows_it_where_it_is_not_round() -> None:
+    """Round counts are written at once."""
+    for count, expected in ((7, True), (10, False)):
+        end = alert_of() | {"count": count}
+        assert holds(other(end, "count", count - 1), end) is expected
+        assert not holds(other(end, "count", count + 1), end)
+
+
+def test_no_difference_in_any_member_is_none_that_follows_an_order() -> None:
+    """Bytes that differ though all members are alike were written by somebody else."""
+    assert not follows_order(alert_of(), alert_of(), ())
+
+
+def test_an_unknown_member_is_named_by_its_object() -> None:
+    """Its own name is whatever somebody wrote."""
+    alert = alert_of()
+    assert differing_members(alert | {"\x1b[2J": 1}, alert) == ("$",)
+    assert differing_members(other(alert, "unmapped.\x1b[2J", 1), alert) == ("$.unmapped",)
+
+
+def test_numbers_on_the_way_lie_between_first_and_last() -> None:
+    """What lacks one is not on the way."""
+    end = alert_of() | {"count": 5}
+    assert is_on_the_way(other(end, "count", 1), end)
+    for place, value in (("count", 0), ("count", 6), ("severity_id", 9), ("finding_info.first_seen_time", 1)):
+        assert not is_on_the_way(other(end, place, value), end)
+    assert not is_on_the_way({name: value for name, value in end.items() if name != "count"}, end)
+
+
+def test_what_a_record_says_has_no_number_and_no_place() -> None:
+    """But its version, and what was found."""
+    alert = alert_of()
+    said = what_it_says(other(other(alert, "count", 9), "unmapped.mcp_origin_offset", 9))
+    assert said == what_it_says(alert)
+    assert said != what_it_says(other(alert, "message", "other"))
+    assert with_version(alert, "9")["metadata"]["product"]["version"] == "9"

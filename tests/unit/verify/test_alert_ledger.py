@@ -1,0 +1,150 @@
+"""The alerts of a replay held against those that were recorded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from assay_stream.canonical.digest import canonicalize
+from assay_stream.model.kinds import Kind
+from assay_stream.verify.alert_ledger import AlertDifference, AlertLedger
+from tests.support.alerts import TIME_US, alert_records, finding_of
+
+MINUTE_US = 60_000_000
+CHANGED = [finding_of(offset=number, time_us=TIME_US + number * MINUTE_US) for number in range(5)]
+CALLED = [
+    finding_of(offset=number, kind=Kind.CALL_TO_UNLISTED_TOOL, time_us=TIME_US + number * MINUTE_US, before=None)
+    for number in range(5)
+]
+
+
+def values(findings: Any) -> list[bytes]:
+    """The alert records that these findings raise."""
+    return [output.value or b"" for output in alert_records(*findings)]
+
+
+def held(
+    replayed: list[bytes], recorded: list[bytes | None], later: list[bytes] | None = None
+) -> tuple[AlertLedger, list[AlertDifference]]:
+    """What differs between two lists of alert records."""
+    ledger = AlertLedger()
+    for value in replayed:
+        ledger.replayed(value)
+    for recorded_value in recorded:
+        ledger.recorded(recorded_value)
+    ledger.written_later(later or [])
+    return ledger, list(ledger.differences())
+
+
+def changed(value: bytes, **members: Any) -> bytes:
+    """An alert record with other members."""
+    return canonicalize(orjson.loads(value) | members)
+
+
+def test_the_same_records_are_alike_though_one_stands_twice() -> None:
+    """Alerts are written at least once."""
+    told = values(CHANGED)
+    assert len(told) == 3
+    ledger, found = held(told, [told[0], told[0], *told[1:]])
+    assert (ledger.identical, found) == (1, [])
+
+
+def test_an_alert_on_one_side_only_is_missing_or_unexpected() -> None:
+    """By its uid."""
+    told = values(CHANGED)
+    assert [difference.cause for difference in held(told, [])[1]] == ["missing_record"]
+    assert [difference.cause for difference in held([], [*told])[1]] == ["unexpected_record"]
+
+
+def test_a_record_that_is_gone_is_named() -> None:
+    """The first, one between, the last: with its activity, count and time."""
+    told = values(CHANGED)
+    for number, activity in enumerate(("Create at 1", "Update at 2", "Update at 5")):
+        _, [difference] = held(told, [*told[:number], *told[number + 1 :]])
+        assert difference.cause == "missing_record"
+        assert [record.split(" findings")[0] for record in difference.records] == [activity]
+
+
+def test_how_an_alert_stands_is_compared_member_by_member() -> None:
+    """The last record's count, severity, status and times; the paths say which differs."""
+    told = values(CHANGED)
+    info = orjson.loads(told[-1])["finding_info"]
+    for path, members in (
+        ("$.count", {"count": 4}),
+        ("$.severity_id", {"severity_id": 1}),
+        ("$.status_id", {"status_id": 3}),
+        ("$.message", {"message": "nothing happened"}),
+        ("$.finding_info.first_seen_time", {"finding_info": info | {"first_seen_time": 1}}),
+        ("$", {"invented": 1}),
+    ):
+        _, [difference] = held(told, [*told[:-1], changed(told[-1], **members)])
+        assert (difference.cause, difference.paths) == ("altered_record", (path,))
+
+
+def test_a_record_on_the_way_may_be_written_at_another_moment_and_say_nothing_else() -> None:
+    """A count between is told as the order of reading; one that is too high, and another text, are altered."""
+    told = values(CHANGED)
+    for members, cause in (
+        ({"count": 3}, "order_of_reading"),
+        ({"count": 6}, "altered_record"),
+        ({"severity_id": 6}, "altered_record"),
+        ({"message": "nothing happened"}, "altered_record"),
+    ):
+        _, [difference] = held(told, [told[0], changed(told[1], **members), told[2]])
+        assert difference.cause == cause, members
+
+
+def test_records_in_exchanged_order_were_altered() -> None:
+    """How the alert stands would be another."""
+    told = values(CHANGED)
+    assert [found.cause for found in held(told, [told[0], told[2], told[1]])[1]] == ["altered_record"]
+
+
+def test_findings_of_calls_in_another_order_give_the_same_alert() -> None:
+    """Place, observer and times follow from which partition was read first; no severity and no text does."""
+    told, otherwise = values(CALLED), values([CALLED[number] for number in (3, 1, 4, 0, 2)])
+    ledger, [difference] = held(told, [*otherwise])
+    assert difference.cause == "order_of_reading"
+    assert ledger.identical == 0
+    _, [graver] = held(told, [*otherwise[:-1], changed(otherwise[-1], severity_id=5)])
+    assert (graver.cause, graver.inherits) == ("altered_record", True)
+
+
+def test_what_time_wrote_later_may_be_there_and_need_not() -> None:
+    """Where it is, it must be what the replay would write."""
+    told = values(CHANGED)
+    later = [changed(told[-1], time=orjson.loads(told[-1])["time"] + number) for number in (1, 2)]
+    assert held(told, [*told], later)[1] == []
+    assert held(told, [*told, *later], later)[1] == []
+    _, [difference] = held(told, [*told, changed(later[0], severity_id=1)], later)
+    assert (difference.cause, difference.paths) == ("altered_record", ("$.severity_id",))
+
+
+def test_another_version_is_told_as_such_and_all_else_compared() -> None:
+    """A record of another version that differs otherwise was altered."""
+    told = values(CHANGED)
+    older = [value.replace(b'"version":"1.2.3"', b'"version":"1.2.2"') for value in told]
+    assert older != told
+    assert [found.cause for found in held(told, [*older])[1]] == ["software_changed"]
+    assert [found.cause for found in held(told, [*older[:-1], changed(older[-1], count=9)])[1]] == ["altered_record"]
+
+
+def test_what_is_no_alert_or_not_what_its_uid_says_was_altered() -> None:
+    """Another tool under the same uid, no value, no JSON; an alert of a prompt belongs to its own uid."""
+    told = values(CHANGED)
+    other = told[0].replace(b'"mcp_tool_name":"tool"', b'"mcp_tool_name":"fool"')
+    for value in (other, None, b"{", b"{}"):
+        causes = {found.cause for found in held(told, [*told, value])[1]}
+        assert causes == {"altered_record"}, value
+    prompts = values([finding_of(None, kind=Kind.PROMPT_CHANGED, item_name="greeting")])
+    assert held(prompts, [*prompts])[1] == []
+
+
+def test_a_shadowed_tool_that_ended_may_be_on_one_side_only() -> None:
+    """Which names met on the way follows from the order of reading; one that is open must be on both."""
+    told = values([finding_of(kind=Kind.TOOL_SHADOWED, before=None)])
+    closed = changed(told[0], activity_id=3)
+    assert [found.cause for found in held(told, [])[1]] == ["missing_record"]
+    assert [found.cause for found in held(told, [], [closed])[1]] == ["order_of_reading"]
+    assert [found.cause for found in held([], [*told])[1]] == ["order_of_reading"]

@@ -1,0 +1,87 @@
+"""Evidence and what it names, put together in little memory."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from assay_stream.limits import HELD_BYTES_MAX
+from assay_stream.model.record import Origin, Record, Role
+from assay_stream.replay.evidence_record import Recorded
+from assay_stream.verify.pairing import CALLS, EVIDENCE, Pairing, paired
+from assay_stream.verify.waiting import Offsets
+from tests.support.events import TOOL, Story
+
+
+def a_run() -> tuple[list[Recorded], Story]:
+    """Evidence of a few calls, and the story."""
+    story = Story().lists(TOOL)
+    for _ in range(6):
+        story.calls()
+    outputs = story.tell().of(Role.EVIDENCE)
+    return [Recorded(f"line {number}", output.value or b"") for number, output in enumerate(outputs)], story
+
+
+@pytest.mark.parametrize("waiting_max", [1, 2, 100])
+@pytest.mark.parametrize("seed", range(4))
+def test_everything_finds_its_other_in_any_order(waiting_max: int, seed: int) -> None:
+    """However little waits in memory: what came out of the file is what went in."""
+    evidence, story = a_run()
+    calls = [record for record in story.records if record.role is Role.CALLS]
+    choose = random.Random(seed)
+    choose.shuffle(evidence)
+    choose.shuffle(calls)
+    pairing = Pairing(CALLS, waiting_max=waiting_max)
+    found = list(paired(evidence, calls, pairing))
+    assert {(given.where, given.value, call) for given, call in found} == {
+        (given.where, given.value, call) for given in evidence for call in calls if given.call == call.origin
+    }
+    assert list(pairing.evidence_left()) == []
+
+
+@pytest.mark.parametrize("waiting_max", [1, 100])
+def test_what_finds_nothing_is_left(waiting_max: int) -> None:
+    """Evidence without a call, a second record of one call, and a call without evidence are told apart."""
+    evidence, story = a_run()
+    calls = [record for record in story.records if record.role is Role.CALLS]
+    pairing = Pairing(CALLS, waiting_max=waiting_max)
+    again = Recorded("again", evidence[1].value)
+    list(paired([*evidence[:5], again], calls[1:], pairing, keep=True))
+    assert {(given.where, repeated) for given, repeated in pairing.evidence_left()} == {
+        ("line 0", False),
+        ("again", True),
+    }
+    assert [call.origin for call in pairing.others_left()] == [calls[5].origin]
+
+
+def test_evidence_is_paired_with_other_evidence() -> None:
+    """By the call that both name."""
+    evidence, _ = a_run()
+    pairing = Pairing(EVIDENCE, waiting_max=1)
+    found = list(paired(evidence, reversed(evidence), pairing, keep=True))
+    assert all(given.value == other.value for given, other in found)
+    assert len(found) == len(evidence)
+
+
+def test_offsets_that_follow_each_other_are_one_run() -> None:
+    """In whatever order they come, and no other offset is among them."""
+    numbers = [*range(20), *range(30, 35)]
+    random.Random(1).shuffle(numbers)
+    offsets = Offsets()
+    for number in [*numbers, *numbers]:
+        offsets.add(Origin("calls", 0, number))
+    assert [number for number in range(40) if Origin("calls", 0, number) in offsets] == sorted(numbers)
+    assert Origin("calls", 1, 3) not in offsets
+    assert offsets._runs["calls", 0] == ([0, 30], [20, 35])
+
+
+def test_large_values_go_to_the_file_whatever_their_number() -> None:
+    """What waits is bounded in bytes, too."""
+    size = 4 * 1024 * 1024
+    calls = [Record(Role.CALLS, Origin("t", 0, offset), None, bytes([offset]) * size) for offset in range(40)]
+    pairing = Pairing(CALLS)
+    for call in calls:
+        pairing.other(call)
+    assert pairing._others._kept_bytes <= HELD_BYTES_MAX
+    assert list(pairing.others_left()) == calls

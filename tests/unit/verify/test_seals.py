@@ -1,0 +1,155 @@
+"""All logs held against their checkpoints."""
+
+from __future__ import annotations
+
+import pytest
+
+from assay_stream.files.seal_files import LogName
+from assay_stream.model.record import Record
+from assay_stream.seal.check import Fault, Report
+from assay_stream.seal.heads import Expected
+from assay_stream.verify.seals import Outcome, outcome_of, verify_logs
+from tests.support.seals import (
+    KEYS,
+    OTHER_KEY,
+    TOPIC,
+    Fleet,
+    MemoryLogs,
+    checkpoint_records,
+    checkpoints_of,
+    some_records,
+)
+
+RECORDS = some_records(1, 2, 5)
+CHAIN = "assay.evidence.checkpoint"
+
+
+def verified(evidence: dict[LogName, list[Record]], values: dict[LogName, list[bytes]]) -> list[Report]:
+    """The reports."""
+    chains = {name: checkpoint_records(raw, topic=name.topic) for name, raw in values.items()}
+    return verify_logs(MemoryLogs(evidence), MemoryLogs(chains), KEYS)
+
+
+def test_each_log_has_one_report() -> None:
+    """Sealed, not sealed, and sealed but gone."""
+    gone = LogName(CHAIN, 0)
+    [missing, unsealed] = verified({LogName(TOPIC, 1): RECORDS}, {gone: checkpoints_of(RECORDS)})
+    assert (missing.partition, missing.faults) == (0, [Fault("missing", offset) for offset in (1, 2, 5)])
+    assert (unsealed.partition, unsealed.unsealed, unsealed.faults) == (1, 3, [])
+
+
+def test_a_chain_that_cannot_be_read_is_told_of_the_log_beside_it() -> None:
+    """The evidence of the same partition, where there is one topic of it."""
+    foreign = checkpoints_of(RECORDS, keys=[OTHER_KEY])
+    [report] = verified({LogName(TOPIC, 0): RECORDS}, {LogName(CHAIN, 0): foreign})
+    assert (report.topic, report.faults) == (TOPIC, [Fault("checkpoint", 0, "seal_key_unknown")])
+    assert report.unsealed == 3
+
+
+def test_a_damaged_first_checkpoint_does_not_hide_whose_it_is() -> None:
+    """The next one that is signed says it; the chain is broken all the same."""
+    values = [b"{", *checkpoints_of(RECORDS)]
+    [report] = verified({LogName(TOPIC, 0): RECORDS}, {LogName(CHAIN, 0): values})
+    assert (report.topic, report.faults) == (TOPIC, [Fault("checkpoint", 0, "not_json")])
+
+
+@pytest.mark.parametrize(
+    ("reports", "bad_lines", "expected"),
+    [
+        ([], 0, Outcome.NOTHING_VERIFIED),
+        ([Report(topic="t", partition=0, expired=3, unsealed=4)], 0, Outcome.NOTHING_VERIFIED),
+        ([Report(topic="t", partition=0, verified=1, expired=3)], 0, Outcome.HOLDS),
+        (
+            [Report(topic="t", partition=0, verified=1), Report(topic="t", partition=1, unsealed=2)],
+            0,
+            Outcome.PARTLY_SEALED,
+        ),
+        ([Report(topic="t", partition=0, verified=1)], 1, Outcome.BROKEN),
+        (
+            [Report(topic="t", partition=0, verified=1), Report(topic="t", partition=1, faults_count=1)],
+            0,
+            "broken",
+        ),
+    ],
+)
+def test_what_reports_come_to(reports: list[Report], bad_lines: int, expected: str) -> None:
+    """One fault anywhere breaks it; nothing verified is not well."""
+    assert outcome_of(reports, bad_lines=bad_lines) == expected
+
+
+def sealed_fleet() -> Fleet:
+    """Two partitions, each sealed twice, in turn."""
+    fleet = Fleet(2)
+    for partition in (0, 1, 0, 1):
+        fleet.grow(partition, 2)
+        fleet.seal(partition)
+    return fleet
+
+
+def codes(reports: list[Report]) -> list[tuple[int, str]]:
+    """Partition and code of each fault."""
+    return [(report.partition, fault.code) for report in reports for fault in report.faults]
+
+
+def test_a_topic_with_fewer_partitions_than_checkpoints_know_of_is_found() -> None:
+    """Where it is known how many there are: files do not say it."""
+    evidence, chains = map(MemoryLogs, sealed_fleet().logs())
+    assert codes(verify_logs(evidence, chains, KEYS, partition_count=2)) == []
+    found = verify_logs(evidence, chains, KEYS, partition_count=1)
+    assert codes(found) == [(0, "partitions_missing"), (1, "partitions_missing")]
+
+
+def test_a_chain_that_ends_before_the_sealer_s_offset_was_cut() -> None:
+    """Though no sibling knows of what it lost."""
+    fleet = sealed_fleet()
+    fleet.cut(1, checkpoints=1)
+    evidence, chains = map(MemoryLogs, fleet.logs())
+    assert codes(verify_logs(evidence, chains, KEYS, sealed_offsets={0: 4, 1: 2})) == []
+    found = verify_logs(evidence, chains, KEYS, sealed_offsets={0: 4, 1: 4})
+    assert codes(found) == [(1, "sealed_offset_ahead")]
+
+
+def test_claims_of_chains_that_are_being_written_count_up_to_a_place() -> None:
+    """What is written while ends are noted may know of more than was read."""
+    fleet = sealed_fleet()
+    del fleet.chains[0][1:]
+    evidence, chains = map(MemoryLogs, fleet.logs())
+    assert codes(verify_logs(evidence, chains, KEYS)) == [(0, "tail_cut")]
+    settled = {LogName(CHAIN, 0): 1, LogName(CHAIN, 1): 1}
+    assert codes(verify_logs(evidence, chains, KEYS, claims_before=settled)) == []
+
+
+def test_of_partitions_that_were_not_asked_for_nothing_is_said() -> None:
+    """One partition can be checked by itself, with what is expected of it."""
+    fleet = sealed_fleet()
+    del fleet.chains[0][1:]
+    evidence, chains = map(MemoryLogs, fleet.logs())
+    expected = [Expected(0, 4), Expected(1, 4)]
+    assert codes(verify_logs(evidence, chains, KEYS, partitions=[1], expected=expected)) == []
+    assert codes(verify_logs(evidence, chains, KEYS, partitions=[0], expected=expected)) == [(0, "tail_cut")]
+
+
+def test_a_broken_chain_is_one_fault() -> None:
+    """Of its end nothing is known, so nothing is said."""
+    fleet = sealed_fleet()
+    evidence, chains = fleet.logs()
+    chains[LogName(CHAIN, 0)][0] = chains[LogName(CHAIN, 0)][0]._replace(value=b"{")
+    found = verify_logs(MemoryLogs(evidence), MemoryLogs(chains), KEYS, expected=[Expected(0, 4)])
+    assert codes(found) == [(0, "not_json")]
+
+
+def test_a_chain_of_an_earlier_sealer_is_continued() -> None:
+    """Its checkpoints say nothing of siblings; those behind them do, and the report goes by the last one."""
+    fleet = Fleet(2)
+    fleet.grow(0, 2)
+    fleet.seal(0, alone=True)
+    evidence, chains = map(MemoryLogs, fleet.logs())
+    [report] = verify_logs(evidence, chains, KEYS)
+    assert (report.verified, report.partitions, report.faults) == (2, None, [])
+    fleet.grow(1, 1)
+    fleet.grow(0, 2)
+    for partition in (1, 0):
+        fleet.seal(partition)
+    evidence, chains = map(MemoryLogs, fleet.logs())
+    found = verify_logs(evidence, chains, KEYS)
+    assert [(report.verified, report.partitions, report.faults) for report in found] == [(4, 2, []), (1, 2, [])]

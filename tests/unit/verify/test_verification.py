@@ -1,0 +1,297 @@
+"""The judgement on a record of evidence, by what is wrong with it or missing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+
+from assay_stream.canonical.digest import canonicalize
+from assay_stream.model.record import Origin, Record, Role
+from assay_stream.replay.evidence_record import Recorded, of_record
+from assay_stream.replay.history import history_of
+from assay_stream.schemes import assay
+from assay_stream.verify.coverage import Coverage, Expect
+from assay_stream.verify.evidence_files import Summary, judgements
+from assay_stream.verify.evidence_selection import EvidenceSelection
+from assay_stream.verify.verification import Judgement, Status, Verifier, late_only
+from tests.support.controls import a_control
+from tests.support.events import TOOL, Story
+
+OTHER = {**TOOL, "description": "Another one"}
+
+
+def a_story() -> Story:
+    """A server lists a tool, an operator pins another definition, an agent calls it."""
+    story = Story().lists(TOOL)
+    pin = a_control("pin.set", second=1, tool_name="read_file", scheme="assay.v1", value="0" * 64)
+    return story.raw(Role.CONTROL, pin).calls()
+
+
+def evidence_of(story: Story) -> list[bytes]:
+    """What the engine writes for a story."""
+    return [output.value or b"" for output in story.tell().of(Role.EVIDENCE)]
+
+
+def judged(values: list[bytes], records: list[Record], **options: Any) -> list[Judgement]:
+    """The judgements on some values, by some records."""
+    selection = options.pop("selection", EvidenceSelection())
+    verifier = Verifier(history_of(lambda: records), **options)
+    evidence = [Recorded(f"line {number}", value) for number, value in enumerate(values)]
+    return list(judgements(verifier, evidence, lambda: records, selection=selection))
+
+
+def changed(value: bytes, path: str, new: Any, *, hashed: bool = True) -> bytes:
+    """The record with another value at a path, and a content hash that fits."""
+    content = orjson.loads(value)
+    *parents, last = path.split(".")
+    place = content
+    for name in parents:
+        place = place[name]
+    place[last] = new
+    if hashed:
+        content["assaycontenthash"] = str(assay.content_hash(content))
+    return canonicalize(content)
+
+
+def test_what_the_engine_wrote_holds() -> None:
+    """No code, nothing missing."""
+    story = a_story()
+    [judgement] = judged(evidence_of(story), story.records)
+    assert (judgement.status, judgement.codes, judgement.missing) == (Status.HOLDS, (), ())
+
+
+def test_white_space_and_order_of_members_do_not_matter() -> None:
+    """A tool that printed the record anew has changed nothing that is covered."""
+    story = a_story()
+    [value] = evidence_of(story)
+    content = orjson.loads(value)
+    printed = orjson.dumps(dict(reversed(content.items())), option=orjson.OPT_INDENT_2)
+    assert judged([printed], story.records)[0].status is Status.HOLDS
+
+
+@pytest.mark.parametrize(
+    ("path", "new", "code"),
+    [
+        ("data.decision", "deny", "call_differs"),
+        ("data.reason_code", "P_OTHER", "call_differs"),
+        ("data.zz", 1, "call_differs"),
+        ("id", "0" * 64, "call_differs"),
+        ("time", "2026-03-01T10:00:03.000000Z", "call_differs"),
+        ("subject", "write_file", "call_differs"),
+        ("source", "urn:somebody", "envelope_differs"),
+        ("specversion", "1.1", "envelope_differs"),
+        ("assaysecrets", True, "producer_differs"),
+        ("assayproducer", "somebody", "producer_differs"),
+        ("data.binding.scope", "exact", "binding_differs"),
+        ("data.binding.snapshot_id", "snapshot-9", "binding_differs"),
+        ("data.binding.full_digest", "sha256:" + "0" * 64, "digest_differs"),
+        ("data.tool_definition_digest", "sha256:" + "0" * 64, "digest_differs"),
+        ("data.tool_identity.schema_hash", "sha256:" + "0" * 64, "digest_differs"),
+        ("data.unbound_reason", "tool_not_listed", "unbound_reason_differs"),
+        ("data.pin.status", "match", "pin_differs"),
+        ("data.signature", {"valid": True}, "signature_differs"),
+        ("data.redaction", "sha256:" + "0" * 64, "redaction_differs"),
+        ("type", "assay.tool.other", "not_evidence"),
+    ],
+)
+def test_what_is_wrong_has_its_code_and_path(path: str, new: Any, code: str) -> None:
+    """Each altered member, with a content hash that fits again, is told by the code of what it is about."""
+    story = a_story()
+    [value] = evidence_of(story)
+    [judgement] = judged([changed(value, path, new)], story.records)
+    assert (judgement.status, judgement.codes) == (Status.WRONG, (code,))
+
+
+def test_a_path_never_shows_what_somebody_wrote() -> None:
+    """A member that we do not know is told by the object that it stands in."""
+    story = a_story()
+    [value] = evidence_of(story)
+    [judgement] = judged([changed(value, "data.\x1b[2J", 1)], story.records)
+    assert judgement.paths == ("$.data",)
+
+
+def test_a_content_hash_that_does_not_fit_is_told_first() -> None:
+    """Whatever else differs: the record contradicts itself."""
+    story = a_story()
+    [value] = evidence_of(story)
+    [judgement] = judged([changed(value, "data.decision", "deny", hashed=False)], story.records)
+    assert judgement.codes == ("content_hash_mismatch",)
+
+
+@pytest.mark.parametrize("value", [b"", b"{", b"[]", b"\xff", b'{"data":1}', b'{"a":1,"a":2}'])
+def test_what_is_no_evidence_is_said_to_be_none(value: bytes) -> None:
+    """Any bytes get a judgement."""
+    [judgement] = judged([value], a_story().records)
+    assert (judgement.status, judgement.codes) == (Status.WRONG, ("not_evidence",))
+
+
+def test_a_key_that_stands_there_twice_is_no_evidence() -> None:
+    """What two readers read in two ways is refused, also where the last one would hold."""
+    story = a_story()
+    [value] = evidence_of(story)
+    doubled = value.replace(b'"decision":"allow"', b'"decision":"deny","decision":"allow"')
+    assert judged([doubled], story.records)[0].codes == ("not_evidence",)
+
+
+def test_a_call_that_is_refused_has_no_evidence() -> None:
+    """Evidence that names a refused call was not written by a join."""
+    story = a_story()
+    [value] = evidence_of(story)
+    records = [record._replace(value=b"{}") if record.role is Role.CALLS else record for record in story.records]
+    assert judged([value], records)[0].codes == ("call_refused",)
+
+
+def test_a_call_beyond_the_end_of_its_log_never_was() -> None:
+    """Retention deletes beginnings only: where the log's start is known, this is wrong, not gone."""
+    story = a_story()
+    value = changed(evidence_of(story)[0], "data.origin.offset", 7)
+    [judgement] = judged([value], story.records, starts={("calls", 0): 3})
+    assert (judgement.status, judgement.codes) == (Status.WRONG, ("origin_missing",))
+
+
+def test_a_call_that_retention_deleted_is_gone_and_named() -> None:
+    """Topic, partition and offset of it are told."""
+    story = a_story()
+    records = [record for record in story.records if record.role is not Role.CALLS]
+    [judgement] = judged(evidence_of(story), records, starts={("calls", 0): 3})
+    assert (judgement.status, judgement.codes) == (Status.GONE, ("call_gone",))
+    assert judgement.missing == (Origin("calls", 0, 0),)
+
+
+def test_a_snapshot_that_retention_deleted_is_gone_and_named() -> None:
+    """What the binding rests on cannot be looked at any more."""
+    story = a_story()
+    records = [record for record in story.records if record.role is not Role.SNAPSHOTS]
+    [judgement] = judged(evidence_of(story), records, starts={("snapshots", 0): 1})
+    assert (judgement.status, judgement.codes) == (Status.GONE, ("snapshot_gone",))
+    assert judgement.missing == (Origin("snapshots", 0, 0),)
+
+
+def test_what_is_wrong_in_the_call_is_wrong_although_the_snapshot_is_gone() -> None:
+    """What can still be told is told."""
+    story = a_story()
+    records = [record for record in story.records if record.role is not Role.SNAPSHOTS]
+    value = changed(evidence_of(story)[0], "data.decision", "deny")
+    [judgement] = judged([value], records, starts={("snapshots", 0): 1})
+    assert judgement.status is Status.WRONG
+    assert "call_differs" in judgement.codes
+
+
+def test_a_call_cut_short_by_the_hold_limit_holds() -> None:
+    """No log says how long a worker waited: ``definition_unavailable`` is what it gives, and so it holds."""
+    story = Story().lists(TOOL)
+    early = Story().calls(second=1).records[0]
+    [value] = evidence_of(Story().calls())
+    waited = changed(value, "data.unbound_reason", "definition_unavailable")
+    assert judged([waited], [*story.records, early])[0].status is Status.HOLDS
+
+
+def test_a_record_joined_without_a_late_list_is_late_and_names_it() -> None:
+    """It holds as the log stood then, and strict readers may call it wrong."""
+    before = Story().lists(TOOL).raw(Role.CALLS, Story().lists().lists().calls().records[2].value)
+    [value] = evidence_of(before)
+    late = Story().lists(TOOL).lists(OTHER).records
+    [judgement] = judged([value], [*late, before.records[1]])
+    assert (judgement.status, judgement.left_out) == (Status.LATE, (Origin("snapshots", 0, 1),))
+    assert late_only(judgement).codes == ("joined_without",)
+
+
+def test_only_expected_producers_are_taken() -> None:
+    """Version and commit are the producer's own word, so an operator may say which there were."""
+    story = a_story()
+    values = evidence_of(story)
+    assert judged(values, story.records, producers=("0.1.0",))[0].status is Status.HOLDS
+    assert judged(values, story.records, producers=("0.1.0@unknown",))[0].status is Status.HOLDS
+    assert judged(values, story.records, producers=("0.2.0",))[0].codes == ("producer_differs",)
+
+
+def test_a_record_of_the_log_has_its_key_time_headers_and_partition() -> None:
+    """What stands around the value in Kafka is checked with it."""
+    story = a_story()
+    [output] = story.tell().of(Role.EVIDENCE)
+    place = Origin("assay.tool.decision", 0, 0)
+    record = Record(Role.EVIDENCE, place, output.key, output.value, output.headers, output.timestamp_ms)
+    verifier = Verifier(history_of(lambda: story.records))
+    call = story.records[-1]
+    for right, candidate in (
+        (True, record),
+        (False, record._replace(key=b"server-b")),
+        (False, record._replace(timestamp_ms=1)),
+        (False, record._replace(headers=())),
+        (False, record._replace(origin=place._replace(partition=1))),
+    ):
+        judgement = verifier.check(of_record(candidate), call)
+        assert judgement is not None
+        assert (judgement.codes == ()) is right
+        assert right or judgement.codes == ("record_differs",)
+
+
+def test_the_summary_counts_and_gives_the_exit_code() -> None:
+    """0 where all holds, 3 where something is gone, 1 where something is wrong, whatever else is gone."""
+    story = a_story()
+    [value] = evidence_of(story)
+    verifier = Verifier(history_of(lambda: story.records))
+    codes = []
+    summary = Summary()
+    for one in (value, changed(value, "data.origin.topic", "elsewhere"), changed(value, "data.decision", "deny")):
+        evidence = [Recorded("line", one)]
+        for judgement in judgements(verifier, evidence, lambda: story.records):
+            summary.note(judgement)
+        codes.append(summary.exit_code)
+    assert codes == [0, 3, 1]
+    summary.note_producers(verifier.written_by)
+    told = summary.as_json()
+    assert (told["records"], told["holds"], told["gone"], told["wrong"]) == (3, 1, 1, 1)
+    assert told["codes"] == {"call_differs": 1, "call_gone": 1}
+    assert told["producers"] == {"0.1.0@unknown": 2}
+
+
+@pytest.mark.parametrize(
+    ("selection", "chosen"),
+    [
+        (EvidenceSelection(), [0, 1]),
+        (EvidenceSelection(server_id="server-b"), []),
+        (EvidenceSelection(from_offset=1), [1]),
+        (EvidenceSelection(to_offset=1), [0]),
+        (EvidenceSelection(partition=3), []),
+        (EvidenceSelection(since_us=1_772_359_202_000_000), [1]),
+        (EvidenceSelection(until_us=1_772_359_201_000_000), [0]),
+        (EvidenceSelection(evidence_id="none"), []),
+    ],
+)
+def test_only_what_is_asked_for_is_judged(selection: EvidenceSelection, chosen: list[int]) -> None:
+    """By server, by place of the call, by inclusive times, by id."""
+    story = Story().lists(TOOL).calls().calls()
+    found = judged(evidence_of(story), story.records, selection=selection)
+    assert [judgement.evidence.call.offset for judgement in found if judgement.evidence.call] == chosen
+
+
+@pytest.mark.parametrize(
+    ("selection", "path", "new"),
+    [
+        (EvidenceSelection(server_id="server-a"), "data.server_id", "server-b"),
+        (EvidenceSelection(since_us=1_772_359_201_000_000), "time", "2020-01-01T00:00:00Z"),
+    ],
+)
+def test_evidence_altered_to_be_passed_over_is_missing(selection: EvidenceSelection, path: str, new: str) -> None:
+    """It names the call, and another server or time than was asked for: so the call has none that was."""
+    story = Story().lists(TOOL).calls().calls()
+    first, second = evidence_of(story)
+    verifier = Verifier(history_of(lambda: story.records))
+    given = [Recorded("line 0", changed(first, path, new)), Recorded("line 1", second)]
+    found = list(
+        judgements(verifier, given, lambda: story.records, selection=selection, coverage=Coverage(Expect.JOINED))
+    )
+    assert [(judgement.status, judgement.codes) for judgement in found] == [
+        (Status.HOLDS, ()),
+        (Status.MISSING, ("evidence_missing",)),
+    ]
+
+
+def test_a_judgement_as_json_leaves_out_what_is_absent() -> None:
+    """One flat object with stable names."""
+    story = a_story()
+    [judgement] = judged(evidence_of(story), story.records)
+    assert judgement.as_json().keys() == {"status", "where", "id", "call", "server_id", "tool", "tool_call_id"}

@@ -1,0 +1,101 @@
+"""The thread that works on records."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import threading
+import time
+
+import pytest
+
+from assay_stream.errors import OperatingError
+from assay_stream.worker.engine_thread import EngineThread
+
+
+async def test_the_loop_lives_while_a_record_is_worked_on() -> None:
+    """Pure Python that goes on until the loop has had its turns delays nobody else for long."""
+    thread = EngineThread("engine")
+    enough = threading.Event()
+    working = asyncio.create_task(thread.run(spin_until, enough))
+    delays_s = []
+    for _ in range(50):
+        asked_s = time.monotonic()
+        await asyncio.sleep(0.001)
+        delays_s.append(time.monotonic() - asked_s)
+        assert not working.done()
+    enough.set()
+    await working
+    thread.close()
+    assert statistics.median(delays_s) < 0.25
+
+
+def spin_until(enough: threading.Event) -> None:
+    """Keep the processor busy; for ever would hang the test where the loop gets no turn."""
+    until_s = time.monotonic() + 60
+    while time.monotonic() < until_s and not enough.is_set():
+        sum(range(100))
+
+
+async def test_calls_run_one_after_the_other_in_one_thread() -> None:
+    """State that they share needs no lock."""
+    thread = EngineThread("engine")
+    seen: list[tuple[int, str]] = []
+
+    def note(number: int) -> int:
+        seen.append((number, threading.current_thread().name))
+        return number
+
+    assert await asyncio.gather(*(thread.run(note, number) for number in range(5))) == list(range(5))
+    assert seen == [(number, "engine") for number in range(5)]
+    thread.close()
+
+
+async def test_an_error_is_raised_where_it_is_waited_for() -> None:
+    """And the thread goes on."""
+    thread = EngineThread("engine")
+    with pytest.raises(ValueError, match="bad"):
+        await thread.run(int, "bad")
+    assert await thread.run(int, "7") == 7
+    thread.close()
+
+
+async def test_a_lack_of_memory_is_an_operating_error_that_holds_nothing() -> None:
+    """The frames of the original would keep what fills the memory."""
+    thread = EngineThread("engine")
+
+    def exhaust() -> None:
+        raise MemoryError
+
+    with pytest.raises(OperatingError) as raised:
+        await thread.run(exhaust)
+    assert raised.value.code == "out_of_memory"
+    assert raised.value.__cause__ is None
+    thread.close()
+
+
+async def test_it_tells_for_how_long_it_has_been_busy_with_one_thing() -> None:
+    """Idle is 0; progress begins anew."""
+    thread = EngineThread("engine")
+    assert thread.busy_s == 0.0
+    release = threading.Event()
+    working = asyncio.create_task(thread.run(release.wait, 10))
+    await asyncio.sleep(0.1)
+    assert thread.busy_s > 0.05
+    release.set()
+    await working
+    await asyncio.sleep(0.05)
+    assert thread.busy_s == 0.0
+    thread.close()
+
+
+async def test_a_caller_that_is_cancelled_leaves_the_thread_in_order() -> None:
+    """The answer is dropped; the next call gets its own."""
+    thread = EngineThread("engine")
+    release = threading.Event()
+    working = asyncio.create_task(thread.run(release.wait, 10))
+    await asyncio.sleep(0.01)
+    working.cancel()
+    release.set()
+    assert await thread.run(int, "7") == 7
+    thread.close()

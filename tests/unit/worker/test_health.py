@@ -1,0 +1,42 @@
+"""What the pages say: health, readiness, and what hangs."""
+
+from __future__ import annotations
+
+from assay_stream.worker.health import Health
+
+
+def a_process(**still_s: float) -> Health:
+    """A process whose stages are ready, and have not moved for so long."""
+    health = Health(stall_limit_s=60)
+    for name, seconds in still_s.items():
+        health.watch(name, lambda: True, still_s=lambda seconds=seconds: seconds)  # type: ignore[misc]
+    return health
+
+
+def test_a_stage_that_moves_is_alive_and_ready() -> None:
+    """Up to the limit."""
+    health = a_process(join=60.0)
+    assert health.liveness() == (200, {"ok": True, "stuck": []})
+    assert health.readiness() == (200, {"ready": True, "stages": {"join": True}})
+
+
+def test_a_stage_that_hangs_is_neither_and_is_named() -> None:
+    """Though it says itself that it is ready; the others are as they are."""
+    health = a_process(join=61.0, registry=1.0)
+    assert health.liveness() == (503, {"ok": False, "stuck": ["join"]})
+    assert health.readiness() == (503, {"ready": False, "stages": {"join": False, "registry": True}})
+
+
+def test_a_stage_that_is_not_ready_is_alive() -> None:
+    """Whoever restores is not restarted for it."""
+    health = Health(stall_limit_s=60)
+    health.watch("alerts", lambda: False, still_s=lambda: 5.0)
+    assert health.liveness()[0] == 200
+    assert health.readiness() == (503, {"ready": False, "stages": {"alerts": False}})
+
+
+def test_a_failure_is_seen_on_both_pages() -> None:
+    """Also where every stage would be ready."""
+    health = a_process(join=0.0)
+    health.failed = True
+    assert (health.liveness()[0], health.readiness()[0]) == (503, 503)

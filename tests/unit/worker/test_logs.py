@@ -1,0 +1,121 @@
+"""What of a library's log lines is written."""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import sys
+
+import pytest
+
+from assay_stream.text.visible import is_unseen
+from assay_stream.worker.logs import Seldom, on_memory_error
+
+
+def a_line(at_s: float, name: str = "aiokafka", msg: str = "no connection to %s", node: int = 1) -> logging.LogRecord:
+    """A line of some time, seconds."""
+    record = logging.LogRecord(name, logging.ERROR, "", 0, msg, (node,), None)
+    record.created = at_s
+    return record
+
+
+def written(lines: list[logging.LogRecord]) -> list[str]:
+    """What is written of some lines."""
+    seldom = Seldom()
+    return [line.getMessage() for line in lines if seldom.filter(line)]
+
+
+def test_a_library_says_the_same_once_in_a_while() -> None:
+    """Of any broker: what is left out is counted, and told with the next one."""
+    lines = [a_line(at / 10, node=at) for at in range(101)]
+    assert written(lines) == [
+        "no connection to 0",
+        "no connection to 100 (and 99 times since it was last told)",
+    ]
+
+
+def test_other_lines_and_other_loggers_are_apart() -> None:
+    """Each is told as soon as it is new."""
+    lines = [a_line(0), a_line(1, msg="leader of %s moved"), a_line(2, name="aiokafka.conn"), a_line(3)]
+    assert len(written(lines)) == 3
+
+
+def test_our_own_lines_all_pass() -> None:
+    """They say what an operator must know, each time."""
+    assert len(written([a_line(at, name="assay_stream.kafka.worker_tasks") for at in range(5)])) == 5
+
+
+def test_a_clock_that_goes_back_silences_nobody() -> None:
+    """A line from before the last one is told."""
+    assert len(written([a_line(1_000), a_line(5)])) == 2
+
+
+def test_no_end_of_kinds_is_remembered() -> None:
+    """A library that makes up its lines must not fill the memory."""
+    seldom = Seldom()
+    for number in range(5_000):
+        assert seldom.filter(a_line(0, msg=f"line {number} of %s"))
+    assert len(seldom._said_s) <= 256
+
+
+HOSTILE = "\x1b[2J\x9b\x7f\u202e\U000e0041\u200b\u3164\nforged line [red]x[/red]"
+
+LOGGING = """
+import logging, sys, structlog
+from assay_stream.config import load_settings
+from assay_stream.worker.logs import configure_logs
+name = sys.argv[2].encode().decode("unicode_escape")
+configure_logs(load_settings(log_format=sys.argv[1]))
+structlog.get_logger("assay_stream.test").warning("event " + name, name=name, names=[name], **{name: 1})
+logging.getLogger("aiokafka").error("library %s", name)
+try:
+    raise ValueError(name)
+except ValueError:
+    structlog.get_logger("assay_stream.test").exception("failed")
+"""
+
+
+@pytest.mark.parametrize("log_format", ["json", "console"])
+def test_log_lines_are_inert(log_format: str) -> None:
+    """Names in events, values, keys, libraries' lines and errors; JSON still holds them."""
+    hostile = HOSTILE.encode("unicode_escape").decode()
+    done = subprocess.run(
+        [sys.executable, "-c", LOGGING, log_format, hostile], capture_output=True, text=True, check=True
+    )
+    lines = done.stderr.split("\n")
+    assert not any(is_unseen(character) for line in lines for character in line)
+    if log_format == "json":
+        events = [json.loads(line) for line in lines if line]
+        assert len(events) == 3
+        assert events[0]["name"] == HOSTILE
+    else:
+        assert not any(line.startswith("forged") for line in lines[:2])
+
+
+class ADeadline:
+    """Notes that it was started."""
+
+    def __init__(self) -> None:
+        self.reasons: list[str | None] = []
+
+    def start(self, reason: str | None = None) -> None:
+        """Note it."""
+        self.reasons.append(reason)
+
+
+def test_memory_that_runs_out_in_a_library_is_acted_upon_once() -> None:
+    """Its task has ended, and the process would wait for it. Other errors are the library's own business."""
+    acted: list[str] = []
+    deadline = ADeadline()
+    handlers = logging.getLogger().handlers
+    before = list(handlers)
+    on_memory_error(lambda: acted.append("stop"), deadline)  # type: ignore[arg-type]
+    try:
+        library = logging.getLogger("aiokafka.consumer.fetcher")
+        for error in (ValueError("other"), MemoryError(), MemoryError()):
+            library.error("unexpected error in a routine", exc_info=error)
+    finally:
+        handlers[:] = before
+    assert acted == ["stop"]
+    assert [reason is not None and reason.startswith("out_of_memory") for reason in deadline.reasons] == [True]

@@ -1,0 +1,235 @@
+"""The stages of the registry and the join, without Kafka."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import orjson
+import pytest
+from aiokafka import TopicPartition
+
+from assay_stream import engine
+from assay_stream.config import Settings
+from assay_stream.engine import EngineState
+from assay_stream.kafka.topics import topic_names
+from assay_stream.kafka.transport import record_of
+from assay_stream.model.envelope import Producer
+from assay_stream.model.facts import Progress
+from assay_stream.model.partition import murmur2_partition
+from assay_stream.model.record import Origin, Record, Role
+from assay_stream.worker.join import JoinStage
+from assay_stream.worker.registry import RegistryStage
+from assay_stream.worker.view import BindingView
+from tests.support.fleet import START, a_call_by, a_listing
+
+PRODUCER = Producer(version="1")
+SNAPSHOTS = TopicPartition("mcp.tools.list", 0)
+CONTROL = TopicPartition("assay.control", 0)
+
+
+def a_view(state: EngineState) -> BindingView:
+    """A view that follows nothing."""
+    return BindingView(Settings(), state, topic="b", partitions=1, inputs=[SNAPSHOTS, CONTROL])
+
+
+@pytest.fixture
+def state() -> EngineState:
+    """A join's state that knows snapshot-1 of server-0."""
+    state = EngineState(producer=PRODUCER)
+    role, key, value = a_listing(0, 0, 0, 1, START)
+    for output in engine.step(state, at(Role.SNAPSHOTS, 0, key, value))[1]:
+        if output.role is Role.BINDINGS:
+            engine.apply_fact(state.view, at(Role.BINDINGS, 0, output.key, output.value))
+    assert role is Role.SNAPSHOTS
+    return state
+
+
+@pytest.fixture
+def join(state: EngineState) -> JoinStage:
+    """The join over that state."""
+    return a_join(state)
+
+
+def a_join(state: EngineState) -> JoinStage:
+    """A join over a state."""
+    return JoinStage(Settings(), state, a_view(state), topics=topic_names(Settings()))
+
+
+def at(role: Role, offset: int, key: bytes | None, value: bytes | None) -> Record:
+    """A record of partition 0."""
+    return Record(role=role, origin=Origin(topic=role.value, partition=0, offset=offset), key=key, value=value)
+
+
+def calls(*names: str | None) -> list[Record]:
+    """Calls that name these snapshots."""
+    return [at(*call(number, name)) for number, name in enumerate(names)]
+
+
+def call(number: int, name: str | None) -> tuple[Role, int, bytes, bytes]:
+    """A call's role, offset, key and value."""
+    role, key, value = a_call_by(0, 0, number, START, name)
+    return role, number, key, value
+
+
+def reach(state: EngineState, **positions: int) -> None:
+    """Let the registry have come so far."""
+    for tp, position in ((SNAPSHOTS, positions.get("snapshots")), (CONTROL, positions.get("control"))):
+        if position is not None:
+            state.view.apply(Progress(topic=tp.topic, partition=tp.partition, position=position))
+
+
+ENDS = {SNAPSHOTS: 5, CONTROL: 2}
+
+
+def test_calls_wait_until_everything_before_them_is_applied(join: JoinStage, state: EngineState) -> None:
+    """Unnamed calls are admitted once the registry has reached both ends, and not one record before."""
+    waiting = calls(None, None)
+    assert join.admit(waiting, ENDS) == 0
+    reach(state, snapshots=4, control=2)
+    assert join.admit(waiting, ENDS) == 0
+    reach(state, snapshots=5, control=1)
+    assert join.admit(waiting, ENDS) == 0
+    reach(state, control=2)
+    assert join.admit(waiting, ENDS) == 2
+
+
+TWO = {
+    TopicPartition(topic, number): end for topic, end in ((SNAPSHOTS.topic, 5), (CONTROL.topic, 2)) for number in (0, 1)
+}
+"""The ends of two partitions; those of server-0 are in number 1."""
+
+
+def test_a_call_waits_for_its_server_s_partition_alone(join: JoinStage, state: EngineState) -> None:
+    """A partition that is slow holds up the calls of its own servers, and not one of another's."""
+    waiting = calls(None)
+    home = murmur2_partition(b"server-0", 2)
+    state.view.servers["server-0"].partitions = {home}
+    for topic, position in ((SNAPSHOTS.topic, 5), (CONTROL.topic, 1)):
+        state.view.apply(Progress(topic=topic, partition=home, position=position))
+    assert join.admit(waiting, TWO) == 0
+    state.view.apply(Progress(topic=CONTROL.topic, partition=home, position=2))
+    assert join.admit(waiting, TWO) == 1
+
+
+def test_a_call_waits_wherever_its_server_was_seen(join: JoinStage, state: EngineState) -> None:
+    """A producer that partitions otherwise has put lists where they do not belong: those count too."""
+    home = murmur2_partition(b"server-0", 2)
+    state.view.servers["server-0"].partitions = {home, 1 - home}
+    for topic, position in ((SNAPSHOTS.topic, 5), (CONTROL.topic, 2)):
+        state.view.apply(Progress(topic=topic, partition=home, position=position))
+    assert join.admit(calls(None), TWO) == 0
+
+
+def test_partitions_of_facts_are_known(state: EngineState) -> None:
+    """From the partition of the binding topic that they stand in."""
+    assert state.view.servers["server-0"].partitions == {0}
+
+
+async def test_ends_that_are_asked_for_together_are_asked_once(join: JoinStage) -> None:
+    """But never are those handed out that somebody had asked for before."""
+    asked = 0
+    release = asyncio.Event()
+
+    async def input_ends() -> dict[TopicPartition, int]:
+        nonlocal asked
+        asked += 1
+        number = asked
+        await release.wait()
+        return {SNAPSHOTS: number}
+
+    join._view.input_ends = input_ends  # type: ignore[method-assign]
+    first = asyncio.create_task(join.note_ends())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    later = [asyncio.create_task(join.note_ends()) for _ in range(3)]
+    await asyncio.sleep(0)
+    release.set()
+    assert await first == {SNAPSHOTS: 1}
+    assert [await one for one in later] == [{SNAPSHOTS: 2}] * 3
+    assert asked == 2
+
+
+def test_an_empty_log_holds_nobody() -> None:
+    """Where nothing was ever published there is nothing to wait for."""
+    state = EngineState(producer=PRODUCER)
+    join = a_join(state)
+    assert join.admit(calls(None), {SNAPSHOTS: 0, CONTROL: 0}) == 1
+
+
+def test_a_call_that_names_a_known_snapshot_waits_for_control_alone(join: JoinStage, state: EngineState) -> None:
+    """Its definition is final, but a pin might still come."""
+    assert join.admit(calls("snapshot-1"), ENDS) == 0
+    reach(state, control=2)
+    assert join.admit(calls("snapshot-1"), ENDS) == 1
+
+
+def test_the_order_of_a_partition_is_kept(join: JoinStage, state: EngineState) -> None:
+    """A call that is ready waits behind one that is not."""
+    reach(state, control=2)
+    assert join.admit(calls("snapshot-1", None, "snapshot-1"), ENDS) == 1
+
+
+def test_a_call_whose_hold_ended_is_admitted(join: JoinStage) -> None:
+    """The operator's limit ends the wait, for these records and no others."""
+    first, second = calls(None, None)
+    assert join.admit([first._replace(hold_expired=True), second], ENDS) == 1
+
+
+async def test_waiting_for_the_registry_has_a_limit(state: EngineState) -> None:
+    """The view wakes a waiter when facts came, and else after the limit."""
+    view = a_view(state)
+    async with asyncio.timeout(5):
+        await view.wait_for_change(0.01, since=view.changes)
+
+
+async def test_the_registry_s_state_belongs_to_its_partition() -> None:
+    """Each partition has a state of its own; records are stepped in order; closing drops it."""
+    stage = RegistryStage(Settings(), topics=topic_names(Settings()), partitions=2, producer=PRODUCER)
+    stage._states[0] = EngineState(producer=PRODUCER)
+    _, key, value = a_listing(0, 0, 0, 1, START)
+    outputs = stage.process(0, [at(Role.SNAPSHOTS, 0, key, value), at(Role.SNAPSHOTS, 1, key, value)])
+    assert [output.label for output in outputs].count("fact:seen") == 1
+    stage.close(0)
+    stage.close(0)
+    assert stage._states == {}
+    assert await stage.note_ends() == {}
+    assert stage.admit(calls(None, None), {}) == 2
+
+
+def test_the_registry_seals_its_progress() -> None:
+    """With every batch go records of how far it came, one per input partition, behind the facts."""
+    stage = RegistryStage(Settings(), topics=topic_names(Settings()), partitions=2, producer=PRODUCER)
+    outputs = stage.seal(0, {SNAPSHOTS: 3, CONTROL: 1})
+    assert [orjson.loads(output.key or b"") for output in outputs] == [
+        ["progress", "mcp.tools.list", 0],
+        ["progress", "assay.control", 0],
+    ]
+    assert {output.partition for output in outputs} == {0}
+
+
+class Message:
+    """What aiokafka gives for a record."""
+
+    topic, partition, offset = "t", 1, 2
+    key, value = b"k", None
+    headers = (("h", b"1"),)
+    timestamp = -1
+
+
+def test_a_record_is_what_kafka_gave() -> None:
+    """Place, key, value and headers are kept; a record without a time has time 0."""
+    record = record_of(Role.CALLS, Message())
+    assert record == Record(
+        role=Role.CALLS,
+        origin=Origin(topic="t", partition=1, offset=2),
+        key=b"k",
+        value=None,
+        headers=(("h", b"1"),),
+        timestamp_ms=0,
+    )
+
+
+def test_a_producer_is_part_of_no_state() -> None:
+    """Two producers of the same version are equal, whatever was worked out from them."""
+    assert replace(PRODUCER) == PRODUCER
