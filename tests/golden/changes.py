@@ -1,0 +1,142 @@
+"""Deliberate changes of records since the golden files were written: today's records under yesterday's names.
+
+``tests/data/golden/changes.toml`` lists them. A comparison takes them back in what today's code wrote, and the
+result must equal what the old code wrote, byte by byte.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import orjson
+import rfc8785
+
+CHANGES = Path(__file__).parents[1] / "data" / "golden" / "changes.toml"
+_COVERED = ("specversion", "type", "datacontenttype", "data", "subject")
+_MISSING = object()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """One deliberate change.
+
+    Args:
+        outputs: names of outputs as in ``outputs.py``, with ``*``.
+        reason: why, as in CHANGELOG.md.
+        path: where the field stands in today's record: names joined by ``.``, ``*`` for any name or list index.
+            Empty for outputs that are plain text.
+        old_name: what the field was called before; empty where the name is the same.
+        new: value of today, ``None`` for any.
+        old: value of before; without ``new`` a field that is no longer written.
+        within: whether ``new`` is a part of a text, to be replaced by ``old``.
+        added: whether the field was not written before.
+    """
+
+    outputs: tuple[str, ...]
+    reason: str
+    path: str = ""
+    old_name: str = ""
+    new: Any = None
+    old: Any = None
+    within: bool = False
+    added: bool = False
+
+    def applies(self, output: str) -> bool:
+        """Tell whether it is about this output."""
+        return any(fnmatch.fnmatchcase(output, pattern) for pattern in self.outputs)
+
+    def take_back(self, record: Any) -> None:
+        """Give a record the field that it had before, in place."""
+        *parents, name = self.path.split(".")
+        for parent in _reached(record, parents):
+            if isinstance(parent, dict):
+                for each in list(parent) if name == "*" else [name]:
+                    self._in_object(parent, each)
+            elif isinstance(parent, list) and name == "*":
+                parent[:] = [self._value(item) for item in parent]
+
+    def _in_object(self, parent: dict[str, Any], name: str) -> None:
+        value = parent.get(name, _MISSING)
+        if value is _MISSING:
+            if self.old is not None and self.new is None:
+                parent[name] = self.old
+        elif self.added:
+            if self.new is None or self.new == value:
+                del parent[name]
+        elif self.old_name:
+            items = [(self.old_name if key == name else key, item) for key, item in parent.items()]
+            parent.clear()
+            parent.update(items)
+            parent[self.old_name] = self._value(value)
+        else:
+            parent[name] = self._value(value)
+
+    def _value(self, value: Any) -> Any:
+        if self.within:
+            return value.replace(self.new, self.old) if isinstance(value, str) else value
+        return self.old if self.new is not None and value == self.new else value
+
+
+def _reached(value: Any, path: list[str]) -> Iterator[Any]:
+    if not path:
+        yield value
+        return
+    name, *rest = path
+    if isinstance(value, dict):
+        for each in list(value) if name == "*" else [name]:
+            if each in value:
+                yield from _reached(value[each], rest)
+    elif isinstance(value, list) and name == "*":
+        for item in value:
+            yield from _reached(item, rest)
+
+
+@cache
+def changes() -> tuple[Change, ...]:
+    """Every deliberate change, in the order in which they are taken back."""
+    listed = tomllib.loads(CHANGES.read_text(encoding="utf-8")).get("change", [])
+    return tuple(Change(**fields | {"outputs": tuple(fields["outputs"])}) for fields in listed)
+
+
+def as_before(output: str, content: bytes) -> bytes:
+    """What an output would be without the deliberate changes.
+
+    Args:
+        output: its name.
+        content: lines of JSON, or plain text.
+    """
+    listed = [change for change in changes() if change.applies(output)]
+    for change in listed:
+        if not change.path:
+            content = content.replace(change.new.encode(), change.old.encode())
+    in_records = [change for change in listed if change.path]
+    if not in_records:
+        return content
+    return b"".join(_record_as_before(line, in_records) for line in content.splitlines(keepends=True))
+
+
+def _record_as_before(line: bytes, listed: list[Change]) -> bytes:
+    record = orjson.loads(line)
+    was = orjson.dumps(record)
+    is_canonical = rfc8785.dumps(record) == line.rstrip(b"\n")
+    had_hash = isinstance(record, dict) and record.get("assaycontenthash") == _content_hash(record)
+    for change in listed:
+        change.take_back(record)
+    if orjson.dumps(record) == was:
+        return line
+    if had_hash:
+        record["assaycontenthash"] = _content_hash(record)
+    told = rfc8785.dumps(record) if is_canonical else orjson.dumps(record)
+    return told + line[len(line.rstrip(b"\n")) :]
+
+
+def _content_hash(event: dict[str, Any]) -> str:
+    covered = {name: event[name] for name in _COVERED if name in event}
+    return f"sha256:{sha256(rfc8785.dumps(covered)).hexdigest()}"
