@@ -1,49 +1,251 @@
-"""Write the generated parts of the documentation: ``python docs/generate.py --write``, or ``--check``."""
+"""Write the generated parts of the documentation: ``python docs/generate.py --write``, or ``--check``.
+
+A page names the table that belongs in it with ``<!-- table: name -->``; what stands between that line and
+``<!-- end -->`` is replaced. ``modules.md`` is generated as a whole.
+"""
 
 from __future__ import annotations
 
 import ast
+import re
 import sys
+import tomllib
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
+from prometheus_client import CollectorRegistry
+
+from assay_stream.config import Settings
+from assay_stream.detect.rules import RULES
+from assay_stream.drift import CODES
+from assay_stream.drift.severity import DEFAULT_PROFILE, PROFILES, Level, assess
+from assay_stream.drift.severity_by_code import BY_CODE
+from assay_stream.export.columns import COLUMNS
+from assay_stream.kafka.access import ACCESS
+from assay_stream.kafka.topics import topic_table
+from assay_stream.limits import DEFAULT_LIMITS, Limits
+from assay_stream.model.kinds import KINDS, Kind
+from assay_stream.model.record import TOPIC_NAMES, Role
+from assay_stream.model.schemas.asyncapi import asyncapi
+from assay_stream.worker.meter import Meter
+
 ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
 SOURCES = ROOT / "src" / "assay_stream"
+_BLOCK = re.compile(r"(<!-- table: ([\w.-]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+_BY_CHANGES = {Kind.TOOL_CHANGED, Kind.PROMPT_CHANGED, Kind.TEMPLATE_CHANGED}
+_DAY_MS = 24 * 3_600 * 1_000
+
+
+def table(head: list[str], rows: Iterable[list[str]]) -> str:
+    """Return a Markdown table; bars in cells are escaped."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(
+        f"|{'|'.join(cells)}|\n" if cells[0] == "---" else f"| {' | '.join(map(_cell, cells))} |\n" for cells in lines
+    )
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def settings_table() -> str:
+    """Return every ``ASSAY_STREAM_*`` variable with its default and its description."""
+    return table(
+        ["variable", "default", "meaning"],
+        (
+            [
+                f"`ASSAY_STREAM_{name.upper()}`",
+                f"`{field.default}`" if field.default is not None and str(field.default) else "",
+                field.description or "",
+            ]
+            for name, field in Settings.model_fields.items()
+        ),
+    )
+
+
+def error_code_table() -> str:
+    """Return every error code with what raises it and what to do."""
+    codes = tomllib.loads((DOCS / "data" / "error_codes.toml").read_text(encoding="utf-8"))
+    return table(
+        ["code", "raised for", "what to do"],
+        ([f"`{code}`", entry["raised_for"], entry["remedy"]] for code, entry in sorted(codes.items())),
+    )
+
+
+def metric_table() -> str:
+    """Return every metric that a process serves.
+
+    Raises:
+        KeyError: a metric without an entry in ``data/metrics.toml``.
+    """
+    registry = CollectorRegistry()
+    Meter(registry)
+    entries = tomllib.loads((DOCS / "data" / "metrics.toml").read_text(encoding="utf-8"))
+    names = [family.name + ("_total" if family.type == "counter" else "") for family in registry.collect()]
+    return table(
+        ["metric", "meaning", "look into it when"],
+        ([f"`{name}`", entries[name]["meaning"], entries[name]["look_when"]] for name in names),
+    )
+
+
+def topic_table_text() -> str:
+    """Return every topic with what it carries, how it is partitioned and retained, and who writes it."""
+    settings = Settings(input_partitions=4, call_partitions=8)
+    channels = asyncapi()["channels"]
+    rows = []
+    for spec in topic_table(settings):
+        writers = [actor.value for actor, access in ACCESS.items() if spec.role in access.writes]
+        rows.append(
+            [
+                f"`{TOPIC_NAMES[spec.role]}`",
+                channels[spec.role.value]["description"],
+                "few" if spec.partitions == settings.input_partitions else "many",
+                _retention(spec.config["cleanup.policy"], spec.config.get("retention.ms", "")),
+                ", ".join(writers),
+            ]
+        )
+    return table(["topic", "what it carries", "partitions", "retention", "written by"], rows)
+
+
+def _retention(policy: str, retention_ms: str) -> str:
+    if policy == "compact":
+        return "compacted"
+    return "unlimited" if retention_ms == "-1" else f"{int(retention_ms) // _DAY_MS} days"
+
+
+def kind_table() -> str:
+    """Return every kind of finding as an analyst meets it in an alert."""
+    rows = []
+    for kind, info in KINDS.items():
+        if kind is Kind.ALERTS_FOLDED:
+            severity = "that of its most severe member"
+        elif kind in _BY_CHANGES:
+            severity = "by what changed"
+        else:
+            severity = str(assess(DEFAULT_PROFILE, kind.value, default=Level(info.severity_id)))
+        lasts = "until it ends" if info.lasts else "event"
+        rows.append(
+            [f"`{kind.value}`", info.title, severity, lasts, info.next_step, ", ".join((*info.atlas, *info.owasp))]
+        )
+    return table(["kind", "finding", "severity", "lasts", "next step", "ATLAS, OWASP"], rows)
+
+
+def change_code_table() -> str:
+    """Return every code of a change with its direction, its opposite and its level."""
+    return table(
+        ["code", "meaning", "direction", "opposite", "level under `soc`"],
+        (
+            [f"`{code}`", info.title, str(info.direction), f"`{info.mirror}`", BY_CODE[code]]
+            for code, info in CODES.items()
+        ),
+    )
+
+
+def indicator_table() -> str:
+    """Return every rule on new text with its level and its reason."""
+    return table(["indicator", "at least", "why"], ([f"`{r.id}`", str(Level(r.level)), r.reason] for r in RULES))
+
+
+def profile_table() -> str:
+    """Return every severity profile."""
+    return table(["profile", "severities"], ([f"`{name}`", p.explanation] for name, p in PROFILES.items()))
+
+
+def limit_table() -> str:
+    """Return every limit with its value; the reasons stand in ``limits.py``."""
+    return table(
+        ["limit", "value"],
+        ([f"`{name}`", f"{getattr(DEFAULT_LIMITS, name):,}"] for name in Limits.__dataclass_fields__),
+    )
+
+
+def access_table() -> str:
+    """Return what each role may do, as ``topics acls`` grants it."""
+    rows = []
+    for actor, access in ACCESS.items():
+        group = [f"`<group_prefix>-{access.group}{'*' if access.group.endswith('-') else ''}`"] * bool(access.group)
+        group += [f"offsets of `<group_prefix>-{name}`" for name in access.sees]
+        ids = f"`<group_prefix>-{access.group}-*`" if access.is_transactional else ""
+        topics = [_topics(roles) for roles in (access.reads, access.writes, access.looks_at)]
+        rows.append([actor.value, access.purpose, *topics, ", ".join(group), ids])
+    head = ["role", "purpose", "reads", "writes", "describes only", "consumer group", "transactional ids"]
+    return table(head, rows)
+
+
+def _topics(roles: frozenset[Role]) -> str:
+    if roles == frozenset(Role):
+        return "all"
+    return ", ".join(f"`{TOPIC_NAMES[role]}`" for role in Role if role in roles)
+
+
+def column_table(dataset: str) -> str:
+    """Return the columns of one exported dataset.
+
+    Args:
+        dataset: its name, as in ``<name>.parquet``.
+    """
+    columns = next(columns for kind, columns in COLUMNS.items() if str(kind) == dataset)
+    rows = (
+        [f"`{c.name}`", str(c.type), f"`{'.'.join(c.path)}`" if c.path else "the whole record, as it was"]
+        for c in columns
+    )
+    return table(["column", "type", "source in the record"], rows)
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "settings": settings_table,
+    "error-codes": error_code_table,
+    "metrics": metric_table,
+    "topics": topic_table_text,
+    "kinds": kind_table,
+    "change-codes": change_code_table,
+    "indicators": indicator_table,
+    "profiles": profile_table,
+    "limits": limit_table,
+    "access": access_table,
+    **{f"columns.{kind}": partial(column_table, str(kind)) for kind in COLUMNS},
+}
 
 
 def summary(path: Path) -> str:
-    """Return the first line of a module's docstring, without the code marks and the full stop."""
+    """Return the first sentence of a module's docstring."""
     text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
     return text.split("\n\n")[0].replace("\n", " ").replace("``", "`").rstrip(".")
 
 
 def modules_page() -> str:
-    """Return ``modules.md``: every module with its purpose, room by room."""
+    """Return ``modules.md``: every module with its purpose, package by package."""
     lines = ["# Modules", "", "Generated from the modules' docstrings by `make docs`.", ""]
-    rooms = sorted({path.parent for path in SOURCES.rglob("*.py")})
-    for room in rooms:
-        name = room.relative_to(ROOT / "src").as_posix()
-        lines += [f"## `{name}/`", "", summary(room / "__init__.py") + ".", "", "| module | purpose |", "|---|---|"]
-        for path in sorted(room.glob("*.py")):
-            if not path.name.startswith("__"):
-                lines.append(f"| `{path.name}` | {summary(path).replace('|', '&#124;')} |")
-        lines.append("")
+    for package in sorted({path.parent for path in SOURCES.rglob("*.py")}):
+        name = package.relative_to(ROOT / "src").as_posix()
+        lines += [f"## `{name}/`", "", summary(package / "__init__.py") + ".", ""]
+        modules = [path for path in sorted(package.glob("*.py")) if not path.name.startswith("__")]
+        lines += [table(["module", "purpose"], ([f"`{path.name}`", summary(path)] for path in modules))]
     return "\n".join(lines)
 
 
 def pages() -> dict[Path, str]:
-    """Return every generated page: its path and its text."""
-    return {ROOT / "docs" / "modules.md": modules_page()}
+    """Return every page that is generated or has a generated table: its path and its text as it should be."""
+    wanted = {DOCS / "modules.md": modules_page()}
+    for path in sorted(DOCS.glob("*.md")):
+        text = path.read_text(encoding="utf-8")
+        if path not in wanted and _BLOCK.search(text):
+            wanted[path] = _BLOCK.sub(lambda block: f"{block[1]}{TABLES[block[2]]()}{block[4]}", text)
+    return wanted
 
 
 def main(arguments: list[str]) -> int:
-    """Write the pages, or say which of them are out of date; returns the exit code."""
+    """Write the pages, or name those that are out of date; returns the exit code."""
     if arguments not in (["--write"], ["--check"]):
         print("usage: python docs/generate.py --write | --check", file=sys.stderr)
         return 2
-    stale = [path for path, text in pages().items() if not path.exists() or path.read_text(encoding="utf-8") != text]
+    wanted = pages()
+    stale = [path for path, text in wanted.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
     for path in stale:
         if arguments == ["--write"]:
-            path.write_text(pages()[path], encoding="utf-8")
+            path.write_text(wanted[path], encoding="utf-8")
         else:
             print(f"out of date: {path.relative_to(ROOT)}; run make docs", file=sys.stderr)
     return 1 if stale and arguments == ["--check"] else 0

@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,23 +20,15 @@ import orjson
 import pytest
 
 from assay_stream.config import Settings
-from assay_stream.detect.rules import RULES
-from assay_stream.drift import CODES
-from assay_stream.drift.severity import DEFAULT_PROFILE, PROFILES, Level, assess
-from assay_stream.drift.severity_by_code import BY_CODE
-from assay_stream.export.columns import COLUMNS
-from assay_stream.kafka.access import ACCESS
 from assay_stream.kafka.topics import TOPIC_NAMES
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model import cloudevents, facts, finding
 from assay_stream.model.envelope import Producer
-from assay_stream.model.kinds import KINDS, Kind
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.registry import as_of, pins
 from assay_stream.replay.run import replay
 from assay_stream.report.drift import KIND_TITLES
 from assay_stream.schemes import fingerprint
-from assay_stream.worker.meter import Meter
 from tests.support import exports, gates
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -196,25 +189,6 @@ def test_no_claim_of_trust_is_made(page: Path) -> None:
 # --- drift.md ---------------------------------------------------------------------------------------------------
 
 
-def test_the_table_of_codes_is_the_data() -> None:
-    """Each code stands there with its title, direction, opposite and level, in order."""
-    assert rows("drift.md", "Codes") == [
-        [f"`{code}`", info.title, str(info.direction), f"`{info.mirror}`", BY_CODE[code]]
-        for code, info in CODES.items()
-    ]
-
-
-def test_the_table_of_signs_is_the_data() -> None:
-    """Each rule on new text stands there with its level and its reason, in order."""
-    assert rows("drift.md", "Signs") == [[f"`{rule.id}`", str(Level(rule.level)), rule.reason] for rule in RULES]
-
-
-def test_the_table_of_profiles_is_the_data() -> None:
-    """Each profile stands there with its explanation, in order."""
-    expected = [[f"`{name}`", profile.explanation] for name, profile in PROFILES.items()]
-    assert rows("drift.md", "Profiles") == expected
-
-
 def test_that_page_names_the_kinds_the_limits_and_the_exit_codes() -> None:
     """What the page states in words is what the code has."""
     page = text_of("drift.md")
@@ -225,22 +199,6 @@ def test_that_page_names_the_kinds_the_limits_and_the_exit_codes() -> None:
 
 
 # --- operations.md ------------------------------------------------------------------------------------------
-
-
-def _default(name: str) -> str:
-    value = Settings.model_fields[name].default
-    if value is None:
-        return ""
-    return f"`{value}`" if str(value) else ""
-
-
-def test_the_settings_table_is_the_model() -> None:
-    """Every ASSAY_STREAM_* variable stands in the table with its default and its description, in order."""
-    expected = [
-        [f"`ASSAY_STREAM_{name.upper()}`", _default(name), field.description or ""]
-        for name, field in Settings.model_fields.items()
-    ]
-    assert rows("operations.md", "Settings") == expected
 
 
 def error_codes() -> set[str]:
@@ -265,30 +223,15 @@ def _code(argument: ast.expr) -> Iterator[str]:
 
 
 def test_every_error_code_is_explained() -> None:
-    """Each code in the sources has a row that says what to do; no row is left over."""
-    explained = {row[0].strip("`") for row in rows("operations.md", "Error codes")}
-    explained_by_scheme = {code for row in rows("operations.md", "Error codes") for code in [row[0].strip("`")]}
+    """Each code in the sources has an entry that says what to do; no entry is left over."""
+    explained = set(tomllib.loads((DOCS / "data" / "error_codes.toml").read_text(encoding="utf-8")))
+    unused = set(explained)
     for code in error_codes():
         pattern = re.compile(code.replace("*", "[a-z_]+"))
         matches = {name for name in explained if pattern.fullmatch(name)}
-        assert matches, f"docs/operations.md does not explain the error code {code}"
-        explained_by_scheme -= matches
-    assert explained_by_scheme == set(), "codes that nothing raises"
-
-
-def test_every_topic_has_a_row() -> None:
-    """The table of topics names every topic, and no other."""
-    assert {row[0] for row in rows("architecture.md", "Topics")} == {f"`{name}`" for name in TOPIC_NAMES.values()}
-
-
-def test_every_metric_is_explained() -> None:
-    """Each metric that a worker serves has a row."""
-    from prometheus_client import CollectorRegistry
-
-    registry = CollectorRegistry()
-    Meter(registry)
-    families = {family.name + ("_total" if family.type == "counter" else "") for family in registry.collect()}
-    assert {row[0].strip("`") for row in rows("operations.md", "Metrics")} == families
+        assert matches, f"docs/data/error_codes.toml does not explain the error code {code}"
+        unused -= matches
+    assert unused == set(), "codes that nothing raises"
 
 
 @pytest.mark.parametrize("endpoint", ["/healthz", "/readyz", "/metrics"])
@@ -304,32 +247,6 @@ def test_the_exit_codes_are_described(code: str) -> None:
 
 
 # --- security.md --------------------------------------------------------------------------------------------
-
-
-def _topics(roles: frozenset[Role]) -> str:
-    if roles == frozenset(Role):
-        return "all"
-    return ", ".join(f"`{TOPIC_NAMES[role]}`" for role in Role if role in roles)
-
-
-def test_the_table_of_roles_is_the_data() -> None:
-    """What each role reads, writes and asks, and its group and ids, as `topics acls` grants it."""
-    expected = [
-        [
-            actor.value,
-            access.purpose,
-            _topics(access.reads),
-            _topics(access.writes),
-            _topics(access.looks_at),
-            ", ".join(
-                [f"`<group_prefix>-{access.group}{'*' if access.group.endswith('-') else ''}`"] * bool(access.group)
-                + [f"offsets of `<group_prefix>-{group}`" for group in access.sees]
-            ),
-            f"`<group_prefix>-{access.group}-*`" if access.is_transactional else "",
-        ]
-        for actor, access in ACCESS.items()
-    ]
-    assert rows("security.md", "Who may do what") == expected
 
 
 @pytest.mark.parametrize("threat", rows("security.md", "Threats"), ids=lambda row: row[0][:40])
@@ -406,22 +323,6 @@ def test_the_commands_on_that_page_are_there() -> None:
 # --- export.md ----------------------------------------------------------------------------------------------
 
 
-def test_the_columns_on_that_page_are_the_data() -> None:
-    """Each column of each dataset with its type and its place in the record, in order."""
-    page = text_of("export.md")
-    for kind, columns in COLUMNS.items():
-        section = page.split(f"### {kind}.parquet\n", 1)[1].split("\n#", 1)[0]
-        found = re.findall(r"^\| `(\w+)` \| (\w+) \| (.+) \|$", section, re.MULTILINE)
-        assert found == [
-            (
-                column.name,
-                str(column.type),
-                f"`{'.'.join(column.path)}`" if column.path else "the whole record, as it was",
-            )
-            for column in columns
-        ]
-
-
 def test_the_commands_and_queries_on_that_page_run(tmp_path: Path) -> None:
     """Over what a replay of a fleet writes: each command as it stands, and each query finds something."""
     outputs = exports.replayed(400)
@@ -483,27 +384,6 @@ def test_every_value_of_our_own_vocabulary_is_in_the_glossary() -> None:
     ]
     missing = [str(word) for word in words if f"`{word}`" not in page]
     assert missing == []
-
-
-def test_the_table_of_kinds_is_the_data() -> None:
-    """Every kind in its order, with what an analyst reads in the alert."""
-    by_changes = {Kind.TOOL_CHANGED, Kind.PROMPT_CHANGED, Kind.TEMPLATE_CHANGED}
-    expected = [
-        [
-            f"`{kind.value}`",
-            info.title,
-            "that of its gravest member"
-            if kind is Kind.ALERTS_FOLDED
-            else "by what changed"
-            if kind in by_changes
-            else str(assess(DEFAULT_PROFILE, kind.value, default=Level(info.severity_id))),
-            "until it ends" if info.lasts else "event",
-            info.next_step,
-            ", ".join((*info.atlas, *info.owasp)),
-        ]
-        for kind, info in KINDS.items()
-    ]
-    assert rows("alerts.md", "Kinds") == expected
 
 
 def test_the_glossary_is_sorted_and_has_one_entry_per_word() -> None:
