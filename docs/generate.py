@@ -66,11 +66,11 @@ def settings_table() -> str:
 
 
 def error_code_table() -> str:
-    """Return every error code with what raises it and what to do."""
+    """Return every error code with what raises it and how to fix it."""
     codes = tomllib.loads((DOCS / "data" / "error_codes.toml").read_text(encoding="utf-8"))
     return table(
-        ["code", "raised for", "what to do"],
-        ([f"`{code}`", entry["raised_for"], entry["remedy"]] for code, entry in sorted(codes.items())),
+        ["code", "raised when", "how to fix it"],
+        ([f"`{code}`", entry["raised_when"], entry["remedy"]] for code, entry in sorted(codes.items())),
     )
 
 
