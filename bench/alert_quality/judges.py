@@ -18,7 +18,7 @@ from assay_stream.drift.severity import DEFAULT_PROFILE
 from assay_stream.model.record import Origin
 from assay_stream.registry.name_claim import NameClaim, Offered, claims_between
 from assay_stream.report.drift import Offer, drift_findings
-from assay_stream.schemes import mcptrust_drift
+from assay_stream.schemes.mcptrust import drift
 
 Tool = Mapping[str, Any]
 
@@ -59,9 +59,9 @@ def any_change(before: Sequence[Tool], after: Sequence[Tool], fleet: Fleet) -> i
 
 
 _MCPTRUST_LEVELS = {
-    mcptrust_drift.Severity.INFO: INFORMATIONAL,
-    mcptrust_drift.Severity.MODERATE: MEDIUM,
-    mcptrust_drift.Severity.CRITICAL: CRITICAL,
+    drift.Severity.INFO: INFORMATIONAL,
+    drift.Severity.MODERATE: MEDIUM,
+    drift.Severity.CRITICAL: CRITICAL,
 }
 
 
@@ -73,8 +73,8 @@ def mcptrust(before: Sequence[Tool], after: Sequence[Tool], fleet: Fleet) -> int
         after: what it sees.
         fleet: not looked at.
     """
-    items = mcptrust_drift.drift_between({"tools": list(before)}, {"tools": list(after)})
-    return max((_MCPTRUST_LEVELS[mcptrust_drift.PUBLISHED[item.change]] for item in items), default=0)
+    items = drift.drift_between({"tools": list(before)}, {"tools": list(after)})
+    return max((_MCPTRUST_LEVELS[drift.PUBLISHED[item.change]] for item in items), default=0)
 
 
 def assay_stream(before: Sequence[Tool], after: Sequence[Tool], fleet: Fleet) -> int:

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from assay_stream.canonical.digest import Digest
-from assay_stream.schemes import assay_manifest as manifest
-from assay_stream.schemes.assay_manifest_drift import compare_manifests, manifest_verdict
-from assay_stream.schemes.assay_manifest_records import read_declared, read_observed
+from assay_stream.schemes.assay import manifest
+from assay_stream.schemes.assay.manifest_drift import compare_manifests, manifest_verdict
+from assay_stream.schemes.assay.manifest_records import read_declared, read_observed
 
 VECTORS = Path(__file__).parent.parent / "data" / "vectors" / "assay_manifest_drift_p60.json"
 FILES = json.loads(VECTORS.read_text(encoding="utf-8"))["files"]

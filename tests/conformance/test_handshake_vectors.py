@@ -11,9 +11,9 @@ import pytest
 from assay_stream.canonical.redaction import RULES
 from assay_stream.errors import InputError
 from assay_stream.limits import DEFAULT_LIMITS
-from assay_stream.schemes import handshake, handshake_digest, htc_schema
-from assay_stream.schemes.handshake import check_tool_call
-from assay_stream.schemes.handshake_digest import args_digest, canonical_form
+from assay_stream.schemes import handshake
+from assay_stream.schemes.handshake import check_tool_call, digest, htc_schema
+from assay_stream.schemes.handshake.digest import args_digest, canonical_form
 
 VECTORS = json.loads(
     (Path(__file__).resolve().parents[1] / "data/vectors/handshake_tool_call.json").read_text(encoding="utf-8")
@@ -102,10 +102,10 @@ def test_the_digest_of_arguments(case: dict[str, Any]) -> None:
 def test_the_patterns_of_redaction_have_handshake_s_ids() -> None:
     """Each pattern id of Handshake has a rule and a replacement of the published shape, and no other has."""
     ids = set(VECTORS["redaction"]["pattern_ids"])
-    assert {rule.id for rule in RULES} == handshake_digest._REPLACEMENTS.keys() == ids
+    assert {rule.id for rule in RULES} == digest._REPLACEMENTS.keys() == ids
     shape = VECTORS["redaction"]["replacement"]
-    for id_, replacement in handshake_digest._REPLACEMENTS.items():
-        category = handshake_digest._CATEGORIES[id_]
+    for id_, replacement in digest._REPLACEMENTS.items():
+        category = digest._CATEGORIES[id_]
         assert replacement == shape.replace("<category>", category).replace("<pattern id>", id_)
 
 

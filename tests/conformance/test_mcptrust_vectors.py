@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 
 from assay_stream.errors import InputError
-from assay_stream.schemes import mcptrust, mcptrust_drift, mcptrust_lock, mcptrust_lockfile, mcptrust_signature
+from assay_stream.schemes import mcptrust
+from assay_stream.schemes.mcptrust import drift, lock
+from assay_stream.schemes.mcptrust import lockfile as mcptrust_lockfile
+from assay_stream.schemes.mcptrust import signature as mcptrust_signature
 
 VECTORS = Path(__file__).resolve().parents[1] / "data" / "vectors"
 
@@ -80,19 +83,19 @@ def test_each_row_of_the_matrix(row: dict[str, Any]) -> None:
 @pytest.mark.parametrize("case", DRIFT["cases"], ids=_id)
 def test_drift_under_a_v2_lockfile(case: dict[str, Any]) -> None:
     """The same tools drift in the same way, with the same old and new values."""
-    items = mcptrust_drift.drift_between(case["before"], case["after"])
-    assert (mcptrust_drift.drift_v2(items) or None) == case["drift_v2"]
+    items = drift.drift_between(case["before"], case["after"])
+    assert (drift.drift_v2(items) or None) == case["drift_v2"]
 
 
 @pytest.mark.parametrize("case", DRIFT["cases"], ids=_id)
 def test_the_result_of_a_v3_check(case: dict[str, Any]) -> None:
     """Type, severity, identifier, hashes, summary and outcome agree; the messages are our own."""
     expected = case["check_result_v3"]
-    found = mcptrust_drift.check_result(
-        mcptrust_drift.drift_between(case["before"], case["after"]),
+    found = drift.check_result(
+        drift.drift_between(case["before"], case["after"]),
         server=expected["server"],
         lockfile=expected["lockfile"],
-        severities=mcptrust_drift.CODE,
+        severities=drift.CODE,
     )
     assert all(item.pop("message") for item in found["drift"])
     assert found == expected | {
@@ -116,7 +119,7 @@ def test_the_canonical_form_v2(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize("case", DRIFT["cases"], ids=_id)
 def test_lockfiles_are_made_read_and_written(case: dict[str, Any]) -> None:
     """Both versions of each case's lockfile are what the lists give, and survive reading and writing."""
-    locked = mcptrust_lock.lock(case["before"])
+    locked = lock.lock(case["before"])
     meta = case["lockfile_v3"]["meta"]
     made = {
         "lockfile_v2": mcptrust_lockfile.new_lockfile(locked, server="srv"),
@@ -135,8 +138,8 @@ def test_lockfiles_are_made_read_and_written(case: dict[str, Any]) -> None:
 def test_drift_from_a_lockfile_that_was_read(case: dict[str, Any]) -> None:
     """A lockfile read back shows the same drift as the lists it was made of."""
     read = mcptrust_lockfile.read_lockfile(json.dumps(case["lockfile_v3"]).encode())
-    found = mcptrust_drift.drift(read.lock, case["after"])
-    assert found == mcptrust_drift.drift_between(case["before"], case["after"])
+    found = drift.drift(read.lock, case["after"])
+    assert found == drift.drift_between(case["before"], case["after"])
 
 
 def test_the_golden_lockfile() -> None:
@@ -149,7 +152,7 @@ def test_the_golden_lockfile() -> None:
         files["testdata/mcp/prompts_list.json"]["result"]
         | files["testdata/mcp/resources_templates_list.json"]["result"]
     )
-    assert read.lock == mcptrust_lock.lock(manifest)
+    assert read.lock == lock.lock(manifest)
 
 
 def test_the_canonical_forms_of_a_lockfile() -> None:

@@ -29,7 +29,8 @@ from assay_stream.model.observation import CallData
 from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.registry.attention import Tick
 from assay_stream.replay.run import replay
-from assay_stream.schemes import assay, htc_schema
+from assay_stream.schemes import assay
+from assay_stream.schemes.handshake import htc_schema
 from assay_stream.seal.checkpoint import encode
 from tests.support.events import handshake_call_data
 from tests.support.seals import Fleet

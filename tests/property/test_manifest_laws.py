@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_stream.schemes.assay_manifest import Completeness, declare_manifest, observe_manifest
-from assay_stream.schemes.assay_manifest_drift import compare_manifests, manifest_verdict
-from assay_stream.schemes.assay_manifest_records import read_declared, read_observed
+from assay_stream.schemes.assay.manifest import Completeness, declare_manifest, observe_manifest
+from assay_stream.schemes.assay.manifest_drift import compare_manifests, manifest_verdict
+from assay_stream.schemes.assay.manifest_records import read_declared, read_observed
 
 NAMES = st.sampled_from(["search", "x.search", "github.add_deploy_key", "slack.invite", "\U0001f600", "\uff3a"])
 FIELDS = st.fixed_dictionaries(

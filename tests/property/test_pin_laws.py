@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from assay_stream.canonical.digest import Canonicalized, canonicalize
 from assay_stream.errors import InputError
 from assay_stream.limits import DEFAULT_LIMITS
-from assay_stream.schemes import hangar, mcptrust, mcptrust_signature, yaml_text
-from assay_stream.schemes.mcptrust_drift import CODE, PUBLISHED, check_result, drift, drift_between
-from assay_stream.schemes.mcptrust_lock import lock
-from assay_stream.schemes.mcptrust_lockfile import new_lockfile_v3, read_lockfile, write_lockfile
+from assay_stream.schemes import hangar, mcptrust, yaml_text
+from assay_stream.schemes.mcptrust import signature
+from assay_stream.schemes.mcptrust.drift import CODE, PUBLISHED, check_result, drift, drift_between
+from assay_stream.schemes.mcptrust.lock import lock
+from assay_stream.schemes.mcptrust.lockfile import new_lockfile_v3, read_lockfile, write_lockfile
 from assay_stream.schemes.pin_files import SCHEME_NAMES, PinEntry, PinFormat, read_pins, write_pins
 
 DIGESTS: dict[str, Callable[[Any], Any]] = {
@@ -26,7 +27,7 @@ DIGESTS: dict[str, Callable[[Any], Any]] = {
     "mcptrust.input_schema_hash": mcptrust.input_schema_hash,
     "mcptrust.risk_level": mcptrust.risk_level,
     "mcptrust.v1": mcptrust.go_canonical,
-    "mcptrust.v2": mcptrust_signature.canonical_v2,
+    "mcptrust.v2": signature.canonical_v2,
 }
 FORMATS: tuple[PinFormat, ...] = ("mcptrust", "hangar", "assay", "native")
 
@@ -132,7 +133,7 @@ def test_a_form_that_is_known_already_changes_nothing(tool: dict[str, Any]) -> N
 @given(TOOLS, TOOLS)
 def test_canonical_forms_are_json_of_the_same_value(one: dict[str, Any], other: dict[str, Any]) -> None:
     """Equal forms mean equal values, as doubles: neither form of MCPTrust loses anything else."""
-    for form in (mcptrust.go_canonical, mcptrust_signature.canonical_v2):
+    for form in (mcptrust.go_canonical, signature.canonical_v2):
         assert _doubles(json.loads(form(one))) == _doubles(one)
         assert (form(one) == form(other)) <= (_doubles(one) == _doubles(other))
 
@@ -202,7 +203,7 @@ def test_nothing_but_our_errors_escapes_from_files(raw: bytes) -> None:
     """Any bytes give pins or an error of ours, in every format."""
     for kind in FORMATS:
         _outcome(lambda content, kind=kind: read_pins(content, format=kind, server_id=None), raw)
-    _outcome(lambda content: mcptrust_signature.verify_lockfile_signature(b"{}", content, raw), raw)
+    _outcome(lambda content: signature.verify_lockfile_signature(b"{}", content, raw), raw)
 
 
 @given(st.text("{}[]:,-\"'&*!|># \n\tab1~<", max_size=40))

@@ -353,7 +353,7 @@ def test_the_answers_of_bundle_verify_are_explained() -> None:
     """Each code that the bundle's modules raise stands in the table."""
     table = " ".join(row[0] for row in rows("export.md", "Assay bundles"))
     raised = set()
-    for name in ("schemes/assay_bundle.py", "schemes/assay_bundle_manifest.py", "schemes/assay_bundle_tar.py"):
+    for name in ("schemes/assay/bundle.py", "schemes/assay/bundle_manifest.py", "schemes/assay/bundle_tar.py"):
         raised |= set(re.findall(r'"(bundle_\w+)"', (SOURCES / name).read_text(encoding="utf-8")))
     raised.discard("bundle_id")
     assert len(raised) == 6

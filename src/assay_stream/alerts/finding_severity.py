@@ -10,7 +10,7 @@ from assay_stream.drift.severity import Level, Profile, assess, covers
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import KINDS, Kind
 from assay_stream.registry.shadowing import SAME_NAME
-from assay_stream.schemes.assay_manifest import action_class
+from assay_stream.schemes.assay.manifest import action_class
 
 
 class _Sign(NamedTuple):

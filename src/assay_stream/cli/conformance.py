@@ -15,7 +15,7 @@ from assay_stream.errors import InputError
 from assay_stream.text.escaping import visible
 
 if TYPE_CHECKING:
-    from assay_stream.schemes.handshake_conformance import ToolReport
+    from assay_stream.schemes.handshake.conformance import ToolReport
 
 _NAME_CHARS_MAX = 60
 
@@ -35,7 +35,7 @@ def conformance(
     the required form; it says nothing about what the tool does. Exit code 0 if nothing fails, 1 if anything does
     or there are no tools, 2 if the capture cannot be read.
     """
-    from assay_stream.schemes.handshake_conformance import Status, check_tools
+    from assay_stream.schemes.handshake.conformance import Status, check_tools
 
     raw = read_input(capture)
     try:

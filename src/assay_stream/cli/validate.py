@@ -16,7 +16,8 @@ from assay_stream.errors import InputError
 from assay_stream.model.cloudevents import read_event
 from assay_stream.model.observation import CALL_TYPE
 from assay_stream.model.record import Origin, Record, Role
-from assay_stream.schemes import assay_payload, handshake
+from assay_stream.schemes import handshake
+from assay_stream.schemes.assay import payload
 
 ProfileName = Literal["assay", "handshake", "handshake-published", "htc"]
 _Check = Callable[[bytes], None]
@@ -68,7 +69,7 @@ def _check_of(profile: ProfileName) -> _Check:
         return _check_assay
     if profile == "htc":
         # jsonschema takes longer to load than the other profiles to run.
-        from assay_stream.schemes.htc import check_envelope
+        from assay_stream.schemes.handshake.htc import check_envelope
 
         return check_envelope
     return _check_handshake(handshake.PROFILES[profile])
@@ -86,9 +87,9 @@ def _check_assay(raw: bytes) -> None:
     if content.get("type") == CALL_TYPE:
         read_event(Record(role=Role.CALLS, origin=Origin("", 0, 0), key=None, value=raw))
     elif "specversion" in content:
-        assay_payload.check_envelope(content)
+        payload.check_envelope(content)
     else:
-        assay_payload.check_payload(content)
+        payload.check_payload(content)
 
 
 def _object(raw: bytes) -> dict[str, Any]:

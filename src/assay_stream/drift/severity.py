@@ -17,9 +17,8 @@ from typing import Protocol
 from assay_stream.drift.change import Change
 from assay_stream.drift.severity_by_code import BY_CODE, OUTPUT_MAX
 from assay_stream.errors import InputError
-from assay_stream.schemes import mcptrust_drift
-from assay_stream.schemes.assay_manifest_drift import SEVERITIES as P60
-from assay_stream.schemes.mcptrust import normalized_hash
+from assay_stream.schemes.assay.manifest_drift import SEVERITIES as P60
+from assay_stream.schemes.mcptrust import drift, normalized_hash
 
 
 class Level(IntEnum):
@@ -166,19 +165,19 @@ def _mcptrust_sees(change: Change) -> bool:
 
 
 _PEER_LEVELS = {
-    mcptrust_drift.Severity.INFO: Level.INFORMATIONAL,
-    mcptrust_drift.Severity.MODERATE: Level.MEDIUM,
-    mcptrust_drift.Severity.CRITICAL: Level.CRITICAL,
+    drift.Severity.INFO: Level.INFORMATIONAL,
+    drift.Severity.MODERATE: Level.MEDIUM,
+    drift.Severity.CRITICAL: Level.CRITICAL,
 }
 
 
 def _mcptrust(name: str, explanation: str) -> Profile:
     table = {
         change: _PEER_LEVELS[severity] if severity is not None else None
-        for change, severity in ((each, mcptrust_drift.PROFILES[name].get(each)) for each in mcptrust_drift.Change)
+        for change, severity in ((each, drift.PROFILES[name].get(each)) for each in drift.Change)
     }
     both = {change: (level, level) for change, level in table.items()}
-    what = mcptrust_drift.Change
+    what = drift.Change
     come_and_gone = (
         what.TOOL_ADDED, what.TOOL_REMOVED, what.PROMPT_ADDED, what.PROMPT_REMOVED, what.TEMPLATE_ADDED,
         what.TEMPLATE_REMOVED,

@@ -27,8 +27,8 @@ from assay_stream.export.selection import Selection
 from assay_stream.export.timesketch import as_csv, as_jsonl
 from assay_stream.files.aside import Aside
 from assay_stream.files.spool import Spool
-from assay_stream.schemes.assay_bundle import RunRoot, check_run_id
-from assay_stream.schemes.assay_bundle_manifest import Manifest
+from assay_stream.schemes.assay.bundle import RunRoot, check_run_id
+from assay_stream.schemes.assay.bundle_manifest import Manifest
 
 _RUN_PREFIX = "assay-stream-"
 _RUN_DIGITS = 32

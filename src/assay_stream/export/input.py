@@ -21,7 +21,7 @@ from assay_stream.files.line_reader import lines_of
 from assay_stream.files.spool import Place
 from assay_stream.limits import BUNDLE_LIMITS
 from assay_stream.model.record import Role
-from assay_stream.schemes.assay_bundle import check_event, decode_limits
+from assay_stream.schemes.assay.bundle import check_event, decode_limits
 
 _EVIDENCE_LIMITS = decode_limits(BUNDLE_LIMITS)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

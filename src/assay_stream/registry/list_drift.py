@@ -39,7 +39,7 @@ from assay_stream.registry.last_shown import last_shown
 from assay_stream.registry.offer import Offer
 from assay_stream.registry.state import ServerBindings
 from assay_stream.schemes.fingerprint import ContentCache, Fingerprint, changed_fields
-from assay_stream.schemes.handshake_contract import contract, contract_drift
+from assay_stream.schemes.handshake.contract import contract, contract_drift
 from assay_stream.schemes.mcptrust import RISK_LEVELS
 from assay_stream.work import Work, WorkExhaustedError
 

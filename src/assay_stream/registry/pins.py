@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from assay_stream.registry.pin_life import PinsInForce
-from assay_stream.schemes import assay_pins
+from assay_stream.schemes.assay import pins as assay_pins
 from assay_stream.schemes.fingerprint import Fingerprint
 from assay_stream.schemes.hangar import Action, DigestPolicy, Status
 

@@ -21,7 +21,7 @@ from assay_stream.registry.pins import PinStatus, check_pins
 from assay_stream.registry.signatures import check_signature
 from assay_stream.registry.state import ServerBindings
 from assay_stream.registry.timeline import AFTER_ALL_US
-from assay_stream.schemes.handshake_contract import DRIFT_CODES
+from assay_stream.schemes.handshake.contract import DRIFT_CODES
 from assay_stream.schemes.hangar import Action
 from assay_stream.schemes.schemapin import ErrorCode
 

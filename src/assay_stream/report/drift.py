@@ -19,8 +19,8 @@ from assay_stream.drift.definition import differing_fields
 from assay_stream.drift.severity import Level, Profile, Sign, assess, covers
 from assay_stream.errors import InputError
 from assay_stream.limits import DEFAULT_LIMITS
-from assay_stream.schemes.assay_manifest import action_class
-from assay_stream.schemes.handshake_contract import contract, contract_drift
+from assay_stream.schemes.assay.manifest import action_class
+from assay_stream.schemes.handshake.contract import contract, contract_drift
 from assay_stream.schemes.mcptrust import RISK_LEVELS, risk_level
 from assay_stream.work import Work, WorkExhaustedError
 

@@ -13,7 +13,8 @@ from typing import Any, Generic, TypeVar
 
 from assay_stream.canonical.digest import Canonicalized, canonicalize, jcs_digest, sha256_of
 from assay_stream.errors import InputError
-from assay_stream.schemes import assay, assay_manifest, hangar, mcptrust, schemapin
+from assay_stream.schemes import assay, hangar, mcptrust, schemapin
+from assay_stream.schemes.assay import manifest
 
 Tool = Mapping[str, Any]
 _SchemeFunction = Callable[[Tool, str | None], str]
@@ -22,7 +23,7 @@ SCHEMES: dict[str, _SchemeFunction] = {
     "assay.v1": lambda tool, server_id: str(assay.definition_digest(tool, server_id=server_id)),
     "assay.schema_hash": lambda tool, _: assay.schema_hash(tool),
     "assay.meta_hash": lambda tool, _: assay.meta_hash(tool),
-    "assay.p60": lambda tool, _: str(assay_manifest.manifest_tool_digest(tool)),
+    "assay.p60": lambda tool, _: str(manifest.manifest_tool_digest(tool)),
     "schemapin.v1": lambda tool, _: schemapin.schema_digest(tool).hex,
     "hangar.v1_2": lambda tool, _: hangar.digest_v1_2(tool),
     "hangar.v2": lambda tool, _: hangar.digest_v2(tool),

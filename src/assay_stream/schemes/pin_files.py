@@ -17,8 +17,8 @@ from assay_stream.canonical.decode import decode_json
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.errors import InputError
 from assay_stream.limits import PIN_FILE_LIMITS
-from assay_stream.schemes.mcptrust_lock import Lock, ToolLock
-from assay_stream.schemes.mcptrust_lockfile import new_lockfile, new_lockfile_v3, read_lockfile, write_lockfile
+from assay_stream.schemes.mcptrust.lock import Lock, ToolLock
+from assay_stream.schemes.mcptrust.lockfile import new_lockfile, new_lockfile_v3, read_lockfile, write_lockfile
 from assay_stream.schemes.pin_values import SCHEME_NAMES, PinEntry, check_value
 from assay_stream.schemes.yaml_text import decode_json_or_yaml
 

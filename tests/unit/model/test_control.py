@@ -9,7 +9,8 @@ import pytest
 
 from assay_stream.model.control import printed_value
 from assay_stream.model.record import Role
-from assay_stream.schemes import assay, assay_manifest
+from assay_stream.schemes import assay
+from assay_stream.schemes.assay import manifest
 from tests.support.events import TOOL, Story, an_event
 
 BARE = "0123456789abcdef" * 4
@@ -17,7 +18,7 @@ DIGESTS = {
     "assay.v1": str(assay.definition_digest(TOOL, server_id=None)),
     "assay.schema_hash": assay.schema_hash(TOOL),
     "assay.meta_hash": assay.meta_hash(TOOL),
-    "assay.p60": str(assay_manifest.manifest_tool_digest(TOOL)),
+    "assay.p60": str(manifest.manifest_tool_digest(TOOL)),
 }
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from assay_stream.model.schemas.asyncapi import asyncapi
 from assay_stream.model.schemas.documents import ASYNCAPI_FILE, HTC_FILE, all_schemas
-from assay_stream.schemes import htc_schema
+from assay_stream.schemes.handshake import htc_schema
 
 
 def all_files() -> dict[str, str]:

@@ -1,0 +1,264 @@
+"""Assay (Rul1an/assay): the evidence bundle, version 1: its events, and the rules of its verifier.
+
+A bundle is a tar of ``manifest.json`` and ``events.ndjson``, in this order, in gzip. Every byte of it follows from
+its events. Run id and sequence are a bundle's notions: they are assigned when it is written, and the content hash
+of an event does not cover them.
+
+Rules: one event at least; ``assayseq`` counts from 0 without a gap; one run id, without a colon, and it is the
+manifest's; one source, a URI; ``id`` is ``run id:sequence``; each content hash belongs to its event; the run root
+is over the content hashes in order; size and digest of ``events.ndjson`` are the manifest's. The digest covers
+everything; a content hash does not cover ``id``, ``time``, ``source``, the producer and the trace.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from assay_stream.canonical.decode import decode_json
+from assay_stream.canonical.digest import Digest, canonicalize
+from assay_stream.errors import InputError
+from assay_stream.limits import BUNDLE_LIMITS, BundleLimits, Limits
+from assay_stream.schemes.assay.bundle_manifest import EVENTS_NAME, Manifest
+from assay_stream.schemes.assay.tool import content_hash
+
+_RUN_ID_CHARS_MAX = 256
+_UNKNOWN_COMMIT = "unknown"
+_NANOSECOND_DIGITS = 9
+_TIME = re.compile(r"(?P<second>\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)(?:\.(?P<digits>\d+))?(?P<offset>Z|[+-]\d\d:\d\d)")
+
+
+class RunRoot:
+    """The digest over the content hashes of a run, in order."""
+
+    def __init__(self) -> None:
+        self._hasher = hashlib.sha256()
+
+    def add(self, content_hash: Digest) -> None:
+        """Count the next event.
+
+        Args:
+            content_hash: its content hash.
+        """
+        self._hasher.update(f"{content_hash}\n".encode())
+
+    def digest(self) -> Digest:
+        """Return the root of the events counted so far."""
+        return Digest(self._hasher.hexdigest())
+
+
+def check_run_id(run_id: str) -> str:
+    """Return a run id that a bundle may have.
+
+    Args:
+        run_id: what somebody calls the run.
+
+    Raises:
+        InputError: ``bad_run_id``.
+    """
+    if not run_id or len(run_id) > _RUN_ID_CHARS_MAX or ":" in run_id or not run_id.isprintable():
+        raise InputError("bad_run_id", f"a run id is 1 to {_RUN_ID_CHARS_MAX} printable characters without a colon")
+    return run_id
+
+
+def run_event(event: Mapping[str, Any], *, run_id: str, seq: int) -> dict[str, Any]:
+    """Return an event as it stands in a bundle: with its run, its place in it, and the id that these two make.
+
+    Its time is printed as Assay's writer prints it.
+
+    Args:
+        event: the Assay envelope.
+        run_id: the run.
+        seq: its place, counted from 0.
+    """
+    time = written_time(event["time"])
+    return {**event, "id": f"{run_id}:{seq}", "assayrunid": run_id, "assayseq": seq, "time": time}
+
+
+def written_time(text: str) -> str:
+    """Return a time as Assay's writer prints it: in UTC, with 0, 3, 6 or 9 digits after the second.
+
+    Args:
+        text: RFC 3339; digits beyond nanoseconds are dropped.
+
+    Raises:
+        InputError: ``bad_time``.
+    """
+    match = _TIME.fullmatch(text.upper())
+    try:
+        if match is None:
+            raise ValueError
+        moment = datetime.fromisoformat(match["second"] + match["offset"]).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise InputError("bad_time", "the time is not RFC 3339, or does not exist", path="$.time") from None
+    digits = (match["digits"] or "")[:_NANOSECOND_DIGITS].rstrip("0")
+    fraction = f".{digits:0<{-(-len(digits) // 3) * 3}}" if digits else ""
+    return f"{moment.isoformat(timespec='seconds')[:19]}{fraction}Z"
+
+
+def event_line(event: Mapping[str, Any], *, limits: BundleLimits = BUNDLE_LIMITS) -> bytes:
+    """Return an event's line: its canonical form and a line feed.
+
+    Args:
+        event: as ``run_event`` gives it.
+        limits: bounds on a bundle.
+
+    Raises:
+        InputError: ``bundle_limit`` for one that no verifier would take.
+    """
+    line = canonicalize(dict(event)) + b"\n"
+    if len(line) > limits.line_bytes_max:
+        raise InputError("bundle_limit", f"an event has over {limits.line_bytes_max} bytes")
+    return line
+
+
+def producer_of(event: Mapping[str, Any]) -> dict[str, str]:
+    """Return the producer that an event names, as a manifest has it.
+
+    Args:
+        event: the Assay envelope, checked.
+    """
+    producer = {"name": event["assayproducer"], "version": event["assayproducerversion"]}
+    if event["assaygit"] != _UNKNOWN_COMMIT:
+        producer["git"] = event["assaygit"]
+    return producer
+
+
+_TEXTS = ("type", "source", "id", "time", "datacontenttype", "assayproducer", "assayproducerversion", "assaygit")
+
+
+def check_event(event: Any) -> Digest:
+    """Return the content hash of an envelope that can stand in a bundle, run id and sequence apart.
+
+    Args:
+        event: the envelope, decoded strictly.
+
+    Raises:
+        InputError: ``not_evidence``, ``content_hash_mismatch``, or as ``canonicalize``.
+    """
+    if not isinstance(event, dict) or event.get("specversion") != "1.0":
+        raise InputError("not_evidence", "an evidence record is a CloudEvent 1.0", path="$.specversion")
+    for name in _TEXTS:
+        if not isinstance(event.get(name), str):
+            raise InputError("not_evidence", "the envelope has this attribute, a text", path=f"$.{name}")
+    for name in ("assaypii", "assaysecrets"):
+        if not isinstance(event.get(name), bool):
+            raise InputError("not_evidence", "the envelope has this attribute, true or false", path=f"$.{name}")
+    for name in ("subject", "traceparent", "tracestate", "assaypolicyid"):
+        if not isinstance(event.get(name), str | None):
+            raise InputError("not_evidence", "where it is present it is a text", path=f"$.{name}")
+    if ":" not in event["source"][1:] or event["source"].startswith(":"):
+        raise InputError("not_evidence", "the source is a URI", path="$.source")
+    found = content_hash(event) if "data" in event else None
+    if found is None or event.get("assaycontenthash") != str(found):
+        raise InputError(
+            "content_hash_mismatch",
+            "the hash does not belong to this content: one of them was altered",
+            path="$.assaycontenthash",
+        )
+    return found
+
+
+def decode_limits(limits: BundleLimits) -> Limits:
+    """Return the bounds under which one event is decoded.
+
+    Args:
+        limits: bounds on a bundle.
+    """
+    return Limits(record_bytes_max=limits.line_bytes_max, depth_max=limits.depth_max)
+
+
+class EventCheck:
+    """The rules over the lines of ``events.ndjson``, taken one by one.
+
+    Args:
+        manifest: what the lines are held against.
+        limits: bounds on a bundle.
+    """
+
+    def __init__(self, manifest: Manifest, *, limits: BundleLimits = BUNDLE_LIMITS) -> None:
+        self._manifest = manifest
+        self._limits = limits
+        self._decode_limits = decode_limits(limits)
+        self._root = RunRoot()
+        self._hasher = hashlib.sha256()
+        self._bytes = 0
+        self._source: str | None = None
+        self.count = 0
+
+    def add(self, line: bytes) -> dict[str, Any]:
+        """Return the event of the next line.
+
+        Args:
+            line: the line with its line feed.
+
+        Raises:
+            InputError: a code of this module; the message has the number of the line, counted from 1.
+        """
+        number = self.count + 1
+        where = f"line {number} of {EVENTS_NAME}"
+        if len(line) > self._limits.line_bytes_max:
+            raise InputError("bundle_limit", f"{where} has over {self._limits.line_bytes_max} bytes")
+        if number > self._limits.events_max:
+            raise InputError("bundle_limit", f"{EVENTS_NAME} has over {self._limits.events_max} events")
+        self._hasher.update(line)
+        self._bytes += len(line)
+        try:
+            event = decode_json(line.removesuffix(b"\n"), limits=self._decode_limits)
+            content_hash = check_event(event)
+        except InputError as error:
+            raise InputError(error.code, f"{where}: {error.message}", path=error.path) from None
+        if self._source is None:
+            self._source = event["source"]
+        seq = event.get("assayseq")
+        expected = {
+            "assayseq": (None if isinstance(seq, bool) else seq, self.count),
+            "assayrunid": (event.get("assayrunid"), self._manifest.run_id),
+            "id": (event["id"], f"{self._manifest.run_id}:{self.count}"),
+            "source": (event["source"], self._source),
+        }
+        for name, (found, wanted) in expected.items():
+            if found != wanted:
+                raise InputError("bundle_event", f"{where}: {_EVENT_RULES[name]}", path=f"$.{name}")
+        if ":" in self._manifest.run_id:
+            raise InputError("bundle_event", f"{where}: {_EVENT_RULES['run_id']}", path="$.assayrunid")
+        self._root.add(content_hash)
+        self.count = number
+        return dict(event)
+
+    def finish(self) -> None:
+        """Hold all lines together against the manifest.
+
+        Raises:
+            InputError: ``bundle_event``, ``bundle_run_root`` or ``bundle_digest``.
+        """
+        manifest = self._manifest
+        if self.count != manifest.event_count:
+            raise InputError(
+                "bundle_event",
+                f"{EVENTS_NAME} has {self.count} events, the manifest says {manifest.event_count}: "
+                "some were left out or put in",
+            )
+        if self._root.digest() != manifest.run_root:
+            raise InputError(
+                "bundle_run_root",
+                "the content hashes do not make the manifest's run root: events or the manifest were replaced",
+            )
+        if self._bytes != manifest.events_bytes or Digest(self._hasher.hexdigest()) != manifest.events_digest:
+            raise InputError(
+                "bundle_digest",
+                f"{EVENTS_NAME} has not the manifest's size and digest, and every content hash is right: what "
+                "was changed is not covered by them (time, producer, trace, form), or the manifest was",
+            )
+
+
+_EVENT_RULES = {
+    "assayseq": "the sequence counts from 0 without a gap",
+    "assayrunid": "the run id is not the manifest's",
+    "id": "the id is not made of run id and sequence",
+    "source": "the source is not that of the first event",
+    "run_id": "a run id has no colon",
+}

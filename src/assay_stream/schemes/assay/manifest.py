@@ -1,0 +1,283 @@
+"""Assay manifests (P60): digests of whole tool lists, and the records that declare and observe them.
+
+A manifest is the set of tools that one server lists. An *observed* manifest is what an observer saw, a *declared*
+one is the baseline an operator set. ``assay_manifest_drift`` compares them. Source: Rul1an/assay,
+docs/reference/mcp-manifest-drift.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from assay_stream.canonical.digest import Digest, jcs_digest
+from assay_stream.errors import InputError
+from assay_stream.schemes.assay.tool import Tool, first_present, name_of
+
+MANIFEST_PROJECTION = "assay.mcp_manifest_projection.v0"
+"""The id of the projection that manifest drift compares; the manifest digest covers it."""
+
+FIELD_PROJECTION = "assay.mcp_tool_field.v0"
+"""The id of the projection of one field in manifest drift; the field's digest covers it."""
+
+MANIFEST_FIELDS = ("description", "input_schema", "output_schema", "annotations")
+
+OBSERVED_SCHEMA = "assay.mcp_manifest_observed.v0"
+DECLARED_SCHEMA = "assay.declared_mcp_manifest.v0"
+
+ACTION_CLASSES: Mapping[str, str] = {
+    "add_deploy_key": "github_deploy_key",
+    "create_deploy_key": "github_deploy_key",
+    "add_member": "slack_add_member",
+    "invite": "slack_add_member",
+    "grant_admin": "workspace_admin",
+    "change_role": "workspace_admin",
+    "invite_external": "workspace_admin",
+    "modify_org_policy": "workspace_admin",
+    "create_workspace_token": "workspace_admin",
+}
+"""What Assay's classifier takes for privileged: the name after its last dot, and the class of the action.
+
+A name that is not here is unclassified, which does not mean that the tool is harmless. The server's own
+annotations never decide it: whoever is judged by them writes them.
+"""
+
+Completeness = Literal["complete", "partial", "unknown"]
+Status = Literal["observed", "not_observed", "ambiguous"]
+
+
+def manifest_projection(tool: Tool) -> dict[str, Any]:
+    """Return the projection of a tool that manifest drift compares: absent fields are null.
+
+    Args:
+        tool: one observed tool.
+    """
+    return {
+        "name": tool.get("name"),
+        "description": tool.get("description"),
+        "input_schema": first_present(tool, "inputSchema", "input_schema")[1],
+        "output_schema": first_present(tool, "outputSchema", "output_schema")[1],
+        "annotations": tool.get("annotations"),
+    }
+
+
+def manifest_tool_digest(tool: Tool) -> Digest:
+    """Return the digest of a tool in a manifest (scheme ``assay.p60``).
+
+    Args:
+        tool: one observed tool.
+
+    Raises:
+        InputError: ``tool_name_missing``, or as ``canonicalize``.
+    """
+    name_of(tool)
+    return jcs_digest(manifest_projection(tool))
+
+
+def manifest_field_digests(tool: Tool) -> dict[str, Digest]:
+    """Return the digest of each field that manifest drift names; the field's name is part of what is hashed.
+
+    Args:
+        tool: one observed tool.
+
+    Raises:
+        InputError: as ``canonicalize``.
+    """
+    projection = manifest_projection(tool)
+    return {
+        name: jcs_digest({"projection": FIELD_PROJECTION, "field": name, "value": projection[name]})
+        for name in MANIFEST_FIELDS
+    }
+
+
+def manifest_digest(tools: Iterable[Tool]) -> Digest:
+    """Return the digest of a whole manifest, whatever its order.
+
+    Args:
+        tools: all tools of a complete list.
+
+    Raises:
+        InputError: ``tool_name_missing``, or ``ambiguous_tool_name``: Assay gives no digest then.
+    """
+    digests = [(name_of(tool), manifest_tool_digest(tool)) for tool in tools]
+    if len(dict(digests)) != len(digests):
+        raise InputError("ambiguous_tool_name", "two tools of the manifest have the same name")
+    return digest_of_entries(digests)
+
+
+def digest_of_entries(entries: Iterable[tuple[str, Digest]]) -> Digest:
+    """Return the digest of a manifest from the names and digests of its tools.
+
+    Args:
+        entries: name and tool digest of each tool; a name may stand twice, as in a declared manifest at fault.
+    """
+    # Code point order is UTF-8 byte order, which is how Rust sorts text.
+    listed = [{"name": name, "tool_digest": str(digest)} for name, digest in sorted(entries)]
+    return jcs_digest({"projection": MANIFEST_PROJECTION, "tools": listed})
+
+
+def action_class(tool_name: str) -> str | None:
+    """Return the class of privileged action that Assay takes a tool for, by its name alone.
+
+    Args:
+        tool_name: the tool's name, with or without dotted prefixes.
+    """
+    return ACTION_CLASSES.get(tool_name.rpartition(".")[2])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManifestTool:
+    """One tool of a manifest, by its digests.
+
+    Args:
+        name: the tool's name.
+        digest: its ``assay.p60`` digest.
+        privileged: whether the classifier knows its name. ``False`` says "unclassified", never "harmless".
+        field_digests: digest of each of ``MANIFEST_FIELDS``, ``None`` where the manifest does not carry them.
+    """
+
+    name: str
+    digest: Digest
+    privileged: bool
+    field_digests: Mapping[str, Digest] | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the tool as it stands in a manifest record."""
+        entry: dict[str, Any] = {
+            "name": self.name,
+            "tool_digest": str(self.digest),
+            "privileged": self.privileged,
+            "privilege_classification": "classified" if self.privileged else "unclassified",
+            "action_class": action_class(self.name),
+        }
+        if self.field_digests is not None:
+            entry["field_digests"] = {name: str(digest) for name, digest in self.field_digests.items()}
+        return entry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedManifest:
+    """What one observer saw of a server's tools (``assay.mcp_manifest_observed.v0``).
+
+    Args:
+        server_id: the server, as the operator names it.
+        status: ``ambiguous`` where two tools have one name: there is no manifest digest then.
+        completeness: what the observer says of its list; never guessed here.
+        tools: the tools seen.
+        canonicalization: id of the projection that the digests cover.
+    """
+
+    server_id: str
+    status: Status
+    completeness: Completeness
+    tools: tuple[ManifestTool, ...]
+    canonicalization: str = MANIFEST_PROJECTION
+
+    def digest(self) -> Digest | None:
+        """Return the manifest digest, ``None`` where there is none: unseen, ambiguous, or another projection."""
+        ours = self.canonicalization == MANIFEST_PROJECTION
+        if not ours or self.status != "observed" or has_duplicates(self.tools):
+            return None
+        return digest_of_entries((tool.name, tool.digest) for tool in self.tools)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the record."""
+        digest = self.digest()
+        observed = {
+            "manifest_digest": None if digest is None else str(digest),
+            "canonicalization": self.canonicalization,
+            "tool_count": len(self.tools),
+            "privileged_tool_count": sum(tool.privileged for tool in self.tools),
+            "tools_list_observed": self.status != "not_observed",
+            "tools_list_complete": self.completeness,
+            "tool_digests": [tool.as_json() for tool in self.tools],
+        }
+        server = {"id": self.server_id}
+        return {"schema": OBSERVED_SCHEMA, "status": self.status, "server": server, "observed": observed}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredManifest:
+    """The baseline that an operator set for a server (``assay.declared_mcp_manifest.v0``): declared, not trusted.
+
+    Args:
+        server_id: the server, as the operator names it.
+        digest: the manifest digest it declares; whether the tools agree with it is checked when it is used.
+        tools: the tools declared.
+        canonicalization: id of the projection that the digests cover.
+    """
+
+    server_id: str
+    digest: Digest
+    tools: tuple[ManifestTool, ...]
+    canonicalization: str = MANIFEST_PROJECTION
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the record."""
+        return {
+            "schema": DECLARED_SCHEMA,
+            "server": {"id": self.server_id},
+            "canonicalization": self.canonicalization,
+            "manifest_digest": str(self.digest),
+            "tools": [tool.as_json() for tool in self.tools],
+        }
+
+
+def observe_manifest(server_id: str, tools: Iterable[Tool] | None, completeness: Completeness) -> ObservedManifest:
+    """Return the observed manifest of one tool list.
+
+    Args:
+        server_id: the server, as the operator names it.
+        tools: the list as received, ``None`` where none was observed.
+        completeness: what the observer says of it.
+
+    Raises:
+        InputError: ``tool_name_missing``, or as ``canonicalize``.
+    """
+    if tools is None:
+        return ObservedManifest(server_id=server_id, status="not_observed", completeness="unknown", tools=())
+    entries = tuple(
+        ManifestTool(
+            name=name_of(tool),
+            digest=manifest_tool_digest(tool),
+            privileged=action_class(name_of(tool)) is not None,
+            field_digests=manifest_field_digests(tool),
+        )
+        for tool in tools
+    )
+    status: Status = "ambiguous" if has_duplicates(entries) else "observed"
+    return ObservedManifest(server_id=server_id, status=status, completeness=completeness, tools=entries)
+
+
+def declare_manifest(observed: ObservedManifest) -> DeclaredManifest:
+    """Return a baseline from an observed manifest that an operator has accepted.
+
+    Args:
+        observed: a complete list without duplicate names.
+
+    Raises:
+        InputError: ``manifest_not_declarable``: a baseline needs a complete list with each name once.
+    """
+    digest = observed.digest()
+    if digest is None or observed.completeness != "complete":
+        raise InputError(
+            "manifest_not_declarable",
+            "a baseline is declared from a complete list with each name once: observe the list again",
+        )
+    return DeclaredManifest(
+        server_id=observed.server_id,
+        digest=digest,
+        tools=observed.tools,
+        canonicalization=observed.canonicalization,
+    )
+
+
+def has_duplicates(tools: Iterable[ManifestTool]) -> bool:
+    """Tell whether a name stands twice.
+
+    Args:
+        tools: the tools of one manifest.
+    """
+    names = [tool.name for tool in tools]
+    return len(set(names)) < len(names)

@@ -1,0 +1,191 @@
+"""Assay manifest drift (P60): an observed manifest held against a declared one.
+
+Drift is a difference of digests and no verdict of malice; no drift is no verdict of safety. Rules, in order:
+
+1. A baseline whose digest its own tools do not give, or that names a tool twice, is compared with nothing.
+2. Nor is one of another server or another projection, nor a list that was not observed or is ambiguous.
+3. Additions and changes hold whatever the completeness. A removal holds for a complete list only; otherwise the
+   answer says once that removals could not be told.
+4. A change of a tool that either side calls privileged is a privileged change.
+5. Where both sides carry field digests, each field that differs is named by a finding of its own.
+
+Source: Rul1an/assay, docs/reference/mcp-manifest-drift.md, sections on coverage and granular drift. Field findings
+are the second step (P60d-v2) of that plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from assay_stream.canonical.digest import Digest
+from assay_stream.schemes.assay.manifest import (
+    MANIFEST_FIELDS,
+    MANIFEST_PROJECTION,
+    DeclaredManifest,
+    ManifestTool,
+    ObservedManifest,
+    digest_of_entries,
+    has_duplicates,
+)
+
+Severity = Literal["low", "medium", "high"]
+
+PROFILE = "assay-p60"
+"""Name of the severity profile below."""
+
+SEVERITIES: Mapping[str, tuple[Severity, Severity]] = {
+    "tool_added": ("medium", "high"),
+    "tool_removed": ("medium", "high"),
+    "tool_changed": ("medium", "high"),
+    "description_changed": ("medium", "high"),
+    "input_schema_changed": ("medium", "high"),
+    "output_schema_changed": ("low", "medium"),
+    "annotations_changed": ("low", "medium"),
+}
+"""What changed, and the severity for an unclassified and for a privileged tool (profile ``assay-p60``).
+
+Of the first three Assay says only that privileged is high and the other lower: medium, so that a finding about a
+tool is never below those about its fields.
+"""
+
+REASON_CODES: Mapping[str, tuple[str, str]] = {
+    "tool_added": ("mcp_tool_added", "mcp_new_privileged_tool"),
+    "tool_removed": ("mcp_tool_removed", "mcp_privileged_tool_removed"),
+    "tool_changed": ("mcp_tool_changed", "mcp_privileged_tool_changed"),
+    **{f"{field}_changed": (f"mcp_tool_{field}_changed",) * 2 for field in MANIFEST_FIELDS},
+}
+"""What changed, and the reason code for an unclassified and for a privileged tool."""
+
+DECLARED_DIGEST_MISMATCH = "declared_manifest_digest_mismatch"
+DECLARED_AMBIGUOUS = "declared_mcp_manifest_ambiguous"
+BASELINE_CONFLICT = "declared_manifest_baseline_conflict"
+SERVER_MISMATCH = "mcp_manifest_server_mismatch"
+CANONICALIZATION_MISMATCH = "mcp_manifest_canonicalization_mismatch"
+NOT_OBSERVED = "inconclusive_manifest_not_observed"
+PARTIAL_OBSERVATION = "inconclusive_manifest_partial_observation"
+OBSERVATION_AMBIGUOUS = "mcp_manifest_observation_ambiguous"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManifestFinding:
+    """One difference of one tool.
+
+    Args:
+        tool_name: the tool.
+        change: what changed, a key of ``SEVERITIES``.
+        privileged: whether either side calls the tool privileged.
+    """
+
+    tool_name: str
+    change: str
+    privileged: bool
+
+    @property
+    def reason_code(self) -> str:
+        """Assay's stable code of the finding."""
+        return REASON_CODES[self.change][self.privileged]
+
+    @property
+    def severity(self) -> Severity:
+        """Severity under the profile ``assay-p60``."""
+        return SEVERITIES[self.change][self.privileged]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManifestDrift:
+    """What a comparison found.
+
+    Args:
+        findings: the differences, by tool name; each one asks for a review.
+        inconclusive: codes of what could not be told. An answer with one is never "no drift".
+    """
+
+    findings: tuple[ManifestFinding, ...] = ()
+    inconclusive: tuple[str, ...] = ()
+
+
+def compare_manifests(
+    declared: DeclaredManifest, observed: ObservedManifest, *, coarse_digest: Digest | None = None
+) -> ManifestDrift:
+    """Hold an observed manifest against a declared one.
+
+    Args:
+        declared: the baseline.
+        observed: what was seen.
+        coarse_digest: a manifest digest that was declared for the server elsewhere, which must be the baseline's.
+    """
+    obstacle = _obstacle(declared, observed, coarse_digest)
+    if obstacle is not None:
+        return ManifestDrift(inconclusive=(obstacle,))
+    before = {tool.name: tool for tool in declared.tools}
+    after = {tool.name: tool for tool in observed.tools}
+    complete = observed.completeness == "complete"
+    findings: list[ManifestFinding] = []
+    for name in sorted(before.keys() | after.keys()):
+        findings.extend(_differences(name, before.get(name), after.get(name), complete=complete))
+    untold = not complete and not before.keys() <= after.keys()
+    return ManifestDrift(findings=tuple(findings), inconclusive=(PARTIAL_OBSERVATION,) if untold else ())
+
+
+def manifest_verdict(baseline: Digest, observed: ObservedManifest) -> str:
+    """Return Assay's verdict where no more than a manifest digest was declared (P60c).
+
+    ``no_finding`` and ``no_finding_with_coverage_warning`` say that two digests are equal, and nothing more.
+
+    Args:
+        baseline: the manifest digest declared for the server.
+        observed: what was seen.
+    """
+    if observed.status == "not_observed":
+        return NOT_OBSERVED
+    if observed.completeness == "partial":
+        return PARTIAL_OBSERVATION
+    if observed.canonicalization != MANIFEST_PROJECTION:
+        return CANONICALIZATION_MISMATCH
+    digest = observed.digest()
+    if digest is None:
+        return "manifest_observation_ambiguous"
+    if digest != baseline:
+        return "pending_tool_manifest_review"
+    return "no_finding" if observed.completeness == "complete" else "no_finding_with_coverage_warning"
+
+
+def _obstacle(declared: DeclaredManifest, observed: ObservedManifest, coarse_digest: Digest | None) -> str | None:
+    obstacles = (
+        (
+            digest_of_entries((tool.name, tool.digest) for tool in declared.tools) != declared.digest,
+            DECLARED_DIGEST_MISMATCH,
+        ),
+        (has_duplicates(declared.tools), DECLARED_AMBIGUOUS),
+        (coarse_digest is not None and coarse_digest != declared.digest, BASELINE_CONFLICT),
+        (observed.server_id != declared.server_id, SERVER_MISMATCH),
+        (observed.canonicalization != declared.canonicalization, CANONICALIZATION_MISMATCH),
+        (observed.status == "not_observed", NOT_OBSERVED),
+        (observed.status == "ambiguous" or has_duplicates(observed.tools), OBSERVATION_AMBIGUOUS),
+    )
+    return next((code for stands, code in obstacles if stands), None)
+
+
+def _differences(
+    name: str, before: ManifestTool | None, after: ManifestTool | None, *, complete: bool
+) -> Iterator[ManifestFinding]:
+    privileged = any(side is not None and side.privileged for side in (before, after))
+    if before is None:
+        yield ManifestFinding(tool_name=name, change="tool_added", privileged=privileged)
+    elif after is None:
+        if complete:
+            yield ManifestFinding(tool_name=name, change="tool_removed", privileged=privileged)
+    elif before.digest != after.digest:
+        yield ManifestFinding(tool_name=name, change="tool_changed", privileged=privileged)
+        for field in _changed_fields(before, after):
+            yield ManifestFinding(tool_name=name, change=f"{field}_changed", privileged=privileged)
+
+
+def _changed_fields(before: ManifestTool, after: ManifestTool) -> list[str]:
+    """Return the fields known to differ; what one side does not carry is not told."""
+    was, now = before.field_digests, after.field_digests
+    if was is None or now is None:
+        return []
+    return [field for field in MANIFEST_FIELDS if was[field] != now[field]]

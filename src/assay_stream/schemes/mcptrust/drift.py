@@ -1,0 +1,276 @@
+"""MCPTrust's drift: what differs between a lock and a server's lists, and how severe each difference is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+from typing import Any
+
+from assay_stream.errors import InputError
+from assay_stream.schemes.mcptrust.hashes import normalized_hash
+from assay_stream.schemes.mcptrust.lock import Lock, Manifest
+from assay_stream.schemes.mcptrust.lock import lock as lock_of
+
+
+class Severity(IntEnum):
+    """How severe a difference is. ``info`` is also what MCPTrust prints for *safe*."""
+
+    INFO = 0
+    MODERATE = 1
+    CRITICAL = 2
+
+    def __str__(self) -> str:
+        return self.name.lower()
+
+    @classmethod
+    def parse(cls, text: str) -> Severity:
+        """Return the severity of this name.
+
+        Args:
+            text: ``critical``, ``moderate`` or ``info``.
+
+        Raises:
+            InputError: ``unknown_value``.
+        """
+        for severity in cls:
+            if str(severity) == text:
+                return severity
+        raise InputError("unknown_value", "must be critical, moderate or info")
+
+
+class Change(StrEnum):
+    """What can differ."""
+
+    TOOL_ADDED = "tool_added"
+    TOOL_REMOVED = "tool_removed"
+    TOOL_DESCRIPTION = "tool_description_changed"
+    TOOL_SCHEMA = "tool_schema_changed"
+    TOOL_RISK = "tool_risk_level_changed"
+    PROMPT_ADDED = "prompt_added"
+    PROMPT_REMOVED = "prompt_removed"
+    PROMPT_ARGUMENTS = "prompt_arguments_changed"
+    PROMPT_DESCRIPTION = "prompt_description_changed"
+    TEMPLATE_ADDED = "template_added"
+    TEMPLATE_REMOVED = "template_removed"
+    TEMPLATE_CHANGED = "template_changed"
+
+
+_TYPES_V3 = {
+    Change.TOOL_ADDED: "TOOL_ADDED",
+    Change.TOOL_REMOVED: "TOOL_REMOVED",
+    Change.TOOL_DESCRIPTION: "TOOL_CHANGED",
+    Change.TOOL_SCHEMA: "TOOL_CHANGED",
+    Change.TOOL_RISK: "TOOL_RISK_LEVEL_CHANGED",
+    Change.PROMPT_ADDED: "PROMPT_ADDED",
+    Change.PROMPT_REMOVED: "PROMPT_REMOVED",
+    Change.PROMPT_ARGUMENTS: "PROMPT_ARGS_CHANGED",
+    Change.PROMPT_DESCRIPTION: "PROMPT_DESC_CHANGED",
+    Change.TEMPLATE_ADDED: "TEMPLATE_ADDED",
+    Change.TEMPLATE_REMOVED: "TEMPLATE_REMOVED",
+    Change.TEMPLATE_CHANGED: "TEMPLATE_CHANGED",
+}
+"""The drift types of a v3 check. It has none for the risk level; that name is ours."""
+
+_TYPES_V2 = {
+    Change.TOOL_ADDED: "tool_added",
+    Change.TOOL_REMOVED: "tool_removed",
+    Change.TOOL_DESCRIPTION: "description_changed",
+    Change.TOOL_SCHEMA: "schema_changed",
+    Change.TOOL_RISK: "risk_level_changed",
+}
+"""The drift types of a v2 lockfile, which covers tools alone."""
+
+CODE: Mapping[Change, Severity] = {
+    Change.TOOL_ADDED: Severity.CRITICAL,
+    Change.TOOL_REMOVED: Severity.CRITICAL,
+    Change.TOOL_DESCRIPTION: Severity.MODERATE,
+    Change.TOOL_SCHEMA: Severity.CRITICAL,
+    Change.PROMPT_ADDED: Severity.CRITICAL,
+    Change.PROMPT_REMOVED: Severity.CRITICAL,
+    Change.PROMPT_ARGUMENTS: Severity.CRITICAL,
+    Change.PROMPT_DESCRIPTION: Severity.MODERATE,
+    Change.TEMPLATE_ADDED: Severity.CRITICAL,
+    Change.TEMPLATE_REMOVED: Severity.CRITICAL,
+    Change.TEMPLATE_CHANGED: Severity.CRITICAL,
+}
+"""What MCPTrust's code assigns in a v3 check; it reports no change of the risk level there."""
+
+PUBLISHED: Mapping[Change, Severity] = {
+    **CODE,
+    Change.TOOL_REMOVED: Severity.INFO,
+    Change.TOOL_DESCRIPTION: Severity.INFO,
+    Change.TOOL_RISK: Severity.CRITICAL,
+    Change.PROMPT_ARGUMENTS: Severity.INFO,
+    Change.PROMPT_DESCRIPTION: Severity.INFO,
+    Change.TEMPLATE_CHANGED: Severity.INFO,
+}
+"""What MCPTrust publishes. It is silent on prompts and templates that come or go: there the code's stand."""
+
+PROFILES: Mapping[str, Mapping[Change, Severity]] = {"mcptrust": PUBLISHED, "mcptrust-code": CODE}
+"""The severity tables by profile name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriftItem:
+    """One difference.
+
+    Args:
+        change: what differs.
+        identifier: name of the tool or prompt, or the URI template.
+        old: the locked value, empty where there was nothing.
+        new: the observed value, empty where there is nothing.
+    """
+
+    change: Change
+    identifier: str
+    old: str = ""
+    new: str = ""
+
+    @property
+    def type(self) -> str:
+        """The drift type as a v3 check prints it."""
+        return _TYPES_V3[self.change]
+
+
+def drift(before: Lock, after: Manifest) -> tuple[DriftItem, ...]:
+    """Return the differences between a lock and a server's lists, sorted by type and identifier.
+
+    What the lock does not cover is not compared; a prompt's description only if it was locked.
+
+    Args:
+        before: what was locked.
+        after: ``{"tools": [...], "prompts": [...], "resourceTemplates": [...]}``.
+
+    Raises:
+        InputError: as ``mcptrust_lock.lock``.
+    """
+    observed = lock_of(after)
+    items = [*_tool_drift(before, observed)]
+    if before.prompts is not None:
+        items += _prompt_drift(before, observed)
+    if before.templates is not None:
+        items += _template_drift(before, observed)
+    return tuple(sorted(items, key=lambda item: (item.type, item.identifier)))
+
+
+def drift_between(before: Manifest, after: Manifest) -> tuple[DriftItem, ...]:
+    """Return the differences between two observations of a server's lists.
+
+    Args:
+        before: the older lists, as in ``drift``.
+        after: the newer lists.
+
+    Raises:
+        InputError: as ``mcptrust_lock.lock``.
+    """
+    return drift(lock_of(before), after)
+
+
+def drift_v2(items: Iterable[DriftItem]) -> list[dict[str, str]]:
+    """Return drift as MCPTrust has it for a v2 lockfile: tools alone, sorted by type and name.
+
+    Args:
+        items: what ``drift`` found.
+    """
+    found = [
+        {
+            "ToolName": item.identifier,
+            "DriftType": _TYPES_V2[item.change],
+            "OldValue": item.old,
+            "NewValue": item.new,
+        }
+        for item in items
+        if item.change in _TYPES_V2
+    ]
+    return sorted(found, key=lambda each: (each["DriftType"], each["ToolName"]))
+
+
+def check_result(
+    items: Sequence[DriftItem],
+    *,
+    server: str,
+    lockfile: str,
+    severities: Mapping[Change, Severity] = PUBLISHED,
+    fail_on: Severity = Severity.CRITICAL,
+) -> dict[str, Any]:
+    """Return drift as a v3 check reports it; the messages are our own words.
+
+    Args:
+        items: what ``drift`` found; a change that the table does not list is not reported.
+        server: name of the server in the lockfile.
+        lockfile: name of the lockfile.
+        severities: ``PUBLISHED`` or ``CODE``.
+        fail_on: the least severity that makes the outcome ``FAIL``.
+    """
+    reported = [(item, severities[item.change]) for item in items if item.change in severities]
+    counts = {
+        str(severity): sum(found is severity for _, found in reported) for severity in sorted(Severity, reverse=True)
+    }
+    return {
+        "lockfileVersion": "3.0",
+        "server": server,
+        "lockfile": lockfile,
+        "summary": counts | {"total": len(reported)},
+        "drift": [_as_json(item, severity) for item, severity in reported],
+        "failOn": str(fail_on),
+        "outcome": "FAIL" if any(severity >= fail_on for _, severity in reported) else "PASS",
+    }
+
+
+def _as_json(item: DriftItem, severity: Severity) -> dict[str, str]:
+    hashes = {"oldHash": item.old, "newHash": item.new}
+    return {
+        "type": item.type,
+        "severity": str(severity),
+        "identifier": item.identifier,
+        **{name: value for name, value in hashes.items() if value},
+        "message": f"{item.change.value.replace('_', ' ')}: {item.identifier}",
+    }
+
+
+def _tool_drift(before: Lock, after: Lock) -> Iterable[DriftItem]:
+    yield from _come_and_gone(before.tools, after.tools, Change.TOOL_ADDED, Change.TOOL_REMOVED)
+    for name in before.tools.keys() & after.tools.keys():
+        old, new = before.tools[name], after.tools[name]
+        for change, was, now in (
+            (Change.TOOL_DESCRIPTION, old.description_hash, new.description_hash),
+            (Change.TOOL_SCHEMA, old.input_schema_hash, new.input_schema_hash),
+            (Change.TOOL_RISK, old.risk_level, new.risk_level),
+        ):
+            if was != now:
+                yield DriftItem(change=change, identifier=name, old=was, new=now)
+
+
+def _prompt_drift(before: Lock, after: Lock) -> Iterable[DriftItem]:
+    old_prompts, new_prompts = before.prompts or {}, after.prompts or {}
+    yield from _come_and_gone(old_prompts, new_prompts, Change.PROMPT_ADDED, Change.PROMPT_REMOVED)
+    for name in old_prompts.keys() & new_prompts.keys():
+        old, new = old_prompts[name], new_prompts[name]
+        if old.arguments_hash != new.arguments_hash:
+            yield DriftItem(
+                change=Change.PROMPT_ARGUMENTS,
+                identifier=name,
+                old=old.arguments_hash,
+                new=new.arguments_hash,
+            )
+        # One that went away hashes as the empty text.
+        described = new.description_hash or normalized_hash("")
+        if old.description_hash and old.description_hash != described:
+            yield DriftItem(change=Change.PROMPT_DESCRIPTION, identifier=name, old=old.description_hash, new=described)
+
+
+def _template_drift(before: Lock, after: Lock) -> Iterable[DriftItem]:
+    old_templates, new_templates = before.templates or {}, after.templates or {}
+    yield from _come_and_gone(old_templates, new_templates, Change.TEMPLATE_ADDED, Change.TEMPLATE_REMOVED)
+    for uri in old_templates.keys() & new_templates.keys():
+        old, new = old_templates[uri].template_hash, new_templates[uri].template_hash
+        if old != new:
+            yield DriftItem(change=Change.TEMPLATE_CHANGED, identifier=uri, old=old, new=new)
+
+
+def _come_and_gone(
+    before: Mapping[str, Any], after: Mapping[str, Any], added: Change, removed: Change
+) -> Iterable[DriftItem]:
+    yield from (DriftItem(change=added, identifier=name) for name in after.keys() - before.keys())
+    yield from (DriftItem(change=removed, identifier=name) for name in before.keys() - after.keys())
