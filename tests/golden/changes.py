@@ -30,7 +30,7 @@ class Change:
     Args:
         outputs: names of outputs as in ``outputs.py``, with ``*``.
         reason: why, as in CHANGELOG.md.
-        path: where the field stands in today's record: names joined by ``.``, ``*`` for any name or list index.
+        path: where the field stands in today's record: names and list indexes joined by ``.``, ``*`` for any.
             Empty for outputs that are plain text.
         old_name: what the field was called before; empty where the name is the same.
         new: value of today, ``None`` for any.
@@ -93,8 +93,8 @@ def _reached(value: Any, path: list[str]) -> Iterator[Any]:
         for each in list(value) if name == "*" else [name]:
             if each in value:
                 yield from _reached(value[each], rest)
-    elif isinstance(value, list) and name == "*":
-        for item in value:
+    elif isinstance(value, list):
+        for item in value if name == "*" else value[int(name) : int(name) + 1]:
             yield from _reached(item, rest)
 
 

@@ -6,27 +6,29 @@ python -m tests.golden.make
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tests.golden import store
 from tests.golden.outputs import all_outputs
-from tests.golden.scenarios import archive_of, scenarios
+from tests.golden.scenarios import HISTORIES, archive_of, outputs_of_captures, outputs_of_history, scenarios
 
 
 def main() -> None:
-    """Write every scenario that is not there."""
+    """Write every scenario that is not there, and the digests."""
     for scenario in scenarios():
         if (store.FOLDER / f"{scenario.name}.tar.xz").exists():
             print(f"kept: {scenario.name}", file=sys.stderr)
             continue
         archive = archive_of(scenario)
-        begun_s = time.process_time()
         with TemporaryDirectory() as folder:
             outputs = all_outputs(scenario, archive, Path(folder))
         store.write(scenario.name, outputs | {store.ARCHIVE: archive})
-        print(f"made: {scenario.name} in {time.process_time() - begun_s:.1f} s", file=sys.stderr)
+    if not store.DIGESTS.exists():
+        with TemporaryDirectory() as folder:
+            found = {str(seed): outputs_of_history(seed, Path(folder)) for seed in HISTORIES}
+        found["captures"] = outputs_of_captures()
+        store.write_digests({group: store.digests_of(outputs) for group, outputs in found.items()})
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import lzma
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -54,7 +53,7 @@ def replayed(
         prefix: folder of the results.
     """
     command = ("replay", "--input", archive.name, "--output", prefix, *arguments)
-    outputs = {f"{prefix}/summary.json": _printed(*command, env=env)}
+    outputs = {f"{prefix}/summary.json": printed(*command, env=env)}
     assert Path(prefix).is_dir(), f"{archive.name}: {command} failed"
     for path in sorted(Path(prefix).iterdir()):
         outputs[f"{prefix}/{path.name}"] = path.read_bytes()
@@ -68,7 +67,7 @@ def reported(scenario: Scenario, archive: Path) -> Iterator[tuple[str, bytes]]:
     alerts = ("--input", "replay/alerts.ndjson")
     yield (
         "compare.json",
-        _printed(
+        printed(
             "compare",
             *recorded,
             "--alerts",
@@ -79,32 +78,32 @@ def reported(scenario: Scenario, archive: Path) -> Iterator[tuple[str, bytes]]:
             env=scenario.env,
         ),
     )
-    yield "verify.json", _printed("verify", *recorded, "--all", "--format", "json", env=scenario.env)
-    yield "alerts-now.json", _printed("alerts", "list", "--status", "all", "--format", "json", *alerts)
+    yield "verify.json", printed("verify", *recorded, "--all", "--format", "json", env=scenario.env)
+    yield "alerts-now.json", printed("alerts", "list", "--status", "all", "--format", "json", *alerts)
     if scenario.exports:
         for form in ("ocsf", "ecs", "cef", "sarif", "jsonl"):
-            yield f"alerts.{form}", _printed("alerts", "export", "--format", form, *alerts)
+            yield f"alerts.{form}", printed("alerts", "export", "--format", form, *alerts)
         yield from _exports()
     inputs = ("--input", archive.name, "--format", "json")
     for number, server in enumerate(scenario.servers):
-        yield f"asof-{number}.json", _printed("asof", "--server-id", server, "--at", LATER, *inputs)
-        yield f"timeline-{number}.json", _printed("timeline", "--server-id", server, *inputs)
+        yield f"asof-{number}.json", printed("asof", "--server-id", server, "--at", LATER, *inputs)
+        yield f"timeline-{number}.json", printed("timeline", "--server-id", server, *inputs)
     evidence = Path("replay/evidence.ndjson").read_bytes().splitlines()
     for number, line in enumerate(evidence[:: len(evidence) // 2 + 1]):
         call = orjson.loads(line)["data"]["tool_call_id"]
-        yield f"trace-{number}.json", _printed("trace", "--tool-call-id", call, *inputs)
+        yield f"trace-{number}.json", printed("trace", "--tool-call-id", call, *inputs)
 
 
 def _exports() -> Iterator[tuple[str, bytes]]:
     if Path("replay/evidence.ndjson").stat().st_size:
-        told = _printed("export", "assay-bundle", "--input", "replay", "--output", "bundle.tar.gz")
+        told = printed("export", "assay-bundle", "--input", "replay", "--output", "bundle.tar.gz")
         yield "bundle.json", told
         yield "bundle.tar.gz", Path("bundle.tar.gz").read_bytes()
-        yield "bundle-verify.json", _printed("bundle", "verify", "bundle.tar.gz")
+        yield "bundle-verify.json", printed("bundle", "verify", "bundle.tar.gz")
     for ending in ("csv", "jsonl"):
-        _printed("export", "timesketch", "--input", "replay", "--output", f"timesketch.{ending}")
+        printed("export", "timesketch", "--input", "replay", "--output", f"timesketch.{ending}")
         yield f"timesketch.{ending}", Path(f"timesketch.{ending}").read_bytes()
-    _printed("export", "parquet", "--input", "replay", "--output", "parquet")
+    printed("export", "parquet", "--input", "replay", "--output", "parquet")
     for path in sorted(Path("parquet").iterdir()):
         yield f"parquet/{path.stem}.ndjson", _columns(path)
 
@@ -117,7 +116,7 @@ def _columns(path: Path) -> bytes:
     return b"".join(row + b"\n" for row in rows)
 
 
-def _printed(*arguments: str, env: dict[str, str] | None = None) -> bytes:
+def printed(*arguments: str, env: dict[str, str] | None = None) -> bytes:
     """Standard output and JSON on standard error, followed by the exit code where it is not 0."""
     done = run_command(*arguments, stdin=b"", **(env or {}))
     notes = b"".join(line for line in done.stderr.splitlines(keepends=True) if line.startswith(b"{"))
@@ -144,13 +143,3 @@ def all_outputs(scenario: Scenario, archive: bytes, folder: Path, recorded: Outp
                 Path(name).write_bytes(content)
         outputs |= dict(reported(scenario, path))
     return outputs
-
-
-def pack(content: bytes) -> bytes:
-    """Compressed, the same bytes each time."""
-    return lzma.compress(content, preset=9 | lzma.PRESET_EXTREME)
-
-
-def unpack(content: bytes) -> bytes:
-    """The opposite."""
-    return lzma.decompress(content)

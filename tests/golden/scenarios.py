@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator
 from datetime import timedelta
@@ -10,7 +11,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from tests.golden.histories import START, Archive, History, Json, an_event, pool, rfc3339
-from tests.golden.outputs import Scenario
+from tests.golden.outputs import Outputs, Scenario, printed, replayed
+from tests.golden.stages import staged
 from tests.support.command import run_command
 
 DATA = Path(__file__).parents[1] / "data"
@@ -39,18 +41,13 @@ def published() -> bytes:
 
 def of_captures() -> Iterator[tuple[str, tuple[str, ...]]]:
     """Commands over the captured lists, each with a name for its output."""
-    for path in LISTS:
-        yield f"fingerprint/{path.name}", ("fingerprint", str(path))
-        yield f"fingerprint-scoped/{path.name}", ("fingerprint", "--server-id", "scoped", str(path))
-        yield f"conformance/{path.name}", ("conformance", "--server-id", "fs", "--format", "json", str(path))
-    for before in LISTS:
-        for after in LISTS:
-            if before != after and before.name.partition("@")[0] == after.name.partition("@")[0]:
-                pair = f"{before.stem}..{after.stem}"
-                yield f"drift/{pair}", ("drift", str(before), str(after), "--format", "json")
-                for profile in _PROFILES:
-                    arguments = ("drift", str(before), str(after), "--profile", profile, "--format", "sarif")
-                    yield f"drift-{profile}/{pair}", arguments
+    for number, path in enumerate(LISTS):
+        before, after = LISTS[number - 1].name, path.name
+        yield f"fingerprint/{after}", ("fingerprint", "--server-id", "scoped", after)
+        yield f"conformance/{after}", ("conformance", "--server-id", "fs", "--format", "json", after)
+        yield f"drift/{before}..{after}", ("drift", before, after, "--format", "json")
+        profile = ("--profile", _PROFILES[number % len(_PROFILES)])
+        yield f"sarif/{before}..{after}", ("drift", before, after, *profile, "--format", "sarif")
 
 
 def _listed(archive: Archive, minute: float, server: str, tools: list[Json], **fields: Any) -> None:
@@ -162,3 +159,25 @@ def archive_of(scenario: Scenario) -> bytes:
     if scenario.name in HISTORY_SEEDS:
         return History(HISTORY_SEEDS[scenario.name], _STEPS).content()
     return {"captures": published, "hostile": hostile}[scenario.name]()
+
+
+HISTORIES = range(160)
+"""Seeds of further random histories, of which digests are kept."""
+
+
+def outputs_of_history(seed: int, folder: Path) -> Outputs:
+    """What commands and stages make of a random history."""
+    history = History(seed, 40)
+    with contextlib.chdir(folder):
+        path = Path("input.ndjson")
+        path.write_bytes(history.content())
+        partitions = history.archive.partitions
+        outputs = {"archive": history.content()}
+        outputs |= replayed(path, ("--snapshot-partitions", str(partitions), "--force"))
+        return outputs | staged(path, partitions)
+
+
+def outputs_of_captures() -> Outputs:
+    """What commands make of the captured lists."""
+    with contextlib.chdir(LISTS[0].parent):
+        return {name: printed(*arguments) for name, arguments in of_captures()}

@@ -6,13 +6,15 @@ import io
 import json
 import lzma
 import tarfile
+from hashlib import sha256
 from pathlib import Path
 
+from tests.golden.changes import as_before
 from tests.golden.outputs import Outputs
 
 FOLDER = Path(__file__).parents[1] / "data" / "golden"
 ARCHIVE = "archive.ndjson"
-DIGESTS = FOLDER / "digests.json"
+DIGESTS = FOLDER / "digests.json.xz"
 
 
 def write(name: str, outputs: Outputs) -> None:
@@ -34,5 +36,15 @@ def read(name: str) -> Outputs:
 
 def digests() -> dict[str, dict[str, str]]:
     """By group and output, the SHA-256 of what is not kept whole."""
-    found: dict[str, dict[str, str]] = json.loads(DIGESTS.read_text(encoding="utf-8"))
+    found: dict[str, dict[str, str]] = json.loads(lzma.decompress(DIGESTS.read_bytes()))
     return found
+
+
+def write_digests(found: dict[str, dict[str, str]]) -> None:
+    """Write them."""
+    DIGESTS.write_bytes(lzma.compress(json.dumps(found, sort_keys=True).encode(), preset=9))
+
+
+def digests_of(outputs: Outputs) -> dict[str, str]:
+    """The SHA-256 of every output, deliberate changes taken back."""
+    return {name: sha256(as_before(name, content)).hexdigest() for name, content in outputs.items()}

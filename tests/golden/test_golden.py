@@ -10,7 +10,7 @@ import pytest
 from tests.golden import store
 from tests.golden.difference import differences
 from tests.golden.outputs import Scenario, all_outputs
-from tests.golden.scenarios import published, scenarios
+from tests.golden.scenarios import HISTORIES, outputs_of_captures, outputs_of_history, published, scenarios
 
 SCENARIOS = {scenario.name: scenario for scenario in scenarios()}
 
@@ -41,3 +41,20 @@ def test_golden_results_are_sound(name: str) -> None:
     assert (summary["wrong"], summary["gone"], summary["missing"]) == (0, 0, 0)
     if "bundle.tar.gz" in golden:
         assert json.loads(golden["bundle-verify.json"])["valid"]
+
+
+_CHUNK = 20
+
+
+@pytest.mark.parametrize("first", HISTORIES[::_CHUNK])
+def test_random_histories_give_what_they_gave(first: int, tmp_path: Path) -> None:
+    """Replays and stages, facts and verdicts included. `python -m tests.golden.against` shows what differs."""
+    digests = store.digests()
+    for seed in HISTORIES[first : first + _CHUNK]:
+        made = store.digests_of(outputs_of_history(seed, tmp_path))
+        assert made == digests[str(seed)], f"seed {seed}"
+
+
+def test_captured_lists_give_what_they_gave() -> None:
+    """Fingerprints, conformance, drift under every profile, SARIF."""
+    assert store.digests_of(outputs_of_captures()) == store.digests()["captures"]
