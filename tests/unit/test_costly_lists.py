@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import islice
 from pathlib import Path
 from unittest.mock import patch
 
@@ -17,6 +18,7 @@ from assay_stream.registry.processor import Registry
 from assay_stream.registry.state import ServerBindings
 from tests.fuzz.cost import Objective, grown, measure, report, search, starts
 from tests.support.events import a_snapshot, record_of
+from tests.support.peaks import taken
 
 PLAIN = ([{"name": "t", "description": "Adds two numbers."}], [{"name": "t", "description": "Adds numbers."}])
 
@@ -50,7 +52,9 @@ def test_what_is_found_costs_no_less_than_where_the_search_began() -> None:
 
 def test_what_is_found_is_kept_to_be_tested(tmp_path: Path) -> None:
     """One pair for each objective, as JSON."""
-    lines = list(report(tmp_path, 1.5, 1))
+    few = list(islice(starts(), 3, 9))
+    with patch("tests.fuzz.cost.starts", lambda: few):
+        lines = list(report(tmp_path, 0.6, 1))
     assert [line.split(":")[0] for line in lines] == [objective.value for objective in Objective]
     for objective in Objective:
         before, after = json.loads((tmp_path / f"{objective}.json").read_text())
@@ -58,16 +62,14 @@ def test_what_is_found_is_kept_to_be_tested(tmp_path: Path) -> None:
 
 
 COSTLY = sorted((Path(__file__).parents[1] / "data" / "costly").glob("*.json"))
-TOOLS_MAX = DEFAULT_LIMITS.tools_max - 1
 
 
 @pytest.mark.parametrize("path", COSTLY, ids=lambda path: path.stem)
 def test_what_the_search_once_found_stays_within_the_bounds(path: Path) -> None:
     """Grown to half a megabyte, or to as many tools as a list may have."""
-    before, after = (tools[:TOOLS_MAX] for tools in grown(json.loads(path.read_text()), 500_000))
-    cost = measure((before, after), memory=True)
+    cost = taken("lists", str(path))[str(path)]
     assert 0 < cost.units <= DEFAULT_LIMITS.work_units_max
-    assert cost.peak_bytes <= 256 * 1024 * 1024
+    assert 0 < cost.peak_mb <= 256
 
 
 @pytest.mark.parametrize("version", [0, 1])

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import gc
-import tracemalloc
 from typing import Any
 
-import orjson
 import pytest
 
 from assay_stream.drift import compare_definitions
@@ -14,6 +11,7 @@ from assay_stream.drift.severity import PROFILES, Level, assess
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.work import Work, WorkExhaustedError
 from tests.support.hostile import PAIRS
+from tests.support.peaks import hostile_definitions, taken
 
 RECORD = DEFAULT_LIMITS.work_units_max
 DEFINITION = DEFAULT_LIMITS.definition_work_units_max
@@ -44,21 +42,15 @@ def test_what_was_not_compared_is_high(path: str) -> None:
 
 # --- the worst definitions known ------------------------------------------------------------------------------
 
-MEGABYTE = 1 << 20
-MEMORY_MAX = 128 * MEGABYTE
+MEMORY_MAX_MB = 128
 """What a comparison may take beside the definitions, half of what a record may."""
-
-
-def _decoded(name: str, size: int) -> tuple[Any, Any]:
-    before, after = PAIRS[name](size)
-    return orjson.loads(orjson.dumps(before)), orjson.loads(orjson.dumps(after))
 
 
 @pytest.mark.parametrize("size", [119_000, 2_000_000])
 @pytest.mark.parametrize("name", PAIRS)
 def test_a_hostile_definition_stays_within_its_part(name: str, size: int) -> None:
     """Whatever is sent costs no more than one definition may, and where that is not enough the changes say so."""
-    before, after = _decoded(name, size)
+    before, after = hostile_definitions(name, size)
     work = Work(RECORD)
     changes = compare_definitions(before, after, work)
     assert 0 < work.spent <= DEFINITION
@@ -66,24 +58,17 @@ def test_a_hostile_definition_stays_within_its_part(name: str, size: int) -> Non
     assert work.spent < DEFINITION or changes[-1].code == "comparison_cut_short"
 
 
-@pytest.mark.parametrize("name", PAIRS)
-def test_a_hostile_definition_takes_no_more_memory_than_its_part(name: str) -> None:
+def test_hostile_definitions_take_no_more_memory_than_their_part() -> None:
     """No structure is larger than a constant times the definition, and no path is built without being reported."""
-    before, after = _decoded(name, 500_000)
-    gc.collect()
-    tracemalloc.start()
-    try:
-        compare_definitions(before, after, Work(RECORD))
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak < MEMORY_MAX
+    found = taken("comparison", *PAIRS)
+    assert found.keys() == PAIRS.keys()
+    assert {name: each for name, each in found.items() if each.peak_mb >= MEMORY_MAX_MB} == {}
 
 
 @pytest.mark.parametrize("name", PAIRS)
 def test_what_a_comparison_costs_follows_from_the_definitions_alone(name: str) -> None:
     """The same definitions with their members in another order cost the same and find the same."""
-    before, after = _decoded(name, 20_000)
+    before, after = hostile_definitions(name, 20_000)
     one, other = Work(RECORD), Work(RECORD)
     found = compare_definitions(before, after, one)
     assert found == compare_definitions(_turned(before), _turned(after), other)
@@ -102,14 +87,14 @@ def test_twice_the_input_costs_about_twice_the_work(name: str) -> None:
     spent = []
     for size in (20_000, 40_000):
         work = Work(RECORD)
-        compare_definitions(*_decoded(name, size), work)
+        compare_definitions(*hostile_definitions(name, size), work)
         spent.append(work.spent)
     assert spent[1] < 2.5 * spent[0]
 
 
 def test_a_text_change_is_found_beside_a_hostile_field() -> None:
     """Fields that have a meaning are compared before those that no standard names."""
-    before, after = _decoded("containers", 2_000_000)
+    before, after = hostile_definitions("containers", 2_000_000)
     junk = [{"junk": side["inputSchema"]} for side in (before, after)]
     changes = compare_definitions(junk[0] | {"description": "Reads"}, junk[1] | {"description": "Reads all"})
     assert [change.code for change in changes] == ["description_words_added", "comparison_cut_short"]
@@ -117,7 +102,7 @@ def test_a_text_change_is_found_beside_a_hostile_field() -> None:
 
 def test_a_long_path_is_cut_and_stays_distinct() -> None:
     """Long names do not make each change as long as the schema."""
-    changes = compare_definitions(*_decoded("long_names_above_a_list", 20_000))
+    changes = compare_definitions(*hostile_definitions("long_names_above_a_list", 20_000))
     paths = {change.path for change in changes}
     assert len(paths) == len(changes) > 1
     assert max(map(len, paths)) < DEFAULT_LIMITS.path_chars_max + 100

@@ -15,6 +15,7 @@ from assay_stream.detect.tool_names import NO_TOOLS, ToolNames
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.work import UNLIMITED, Work
 from tests.support.hostile_texts import WORST, repeated
+from tests.support.peaks import SHORT_TEXTS, deep_texts, taken
 
 CAPTURES = Path(__file__).resolve().parents[2] / "data" / "captures"
 NAMES = ["get_user", "search", *("_".join("a" * length) for length in range(1, 40))]
@@ -51,31 +52,21 @@ def test_memory_is_linear_whatever_the_text(part: str) -> None:
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize(
-    "texts",
-    [
-        [""] * 50_000,
-        ["a"] * 50_000,
-        [chr(0x4E00 + index % 20_000) for index in range(50_000)],
-        [f"do not tell the user {index}" for index in range(5_000)],
-    ],
-    ids=["empty", "equal", "characters", "phrases"],
-)
-def test_many_short_texts_cost_a_share_and_no_more(texts: list[str]) -> None:
-    """Tens of thousands of texts deep inside a definition take bounded memory, and no path each."""
-    deep: dict[str, Any] = {"x": texts}
-    for _ in range(100):
-        deep = {"\U0001f600" * 64: deep}
-    tracemalloc.start()
-    try:
-        work = Work(UNLIMITED)
-        signs = signs_between(None, {"name": "t", **deep}, work=work)
-        assert tracemalloc.get_traced_memory()[1] < 64 * 1024 * 1024
-    finally:
-        tracemalloc.stop()
+@pytest.mark.parametrize("name", SHORT_TEXTS)
+def test_many_short_texts_cost_a_share_and_no_more(name: str) -> None:
+    """Tens of thousands of texts deep inside a definition take a bounded part of the budget, and no path each."""
+    work = Work(UNLIMITED)
+    signs = signs_between(None, deep_texts(name), work=work)
     assert work.spent <= DEFAULT_LIMITS.definition_work_units_max
     assert len(signs) <= DEFAULT_LIMITS.signs_max + 1
     assert all(len(sign.path) <= DEFAULT_LIMITS.path_chars_max for sign in signs)
+
+
+def test_many_short_texts_take_bounded_memory() -> None:
+    """The same texts, in megabytes."""
+    found = taken("texts", *SHORT_TEXTS)
+    assert found.keys() == SHORT_TEXTS.keys()
+    assert {name: each for name, each in found.items() if each.peak_mb >= 64} == {}
 
 
 def test_indicator_inside_harmless_text_is_found() -> None:
