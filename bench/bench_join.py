@@ -26,13 +26,13 @@ from assay_stream.config import Settings, load_settings
 from assay_stream.engine import EngineState
 from assay_stream.kafka.connection import start_admin
 from assay_stream.kafka.stage import Stage
+from assay_stream.kafka.stage_task import BatchTask
+from assay_stream.kafka.state_thread import EngineThread
 from assay_stream.kafka.topics import apply_topics, check_topics, inspect_topics, topic_names
-from assay_stream.kafka.worker_tasks import BatchTask
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Output, Record, Role
-from assay_stream.worker.engine_thread import EngineThread
 from assay_stream.worker.join import JoinStage
-from assay_stream.worker.meter import Meter, StageMeter
+from assay_stream.worker.metrics import Meter, StageMeter
 from assay_stream.worker.registry import RegistryStage
 from assay_stream.worker.view import BindingView
 from bench.publishing import publish

@@ -28,7 +28,7 @@ from assay_stream.limits import DEFAULT_LIMITS, Limits
 from assay_stream.model.kinds import KINDS, Kind
 from assay_stream.model.record import TOPIC_NAMES, Role
 from assay_stream.model.schemas.asyncapi import asyncapi
-from assay_stream.worker.meter import Meter
+from assay_stream.worker.metrics import Meter
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"

@@ -8,9 +8,9 @@ import gc
 from prometheus_client import CollectorRegistry
 
 from assay_stream.config import load_settings
-from assay_stream.kafka.worker_tasks import BatchTask
+from assay_stream.kafka.stage_task import BatchTask
 from assay_stream.model.record import Role
-from assay_stream.worker.meter import Meter, StageMeter
+from assay_stream.worker.metrics import Meter, StageMeter
 from bench.bench_join import PassThrough
 from bench.peers.environment import Environment
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from prometheus_client import CollectorRegistry
 
-from assay_stream.worker.meter import Meter
+from assay_stream.worker.metrics import Meter
 
 ROOT = Path(__file__).parents[2]
 RULES: list[dict[str, Any]] = [

@@ -39,7 +39,7 @@ def worker(
     """
     settings = load_settings(bootstrap_servers=bootstrap_servers, web_port=web_port)
     try:
-        from assay_stream.worker.process import run_worker
+        from assay_stream.worker.host import run_worker
     except ModuleNotFoundError as error:
         raise ConfigurationError(
             "extra_missing", f"{error.name} is not installed: pip install 'assay-stream[worker]'"

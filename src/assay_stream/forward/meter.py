@@ -8,8 +8,8 @@ from prometheus_client import CollectorRegistry
 
 from assay_stream.config import Settings
 from assay_stream.forward.forwarder import Forwarder
-from assay_stream.worker.health import Health
-from assay_stream.worker.meter import Meter, StageMeter
+from assay_stream.worker.http import Health
+from assay_stream.worker.metrics import Meter, StageMeter
 from assay_stream.worker.pages import served
 
 _STAGE = "forward"

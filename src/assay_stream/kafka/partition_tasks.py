@@ -19,7 +19,7 @@ from assay_stream.kafka.attempts import Suspicion, decode_mark, suspicion_after
 from assay_stream.kafka.stage import Stage
 from assay_stream.kafka.transport import TransactionalWriter
 from assay_stream.model.record import Role
-from assay_stream.worker.meter import StageMeter
+from assay_stream.worker.metrics import StageMeter
 
 _log = structlog.get_logger(__name__)
 

@@ -7,8 +7,8 @@ from typing import Protocol
 
 from aiokafka import TopicPartition
 
+from assay_stream.kafka.state_thread import EngineThread
 from assay_stream.model.record import Output, Record, Role
-from assay_stream.worker.engine_thread import EngineThread
 
 
 class Stage(Protocol):

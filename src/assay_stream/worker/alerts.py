@@ -18,10 +18,10 @@ from aiokafka import TopicPartition
 from assay_stream.alerts.life_cycle import AlertRules
 from assay_stream.alerts.table import AlertTable
 from assay_stream.config import Settings
+from assay_stream.kafka.state_thread import EngineThread
 from assay_stream.kafka.transport import read_to_end
 from assay_stream.model.record import Output, Record, Role
-from assay_stream.worker.engine_thread import EngineThread
-from assay_stream.worker.meter import StageMeter
+from assay_stream.worker.metrics import StageMeter
 
 _log = structlog.get_logger(__name__)
 

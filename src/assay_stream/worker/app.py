@@ -18,14 +18,14 @@ from assay_stream.config import Settings
 from assay_stream.engine import EngineState
 from assay_stream.kafka.broker_watch import BrokerWatch
 from assay_stream.kafka.stage import Stage
+from assay_stream.kafka.stage_task import BatchTask
 from assay_stream.kafka.topics import topic_names
-from assay_stream.kafka.worker_tasks import BatchTask
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Role
 from assay_stream.worker.alerts import AlertStage
-from assay_stream.worker.health import Health, add_pages
+from assay_stream.worker.http import Health, add_pages
 from assay_stream.worker.join import JoinStage
-from assay_stream.worker.meter import Meter, StageMeter
+from assay_stream.worker.metrics import Meter, StageMeter
 from assay_stream.worker.registry import RegistryStage
 from assay_stream.worker.view import BindingView
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 import structlog
 
 from assay_stream.config import Settings
+from assay_stream.kafka.state_thread import OUT_OF_MEMORY
 from assay_stream.text.escaping import json_text, visible
-from assay_stream.worker.engine_thread import OUT_OF_MEMORY
 from assay_stream.worker.stopping import Deadline
 
 _LIBRARIES = ("faust", "mode", "aiokafka", "aiohttp")

@@ -11,8 +11,8 @@ from aiohttp import web
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError
 from assay_stream.kafka.broker_watch import BrokerWatch
-from assay_stream.worker.health import METRICS_TYPE, Health
-from assay_stream.worker.meter import Meter
+from assay_stream.worker.http import METRICS_TYPE, Health
+from assay_stream.worker.metrics import Meter
 
 
 @asynccontextmanager

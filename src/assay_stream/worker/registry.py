@@ -9,10 +9,10 @@ from aiokafka import TopicPartition
 from assay_stream import engine
 from assay_stream.config import Settings
 from assay_stream.engine import EngineState
+from assay_stream.kafka.state_thread import EngineThread
 from assay_stream.kafka.transport import read_to_end
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Output, Record, Role
-from assay_stream.worker.engine_thread import EngineThread
 
 
 class RegistryStage:

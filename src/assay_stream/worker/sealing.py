@@ -35,7 +35,7 @@ from assay_stream.seal.checkpoint import Checkpoint, Leaf, decode, encode, leaf_
 from assay_stream.seal.heads import is_known
 
 if TYPE_CHECKING:
-    from assay_stream.worker.meter import StageMeter
+    from assay_stream.worker.metrics import StageMeter
 
 _log = structlog.get_logger(__name__)
 

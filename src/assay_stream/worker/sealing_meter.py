@@ -7,8 +7,8 @@ from contextlib import AbstractAsyncContextManager
 from prometheus_client import CollectorRegistry
 
 from assay_stream.config import Settings
-from assay_stream.worker.health import Health
-from assay_stream.worker.meter import Meter, StageMeter
+from assay_stream.worker.http import Health
+from assay_stream.worker.metrics import Meter, StageMeter
 from assay_stream.worker.pages import served
 from assay_stream.worker.sealing import Sealer
 

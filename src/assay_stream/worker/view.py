@@ -13,9 +13,9 @@ from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from assay_stream.config import Settings
 from assay_stream.engine import EngineState, apply_fact
 from assay_stream.kafka.connection import reading_consumer
+from assay_stream.kafka.state_thread import EngineThread
 from assay_stream.kafka.transport import record_of
 from assay_stream.model.record import Role
-from assay_stream.worker.engine_thread import EngineThread
 
 _log = structlog.get_logger(__name__)
 

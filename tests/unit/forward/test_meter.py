@@ -7,7 +7,7 @@ from collections import Counter
 from prometheus_client import CollectorRegistry
 
 from assay_stream.forward.meter import ForwardMeter
-from assay_stream.worker.meter import Meter, StageMeter
+from assay_stream.worker.metrics import Meter, StageMeter
 
 
 class Forwarder:

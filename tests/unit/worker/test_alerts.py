@@ -15,7 +15,7 @@ from assay_stream.kafka.topics import topic_names
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.worker import alerts as module
 from assay_stream.worker.alerts import AlertStage
-from assay_stream.worker.meter import Meter, StageMeter
+from assay_stream.worker.metrics import Meter, StageMeter
 from tests.support.findings import PACING, RULES, a_finding, at
 
 SETTINGS = load_settings(alert_tick_s=5)

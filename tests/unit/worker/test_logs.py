@@ -43,7 +43,7 @@ def test_other_lines_and_other_loggers_are_apart() -> None:
 
 def test_our_own_lines_all_pass() -> None:
     """They say what an operator must know, each time."""
-    assert len(written([a_line(at, name="assay_stream.kafka.worker_tasks") for at in range(5)])) == 5
+    assert len(written([a_line(at, name="assay_stream.kafka.stage_task") for at in range(5)])) == 5
 
 
 def test_a_clock_that_goes_back_silences_nobody() -> None:

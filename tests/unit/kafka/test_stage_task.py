@@ -13,13 +13,13 @@ from prometheus_client import CollectorRegistry
 from assay_stream.config import Settings
 from assay_stream.engine import EngineState
 from assay_stream.errors import ConfigurationError, OperatingError
-from assay_stream.kafka import worker_tasks as module
+from assay_stream.kafka import stage_task as module
+from assay_stream.kafka.stage_task import BatchTask
 from assay_stream.kafka.topics import topic_names
-from assay_stream.kafka.worker_tasks import BatchTask
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Role
 from assay_stream.worker.join import JoinStage
-from assay_stream.worker.meter import Meter, StageMeter
+from assay_stream.worker.metrics import Meter, StageMeter
 from assay_stream.worker.view import BindingView
 
 

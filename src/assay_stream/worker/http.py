@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from assay_stream.worker.meter import Meter
+from assay_stream.worker.metrics import Meter
 
 if TYPE_CHECKING:
     import faust

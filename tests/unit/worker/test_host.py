@@ -10,7 +10,7 @@ from assay_stream.config import load_settings
 from assay_stream.errors import OperatingError
 from assay_stream.model.record import Role
 from assay_stream.worker.app import WorkerBuilder
-from assay_stream.worker.process import _make_state_dir
+from assay_stream.worker.host import _make_state_dir
 
 
 async def test_the_setting_reaches_the_join() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from prometheus_client import CollectorRegistry
 
-from assay_stream.worker.health import Health
-from assay_stream.worker.meter import Meter, StageMeter
+from assay_stream.worker.http import Health
+from assay_stream.worker.metrics import Meter, StageMeter
 
 
 @pytest.fixture

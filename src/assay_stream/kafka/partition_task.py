@@ -29,7 +29,7 @@ from assay_stream.kafka.partition_tasks import Lane
 from assay_stream.kafka.stage import Stage
 from assay_stream.kafka.transport import Gathered, positions_of, record_of
 from assay_stream.model.record import Origin, Record, Role
-from assay_stream.worker.meter import StageMeter
+from assay_stream.worker.metrics import StageMeter
 
 _log = structlog.get_logger(__name__)
 

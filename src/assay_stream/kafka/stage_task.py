@@ -4,7 +4,7 @@ A batch of an input partition is read, stepped, and its outputs and offsets are 
 
 1. One transactional producer per input partition (a *lane*, ``kafka.partition_tasks``). Opening it on assignment ends
    the old owner's transaction and shuts it out, so that a zombie can write nothing (``docs/adr/0003``).
-2. Each lane runs by itself (``kafka.partition_run``), so that none waits for another's records.
+2. Each lane runs by itself (``kafka.partition_task``), so that none waits for another's records.
 3. A batch that fails leaves its lane unusable; all are closed and opened anew.
 4. A record that is worked on for too long stops the worker; a thread cannot be stopped (``docs/adr/0018``).
 """
@@ -25,12 +25,12 @@ from aiokafka.errors import NoOffsetForPartitionError, OffsetOutOfRangeError
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, OperatingError
 from assay_stream.kafka.connection import reading_consumer
-from assay_stream.kafka.partition_run import MAY_PASS, LaneRun
+from assay_stream.kafka.partition_task import MAY_PASS, LaneRun
 from assay_stream.kafka.partition_tasks import Lanes
 from assay_stream.kafka.refusals import explained
 from assay_stream.kafka.stage import Stage
 from assay_stream.model.record import Origin, Role
-from assay_stream.worker.meter import StageMeter
+from assay_stream.worker.metrics import StageMeter
 
 _log = structlog.get_logger(__name__)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assay_stream.worker.health import Health
+from assay_stream.worker.http import Health
 
 
 def a_process(**still_s: float) -> Health:

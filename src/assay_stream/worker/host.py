@@ -15,10 +15,10 @@ from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, OperatingError
 from assay_stream.kafka.connection import start_admin
 from assay_stream.kafka.refusals import explained
+from assay_stream.kafka.state_thread import OUT_OF_MEMORY
 from assay_stream.kafka.topics import check_topics, inspect_topics
 from assay_stream.model.record import Role
 from assay_stream.worker.app import ROLES_OF_STAGE, WorkerBuilder
-from assay_stream.worker.engine_thread import OUT_OF_MEMORY
 from assay_stream.worker.logs import configure_logs, on_memory_error
 from assay_stream.worker.stopping import Deadline
 
