@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from hypothesis import given
 
 from assay_stream import engine
-from assay_stream.drift import Subject
 from assay_stream.limits import Limits
 from assay_stream.model.facts import Rejection, Seen
+from assay_stream.model.fields import Subject
 from assay_stream.model.record import Origin, Record
 from assay_stream.registry.fleet import Fleet
 from assay_stream.registry.sights import Sights

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay_stream import engine
-from assay_stream.drift import Subject
 from assay_stream.engine import EngineState
 from assay_stream.limits import Limits
 from assay_stream.model.envelope import Producer
+from assay_stream.model.fields import Subject
 from assay_stream.model.record import OBSERVER_HEADER, Origin, Output, Record, Role
 from assay_stream.registry.as_of import Binding, Scope, Unbound, bind
 from assay_stream.registry.state import Bindings

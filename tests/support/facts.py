@@ -14,8 +14,7 @@ from assay_stream.model.control_facts import (
     Signatures,
     Signed,
 )
-from assay_stream.model.end_facts import Announcement, Rejection
-from assay_stream.model.facts import Catalogue, Completeness, Seen, ToolFact
+from assay_stream.model.facts import Announcement, Catalogue, Completeness, Rejection, Seen, ToolFact
 from assay_stream.model.record import Origin
 from assay_stream.registry.packed import pack
 from assay_stream.registry.state import Bindings
@@ -197,7 +196,7 @@ def bindings_with(*catalogues: Catalogue) -> Bindings:
         for full in catalogue.tools.values():
             if full is not None:
                 bindings.apply(
-                    ToolFact(
+                    ToolFact.of(
                         server_id=SERVER,
                         server_scoped=True,
                         fingerprint=a_fingerprint(full.removeprefix("full:")),

@@ -27,7 +27,7 @@ def a_state() -> Bindings:
         print_ = facts.a_fingerprint(name)
         schemes = {**print_.schemes, "assay.v1": v1(name)}
         bindings.apply(
-            ToolFact(
+            ToolFact.of(
                 server_id=facts.SERVER,
                 server_scoped=True,
                 fingerprint=replace(print_, schemes=schemes),

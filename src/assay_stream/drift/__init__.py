@@ -5,7 +5,8 @@ from __future__ import annotations
 from assay_stream.drift.change import Change, Direction
 from assay_stream.drift.codes import CODES, MIRRORS, CodeInfo
 from assay_stream.drift.definition import compare_definitions
-from assay_stream.drift.lists import ItemDrift, Subject, compare_lists
+from assay_stream.drift.lists import ItemDrift, compare_lists
+from assay_stream.model.fields import Subject
 
 __all__ = [
     "CODES",

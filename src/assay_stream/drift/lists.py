@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from enum import StrEnum
 from functools import cached_property
 from hashlib import sha256
 from typing import Any, NamedTuple
@@ -26,17 +25,10 @@ from assay_stream.drift.equality import Values
 from assay_stream.drift.text import words_of
 from assay_stream.errors import InputError
 from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.model.fields import Subject
 from assay_stream.work import Work, WorkExhaustedError
 
 Item = Mapping[str, Any]
-
-
-class Subject(StrEnum):
-    """What a list is a list of."""
-
-    TOOL = "tool"
-    PROMPT = "prompt"
-    TEMPLATE = "template"
 
 
 _KEYS = {Subject.TOOL: "name", Subject.PROMPT: "name", Subject.TEMPLATE: "uriTemplate"}

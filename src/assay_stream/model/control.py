@@ -11,9 +11,10 @@ from typing import Annotated, Any, Literal
 from pydantic import StringConstraints, ValidationInfo, field_validator
 
 from assay_stream.errors import InputError
+from assay_stream.model.fields import Enforcement, Identifier, KeyFingerprint, Scheme, Text, Timestamp
 from assay_stream.model.glob import compile_glob
 from assay_stream.model.kinds import Kind
-from assay_stream.model.observation import Envelope, Identifier, Model, Text, Timestamp
+from assay_stream.model.observation import Envelope, Model
 from assay_stream.schemes.pin_files import check_value
 
 PIN_SET_TYPE = "assay.control.pin.set"
@@ -26,21 +27,7 @@ DISCOVERY_TYPE = "assay.control.discovery.observed"
 SUPPRESSION_SET_TYPE = "assay.control.suppression.set"
 SUPPRESSION_REMOVE_TYPE = "assay.control.suppression.remove"
 
-Scheme = Literal[
-    "assay.v1",
-    "assay.schema_hash",
-    "assay.meta_hash",
-    "assay.p60",
-    "schemapin.v1",
-    "hangar.v1_2",
-    "hangar.v2",
-    "mcptrust.description_hash",
-    "mcptrust.input_schema_hash",
-    "mcptrust.risk_level",
-]
-Enforcement = Literal["audit", "warn", "block"]
 Unknown = Literal["allow_degraded", "allow_unverified", "warn", "block"]
-KeyFingerprint = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
 DOMAIN_PATTERN = r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?(:[0-9]{1,5})?$"
 """A host in lower case, with a port where it is not that of HTTPS."""
 Domain = Annotated[str, StringConstraints(pattern=DOMAIN_PATTERN)]

@@ -5,129 +5,108 @@ They stand in the binding topic beside the others (``model.facts``), under the s
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
+from assay_stream.model.fields import (
+    BareHex,
+    DigestText,
+    Enforcement,
+    Identifier,
+    KeyFingerprint,
+    Micros,
+    Natural,
+    Scheme,
+    SchemeValue,
+    Text,
+    Unknown,
+)
 from assay_stream.model.record import Origin, Position
+from assay_stream.model.wire import ALWAYS, BaseFact, Wire, fact, origin_of_key, pairs
+from assay_stream.schemes.schemapin import Mode
 
 PinAct = Literal["set", "reject", "remove"]
 KeyAct = Literal["accept", "revoke"]
 DiscoveryStatus = Literal["observed", "invalid", "no_key", "other_domain", "fetch_failed"]
 """A sound document with its key; no document; one whose key is unusable; one for another domain; nothing."""
-
-FactKey = tuple[str | int | bool, ...]
+SignatureClaim = Literal["expires_at", "schema_version", "previous_hash"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ControlFact:
+class ControlFact(BaseFact):
     """What every fact of a control record holds: where it stands and from when on it counts."""
 
-    server_id: str
+    server_id: Identifier
     origin: Origin
-    time_us: int
+    time_us: Micros
 
     @property
     def position(self) -> Position:
         return (self.time_us, self.origin)
 
 
+@fact("pin", "server_id", "tool_name", "scheme", "origin")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pin(ControlFact):
-    """An operator decided on a value of a tool under one scheme.
+    """An operator decided on a value of a tool; ``value`` is null only where a pin is removed.
 
     Args:
         act: ``set``: this value is approved, in place of the one before; ``reject``: this value must not be;
             ``remove``: the decision on this value is taken back, without a value the pin of the scheme.
-        value: the value, as its scheme prints it; ``None`` only where a pin is removed.
+        value: the value, as its scheme prints it.
         upstream: what MCP Hangar binds an approved value to, if it was imported with that.
     """
 
-    tool_name: str
-    scheme: str
+    tool_name: Identifier
+    scheme: Annotated[str, Wire(Scheme)]
     act: PinAct
-    value: str | None
-    author: str
-    reason: str
-    upstream: str | None = None
-
-    def key(self) -> FactKey:
-        return ("pin", self.server_id, self.tool_name, self.scheme, *self.origin)
-
-    def value_json(self) -> dict[str, Any]:
-        return {
-            "time_us": self.time_us,
-            "act": self.act,
-            "value": self.value,
-            "author": self.author,
-            "reason": self.reason,
-        } | ({} if self.upstream is None else {"upstream": self.upstream})
+    value: SchemeValue | None
+    author: Text
+    reason: Text
+    upstream: Text | None = None
 
 
+@fact("policy", "server_id", "origin")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy(ControlFact):
-    """An operator set the digest policy of a server, or of one of its tools."""
+    """An operator set a digest policy; ``tool_name`` is null where it is for the whole server."""
 
-    tool_name: str | None
-    enforcement: str
-    unknown: str
-    author: str
-    reason: str
-
-    def key(self) -> FactKey:
-        return ("policy", self.server_id, *self.origin)
-
-    def value_json(self) -> dict[str, Any]:
-        return {
-            "time_us": self.time_us,
-            "tool_name": self.tool_name,
-            "enforcement": self.enforcement,
-            "unknown": self.unknown,
-            "author": self.author,
-            "reason": self.reason,
-        }
+    tool_name: Identifier | None
+    enforcement: Annotated[str, Wire(Enforcement)]
+    unknown: Annotated[str, Wire(Unknown)]
+    author: Text
+    reason: Text
 
 
+@fact("key_decision", "server_id", "origin")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyDecision(ControlFact):
-    """An operator accepted a key for a domain, or revoked it for the server."""
+    """An operator accepted or revoked a SchemaPin key."""
 
     act: KeyAct
-    fingerprint: str
+    fingerprint: KeyFingerprint
     domain: str | None
-    tool_name: str | None
-    author: str
-    reason: str
+    tool_name: Identifier | None
+    author: Text
+    reason: Text
 
     def covers(self, domain: str, tool_name: str) -> bool:
         """Tell whether an acceptance speaks of a tool of a domain."""
         return self.domain == domain and self.tool_name in (None, tool_name)
 
-    def key(self) -> FactKey:
-        return ("key_decision", self.server_id, *self.origin)
 
-    def value_json(self) -> dict[str, Any]:
-        return {
-            "time_us": self.time_us,
-            "act": self.act,
-            "fingerprint": self.fingerprint,
-            "domain": self.domain,
-            "tool_name": self.tool_name,
-            "author": self.author,
-            "reason": self.reason,
-        }
-
-
+@fact("discovery", "server_id", "domain", "origin")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Discovery(ControlFact):
-    """What was found at a domain: a key document, one that is none, or nothing."""
+    """What was found at a domain, with its key where there is a usable one."""
 
     domain: str
     status: DiscoveryStatus
-    fingerprint: str | None = None
-    public_key_pem: str | None = None
-    revoked: tuple[str, ...] = ()
+    fingerprint: Annotated[KeyFingerprint | None, ALWAYS] = None
+    public_key_pem: Annotated[str | None, ALWAYS] = None
+    revoked: Annotated[tuple[str, ...], ALWAYS] = ()
 
     def says_the_same(self, other: Discovery) -> bool:
         """Tell whether another discovery found the same."""
@@ -136,18 +115,6 @@ class Discovery(ControlFact):
             other.public_key_pem,
             other.revoked,
         )
-
-    def key(self) -> FactKey:
-        return ("discovery", self.server_id, self.domain, *self.origin)
-
-    def value_json(self) -> dict[str, Any]:
-        return {
-            "time_us": self.time_us,
-            "status": self.status,
-            "fingerprint": self.fingerprint,
-            "public_key_pem": self.public_key_pem,
-            "revoked": list(self.revoked),
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,14 +146,23 @@ class Signed(NamedTuple):
     digest: str | None
     claims: Mapping[str, str] = MappingProxyType({})
 
-    def as_json(self, tool_name: str) -> list[Any]:
-        """Return the entry of a tool."""
-        return [tool_name, *self[:3], *([dict(self.claims)] if self.claims else [])]
+
+def signature_rows(tools: Mapping[str, Signed]) -> list[list[Any]]:
+    """Return signatures by tool as they stand in their fact, which is also what the digest of a set covers."""
+    return sorted([name, *entry[:3], *([dict(entry.claims)] if entry.claims else [])] for name, entry in tools.items())
 
 
+def _read_signatures(rows: list[list[Any]]) -> dict[str, Signed]:
+    return {name: Signed(*entry) for name, *entry in rows}
+
+
+_SignatureRow = tuple[str, str | None, str, BareHex | None]
+
+
+@fact("signatures", "server_id", "digest")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Signatures:
-    """The signatures that came with one catalogue.
+class Signatures(BaseFact):
+    """Signatures that came with a catalogue: tool, domain, signature, its SchemaPin digest, and claims.
 
     Args:
         server_id: the server.
@@ -194,118 +170,38 @@ class Signatures:
         tools: the signatures by tool name.
     """
 
-    server_id: str
-    digest: str
-    tools: Mapping[str, Signed]
+    server_id: Identifier
+    digest: DigestText
+    tools: Annotated[
+        Mapping[str, Signed],
+        Wire(
+            list[_SignatureRow | tuple[str, str | None, str, BareHex | None, dict[SignatureClaim, str]]],
+            signature_rows,
+            _read_signatures,
+        ),
+    ]
 
-    def key(self) -> FactKey:
-        return ("signatures", self.server_id, self.digest)
 
-    def value_json(self) -> dict[str, Any]:
-        return {"tools": sorted(entry.as_json(name) for name, entry in self.tools.items())}
-
-
+@fact("checked", "server_id", "signatures", "fingerprint")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
-    """A set of signatures held against one key: tool name to the hashing mode found, for those that match."""
+class Checked(BaseFact):
+    """Signatures held against one key: tool and hashing mode of those that match."""
 
-    server_id: str
-    signatures: str
-    fingerprint: str
-    modes: Mapping[str, str]
-
-    def key(self) -> FactKey:
-        return ("checked", self.server_id, self.signatures, self.fingerprint)
-
-    def value_json(self) -> dict[str, Any]:
-        return {"modes": sorted(self.modes.items())}
+    server_id: Identifier
+    signatures: DigestText
+    fingerprint: KeyFingerprint
+    modes: Annotated[Mapping[str, str], pairs(Mode)]
 
 
+@fact("first_use", "server_id", "domain", "tool_name")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstUse(ControlFact):
-    """The key of a domain that the first matching signature of a tool was made with: trust on first use."""
+    """The key of the first matching signature of a tool: trust on first use."""
 
     domain: str
-    tool_name: str
-    fingerprint: str
-
-    def key(self) -> FactKey:
-        return ("first_use", self.server_id, self.domain, self.tool_name)
-
-    def value_json(self) -> dict[str, Any]:
-        return {"time_us": self.time_us, "origin": list(self.origin), "fingerprint": self.fingerprint}
+    tool_name: Identifier
+    fingerprint: KeyFingerprint
+    origin: Annotated[Origin, Wire(tuple[str, Natural, Natural], list, origin_of_key)]
 
 
 AnyControlFact = Pin | Policy | KeyDecision | Discovery | Signatures | Checked | FirstUse
-
-
-def origin_of_key(place: Sequence[str | int | bool]) -> Origin:
-    """Return the origin that the last three parts of a fact's key name.
-
-    Args:
-        place: topic, partition and offset.
-    """
-    topic, partition, offset = place
-    return Origin(topic=str(topic), partition=int(partition), offset=int(offset))
-
-
-def read_pin(key: FactKey, value: dict[str, Any]) -> Pin:
-    """Return the pin decision that a key and a value hold."""
-    _, server_id, tool_name, scheme, *place = key
-    return Pin(
-        server_id=str(server_id),
-        tool_name=str(tool_name),
-        scheme=str(scheme),
-        origin=origin_of_key(place),
-        **value,
-    )
-
-
-def read_policy(key: FactKey, value: dict[str, Any]) -> Policy:
-    """Return the policy that a key and a value hold."""
-    _, server_id, *place = key
-    return Policy(server_id=str(server_id), origin=origin_of_key(place), **value)
-
-
-def read_key_decision(key: FactKey, value: dict[str, Any]) -> KeyDecision:
-    """Return the key decision that a key and a value hold."""
-    _, server_id, *place = key
-    return KeyDecision(server_id=str(server_id), origin=origin_of_key(place), **value)
-
-
-def read_discovery(key: FactKey, value: dict[str, Any]) -> Discovery:
-    """Return the discovery that a key and a value hold."""
-    _, server_id, domain, *place = key
-    value["revoked"] = tuple(value["revoked"])
-    return Discovery(server_id=str(server_id), domain=str(domain), origin=origin_of_key(place), **value)
-
-
-def read_signatures(key: FactKey, value: dict[str, Any]) -> Signatures:
-    """Return the set of signatures that a key and a value hold."""
-    _, server_id, digest = key
-    tools = {name: Signed(*entry) for name, *entry in value["tools"]}
-    return Signatures(server_id=str(server_id), digest=str(digest), tools=tools)
-
-
-def read_checked(key: FactKey, value: dict[str, Any]) -> Checked:
-    """Return the result of a check that a key and a value hold."""
-    _, server_id, signatures, fingerprint = key
-    return Checked(
-        server_id=str(server_id),
-        signatures=str(signatures),
-        fingerprint=str(fingerprint),
-        modes=dict(value["modes"]),
-    )
-
-
-def read_first_use(key: FactKey, value: dict[str, Any]) -> FirstUse:
-    """Return the first use that a key and a value hold."""
-    _, server_id, domain, tool_name = key
-    return FirstUse(
-        server_id=str(server_id),
-        domain=str(domain),
-        tool_name=str(tool_name),
-        origin=origin_of_key(value["origin"]),
-        time_us=value["time_us"],
-        fingerprint=value["fingerprint"],
-    )

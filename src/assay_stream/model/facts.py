@@ -1,69 +1,97 @@
 """Facts: what the registry publishes to the compacted binding topic, and everything it restores itself from.
 
 A fact's key is a JSON array that starts with the fact's kind; its value is a JSON object. A tombstone takes a
-fact back. Facts are the only way state changes: the registry applies to itself what it publishes, so that a
-restored registry and a join worker's view are the same thing read from the same log.
+fact back. State changes by facts alone: the registry applies to itself what it publishes, so that a restored
+registry and a join worker's view are the same thing read from the same log.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import orjson
 
-from assay_stream.drift import Subject
 from assay_stream.errors import IntegrityError
-from assay_stream.model.control_facts import (
-    AnyControlFact,
-    FactKey,
-    origin_of_key,
-    read_checked,
-    read_discovery,
-    read_first_use,
-    read_key_decision,
-    read_pin,
-    read_policy,
-    read_signatures,
+from assay_stream.model.control_facts import AnyControlFact
+from assay_stream.model.fields import (
+    BareHex,
+    Base64,
+    Completeness,
+    DigestText,
+    Identifier,
+    Micros,
+    Natural,
+    SchemeValue,
+    Subject,
 )
-from assay_stream.model.end_facts import Announcement, Rejection, read_announcement, read_rejection
-from assay_stream.model.item_facts import ItemFact, ItemList, read_item, read_item_list
 from assay_stream.model.record import Origin, Position
-from assay_stream.registry.allowance import Allowance, read_allowance
-from assay_stream.registry.former_tools import FormerTool, read_former_tool
+from assay_stream.model.wire import ALWAYS, FACTS, BaseFact, FactKey, Wire, fact, pairs, read_fact, rows, write_record
 from assay_stream.schemes.fingerprint import Fingerprint
 
-Completeness = Literal["complete", "partial", "unknown"]
 _KEY_PARTS_MIN = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolFact:
-    """One distinct definition seen on a server, by its full digest; ``packed`` is the definition itself."""
+def _item_subject(given: Any) -> Subject:
+    subject = Subject(str(given))
+    if subject is Subject.TOOL:
+        raise ValueError("tools have facts of their own")
+    return subject
 
-    server_id: str
+
+_ItemSubject = Annotated[Subject, Wire(Literal["prompt", "template"], read=_item_subject)]
+
+
+@fact("tool", "server_id", "server_scoped", "full")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolFact(BaseFact):
+    """A definition seen on a server: its digest under every scheme, and of every top-level field.
+
+    Args:
+        full: full digest of the definition.
+        packed: the definition itself.
+    """
+
+    server_id: Identifier
     server_scoped: bool
-    fingerprint: Fingerprint
-    packed: str
+    full: DigestText
+    schemes: Annotated[Mapping[str, str], Wire(dict[str, SchemeValue], dict)]
+    errors: Annotated[Mapping[str, str], Wire(dict[str, str], dict)]
+    fields: Annotated[Mapping[str, str], pairs(DigestText)]
+    packed: Base64
 
-    def key(self) -> FactKey:
-        return ("tool", self.server_id, self.server_scoped, self.fingerprint.full)
+    @property
+    def fingerprint(self) -> Fingerprint:
+        """The fingerprint that it holds."""
+        return Fingerprint(full=self.full, schemes=self.schemes, errors=self.errors, fields=self.fields)
 
-    def value_json(self) -> dict[str, Any]:
-        print_ = self.fingerprint
-        return {
-            "schemes": dict(print_.schemes),
-            "errors": dict(print_.errors),
-            "fields": sorted(print_.fields.items()),
-            "packed": self.packed,
-        }
+    @classmethod
+    def of(cls, *, server_id: str, server_scoped: bool, fingerprint: Fingerprint, packed: str) -> ToolFact:
+        """Return the fact of a definition.
+
+        Args:
+            server_id: the server.
+            server_scoped: whether its digests cover the server's id.
+            fingerprint: of the definition.
+            packed: the definition itself.
+        """
+        return cls(
+            server_id=server_id,
+            server_scoped=server_scoped,
+            full=fingerprint.full,
+            schemes=fingerprint.schemes,
+            errors=fingerprint.errors,
+            fields=fingerprint.fields,
+            packed=packed,
+        )
 
 
+@fact("catalogue", "server_id", "digest")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Catalogue:
-    """One distinct set of tool definitions offered by a server.
+class Catalogue(BaseFact):
+    """A set of definitions: name to full digest, null where the name stood twice with two definitions.
 
     Args:
         server_id: the server.
@@ -73,18 +101,18 @@ class Catalogue:
         ambiguous: full digests of those definitions, sorted, of each such name.
     """
 
-    server_id: str
-    digest: str
+    server_id: Identifier
+    digest: DigestText
     server_scoped: bool
-    tools: Mapping[str, str | None]
-    ambiguous: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-
-    def key(self) -> FactKey:
-        return ("catalogue", self.server_id, self.digest)
-
-    def value_json(self) -> dict[str, Any]:
-        value = {"server_scoped": self.server_scoped, "tools": sorted(self.tools.items())}
-        return value | ({"ambiguous": sorted(self.ambiguous.items())} if self.ambiguous else {})
+    tools: Annotated[Mapping[str, str | None], pairs(DigestText | None)]
+    ambiguous: Annotated[
+        Mapping[str, tuple[str, ...]],
+        Wire(
+            list[tuple[str, list[DigestText]]],
+            lambda named: sorted([name, list(fulls)] for name, fulls in named.items()),
+            lambda given: {name: tuple(fulls) for name, fulls in given},
+        ),
+    ] = field(default_factory=dict)
 
     def definitions_of(self, tool_name: str) -> tuple[str, ...]:
         """Return full digests of what stands under a name, sorted, none where it is not listed."""
@@ -104,90 +132,216 @@ class Catalogue:
                 yield name, full
 
 
+@fact("item", "server_id", "subject", "full")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """One observation: from this time on, this observer saw this catalogue on this server."""
+class ItemFact(BaseFact):
+    """A prompt or resource template seen on a server; null where it is beyond the limits.
 
-    server_id: str
-    observer_id: str
-    origin: Origin
-    time_us: int
-    snapshot_id: str
-    catalogue: str
-    completeness: Completeness
-    signatures: str | None = None
-    """Digest of the signatures that came with it, ``None`` where none did."""
-    prompts: str | None = None
-    """Digest of the prompts that came with it, ``None`` where nothing was stated of them."""
-    templates: str | None = None
-    """Digest of the resource templates, in the same way."""
-    auth_context: str | None = None
-    """Digest of the name of the rights under which the server was asked, ``None`` where none is stated.
-
-    No more than that: what a proxy puts there may be a credential.
+    No call is bound to these: only the registry keeps them, to find what changed.
     """
+
+    server_id: Identifier
+    subject: _ItemSubject
+    full: DigestText
+    packed: Base64 | None
+
+
+@fact("item_list", "server_id", "subject", "digest")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemList(BaseFact):
+    """A set of prompts or of resource templates: names or URI templates, and full digests.
+
+    Args:
+        server_id: the server.
+        subject: which of both.
+        digest: digest of the set, whatever its order.
+        items: name and full digest of each, sorted; a name listed twice with different definitions stands twice.
+        is_cut: whether there were more of them than are kept.
+    """
+
+    server_id: Identifier
+    subject: _ItemSubject
+    digest: DigestText
+    items: Annotated[tuple[tuple[str, str], ...], rows(tuple[str, DigestText])]
+    is_cut: bool
+
+    def by_name(self) -> dict[str, tuple[str, ...]]:
+        """Return the full digests that stood under each name."""
+        named: dict[str, list[str]] = {}
+        for name, full in self.items:
+            named.setdefault(name, []).append(full)
+        return {name: tuple(fulls) for name, fulls in named.items()}
+
+
+@fact("seen", "server_id", "observer_id", "origin")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen(BaseFact):
+    """From this time on, this observer saw this catalogue on this server.
+
+    Args:
+        signatures: digest of the signatures that came with it, ``None`` where none did.
+        prompts: digest of the prompts that came with it, ``None`` where the snapshot has none.
+        templates: the same of resource templates.
+        auth_context: digest of the name of the rights under which the server was asked. Only the digest is kept:
+            what a proxy puts there may be a credential.
+        attributed: whether a header of its record named the observer; such a list is not ended by a rejection
+            that names none.
+        rationed: whether its analysis was rationed: what it changed is still to be compared (``registry.list_drift``).
+    """
+
+    server_id: Identifier
+    observer_id: Identifier
+    origin: Origin
+    time_us: Micros
+    snapshot_id: Identifier
+    catalogue: DigestText
+    completeness: Completeness
+    signatures: Annotated[DigestText | None, ALWAYS] = None
+    prompts: DigestText | None = None
+    templates: DigestText | None = None
+    auth_context: BareHex | None = None
     attributed: bool = False
-    """Whether a header of its record named the observer: what cannot be attributed does not end its force then."""
     rationed: bool = False
-    """Whether its analysis was rationed: what it changed is still to be compared (``registry.list_drift``)."""
 
     def listed(self, subject: Subject) -> str | None:
-        """Return the digest of the prompts or of the templates that it states, ``None`` where it states none."""
+        """Return the digest of its prompts or templates, ``None`` where it has none."""
         return self.prompts if subject is Subject.PROMPT else self.templates
 
     @property
     def position(self) -> Position:
         return (self.time_us, self.origin)
 
-    def key(self) -> FactKey:
-        return ("seen", self.server_id, self.observer_id, *self.origin)
 
-    def value_json(self) -> dict[str, Any]:
-        stated = {
-            "prompts": self.prompts,
-            "templates": self.templates,
-            "auth_context": self.auth_context,
-            "attributed": self.attributed or None,
-            "rationed": self.rationed or None,
-        }
-        return {
-            "time_us": self.time_us,
-            "snapshot_id": self.snapshot_id,
-            "catalogue": self.catalogue,
-            "completeness": self.completeness,
-            "signatures": self.signatures,
-            **{name: value for name, value in stated.items() if value is not None},
-        }
-
-
+@fact("rejection", "server_id", "origin")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Horizon:
-    """Of what this observer saw before this time, the oldest was folded away to bound the state."""
+class Rejection(BaseFact):
+    """A record of the server was refused: what the observer saw before is in force no more.
 
-    server_id: str
-    observer_id: str
-    time_us: int
+    Without an observer it concerns those whose lists name none in a header.
 
-    def key(self) -> FactKey:
-        return ("horizon", self.server_id, self.observer_id)
+    Args:
+        server_id: the server.
+        origin: the record.
+        time_us: the log's time of it, microseconds since the epoch.
+        code: why it was refused.
+        observer_id: the observer that its header names, if any.
+        unlisted: stands for rejections and announcements of observers without a list that were folded away: from
+            its time on, no observer without a list is bound to what others saw.
+    """
 
-    def value_json(self) -> dict[str, Any]:
-        return {"time_us": self.time_us}
+    server_id: Identifier
+    origin: Origin
+    time_us: Micros
+    code: str
+    observer_id: Identifier | None = None
+    unlisted: bool = False
+
+    @property
+    def position(self) -> Position:
+        return (self.time_us, self.origin)
+
+    def concerns(self, seen: Seen) -> bool:
+        """Tell whether this may end the force of an observation, by who saw it."""
+        if self.observer_id is None:
+            return not (seen.attributed or self.unlisted)
+        return self.observer_id == seen.observer_id
+
+    def ends(self, seen: Seen) -> bool:
+        """Tell whether this concerns an observation and came after it."""
+        return self.concerns(seen) and self.is_after(seen)
+
+    def is_after(self, seen: Seen) -> bool:
+        """Tell whether an observation stands before this in the log; across partitions the times decide."""
+        if seen.origin[:2] == self.origin[:2]:
+            return seen.origin.offset < self.origin.offset
+        return seen.time_us <= self.time_us
 
 
+@fact("announcement", "server_id", "observer_id", "origin")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
-    """The registry has applied everything before this position of one of its input partitions."""
+class Announcement(BaseFact):
+    """The server told this observer that its tools changed: what it saw before is in force no more.
+
+    Args:
+        overdue: whether a finding has reported that no list followed.
+    """
+
+    server_id: Identifier
+    observer_id: Identifier
+    origin: Origin
+    time_us: Micros
+    overdue: Annotated[bool, ALWAYS] = False
+
+    @property
+    def position(self) -> Position:
+        return (self.time_us, self.origin)
+
+
+@fact("horizon", "server_id", "observer_id")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Horizon(BaseFact):
+    """Of what this observer saw before this time, the oldest was folded away."""
+
+    server_id: Identifier
+    observer_id: Identifier
+    time_us: Micros
+
+
+@fact("former_tool", "server_id", "tool_name")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormerTool(BaseFact):
+    """The last definition of a name that no list which is kept names any more.
+
+    Args:
+        server_scoped: whether its digests cover the server's id.
+        full: full digest of the definition.
+        size: length of the definition, packed.
+        time_us: event time of the list that was folded away with it, microseconds since the epoch.
+    """
+
+    server_id: Identifier
+    tool_name: Identifier
+    server_scoped: bool
+    full: DigestText
+    size: Natural
+    time_us: Micros
+
+    @property
+    def place(self) -> tuple[bool, str]:
+        """What the definition is kept under."""
+        return self.server_scoped, self.full
+
+
+@fact("allowance", "server_id", "of")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allowance(BaseFact):
+    """What the analysis of a server's lists may still cost at a time of the log, and what was analysed last.
+
+    Args:
+        time_ms: the latest timestamp of its records so far, milliseconds since the epoch.
+        units: units of work left at that time; below zero what the next second refills is spent in advance.
+        analysed: the changes analysed last, oldest first: what identifies each, and how many definitions it has.
+    """
+
+    server_id: Identifier
+    of: Literal["analysis"] = "analysis"
+    time_ms: Natural
+    units: int
+    analysed: Annotated[tuple[tuple[str, int], ...], rows(tuple[str, Natural]), ALWAYS] = ()
+
+    def knows(self, change: str) -> bool:
+        """Tell whether a change was analysed before, and is still remembered."""
+        return any(known == change for known, _ in self.analysed)
+
+
+@fact("progress", "topic", "partition")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress(BaseFact):
+    """The registry has applied everything before this position of one input partition."""
 
     topic: str
-    partition: int
-    position: int
-
-    def key(self) -> FactKey:
-        return ("progress", self.topic, self.partition)
-
-    def value_json(self) -> dict[str, Any]:
-        return {"position": self.position}
+    partition: Natural
+    position: Natural
 
 
 Fact = (
@@ -215,13 +369,13 @@ def encode_key(key: FactKey) -> bytes:
     return orjson.dumps(key)
 
 
-def encode_value(fact: Fact) -> bytes:
+def encode_value(record: BaseFact) -> bytes:
     """Return the binding topic's value bytes of a fact: equal facts give equal bytes.
 
     Args:
-        fact: a fact.
+        record: a fact.
     """
-    return orjson.dumps(fact.value_json(), option=orjson.OPT_SORT_KEYS)
+    return orjson.dumps(write_record(record), option=orjson.OPT_SORT_KEYS)
 
 
 def decode_key(key: bytes | None) -> FactKey:
@@ -237,7 +391,7 @@ def decode_key(key: bytes | None) -> FactKey:
         parts = orjson.loads(key or b"")
     except ValueError:
         raise foreign_fact() from None
-    if not isinstance(parts, list) or len(parts) < _KEY_PARTS_MIN or parts[0] not in _READERS:
+    if not isinstance(parts, list) or len(parts) < _KEY_PARTS_MIN or parts[0] not in FACTS:
         raise foreign_fact()
     return tuple(parts)
 
@@ -258,80 +412,11 @@ def decode_fact(key: FactKey, value: bytes) -> Fact:
         IntegrityError: where the record is not a fact that this version knows.
     """
     try:
-        return _READERS[str(key[0])](key, orjson.loads(value))
-    except (KeyError, IndexError, TypeError, ValueError):
+        found: Fact = read_fact(key, orjson.loads(value))
+    except (AttributeError, KeyError, IndexError, TypeError, ValueError):
         raise IntegrityError(
             "unknown_fact",
             "the binding topic holds a fact this version cannot read: run the version that wrote it, "
             "or rebuild the topic from the snapshots",
         ) from None
-
-
-def _read_tool(key: FactKey, value: dict[str, Any]) -> ToolFact:
-    _, server_id, server_scoped, full = key
-    print_ = Fingerprint(full=str(full), schemes=value["schemes"], errors=value["errors"], fields=dict(value["fields"]))
-    return ToolFact(
-        server_id=str(server_id), server_scoped=bool(server_scoped), fingerprint=print_, packed=value["packed"]
-    )
-
-
-def _read_catalogue(key: FactKey, value: dict[str, Any]) -> Catalogue:
-    _, server_id, digest = key
-    return Catalogue(
-        server_id=str(server_id),
-        digest=str(digest),
-        server_scoped=value["server_scoped"],
-        tools=dict(value["tools"]),
-        ambiguous={name: tuple(fulls) for name, fulls in value.get("ambiguous", ())},
-    )
-
-
-def _read_seen(key: FactKey, value: dict[str, Any]) -> Seen:
-    _, server_id, observer_id, *place = key
-    return Seen(
-        server_id=str(server_id),
-        observer_id=str(observer_id),
-        origin=origin_of_key(place),
-        time_us=value["time_us"],
-        snapshot_id=value["snapshot_id"],
-        catalogue=value["catalogue"],
-        completeness=value["completeness"],
-        signatures=value["signatures"],
-        prompts=value.get("prompts"),
-        templates=value.get("templates"),
-        auth_context=value.get("auth_context"),
-        attributed=value.get("attributed", False),
-        rationed=value.get("rationed", False),
-    )
-
-
-def _read_horizon(key: FactKey, value: dict[str, Any]) -> Horizon:
-    _, server_id, observer_id = key
-    return Horizon(server_id=str(server_id), observer_id=str(observer_id), time_us=value["time_us"])
-
-
-def _read_progress(key: FactKey, value: dict[str, Any]) -> Progress:
-    _, topic, partition = key
-    return Progress(topic=str(topic), partition=int(partition), position=value["position"])
-
-
-_READERS: dict[str, Callable[[FactKey, dict[str, Any]], Fact]] = {
-    "tool": _read_tool,
-    "catalogue": _read_catalogue,
-    "item": read_item,
-    "item_list": read_item_list,
-    "seen": _read_seen,
-    "rejection": read_rejection,
-    "announcement": read_announcement,
-    "pin": read_pin,
-    "policy": read_policy,
-    "key_decision": read_key_decision,
-    "discovery": read_discovery,
-    "signatures": read_signatures,
-    "checked": read_checked,
-    "first_use": read_first_use,
-    "horizon": _read_horizon,
-    "allowance": read_allowance,
-    "former_tool": read_former_tool,
-    "progress": _read_progress,
-}
+    return found

@@ -11,29 +11,18 @@ from typing import Annotated, Any, Literal, NamedTuple, Required
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from typing_extensions import TypedDict
 
-from assay_stream.limits import DEFAULT_LIMITS
-
-Identifier = Annotated[
-    str,
-    StringConstraints(min_length=1, max_length=DEFAULT_LIMITS.identifier_chars_max, pattern=r"\S"),
-]
-Text = Annotated[str, StringConstraints(min_length=1, max_length=DEFAULT_LIMITS.identifier_chars_max)]
-HashText = Annotated[str, StringConstraints(min_length=1, max_length=128)]
-Count = Annotated[int, Field(ge=0, le=2**53)]
-# An alphabet without queries and users: what is copied into evidence must not carry credentials there.
-Token = Annotated[
-    str,
-    StringConstraints(min_length=1, max_length=DEFAULT_LIMITS.identifier_chars_max, pattern=r"^[A-Za-z0-9_:./-]+$"),
-]
-Reference = Annotated[str, StringConstraints(min_length=1, max_length=2_048, pattern=r"^[A-Za-z0-9_:./-]+$")]
-UriReference = Annotated[str, StringConstraints(min_length=1, max_length=2_048)]
-Timestamp = Annotated[
-    str,
-    StringConstraints(
-        pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2})$",
-        max_length=40,
-    ),
-]
+from assay_stream.model.fields import (
+    Completeness,
+    Count,
+    Decision,
+    HashText,
+    Identifier,
+    Reference,
+    Text,
+    Timestamp,
+    Token,
+    UriReference,
+)
 
 SNAPSHOT_TYPE = "mcp.tools.list.observed"
 LIST_CHANGED_TYPE = "mcp.tools.list_changed.observed"
@@ -70,7 +59,7 @@ class SnapshotData(Model):
     observer_id: Identifier
     snapshot_id: Identifier
     server_scoped: bool
-    completeness: Literal["complete", "partial", "unknown"]
+    completeness: Completeness
     auth_context: Text | None = None
     protocol_version: Text | None = None
     tools: list[dict[str, Any]]
@@ -143,7 +132,7 @@ class CallData(TypedDict, total=False):
     observer_id: Required[Identifier]
     tool_name: Required[Identifier]
     tool_call_id: Required[Identifier]
-    decision: Required[Literal["allow", "deny", "requires_approval", "error"]]
+    decision: Required[Decision]
     reason_code: Required[Text]
     profile: CallProfile | None
     trace_id: Text | None

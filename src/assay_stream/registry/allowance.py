@@ -10,53 +10,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 from assay_stream.limits import Limits
-from assay_stream.model.control_facts import FactKey
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Allowance:
-    """What the lists of one server may still cost.
-
-    Args:
-        server_id: the server.
-        time_ms: the latest timestamp of its records so far, milliseconds since the epoch.
-        units: units of work left at that time; below zero what the next second refills is spent in advance.
-        analysed: the changes analysed last, oldest first: what identifies each, and how many definitions it has.
-    """
-
-    server_id: str
-    time_ms: int
-    units: int
-    analysed: tuple[tuple[str, int], ...] = ()
-
-    def key(self) -> FactKey:
-        return ("allowance", self.server_id, "analysis")
-
-    def value_json(self) -> dict[str, Any]:
-        return {"time_ms": self.time_ms, "units": self.units, "analysed": self.analysed}
-
-    def knows(self, change: str) -> bool:
-        """Tell whether a change was analysed before, and is still remembered.
-
-        Args:
-            change: what identifies it.
-        """
-        return any(known == change for known, _ in self.analysed)
-
-
-def read_allowance(key: FactKey, value: dict[str, Any]) -> Allowance:
-    """Return the allowance that a key and a value hold."""
-    _, server_id, _ = key
-    return Allowance(
-        server_id=str(server_id),
-        time_ms=value["time_ms"],
-        units=value["units"],
-        analysed=tuple((str(change), int(size)) for change, size in value["analysed"]),
-    )
+from assay_stream.model.facts import Allowance
 
 
 def refilled(known: Allowance | None, server_id: str, time_ms: int, limits: Limits) -> Allowance:

@@ -12,7 +12,7 @@ from bisect import bisect_right
 from dataclasses import replace
 
 from assay_stream.limits import Limits
-from assay_stream.model.end_facts import Announcement
+from assay_stream.model.facts import Announcement
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Output, Position, Record

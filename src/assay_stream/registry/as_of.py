@@ -22,8 +22,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from assay_stream.limits import Limits
-from assay_stream.model.end_facts import Announcement
-from assay_stream.model.facts import Catalogue, Seen
+from assay_stream.model.facts import Announcement, Catalogue, Seen
 from assay_stream.registry.state import ServerBindings
 from assay_stream.registry.timeline import AFTER_ALL_US, BEFORE_ALL_US, Timeline
 from assay_stream.schemes.fingerprint import Fingerprint

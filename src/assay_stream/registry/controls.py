@@ -18,15 +18,14 @@ from assay_stream.model.control_facts import (
     Checked,
     ControlFact,
     Discovery,
-    FactKey,
     FirstUse,
     KeyDecision,
     Pin,
     Policy,
     Signatures,
-    origin_of_key,
 )
 from assay_stream.model.record import Origin, Position
+from assay_stream.model.wire import FactKey, origin_of_key
 from assay_stream.registry.pin_life import NO_PINS, PinsInForce, pins_in_force
 from assay_stream.schemes.hangar import DigestPolicy, Enforcement, UnknownPolicy
 

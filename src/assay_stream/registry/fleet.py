@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 
-from assay_stream.drift import Subject
 from assay_stream.limits import DEFAULT_LIMITS
-from assay_stream.model.facts import Catalogue, Seen
-from assay_stream.model.item_facts import ItemList
+from assay_stream.model.facts import Catalogue, ItemList, Seen
+from assay_stream.model.fields import Subject
 from assay_stream.registry.sights import drop_empty, take_one
 from assay_stream.registry.timeline import Timeline
 

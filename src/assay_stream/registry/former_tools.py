@@ -9,65 +9,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
 
-from assay_stream.model.control_facts import FactKey
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FormerTool:
-    """The last definition known under a name.
-
-    Args:
-        server_id: the server.
-        tool_name: the name.
-        server_scoped: whether its digests cover the server's id.
-        full: full digest of the definition.
-        size: length of the definition, packed.
-        time_us: event time of the list that was folded away with it, microseconds since the epoch.
-    """
-
-    server_id: str
-    tool_name: str
-    server_scoped: bool
-    full: str
-    size: int
-    time_us: int
-
-    @property
-    def place(self) -> tuple[bool, str]:
-        """What the definition is kept under."""
-        return self.server_scoped, self.full
-
-    def key(self) -> FactKey:
-        return ("former_tool", self.server_id, self.tool_name)
-
-    def value_json(self) -> dict[str, Any]:
-        return {
-            "server_scoped": self.server_scoped,
-            "full": self.full,
-            "size": self.size,
-            "time_us": self.time_us,
-        }
-
-
-def read_former_tool(key: FactKey, value: dict[str, Any]) -> FormerTool:
-    """Return the former tool that a key and a value hold.
-
-    Args:
-        key: key of the fact.
-        value: its value.
-    """
-    _, server_id, tool_name = key
-    return FormerTool(
-        server_id=str(server_id),
-        tool_name=str(tool_name),
-        server_scoped=bool(value["server_scoped"]),
-        full=str(value["full"]),
-        size=int(value["size"]),
-        time_us=int(value["time_us"]),
-    )
+from assay_stream.model.facts import FormerTool
 
 
 class FormerTools:

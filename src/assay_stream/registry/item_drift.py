@@ -20,12 +20,12 @@ from typing import Any, TypeVar
 from assay_stream.canonical.digest import jcs_digest
 from assay_stream.detect.indicators import CUT_SHORT, signs_between
 from assay_stream.detect.tool_names import ToolNames
-from assay_stream.drift import Subject, compare_definitions
+from assay_stream.drift import compare_definitions
 from assay_stream.drift.definition import differing_fields, not_compared
 from assay_stream.limits import DEFAULT_LIMITS
-from assay_stream.model.facts import Seen
+from assay_stream.model.facts import ItemList, Seen
+from assay_stream.model.fields import Subject
 from assay_stream.model.finding import Finding
-from assay_stream.model.item_facts import ItemList
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Position
 from assay_stream.registry.analysis import Analysis, LeftOut

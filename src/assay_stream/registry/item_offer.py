@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from assay_stream.canonical.digest import canonicalize, jcs_digest, sha256_of
-from assay_stream.drift import Subject
 from assay_stream.limits import Limits
-from assay_stream.model.item_facts import ItemFact, ItemList
+from assay_stream.model.facts import ItemFact, ItemList
+from assay_stream.model.fields import Subject
 from assay_stream.model.observation import SnapshotData
 from assay_stream.registry.offer import BYTES_PER_DEFINITION, content_key
 from assay_stream.registry.packed import pack

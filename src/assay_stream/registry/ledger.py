@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from assay_stream.drift import Subject
 from assay_stream.limits import Limits
-from assay_stream.model.control_facts import Discovery, FactKey
-from assay_stream.model.end_facts import Rejection
-from assay_stream.model.facts import Catalogue, Fact, Horizon, Seen, encode_key, encode_value
+from assay_stream.model.control_facts import Discovery
+from assay_stream.model.facts import Catalogue, Fact, FormerTool, Horizon, Rejection, Seen, encode_key, encode_value
+from assay_stream.model.fields import Subject
 from assay_stream.model.record import Output, Record, Role
-from assay_stream.registry.former_tools import FormerTool
+from assay_stream.model.wire import FactKey
 from assay_stream.registry.state import Bindings, ServerBindings
 from assay_stream.registry.timeline import Timeline
 

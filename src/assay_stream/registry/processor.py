@@ -17,16 +17,15 @@ from dataclasses import replace
 from itertools import chain
 
 from assay_stream.canonical.digest import Canonicalized, jcs_digest
-from assay_stream.drift import Subject
 from assay_stream.errors import InputError
 from assay_stream.limits import DEFAULT_LIMITS, Limits
 from assay_stream.model.cloudevents import check_observer, event_time_us, observer_in_header, read_event
 from assay_stream.model.control import ControlEvent
 from assay_stream.model.control_facts import Discovery, Pin, Policy, Signatures, SuppressionDecision
 from assay_stream.model.definition import definition_record
-from assay_stream.model.end_facts import Announcement, Rejection
 from assay_stream.model.envelope import Producer
-from assay_stream.model.facts import Catalogue, Seen, ToolFact
+from assay_stream.model.facts import Announcement, Catalogue, Rejection, Seen, ToolFact
+from assay_stream.model.fields import Subject
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind
 from assay_stream.model.observation import ListChangedEvent, SnapshotEvent
@@ -229,7 +228,7 @@ class Registry:
         for full, print_ in offer.fingerprints.items():
             if (catalogue.server_scoped, full) not in server.tools:
                 definition = Canonicalized(offer.definitions[full])
-                fact = ToolFact(
+                fact = ToolFact.of(
                     server_id=catalogue.server_id,
                     server_scoped=catalogue.server_scoped,
                     fingerprint=print_,

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.control_facts import Discovery, KeyDecision, Pin, Policy
-from assay_stream.model.end_facts import Rejection
-from assay_stream.model.facts import Catalogue, Seen
+from assay_stream.model.facts import Catalogue, Rejection, Seen
 from assay_stream.model.finding import uid_of
 from assay_stream.model.kinds import Kind
 from assay_stream.registry.analysis import Analysis, LeftOut

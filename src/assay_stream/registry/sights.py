@@ -13,9 +13,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from assay_stream.drift import Subject
-from assay_stream.model.end_facts import Rejection
-from assay_stream.model.facts import Seen
+from assay_stream.model.facts import Rejection, Seen
+from assay_stream.model.fields import Subject
 from assay_stream.model.record import Position
 
 Place = tuple[str, int]

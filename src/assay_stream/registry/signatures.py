@@ -23,9 +23,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from assay_stream.model.control_facts import Discovery, FactKey, FirstUse
+from assay_stream.model.control_facts import Discovery, FirstUse
 from assay_stream.model.facts import Seen
 from assay_stream.model.record import Position
+from assay_stream.model.wire import FactKey
 from assay_stream.registry.change_points import moments
 from assay_stream.registry.controls import Controls, When, position_of
 from assay_stream.registry.state import ServerBindings

@@ -14,7 +14,7 @@ from assay_stream.canonical.digest import jcs_digest
 from assay_stream.errors import InputError
 from assay_stream.limits import Limits
 from assay_stream.model.control import DOMAIN_PATTERN
-from assay_stream.model.control_facts import Checked, Discovery, DiscoveryStatus, Signatures, Signed
+from assay_stream.model.control_facts import Checked, Discovery, DiscoveryStatus, Signatures, Signed, signature_rows
 from assay_stream.model.observation import SnapshotData
 from assay_stream.registry.offer import Offer
 from assay_stream.schemes import schemapin
@@ -57,7 +57,7 @@ def signatures_of(data: SnapshotData, offer: Offer, limits: Limits) -> Signature
             tools[name] = Signed(_domain(domain), _text(given, limits), digest, claims)
     if not tools:
         return None
-    covered = jcs_digest(sorted(entry.as_json(name) for name, entry in tools.items()))
+    covered = jcs_digest(signature_rows(tools))
     return Signatures(server_id=data.server_id, digest=str(covered), tools=tools)
 
 

@@ -14,19 +14,30 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable
 from typing import Any
 
-from assay_stream.drift import Subject
 from assay_stream.errors import IntegrityError
 from assay_stream.limits import DEFAULT_LIMITS
-from assay_stream.model.control_facts import FactKey, Signatures, origin_of_key
-from assay_stream.model.end_facts import Announcement, Rejection
-from assay_stream.model.facts import Catalogue, Fact, Horizon, Progress, Seen, ToolFact
-from assay_stream.model.item_facts import ItemFact, ItemList
+from assay_stream.model.control_facts import Signatures
+from assay_stream.model.facts import (
+    Allowance,
+    Announcement,
+    Catalogue,
+    Fact,
+    FormerTool,
+    Horizon,
+    ItemFact,
+    ItemList,
+    Progress,
+    Rejection,
+    Seen,
+    ToolFact,
+)
+from assay_stream.model.fields import Subject
 from assay_stream.model.record import Origin, Position
-from assay_stream.registry.allowance import Allowance
+from assay_stream.model.wire import FactKey, origin_of_key
 from assay_stream.registry.controls import Controls
 from assay_stream.registry.endings import Endings
 from assay_stream.registry.fleet import Fleet
-from assay_stream.registry.former_tools import FormerTool, FormerTools
+from assay_stream.registry.former_tools import FormerTools
 from assay_stream.registry.packed import unpack
 from assay_stream.registry.sights import Sights
 from assay_stream.registry.timeline import AFTER_ALL_US, Timeline

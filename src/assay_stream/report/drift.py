@@ -14,11 +14,12 @@ from typing import Any
 from assay_stream.canonical.digest import jcs_digest
 from assay_stream.detect.indicators import CUT_SHORT, signs_between
 from assay_stream.detect.tool_names import NO_TOOLS, ToolNames
-from assay_stream.drift import CODES, Change, ItemDrift, Subject, compare_lists
+from assay_stream.drift import CODES, Change, ItemDrift, compare_lists
 from assay_stream.drift.definition import differing_fields
 from assay_stream.drift.severity import Level, Profile, Sign, assess, covers
 from assay_stream.errors import InputError
 from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.model.fields import Subject
 from assay_stream.schemes.assay.manifest import action_class
 from assay_stream.schemes.handshake.contract import contract, contract_drift
 from assay_stream.schemes.mcptrust import RISK_LEVELS, risk_level

@@ -10,8 +10,7 @@ import orjson
 from assay_stream.alerts.formats.view import AlertView, read_alert, view_of
 from assay_stream.errors import AssayStreamError, InputError
 from assay_stream.model.cloudevents import time_us_of
-from assay_stream.model.end_facts import Rejection
-from assay_stream.model.facts import Seen
+from assay_stream.model.facts import Rejection, Seen
 from assay_stream.model.finding import Finding
 from assay_stream.registry.attention import decode_entry
 from assay_stream.registry.state import ServerBindings

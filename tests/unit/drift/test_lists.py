@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from assay_stream.drift.lists import Subject, compare_lists
+from assay_stream.drift.lists import compare_lists
 from assay_stream.errors import InputError
+from assay_stream.model.fields import Subject
 
 PATH = {"type": "object", "properties": {"path": {"type": "string"}}}
 

@@ -38,8 +38,8 @@ from tests.support.facts import (
 )
 
 FACTS: list[Fact] = [
-    ToolFact(server_id=SERVER, server_scoped=True, fingerprint=a_fingerprint("a"), packed=PACKED),
-    ToolFact(server_id=SERVER, server_scoped=False, fingerprint=a_fingerprint("a"), packed=PACKED),
+    ToolFact.of(server_id=SERVER, server_scoped=True, fingerprint=a_fingerprint("a"), packed=PACKED),
+    ToolFact.of(server_id=SERVER, server_scoped=False, fingerprint=a_fingerprint("a"), packed=PACKED),
     a_catalogue("one", {"b": "a", "a": "b"}),
     seen('observer:with/odd "signs" é', 7, "one", offset=3, completeness="partial", partition=2),
     rejection(2, offset=1),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from assay_stream.limits import Limits
-from assay_stream.model.facts import decode_fact, decode_key, encode_key, encode_value
-from assay_stream.registry.allowance import Allowance, charged, refilled
+from assay_stream.model.facts import Allowance, decode_fact, decode_key, encode_key, encode_value
+from assay_stream.registry.allowance import charged, refilled
 
 LIMITS = Limits(
     allowance_units_per_s=1_000, allowance_burst_units=5_000, analysed_changes_max=2, analysed_pairs_max=100

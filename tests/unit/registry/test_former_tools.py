@@ -6,10 +6,10 @@ from assay_stream import engine
 from assay_stream.engine import EngineState
 from assay_stream.limits import Limits
 from assay_stream.model.envelope import Producer
-from assay_stream.model.facts import decode_fact, decode_key
+from assay_stream.model.facts import FormerTool, decode_fact, decode_key
 from assay_stream.model.record import Output, Role
-from assay_stream.model.schemas.facts import FormerToolFactValue
-from assay_stream.registry.former_tools import FormerTool, FormerTools
+from assay_stream.model.wire import record_model
+from assay_stream.registry.former_tools import FormerTools
 from assay_stream.registry.state import Bindings
 from tests.support.events import SERVER, TOOL, a_snapshot, record_of
 
@@ -138,5 +138,5 @@ def test_the_fact_is_valid_under_its_schema() -> None:
     log.lists(TOOL, OTHER)
     outputs = [output for number in range(4) for output in log.lists(OTHER | {"description": str(number)})]
     [fact] = [output for output in outputs if output.label == "fact:former_tool"]
-    FormerToolFactValue.model_validate_json(fact.value or b"")
+    record_model(FormerTool).model_validate_json(fact.value or b"")
     assert decode_fact(decode_key(fact.key), fact.value or b"") == log.bindings.server(SERVER).formers.get("read_file")

@@ -17,7 +17,9 @@ def server() -> ServerBindings:
     """Two observers: one was shown ``t`` as 1 and then nothing of it, the other one later as 2."""
     bindings = Bindings(keep_definitions=True)
     for name in ("1", "2", "3"):
-        bindings.apply(ToolFact(server_id=SERVER, server_scoped=True, fingerprint=a_fingerprint(name), packed=PACKED))
+        bindings.apply(
+            ToolFact.of(server_id=SERVER, server_scoped=True, fingerprint=a_fingerprint(name), packed=PACKED)
+        )
     for digest, tools in {"one": {"t": "1"}, "two": {"t": "2"}, "none": {"u": "3"}}.items():
         bindings.apply(a_catalogue(digest, tools))
     bindings.apply(seen("alice", 1, "one", offset=1))

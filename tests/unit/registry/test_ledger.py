@@ -6,11 +6,10 @@ import json
 
 import pytest
 
-from assay_stream.drift import Subject
 from assay_stream.limits import Limits
 from assay_stream.model.control_facts import Checked, Discovery
-from assay_stream.model.facts import Fact, decode_fact, decode_key
-from assay_stream.model.item_facts import ItemFact, ItemList
+from assay_stream.model.facts import Fact, ItemFact, ItemList, decode_fact, decode_key
+from assay_stream.model.fields import Subject
 from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.registry.controls import Controls
 from assay_stream.registry.ledger import Ledger, fact_output, is_redundant

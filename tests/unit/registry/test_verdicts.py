@@ -111,7 +111,7 @@ def test_one_definition_in_two_scopes_is_held_against_the_pin_in_each() -> None:
     """The same bytes have two digests, scoped to the server and not: the pin matches one of them."""
     bindings = a_state(seen("alice", 1, "one", offset=0), a_pin("v1:a", time_us=0, offset=0))
     print_ = Fingerprint(full="full:a", schemes={"assay.v1": "unscoped:a"}, errors={}, fields={})
-    bindings.apply(ToolFact(server_id=SERVER, server_scoped=False, fingerprint=print_, packed=""))
+    bindings.apply(ToolFact.of(server_id=SERVER, server_scoped=False, fingerprint=print_, packed=""))
     for digest in ("0", "z"):
         other = Catalogue(server_id=SERVER, digest=digest, server_scoped=False, tools={"t": "full:a"})
         bindings.apply(other)

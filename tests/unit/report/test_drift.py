@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from assay_stream.canonical.digest import jcs_digest
-from assay_stream.drift import Subject
 from assay_stream.drift.severity import PROFILES, Level
 from assay_stream.errors import InputError
+from assay_stream.model.fields import Subject
 from assay_stream.report.drift import KIND_TITLES, drift_findings, read_offer
 from tests.support.hostile import PAIRS
 

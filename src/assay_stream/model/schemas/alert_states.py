@@ -7,9 +7,8 @@ from typing import Annotated, Literal
 from pydantic import Field, RootModel
 
 from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.model.fields import BareHex, Closed, DigestText, Identifier, Micros, Natural
 from assay_stream.model.kinds import Kind
-from assay_stream.model.observation import Identifier
-from assay_stream.model.schemas.fields import BareHex, Closed, DigestText, Micros, Natural
 from assay_stream.model.schemas.findings import FindingRecord, NameDigest, SuppressionRuleField
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from assay_stream.model.schemas.fields import Base64, Closed
+from assay_stream.model.fields import Base64, Closed
 from assay_stream.seal.checkpoint import RANGE_RECORDS_MAX, SIBLINGS_MAX
 
 _Digest = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import or_
 from typing import Any
 
 from pydantic import BaseModel, TypeAdapter
@@ -28,27 +30,6 @@ from assay_stream.model.schemas.alert_states import (
 )
 from assay_stream.model.schemas.checkpoints import CheckpointPayload, CheckpointRecord
 from assay_stream.model.schemas.evidence import Change, Evidence, VerdictRecord
-from assay_stream.model.schemas.facts import (
-    AllowanceFactValue,
-    AnnouncementFactValue,
-    CatalogueFactValue,
-    CheckedFactValue,
-    DiscoveryFactValue,
-    FactKeyModel,
-    FirstUseFactValue,
-    FormerToolFactValue,
-    HorizonFactValue,
-    ItemFactValue,
-    ItemListFactValue,
-    KeyFactValue,
-    PinFactValue,
-    PolicyFactValue,
-    ProgressFactValue,
-    RejectionFactValue,
-    SeenFactValue,
-    SignaturesFactValue,
-    ToolFactValue,
-)
 from assay_stream.model.schemas.findings import (
     Alert,
     AlertHeaders,
@@ -61,6 +42,7 @@ from assay_stream.model.schemas.findings import (
     TickRecord,
 )
 from assay_stream.model.schemas.rejected import RejectedHeaders, RejectedLine
+from assay_stream.model.wire import FACTS, key_form, record_model
 from assay_stream.registry.control_changes import CHANGE_TYPE
 from assay_stream.schemes import assay, handshake
 
@@ -95,25 +77,8 @@ OUTPUTS: dict[str, Any] = {
     "assay.alert.state.records": AlertRecordsValue,
     "assay.alert.state.rules": AlertRulesValue,
     "assay.tool.definition": Definition,
-    FACT_KEY: FactKeyModel,
-    "assay.tool.binding.tool": ToolFactValue,
-    "assay.tool.binding.catalogue": CatalogueFactValue,
-    "assay.tool.binding.seen": SeenFactValue,
-    "assay.tool.binding.item": ItemFactValue,
-    "assay.tool.binding.item_list": ItemListFactValue,
-    "assay.tool.binding.rejection": RejectionFactValue,
-    "assay.tool.binding.announcement": AnnouncementFactValue,
-    "assay.tool.binding.pin": PinFactValue,
-    "assay.tool.binding.policy": PolicyFactValue,
-    "assay.tool.binding.key_decision": KeyFactValue,
-    "assay.tool.binding.discovery": DiscoveryFactValue,
-    "assay.tool.binding.signatures": SignaturesFactValue,
-    "assay.tool.binding.checked": CheckedFactValue,
-    "assay.tool.binding.first_use": FirstUseFactValue,
-    "assay.tool.binding.horizon": HorizonFactValue,
-    "assay.tool.binding.allowance": AllowanceFactValue,
-    "assay.tool.binding.former_tool": FormerToolFactValue,
-    "assay.tool.binding.progress": ProgressFactValue,
+    FACT_KEY: reduce(or_, (key_form(cls) for _, cls in sorted(FACTS.items()))),
+    **{f"assay.tool.binding.{kind}": record_model(cls) for kind, cls in sorted(FACTS.items())},
     "assay.evidence.checkpoint": CheckpointRecord,
     "assay.evidence.checkpoint.payload": CheckpointPayload,
     "assay.rejected.headers": RejectedHeaders,

@@ -6,29 +6,29 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
-from assay_stream.model.control import Enforcement, KeyFingerprint, Scheme
 from assay_stream.model.control_facts import DiscoveryStatus
-from assay_stream.model.kinds import Kind
-from assay_stream.model.observation import (
-    CallProfile,
-    Count,
-    HashText,
-    Identifier,
-    Reference,
-    Text,
-    Timestamp,
-    Token,
-)
-from assay_stream.model.schemas.fields import (
+from assay_stream.model.fields import (
     ActionText,
     BareHex,
     Closed,
+    Count,
     DigestText,
+    Enforcement,
+    HashText,
+    Identifier,
+    KeyFingerprint,
     Micros,
     OriginField,
+    Reference,
+    Scheme,
     SchemeValue,
-    UnknownText,
+    Text,
+    Timestamp,
+    Token,
+    Unknown,
 )
+from assay_stream.model.kinds import Kind
+from assay_stream.model.observation import CallProfile
 from assay_stream.registry.as_of import Scope, Unbound
 from assay_stream.registry.pins import PinStatus
 from assay_stream.schemes.schemapin import Mode
@@ -182,7 +182,7 @@ class PolicyField(Closed):
     """A digest policy: what is to happen on a mismatch, and where there is no pin."""
 
     enforcement: Enforcement
-    unknown: UnknownText
+    unknown: Unknown
 
 
 class ChangePayload(Closed):
@@ -199,7 +199,7 @@ class ChangePayload(Closed):
     author: Text | None = None
     reason: Text | None = None
     enforcement: Enforcement | None = None
-    unknown: UnknownText | None = None
+    unknown: Unknown | None = None
     domain: str | None = None
     key_fingerprint: KeyFingerprint | None = None
     status: DiscoveryStatus | None = None

@@ -8,20 +8,22 @@ from pydantic import ConfigDict, Field, StringConstraints
 
 from assay_stream.drift import Direction
 from assay_stream.limits import DEFAULT_LIMITS
-from assay_stream.model.control import Enforcement, Scheme
-from assay_stream.model.kinds import Kind
-from assay_stream.model.observation import Identifier, Text
-from assay_stream.model.schemas.fields import (
+from assay_stream.model.fields import (
     ActionText,
     BareHex,
     Closed,
     DigestText,
+    Enforcement,
+    Identifier,
     Micros,
     Millis,
     Natural,
     OriginField,
+    Scheme,
     SchemeValue,
+    Text,
 )
+from assay_stream.model.kinds import Kind
 from assay_stream.registry.analysis import LeftOut
 from assay_stream.registry.attention import Reason
 

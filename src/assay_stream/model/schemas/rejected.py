@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from assay_stream.model.schemas.fields import Base64, Closed, Digits
+from assay_stream.model.fields import Base64, Closed, Digits
 
 
 class RejectedHeaders(BaseModel):

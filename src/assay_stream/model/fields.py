@@ -1,0 +1,84 @@
+"""Field types that records share, and the codes that stand in several of them."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from assay_stream.limits import DEFAULT_LIMITS
+
+Identifier = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=DEFAULT_LIMITS.identifier_chars_max, pattern=r"\S"),
+]
+Text = Annotated[str, StringConstraints(min_length=1, max_length=DEFAULT_LIMITS.identifier_chars_max)]
+HashText = Annotated[str, StringConstraints(min_length=1, max_length=128)]
+Count = Annotated[int, Field(ge=0, le=2**53)]
+# An alphabet without queries and users: what is copied into evidence must not carry credentials there.
+Token = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=DEFAULT_LIMITS.identifier_chars_max, pattern=r"^[A-Za-z0-9_:./-]+$"),
+]
+Reference = Annotated[str, StringConstraints(min_length=1, max_length=2_048, pattern=r"^[A-Za-z0-9_:./-]+$")]
+UriReference = Annotated[str, StringConstraints(min_length=1, max_length=2_048)]
+Timestamp = Annotated[
+    str,
+    StringConstraints(
+        pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2})$",
+        max_length=40,
+    ),
+]
+DigestText = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
+KeyFingerprint = DigestText
+BareHex = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+# A scheme can print a word (a risk level) or nothing (the hash of a schema that is not there).
+SchemeValue = Annotated[str, StringConstraints(pattern=r"^((sha256:)?[0-9a-f]{64}|LOW|MEDIUM|HIGH)?$")]
+Digits = Annotated[str, StringConstraints(pattern=r"^[0-9]+$")]
+Base64 = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9+/]*={0,2}$")]
+Natural = Annotated[int, Field(ge=0)]
+Positive = Annotated[int, Field(ge=1)]
+SeverityId = Annotated[int, Field(ge=1, le=5)]
+Micros = Annotated[int, Field(ge=0, description="Event time, microseconds since the epoch.")]
+Millis = Annotated[int, Field(ge=0, description="Milliseconds since the epoch.")]
+
+Scheme = Literal[
+    "assay.v1",
+    "assay.schema_hash",
+    "assay.meta_hash",
+    "assay.p60",
+    "schemapin.v1",
+    "hangar.v1_2",
+    "hangar.v2",
+    "mcptrust.description_hash",
+    "mcptrust.input_schema_hash",
+    "mcptrust.risk_level",
+]
+Enforcement = Literal["audit", "warn", "block"]
+Unknown = Literal["allow_degraded", "warn", "block"]
+ActionText = Literal["allow", "warn", "block"]
+Completeness = Literal["complete", "partial", "unknown"]
+Decision = Literal["allow", "deny", "requires_approval", "error"]
+
+
+class Subject(StrEnum):
+    """What a list is a list of."""
+
+    TOOL = "tool"
+    PROMPT = "prompt"
+    TEMPLATE = "template"
+
+
+class Closed(BaseModel):
+    """A record that only assay-stream writes: it holds these fields and no others."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+
+
+class OriginField(Closed):
+    """Where an input record stands in its log: topic, partition and offset."""
+
+    topic: str
+    partition: Natural
+    offset: Natural

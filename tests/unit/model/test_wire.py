@@ -1,0 +1,89 @@
+"""Declared records: what is written, what is left out, what is read back, and the schema that says so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from assay_stream.model.fields import Natural, Subject
+from assay_stream.model.record import Origin
+from assay_stream.model.wire import ALWAYS, pairs, read_record, record_model, rows, write_record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """One of each.
+
+    Args:
+        subject: what a schema does not describe.
+    """
+
+    subject: Subject
+    origin: Origin
+    names: tuple[str, ...]
+    stated: Annotated[str | None, ALWAYS] = None
+    absent: str | None = None
+    flag: bool = False
+    by_name: Annotated[dict[str, int] | None, pairs(Natural)] = None
+    found: Annotated[tuple[tuple[str, int], ...], rows(tuple[str, Natural])] = ()
+
+
+PLAIN = Sample(subject=Subject.TOOL, origin=Origin("t", 0, 1), names=())
+FULL = Sample(
+    subject=Subject.PROMPT,
+    origin=Origin("t", 0, 1),
+    names=("a", "b"),
+    stated="x",
+    absent="y",
+    flag=True,
+    by_name={"b": 1, "a": 2},
+    found=(("c", 3),),
+)
+
+
+def test_what_holds_its_default_is_left_out() -> None:
+    """Unless it is always written."""
+    assert write_record(PLAIN) == {
+        "subject": "tool",
+        "origin": {"topic": "t", "partition": 0, "offset": 1},
+        "names": [],
+        "stated": None,
+    }
+
+
+@pytest.mark.parametrize("record", [PLAIN, FULL])
+def test_a_record_comes_back_as_it_went(record: Sample) -> None:
+    """And its schema takes what was written."""
+    content = write_record(record)
+    errors = Draft202012Validator(record_model(Sample).model_json_schema()).iter_errors(
+        {name: sorted(map(list, value)) if name == "by_name" else value for name, value in content.items()}
+    )
+    assert not list(errors)
+    assert read_record(Sample, content) == record
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"more": 1}, {"subject": "resource"}, {"origin": {"topic": "t"}}, {"found": [["c"]]}],
+    ids=str,
+)
+def test_what_is_no_such_record_is_refused(change: dict[str, object]) -> None:
+    """A member that this version does not know may change what the others mean."""
+    with pytest.raises((TypeError, ValueError, KeyError)):
+        read_record(Sample, write_record(FULL) | change)
+
+
+def test_a_member_that_is_always_written_must_be_there() -> None:
+    """Its absence is no default."""
+    content = write_record(FULL)
+    del content["stated"]
+    with pytest.raises(KeyError):
+        read_record(Sample, content)
+
+
+def test_the_schema_describes_the_record_and_not_its_arguments() -> None:
+    """What is documented for callers stays with them."""
+    assert record_model(Sample).model_json_schema()["description"].strip() == "One of each."
