@@ -154,7 +154,16 @@ ELSEWHERE = {
 """Commands that need a broker, or end only when told to, and where what they print is tested."""
 
 PRINTS_NO_NAMES = {
-    *("archive", "export assay-bundle", "export parquet", "seal archive", "seal keygen", "schemapin keygen"),
+    *(
+        "archive",
+        "export assay-bundle",
+        "export parquet",
+        "seal archive",
+        "seal keygen",
+        "seal checkpoint",
+        "seal vkey",
+        "schemapin keygen",
+    ),
     *(
         "schemapin sign",
         "schemapin verify",

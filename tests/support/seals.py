@@ -38,7 +38,10 @@ def some_records(*offsets: int) -> list[Record]:
 
 
 def checkpoints_of(
-    *ranges: list[Record], keys: list[Ed25519PrivateKey] | None = None, topic: str = TOPIC
+    *ranges: list[Record],
+    keys: list[Ed25519PrivateKey] | None = None,
+    topic: str = TOPIC,
+    log_name: str | None = None,
 ) -> list[bytes]:
     """The checkpoint records of some ranges that follow one another."""
     before: Checkpoint | None = None
@@ -52,6 +55,7 @@ def checkpoints_of(
             sealed_at="2026-03-01T10:00:00Z",
             key=(keys or [KEY] * len(ranges))[number],
             software="test",
+            log_name=log_name,
         )
         before = made.checkpoint
         values.append(encode(made))

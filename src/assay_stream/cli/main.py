@@ -24,6 +24,7 @@ from assay_stream.cli import (
     rules,
     schemapin,
     seal_checking,
+    seal_proofs,
     sealing,
     showing,
     suppressing,
@@ -68,6 +69,7 @@ app.add_typer(exporting.export_app, name="export")
 app.add_typer(exporting.bundle_app, name="bundle")
 app.add_typer(sealing.seal_app, name="seal")
 seal_checking.register(sealing.seal_app)
+seal_proofs.register(sealing.seal_app)
 app.command()(operating.worker)
 
 

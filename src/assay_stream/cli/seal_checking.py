@@ -1,4 +1,4 @@
-"""``assay-stream seal verify``, ``archive``, ``prove`` and ``check-proof``: evidence held against its seals."""
+"""``assay-stream seal verify`` and ``seal archive``."""
 
 from __future__ import annotations
 
@@ -6,26 +6,24 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from assay_stream.cli.destinations import Force, refuse_existing_file
+from assay_stream.cli.destinations import refuse_existing_file
 from assay_stream.cli.lines import read_input
 from assay_stream.cli.options import Bootstrap, quiet_client_logs, say
 from assay_stream.cli.seal_report import Format, as_json, print_table
 from assay_stream.cli.tables import json_line, print_json
 from assay_stream.config import command_settings
-from assay_stream.errors import ConfigurationError, InputError, OperatingError
+from assay_stream.errors import ConfigurationError, OperatingError
 from assay_stream.files.aside import Aside
 from assay_stream.files.seal_archive import write_logs
-from assay_stream.files.seal_files import FileLogs, LogName, Logs, record_in
+from assay_stream.files.seal_files import FileLogs
 from assay_stream.files.seal_keys import read_public_keys
-from assay_stream.limits import LINE_BYTES_MAX
-from assay_stream.model.record import Record, Role
+from assay_stream.model.record import Role
 from assay_stream.seal.check import Report
 from assay_stream.seal.heads import Expected, expected_in, expected_of, heads_as_json
-from assay_stream.seal.proof import Shown, chain_of, check_proof, consistency, inclusion
 from assay_stream.verify.seals import Outcome, outcome_of, verify_logs
 
 if TYPE_CHECKING:
@@ -70,8 +68,6 @@ def register(app: typer.Typer) -> None:
     """
     app.command()(verify)
     app.command()(archive)
-    app.command()(prove)
-    app.command("check-proof")(check_proof_file)
 
 
 def verify(
@@ -195,92 +191,6 @@ def archive(
     print_json({"written": written, "log_start": starts})
 
 
-def prove(
-    key: Keys,
-    partition: Annotated[int, typer.Option(min=0, help="The evidence partition.")],
-    output: Annotated[Path, typer.Option(help="File for the proof, which must not exist.")],
-    force: Force = False,
-    offset: Annotated[int | None, typer.Option(min=0, help="Prove that the record at this offset is sealed.")] = None,
-    two: Annotated[
-        tuple[int, int] | None,
-        typer.Option(
-            "--consistency",
-            metavar="FROM TO",
-            help="Prove that the tree of checkpoint TO begins with that of FROM; by their numbers, from 0.",
-        ),
-    ] = None,
-    checkpoints: Checkpoints = None,
-    bootstrap_servers: Bootstrap = None,
-) -> None:
-    """Write a proof that `seal check-proof` checks with public keys alone.
-
-    With --offset: that one record is in the tree of the last checkpoint, without showing any other record.
-    """
-    if (offset is None) == (two is None):
-        raise ConfigurationError("bad_option", "give --offset or --consistency, one of them")
-    refuse_existing_file(output, force=force)
-    keys = read_public_keys(key)
-    with _one_kind(Role.CHECKPOINTS, checkpoints, bootstrap_servers) as seals:
-        name = _chain_name(seals, partition)
-
-        def chain() -> Iterator[Any]:
-            return chain_of(((record.origin.offset, record.value) for record in seals.records(name)), keys)
-
-        proof = inclusion(chain, offset) if offset is not None else consistency(chain, *(two or (0, 0)))
-    try:
-        output.write_bytes(json_line(proof).encode() + b"\n")
-    except OSError as error:
-        raise ConfigurationError("unwritable_file", f"cannot write {output}: {error.strerror}") from None
-    say(f"wrote {output}")
-
-
-def check_proof_file(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The proof.")],
-    key: Keys,
-    record: Annotated[
-        Path | None,
-        typer.Option(help="File with the record as one line of an archive: is it the one that was sealed?"),
-    ] = None,
-) -> None:
-    """Check a proof without any log, and print the answer as one JSON object.
-
-    Exit code 0 if it holds, 1 if not. Without --record it is not checked which record the proof is about.
-    """
-    keys = read_public_keys(key)
-    raw, held = read_input(file), None if record is None else _record(record)
-    try:
-        shown = check_proof(raw, keys, held)
-    except InputError as error:
-        answer = {"valid": False, "code": error.code, "path": error.path, "message": error.message}
-        print_json(answer)
-        raise typer.Exit(1) from None
-    print_json({"valid": True, **_shown_as_json(shown)})
-
-
-def _record(path: Path) -> Record:
-    lines = [line for line in read_input(path, bytes_max=LINE_BYTES_MAX).splitlines() if line.strip()]
-    found = record_in(lines[0], path.name, Role.EVIDENCE) if len(lines) == 1 else None
-    if found is None:
-        raise InputError("bad_record_line", f"{path} must hold one line of an archive of evidence, and nothing else")
-    return found
-
-
-def _shown_as_json(shown: Shown) -> dict[str, Any]:
-    made = shown.checkpoint
-    answer: dict[str, Any] = {"kind": shown.kind, "topic": made.topic, "partition": made.partition}
-    if shown.first is not None:
-        answer |= {"first_checkpoint": shown.first.sequence, "first_tree_size": shown.first.tree_size}
-    else:
-        answer |= {"offset": shown.offset, "leaf_index": shown.leaf_index, "record_checked": shown.record_checked}
-    return answer | {
-        "checkpoint": made.sequence,
-        "tree_size": made.tree_size,
-        "root": str(made.root),
-        "sealed_at": made.sealed_at,
-        "key_id": made.key_id,
-    }
-
-
 class _Sources(NamedTuple):
     evidence: FileLogs | KafkaLogs
     checkpoints: FileLogs | KafkaLogs
@@ -295,16 +205,24 @@ def _logs(
     starts = _starts(log_start)
     # Checkpoints first: what they cover is then within the end of the evidence.
     with (
-        _one_kind(Role.CHECKPOINTS, checkpoints, bootstrap) as seals,
-        _one_kind(Role.EVIDENCE, evidence, bootstrap, starts) as records,
+        logs_of(Role.CHECKPOINTS, checkpoints, bootstrap) as seals,
+        logs_of(Role.EVIDENCE, evidence, bootstrap, starts) as records,
     ):
         yield _Sources(records, seals)
 
 
 @contextmanager
-def _one_kind(
+def logs_of(
     role: Role, paths: list[Path] | None, bootstrap: str | None, starts: dict[int, int] | None = None
 ) -> Iterator[FileLogs | KafkaLogs]:
+    """Open the logs of one kind: of archives if there are any, else of Kafka.
+
+    Args:
+        role: evidence or checkpoints.
+        paths: archives.
+        bootstrap: brokers, if not those of the settings.
+        starts: for archives, where each partition's log began.
+    """
     if paths:
         yield FileLogs(paths, role, starts=starts)
         return
@@ -331,15 +249,3 @@ def _starts(texts: list[str] | None) -> dict[int, int]:
             raise ConfigurationError("bad_option", "write --log-start as PARTITION:OFFSET, for example 3:1200")
         starts[int(number)] = int(offset)
     return starts
-
-
-def _chain_name(seals: Logs, partition: int) -> LogName:
-    names = [name for name in seals.names() if name.partition == partition]
-    if len(names) != 1:
-        others = sorted({name.partition for name in seals.names()})
-        raise InputError(
-            "checkpoint_not_found",
-            f"there must be one log of checkpoints for partition {partition}, and there are {len(names)}; "
-            f"there are some for {', '.join(map(str, others)) or 'none'}",
-        )
-    return names[0]

@@ -10,10 +10,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from assay_stream.cli.new_file import write_key_files
 from assay_stream.cli.options import Bootstrap
+from assay_stream.cli.seal_proofs import DEFAULT_LOG_NAME
 from assay_stream.config import Settings, load_settings
 from assay_stream.errors import ConfigurationError
 from assay_stream.files.seal_keys import read_private_key, read_public_keys
 from assay_stream.schemes import dsse
+from assay_stream.schemes.tlog import is_key_name
 from assay_stream.seal.checkpoint import RANGE_RECORDS_MAX
 
 seal_app = typer.Typer()
@@ -47,6 +49,13 @@ def seal(
         float,
         typer.Option(min=0.1, max=86_400, help="How long a record waits for its checkpoint at most, seconds."),
     ] = 60.0,
+    log_name: Annotated[
+        str,
+        typer.Option(
+            help="Begins the origin of each partition's log in signed notes: a name of your own, such as "
+            "example.com/production. Never change it: a log under another name is another log."
+        ),
+    ] = DEFAULT_LOG_NAME,
     web_port: Annotated[
         int | None, typer.Option(min=1, max=65_535, help="Serve /healthz, /readyz and /metrics on this port.")
     ] = None,
@@ -63,6 +72,8 @@ def seal(
         return
     if key is None:
         raise ConfigurationError("bad_option", "--key is needed: assay-stream seal keygen --out seal.pem makes one")
+    if not is_key_name(log_name):
+        raise ConfigurationError("bad_option", "--log-name must not contain white space or a plus, nor be empty")
     settings = load_settings(bootstrap_servers=bootstrap_servers)
     private = read_private_key(key, _password(settings))
     trusted = read_public_keys(also_trust or ()) | dsse.keys_of([private.public_key()])
@@ -72,7 +83,16 @@ def seal(
         raise ConfigurationError(
             "extra_missing", f"{error.name} is not installed: pip install 'assay-stream[worker]'"
         ) from None
-    run_sealer(settings, private, trusted, once=once, every_records=every_records, every_s=every_s, web_port=web_port)
+    run_sealer(
+        settings,
+        private,
+        trusted,
+        once=once,
+        every_records=every_records,
+        every_s=every_s,
+        web_port=web_port,
+        log_name=log_name,
+    )
 
 
 @seal_app.command()

@@ -27,6 +27,7 @@ from assay_stream.errors import InputError
 from assay_stream.model.record import Record
 from assay_stream.schemes import dsse
 from assay_stream.schemes.rfc9162 import HASH_BYTES, Frontier, leaf_hash
+from assay_stream.schemes.tlog import TlogCheckpoint, open_checkpoint_note, sign_note
 
 PAYLOAD_TYPE_ALONE = "application/vnd.assay.stream.checkpoint.v1+json"
 """Of earlier checkpoints, which say nothing about the other partitions."""
@@ -127,12 +128,25 @@ class Sealed(NamedTuple):
         leaves: offset and leaf hash of every record of the range.
         envelope: the DSSE envelope, decoded.
         key_ids: whose signatures held.
+        note: the same tree head as a signed note (C2SP tlog-checkpoint); ``None`` in earlier checkpoints.
     """
 
     checkpoint: Checkpoint
     leaves: tuple[Leaf, ...]
     envelope: dict[str, Any]
     key_ids: tuple[str, ...]
+    note: str | None = None
+
+
+def origin_of(log_name: str, topic: str, partition: int) -> str:
+    """Return the origin of a partition's log, which is also the name of its key (tlog-checkpoint, Signatures).
+
+    Args:
+        log_name: the deployment, for example ``example.com/production``.
+        topic: the evidence topic.
+        partition: its partition.
+    """
+    return f"{log_name}/{topic}/{partition}"
 
 
 def leaf_of(record: Record, *, offset: int | None = None) -> bytes:
@@ -165,6 +179,7 @@ def sealed(
     software: str,
     partitions: int | None = None,
     siblings: Iterable[Head] = (),
+    log_name: str | None = None,
 ) -> Sealed:
     """Return the checkpoint of the next range.
 
@@ -178,6 +193,7 @@ def sealed(
         software: name and version of who makes it.
         partitions: how many partitions the evidence topic has; ``None`` to say nothing about the others.
         siblings: the latest committed head of each other partition that has one.
+        log_name: begins the origin of the signed note; ``None`` for a checkpoint without a note.
     """
     if not 0 < len(leaves) <= RANGE_RECORDS_MAX:
         raise AssertionError("a range has records, and a bound")
@@ -204,7 +220,11 @@ def sealed(
     )
     kind = PAYLOAD_TYPE_ALONE if partitions is None else PAYLOAD_TYPE
     envelope = dsse.signed(kind, made.payload(), [key])
-    return Sealed(made, tuple(leaves), envelope, (made.key_id,))
+    note = None
+    if log_name is not None:
+        origin = origin_of(log_name, topic, partition)
+        note = sign_note(TlogCheckpoint(origin, tree.size, tree.root()).text, origin, key)
+    return Sealed(made, tuple(leaves), envelope, (made.key_id,), note)
 
 
 def _nearest(siblings: Iterable[Head], partition: int, partitions: int) -> tuple[Head, ...]:
@@ -218,7 +238,8 @@ def encode(of: Sealed) -> bytes:
     Args:
         of: a checkpoint and its leaves.
     """
-    return canonicalize({"envelope": of.envelope, "leaves": base64.b64encode(_packed(of.leaves)).decode()})
+    content = {"envelope": of.envelope, "leaves": base64.b64encode(_packed(of.leaves)).decode()}
+    return canonicalize(content if of.note is None else content | {"note": of.note})
 
 
 def decode(raw: bytes | None, keys: dsse.Keys) -> Sealed:
@@ -244,7 +265,24 @@ def decode(raw: bytes | None, keys: dsse.Keys) -> Sealed:
         checkpoint.last_offset,
     ):
         raise _bad("$.leaves")
-    return Sealed(checkpoint, leaves, content["envelope"], key_ids)
+    return Sealed(checkpoint, leaves, content["envelope"], key_ids, _checked_note(content, checkpoint, keys))
+
+
+def _checked_note(content: dict[str, Any], checkpoint: Checkpoint, keys: dsse.Keys) -> str | None:
+    """Return the signed note of a record, which must state the same tree head; ``None`` where there is none."""
+    if "note" not in content:
+        return None
+    note = content["note"]
+    if not isinstance(note, str):
+        raise _bad("$.note")
+    try:
+        stated = open_checkpoint_note(note, keys.values())
+    except InputError:
+        raise _bad("$.note") from None
+    same_log = stated.origin.endswith(origin_of("", checkpoint.topic, checkpoint.partition))
+    if not same_log or (stated.tree_size, stated.root.hex()) != (checkpoint.tree_size, checkpoint.root.hex):
+        raise _bad("$.note")
+    return note
 
 
 def open_checkpoint(envelope: Any, keys: dsse.Keys) -> tuple[Checkpoint, tuple[str, ...]]:

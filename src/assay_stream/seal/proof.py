@@ -1,21 +1,22 @@
-"""Proofs over sealed evidence, for whoever has neither the log nor its leaves.
+"""Proofs over sealed evidence, for readers who have neither the log nor its leaves.
 
-An *inclusion* proof shows that a record is in the tree that a checkpoint signs; a *consistency* proof that the
-tree of one checkpoint begins with that of an earlier one. A proof carries the signed checkpoints that it is about,
-so that it is checked with public keys alone.
+An *inclusion* proof shows that a record is in the tree that a checkpoint signs; a *consistency* proof, that the tree of
+one checkpoint starts with that of an earlier one. A proof carries the signed checkpoints that it is about, so that
+public keys suffice to check it. Inclusion proofs also come in the text form of C2SP tlog-proof.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from assay_stream.canonical.decode import decode_json
 from assay_stream.errors import InputError
 from assay_stream.model.record import Record
-from assay_stream.schemes import dsse
+from assay_stream.schemes import dsse, tlog
 from assay_stream.schemes.rfc9162 import consistency_holds, consistency_proof, inclusion_holds, inclusion_proof
-from assay_stream.seal.checkpoint import Checkpoint, Sealed, decode, follows, leaf_of, open_checkpoint
+from assay_stream.seal.checkpoint import Checkpoint, Sealed, decode, follows, leaf_of, open_checkpoint, origin_of
 
 PROOF_SCHEMA = "assay.evidence.proof.v1"
 _INCLUSION_FIELDS = {"schema", "kind", "offset", "leaf_index", "leaf", "path", "checkpoint"}
@@ -70,12 +71,76 @@ def chain_of(values: Iterable[tuple[int, bytes | None]], keys: dsse.Keys) -> Ite
         yield found
 
 
-def inclusion(chain: Chain, offset: int) -> dict[str, Any]:
+class Included(NamedTuple):
+    """A record's place in the tree of the last checkpoint.
+
+    Args:
+        offset: of the record.
+        leaf_index: which leaf of the tree.
+        leaf: its hash.
+        path: the inclusion proof (RFC 9162, section 2.1.3).
+        last: the checkpoint that signs the tree.
+    """
+
+    offset: int
+    leaf_index: int
+    leaf: bytes
+    path: list[bytes]
+    last: Sealed
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the proof with the DSSE envelope of the checkpoint."""
+        return {
+            "schema": PROOF_SCHEMA,
+            "kind": "inclusion",
+            "offset": self.offset,
+            "leaf_index": self.leaf_index,
+            "leaf": self.leaf.hex(),
+            "path": [node.hex() for node in self.path],
+            "checkpoint": self.last.envelope,
+        }
+
+    def as_tlog(self) -> str:
+        """Return the proof as text (C2SP tlog-proof).
+
+        Raises:
+            InputError: ``checkpoint_without_note``.
+        """
+        return tlog.write_proof(self.leaf_index, self.path, note_of(self.last))
+
+
+def note_of(sealed: Sealed) -> str:
+    """Return the signed note of a checkpoint (C2SP tlog-checkpoint).
+
+    Raises:
+        InputError: ``checkpoint_without_note``.
+    """
+    if sealed.note is None:
+        raise InputError(
+            "checkpoint_without_note",
+            "the last checkpoint was written by an earlier sealer, without a signed note: seal once more",
+        )
+    return sealed.note
+
+
+def last_of(chain: Chain) -> Sealed:
+    """Return the last checkpoint of a partition.
+
+    Raises:
+        InputError: ``checkpoint_not_found``; as ``chain_of``.
+    """
+    tail = deque(chain(), maxlen=1)
+    if not tail:
+        raise InputError("checkpoint_not_found", "the partition has no checkpoint")
+    return tail[0]
+
+
+def inclusion(chain: Chain, offset: int) -> Included:
     """Return the proof that the record at an offset is in the tree of the last checkpoint.
 
     Args:
         chain: the checkpoints of the partition.
-        offset: where the record stands in the evidence partition.
+        offset: of the record in the evidence partition.
 
     Raises:
         InputError: ``offset_not_sealed``; as ``chain_of``.
@@ -92,15 +157,7 @@ def inclusion(chain: Chain, offset: int) -> dict[str, Any]:
         raise InputError("offset_not_sealed", "no checkpoint covers a record at this offset of this partition")
     index, leaf = found
     path = inclusion_proof(_leaves(chain), index, last.checkpoint.tree_size)
-    return {
-        "schema": PROOF_SCHEMA,
-        "kind": "inclusion",
-        "offset": offset,
-        "leaf_index": index,
-        "leaf": leaf.hex(),
-        "path": [node.hex() for node in path],
-        "checkpoint": last.envelope,
-    }
+    return Included(offset, index, leaf, list(path), last)
 
 
 def consistency(chain: Chain, first: int, second: int) -> dict[str, Any]:
@@ -151,6 +208,44 @@ def check_proof(raw: bytes, keys: dsse.Keys, record: Record | None = None) -> Sh
             raise InputError("bad_proof", "a consistency proof is about no record: leave the record out")
         return _check_consistency(proof, path, keys)
     raise _bad("$.kind")
+
+
+def check_tlog_proof(raw: bytes, keys: dsse.Keys, record: Record) -> dict[str, Any]:
+    """Check an inclusion proof in text form (C2SP tlog-proof, Verifying a tlog proof), and return what it shows.
+
+    1. Compute the leaf hash: of the record, which a tlog proof does not name.
+    2. Check that the origin names the record's partition, and that one of the keys signed the checkpoint.
+    3. Cosignatures of witnesses are ignored: no witness is configured.
+    4. Check the inclusion proof.
+
+    Args:
+        raw: the proof.
+        keys: whose signatures count.
+        record: the record that should be the leaf.
+
+    Raises:
+        InputError: ``bad_proof``, ``bad_note``, ``seal_key_unknown``, ``seal_signature_invalid``,
+            ``proof_of_another_record`` or ``proof_fails``.
+    """
+    proof = tlog.read_proof(raw)
+    leaf = leaf_of(record)
+    signed = tlog.open_checkpoint_note(proof.note, keys.values())
+    origin = record.origin
+    if not signed.origin.endswith(origin_of("", origin.topic, origin.partition)):
+        raise InputError("proof_of_another_record", "the proof is about another topic or partition than the record's")
+    if not inclusion_holds(
+        leaf=leaf, index=proof.leaf_index, size=signed.tree_size, proof=list(proof.path), root=signed.root
+    ):
+        raise InputError("proof_fails", "the hashes do not lead from the record to the signed root: one was altered")
+    return {
+        "kind": "inclusion",
+        "origin": signed.origin,
+        "offset": origin.offset,
+        "leaf_index": proof.leaf_index,
+        "record_checked": True,
+        "tree_size": signed.tree_size,
+        "root": f"sha256:{signed.root.hex()}",
+    }
 
 
 def _check_inclusion(proof: dict[str, Any], path: list[bytes], keys: dsse.Keys, record: Record | None) -> Shown:

@@ -86,6 +86,7 @@ class Sealer:
         partitions: how many partitions the evidence and the checkpoint topic have.
         every_records: records of one range at most.
         every_s: how long a record waits for its checkpoint at most.
+        log_name: begins the origin of signed notes.
         now: the time for ``sealed_at``, RFC 3339, and in milliseconds.
     """
 
@@ -98,6 +99,7 @@ class Sealer:
         partitions: int,
         every_records: int,
         every_s: float,
+        log_name: str,
         now: Callable[[], tuple[str, int]],
     ) -> None:
         self._settings = settings
@@ -110,6 +112,7 @@ class Sealer:
         self._partitions = partitions
         self._every_records = every_records
         self._every_s = every_s
+        self._log_name = log_name
         self._now = now
         self._topics = topic_names(settings)
         self._group_id = f"{settings.group_prefix}-seal"
@@ -225,6 +228,7 @@ class Sealer:
             key=self._key,
             software=f"assay-stream {__version__}",
             partitions=self._partitions,
+            log_name=self._log_name,
             siblings=[other.before.head for other in self._lanes.values() if other.before is not None],
         )
         checkpoint = made.checkpoint

@@ -31,6 +31,7 @@ def run_sealer(
     every_records: int,
     every_s: float,
     web_port: int | None = None,
+    log_name: str,
 ) -> None:
     """Seal until SIGTERM or SIGINT, or until everything that is there is sealed.
 
@@ -42,6 +43,7 @@ def run_sealer(
         every_records: records of one range at most.
         every_s: how long a record waits for its checkpoint at most.
         web_port: where health and metrics are served, if anywhere.
+        log_name: begins the origin of signed notes.
 
     Raises:
         ConfigurationError: ``topic_missing``, ``partition_count``, ``web_port_taken``; as ``Sealer.run``.
@@ -49,7 +51,16 @@ def run_sealer(
     """
     configure_logs(settings)
     asyncio.run(
-        _seal(settings, key, trusted, once=once, every_records=every_records, every_s=every_s, web_port=web_port)
+        _seal(
+            settings,
+            key,
+            trusted,
+            once=once,
+            every_records=every_records,
+            every_s=every_s,
+            web_port=web_port,
+            log_name=log_name,
+        )
     )
 
 
@@ -62,6 +73,7 @@ async def _seal(
     every_records: int,
     every_s: float,
     web_port: int | None,
+    log_name: str,
 ) -> None:
     admin = await start_admin(settings, waiting=lambda text: _log.warning("waiting_for_brokers", why=text))
     try:
@@ -75,6 +87,7 @@ async def _seal(
         partitions=counts[Role.EVIDENCE],
         every_records=every_records,
         every_s=every_s,
+        log_name=log_name,
         now=_now,
     )
     pages = nullcontext() if web_port is None else _pages(settings, sealer, web_port)

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from assay_stream.errors import InputError
-from assay_stream.model.record import Record
+from assay_stream.model.record import Origin, Record
+from assay_stream.schemes import dsse
 from assay_stream.seal.checkpoint import Sealed
-from assay_stream.seal.proof import chain_of, check_proof, consistency, inclusion
+from assay_stream.seal.proof import chain_of, check_proof, check_tlog_proof, consistency, inclusion
 from tests.support.seals import KEYS, OTHER_KEY, TOPIC, a_record, checkpoints_of, some_records
 
 RANGES = [some_records(2, 3, 5), some_records(6), some_records(9, 10, 11, 13)]
@@ -32,7 +33,7 @@ def as_file(proof: dict[str, Any]) -> bytes:
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: str(record.origin.offset))
 def test_every_sealed_record_can_be_proven(record: Record) -> None:
     """In the tree of the last checkpoint, at its index; held against the record itself too."""
-    raw = as_file(inclusion(chain, record.origin.offset))
+    raw = as_file(inclusion(chain, record.origin.offset).as_json())
     shown = check_proof(raw, KEYS, record)
     assert (shown.offset, shown.leaf_index, shown.record_checked) == (
         record.origin.offset,
@@ -69,15 +70,15 @@ def test_checkpoints_that_are_not_there_cannot_be_proven() -> None:
 @pytest.mark.parametrize("name", ["path", "leaf", "leaf_index"])
 def test_an_altered_proof_fails(name: str) -> None:
     """Whatever is altered of what leads to the root."""
-    proof = inclusion(chain, 5)
-    other = inclusion(chain, 10)
+    proof = inclusion(chain, 5).as_json()
+    other = inclusion(chain, 10).as_json()
     with pytest.raises(InputError, match="proof_fails"):
         check_proof(as_file(proof | {name: other[name]}), KEYS)
 
 
 def test_another_record_is_not_the_proven_one() -> None:
     """Neither one with other bytes, nor one from another place."""
-    raw = as_file(inclusion(chain, 5))
+    raw = as_file(inclusion(chain, 5).as_json())
     moved = a_record(5)._replace(origin=a_record(5).origin._replace(partition=1))
     for record in (a_record(5)._replace(value=b"other"), a_record(6), moved):
         with pytest.raises(InputError, match="proof_of_another_record"):
@@ -86,7 +87,7 @@ def test_another_record_is_not_the_proven_one() -> None:
 
 def test_a_proof_with_another_offset_needs_the_record_to_be_refused() -> None:
     """The offset is covered by the leaf alone."""
-    raw = as_file(inclusion(chain, 5) | {"offset": 6})
+    raw = as_file(inclusion(chain, 5).as_json() | {"offset": 6})
     assert check_proof(raw, KEYS).offset == 6
     with pytest.raises(InputError, match="proof_of_another_record"):
         check_proof(raw, KEYS, a_record(5))
@@ -121,7 +122,7 @@ def test_consistency_of_two_logs_is_none() -> None:
 def test_what_is_no_proof_is_refused(change: dict[str, Any]) -> None:
     """By our error, whatever stands there."""
     with pytest.raises(InputError, match="bad_proof"):
-        check_proof(as_file(inclusion(chain, 5) | change), KEYS)
+        check_proof(as_file(inclusion(chain, 5).as_json() | change), KEYS)
     with pytest.raises(InputError, match="bad_proof"):
         check_proof(b"[]", KEYS)
     with pytest.raises(InputError, match="bad_proof"):
@@ -130,7 +131,7 @@ def test_what_is_no_proof_is_refused(change: dict[str, Any]) -> None:
 
 def test_a_checkpoint_by_another_key_proves_nothing() -> None:
     """It may be sound: nobody asked for it."""
-    proof = inclusion(chain, 5)
+    proof = inclusion(chain, 5).as_json()
     [foreign] = checkpoints_of(RECORDS, keys=[OTHER_KEY])
     with pytest.raises(InputError, match="seal_key_unknown"):
         check_proof(as_file(proof | {"checkpoint": json.loads(foreign)["envelope"]}), KEYS)
@@ -142,3 +143,49 @@ def test_no_proof_is_made_of_a_broken_chain() -> None:
         inclusion(lambda: chain_of(enumerate([SEALS[0], SEALS[2]]), KEYS), 5)
     with pytest.raises(InputError, match="not_json: checkpoint record 0"):
         inclusion(lambda: chain_of(enumerate([b"{"]), KEYS), 5)
+
+
+NOTED = checkpoints_of(*RANGES, log_name="example.com/test")
+
+
+def noted_chain() -> Iterator[Sealed]:
+    """The same checkpoints with signed notes."""
+    return chain_of(enumerate(NOTED), KEYS)
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: str(record.origin.offset))
+def test_every_sealed_record_has_a_proof_in_text_form(record: Record) -> None:
+    """Checked against the record, which the text does not name."""
+    text = inclusion(noted_chain, record.origin.offset).as_tlog()
+    shown = check_tlog_proof(text.encode(), KEYS, record)
+    assert (shown["origin"], shown["leaf_index"], shown["tree_size"]) == (
+        f"example.com/test/{TOPIC}/0",
+        RECORDS.index(record),
+        len(RECORDS),
+    )
+
+
+def test_a_text_proof_of_another_record_fails() -> None:
+    """One at the same place with other bytes, one from another partition, and one under another key."""
+    text = inclusion(noted_chain, 5).as_tlog().encode()
+    with pytest.raises(InputError, match="proof_fails"):
+        check_tlog_proof(text, KEYS, a_record(6))
+    elsewhere = a_record(5)._replace(origin=Origin(TOPIC, 1, 5))
+    with pytest.raises(InputError, match="proof_of_another_record"):
+        check_tlog_proof(text, KEYS, elsewhere)
+    with pytest.raises(InputError, match="seal_key_unknown"):
+        check_tlog_proof(text, dsse.keys_of([OTHER_KEY.public_key()]), a_record(5))
+
+
+def test_earlier_checkpoints_have_no_text_form() -> None:
+    """They hold no signed note."""
+    with pytest.raises(InputError, match="checkpoint_without_note"):
+        inclusion(chain, 5).as_tlog()
+
+
+def test_a_note_must_state_what_the_envelope_does() -> None:
+    """Else one checkpoint would say two things."""
+    record = json.loads(NOTED[1])
+    for note in (json.loads(NOTED[0])["note"], "x", 1, None):
+        with pytest.raises(InputError, match=r"bad_checkpoint at \$\.note"):
+            list(chain_of([(0, NOTED[0]), (1, json.dumps(record | {"note": note}).encode())], KEYS))

@@ -153,6 +153,7 @@ async def seal(
         partitions=1,
         every_records=every_records,
         every_s=60.0,
+        log_name="test",
         now=lambda: ("2026-03-01T10:00:00Z", 1),
     )
     await sealer.run(once=True)
@@ -269,7 +270,9 @@ def test_a_sealer_does_not_go_on_where_a_sibling_knows_of_more(checkpoints: int,
         0: Lane(partition=0, writer=writer, before=left[-1].checkpoint if left else None),
         1: Lane(partition=1, writer=writer, before=fleet.chains[1][-1].checkpoint),
     }
-    sealer = Sealer(load_settings(), KEY, KEYS, partitions=2, every_records=3, every_s=60.0, now=lambda: ("", 1))
+    sealer = Sealer(
+        load_settings(), KEY, KEYS, partitions=2, every_records=3, every_s=60.0, log_name="test", now=lambda: ("", 1)
+    )
     if goes_on:
         sealer._check_siblings(lanes)
         return

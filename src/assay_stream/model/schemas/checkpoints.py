@@ -39,6 +39,7 @@ class CheckpointRecord(Closed):
 
     envelope: CheckpointEnvelope
     leaves: Base64
+    note: Annotated[str, Field(description="The tree head as a signed note (C2SP tlog-checkpoint).")] | None = None
 
 
 class CheckpointPayload(Closed):

@@ -1,0 +1,201 @@
+"""Signed notes, checkpoints and inclusion proofs of transparency logs as text (C2SP signed-note, tlog-checkpoint and
+tlog-proof), signed with Ed25519."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from assay_stream.errors import InputError
+
+NOTE_BYTES_MAX = 65_536
+"""More than sixteen post-quantum signatures take, which a reader must accept (signed-note, Format)."""
+PROOF_TAG = "c2sp.org/tlog-proof@v1"
+_ED25519 = b"\x01"
+_DASH = "\N{EM DASH}"
+_HASH_BYTES = 32
+_NAME = re.compile(r"[^\s+\x00-\x1f]{1,512}")
+_DECIMAL = re.compile(r"0|[1-9][0-9]{0,18}")
+
+
+class TlogCheckpoint(NamedTuple):
+    """The body of a checkpoint (tlog-checkpoint, Note text); extension lines are covered by the signature, not kept.
+
+    Args:
+        origin: names the log.
+        tree_size: leaves in the tree.
+        root: its root hash, 32 bytes.
+    """
+
+    origin: str
+    tree_size: int
+    root: bytes
+
+    @property
+    def text(self) -> str:
+        """The note text."""
+        return f"{self.origin}\n{self.tree_size}\n{base64.b64encode(self.root).decode()}\n"
+
+
+class TlogProof(NamedTuple):
+    """An inclusion proof (tlog-proof, Format).
+
+    Args:
+        leaf_index: which leaf, from 0.
+        path: from the leaf's sibling up to the root's child, 32 bytes each.
+        note: the signed checkpoint, verbatim.
+    """
+
+    leaf_index: int
+    path: tuple[bytes, ...]
+    note: str
+
+
+def is_key_name(name: str) -> bool:
+    """Return whether a name may stand in a signature line: not empty, no white space, no plus (signed-note, Format)."""
+    return _NAME.fullmatch(name) is not None
+
+
+def _key_id(name: str, key: Ed25519PublicKey) -> bytes:
+    return hashlib.sha256(name.encode() + b"\n" + _ED25519 + key.public_bytes_raw()).digest()[:4]
+
+
+def verifier_key(name: str, key: Ed25519PublicKey) -> str:
+    """Return a public key as third-party verifiers take it (signed-note, Verifier keys).
+
+    Args:
+        name: of the key; for a log its origin.
+        key: the public key.
+    """
+    material = base64.b64encode(_ED25519 + key.public_bytes_raw()).decode()
+    return f"{name}+{_key_id(name, key).hex()}+{material}"
+
+
+def sign_note(text: str, name: str, key: Ed25519PrivateKey) -> str:
+    """Return a signed note.
+
+    Args:
+        text: one or more lines, each with its newline.
+        name: of the key.
+        key: signs.
+    """
+    signature = base64.b64encode(_key_id(name, key.public_key()) + key.sign(text.encode())).decode()
+    return f"{text}\n{_DASH} {name} {signature}\n"
+
+
+def open_checkpoint_note(note: str, keys: Iterable[Ed25519PublicKey]) -> TlogCheckpoint:
+    """Return the checkpoint of a signed note, whose log's own signature holds.
+
+    Steps (signed-note, Signatures): signatures under other names or key ids are ignored; one of a known key must hold.
+
+    Args:
+        note: the whole note.
+        keys: keys of logs that count.
+
+    Raises:
+        InputError: ``bad_note``, ``seal_key_unknown`` or ``seal_signature_invalid``.
+    """
+    text, separator, lines = note.rpartition("\n\n")
+    text += "\n"
+    if not separator or len(note) > NOTE_BYTES_MAX or not lines.endswith("\n"):
+        raise _bad_note()
+    body = _body(text)
+    wanted = {_key_id(body.origin, key): key for key in keys}
+    holds = False
+    for line in lines.removesuffix("\n").split("\n"):
+        name, raw = _signature(line)
+        key = wanted.get(raw[:4]) if name == body.origin else None
+        if key is None:
+            continue
+        try:
+            key.verify(raw[4:], text.encode())
+        except InvalidSignature:
+            raise InputError("seal_signature_invalid", "the note's signature is invalid: it was altered") from None
+        holds = True
+    if not holds:
+        raise InputError("seal_key_unknown", "none of the given keys signed the note: pass its public key with --key")
+    return body
+
+
+def _body(text: str) -> TlogCheckpoint:
+    lines = text.split("\n")
+    if len(lines) < 4 or not all(lines[:-1]) or any(ord(letter) < 0x20 and letter != "\n" for letter in text):
+        raise _bad_note()
+    origin, size, root = lines[:3]
+    if not is_key_name(origin) or not _DECIMAL.fullmatch(size):
+        raise _bad_note()
+    return TlogCheckpoint(origin, int(size), _hash(root, _bad_note()))
+
+
+def _signature(line: str) -> tuple[str, bytes]:
+    dash, name, text = line.split(" ") if line.count(" ") == 2 else ("", "", "")
+    raw = _decoded(text)
+    if dash != _DASH or not is_key_name(name) or raw is None or len(raw) <= 4:
+        raise _bad_note()
+    return name, raw
+
+
+def write_proof(index: int, path: Sequence[bytes], note: str) -> str:
+    """Return an inclusion proof as text.
+
+    Args:
+        index: of the leaf, from 0.
+        path: from the leaf's sibling up to the root's child.
+        note: the signed checkpoint.
+    """
+    hashes = "".join(base64.b64encode(node).decode() + "\n" for node in path)
+    return f"{PROOF_TAG}\nindex {index}\n{hashes}\n{note}"
+
+
+def read_proof(raw: bytes) -> TlogProof:
+    """Read an inclusion proof; its note is not checked yet.
+
+    Args:
+        raw: the file.
+
+    Raises:
+        InputError: ``bad_proof``.
+    """
+    try:
+        text = raw.decode() if len(raw) <= NOTE_BYTES_MAX else ""
+    except UnicodeDecodeError:
+        text = ""
+    head, separator, note = text.partition("\n\n")
+    lines = head.split("\n")
+    if len(lines) > 1 and lines[1].startswith("extra ") and _decoded(lines[1][6:]) is not None:
+        del lines[1]
+    if not separator or lines[0] != PROOF_TAG or len(lines) < 2 or not lines[1].startswith("index "):
+        raise _bad_proof()
+    if not _DECIMAL.fullmatch(lines[1][6:]):
+        raise _bad_proof()
+    return TlogProof(int(lines[1][6:]), tuple(_hash(line, _bad_proof()) for line in lines[2:]), note)
+
+
+def _hash(text: str, error: InputError) -> bytes:
+    raw = _decoded(text)
+    if raw is None or len(raw) != _HASH_BYTES:
+        raise error
+    return raw
+
+
+def _decoded(text: str) -> bytes | None:
+    try:
+        raw = binascii.a2b_base64(text.encode("ascii"), strict_mode=True)
+    except ValueError:
+        return None
+    return raw if base64.b64encode(raw).decode() == text else None
+
+
+def _bad_note() -> InputError:
+    return InputError("bad_note", "this is not a signed checkpoint (C2SP tlog-checkpoint)")
+
+
+def _bad_proof() -> InputError:
+    return InputError("bad_proof", "this is not an inclusion proof (C2SP tlog-proof)")

@@ -1,0 +1,108 @@
+"""Signed notes, checkpoints and proofs as text."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from assay_stream.errors import InputError
+from assay_stream.schemes.tlog import (
+    TlogCheckpoint,
+    is_key_name,
+    open_checkpoint_note,
+    read_proof,
+    sign_note,
+    verifier_key,
+    write_proof,
+)
+
+KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
+OTHER = Ed25519PrivateKey.from_private_bytes(bytes(32))
+BODY = TlogCheckpoint("example.com/log", 3, bytes(32))
+NOTE = sign_note(BODY.text, BODY.origin, KEY)
+PUBLISHED_VKEY = "example.com/foo+530d903a+AekyeRrm56hApGFkyQR4ZCbV54Id2LKaANYcrnKv3U2k"
+"""The example of the signed-note specification."""
+
+
+def test_a_verifier_key_is_written_as_the_specification_shows() -> None:
+    """Name, key id and material of the published example."""
+    material = base64.b64decode(PUBLISHED_VKEY.split("+", 2)[2])
+    key = Ed25519PublicKey.from_public_bytes(material[1:])
+    assert verifier_key("example.com/foo", key) == PUBLISHED_VKEY
+
+
+def test_a_signed_checkpoint_opens() -> None:
+    """With the key of its log, also beside signatures of others."""
+    assert open_checkpoint_note(NOTE, [KEY.public_key()]) == BODY
+    witness = sign_note(BODY.text, "witness.example", OTHER).split("\n\n")[1]
+    assert open_checkpoint_note(NOTE + witness, [OTHER.public_key(), KEY.public_key()]) == BODY
+
+
+def test_a_signature_by_another_key_does_not_count() -> None:
+    """Nor does one under another name."""
+    with pytest.raises(InputError, match="seal_key_unknown"):
+        open_checkpoint_note(NOTE, [OTHER.public_key()])
+    with pytest.raises(InputError, match="seal_key_unknown"):
+        open_checkpoint_note(sign_note(BODY.text, "other.example", KEY), [KEY.public_key()])
+
+
+def test_an_altered_checkpoint_is_refused() -> None:
+    """Every line of the text is covered."""
+    for old, new in (("\n3\n", "\n4\n"), ("AAA=\n\n", "AAA=\nmore\n\n")):
+        with pytest.raises(InputError, match="seal_signature_invalid"):
+            open_checkpoint_note(NOTE.replace(old, new, 1), [KEY.public_key()])
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        "",
+        NOTE.replace("\n\n", "\n"),
+        NOTE.removesuffix("\n"),
+        NOTE.replace("\n3\n", "\n03\n"),
+        NOTE.replace("\n3\n", "\n-3\n"),
+        NOTE.replace("AAA=", "AAB="),
+        NOTE.replace("\N{EM DASH}", "-"),
+        NOTE.replace("example.com/log\n", "example.com/log +\n"),
+        NOTE + "\N{EM DASH} short AAAA\n",
+        NOTE + "x" * 65_536,
+    ],
+)
+def test_what_is_not_a_checkpoint_is_refused(note: str) -> None:
+    """With a code of its own."""
+    with pytest.raises(InputError, match="bad_note"):
+        open_checkpoint_note(note, [KEY.public_key()])
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a+b", "a\nb", "a\u2028b"])
+def test_names_that_a_signature_line_cannot_hold(name: str) -> None:
+    """They would be read as something else."""
+    assert not is_key_name(name)
+
+
+def test_a_proof_reads_back() -> None:
+    """Index, path and note; extra data is passed over, since nothing authenticates it."""
+    text = write_proof(2, [bytes(32), b"\1" * 32], NOTE)
+    for raw in (text, text.replace("\nindex", "\nextra AAAA\nindex", 1)):
+        assert read_proof(raw.encode()) == (2, (bytes(32), b"\1" * 32), NOTE)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        write_proof(2, [], NOTE).replace("@v1", "@v2"),
+        write_proof(2, [], NOTE).replace("index 2", "index 02"),
+        write_proof(2, [], NOTE).replace("index 2\n", ""),
+        write_proof(2, [b"short"], NOTE),
+        "c2sp.org/tlog-proof@v1\nindex 2\n",
+    ],
+)
+def test_what_is_not_a_proof_is_refused(text: str) -> None:
+    """With a code of its own."""
+    with pytest.raises(InputError, match="bad_proof"):
+        read_proof(text.encode())
+    with pytest.raises(InputError, match="bad_proof"):
+        read_proof(b"\xff")
