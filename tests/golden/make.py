@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.golden import store
+from tests.golden import live, store
 from tests.golden.outputs import all_outputs
 from tests.golden.scenarios import HISTORIES, archive_of, outputs_of_captures, outputs_of_history, scenarios
 
@@ -24,6 +24,9 @@ def main() -> None:
         with TemporaryDirectory() as folder:
             outputs = all_outputs(scenario, archive, Path(folder))
         store.write(scenario.name, outputs | {store.ARCHIVE: archive})
+    if (store.FOLDER / f"{live.NAME}.tar.xz").exists() and not (store.FOLDER / f"{live.REPORTS}.tar.xz").exists():
+        with TemporaryDirectory() as folder:
+            store.write(live.REPORTS, live.reports(Path(folder)))
     if not store.DIGESTS.exists():
         with TemporaryDirectory() as folder:
             found = {str(seed): outputs_of_history(seed, Path(folder)) for seed in HISTORIES}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.golden import store
+from tests.golden import live, restored, store
 from tests.golden.difference import differences
 from tests.golden.outputs import Scenario, all_outputs
 from tests.golden.scenarios import HISTORIES, outputs_of_captures, outputs_of_history, published, scenarios
@@ -58,3 +58,27 @@ def test_random_histories_give_what_they_gave(first: int, tmp_path: Path) -> Non
 def test_captured_lists_give_what_they_gave() -> None:
     """Fingerprints, conformance, drift under every profile, SARIF."""
     assert store.digests_of(outputs_of_captures()) == store.digests()["captures"]
+
+
+def test_the_golden_deployment_is_reported_as_it_was(tmp_path: Path) -> None:
+    """A real worker's evidence, archive, seals, proofs and bundles are read, verified and compared as they were."""
+    golden = store.read(live.REPORTS)
+    found = differences(golden, live.reports(tmp_path))
+    assert not found, "\n".join(found)
+
+
+def test_the_golden_seals_hold() -> None:
+    """What the reports above say: nothing is wrong, every checkpoint and proof holds."""
+    golden = store.read(live.REPORTS)
+    summary = json.loads(golden["verify.json"].splitlines()[-1])["summary"]
+    assert (summary["wrong"], summary["gone"], summary["missing"]) == (0, 0, 0)
+    assert json.loads(golden["seal-verify.json"])["result"] == "holds"
+    checked = [content for name, content in golden.items() if name.endswith((".checked", ".verified.json"))]
+    assert [json.loads(content)["valid"] for content in checked] == [True] * 6
+
+
+def test_stages_go_on_from_golden_topics() -> None:
+    """Facts and alert states that the old worker wrote are restored, and what follows is what it wrote."""
+    files = store.read(live.NAME)
+    found = differences(restored.written_by_the_old_worker(files), restored.written_by_restored_stages(files))
+    assert not found, "\n".join(found)
