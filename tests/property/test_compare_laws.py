@@ -293,7 +293,7 @@ def raised_from(outputs: list[Output], choose: random.Random) -> list[bytes | No
     for offset, value in enumerate([*values, Tick(time_us=ticked_us).encode()]):
         place = Origin(topic="findings", partition=0, offset=offset)
         record = Record(role=Role.FINDINGS, origin=place, key=b"k", value=value)
-        alerts += alerts_of(engine.step(state, record)[1])
+        alerts += alerts_of(engine.process(state, record))
     return alerts
 
 

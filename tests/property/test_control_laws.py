@@ -159,10 +159,10 @@ def read(state: EngineState, records: list[Record]) -> list[Output]:
     """What a registry writes for these records; a join's view is kept up to date with its facts."""
     outputs: list[Output] = []
     for record in records:
-        for output in engine.step(state, record)[1]:
+        for output in engine.process(state, record):
             outputs.append(output)
             if output.role is Role.BINDINGS:
-                engine.step(state, record_of(Role.BINDINGS, output.value, key=output.key))
+                engine.process(state, record_of(Role.BINDINGS, output.value, key=output.key))
     return outputs
 
 
@@ -173,7 +173,7 @@ def evidence(state: EngineState) -> list[bytes | None]:
         for observer in (*OBSERVERS, "proxy-3"):
             for tool in ("read_file", "write_file", "ghost"):
                 value = a_call(second=second + 0.5, observer_id=observer, tool_name=tool)
-                outputs = engine.step(state, record_of(Role.CALLS, value))[1]
+                outputs = engine.process(state, record_of(Role.CALLS, value))
                 found_ += [output.value for output in outputs]
     return found_
 
@@ -271,8 +271,8 @@ def test_a_restored_registry_goes_on_with_the_same_pins_and_keys(
     second = a_state(limits)
     for fact in facts:
         record = record_of(Role.BINDINGS, fact.value, key=fact.key)
-        engine.apply_fact(second.registry.bindings, record)
-        engine.apply_fact(second.view, record)
+        second.registry.bindings.take(record)
+        second.view.take(record)
     assert read(second, history[cut:]) == read(first, history[cut:])
     assert evidence(second) == evidence(first)
 

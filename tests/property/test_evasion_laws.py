@@ -74,10 +74,10 @@ def test_poison_that_comes_into_force_has_an_alert(story: list[Shown], kind: str
     findings = 0
     in_force: dict[str, set[str]] = {}
     for offset, shown in enumerate([("a", FIRST, "complete", None), *story]):
-        _, outputs = engine.step(state, a_list(offset, shown, kind))
+        outputs = engine.process(state, a_list(offset, shown, kind))
         for output in (output for output in outputs if output.role is Role.FINDINGS):
             origin = Origin(Role.FINDINGS.value, 0, findings)
-            engine.step(state, Record(Role.FINDINGS, origin, output.key, output.value, (), output.timestamp_ms))
+            engine.process(state, Record(Role.FINDINGS, origin, output.key, output.value, (), output.timestamp_ms))
             findings += 1
         observer, items, completeness, _ = shown
         held = in_force.setdefault(observer, set())

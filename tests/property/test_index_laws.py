@@ -46,7 +46,7 @@ def states(history: list[Record], limits: Limits) -> Iterator[ServerBindings]:
         assert server.sights.latest_us == 0
         assert not server.fleet.catalogues_in_force()
     for record in history:
-        engine.step(state, record)
+        engine.process(state, record)
         yield from servers
 
 
@@ -109,7 +109,7 @@ def test_changes_are_the_difference_between_two_scans(history: list[Record], lim
     for record in history:
         before = offered_pairs(server)
         server.fleet.forget_changes()
-        engine.step(state, record)
+        engine.process(state, record)
         after = offered_pairs(server)
         changes = dict(server.fleet.changes())
         assert {pair for pair, is_offered in changes.items() if is_offered} == after - before

@@ -80,29 +80,29 @@ def replay(
         if time_us >= ticked_us + _TICK_US:
             ticked_us = time_us
             while state.alerts_due.any_by(time_us):
-                yield from engine.step(state, _a_tick(time_us, findings))[1]
+                yield from engine.process(state, _a_tick(time_us, findings))
                 findings += 1
         if record.role is Role.CALLS:
-            _, outputs = engine.step(state, record)
+            outputs = engine.process(state, record)
         else:
             # One registry per partition, as in the worker: a misrouted server must look the same.
             registry = registries.setdefault(
                 record.origin.partition,
                 EngineState(producer=producer, limits=limits, snapshot_partitions=snapshot_partitions),
             )
-            _, outputs = engine.step(registry, record)
+            outputs = engine.process(registry, record)
         for output in outputs:
             if output.role is Role.BINDINGS:
-                engine.step(state, _fed_back(output, 0))
+                engine.process(state, _fed_back(output, 0))
             elif output.role is Role.FINDINGS:
                 yield output
-                yield from engine.step(state, _fed_back(output, findings))[1]
+                yield from engine.process(state, _fed_back(output, findings))
                 findings += 1
             else:
                 yield output
     # Times may go back in the merged order: a partition keeps its own.
     while state.alerts_due.any_by(last_us := max(ticked_us, time_us)):
-        yield from engine.step(state, _a_tick(last_us, findings))[1]
+        yield from engine.process(state, _a_tick(last_us, findings))
         findings += 1
 
 

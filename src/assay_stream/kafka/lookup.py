@@ -10,7 +10,6 @@ import orjson
 from aiokafka import TopicPartition
 
 from assay_stream.config import Settings
-from assay_stream.engine import apply_fact
 from assay_stream.errors import ConfigurationError, InputError
 from assay_stream.kafka.connection import start_admin
 from assay_stream.kafka.topics import topic_names
@@ -39,7 +38,7 @@ async def read_bindings(settings: Settings) -> Bindings:
     """
     bindings = Bindings()
     async for record in _records(settings, Role.BINDINGS):
-        apply_fact(bindings, record)
+        bindings.take(record)
     return bindings
 
 

@@ -10,7 +10,17 @@ from dataclasses import replace
 
 from assay_stream.limits import Limits
 from assay_stream.model.control_facts import Discovery
-from assay_stream.model.facts import Catalogue, Fact, FormerTool, Horizon, Rejection, Seen, encode_key, encode_value
+from assay_stream.model.facts import (
+    Catalogue,
+    Fact,
+    FormerTool,
+    Horizon,
+    Progress,
+    Rejection,
+    Seen,
+    encode_key,
+    encode_value,
+)
 from assay_stream.model.fields import Subject
 from assay_stream.model.record import Output, Record, Role
 from assay_stream.model.wire import FactKey
@@ -247,6 +257,17 @@ def fact_output(fact: Fact, *, partition: int, timestamp_ms: int = 0) -> Output:
         partition=partition,
         label=f"fact:{key[0]}",
     )
+
+
+def progress(*, topic: str, partition: int, position: int) -> Output:
+    """Return the record that says how far the registry has come in one input partition.
+
+    Args:
+        topic: an input topic of the registry.
+        partition: its partition, which is the partition of the binding topic too.
+        position: the next offset to be read: everything before it has been applied.
+    """
+    return fact_output(Progress(topic=topic, partition=partition, position=position), partition=partition)
 
 
 def is_redundant(server: ServerBindings, rejection: Rejection) -> bool:

@@ -84,14 +84,6 @@ class Registry:
         self._item_offers = ItemOffers(limits)
 
     def step(self, record: Record) -> list[Output]:
-        """Apply one snapshot or control record.
-
-        Args:
-            record: a record of the snapshots or the control topic.
-
-        Returns:
-            Facts, definitions, findings, changes and verdicts to publish, or the rejected copy.
-        """
         try:
             event = read_event(record, limits=self._limits)
             if isinstance(event, SnapshotEvent):
@@ -392,6 +384,19 @@ class Registry:
             yield from standing.outputs()
             yield from self._changed_verdicts(record, rejection.server_id, server, held)
             yield from _cut_short(analysis, rejection.server_id, record, rejection.time_us)
+
+
+def process(registry: Registry, record: Record) -> list[Output]:
+    """Apply one snapshot or control record.
+
+    Args:
+        registry: the state of the record's partition; it changes by the facts that are returned, and by nothing else.
+        record: the next record of the snapshots or the control topic.
+
+    Returns:
+        Facts, definitions, findings, changes and verdicts to publish, or the rejected copy. Bad input never raises.
+    """
+    return registry.step(record)
 
 
 def _cut_short(analysis: Analysis, server_id: str, record: Record, time_us: int) -> Iterator[Output]:

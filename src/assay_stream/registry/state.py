@@ -30,9 +30,12 @@ from assay_stream.model.facts import (
     Rejection,
     Seen,
     ToolFact,
+    decode_fact,
+    decode_key,
+    foreign_fact,
 )
 from assay_stream.model.fields import Subject
-from assay_stream.model.record import Origin, Position
+from assay_stream.model.record import Origin, Position, Record
 from assay_stream.model.wire import FactKey, origin_of_key
 from assay_stream.registry.controls import Controls
 from assay_stream.registry.endings import Endings
@@ -373,6 +376,21 @@ class Bindings:
         if found is None:
             found = self.servers[server_id] = ServerBindings()
         return found
+
+    def take(self, record: Record) -> None:
+        """Take in one record of the binding topic, a fact or a tombstone.
+
+        Raises:
+            IntegrityError: if it is none that this version writes.
+        """
+        key = decode_key(record.key)
+        if record.value is not None:
+            self.apply(decode_fact(key, record.value), partition=record.origin.partition)
+            return
+        try:
+            self.forget(key, partition=record.origin.partition)
+        except (ValueError, IndexError):
+            raise foreign_fact() from None
 
     def remember(self, server: ServerBindings, question: tuple[Any, ...], answer: object) -> None:
         """Keep an answer until the server changes, or until too many are kept.
