@@ -66,13 +66,7 @@ class Analysis:
         self.kept_units += units
 
     def paid(self, items: Iterable[_Item], units_each: int, what: LeftOut) -> Iterator[_Item]:
-        """Yield items for as long as they can be paid for.
-
-        Args:
-            items: lazily made, so that each is paid for before the next one is made.
-            units_each: what the next one costs.
-            what: left out where the budget does not suffice.
-        """
+        """Yield items for as long as they can be paid for."""
         for item in items:
             try:
                 self.work.spend(units_each)
@@ -96,11 +90,6 @@ class Analysis:
         A rationed server is found once, not once for every list that it offers.
 
         Args:
-            server_id: the server.
-            origin: the record.
-            time_us: its event time, microseconds since the epoch.
-            catalogue: digest of the catalogue that it shows, if it shows one.
-            cut: why something was left out.
             counted: how many findings of each kind were counted instead of reported.
         """
         if self.left_out:

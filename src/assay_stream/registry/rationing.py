@@ -69,9 +69,6 @@ class Ration:
         """Yield what is reported one by one of what a comparison found: all of it, unless a ration cut it short.
 
         Then what has signs is reported, and the first changes; the others are counted.
-
-        Args:
-            findings: what the comparison of all lists found.
         """
         findings = list(findings)
         is_rationed = self.is_cut_short
@@ -125,13 +122,6 @@ def change_of(
     """Return what identifies the change that a snapshot shows, and how many definitions that is about.
 
     ``None`` where it shows none: then nothing is compared. Equal changes are analysed alike, whoever sees them.
-
-    Args:
-        server: the state before the snapshot.
-        baseline: what its tools are compared with.
-        catalogue: the tools that it offers.
-        seen: the observation.
-        lists: the prompts and templates that it offers.
     """
     tools = [] if baseline is None else list(_differing(baseline, catalogue))
     items: list[tuple[str | int, ...]] = []
