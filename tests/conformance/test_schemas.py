@@ -25,9 +25,9 @@ from assay_stream.limits import Limits
 from assay_stream.model import schemas
 from assay_stream.model.cloudevents import read_event
 from assay_stream.model.envelope import Producer
+from assay_stream.model.finding_topic import Tick
 from assay_stream.model.observation import CallData
 from assay_stream.model.record import Origin, Output, Record, Role
-from assay_stream.registry.attention import Tick
 from assay_stream.registry.ledger import progress
 from assay_stream.replay.run import replay
 from assay_stream.schemes import assay

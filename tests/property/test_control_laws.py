@@ -14,10 +14,9 @@ from assay_stream.engine import EngineState
 from assay_stream.limits import DEFAULT_LIMITS, Limits
 from assay_stream.model.envelope import Producer
 from assay_stream.model.finding import Finding
+from assay_stream.model.finding_topic import NameClaim, Resolution, decode_entry
 from assay_stream.model.record import Output, Record, Role
-from assay_stream.registry.attention import Resolution, decode_entry
 from assay_stream.registry.change_points import start_of
-from assay_stream.registry.name_claim import NameClaim
 from assay_stream.registry.pin_evaluation import standing_findings
 from assay_stream.registry.pins import check_pins
 from assay_stream.registry.signatures import first_uses_since

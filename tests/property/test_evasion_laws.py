@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from assay_stream import engine
 from assay_stream.alerts.processor import is_alert
-from assay_stream.alerts.state import AlertState
 from assay_stream.engine import EngineState
+from assay_stream.model.alert_state import AlertState
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Origin, Record, Role
 from tests.property.test_registry_laws import BASE_MS

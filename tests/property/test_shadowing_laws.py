@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from assay_stream.alerts.processor import DueTimes, apply_entry, is_alert
 from assay_stream.model.envelope import Producer
+from assay_stream.model.finding_topic import NameClaim, decode_entry
 from assay_stream.model.partition import murmur2_partition
 from assay_stream.model.record import Origin, Output, Record, Role
-from assay_stream.registry.attention import decode_entry
-from assay_stream.registry.name_claim import NameClaim
 from assay_stream.registry.name_sketch import name_sketch
 from assay_stream.registry.processor import Registry, process
 from assay_stream.replay.run import replay

@@ -8,8 +8,8 @@ from typing import Any
 from assay_stream.limits import DEFAULT_LIMITS, Limits
 from assay_stream.model.envelope import Producer
 from assay_stream.model.finding import Finding
+from assay_stream.model.finding_topic import decode_entry
 from assay_stream.model.record import Origin, Output, Record, Role
-from assay_stream.registry.attention import decode_entry
 from assay_stream.registry.processor import Registry, process
 
 TOOL: dict[str, Any] = {"name": "t", "description": "one", "inputSchema": {"type": "object"}}

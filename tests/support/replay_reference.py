@@ -31,9 +31,9 @@ from assay_stream.files.archive import event_timestamp_ms
 from assay_stream.limits import DEFAULT_LIMITS, Limits
 from assay_stream.model.cloudevents import event_time_us, is_binary, read_event
 from assay_stream.model.envelope import Producer
+from assay_stream.model.finding_topic import Tick
 from assay_stream.model.observation import CallEvent, CallProfile, SnapshotEvent
 from assay_stream.model.record import Headers, Origin, Output, Record, Role
-from assay_stream.registry.attention import Tick
 
 _RANK = {Role.CONTROL: 0, Role.SNAPSHOTS: 1, Role.CALLS: 2}
 _FINDING_TOPIC = "replay"

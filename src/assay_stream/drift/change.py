@@ -4,37 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from enum import StrEnum
 from typing import Any, NamedTuple
 
 from assay_stream.canonical.digest import canonicalize, sha256_of
 from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.model.fields import Direction
 
 _CONTEXT_CHARS = 64
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
-
-
-class Direction(StrEnum):
-    """Which way a change goes: more is possible after it, less, or neither can be told.
-
-    Of a schema: more or fewer values satisfy it. Of a text: words came, or words went. Of a hint: the tool claims
-    to do more, or less.
-    """
-
-    WIDENS = "widens"
-    NARROWS = "narrows"
-    NEUTRAL = "neutral"
-
-    def mirrored(self) -> Direction:
-        """Return the direction of the opposite change."""
-        return _MIRRORED[self]
-
-
-_MIRRORED = {
-    Direction.WIDENS: Direction.NARROWS,
-    Direction.NARROWS: Direction.WIDENS,
-    Direction.NEUTRAL: Direction.NEUTRAL,
-}
 
 
 class Change(NamedTuple):

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 
-from assay_stream.drift.change import Direction
+from assay_stream.model.fields import Direction
 
 
 @dataclass(frozen=True, slots=True)

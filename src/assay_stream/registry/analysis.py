@@ -11,25 +11,13 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import TypeVar
 
+from assay_stream.model.fields import LeftOut
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Origin
 from assay_stream.work import Work, WorkExhaustedError
 
 _Item = TypeVar("_Item")
-
-
-class LeftOut(StrEnum):
-    """What was left out of an analysis: stable codes."""
-
-    COMPARISON = "comparison"
-    FINDINGS = "findings"
-    HISTORY = "history"
-    NAME_CLAIMS = "name_claims"
-    RENAMES = "renames"
-    RESOLUTIONS = "resolutions"
-    SIGNATURES = "signatures"
-    TEXT = "text"
 
 
 class Cut(StrEnum):

@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from assay_stream.limits import Limits
 from assay_stream.model.facts import Seen
 from assay_stream.model.finding import Finding, uid_of
+from assay_stream.model.finding_topic import Resolution
 from assay_stream.model.kinds import Kind
-from assay_stream.registry.attention import Resolution
 from assay_stream.registry.state import ServerBindings
 
 

@@ -24,11 +24,11 @@ from assay_stream.drift import compare_definitions
 from assay_stream.drift.definition import differing_fields, not_compared
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.facts import ItemList, Seen
-from assay_stream.model.fields import Subject
+from assay_stream.model.fields import LeftOut, Subject
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Position
-from assay_stream.registry.analysis import Analysis, LeftOut
+from assay_stream.registry.analysis import Analysis
 from assay_stream.registry.item_offer import ItemOffer
 from assay_stream.registry.list_drift import PAIRS_KEPT, telling_changes
 from assay_stream.registry.packed import unpack

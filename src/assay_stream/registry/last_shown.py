@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from assay_stream.model.facts import Seen
-from assay_stream.registry.analysis import Analysis, LeftOut
+from assay_stream.model.fields import LeftOut
+from assay_stream.registry.analysis import Analysis
 from assay_stream.registry.state import ServerBindings
 from assay_stream.schemes.fingerprint import Fingerprint
 from assay_stream.work import WorkExhaustedError

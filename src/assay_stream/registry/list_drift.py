@@ -30,9 +30,10 @@ from assay_stream.drift.definition import not_compared
 from assay_stream.drift.lists import renames
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.facts import Catalogue, Seen
+from assay_stream.model.fields import LeftOut
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind
-from assay_stream.registry.analysis import Analysis, LeftOut
+from assay_stream.registry.analysis import Analysis
 from assay_stream.registry.approval import is_approved
 from assay_stream.registry.baseline import Baseline
 from assay_stream.registry.last_shown import last_shown

@@ -11,10 +11,11 @@ from typing import NamedTuple, TypedDict
 
 from assay_stream.canonical.digest import canonicalize, kept
 from assay_stream.model.facts import Seen
+from assay_stream.model.fields import LeftOut
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Output, Position
-from assay_stream.registry.analysis import Analysis, LeftOut
+from assay_stream.registry.analysis import Analysis
 from assay_stream.registry.change_points import moments
 from assay_stream.registry.controls import When
 from assay_stream.registry.pins import PinResult, PinStatus, check_pins

@@ -25,16 +25,16 @@ from assay_stream.model.control_facts import Discovery, Pin, Policy, Signatures,
 from assay_stream.model.definition import definition_record
 from assay_stream.model.envelope import Producer
 from assay_stream.model.facts import Announcement, Catalogue, Rejection, Seen, ToolFact
-from assay_stream.model.fields import Subject
+from assay_stream.model.fields import LeftOut, Subject
 from assay_stream.model.finding import Finding
+from assay_stream.model.finding_topic import FloodEnd, suppression_records
 from assay_stream.model.kinds import Kind
 from assay_stream.model.observation import ListChangedEvent, SnapshotEvent
 from assay_stream.model.partition import murmur2_partition
 from assay_stream.model.record import Output, Position, Record, Role, rejected
 from assay_stream.registry import list_drift
-from assay_stream.registry.analysis import Analysis, Cut, LeftOut
+from assay_stream.registry.analysis import Analysis, Cut
 from assay_stream.registry.announcements import announce
-from assay_stream.registry.attention import FloodEnd, suppression_records
 from assay_stream.registry.baseline import Baseline, baselines_for
 from assay_stream.registry.change_points import start_of
 from assay_stream.registry.control_changes import change_record, says_nothing_new

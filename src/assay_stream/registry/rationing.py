@@ -10,10 +10,11 @@ import orjson
 
 from assay_stream.limits import Limits
 from assay_stream.model.facts import Allowance, Catalogue, Seen
+from assay_stream.model.fields import LeftOut
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind
 from assay_stream.registry.allowance import charged, refilled
-from assay_stream.registry.analysis import Analysis, Cut, LeftOut
+from assay_stream.registry.analysis import Analysis, Cut
 from assay_stream.registry.baseline import Baseline
 from assay_stream.registry.item_drift import latest_stating, repeats
 from assay_stream.registry.item_offer import ItemOffer

@@ -10,10 +10,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.control_facts import Discovery, KeyDecision, Pin, Policy
 from assay_stream.model.facts import Catalogue, Rejection, Seen
+from assay_stream.model.fields import LeftOut
 from assay_stream.model.finding import uid_of
+from assay_stream.model.finding_topic import Reason, Resolution
 from assay_stream.model.kinds import Kind
-from assay_stream.registry.analysis import Analysis, LeftOut
-from assay_stream.registry.attention import Reason, Resolution
+from assay_stream.registry.analysis import Analysis
 from assay_stream.registry.baseline import Baseline
 from assay_stream.registry.list_drift import set_digest
 from assay_stream.registry.pins import PinStatus, check_pins

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from assay_stream.model.facts import Catalogue, Seen
-from assay_stream.registry.analysis import Analysis, LeftOut
-from assay_stream.registry.attention import Resolution
+from assay_stream.model.fields import LeftOut
+from assay_stream.model.finding_topic import Resolution
+from assay_stream.registry.analysis import Analysis
 from assay_stream.registry.change_points import start_of
 from assay_stream.registry.controls import When
 from assay_stream.registry.resolution import latest_observations, told, uids_of_signature

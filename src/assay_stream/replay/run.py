@@ -25,10 +25,10 @@ from assay_stream.errors import InputError
 from assay_stream.files.log_spool import Log, LogSpool
 from assay_stream.limits import DEFAULT_LIMITS, Limits
 from assay_stream.model.envelope import Producer
+from assay_stream.model.finding_topic import Tick
 from assay_stream.model.observation import CallProfile
 from assay_stream.model.record import Origin, Output, Record, Role, made_of
 from assay_stream.registry import processor
-from assay_stream.registry.attention import Tick
 from assay_stream.registry.processor import Registry
 from assay_stream.replay.order import Merge, Placed, Position
 

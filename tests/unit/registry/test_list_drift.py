@@ -10,9 +10,9 @@ import pytest
 from assay_stream.limits import Limits
 from assay_stream.model.envelope import Producer
 from assay_stream.model.finding import Finding
+from assay_stream.model.finding_topic import decode_entry
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Origin, Record, Role
-from assay_stream.registry.attention import decode_entry
 from assay_stream.registry.processor import Registry, process
 
 PRODUCER = Producer(version="0.1.0")
