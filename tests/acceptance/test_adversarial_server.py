@@ -67,11 +67,13 @@ class Stream:
         origin = Origin(topic=role.value, partition=0, offset=self._offsets[role])
         self._offsets[role] += 1
         record = Record(role=role, origin=origin, key=key, value=value, headers=headers, timestamp_ms=0)
-        return engine.process(self.state, record)
+        _, outputs = engine.step(self.state, record)
+        return outputs
 
     def _keep(self, output: Output) -> None:
         assert output.key is not None
-        self.state.view.take(
+        engine.apply_fact(
+            self.state.view,
             Record(
                 role=Role.BINDINGS,
                 origin=Origin(topic="bindings", partition=0, offset=0),

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import fnmatch
 import tomllib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -31,12 +31,14 @@ class Change:
         outputs: names of outputs as in ``outputs.py``, with ``*``.
         reason: why, as in CHANGELOG.md.
         path: where the field stands in today's record: names and list indexes joined by ``.``, ``*`` for any.
-            Empty for outputs that are plain text.
+            Empty to replace ``new`` by ``old`` wherever it stands in the output's text.
         old_name: what the field was called before; empty where the name is the same.
         new: value of today, ``None`` for any.
         old: value of before; without ``new`` a field that is no longer written.
         within: whether ``new`` is a part of a text, to be replaced by ``old``.
         added: whether the field was not written before.
+        read_translated: whether reports read the golden results with this change made in them, because ``compare``
+            holds this very text against today's. Without it they read what the old code wrote.
     """
 
     outputs: tuple[str, ...]
@@ -47,10 +49,21 @@ class Change:
     old: Any = None
     within: bool = False
     added: bool = False
+    read_translated: bool = False
 
     def applies(self, output: str) -> bool:
         """Tell whether it is about this output."""
         return any(fnmatch.fnmatchcase(output, pattern) for pattern in self.outputs)
+
+    def forward(self) -> Change | None:
+        """The opposite change; ``None`` where it cannot be told what the new field holds."""
+        if self.added:
+            return None if self.new is None else replace(self, added=False, new=None, old=self.new)
+        if self.old is not None and self.new is None:
+            return replace(self, added=True, new=self.old, old=None)
+        *parents, name = self.path.split(".")
+        path = ".".join([*parents, self.old_name or name])
+        return replace(self, path=path, old_name=self.old_name and name, new=self.old, old=self.new)
 
     def take_back(self, record: Any) -> None:
         """Give a record the field that it had before, in place."""
@@ -112,18 +125,44 @@ def as_before(output: str, content: bytes) -> bytes:
         output: its name.
         content: lines of JSON, or plain text.
     """
-    listed = [change for change in changes() if change.applies(output)]
+    return changed(content, [change for change in changes() if change.applies(output)])
+
+
+def as_today(output: str, content: bytes) -> bytes:
+    """A golden result for today's reports to read: as the old code wrote it, but for ``read_translated`` changes.
+
+    Args:
+        output: its name.
+        content: lines of JSON or record lines.
+    """
+    listed = [change.forward() for change in reversed(changes()) if change.read_translated and change.applies(output)]
+    return changed(content, [change for change in listed if change is not None])
+
+
+def changed(content: bytes, listed: Sequence[Change]) -> bytes:
+    """Some content with changes taken back, in their order.
+
+    Args:
+        content: lines of JSON, record lines, or plain text.
+        listed: what to take back.
+    """
     for change in listed:
         if not change.path:
             content = content.replace(change.new.encode(), change.old.encode())
     in_records = [change for change in listed if change.path]
     if not in_records:
         return content
-    return b"".join(_record_as_before(line, in_records) for line in content.splitlines(keepends=True))
+    return b"".join(_line_changed(line, in_records) for line in content.splitlines(keepends=True))
 
 
-def _record_as_before(line: bytes, listed: list[Change]) -> bytes:
-    record = orjson.loads(line)
+def _line_changed(line: bytes, listed: Sequence[Change]) -> bytes:
+    try:
+        record = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return line
+    if isinstance(record, dict) and record.get("value") and isinstance(record.get("origin"), dict):
+        record["value"] = _line_changed(record["value"].encode(), listed).decode()
+        return orjson.dumps(record) + b"\n"
     was = orjson.dumps(record)
     is_canonical = rfc8785.dumps(record) == line.rstrip(b"\n")
     had_hash = isinstance(record, dict) and record.get("assaycontenthash") == _content_hash(record)

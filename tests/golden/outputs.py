@@ -14,6 +14,7 @@ from pathlib import Path
 import orjson
 import pyarrow.parquet
 
+from tests.golden.changes import as_today
 from tests.support.command import run_command
 
 Outputs = dict[str, bytes]
@@ -140,6 +141,6 @@ def all_outputs(scenario: Scenario, archive: bytes, folder: Path, recorded: Outp
             outputs |= replayed(path, arguments, env, prefix=name)
         for name, content in (recorded or {}).items():
             if name.startswith("replay/") and not name.endswith("summary.json"):
-                Path(name).write_bytes(content)
+                Path(name).write_bytes(as_today(name, content))
         outputs |= dict(reported(scenario, path))
     return outputs

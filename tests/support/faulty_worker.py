@@ -14,10 +14,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from assay_stream import engine
 from assay_stream.cli.main import main
-from assay_stream.join import processor as joining
+from assay_stream.engine import EngineState
 from assay_stream.model.record import Output, Record
-from assay_stream.registry import processor as registering
 
 SLOW_S = 8.0
 FINISH_VARIABLE = "ASSAY_TEST_FINISH_FILE"
@@ -72,19 +72,18 @@ FAULTS: dict[bytes, Callable[[], None]] = {
 }
 
 
-def faulty(process: Callable[..., list[Output]]) -> Callable[..., list[Output]]:
-    """A processor that meets a fault first, where the record's key names one."""
+def faulty(step: Callable[[EngineState, Record], tuple[EngineState, list[Output]]]) -> Callable[..., object]:
+    """A step that meets a fault first, where the record's key names one."""
 
-    def processed(state: object, record: Record, *given: object) -> list[Output]:
+    def stepped(state: EngineState, record: Record) -> tuple[EngineState, list[Output]]:
         fault = FAULTS.get(record.key or b"")
         if fault is not None and not record.set_aside:
             fault()
-        return process(state, record, *given)
+        return step(state, record)
 
-    return processed
+    return stepped
 
 
 if __name__ == "__main__":
-    registering.process = faulty(registering.process)  # type: ignore[assignment]
-    joining.process = faulty(joining.process)  # type: ignore[assignment]
+    engine.step = faulty(engine.step)  # type: ignore[assignment]
     main()

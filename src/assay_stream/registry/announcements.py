@@ -22,7 +22,14 @@ from assay_stream.registry.state import ServerBindings
 
 
 def announce(ledger: Ledger, record: Record, announcement: Announcement, limits: Limits) -> list[Output]:
-    """Apply an announced change, and return the facts and findings to publish."""
+    """Apply an announced change, and return the facts and findings to publish.
+
+    Args:
+        ledger: the registry's ledger.
+        record: the record of the announcement.
+        announcement: the fact that it would be.
+        limits: bounds on what is kept, and what is overdue.
+    """
     server = ledger.bindings.server(announcement.server_id)
     earlier, later = _neighbours(server, announcement)
     if earlier is not None and not _lists_between(server, earlier, announcement.position):

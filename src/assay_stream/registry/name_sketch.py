@@ -19,13 +19,22 @@ that both have a tool ``search`` do not."""
 
 
 def name_sketch(names: Iterable[str]) -> tuple[str, ...]:
-    """Return the sketch of some names, in order."""
+    """Return the sketch of some names, in order.
+
+    Args:
+        names: tool names.
+    """
     digests = {sha256(name.encode()).hexdigest()[:_DIGEST_CHARS] for name in names}
     return tuple(sorted(digests)[: DEFAULT_LIMITS.name_sketch_max])
 
 
 def share_names(one: Collection[str], other: Collection[str]) -> bool:
-    """Tell whether two servers have so many names in common that they may be versions of one product."""
+    """Tell whether two servers have so many names in common that they may be versions of one product.
+
+    Args:
+        one: a sketch.
+        other: another one.
+    """
     in_both = set(one).intersection(other)
     # Most servers have nothing in common: no more can be in the sample than there is in both.
     if len(in_both) * _SHARED_PART < max(len(one), len(other), 1):

@@ -82,7 +82,11 @@ class PinsInForce:
 
 
 def pin_states(acts: Iterable[Pin]) -> dict[tuple[str, str], PinState]:
-    """Return where every value of a tool stands after some acts: by scheme and value."""
+    """Return where every value of a tool stands after some acts: by scheme and value.
+
+    Args:
+        acts: the operators' acts on one tool, oldest first.
+    """
     states: dict[tuple[str, str], PinState] = {}
     for pin in acts:
         if pin.value is not None:
@@ -95,7 +99,11 @@ def pin_states(acts: Iterable[Pin]) -> dict[tuple[str, str], PinState]:
 
 
 def pins_in_force(acts: Iterable[Pin]) -> PinsInForce:
-    """Return what some acts add up to."""
+    """Return what some acts add up to.
+
+    Args:
+        acts: the operators' acts on one tool, oldest first.
+    """
     states = pin_states(acts)
     rejected: dict[str, tuple[str, ...]] = {}
     for (scheme, value), state in sorted(states.items()):

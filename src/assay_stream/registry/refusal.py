@@ -13,7 +13,12 @@ UNKNOWN_SERVER = "(unknown)"
 
 
 def refusal(record: Record, error: InputError) -> list[Output]:
-    """Return what is written for a refused record."""
+    """Return what is written for a refused record.
+
+    Args:
+        record: the record.
+        error: why it is refused.
+    """
     outputs = [rejected(record, error)]
     if record.set_aside:
         finding = Finding(
@@ -28,7 +33,12 @@ def refusal(record: Record, error: InputError) -> list[Output]:
 
 
 def server_named_by_key(record: Record, limits: Limits = DEFAULT_LIMITS) -> str | None:
-    """Return the server that a record's key names; ``None`` where it names none."""
+    """Return the server that a record's key names; ``None`` where it names none.
+
+    Args:
+        record: a record of any input topic.
+        limits: bounds on identifiers.
+    """
     if not record.key or len(record.key) > limits.identifier_chars_max * 4:
         return None
     try:
