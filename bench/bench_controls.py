@@ -43,7 +43,7 @@ def main() -> None:
     arguments = parser.parse_args()
     state = EngineState(producer=Producer(version="bench"))
     first = a_snapshot(0, arguments.tools, 1)
-    engine.step(state, first)
+    engine.process(state, first)
     digests = {
         name: state.registry.bindings.server("server").tools[True, str(full)].schemes["assay.v1"]
         for catalogue in state.registry.bindings.server("server").catalogues.values()
@@ -65,7 +65,7 @@ def main() -> None:
 def _milliseconds(state: EngineState, records: list[Record]) -> float:
     started_s = time.process_time()
     for record in records:
-        engine.step(state, record)
+        engine.process(state, record)
     return (time.process_time() - started_s) / len(records) * 1_000
 
 

@@ -23,7 +23,7 @@ from prometheus_client import CollectorRegistry
 
 from assay_stream import __version__
 from assay_stream.config import Settings, load_settings
-from assay_stream.engine import EngineState
+from assay_stream.join.processor import Join
 from assay_stream.kafka.connection import start_admin
 from assay_stream.kafka.stage import Stage
 from assay_stream.kafka.stage_task import BatchTask
@@ -182,7 +182,7 @@ async def bench(bootstrap: str, calls: int, rounds: int) -> None:
 async def run_join(settings: Settings, counts: dict[Role, int], calls: int) -> Measure:
     """Run the join over all calls with a fresh consumer group."""
     topics = topic_names(settings)
-    state = EngineState(producer=Producer(version=__version__))
+    state = Join(producer=Producer(version=__version__))
     inputs = [
         TopicPartition(topics[role], number)
         for role in (Role.SNAPSHOTS, Role.CONTROL)

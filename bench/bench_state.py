@@ -84,7 +84,7 @@ def _load(state: EngineState, written: Iterable[tuple[bytes, bytes]]) -> tuple[i
         records = [Record(Role.BINDINGS, Origin("bindings", 0, 0), key, value) for key, value in batch]
         started_s = time.process_time()
         for record in records:
-            engine.apply_fact(state.view, record)
+            state.view.take(record)
         cpu_s += time.process_time() - started_s
         count += len(batch)
         size += sum(len(key) + len(value) for key, value in batch)
@@ -100,7 +100,7 @@ def _join(state: EngineState, values: Iterable[bytes]) -> Joined:
         ]
         started_s = time.process_time()
         for record in records:
-            _, outputs = engine.step(state, record)
+            outputs = engine.process(state, record)
             assert outputs[0].label.startswith("bound:")
             evidence_bytes += len(outputs[0].value or b"")
         cpu_s += time.process_time() - started_s

@@ -21,7 +21,7 @@ from aiokafka import AIOKafkaProducer
 
 from assay_stream import __version__
 from assay_stream.config import Settings, load_settings
-from assay_stream.join.decision import join
+from assay_stream.join.processor import Join, process
 from assay_stream.kafka.connection import start_admin
 from assay_stream.kafka.ranges import LogRanges
 from assay_stream.kafka.topics import apply_topics, topic_names
@@ -59,7 +59,7 @@ def made_up(settings: Settings, calls: int) -> list[tuple[Role, Record]]:
     for record in waiting:
         event = read_event(record)
         assert isinstance(event, CallEvent)
-        output = join(history.view, record, event, producer)[0]
+        output = process(Join(producer=producer, view=history.view), record, event)[0]
         evidence = record._replace(
             key=output.key, value=output.value, headers=output.headers, timestamp_ms=output.timestamp_ms
         )
@@ -123,11 +123,12 @@ def join_again(sample: list[tuple[Role, Record]]) -> float:
     for role, record in sample:
         if role is Role.SNAPSHOTS:
             history.take(record)
+    join = Join(producer=producer, view=history.view)
     started_s = time.process_time()
     for record in calls:
         event = read_event(record)
         assert isinstance(event, CallEvent)
-        join(history.view, record, event, producer)
+        process(join, record, event)
     return (time.process_time() - started_s) / len(calls) * 1e6
 
 

@@ -35,7 +35,7 @@ def facts(servers: int, observers: int, lists: int = 1) -> Iterator[Fact]:
     state = EngineState(producer=Producer(version="bench"))
     _, key, value = a_listing(0, 0, 0, 0, START)
     record = Record(Role.SNAPSHOTS, Origin("mcp.tools.list", 0, 0), key, value)
-    _, outputs = engine.step(state, record)
+    outputs = engine.process(state, record)
     written = [(out.key, out.value) for out in outputs if out.role is Role.BINDINGS]
     shared = [(key, value) for key, value in written if key and value and _OBSERVER not in key]
     ((seen_key, seen_value),) = [(key, value) for key, value in written if key and value and _OBSERVER in key]

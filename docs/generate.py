@@ -20,7 +20,6 @@ from assay_stream.config import Settings
 from assay_stream.detect.rules import RULES
 from assay_stream.drift import CODES
 from assay_stream.drift.severity import DEFAULT_PROFILE, PROFILES, Level, assess
-from assay_stream.drift.severity_by_code import BY_CODE
 from assay_stream.export.columns import COLUMNS
 from assay_stream.kafka.access import ACCESS
 from assay_stream.kafka.topics import topic_table
@@ -137,7 +136,7 @@ def change_code_table() -> str:
     return table(
         ["code", "meaning", "direction", "opposite", "level under `soc`"],
         (
-            [f"`{code}`", info.title, str(info.direction), f"`{info.mirror}`", BY_CODE[code]]
+            [f"`{code}`", info.title, str(info.direction), f"`{info.opposite}`", info.level]
             for code, info in CODES.items()
         ),
     )

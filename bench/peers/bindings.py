@@ -11,7 +11,7 @@ from aiokafka.admin import NewTopic
 
 from assay_stream import __version__
 from assay_stream.config import Settings
-from assay_stream.engine import EngineState, apply_fact
+from assay_stream.engine import EngineState
 from assay_stream.kafka.connection import start_admin
 from assay_stream.kafka.topics import topic_names
 from assay_stream.kafka.transport import read_to_end
@@ -39,7 +39,7 @@ async def publish_bindings(settings: Settings, topic: str) -> int:
     name = topic_names(settings)[Role.BINDINGS]
     for number in range(settings.input_partitions):
         async for record in read_to_end(settings, Role.BINDINGS, TopicPartition(name, number)):
-            apply_fact(state.view, record)
+            state.view.take(record)
     producer = AIOKafkaProducer(bootstrap_servers=settings.bootstrap_servers, linger_ms=20)
     await producer.start()
     count = 0

@@ -67,13 +67,11 @@ class Stream:
         origin = Origin(topic=role.value, partition=0, offset=self._offsets[role])
         self._offsets[role] += 1
         record = Record(role=role, origin=origin, key=key, value=value, headers=headers, timestamp_ms=0)
-        _, outputs = engine.step(self.state, record)
-        return outputs
+        return engine.process(self.state, record)
 
     def _keep(self, output: Output) -> None:
         assert output.key is not None
-        engine.apply_fact(
-            self.state.view,
+        self.state.view.take(
             Record(
                 role=Role.BINDINGS,
                 origin=Origin(topic="bindings", partition=0, offset=0),

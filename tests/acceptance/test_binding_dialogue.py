@@ -100,11 +100,11 @@ class Dialogue:
         state = EngineState(producer=Producer(version="0.1.0"))
         outputs = []
         for record in records:
-            for output in engine.step(state, record)[1]:
+            for output in engine.process(state, record):
                 outputs.append(output)
                 if output.role is Role.BINDINGS:
                     fact = record_of(Role.BINDINGS, output.value, key=output.key)
-                    engine.step(state, fact)
+                    engine.process(state, fact)
         return Outcome(outputs)
 
 

@@ -39,12 +39,12 @@ class Dialogue(Story):
         state = EngineState(producer=Producer(version="0.1.0"), limits=Limits(**limits))
         outputs = []
         for record in self.records:
-            for output in engine.step(state, record)[1]:
+            for output in engine.process(state, record):
                 outputs.append(output)
                 if output.role is Role.BINDINGS:
                     place = Origin(topic="bindings", partition=0, offset=len(outputs))
                     fact = Record(role=Role.BINDINGS, origin=place, key=output.key, value=output.value)
-                    engine.step(state, fact)
+                    engine.process(state, fact)
         return Outcome(outputs)
 
 

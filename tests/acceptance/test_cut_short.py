@@ -61,7 +61,7 @@ def a_state(limits: Limits) -> EngineState:
 
 def run(state: EngineState, *records: Record) -> list[Output]:
     """Everything that is written for some records."""
-    return [output for record in records for output in engine.step(state, record)[1]]
+    return [output for record in records for output in engine.process(state, record)]
 
 
 def findings(outputs: list[Output], kind: str) -> list[dict[str, Any]]:
@@ -206,7 +206,7 @@ def test_a_restart_remembers_what_a_ration_left_out() -> None:
         if output.role is Role.BINDINGS:
             origin = Origin(topic="assay.tool.binding", partition=0, offset=0)
             fact = Record(role=Role.BINDINGS, origin=origin, key=output.key, value=output.value)
-            engine.apply_fact(restarted.registry.bindings, fact)
+            restarted.registry.bindings.take(fact)
     last = a_list(21, some_tools(30, 19) + POISON, ms=3_600_000)
     assert run(restarted, last) == run(state, last)
 

@@ -27,7 +27,7 @@ def calls_of(state: EngineState, record: Record) -> int:
     before = sys.getprofile()
     sys.setprofile(count)
     try:
-        engine.step(state, record)
+        engine.process(state, record)
     finally:
         sys.setprofile(before)
     return calls
@@ -66,7 +66,7 @@ def test_a_list_costs_the_same_in_a_fleet_of_any_size(fleet: Callable[[int], lis
         state = a_state(Limits())
         records = fleet(observers)
         for record in records:
-            engine.step(state, record)
+            engine.process(state, record)
         costs.append([calls_of(state, record) for record in the_next(records)])
     for small, large in zip(*costs, strict=True):
         assert large < 2 * small, costs

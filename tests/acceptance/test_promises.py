@@ -76,7 +76,7 @@ def test_nothing_lost_nothing_doubled(story: Story) -> None:
     registry, joining = (EngineState(producer=Producer(version="0.1.0")) for _ in range(2))
     for record in story.records:
         state = joining if record.role is Role.CALLS else registry
-        _, outputs = engine.step(state, record)
+        outputs = engine.process(state, record)
         places = Counter(place for output in outputs for place in [_place(output)] if place)
         assert len(places) == 1, places
         if "applied" not in places:
@@ -84,7 +84,7 @@ def test_nothing_lost_nothing_doubled(story: Story) -> None:
         for output in outputs:
             if output.role is Role.BINDINGS:
                 fact = Record(role=output.role, origin=record.origin, key=output.key, value=output.value)
-                engine.step(joining, fact)
+                engine.process(joining, fact)
 
 
 def _place(output: Output) -> str | None:
@@ -247,7 +247,7 @@ def test_no_secret_leaves_by_the_binding_topic() -> None:
     written = b""
     for tool in HIDING_TOOLS:
         for record in Story().lists(tool, signatures={"s": SECRET}, auth_context=SECRET).records:
-            facts = [o for o in engine.step(state, record)[1] if o.role is Role.BINDINGS]
+            facts = [o for o in engine.process(state, record) if o.role is Role.BINDINGS]
             written += b"".join((fact.key or b"") + (fact.value or b"") for fact in facts)
     assert b"read_file" in written
     assert SECRET.encode() not in written

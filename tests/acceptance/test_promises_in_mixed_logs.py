@@ -50,7 +50,7 @@ def test_nothing_lost_nothing_doubled_in_a_mixed_batch(story: Story) -> None:
     applied: set[bytes | None] = set()
     for record in story.records:
         is_call = record.role is Role.CALLS
-        _, outputs = engine.step(joining if is_call else registry, record)
+        outputs = engine.process(joining if is_call else registry, record)
         ends = Counter(output.role for output in outputs)
         copies = [output for output in outputs if output.role is Role.REJECTED]
         facts = [output for output in outputs if output.role is Role.BINDINGS and output.value is not None]
@@ -67,7 +67,7 @@ def test_nothing_lost_nothing_doubled_in_a_mixed_batch(story: Story) -> None:
             applied.add(record.value)
         for fact in facts:
             again = Record(role=fact.role, origin=record.origin, key=fact.key, value=fact.value)
-            assert engine.step(joining, again)[1] == []
+            assert engine.process(joining, again) == []
 
 
 @given(mixed_stories())

@@ -70,12 +70,12 @@ def stages_take_anything(records: Sequence[tuple[Role, bytes, bool]]) -> None:
         origin = Origin(topic=role.value, partition=0, offset=offset)
         key = b"server-0" if has_key else None
         record = Record(role=role, origin=origin, key=key, value=value, headers=(), timestamp_ms=0)
-        state, outputs = engine.step(state, record)
+        outputs = engine.process(state, record)
         if role is Role.CALLS:
             assert sum(output.role in (Role.EVIDENCE, Role.REJECTED) for output in outputs) == 1
         for output in outputs:
             if output.role is Role.BINDINGS:
-                engine.apply_fact(state.view, record._replace(role=output.role, key=output.key, value=output.value))
+                state.view.take(record._replace(role=output.role, key=output.key, value=output.value))
 
 
 LAWS: Sequence[Callable[[], None]] = (

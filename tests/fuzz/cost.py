@@ -23,7 +23,7 @@ import orjson
 
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Origin, Record, Role
-from assay_stream.registry.processor import Registry
+from assay_stream.registry.processor import Registry, process
 from assay_stream.work import Work
 from tests.support.events import a_snapshot
 
@@ -89,7 +89,7 @@ def measure(pair: Pair, *, memory: bool = False) -> Cost:
     """
     registry = Registry(producer=Producer(version="fuzz"), partitions=1)
     first, second = (_record(tools, offset) for offset, tools in enumerate(pair))
-    registry.step(first)
+    process(registry, first)
     budgets: list[Work] = []
     begin = Work.__init__
 
@@ -103,7 +103,7 @@ def measure(pair: Pair, *, memory: bool = False) -> Cost:
     try:
         with patch.object(Work, "__init__", counted):
             started_s = time.process_time()
-            registry.step(second)
+            process(registry, second)
             cpu_s = time.process_time() - started_s
         peak_bytes = tracemalloc.get_traced_memory()[1] if memory else 0
     finally:

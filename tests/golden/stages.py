@@ -38,13 +38,13 @@ def staged(archive: Path, partitions: int) -> Outputs:
 
     for record in read_file(archive):
         state = join if record.role is Role.CALLS else registries[record.origin.partition]
-        for output in engine.step(state, record)[1]:
+        for output in engine.process(state, record):
             keep(output)
             count += 1
             if output.role is Role.BINDINGS:
-                engine.step(join, _read_back(output, count, partition=output.partition or 0))
+                engine.process(join, _read_back(output, count, partition=output.partition or 0))
             elif output.role is Role.FINDINGS:
-                for told in engine.step(alerts, _read_back(output, count, partition=0))[1]:
+                for told in engine.process(alerts, _read_back(output, count, partition=0)):
                     keep(told)
     return {f"stages/{role.name.lower()}.ndjson": b"".join(written) for role, written in lines.items()}
 

@@ -17,9 +17,9 @@ from assay_stream.alerts.processor import DueTimes, apply_entry
 from assay_stream.alerts.table import AlertTable
 from assay_stream.model.alert import OCSF_VERSION
 from assay_stream.model.finding import Finding
+from assay_stream.model.finding_topic import Entry, Resolution, Suppression, Tick
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Origin, Output, Record, Role
-from assay_stream.registry.attention import Entry, Resolution, Suppression, Tick
 from tests.support.findings import PACING, RULES, a_finding, a_rule, an_end, at, body, place
 
 DIGESTS = st.sampled_from([None, "sha256:" + "a" * 64, "sha256:" + "b" * 64])

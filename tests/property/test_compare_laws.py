@@ -16,8 +16,8 @@ from assay_stream import engine
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.engine import EngineState
 from assay_stream.model.envelope import Producer
+from assay_stream.model.finding_topic import Tick
 from assay_stream.model.record import Origin, Output, Record, Role
-from assay_stream.registry.attention import Tick
 from assay_stream.replay.evidence_record import Recorded
 from assay_stream.replay.run import Replay, replay, spooled
 from assay_stream.schemes import assay
@@ -293,7 +293,7 @@ def raised_from(outputs: list[Output], choose: random.Random) -> list[bytes | No
     for offset, value in enumerate([*values, Tick(time_us=ticked_us).encode()]):
         place = Origin(topic="findings", partition=0, offset=offset)
         record = Record(role=Role.FINDINGS, origin=place, key=b"k", value=value)
-        alerts += alerts_of(engine.step(state, record)[1])
+        alerts += alerts_of(engine.process(state, record))
     return alerts
 
 

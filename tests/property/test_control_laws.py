@@ -14,10 +14,9 @@ from assay_stream.engine import EngineState
 from assay_stream.limits import DEFAULT_LIMITS, Limits
 from assay_stream.model.envelope import Producer
 from assay_stream.model.finding import Finding
+from assay_stream.model.finding_topic import NameClaim, Resolution, decode_entry
 from assay_stream.model.record import Output, Record, Role
-from assay_stream.registry.attention import Resolution, decode_entry
 from assay_stream.registry.change_points import start_of
-from assay_stream.registry.name_claim import NameClaim
 from assay_stream.registry.pin_evaluation import standing_findings
 from assay_stream.registry.pins import check_pins
 from assay_stream.registry.signatures import first_uses_since
@@ -159,10 +158,10 @@ def read(state: EngineState, records: list[Record]) -> list[Output]:
     """What a registry writes for these records; a join's view is kept up to date with its facts."""
     outputs: list[Output] = []
     for record in records:
-        for output in engine.step(state, record)[1]:
+        for output in engine.process(state, record):
             outputs.append(output)
             if output.role is Role.BINDINGS:
-                engine.step(state, record_of(Role.BINDINGS, output.value, key=output.key))
+                engine.process(state, record_of(Role.BINDINGS, output.value, key=output.key))
     return outputs
 
 
@@ -173,7 +172,7 @@ def evidence(state: EngineState) -> list[bytes | None]:
         for observer in (*OBSERVERS, "proxy-3"):
             for tool in ("read_file", "write_file", "ghost"):
                 value = a_call(second=second + 0.5, observer_id=observer, tool_name=tool)
-                outputs = engine.step(state, record_of(Role.CALLS, value))[1]
+                outputs = engine.process(state, record_of(Role.CALLS, value))
                 found_ += [output.value for output in outputs]
     return found_
 
@@ -271,8 +270,8 @@ def test_a_restored_registry_goes_on_with_the_same_pins_and_keys(
     second = a_state(limits)
     for fact in facts:
         record = record_of(Role.BINDINGS, fact.value, key=fact.key)
-        engine.apply_fact(second.registry.bindings, record)
-        engine.apply_fact(second.view, record)
+        second.registry.bindings.take(record)
+        second.view.take(record)
     assert read(second, history[cut:]) == read(first, history[cut:])
     assert evidence(second) == evidence(first)
 

@@ -125,15 +125,15 @@ class Deployment:
     def take(self, record: Record) -> None:
         """One record of an input log, through the stage that reads it, and all that follows from it."""
         state = self.join if record.role is Role.CALLS else self.registries[record.origin.partition]
-        for output in engine.step(state, record)[1]:
+        for output in engine.process(state, record):
             if output.role is Role.BINDINGS:
                 fact = self._read_back(output, len(self.bindings))
                 self.bindings.append(fact)
-                engine.step(self.join, fact)
+                engine.process(self.join, fact)
                 continue
             self.written.append(output)
             if output.role is Role.FINDINGS:
-                self.written += engine.step(self.alerts, self._read_back(output, self.findings))[1]
+                self.written += engine.process(self.alerts, self._read_back(output, self.findings))
                 self.findings += 1
 
     def restart(self) -> None:
@@ -144,8 +144,8 @@ class Deployment:
         self.join = a_state()
         self.registries = [a_state() for _ in range(PARTITIONS)]
         for fact in kept:
-            engine.step(self.join, fact)
-            engine.apply_fact(self.registries[fact.origin.partition].registry.bindings, fact)
+            engine.process(self.join, fact)
+            self.registries[fact.origin.partition].registry.bindings.take(fact)
 
     @staticmethod
     def _read_back(output: Output, offset: int) -> Record:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from assay_stream import engine
 from assay_stream.alerts.processor import is_alert
-from assay_stream.alerts.state import AlertState
 from assay_stream.engine import EngineState
+from assay_stream.model.alert_state import AlertState
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Origin, Record, Role
 from tests.property.test_registry_laws import BASE_MS
@@ -74,10 +74,10 @@ def test_poison_that_comes_into_force_has_an_alert(story: list[Shown], kind: str
     findings = 0
     in_force: dict[str, set[str]] = {}
     for offset, shown in enumerate([("a", FIRST, "complete", None), *story]):
-        _, outputs = engine.step(state, a_list(offset, shown, kind))
+        outputs = engine.process(state, a_list(offset, shown, kind))
         for output in (output for output in outputs if output.role is Role.FINDINGS):
             origin = Origin(Role.FINDINGS.value, 0, findings)
-            engine.step(state, Record(Role.FINDINGS, origin, output.key, output.value, (), output.timestamp_ms))
+            engine.process(state, Record(Role.FINDINGS, origin, output.key, output.value, (), output.timestamp_ms))
             findings += 1
         observer, items, completeness, _ = shown
         held = in_force.setdefault(observer, set())

@@ -12,13 +12,13 @@ from assay_stream.model.facts import Rejection, Seen
 from assay_stream.model.fields import Subject
 from assay_stream.model.record import Origin, Record
 from assay_stream.registry.fleet import Fleet
-from assay_stream.registry.sights import Sights
+from assay_stream.registry.observations import Observations
 from assay_stream.registry.state import ServerBindings
 from assay_stream.registry.timeline import AFTER_ALL_US
 from tests.property.test_registry_laws import LIMITS, SERVERS, a_state, histories
 
 
-def sights_of(server: ServerBindings) -> list[Seen]:
+def observations_of(server: ServerBindings) -> list[Seen]:
     """Every observation, in the order of positions."""
     every = (seen for timeline in server.observers.values() for seen in timeline)
     return sorted(every, key=lambda seen: seen.position)
@@ -43,10 +43,10 @@ def states(history: list[Record], limits: Limits) -> Iterator[ServerBindings]:
     state = a_state(limits)
     servers = [state.registry.bindings.server(name) for name in SERVERS]
     for server in servers:
-        assert server.sights.latest_us == 0
+        assert server.observations.latest_us == 0
         assert not server.fleet.catalogues_in_force()
     for record in history:
-        engine.step(state, record)
+        engine.process(state, record)
         yield from servers
 
 
@@ -58,27 +58,27 @@ def test_an_index_that_was_kept_up_to_date_equals_one_that_is_built_anew(history
         assert anew.catalogues_in_force() == server.fleet.catalogues_in_force()
         server.fleet.forget_changes()
         assert vars(anew) == vars(server.fleet)
-        assert vars(Sights(sights_of(server))) == vars(server.sights)
+        assert vars(Observations(observations_of(server))) == vars(server.observations)
 
 
 @given(histories(), LIMITS)
 def test_the_sorted_observations_answer_what_a_scan_would(history: list[Record], limits: Limits) -> None:
     """For every position at which anything was observed."""
     for server in states(history, limits):
-        every = sights_of(server)
+        every = observations_of(server)
         for seen in every:
             before = [old for old in every if old.position < seen.position]
-            assert server.sights.latest_before(seen.position) == (before or [None])[-1]
+            assert server.observations.latest_before(seen.position) == (before or [None])[-1]
             alike = [old for old in before if old.auth_context == seen.auth_context]
-            assert server.sights.latest_under_rights(seen.position, seen.auth_context) == (alike or [None])[-1]
+            assert server.observations.latest_under_rights(seen.position, seen.auth_context) == (alike or [None])[-1]
             stating = [old for old in before if old.prompts is not None]
-            assert server.sights.latest_stating(seen.position, Subject.PROMPT) == (stating or [None])[-1]
-            assert server.sights.was_shown_complete(seen.catalogue, seen.position) == any(
+            assert server.observations.latest_stating(seen.position, Subject.PROMPT) == (stating or [None])[-1]
+            assert server.observations.was_shown_complete(seen.catalogue, seen.position) == any(
                 old.completeness == "complete" and old.catalogue == seen.catalogue for old in before
             )
         for place in (Origin("snapshots", 0, 3), Origin("other", 0, 3)):
             bad = Rejection(server_id="alpha", origin=place, time_us=1_772_323_204_000_000, code="not_json")
-            assert server.sights.ends_all(bad) == all(bad.is_after(seen) for seen in every)
+            assert server.observations.all_before(bad) == all(bad.is_after(seen) for seen in every)
 
 
 @given(histories(), LIMITS)
@@ -109,7 +109,7 @@ def test_changes_are_the_difference_between_two_scans(history: list[Record], lim
     for record in history:
         before = offered_pairs(server)
         server.fleet.forget_changes()
-        engine.step(state, record)
+        engine.process(state, record)
         after = offered_pairs(server)
         changes = dict(server.fleet.changes())
         assert {pair for pair, is_offered in changes.items() if is_offered} == after - before

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay_stream.canonical.digest import canonicalize
-from assay_stream.drift import CODES, MIRRORS, Change, compare_definitions, compare_lists
+from assay_stream.drift import CODES, Change, compare_definitions, compare_lists
 from assay_stream.drift.severity import PROFILES, Level, assess
 from assay_stream.errors import InputError
 from tests.support.schemas import DEFINITIONS, JSON, PAIRS, shuffled
@@ -26,7 +26,7 @@ NAMED = st.dictionaries(st.sampled_from("abcdef"), DEFINITIONS, max_size=5).map(
 
 def _mirrored(change: Change) -> tuple[Any, ...]:
     values = canonicalize(change.after), canonicalize(change.before)
-    return (MIRRORS[change.code], change.path, *values, change.direction.mirrored())
+    return (CODES[change.code].opposite, change.path, *values, change.direction.mirrored())
 
 
 def _plain(change: Change) -> tuple[Any, ...]:

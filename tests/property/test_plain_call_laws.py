@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from assay_stream import engine
 from assay_stream.engine import EngineState
-from assay_stream.join.decision import join
+from assay_stream.join.processor import process
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.cloudevents import read_whole_call
 from assay_stream.model.envelope import Producer
@@ -164,9 +164,9 @@ def a_state() -> EngineState:
     data = snapshot_data(TOOL, server_id="server", observer_id="alice", snapshot_id="snapshot-1")
     place = Origin(topic="mcp.tools.list", partition=0, offset=0)
     value = an_event(Role.SNAPSHOTS, 1, 1, data)
-    for output in engine.step(state, Record(role=Role.SNAPSHOTS, origin=place, key=b"server", value=value))[1]:
+    for output in engine.process(state, Record(role=Role.SNAPSHOTS, origin=place, key=b"server", value=value)):
         if output.role is Role.BINDINGS:
-            engine.step(state, Record(role=Role.BINDINGS, origin=place, key=output.key, value=output.value))
+            engine.process(state, Record(role=Role.BINDINGS, origin=place, key=output.key, value=output.value))
     return state
 
 
@@ -192,9 +192,9 @@ def test_what_is_taken_the_short_way_gives_the_evidence_of_the_model(value: byte
         assert getattr(plain, name) == getattr(whole, name)
     for expired in (False, True):
         record = a_record(value)._replace(hold_expired=expired)
-        expected = join(STATE.view, record, whole, PRODUCER)
-        assert join(STATE.view, record, plain, PRODUCER) == expected
-        assert join(STATE.view, record, plain, PRODUCER) == expected
+        expected = process(STATE.join, record, whole)
+        assert process(STATE.join, record, plain) == expected
+        assert process(STATE.join, record, plain) == expected
 
 
 @given(st.fixed_dictionaries({}, optional=FIELDS), st.data())

@@ -187,7 +187,7 @@ def a_state(limits: Limits) -> EngineState:
 
 def run(state: EngineState, records: list[Record]) -> list[Output]:
     """Everything the registry writes for these records."""
-    return [output for record in records for output in engine.step(state, record)[1]]
+    return [output for record in records for output in engine.process(state, record)]
 
 
 def compacted(facts: list[Output]) -> list[Output]:
@@ -200,7 +200,7 @@ def restored(facts: list[Output], limits: Limits) -> EngineState:
     """A registry restored from its log of facts."""
     state = a_state(limits)
     for offset, fact in enumerate(facts):
-        engine.apply_fact(state.registry.bindings, a_record(offset, fact.key, fact.value)._replace(role=Role.BINDINGS))
+        state.registry.bindings.take(a_record(offset, fact.key, fact.value)._replace(role=Role.BINDINGS))
     return state
 
 

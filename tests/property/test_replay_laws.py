@@ -66,11 +66,11 @@ def live(records: list[Record], *, snapshot_partitions: int, limits: Limits = DE
     outputs: list[Output] = []
     for record in records:
         state = join if record.role is Role.CALLS else registries[record.origin.partition]
-        written = engine.step(state, record)[1]
+        written = engine.process(state, record)
         for offset, fact in enumerate(written):
             if fact.role is Role.BINDINGS:
                 place = Origin(topic="bindings", partition=fact.partition or 0, offset=offset)
-                engine.step(join, Record(role=Role.BINDINGS, origin=place, key=fact.key, value=fact.value))
+                engine.process(join, Record(role=Role.BINDINGS, origin=place, key=fact.key, value=fact.value))
         outputs += written
     return outputs
 

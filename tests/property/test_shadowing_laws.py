@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 
 from assay_stream.alerts.processor import DueTimes, apply_entry, is_alert
 from assay_stream.model.envelope import Producer
+from assay_stream.model.finding_topic import NameClaim, decode_entry
 from assay_stream.model.partition import murmur2_partition
 from assay_stream.model.record import Origin, Output, Record, Role
-from assay_stream.registry.attention import decode_entry
-from assay_stream.registry.name_claim import NameClaim
 from assay_stream.registry.name_sketch import name_sketch
-from assay_stream.registry.processor import Registry
+from assay_stream.registry.processor import Registry, process
 from assay_stream.replay.run import replay
 from assay_stream.schemes.fingerprint import fingerprint
 from tests.support.controls import a_control
@@ -157,7 +156,7 @@ def live(acts: list[Act], partitions: int) -> set[tuple[str, int, str]]:
     registries = {number: Registry(producer=PRODUCER, partitions=partitions) for number in range(partitions)}
     outputs = []
     for record in logged(acts, partitions):
-        outputs += registries[record.origin.partition].step(record)
+        outputs += process(registries[record.origin.partition], record)
     assert not [output for output in outputs if output.role is Role.REJECTED]
     return open_alerts(claimed(outputs), partitions)
 

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 from assay_stream.alerts.life_cycle import AlertRules, apply_finding
-from assay_stream.alerts.state import AlertState
+from assay_stream.model.alert_state import AlertState
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Origin, Output

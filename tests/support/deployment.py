@@ -23,8 +23,8 @@ from assay_stream.config import Settings, load_settings
 from assay_stream.kafka.connection import reading_consumer, start_admin
 from assay_stream.kafka.topics import apply_topics, inspect_topics, topic_names
 from assay_stream.kafka.transport import read_to_end
+from assay_stream.model.finding_topic import Tick
 from assay_stream.model.record import Headers, Record, Role
-from assay_stream.registry.attention import Tick
 
 _READY_LIMIT_S = 120.0
 

@@ -14,10 +14,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from assay_stream import engine
 from assay_stream.cli.main import main
-from assay_stream.engine import EngineState
+from assay_stream.join import processor as joining
 from assay_stream.model.record import Output, Record
+from assay_stream.registry import processor as registering
 
 SLOW_S = 8.0
 FINISH_VARIABLE = "ASSAY_TEST_FINISH_FILE"
@@ -72,18 +72,19 @@ FAULTS: dict[bytes, Callable[[], None]] = {
 }
 
 
-def faulty(step: Callable[[EngineState, Record], tuple[EngineState, list[Output]]]) -> Callable[..., object]:
-    """A step that meets a fault first, where the record's key names one."""
+def faulty(process: Callable[..., list[Output]]) -> Callable[..., list[Output]]:
+    """A processor that meets a fault first, where the record's key names one."""
 
-    def stepped(state: EngineState, record: Record) -> tuple[EngineState, list[Output]]:
+    def processed(state: object, record: Record, *given: object) -> list[Output]:
         fault = FAULTS.get(record.key or b"")
         if fault is not None and not record.set_aside:
             fault()
-        return step(state, record)
+        return process(state, record, *given)
 
-    return stepped
+    return processed
 
 
 if __name__ == "__main__":
-    engine.step = faulty(engine.step)  # type: ignore[assignment]
+    registering.process = faulty(registering.process)  # type: ignore[assignment]
+    joining.process = faulty(joining.process)  # type: ignore[assignment]
     main()

@@ -9,11 +9,10 @@ from typing import Any
 from assay_stream.alerts.life_cycle import AlertRules, Pacing
 from assay_stream.canonical.digest import jcs_digest
 from assay_stream.model.finding import Finding
+from assay_stream.model.finding_topic import NameClaim, Resolution
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Origin, Output
 from assay_stream.model.suppression import SuppressionRule
-from assay_stream.registry.attention import Resolution
-from assay_stream.registry.name_claim import NameClaim
 
 SECOND_US = 1_000_000
 START_US = 1_772_323_200 * SECOND_US

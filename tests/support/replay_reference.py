@@ -31,9 +31,9 @@ from assay_stream.files.archive import event_timestamp_ms
 from assay_stream.limits import DEFAULT_LIMITS, Limits
 from assay_stream.model.cloudevents import event_time_us, is_binary, read_event
 from assay_stream.model.envelope import Producer
+from assay_stream.model.finding_topic import Tick
 from assay_stream.model.observation import CallEvent, CallProfile, SnapshotEvent
 from assay_stream.model.record import Headers, Origin, Output, Record, Role
-from assay_stream.registry.attention import Tick
 
 _RANK = {Role.CONTROL: 0, Role.SNAPSHOTS: 1, Role.CALLS: 2}
 _FINDING_TOPIC = "replay"
@@ -80,29 +80,29 @@ def replay(
         if time_us >= ticked_us + _TICK_US:
             ticked_us = time_us
             while state.alerts_due.any_by(time_us):
-                yield from engine.step(state, _a_tick(time_us, findings))[1]
+                yield from engine.process(state, _a_tick(time_us, findings))
                 findings += 1
         if record.role is Role.CALLS:
-            _, outputs = engine.step(state, record)
+            outputs = engine.process(state, record)
         else:
             # One registry per partition, as in the worker: a misrouted server must look the same.
             registry = registries.setdefault(
                 record.origin.partition,
                 EngineState(producer=producer, limits=limits, snapshot_partitions=snapshot_partitions),
             )
-            _, outputs = engine.step(registry, record)
+            outputs = engine.process(registry, record)
         for output in outputs:
             if output.role is Role.BINDINGS:
-                engine.step(state, _fed_back(output, 0))
+                engine.process(state, _fed_back(output, 0))
             elif output.role is Role.FINDINGS:
                 yield output
-                yield from engine.step(state, _fed_back(output, findings))[1]
+                yield from engine.process(state, _fed_back(output, findings))
                 findings += 1
             else:
                 yield output
     # Times may go back in the merged order: a partition keeps its own.
     while state.alerts_due.any_by(last_us := max(ticked_us, time_us)):
-        yield from engine.step(state, _a_tick(last_us, findings))[1]
+        yield from engine.process(state, _a_tick(last_us, findings))
         findings += 1
 
 

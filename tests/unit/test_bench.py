@@ -30,16 +30,16 @@ def test_the_peers_join_writes_what_ours_writes() -> None:
     for role, key, value in published:
         logs[role].append(Record(role, Origin(f"t.{role}", 0, len(logs[role])), key, value))
     for record in logs[Role.SNAPSHOTS]:
-        for out in engine.step(state, record)[1]:
+        for out in engine.process(state, record):
             if out.role is Role.BINDINGS:
-                engine.apply_fact(state.view, Record(Role.BINDINGS, Origin("b", 0, 0), out.key, out.value))
+                state.view.take(Record(Role.BINDINGS, Origin("b", 0, 0), out.key, out.value))
     bindings = {
         binding_key(server_id, tool_name): found
         for server_id, server in state.view.servers.items()
         for tool_name, found in tools_of(server_id, server)
     }
     for record in logs[Role.CALLS]:
-        _, (ours,) = engine.step(state, record)
+        (ours,) = engine.process(state, record)
         topic, partition, offset = record.origin
         theirs = evidence_of(
             record.value or b"", bindings, topic=topic, partition=partition, offset=offset, version="1"
@@ -71,13 +71,13 @@ def test_the_facts_of_a_made_up_fleet_are_those_of_its_servers() -> None:
     """Every server, observer and list is there once, and every call of the fleet is bound."""
     state = EngineState(producer=Producer(version="1"))
     for key, value in facts(3, 2, 4):
-        engine.apply_fact(state.view, Record(Role.BINDINGS, Origin("b", 0, 0), key, value))
+        state.view.take(Record(Role.BINDINGS, Origin("b", 0, 0), key, value))
     assert sorted(state.view.servers) == ["server-0", "server-1", "server-2"]
     for server in state.view.servers.values():
         assert [len(timeline) for timeline in server.observers.values()] == [4, 4]
         assert len(server.snapshots) == 8
     for number, raw in enumerate(calls(3, 2, 50, zipf_exponent=1.1)):
-        _, (out,) = engine.step(state, Record(Role.CALLS, Origin("c", 0, number), None, raw))
+        (out,) = engine.process(state, Record(Role.CALLS, Origin("c", 0, number), None, raw))
         assert out.label in ("bound:exact", "bound:observer")
 
 

@@ -14,7 +14,7 @@ from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.envelope import Producer
 from assay_stream.model.facts import Catalogue, Seen
 from assay_stream.model.record import Role
-from assay_stream.registry.processor import Registry
+from assay_stream.registry.processor import Registry, process
 from assay_stream.registry.state import ServerBindings
 from tests.fuzz.cost import Objective, grown, measure, report, search, starts
 from tests.support.events import a_snapshot, record_of
@@ -106,5 +106,5 @@ def test_a_server_whose_lists_are_partial_costs_no_more_with_every_list() -> Non
             tools = [{"name": "t"}, {"name": "x", "description": str(number)}]
             fields = {"snapshot_id": str(number), "completeness": "partial"}
             value = a_snapshot(*tools, number=number, second=number, **fields)
-            registry.step(record_of(Role.SNAPSHOTS, value, offset=number))
+            process(registry, record_of(Role.SNAPSHOTS, value, offset=number))
     assert merged[-1] <= merged[DEFAULT_LIMITS.lists_merged_max + 1]

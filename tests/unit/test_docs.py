@@ -22,7 +22,7 @@ import pytest
 from assay_stream.config import Settings
 from assay_stream.kafka.topics import TOPIC_NAMES
 from assay_stream.limits import DEFAULT_LIMITS
-from assay_stream.model import cloudevents, facts, finding
+from assay_stream.model import cloudevents, finding, wire
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.registry import as_of, pins
@@ -379,7 +379,7 @@ def test_every_value_of_our_own_vocabulary_is_in_the_glossary() -> None:
         *as_of.Unbound,
         *finding.Kind,
         *pins.PinStatus,
-        *facts._READERS,
+        *wire.FACTS,
         *fingerprint.SCHEMES,
     ]
     missing = [str(word) for word in words if f"`{word}`" not in page]

@@ -9,10 +9,11 @@ import pytest
 
 from assay_stream import engine
 from assay_stream.engine import EngineState
-from assay_stream.errors import IntegrityError
+from assay_stream.errors import InputError, IntegrityError
 from assay_stream.model.envelope import Producer
 from assay_stream.model.observation import CallProfile
 from assay_stream.model.record import Origin, Output, Record, Role
+from assay_stream.registry.ledger import progress
 from tests.support.events import a_call, an_event, handshake_call_data, record_of
 from tests.support.fleet import START, Published, a_call_by, a_listing
 
@@ -40,59 +41,60 @@ CALL = at(0, a_call_by(0, 0, 0, START, "snapshot-1"))
 
 def test_facts_reach_the_join_through_the_binding_topic_alone() -> None:
     """A call is bound once the facts of the snapshot were read back, and not before."""
-    state, written = engine.step(a_state(), LISTING)
-    before = engine.step(state, CALL)[1][0]
+    state = a_state()
+    written = engine.process(state, LISTING)
+    before = engine.process(state, CALL)[0]
     for output in written:
         if output.role is Role.BINDINGS:
-            assert engine.step(state, fed_back(output)) == (state, [])
-    after = engine.step(state, CALL)[1][0]
+            assert engine.process(state, fed_back(output)) == []
+    after = engine.process(state, CALL)[0]
     assert (before.label, after.label) == ("unbound:definition_not_observed", "bound:exact")
 
 
 def test_a_refused_call_is_kept() -> None:
     """What is no call is written to the rejected topic, and nothing else happens."""
-    (output,) = engine.step(a_state(), CALL._replace(value=b"{"))[1]
+    (output,) = engine.process(a_state(), CALL._replace(value=b"{"))
     assert (output.role, output.value, output.key) == (Role.REJECTED, b"{", CALL.key)
 
 
 def test_a_call_may_have_any_key() -> None:
     """The key of a call says nothing that its data does not: none is needed."""
-    (output,) = engine.step(a_state(), CALL._replace(key=None))[1]
+    (output,) = engine.process(a_state(), CALL._replace(key=None))
     assert (output.role, output.key) == (Role.EVIDENCE, b"server-0")
 
 
 def test_findings_become_alerts_once() -> None:
     """The finding topic feeds the alerts; a finding read twice raises one alert."""
     state = a_state()
-    engine.step(state, LISTING)
-    _, written = engine.step(state, at(1, a_listing(0, 0, 1, 2, START.replace(second=9))))
+    engine.process(state, LISTING)
+    written = engine.process(state, at(1, a_listing(0, 0, 1, 2, START.replace(second=9))))
     finding = next(output for output in written if output.role is Role.FINDINGS)
-    (alert,) = engine.step(state, fed_back(finding))[1]
+    (alert,) = engine.process(state, fed_back(finding))
     assert json.loads(alert.value or b"")["unmapped"]["mcp_tool_name"] == "tool_0"
-    assert engine.step(state, fed_back(finding, 7))[1] == []
+    assert engine.process(state, fed_back(finding, 7)) == []
 
 
 @pytest.mark.parametrize("role", [Role.EVIDENCE, Role.ALERTS, Role.DEFINITIONS, Role.REJECTED])
 def test_what_is_only_written_is_never_read(role: Role) -> None:
     """Feeding an output topic back in is a mistake of ours."""
     with pytest.raises(AssertionError, match="written, never read"):
-        engine.step(a_state(), CALL._replace(role=role))
+        engine.process(a_state(), CALL._replace(role=role))
 
 
 def test_foreign_facts_and_findings_stop_the_engine() -> None:
     """Our own logs contradicting themselves raise; bad input never does."""
     for role in (Role.BINDINGS, Role.FINDINGS):
         with pytest.raises(IntegrityError):
-            engine.step(a_state(), CALL._replace(role=role))
+            engine.process(a_state(), CALL._replace(role=role))
 
 
 def test_a_call_that_names_a_known_snapshot_is_ready_early() -> None:
     """It need not wait for the registry; one that names an unknown one, or none, must."""
     state = a_state()
     assert not is_ready(state, CALL)
-    for output in engine.step(state, LISTING)[1]:
+    for output in engine.process(state, LISTING):
         if output.role is Role.BINDINGS:
-            engine.step(state, fed_back(output))
+            engine.process(state, fed_back(output))
     assert is_ready(state, CALL)
     assert not is_ready(state, at(0, a_call_by(0, 0, 0, START, None)))
     assert not is_ready(state, at(0, a_call_by(1, 0, 0, START, "snapshot-1")))
@@ -100,20 +102,24 @@ def test_a_call_that_names_a_known_snapshot_is_ready_early() -> None:
 
 def is_ready(state: EngineState, record: Record) -> bool:
     """Whether a call is final."""
-    event = engine.call_of(state, record)
-    assert event is not None
-    return engine.is_final(state, event)
+    event = state.join.read(record)
+    assert not isinstance(event, InputError)
+    return state.join.names_known_snapshot(event)
 
 
-def test_a_call_that_will_be_refused_is_none() -> None:
+def test_a_call_is_read_once_whether_or_not_it_is_refused() -> None:
     """Nothing that the registry might yet say changes a refusal."""
-    assert engine.call_of(a_state(), CALL._replace(value=None)) is None
+    state, refused = a_state(), CALL._replace(value=None)
+    event = state.join.read(refused)
+    assert isinstance(event, InputError)
+    assert engine.process(state, refused, event) == engine.process(state, refused)
+    assert engine.process(state, CALL, state.join.read(CALL)) == engine.process(state, CALL)
 
 
 @pytest.mark.parametrize("record", [CALL, LISTING], ids=["call", "list"])
 def test_a_record_that_is_set_aside_is_refused_unread(record: Record) -> None:
     """It goes to the rejected topic with its code, and somebody is told."""
-    _, written = engine.step(a_state(), record._replace(set_aside=True))
+    written = engine.process(a_state(), record._replace(set_aside=True))
     assert written[0].label == "rejected:record_kills_worker"
     assert written[0].value == record.value
     finding = orjson.loads(written[-1].value or b"")
@@ -126,16 +132,16 @@ def test_a_list_that_is_set_aside_ends_force() -> None:
     """As any list does that is refused: calls behind it are unbound."""
     state = a_state()
     for record in (LISTING, at(1, a_listing(0, 0, 1, 2, START.replace(second=9)))._replace(set_aside=True)):
-        for output in engine.step(state, record)[1]:
+        for output in engine.process(state, record):
             if output.role is Role.BINDINGS:
-                engine.step(state, fed_back(output))
+                engine.process(state, fed_back(output))
     (rejection,) = state.view.servers["server-0"].rejections
     assert rejection.code == "record_kills_worker"
 
 
 def test_progress_names_the_next_offset() -> None:
     """A progress record carries the position from which its input is to be read on."""
-    output = engine.progress(topic="mcp.tools.list", partition=1, position=5)
+    output = progress(topic="mcp.tools.list", partition=1, position=5)
     assert orjson.loads(output.value or b"") == {"position": 5}
 
 
@@ -144,39 +150,42 @@ def test_progress_names_the_next_offset() -> None:
 )
 def test_a_foreign_tombstone_stops_the_engine(key: bytes) -> None:
     """A tombstone whose key is no key of ours is an integrity error, as a foreign fact is."""
-    state, written = engine.step(a_state(), LISTING)
+    state = a_state()
+    written = engine.process(state, LISTING)
     for output in written:
         if output.role is Role.BINDINGS:
-            engine.step(state, fed_back(output))
+            engine.process(state, fed_back(output))
     tombstone = CALL._replace(role=Role.BINDINGS, key=key, value=None)
     with pytest.raises(IntegrityError):
-        engine.step(state, tombstone)
+        engine.process(state, tombstone)
 
 
 def test_names_that_no_list_has_leave_nothing_behind() -> None:
     """A caller who makes up tool names does not fill the memory of the join."""
-    state, written = engine.step(a_state(), LISTING)
+    state = a_state()
+    written = engine.process(state, LISTING)
     for output in written:
         if output.role is Role.BINDINGS:
-            engine.step(state, fed_back(output))
+            engine.process(state, fed_back(output))
     kept = []
     for number in range(20):
         event = orjson.loads(CALL.value or b"")
         event["data"]["tool_name"] = f"made-up-{number}"
-        engine.step(state, CALL._replace(value=orjson.dumps(event)))
+        engine.process(state, CALL._replace(value=orjson.dumps(event)))
         kept.append(len(state.view.server("server-0").memo))
     assert kept[-1] == kept[0]
 
 
 def test_a_listed_tool_is_worked_out_once() -> None:
     """Many calls of one tool under one list are answered from what was worked out for the first."""
-    state, written = engine.step(a_state(), LISTING)
+    state = a_state()
+    written = engine.process(state, LISTING)
     for output in written:
         if output.role is Role.BINDINGS:
-            engine.step(state, fed_back(output))
+            engine.process(state, fed_back(output))
     sizes = set()
     for _ in range(5):
-        engine.step(state, CALL)
+        engine.process(state, CALL)
         sizes.add(len(state.view.server("server-0").memo))
     assert len(sizes) == 1
 
@@ -187,17 +196,17 @@ def test_the_profile_of_the_state_holds_for_every_call(profile: CallProfile) -> 
     state = EngineState(producer=Producer(version="1"), call_profile=profile)
     plain = record_of(Role.CALLS, a_call())
     whole = record_of(Role.CALLS, an_event(Role.CALLS, 1, 1, handshake_call_data()))
-    labels = [engine.step(state, record)[1][0].label for record in (plain, whole)]
+    labels = [engine.process(state, record)[0].label for record in (plain, whole)]
     bound = "unbound:definition_not_observed"
     assert labels == ["rejected:missing_field" if profile == "handshake" else bound, bound]
-    assert (engine.call_of(state, plain) is None) is (profile == "handshake")
+    assert isinstance(state.join.read(plain), InputError) is (profile == "handshake")
 
 
 def test_evidence_of_a_handshake_call_names_its_profile() -> None:
     """Profile, transport, key and references stand in evidence as they were given."""
     call = handshake_call_data()
     record = record_of(Role.CALLS, an_event(Role.CALLS, 1, 1, call))
-    (output,) = engine.step(a_state(), record)[1]
+    (output,) = engine.process(a_state(), record)
     data = json.loads(output.value or b"")["data"]
     for name in ("profile", "transport", "idempotency_key", "args_ref", "result_ref", "args_hash"):
         assert data[name] == call[name]

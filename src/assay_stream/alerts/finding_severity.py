@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from assay_stream.drift import Change, Direction
+from assay_stream.drift import Change
 from assay_stream.drift.severity import Level, Profile, assess, covers
+from assay_stream.model.fields import Direction
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import KINDS, Kind
 from assay_stream.registry.shadowing import SAME_NAME

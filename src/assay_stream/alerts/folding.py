@@ -5,7 +5,7 @@ Rules:
 1. Of each severity the first alerts of a record are written one by one, as many as ``alerts_per_record_max``. The
    others are folded: nothing grave is hidden among much that is not.
 2. A folded alert counts its members by severity and names the gravest. It is written where the record ends
-   (``attention.FloodEnd``), and paced like any other alert afterwards.
+   (``finding_topic.FloodEnd``), and paced like any other alert afterwards.
 3. A member keeps its own state and writes nothing. It becomes an alert of its own when it gets graver, or when it
    returns after the folded alert was closed, where the record that shows it has room.
 4. A folded alert stands while one of its members does.
@@ -20,8 +20,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from assay_stream.alerts.life_cycle import AlertRules, Suppressions, apply_finding, tick
-from assay_stream.alerts.state import AlertState, counted, was_applied
+from assay_stream.alerts.state import counted, was_applied
 from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.model.alert_state import AlertRecords, AlertState
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import KINDS, Kind
 from assay_stream.model.record import Origin, Output
@@ -53,9 +54,14 @@ class RecordCounts:
             for entry in (stored or {}).get("records", ())
         }
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> AlertRecords:
         """Return the counts as a JSON object."""
-        return {"records": [{"origin": origin, **counts} for origin, counts in self._records.items()]}
+        return {
+            "records": [
+                {"origin": origin, "raised": counts["raised"], "folded": counts["folded"]}
+                for origin, counts in self._records.items()
+            ]
+        }
 
     def has_room(self, origin: Origin, severity_id: int) -> bool:
         """Tell whether a record may begin another alert of a severity.

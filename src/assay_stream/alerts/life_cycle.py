@@ -31,7 +31,6 @@ from assay_stream.alerts.state import (
     DECIDED,
     FURTHER_OBSERVERS,
     UNNAMED_OBSERVER,
-    AlertState,
     counted,
     named_count,
     was_applied,
@@ -40,11 +39,12 @@ from assay_stream.alerts.state import (
 from assay_stream.drift.severity import DEFAULT_PROFILE
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.alert import Activity, Status, alert_record
+from assay_stream.model.alert_state import AlertState
 from assay_stream.model.finding import Finding, finding_of
+from assay_stream.model.finding_topic import Resolution
 from assay_stream.model.kinds import KINDS, Kind
 from assay_stream.model.record import Output
 from assay_stream.model.suppression import SuppressionRule, covering_rule
-from assay_stream.registry.attention import Resolution
 
 _NOT_SEEN_AGAIN = "not_seen_again"
 

@@ -18,14 +18,14 @@ from typing import Any
 
 from assay_stream.alerts.folding import RECORDS, RecordCounts, find, records_key, without_member
 from assay_stream.alerts.life_cycle import AlertRules, apply_resolution, due_us, tick, write_folded
-from assay_stream.alerts.state import AlertState
 from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.model.alert_state import AlertState
 from assay_stream.model.finding import Finding
+from assay_stream.model.finding_topic import Entry, FloodEnd, NameClaim, Resolution, Suppression, Tick, decode_entry
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Origin, Output, Record, set_aside_error
 from assay_stream.model.suppression import ANY_SERVER, SuppressionRule
-from assay_stream.registry.attention import Entry, FloodEnd, Resolution, Suppression, Tick, decode_entry
-from assay_stream.registry.name_claim import NameClaim
+from assay_stream.model.wire import read_record, write_record
 from assay_stream.registry.refusal import refusal
 from assay_stream.registry.shadowing import REASONS, Shadow, shadows, shadows_beyond, with_claim
 from assay_stream.text.look_alikes import skeleton
@@ -73,7 +73,7 @@ def apply_entry(states: Mapping[str, Any], entry: Entry, rules: AlertRules, due:
             key = _rules_key(place.partition, entry.rule.server_id)
             kept = dict(states.get(key) or {})
             if entry.is_set:
-                kept[entry.rule.id] = entry.rule.as_json()
+                kept[entry.rule.id] = write_record(entry.rule)
             else:
                 kept.pop(entry.rule.id, None)
             step.states[key] = kept
@@ -118,7 +118,7 @@ def _find(step: Step, states: Mapping[str, Any], finding: Finding, rules: AlertR
     for uid, new in found.alerts.items():
         _note(step, place, uid, _state(states, uid), new, [])
     if found.counts is not None:
-        step.states[key] = found.counts.as_json()
+        step.states[key] = dict(found.counts.as_json())
 
 
 def _end_flood(step: Step, states: Mapping[str, Any], end: FloodEnd, rules: AlertRules, place: Origin) -> None:
@@ -198,7 +198,7 @@ class DueTimes:
             states: by key.
         """
         for key, stored in states.items():
-            time_us = due_us(AlertState.from_json(stored), self._rules) if is_alert(key) else None
+            time_us = due_us(read_record(AlertState, stored), self._rules) if is_alert(key) else None
             if time_us is None:
                 self._times_us.pop(key, None)
             else:
@@ -252,7 +252,7 @@ def suppressions_for(states: Mapping[str, Any], partition: int, server_id: str) 
         server_id: the server.
     """
     return [
-        SuppressionRule.from_json(fields)
+        read_record(SuppressionRule, fields)
         for key in (_rules_key(partition, server_id), _rules_key(partition, ANY_SERVER))
         for fields in (states.get(key) or {}).values()
     ]
@@ -265,7 +265,7 @@ def _rules_key(partition: int, server_id: str) -> str:
 
 def _state(states: Mapping[str, Any], uid: str) -> AlertState | None:
     stored = states.get(uid)
-    return None if stored is None else AlertState.from_json(stored)
+    return None if stored is None else read_record(AlertState, stored)
 
 
 def _is_behind(known: AlertState | None, place: Origin) -> bool:
@@ -277,4 +277,4 @@ def _note(
 ) -> None:
     step.outputs.extend(outputs)
     if new != known:
-        step.states[uid] = replace(new, through=place.offset).as_json()
+        step.states[uid] = write_record(replace(new, through=place.offset))

@@ -9,9 +9,8 @@ from typing import NamedTuple
 from assay_stream.alerts.state import FURTHER_OBSERVERS, UNNAMED_OBSERVER
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.finding import Finding
+from assay_stream.model.finding_topic import Entry, NameClaim, Resolution, Suppression
 from assay_stream.model.suppression import ANY_SERVER, SuppressionRule
-from assay_stream.registry.attention import Entry, Resolution, Suppression
-from assay_stream.registry.name_claim import NameClaim
 from assay_stream.registry.shadowing import shadow_told
 
 _ENDS_MAX = 20

@@ -7,10 +7,10 @@ A finding is recognised by the input record that it names. As many of the latest
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import replace
 
 from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.model.alert_state import AlertState
 from assay_stream.model.finding import Finding, finding_fields
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Origin
@@ -33,79 +33,6 @@ def named_count(observers: Iterable[str]) -> int:
 
 DECIDED = "decided"
 """How an alert ended that an operator decided on."""
-
-
-_OPTIONAL = ("fold", "folded")
-"""What few states have, and the others leave out."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlertState:
-    """What is remembered of one alert.
-
-    Args:
-        applied: ``topic/partition`` of the records that were applied, to the latest offsets, ascending; of those
-            that put an end to it, behind ``end/``.
-        count: findings counted.
-        first_us: event time of the earliest finding, microseconds since the epoch.
-        last_us: event time of the latest.
-        observers: how many findings each observer contributed.
-        active: the observers that see it still.
-        severity_id: the gravest it ever was.
-        raised: whether an alert was ever written for it.
-        closed: whether the last one written closed it.
-        told: whether it was written unsuppressed since it was raised or came back.
-        resolved_us: since when nobody sees it, ``None`` while somebody does.
-        resolved_by: what put an end to it.
-        written_count: count at the last writing.
-        written_us: event time of the last writing.
-        repeats: how often it was written again since the last finding.
-        last: the last finding, as the finding topic carries it.
-        fold: uid of the folded alert that speaks for this one, which writes nothing itself then.
-        folded: of a folded alert, its members: how many by severity, the gravest (severity, kind, name, uid), how
-            many stand, and whether what changed is to be written where the record ends.
-        through: offset in the finding topic of what changed it last; what stands at it or before is applied.
-    """
-
-    applied: dict[str, tuple[int, ...]]
-    count: int
-    first_us: int
-    last_us: int
-    observers: dict[str, int]
-    active: tuple[str, ...]
-    severity_id: int
-    raised: bool
-    closed: bool
-    told: bool
-    resolved_us: int | None
-    resolved_by: str | None
-    written_count: int
-    written_us: int
-    repeats: int
-    last: dict[str, Any]
-    fold: str | None = None
-    folded: dict[str, Any] | None = None
-    through: int = -1
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the state as a JSON object."""
-        applied = {place: list(offsets) for place, offsets in self.applied.items()}
-        # Values are never changed in place, so none is copied: one end may be that of a thousand alerts, each of
-        # which a thousand observers saw.
-        values = ((field.name, getattr(self, field.name)) for field in fields(self))
-        kept = {name: value for name, value in values if value is not None or name not in _OPTIONAL}
-        return kept | {"active": list(self.active), "applied": applied}
-
-    @classmethod
-    def from_json(cls, stored: dict[str, Any]) -> AlertState:
-        """Return the state that a JSON object holds.
-
-        Args:
-            stored: what ``as_json`` gave.
-        """
-        applied = {place: tuple(offsets) for place, offsets in stored["applied"].items()}
-        return cls(**(stored | {"active": tuple(stored["active"]), "applied": applied}))
-
 
 _RETURNING = (Kind.TOOL_ADDED, Kind.TOOL_CHANGED)
 _SEVERITY_HIGH = 4

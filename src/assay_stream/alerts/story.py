@@ -14,9 +14,10 @@ from assay_stream.alerts.index import AlertRow, Life, row_of
 from assay_stream.alerts.sightings import Sightings
 from assay_stream.detect.indicators import Sign, signs_between
 from assay_stream.detect.rules import LEVELS, RULES
-from assay_stream.drift import CODES, Change, Direction, compare_definitions
+from assay_stream.drift import CODES, Change, compare_definitions
 from assay_stream.drift.definition_diff import DefinitionDiff, definition_diff
 from assay_stream.drift.severity import DEFAULT_PROFILE, Level, assess
+from assay_stream.model.fields import Direction
 from assay_stream.model.kinds import KINDS, Kind, KindInfo
 from assay_stream.work import UNLIMITED, Work
 

@@ -7,6 +7,7 @@ topic is gone. Counts would start anew from it, so it is emptied and every findi
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
@@ -14,8 +15,9 @@ import orjson
 from assay_stream.alerts.life_cycle import AlertRules
 from assay_stream.alerts.processor import DueTimes, Step, take_in
 from assay_stream.errors import IntegrityError
+from assay_stream.model.alert_state import AlertProgress
+from assay_stream.model.finding_topic import Tick
 from assay_stream.model.record import Output, Record, Role
-from assay_stream.registry.attention import Tick
 
 _PROGRESS = "progress"
 
@@ -101,7 +103,7 @@ class AlertTable:
         """
         changed = sorted(self._changed)
         self._changed.clear()
-        progress = {"position": position, "states": len(self._states)}
+        progress: AlertProgress = {"position": position, "states": len(self._states)}
         return [
             *(self._output(key, self._states.get(key)) for key in changed),
             self._output(_PROGRESS, progress),
@@ -118,6 +120,6 @@ class AlertTable:
         value = Tick(time_us=now_us).encode()
         return Output(Role.FINDINGS, b"", value, timestamp_ms=now_us // 1_000, partition=self._partition)
 
-    def _output(self, key: str, fields: dict[str, Any] | None) -> Output:
+    def _output(self, key: str, fields: Mapping[str, Any] | None) -> Output:
         value = None if fields is None else orjson.dumps(fields, option=orjson.OPT_SORT_KEYS)
         return Output(Role.ALERT_STATES, key.encode(), value, partition=self._partition)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from assay_stream.drift.change import Change, Direction
-from assay_stream.drift.codes import CODES, MIRRORS, CodeInfo
+from assay_stream.drift.change import Change
+from assay_stream.drift.codes import CODES, CodeInfo
 from assay_stream.drift.definition import compare_definitions
 from assay_stream.drift.lists import ItemDrift, compare_lists
-from assay_stream.model.fields import Subject
+from assay_stream.model.fields import Direction, Subject
 
 __all__ = [
     "CODES",
-    "MIRRORS",
     "Change",
     "CodeInfo",
     "Direction",

@@ -7,14 +7,11 @@ from itertools import groupby
 from typing import Any
 
 from assay_stream.canonical.digest import canonicalize
-from assay_stream.drift.annotations import compare_annotations
-from assay_stream.drift.arguments import compare_arguments
-from assay_stream.drift.change import ABSENT, Change
+from assay_stream.drift.change import ABSENT, Change, Path
 from assay_stream.drift.codes import CODES
-from assay_stream.drift.contract import compare_meta
 from assay_stream.drift.equality import Values
+from assay_stream.drift.fields import compare_annotations, compare_arguments, compare_meta
 from assay_stream.drift.json_schema import compare_schemas
-from assay_stream.drift.path import Path
 from assay_stream.drift.text import compare_texts
 from assay_stream.drift.values import changed, same, sorted_names
 from assay_stream.limits import DEFAULT_LIMITS

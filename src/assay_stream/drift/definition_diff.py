@@ -10,7 +10,7 @@ from itertools import zip_longest
 from typing import Any, NamedTuple
 
 from assay_stream.canonical.digest import canonicalize
-from assay_stream.drift.path import Path
+from assay_stream.drift.change import Path
 from assay_stream.text.word_diff import Piece, shortened, word_diff
 
 _PLACES_MAX = 200

@@ -16,9 +16,8 @@ from collections.abc import Iterator
 from itertools import zip_longest
 from typing import Any
 
-from assay_stream.drift.change import ABSENT, Change
+from assay_stream.drift.change import ABSENT, Change, Path
 from assay_stream.drift.equality import Values
-from assay_stream.drift.path import Path
 from assay_stream.drift.references import expand
 from assay_stream.drift.text import compare_texts
 from assay_stream.drift.values import VALUE_KEYWORDS, changed, compare_values, sorted_names

@@ -15,7 +15,7 @@ from enum import IntEnum
 from typing import Protocol
 
 from assay_stream.drift.change import Change
-from assay_stream.drift.severity_by_code import BY_CODE, OUTPUT_MAX
+from assay_stream.drift.codes import CODES
 from assay_stream.errors import InputError
 from assay_stream.schemes.assay.manifest_drift import SEVERITIES as P60
 from assay_stream.schemes.mcptrust import drift, normalized_hash
@@ -47,6 +47,11 @@ class Level(IntEnum):
             if str(level) == text:
                 return level
         raise InputError("unknown_value", "must be informational, low, medium, high or critical")
+
+
+_BY_CODE = {code: Level.parse(info.level) for code, info in CODES.items()}
+_OUTPUT_MAX = Level.LOW
+"""The most that a change of an output schema counts, texts apart: it says what comes back, not what is done."""
 
 
 class Sign(Protocol):
@@ -132,11 +137,11 @@ def _level(profile: Profile, kind: str, changes: Sequence[Change], privileged: b
 
 
 def _level_of_code(change: Change) -> Level:
-    level = Level[BY_CODE[change.code].upper()]
+    level = _BY_CODE[change.code]
     if change.code == "comparison_cut_short":
         return level  # What was not compared may be a text.
     is_output = change.path.startswith(("$.outputSchema", "$.output_schema"))
-    return min(level, Level[OUTPUT_MAX.upper()]) if is_output and "description" not in change.code else level
+    return min(level, _OUTPUT_MAX) if is_output and "description" not in change.code else level
 
 
 def _levels_of_fields(

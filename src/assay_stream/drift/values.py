@@ -10,10 +10,9 @@ import math
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from assay_stream.drift.change import ABSENT, Change, bounded_pair
+from assay_stream.drift.change import ABSENT, Change, Path, bounded_pair
 from assay_stream.drift.codes import CODES
 from assay_stream.drift.equality import Values
-from assay_stream.drift.path import Path
 
 Schema = Mapping[str, Any]
 

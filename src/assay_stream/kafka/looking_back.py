@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from assay_stream.config import Settings
-from assay_stream.engine import apply_fact
 from assay_stream.kafka.ranges import LogRanges
 from assay_stream.kafka.topics import topic_names
 from assay_stream.kafka.verification import read_history
@@ -154,5 +153,5 @@ async def _bindings(logs: LogRanges) -> Bindings:
     bindings = Bindings()
     async for batch in logs.read_all(Role.BINDINGS):
         for record in batch:
-            apply_fact(bindings, record)
+            bindings.take(record)
     return bindings

@@ -10,16 +10,14 @@ import orjson
 from aiokafka import TopicPartition
 
 from assay_stream.config import Settings
-from assay_stream.engine import apply_fact
 from assay_stream.errors import ConfigurationError, InputError
 from assay_stream.kafka.connection import start_admin
 from assay_stream.kafka.topics import topic_names
 from assay_stream.kafka.transport import read_to_end
 from assay_stream.model.finding import Finding
+from assay_stream.model.finding_topic import Entry, NameClaim, decode_entry
 from assay_stream.model.partition import murmur2_partition
 from assay_stream.model.record import Record, Role
-from assay_stream.registry.attention import Entry, decode_entry
-from assay_stream.registry.name_claim import NameClaim
 from assay_stream.registry.shadowing import shadows_told
 from assay_stream.registry.state import Bindings
 
@@ -39,7 +37,7 @@ async def read_bindings(settings: Settings) -> Bindings:
     """
     bindings = Bindings()
     async for record in _records(settings, Role.BINDINGS):
-        apply_fact(bindings, record)
+        bindings.take(record)
     return bindings
 
 

@@ -70,6 +70,36 @@ class Subject(StrEnum):
     TEMPLATE = "template"
 
 
+class Direction(StrEnum):
+    """Which way a change goes: more is possible after it, less, or neither can be told.
+
+    Of a schema: more or fewer values satisfy it. Of a text: words came, or words went. Of a hint: the tool claims
+    to do more, or less.
+    """
+
+    WIDENS = "widens"
+    NARROWS = "narrows"
+    NEUTRAL = "neutral"
+
+    def mirrored(self) -> Direction:
+        """Return the direction of the opposite change."""
+        opposite = {Direction.WIDENS: Direction.NARROWS, Direction.NARROWS: Direction.WIDENS}
+        return opposite.get(self, self)
+
+
+class LeftOut(StrEnum):
+    """What was left out of an analysis: stable codes."""
+
+    COMPARISON = "comparison"
+    FINDINGS = "findings"
+    HISTORY = "history"
+    NAME_CLAIMS = "name_claims"
+    RENAMES = "renames"
+    RESOLUTIONS = "resolutions"
+    SIGNATURES = "signatures"
+    TEXT = "text"
+
+
 class Closed(BaseModel):
     """A record that only assay-stream writes: it holds these fields and no others."""
 

@@ -1,23 +1,42 @@
-"""Findings: facts about drift and about calls, as they were found. Attention is the alert stage's business."""
+"""Findings: what was found about drift and calls, as it was found. Which of it becomes an alert is decided later."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any
+from typing import Annotated, Any
 
 import orjson
 
 from assay_stream.canonical.digest import canonicalize, jcs_digest
 from assay_stream.errors import IntegrityError
+from assay_stream.model.fields import (
+    ActionText,
+    BareHex,
+    DigestText,
+    Direction,
+    Enforcement,
+    Identifier,
+    LeftOut,
+    Micros,
+    Natural,
+    Positive,
+    Scheme,
+    SchemeValue,
+    SeverityId,
+)
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Origin, Output, Role
+from assay_stream.model.wire import ALWAYS, Wire, read_record, rows, write_record
+
+FINDING_MEMBERS = {"uid": BareHex}
+"""What a finding's record holds beside its fields."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing found in one record.
+    """One thing found in one record of an input log.
 
     Args:
         kind: what was found.
@@ -50,31 +69,31 @@ class Finding:
     """
 
     kind: Kind
-    server_id: str
-    time_us: int
+    server_id: Identifier
+    time_us: Micros
     origin: Origin
     tool_name: str | None = None
     item_name: str | None = None
-    observer_id: str | None = None
-    snapshot_id: str | None = None
-    before: str | None = None
-    after: str | None = None
-    changed_fields: tuple[str, ...] = ()
-    known: bool = False
+    observer_id: Identifier | None = None
+    snapshot_id: Identifier | None = None
+    before: DigestText | None = None
+    after: DigestText | None = None
+    changed_fields: Annotated[tuple[str, ...], ALWAYS] = ()
+    known: Annotated[bool, ALWAYS] = False
     reason: str | None = None
-    scheme: str | None = None
-    expected: str | None = None
-    observed: str | None = None
-    enforcement: str | None = None
-    action: str | None = None
+    scheme: Annotated[str | None, Wire(Scheme)] = None
+    expected: SchemeValue | None = None
+    observed: SchemeValue | None = None
+    enforcement: Annotated[str | None, Wire(Enforcement)] = None
+    action: Annotated[str | None, Wire(ActionText)] = None
     renamed_to: str | None = None
-    changes: tuple[tuple[str, str, str], ...] = ()
-    signs: tuple[tuple[str, int, str], ...] = ()
-    late_ms: int | None = None
+    changes: Annotated[tuple[tuple[str, str, str], ...], rows(tuple[str, str, Direction])] = ()
+    signs: Annotated[tuple[tuple[str, int, str], ...], rows(tuple[str, SeverityId, str])] = ()
+    late_ms: Natural | None = None
     approved: bool = False
     offered_elsewhere: bool = False
-    left_out: tuple[str, ...] = ()
-    counted: tuple[tuple[str, int], ...] = ()
+    left_out: Annotated[tuple[str, ...], Wire(list[LeftOut], list, tuple)] = ()
+    counted: Annotated[tuple[tuple[str, int], ...], rows(tuple[Kind, Positive])] = ()
 
     def uid(self) -> str:
         """Return the identity of what was found: the same on every observer, every time, live or replayed."""
@@ -107,11 +126,16 @@ def decode_finding(value: bytes | None) -> Finding:
     """
     try:
         return finding_of(orjson.loads(value or b""))
-    except (ValueError, TypeError, KeyError):
-        raise IntegrityError(
-            "unknown_finding",
-            "the finding topic holds a record this version cannot read: run the version that wrote it",
-        ) from None
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise unknown_finding() from None
+
+
+def unknown_finding() -> IntegrityError:
+    """Return the error for a record of the finding topic that this version does not know."""
+    return IntegrityError(
+        "unknown_finding",
+        "the finding topic holds a record this version cannot read: run the version that wrote it",
+    )
 
 
 def uid_of(
@@ -149,36 +173,7 @@ def finding_fields(finding: Finding) -> dict[str, Any]:
     Args:
         finding: the finding.
     """
-    fields = {
-        "kind": finding.kind.value,
-        "uid": finding.uid(),
-        "server_id": finding.server_id,
-        "tool_name": finding.tool_name,
-        "item_name": finding.item_name,
-        "observer_id": finding.observer_id,
-        "time_us": finding.time_us,
-        "origin": finding.origin.as_json(),
-        "snapshot_id": finding.snapshot_id,
-        "before": finding.before,
-        "after": finding.after,
-        "changed_fields": list(finding.changed_fields),
-        "known": finding.known,
-        "reason": finding.reason,
-        "scheme": finding.scheme,
-        "expected": finding.expected,
-        "observed": finding.observed,
-        "enforcement": finding.enforcement,
-        "action": finding.action,
-        "renamed_to": finding.renamed_to,
-        "changes": [list(change) for change in finding.changes] or None,
-        "signs": [list(sign) for sign in finding.signs] or None,
-        "late_ms": finding.late_ms,
-        "approved": finding.approved or None,
-        "offered_elsewhere": finding.offered_elsewhere or None,
-        "left_out": list(finding.left_out) or None,
-        "counted": [list(kind) for kind in finding.counted] or None,
-    }
-    return {name: value for name, value in fields.items() if value is not None}
+    return write_record(finding) | {"uid": finding.uid()}
 
 
 def finding_of(fields: Mapping[str, Any]) -> Finding:
@@ -188,15 +183,8 @@ def finding_of(fields: Mapping[str, Any]) -> Finding:
         fields: what ``finding_fields`` gave.
 
     Raises:
-        KeyError, ValueError or TypeError: where it is no finding.
+        AttributeError, KeyError, ValueError or TypeError: where it is no finding.
     """
-    given = dict(fields)
-    given.pop("uid")
-    given["kind"] = Kind(given["kind"])
-    given["origin"] = Origin(**given["origin"])
-    given["changed_fields"] = tuple(given["changed_fields"])
-    given["changes"] = tuple((code, path, way) for code, path, way in given.get("changes", ()))
-    given["left_out"] = tuple(given.get("left_out", ()))
-    given["counted"] = tuple((kind, number) for kind, number in given.get("counted", ()))
-    given["signs"] = tuple((rule, level, path) for rule, level, path in given.get("signs", ()))
-    return Finding(**given)
+    content = dict(fields)
+    del content["uid"]
+    return read_record(Finding, content)

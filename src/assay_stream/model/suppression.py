@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated
 
+from assay_stream.model.fields import Identifier, Micros, Text
 from assay_stream.model.finding import Finding
 from assay_stream.model.glob import compile_glob
+from assay_stream.model.kinds import Kind
+from assay_stream.model.wire import Wire
 
 ANY_SERVER = "*"
 """As a rule's server: every server."""
@@ -19,7 +22,7 @@ ANY_SERVER = "*"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuppressionRule:
-    """One rule. What is ``None`` applies to all.
+    """What an operator does not want to be alerted of. What is absent applies to all.
 
     Args:
         id: the operator's name of the rule; setting it again replaces it.
@@ -32,53 +35,21 @@ class SuppressionRule:
         reason: why.
     """
 
-    id: str
-    server_id: str
-    tool: str | None
-    kind: str | None
-    field: str | None
-    until_us: int | None
-    author: str
-    reason: str
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the rule as a JSON object, without what is absent."""
-        fields = {
-            "id": self.id,
-            "server_id": self.server_id,
-            "tool": self.tool,
-            "kind": self.kind,
-            "field": self.field,
-            "until_us": self.until_us,
-            "author": self.author,
-            "reason": self.reason,
-        }
-        return {name: value for name, value in fields.items() if value is not None}
-
-    @classmethod
-    def from_json(cls, fields: dict[str, Any]) -> SuppressionRule:
-        """Return the rule that a JSON object holds.
-
-        Args:
-            fields: what ``as_json`` gave.
-        """
-        return cls(
-            id=fields["id"],
-            server_id=fields["server_id"],
-            tool=fields.get("tool"),
-            kind=fields.get("kind"),
-            field=fields.get("field"),
-            until_us=fields.get("until_us"),
-            author=fields["author"],
-            reason=fields["reason"],
-        )
+    id: Identifier
+    server_id: Identifier
+    tool: Text | None = None
+    kind: Annotated[str | None, Wire(Kind)] = None
+    field: Text | None = None
+    until_us: Micros | None = None
+    author: Text
+    reason: Text
 
     def covers(self, finding: Finding, time_us: int) -> bool:
         """Tell whether the rule applies to a finding.
 
         Args:
             finding: the finding.
-            time_us: when that is to be told, microseconds since the epoch.
+            time_us: when it is to be alerted, microseconds since the epoch.
         """
         return (
             self.server_id in (ANY_SERVER, finding.server_id)
@@ -95,6 +66,6 @@ def covering_rule(rules: Iterable[SuppressionRule], finding: Finding, time_us: i
     Args:
         rules: the rules in force.
         finding: the finding.
-        time_us: when that is to be told, microseconds since the epoch.
+        time_us: when it is to be alerted, microseconds since the epoch.
     """
     return min((rule for rule in rules if rule.covers(finding, time_us)), key=lambda rule: rule.id, default=None)

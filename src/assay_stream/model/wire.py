@@ -71,6 +71,15 @@ def rows(row_form: Any) -> Wire:
     return Wire(list[row_form], lambda given: list(map(list, given)), read)
 
 
+def nested(cls: type) -> Wire:
+    """Return the wire form of a declared record within another one.
+
+    Args:
+        cls: its class.
+    """
+    return Wire(record_model(cls), write_record, lambda content: read_record(cls, content))
+
+
 class BaseFact:
     """Base of the records of the binding topic; ``fact`` gives each class its kind and the fields of its key."""
 
@@ -146,15 +155,15 @@ def origin_of_key(place: list[str | int | bool]) -> Origin:
     return Origin(topic=str(topic), partition=int(partition), offset=int(offset))
 
 
-def record_model(cls: type, **constants: str) -> type[BaseModel]:
+def record_model(cls: type, **more: Any) -> type[BaseModel]:
     """Return the model of a record's JSON object, for its schema.
 
     Args:
         cls: a declared class.
-        constants: members that every record of the class holds.
+        more: types of members that stand beside its fields.
     """
     hints = get_type_hints(cls, include_extras=True)
-    members: dict[str, Any] = {name: (Literal[value], ...) for name, value in constants.items()}
+    members: dict[str, Any] = {name: (form, ...) for name, form in more.items()}
     for name, default in _value_fields(cls):
         form = _wire(hints[name]).form
         if default is MISSING or _is_always(hints[name]):

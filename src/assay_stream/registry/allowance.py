@@ -21,11 +21,6 @@ def refilled(known: Allowance | None, server_id: str, time_ms: int, limits: Limi
 
     Args:
         known: the allowance so far, ``None`` for a server that was never charged.
-        server_id: the server.
-        time_ms: the log's timestamp of the record, milliseconds since the epoch. One that lies before an earlier
-            one refills nothing. One that lies long before it shows that the earlier clock ran ahead, and counts
-            from now on: else one record dated years ahead would leave the server without an allowance for years.
-        limits: with the rate and the most that is saved up.
     """
     if known is None:
         return Allowance(server_id=server_id, time_ms=max(time_ms, 0), units=limits.allowance_burst_units)
@@ -40,12 +35,6 @@ def charged(allowance: Allowance, units: int, change: tuple[str, int] | None, li
     """Return an allowance from which the cost of a list was taken, down to a debt of what one second refills.
 
     Without the debt a flood would get each refill whole, and not what is left after the cost of its facts.
-
-    Args:
-        allowance: as ``refilled`` gave it.
-        units: what the list cost.
-        change: what identifies the change that was analysed in full, and how many definitions it has, if any was.
-        limits: with how many changes are remembered.
     """
     analysed = list(allowance.analysed)
     if change is not None:

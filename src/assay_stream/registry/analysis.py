@@ -11,25 +11,13 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import TypeVar
 
+from assay_stream.model.fields import LeftOut
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Origin
 from assay_stream.work import Work, WorkExhaustedError
 
 _Item = TypeVar("_Item")
-
-
-class LeftOut(StrEnum):
-    """What was left out of an analysis: stable codes."""
-
-    COMPARISON = "comparison"
-    FINDINGS = "findings"
-    HISTORY = "history"
-    NAME_CLAIMS = "name_claims"
-    RENAMES = "renames"
-    RESOLUTIONS = "resolutions"
-    SIGNATURES = "signatures"
-    TEXT = "text"
 
 
 class Cut(StrEnum):
@@ -66,13 +54,7 @@ class Analysis:
         self.kept_units += units
 
     def paid(self, items: Iterable[_Item], units_each: int, what: LeftOut) -> Iterator[_Item]:
-        """Yield items for as long as they can be paid for.
-
-        Args:
-            items: lazily made, so that each is paid for before the next one is made.
-            units_each: what the next one costs.
-            what: left out where the budget does not suffice.
-        """
+        """Yield items for as long as they can be paid for."""
         for item in items:
             try:
                 self.work.spend(units_each)
@@ -96,11 +78,6 @@ class Analysis:
         A rationed server is found once, not once for every list that it offers.
 
         Args:
-            server_id: the server.
-            origin: the record.
-            time_us: its event time, microseconds since the epoch.
-            catalogue: digest of the catalogue that it shows, if it shows one.
-            cut: why something was left out.
             counted: how many findings of each kind were counted instead of reported.
         """
         if self.left_out:

@@ -22,14 +22,7 @@ from assay_stream.registry.state import ServerBindings
 
 
 def announce(ledger: Ledger, record: Record, announcement: Announcement, limits: Limits) -> list[Output]:
-    """Apply an announced change, and return the facts and findings to publish.
-
-    Args:
-        ledger: the registry's ledger.
-        record: the record of the announcement.
-        announcement: the fact that it would be.
-        limits: bounds on what is kept, and what is overdue.
-    """
+    """Apply an announced change, and return the facts and findings to publish."""
     server = ledger.bindings.server(announcement.server_id)
     earlier, later = _neighbours(server, announcement)
     if earlier is not None and not _lists_between(server, earlier, announcement.position):

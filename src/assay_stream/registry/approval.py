@@ -8,13 +8,7 @@ from assay_stream.registry.timeline import AFTER_ALL_US
 
 
 def is_approved(server: ServerBindings, name: str, full: str) -> bool:
-    """Return whether a definition matches the pins of its tool, and no pin contradicts it.
-
-    Args:
-        server: the state of the server.
-        name: name of the tool.
-        full: full digest of the definition.
-    """
+    """Return whether a definition matches the pins of its tool, and no pin contradicts it."""
     if name not in server.controls.pins:
         return False
     found = server.tools.get((True, full)) or server.tools.get((False, full))

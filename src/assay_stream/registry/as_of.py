@@ -77,15 +77,7 @@ def bind(
     snapshot_id: str | None,
     time_us: int,
 ) -> Binding:
-    """Find the definition that was in force for a call.
-
-    Args:
-        server: what is known of the call's server.
-        tool_name: the tool that was called.
-        observer_id: who saw the call.
-        snapshot_id: the snapshot the call names, if it names one.
-        time_us: event time of the call, microseconds since the epoch.
-    """
+    """Find the definition that was in force for a call."""
     if server is None:
         return Binding(unbound=Unbound.NOT_OBSERVED)
     if snapshot_id is not None:
@@ -113,14 +105,7 @@ def bind(
 
 
 def is_overdue(server: ServerBindings, announcement: Announcement, time_us: int, limits: Limits) -> bool:
-    """Tell whether by some time a server has announced changes for too long, or too often, without a lasting list.
-
-    Args:
-        server: what is known of the server.
-        announcement: the last change it announced to an observer by then.
-        time_us: event time, microseconds since the epoch.
-        limits: with ``announced_limit_ms`` and ``announcements_max``.
-    """
+    """Tell whether by some time a server has announced changes for too long, or too often, without a lasting list."""
     limit_us = limits.announced_limit_ms * 1_000
     since_us, count = server.endings.unanswered(
         server.observers.get(announcement.observer_id),
@@ -135,12 +120,6 @@ def span_of(server: ServerBindings, binding: Binding, *, observer_id: str, time_
     """Return the event times from which on, and before which, calls alike in all else are answered alike.
 
     It holds until the next fact about the server.
-
-    Args:
-        server: what is known of the calls' server.
-        binding: the answer for a call at ``time_us``.
-        observer_id: who saw the calls.
-        time_us: event time of the call, microseconds since the epoch.
     """
     if binding.scope is Scope.EXACT:
         return BEFORE_ALL_US, AFTER_ALL_US

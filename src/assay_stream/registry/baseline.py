@@ -31,11 +31,7 @@ class Baseline:
     same_rights: bool = True
 
     def definitions_of(self, name: str) -> tuple[str, ...]:
-        """Return full digests of what stood under a name, sorted, none where it was not listed.
-
-        Args:
-            name: name of a tool.
-        """
+        """Return full digests of what stood under a name, sorted, none where it was not listed."""
         known = self.tools.get(name)
         return self.ambiguous.get(name) or (() if known is None else (known.full,))
 
@@ -46,10 +42,6 @@ def baselines_for(server: ServerBindings, seen: Seen) -> tuple[Baseline | None, 
     The two differ where the analysis of a list was rationed. Such a list is no baseline for the next analysis:
     otherwise what it changed would never be looked at, and a server could slip its poison past the analysis by
     wearing its allowance down first.
-
-    Args:
-        server: the state before the snapshot.
-        seen: the observation.
     """
     found, has_same_rights = _history_for(server, seen)
     if not found:
@@ -79,11 +71,11 @@ def _under_rights_of(seen: Seen, history: list[Seen]) -> list[Seen]:
 
 def _latest_of_fleet(server: ServerBindings, seen: Seen, *, under_same_rights: bool = False) -> list[Seen]:
     """Return the history of the observer who saw the server last before this observation."""
-    sights = server.sights
+    observations = server.observations
     if under_same_rights:
-        latest = sights.latest_under_rights(seen.position, seen.auth_context)
+        latest = observations.latest_under_rights(seen.position, seen.auth_context)
     else:
-        latest = sights.latest_before(seen.position)
+        latest = observations.latest_before(seen.position)
     if latest is None:
         return []
     history = server.observers[latest.observer_id].before(seen.position)

@@ -16,11 +16,7 @@ _FIRST_ORIGIN = Origin(topic="", partition=-1, offset=-1)
 
 
 def start_of(time_us: int) -> Position:
-    """Return a position before that of every record of a time.
-
-    Args:
-        time_us: event time, microseconds since the epoch.
-    """
+    """Return a position before that of every record of a time."""
     return (time_us, _FIRST_ORIGIN)
 
 
@@ -33,8 +29,6 @@ def moments(
     observer come in order.
 
     Args:
-        server: everything known of the server.
-        since: the first position that counts.
         observer_id: only what this observer saw, ``None`` for everybody.
     """
     if observer_id is not None:
@@ -43,7 +37,7 @@ def moments(
         names = server.observers
     else:
         # Without a control record at or after it only what was observed since makes a moment.
-        names = dict.fromkeys(seen.observer_id for seen in server.sights.since(since))
+        names = dict.fromkeys(seen.observer_id for seen in server.observations.since(since))
     for name in names:
         for seen, end in server.observers[name].in_force_since(since):
             if not server.in_force(seen, max(seen.time_us, since[0])):

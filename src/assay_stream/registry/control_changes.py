@@ -30,15 +30,7 @@ ControlDecision = Pin | Policy | KeyDecision | Discovery | SuppressionDecision
 def change_record(
     record: Record, event: ControlEvent, fact: ControlDecision, before: Controls, producer: Producer
 ) -> Output:
-    """Return the evidence of one change.
-
-    Args:
-        record: the control record.
-        event: the event in it.
-        fact: what follows from it.
-        before: the control facts of the server before it.
-        producer: who writes the evidence.
-    """
+    """Return the evidence of one change."""
     payload = {
         "change": event.type.removeprefix("assay.control."),
         "server_id": fact.server_id,
@@ -124,12 +116,7 @@ def _what(fact: ControlDecision) -> dict[str, Any]:
 
 
 def says_nothing_new(fact: ControlDecision, before: Controls) -> bool:
-    """Tell whether a fact is a discovery that repeats what was found last before it: no change, and no evidence.
-
-    Args:
-        fact: what follows from a control record.
-        before: the control facts of the server before it.
-    """
+    """Tell whether a fact is a discovery that repeats what was found last before it: no change, and no evidence."""
     if not isinstance(fact, Discovery):
         return False
     history = before.discoveries_as_of(fact.domain, fact.position)

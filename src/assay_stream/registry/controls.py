@@ -71,11 +71,7 @@ class Controls:
         return bool(self._positions or self.signatures)
 
     def apply(self, fact: AnyControlFact) -> None:
-        """Take a fact in; taking it in again changes nothing.
-
-        Args:
-            fact: a control fact of this server.
-        """
+        """Take a fact in; taking it in again changes nothing."""
         match fact:
             case Pin():
                 self._add(self.pins.setdefault(fact.tool_name, []), fact)
@@ -96,11 +92,7 @@ class Controls:
                 insort(self._first_use_positions, fact.position)
 
     def forget(self, key: FactKey) -> None:
-        """Take a fact back.
-
-        Args:
-            key: its key.
-        """
+        """Take a fact back."""
         kind, _, *rest = key
         if kind == "signatures":
             self.signatures.pop(str(rest[0]), None)
@@ -115,7 +107,6 @@ class Controls:
         """Return where control facts stand, from one position on and before another, in order.
 
         Args:
-            first: the first position that counts.
             end: the first that does not, ``None`` for no end.
         """
         start = bisect_left(self._positions, first)
@@ -123,21 +114,12 @@ class Controls:
         return self._positions[start:stop]
 
     def epoch(self, when: When) -> int:
-        """Return how many control facts and first uses count: between two of them no answer changes.
-
-        Args:
-            when: a time or a position.
-        """
+        """Return how many control facts and first uses count: between two of them no answer changes."""
         last = position_of(when)
         return bisect_right(self._positions, last) + bisect_right(self._first_use_positions, last)
 
     def pins_as_of(self, tool_name: str, when: When) -> PinsInForce:
-        """Return what operators decided about a tool, as it stands then.
-
-        Args:
-            tool_name: the tool.
-            when: a time or a position.
-        """
+        """Return what operators decided about a tool, as it stands then."""
         acts = self.pins.get(tool_name)
         if not acts:
             return NO_PINS
@@ -150,12 +132,7 @@ class Controls:
         return latest
 
     def policy_as_of(self, tool_name: str, when: When) -> DigestPolicy | None:
-        """Return the digest policy of a tool that is in force then: its own, else its server's.
-
-        Args:
-            tool_name: the tool.
-            when: a time or a position.
-        """
+        """Return the digest policy of a tool that is in force then: its own, else its server's."""
         in_force = _until(self.policies, when)
         for names in (tool_name, None):
             for policy in reversed(in_force):
@@ -168,39 +145,20 @@ class Controls:
         return bool(self.pins or self.policies)
 
     def key_acts_as_of(self, when: When) -> Sequence[KeyDecision]:
-        """Return the operators' decisions on keys up to then, oldest first.
-
-        Args:
-            when: a time or a position.
-        """
+        """Return the operators' decisions on keys up to then, oldest first."""
         return _until(self.key_decisions, when)
 
     def discoveries_as_of(self, domain: str, when: When) -> Sequence[Discovery]:
-        """Return what was found at a domain up to then, oldest first.
-
-        Args:
-            domain: the domain.
-            when: a time or a position.
-        """
+        """Return what was found at a domain up to then, oldest first."""
         return _until(self.discoveries.get(domain, ()), when)
 
     def first_use_as_of(self, domain: str, tool_name: str, when: When) -> FirstUse | None:
-        """Return the first use of a key for a tool of a domain, if it was made by then.
-
-        Args:
-            domain: the domain.
-            tool_name: the tool.
-            when: a time or a position.
-        """
+        """Return the first use of a key for a tool of a domain, if it was made by then."""
         first = self.first_uses.get((domain, tool_name))
         return first if first is not None and first.position <= position_of(when) else None
 
     def first_uses_from(self, since: Position) -> list[tuple[tuple[str, str], FirstUse]]:
-        """Return the first uses that were made at or after a position, with domain and tool, sorted.
-
-        Args:
-            since: the position.
-        """
+        """Return the first uses that were made at or after a position, with domain and tool, sorted."""
         if not self._first_use_positions or self._first_use_positions[-1] < since:
             return []
         return sorted((place, use) for place, use in self.first_uses.items() if use.position >= since)
@@ -237,11 +195,7 @@ class Controls:
 
 
 def digest_policy(policy: Policy) -> DigestPolicy:
-    """Return a policy fact as the policy that MCP Hangar knows. Its allowlist are our pins, records of their own.
-
-    Args:
-        policy: a policy fact.
-    """
+    """Return a policy fact as the policy that MCP Hangar knows. Its allowlist are our pins, records of their own."""
     return _digest_policy(policy.enforcement, policy.unknown)
 
 
@@ -251,11 +205,7 @@ def _digest_policy(enforcement: str, unknown: str) -> DigestPolicy:
 
 
 def position_of(when: When) -> Position:
-    """Return the last position that counts.
-
-    Args:
-        when: a time or a position.
-    """
+    """Return the last position that counts."""
     return (when, _LAST_ORIGIN) if isinstance(when, int) else when
 
 

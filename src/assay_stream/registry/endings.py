@@ -70,32 +70,19 @@ class Endings:
         return sorted((end for end in self if isinstance(end, Rejection)), key=_position)
 
     def rejections_of(self, observer_id: str | None) -> list[Rejection]:
-        """Return the rejections that name an observer, or those that name none, in the order of their positions.
-
-        Args:
-            observer_id: the observer.
-        """
+        """Return the rejections that name an observer, or those that name none, in the order of their positions."""
         if observer_id is None:
             return self.unattributed
         own = self.own.get(observer_id)
         return [] if own is None else own.rejections
 
     def announcements_of(self, observer_id: str) -> list[Announcement]:
-        """Return what an observer was told, in the order of event time.
-
-        Args:
-            observer_id: the observer.
-        """
+        """Return what an observer was told, in the order of event time."""
         own = self.own.get(observer_id)
         return [] if own is None else own.announcements
 
     def add(self, fact: Rejection | Announcement, listed: Container[str]) -> None:
-        """Take a fact in, in place of an earlier form of it.
-
-        Args:
-            fact: the fact.
-            listed: the observers that have had a list.
-        """
+        """Take a fact in, in place of an earlier form of it."""
         self.remove(fact.origin)
         self._observer_of[fact.origin] = fact.observer_id
         if isinstance(fact, Rejection) and fact.observer_id is None:
@@ -116,11 +103,7 @@ class Endings:
             insort(own.announcements, fact, key=_position)
 
     def remove(self, origin: Origin) -> str | None:
-        """Take a fact back, if it is here, and return the observer that it names.
-
-        Args:
-            origin: its record.
-        """
+        """Take a fact back, if it is here, and return the observer that it names."""
         if origin not in self._observer_of:
             return None
         observer_id = self._observer_of.pop(origin)
@@ -138,41 +121,26 @@ class Endings:
         return observer_id
 
     def has_listed(self, observer_id: str) -> None:
-        """Note that an observer has had a list.
-
-        Args:
-            observer_id: the observer.
-        """
+        """Note that an observer has had a list."""
         self.without_list.discard(observer_id)
 
     def rejected(self, seen: Seen, time_us: int) -> bool:
         """Tell whether a rejection had ended the force of an observation by some time.
 
         What counts is the order of the log, not of the clocks: whoever dates a list ahead keeps nothing in force.
-
-        Args:
-            seen: an observation on this server.
-            time_us: event time, microseconds since the epoch.
         """
         concerned = (self.rejections_of(seen.observer_id), () if seen.attributed else self.unattributed)
         return any(end.ends(seen) for ends in concerned for end in ends if end.time_us <= time_us)
 
     def in_doubt(self, seen: Seen, time_us: int) -> bool:
-        """Tell whether a rejection that names no observer followed an observation by some time, whoever made it.
-
-        Args:
-            seen: an observation on this server.
-            time_us: event time, microseconds since the epoch.
-        """
+        """Tell whether a rejection that names no observer followed an observation by some time, whoever made it."""
         return any(end.is_after(seen) for end in self.unattributed if end.time_us <= time_us)
 
     def refused_own(self, observer_id: str, seen: Seen | None, time_us: int) -> bool:
         """Tell whether the last that an observer showed of a server by some time could not be read.
 
         Args:
-            observer_id: the observer.
             seen: its latest observation at that time, ``None`` where there is none.
-            time_us: event time, microseconds since the epoch.
         """
         if seen is None and self.unlisted is not None and self.unlisted.time_us <= time_us:
             return True
@@ -182,9 +150,7 @@ class Endings:
         """Return the change that an observer was told of by some time and has seen no list since.
 
         Args:
-            observer_id: the observer.
             seen: its latest observation at that time, ``None`` where there is none.
-            time_us: event time, microseconds since the epoch.
         """
         told = self.announcements_of(observer_id)
         index = bisect_right(told, time_us, key=_time)
@@ -193,24 +159,13 @@ class Endings:
         return told[index - 1]
 
     def is_announced_between(self, observer_id: str, earlier: Position, later: Position) -> bool:
-        """Tell whether an observer was told of a change between two positions.
-
-        Args:
-            observer_id: the observer.
-            earlier: a position.
-            later: a position after it.
-        """
+        """Tell whether an observer was told of a change between two positions."""
         told = self.announcements_of(observer_id)
         index = bisect_right(told, earlier, key=_position)
         return index < len(told) and told[index].position < later
 
     def parts(self, older: Seen, newer: Seen) -> bool:
-        """Tell whether the force of an observation had ended when its observer's next one was taken.
-
-        Args:
-            older: an observation.
-            newer: a later one of the same observer.
-        """
+        """Tell whether the force of an observation had ended when its observer's next one was taken."""
         if self.is_announced_between(older.observer_id, older.position, newer.position):
             return True
         concerned = chain(self.rejections_of(older.observer_id), self.unattributed)
@@ -226,7 +181,6 @@ class Endings:
 
         Args:
             timeline: what the observer saw, ``None`` for nothing.
-            announcement: the last announcement.
             limit_us: how long a list must last, microseconds.
             announcements_max: how many announcements are looked at.
         """

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.facts import Catalogue, ItemList, Seen
 from assay_stream.model.fields import Subject
-from assay_stream.registry.sights import drop_empty, take_one
+from assay_stream.registry.observations import drop_empty, take_one
 from assay_stream.registry.timeline import Timeline
 
 View = tuple[str, ...]
@@ -64,11 +64,7 @@ class Fleet:
         self.forget_changes()
 
     def refresh(self, observer_id: str) -> None:
-        """Take note that an observer's timeline is other than it was.
-
-        Args:
-            observer_id: the observer.
-        """
+        """Take note that an observer's timeline is other than it was."""
         timeline = self._observers[observer_id]
         latest = timeline.latest
         known = self._latest.get(observer_id)
@@ -83,41 +79,25 @@ class Fleet:
             self._move_view(observer_id, was, view)
 
     def add_catalogue(self, catalogue: Catalogue) -> None:
-        """Take in a catalogue that is kept since now.
-
-        Args:
-            catalogue: the catalogue.
-        """
+        """Take in a catalogue that is kept since now."""
         for name, full in catalogue.definitions():
             self._tool_uses[catalogue.server_scoped, full] += 1
             self._known.setdefault(name, Counter())[full] += 1
 
     def remove_catalogue(self, catalogue: Catalogue) -> None:
-        """Take back a catalogue that was kept until now.
-
-        Args:
-            catalogue: the catalogue.
-        """
+        """Take back a catalogue that was kept until now."""
         for name, full in catalogue.definitions():
             take_one(self._tool_uses, (catalogue.server_scoped, full))
             take_one(self._known[name], full)
             drop_empty(self._known, name)
 
     def add_item_list(self, item_list: ItemList) -> None:
-        """Take in a list of prompts or templates that is kept since now.
-
-        Args:
-            item_list: the list.
-        """
+        """Take in a list of prompts or templates that is kept since now."""
         self._item_uses.update({(item_list.subject, full) for _, full in item_list.items})
         self._item_names.update({(item_list.subject, name) for name, _ in item_list.items})
 
     def remove_item_list(self, item_list: ItemList) -> None:
-        """Take back a list of prompts or templates that was kept until now.
-
-        Args:
-            item_list: the list.
-        """
+        """Take back a list of prompts or templates that was kept until now."""
         for full in {full for _, full in item_list.items}:
             take_one(self._item_uses, (item_list.subject, full))
         for name in {name for name, _ in item_list.items}:
@@ -128,26 +108,15 @@ class Fleet:
 
         Args:
             server_scoped: whether the catalogue is server-scoped.
-            full: full digest of the definition.
         """
         return (server_scoped, full) in self._tool_uses
 
     def uses_item(self, subject: Subject, full: str) -> bool:
-        """Tell whether a list that is kept holds a prompt or a template.
-
-        Args:
-            subject: which of both.
-            full: digest of the item.
-        """
+        """Tell whether a list that is kept holds a prompt or a template."""
         return (subject, full) in self._item_uses
 
     def is_item_known(self, subject: Subject, name: str) -> bool:
-        """Tell whether a list that is kept holds a prompt or a template under a name.
-
-        Args:
-            subject: which of both.
-            name: name of the prompt, or the URI template.
-        """
+        """Tell whether a list that is kept holds a prompt or a template under a name."""
         return (subject, name) in self._item_names
 
     def names_known(self) -> list[str]:
@@ -155,19 +124,11 @@ class Fleet:
         return sorted(self._known)
 
     def is_known(self, tool_name: str) -> bool:
-        """Tell whether a catalogue that is kept holds a definition under a name.
-
-        Args:
-            tool_name: the name.
-        """
+        """Tell whether a catalogue that is kept holds a definition under a name."""
         return tool_name in self._known
 
     def definitions_known(self, tool_name: str) -> list[str]:
-        """Return full digests of every definition of a tool in a catalogue that is kept, sorted.
-
-        Args:
-            tool_name: the tool.
-        """
+        """Return full digests of every definition of a tool in a catalogue that is kept, sorted."""
         return sorted(self._known.get(tool_name, ()))
 
     def latest(self) -> Mapping[str, Seen]:
@@ -194,13 +155,7 @@ class Fleet:
             self._refresh_force(observer_id)
 
     def shows_others(self, tool_name: str, full: str, observer_id: str) -> bool:
-        """Tell whether anybody else's latest list holds a definition.
-
-        Args:
-            tool_name: the tool.
-            full: full digest of the definition.
-            observer_id: whose own list does not count.
-        """
+        """Tell whether anybody else's latest list holds a definition."""
         shown = self._latest_pairs[tool_name, full]
         own = self._latest.get(observer_id)
         if own is not None and self._latest_of[own.catalogue] == 1:
@@ -208,11 +163,7 @@ class Fleet:
         return shown > 0
 
     def offers(self, tool_name: str) -> list[str]:
-        """Return full digests of the definitions of a tool that anybody is offered, sorted.
-
-        Args:
-            tool_name: the tool.
-        """
+        """Return full digests of the definitions of a tool that anybody is offered, sorted."""
         return sorted(self._offered.get(tool_name, ()))
 
     def names_offered_before(self) -> set[str]:

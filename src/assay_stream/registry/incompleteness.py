@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from assay_stream.limits import Limits
 from assay_stream.model.facts import Seen
 from assay_stream.model.finding import Finding, uid_of
+from assay_stream.model.finding_topic import Resolution
 from assay_stream.model.kinds import Kind
-from assay_stream.registry.attention import Resolution
 from assay_stream.registry.state import ServerBindings
 
 
@@ -25,8 +25,6 @@ def never_complete(server: ServerBindings, seen: Seen, limits: Limits) -> Iterat
     """Yield that lists are never complete, where an observation is the latest of too many that are not.
 
     Args:
-        server: the state before the observation.
-        seen: the observation.
         limits: how many are too many.
     """
     if seen.completeness == "complete":
@@ -47,8 +45,6 @@ def resolved_by_complete_list(server: ServerBindings, seen: Seen, limits: Limits
     """Return the end of lists that were never complete.
 
     Args:
-        server: the state before the observation.
-        seen: the observation.
         limits: how many incomplete ones are too many.
     """
     if seen.completeness != "complete":
@@ -83,4 +79,4 @@ def _is_run(server: ServerBindings, seen: Seen, length: int) -> bool:
 
 
 def _is_fleets(server: ServerBindings, length: int) -> bool:
-    return not server.sights.any_complete and len(server.sights) >= length
+    return not server.observations.any_complete and len(server.observations) >= length

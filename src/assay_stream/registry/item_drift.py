@@ -24,11 +24,11 @@ from assay_stream.drift import compare_definitions
 from assay_stream.drift.definition import differing_fields, not_compared
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.facts import ItemList, Seen
-from assay_stream.model.fields import Subject
+from assay_stream.model.fields import LeftOut, Subject
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Position
-from assay_stream.registry.analysis import Analysis, LeftOut
+from assay_stream.registry.analysis import Analysis
 from assay_stream.registry.item_offer import ItemOffer
 from assay_stream.registry.list_drift import PAIRS_KEPT, telling_changes
 from assay_stream.registry.packed import unpack
@@ -52,15 +52,7 @@ class _Baseline:
 def compare_items(
     server: ServerBindings, offer: ItemOffer, seen: Seen, analysis: Analysis | None = None
 ) -> Iterator[Finding]:
-    """Yield what a snapshot shows of prompts, or of templates, that its baseline did not, in the order of names.
-
-    Args:
-        server: the state before the snapshot.
-        offer: the prompts, or the templates.
-        seen: the observation itself.
-        analysis: the budget of the record, one of its own without it. Where it runs out, a changed item is still
-            told, with ``comparison_cut_short`` as its change.
-    """
+    """Yield what a snapshot shows of prompts, or of templates, that its baseline did not, in the order of names."""
     latest = next(_stated(server, seen.observer_id, offer.subject, seen.position), None)
     if latest is not None and repeats(latest, offer):
         return
@@ -89,29 +81,18 @@ def compare_items(
 
 
 def latest_stating(server: ServerBindings, subject: Subject, seen: Seen) -> Seen | None:
-    """Return the observation before a snapshot that its prompts, or templates, are compared with first.
-
-    Args:
-        server: the state before the snapshot.
-        subject: which of both.
-        seen: the observation.
-    """
+    """Return the observation before a snapshot that its prompts, or templates, are compared with first."""
     own = next(_stated(server, seen.observer_id, subject, seen.position), None)
     if own is not None:
         return own
-    latest = server.sights.latest_stating(seen.position, subject)
+    latest = server.observations.latest_stating(seen.position, subject)
     if latest is None or not latest.rationed:
         return latest
     return next(_stated(server, latest.observer_id, subject, seen.position), latest)
 
 
 def repeats(latest: Seen, offer: ItemOffer) -> bool:
-    """Tell whether the complete list before is the same: then there is nothing to compare.
-
-    Args:
-        latest: the observation that a list is compared with.
-        offer: the list.
-    """
+    """Tell whether the complete list before is the same: then there is nothing to compare."""
     is_whole = latest.completeness == "complete" and not latest.rationed and not offer.is_cut
     return is_whole and latest.listed(offer.subject) == offer.digest
 
@@ -150,7 +131,7 @@ def _last_stated(
     found: dict[str, tuple[str, ...]] = {}
     looked_at: set[str] = set()
     try:
-        for old in server.sights.back_stating(seen.position, subject) if missing else ():
+        for old in server.observations.back_stating(seen.position, subject) if missing else ():
             analysis.work.spend(1)
             listed = _list_of(server, old, subject)
             if listed.digest in looked_at:
@@ -168,7 +149,7 @@ def _last_stated(
 
 
 def _latest_observer(server: ServerBindings, subject: Subject, position: Position) -> str | None:
-    found = server.sights.latest_stating(position, subject)
+    found = server.observations.latest_stating(position, subject)
     return None if found is None else found.observer_id
 
 

@@ -49,11 +49,7 @@ class ItemOffer:
     is_cut: bool
 
     def as_fact(self, server_id: str) -> ItemList:
-        """Return the set as a fact.
-
-        Args:
-            server_id: the server.
-        """
+        """Return the set as a fact."""
         return ItemList(
             server_id=server_id,
             subject=self.subject,
@@ -63,11 +59,7 @@ class ItemOffer:
         )
 
     def item_facts(self, server_id: str) -> Iterator[ItemFact]:
-        """Yield each item as a fact, in the order of the set.
-
-        Args:
-            server_id: the server.
-        """
+        """Yield each item as a fact, in the order of the set."""
         for full in dict.fromkeys(full for _, full in self.items):
             packed = None if full in self.oversized else pack(self.definitions[full])
             yield ItemFact(server_id=server_id, subject=self.subject, full=full, packed=packed)
@@ -85,11 +77,7 @@ class ItemOffers:
         self._by_list: ContentCache[ItemOffer] = ContentCache(_LISTS_KEPT, limits.offers_kept_bytes_max)
 
     def of(self, data: SnapshotData) -> dict[Subject, ItemOffer]:
-        """Return what a snapshot states of prompts and of resource templates.
-
-        Args:
-            data: a validated snapshot, decoded strictly: all of it has a canonical form.
-        """
+        """Return what a snapshot states of prompts and of resource templates."""
         stated = {Subject.PROMPT: data.prompts, Subject.TEMPLATE: data.resource_templates}
         return {subject: self._offer(subject, items) for subject, items in stated.items() if items is not None}
 

@@ -10,21 +10,15 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from assay_stream.model.facts import Seen
-from assay_stream.registry.analysis import Analysis, LeftOut
+from assay_stream.model.fields import LeftOut
+from assay_stream.registry.analysis import Analysis
 from assay_stream.registry.state import ServerBindings
 from assay_stream.schemes.fingerprint import Fingerprint
 from assay_stream.work import WorkExhaustedError
 
 
 def last_shown(server: ServerBindings, seen: Seen, names: Iterable[str], analysis: Analysis) -> dict[str, Fingerprint]:
-    """Return the last definition shown before an observation under each of these names, where there is one.
-
-    Args:
-        server: the state before the observation.
-        seen: the observation.
-        names: names of tools.
-        analysis: the budget of the record. Where it runs out, what was found until then is returned.
-    """
+    """Return the last definition shown before an observation under each of these names, where there is one."""
     missing = {name for name in names if server.knows(name)}
     found: dict[str, Fingerprint] = {}
     looked_at: set[str] = set()
@@ -53,8 +47,8 @@ def last_shown(server: ServerBindings, seen: Seen, names: Iterable[str], analysi
 
 def _newest_first(server: ServerBindings, seen: Seen) -> Iterator[Seen]:
     own = server.observers.get(seen.observer_id)
-    under_rights = server.sights.back_under_rights(seen.position, seen.auth_context)
-    everything = server.sights.back_from(seen.position)
+    under_rights = server.observations.back_under_rights(seen.position, seen.auth_context)
+    everything = server.observations.back_from(seen.position)
     if own is None:
         return chain(under_rights, everything)
     same = (old for old in own.back_from(seen.position) if old.auth_context == seen.auth_context)

@@ -15,17 +15,12 @@ def late_finding(server: ServerBindings, seen: Seen, limits: Limits) -> Finding 
     A list is late where its event time is further than the bound before the latest that was applied for its
     server, whoever observed that. It changes nothing where its observer's timeline gave the same tools for its
     time. The finding is dated by that latest time, at which the lateness showed: a backlog is found at one time.
-
-    Args:
-        server: the state before the snapshot.
-        seen: the observation.
-        limits: with ``late_limit_ms``.
     """
     own = server.observers.get(seen.observer_id)
     in_force = None if own is None else own.as_of(seen.time_us)
     if in_force is not None and in_force.catalogue == seen.catalogue:
         return None
-    latest_us = server.sights.latest_us
+    latest_us = server.observations.latest_us
     late_ms = (latest_us - seen.time_us) // 1_000
     if late_ms <= limits.late_limit_ms:
         return None

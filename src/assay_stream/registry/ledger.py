@@ -10,7 +10,17 @@ from dataclasses import replace
 
 from assay_stream.limits import Limits
 from assay_stream.model.control_facts import Discovery
-from assay_stream.model.facts import Catalogue, Fact, FormerTool, Horizon, Rejection, Seen, encode_key, encode_value
+from assay_stream.model.facts import (
+    Catalogue,
+    Fact,
+    FormerTool,
+    Horizon,
+    Progress,
+    Rejection,
+    Seen,
+    encode_key,
+    encode_value,
+)
 from assay_stream.model.fields import Subject
 from assay_stream.model.record import Output, Record, Role
 from assay_stream.model.wire import FactKey
@@ -33,22 +43,12 @@ class Ledger:
         self._limits = limits
 
     def publish(self, record: Record, fact: Fact) -> Output:
-        """Apply a fact and return its record.
-
-        Args:
-            record: the input record that it follows from.
-            fact: what to publish.
-        """
+        """Apply a fact and return its record."""
         self.bindings.apply(fact, partition=record.origin.partition)
         return fact_output(fact, partition=record.origin.partition, timestamp_ms=record.timestamp_ms)
 
     def retract(self, record: Record, key: FactKey) -> Output:
-        """Take a fact back and return its tombstone.
-
-        Args:
-            record: the input record that it follows from.
-            key: the fact's key.
-        """
+        """Take a fact back and return its tombstone."""
         self.bindings.forget(key, partition=record.origin.partition)
         return Output(
             role=Role.BINDINGS,
@@ -60,13 +60,7 @@ class Ledger:
         )
 
     def fold(self, record: Record, server: ServerBindings, seen: Seen) -> list[Output]:
-        """Fold away what an observer's timeline holds too much of, and what nothing names any more.
-
-        Args:
-            record: the input record that it follows from.
-            server: the server's state.
-            seen: the observation just added.
-        """
+        """Fold away what an observer's timeline holds too much of, and what nothing names any more."""
         timeline = server.observers[seen.observer_id]
         outputs: list[Output] = []
         while (surplus := self._surplus(server, timeline)) is not None:
@@ -99,7 +93,7 @@ class Ledger:
         outputs: list[Output] = []
         for subject in (Subject.PROMPT, Subject.TEMPLATE):
             digest = folded.listed(subject)
-            if digest is None or server.sights.uses_item_list(subject, digest):
+            if digest is None or server.observations.uses_item_list(subject, digest):
                 continue
             gone = server.item_list(subject, digest)
             outputs.append(self.retract(record, gone.key()))
@@ -108,7 +102,7 @@ class Ledger:
         return outputs
 
     def _drop_unused_signatures(self, record: Record, server: ServerBindings, digest: str | None) -> list[Output]:
-        if digest is None or server.sights.uses_signatures(digest) or digest not in server.controls.signatures:
+        if digest is None or server.observations.uses_signatures(digest) or digest not in server.controls.signatures:
             return []
         outputs = [self.retract(record, server.controls.signatures[digest].key())]
         checked = [held.key() for held in server.controls.checked.values() if held.signatures == digest]
@@ -119,8 +113,6 @@ class Ledger:
         """Let the oldest two rejections be one that ends what either did: nothing comes into force again.
 
         Args:
-            record: the input record that it follows from.
-            server: the server's state.
             observer_id: the observer whose rejections have become more, ``None`` for those that name none.
         """
         outputs: list[Output] = []
@@ -134,10 +126,6 @@ class Ledger:
         """Where too many observers without a list are remembered, let one rejection stand for the earliest.
 
         Whoever makes observers up cannot fill the memory, nor bring an observer without a list to be bound.
-
-        Args:
-            record: the input record that it follows from.
-            server: the server's state.
         """
         endings, outputs = server.endings, list[Output]()
         surplus = len(endings.without_list) - self._limits.unlisted_observers_max
@@ -166,11 +154,6 @@ class Ledger:
 
         First the oldest that stands between two that found the same, which changes no answer; where there is none,
         the oldest.
-
-        Args:
-            record: the input record that it follows from.
-            server: the server's state.
-            domain: the domain.
         """
         outputs: list[Output] = []
         controls = server.controls
@@ -183,7 +166,7 @@ class Ledger:
         return outputs
 
     def _drop_unused(self, record: Record, server: ServerBindings, folded: Seen) -> list[Output]:
-        if server.sights.uses_catalogue(folded.catalogue):
+        if server.observations.uses_catalogue(folded.catalogue):
             return []
         catalogue = server.catalogues[folded.catalogue]
         outputs = [self.retract(record, catalogue.key())]
@@ -231,13 +214,7 @@ def _least_telling(history: Sequence[Discovery]) -> Discovery:
 
 
 def fact_output(fact: Fact, *, partition: int, timestamp_ms: int = 0) -> Output:
-    """Return a fact as a record for the binding topic.
-
-    Args:
-        fact: what to publish.
-        partition: the registry's own partition, so that progress never overtakes the facts it covers.
-        timestamp_ms: timestamp for the log, milliseconds since the epoch.
-    """
+    """Return a fact as a record for the binding topic."""
     key = fact.key()
     return Output(
         role=Role.BINDINGS,
@@ -249,16 +226,16 @@ def fact_output(fact: Fact, *, partition: int, timestamp_ms: int = 0) -> Output:
     )
 
 
-def is_redundant(server: ServerBindings, rejection: Rejection) -> bool:
-    """Tell whether nothing it may concern was observed since the last one like it, so that it changes no answer.
+def progress(*, topic: str, partition: int, position: int) -> Output:
+    """Return the record that says how far the registry has come in one input partition."""
+    return fact_output(Progress(topic=topic, partition=partition, position=position), partition=partition)
 
-    Args:
-        server: the server's state.
-        rejection: a rejection about to be published.
-    """
+
+def is_redundant(server: ServerBindings, rejection: Rejection) -> bool:
+    """Tell whether nothing it may concern was observed since the last one like it, so that it changes no answer."""
     kept = server.endings.rejections_of(rejection.observer_id)
     if not kept or kept[-1].time_us > rejection.time_us:
         return False
     if rejection.observer_id is None:
-        return server.sights.ends_all(kept[-1])
+        return server.observations.all_before(kept[-1])
     return all(kept[-1].is_after(seen) for timeline in server.concerned(rejection) for seen in timeline)

@@ -30,9 +30,10 @@ from assay_stream.drift.definition import not_compared
 from assay_stream.drift.lists import renames
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.facts import Catalogue, Seen
+from assay_stream.model.fields import LeftOut
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind
-from assay_stream.registry.analysis import Analysis, LeftOut
+from assay_stream.registry.analysis import Analysis
 from assay_stream.registry.approval import is_approved
 from assay_stream.registry.baseline import Baseline
 from assay_stream.registry.last_shown import last_shown
@@ -58,17 +59,7 @@ def compare(
     offer: Offer,
     analysis: Analysis | None = None,
 ) -> Iterator[Finding]:
-    """Yield what a snapshot shows that its baseline did not, in the order of tool names.
-
-    Args:
-        server: the state before the snapshot.
-        baseline: what to compare with.
-        catalogue: what the snapshot offers.
-        seen: the observation itself.
-        offer: its content.
-        analysis: the budget of the record, one of its own without it. Where it runs out, a changed tool is still
-            told, with ``comparison_cut_short`` as its change, and nothing more is called renamed.
-    """
+    """Yield what a snapshot shows that its baseline did not, in the order of tool names."""
     analysis = Analysis(DEFAULT_LIMITS.work_units_max) if analysis is None else analysis
     before = baseline or Baseline()
     told = _Telling(server, seen, offer, analysis)
@@ -225,7 +216,7 @@ class _Telling:
 
     def removed(self, name: str, old: Fingerprint | None) -> Iterator[Finding]:
         """A fleet that was shown this very list before learns nothing by it: tools come and go with who asks."""
-        if not self._server.sights.was_shown_complete(self._seen.catalogue, self._seen.position):
+        if not self._server.observations.was_shown_complete(self._seen.catalogue, self._seen.position):
             yield self.found(Kind.TOOL_REMOVED, name, before=old)
 
     def found(
@@ -350,20 +341,12 @@ class _More(TypedDict, total=False):
 
 
 def set_digest(fulls: Sequence[str]) -> str:
-    """Return the digest of the definitions of an ambiguous name.
-
-    Args:
-        fulls: their full digests, sorted.
-    """
+    """Return the digest of the definitions of an ambiguous name."""
     return str(jcs_digest(list(fulls)))
 
 
 def telling_changes(changes: Iterable[Change]) -> tuple[tuple[str, str, str], ...]:
-    """Return what a finding tells of changes: of one code in one top-level field the first.
-
-    Args:
-        changes: the changes of one definition.
-    """
+    """Return what a finding tells of changes: of one code in one top-level field the first."""
     first: dict[tuple[str, str], Change] = {}
     for change in changes:
         top = change.path.removeprefix("$").lstrip(".").partition(".")[0].partition("[")[0]

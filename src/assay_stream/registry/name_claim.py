@@ -10,94 +10,24 @@ when the last one is no more, and when an operator's approval of it comes or goe
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
 
-from assay_stream.canonical.digest import canonicalize
 from assay_stream.model.facts import Catalogue, Seen
-from assay_stream.model.record import Origin, Output, Role
-from assay_stream.registry.analysis import Analysis, LeftOut
+from assay_stream.model.fields import LeftOut
+from assay_stream.model.finding_topic import NameClaim
+from assay_stream.model.record import Origin
+from assay_stream.registry.analysis import Analysis
 from assay_stream.registry.approval import is_approved
 from assay_stream.registry.name_sketch import name_sketch
 from assay_stream.registry.state import ServerBindings
 from assay_stream.registry.timeline import AFTER_ALL_US
-from assay_stream.text.look_alikes import skeleton
 from assay_stream.work import WorkExhaustedError
 
-CLAIM = "name_claim"
 _UNITS_PER_NAME = 10
 _NAMES_FREE = 1_000
 """Names of a server that cost its budget nothing: sooner or later each observer's upgrade ends a claim."""
 
 Offered = Mapping[tuple[str, str], bool]
 """Tool name and full digest of what a server offers anybody, to whether an operator approved it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NameClaim:
-    """How a server's claim to a tool name stands, with one definition.
-
-    Args:
-        server_id: the server.
-        tool_name: the name.
-        full: full digest of the definition.
-        is_offered: whether anybody is offered it.
-        approved: whether an operator approved the definition.
-        added: the name came after a complete list that had others and lacked it.
-        sketch: of the names that the server offered before, or offers now where it had offered none.
-        time_us: event time, microseconds since the epoch.
-        origin: the record that it follows from.
-    """
-
-    server_id: str
-    tool_name: str
-    full: str
-    is_offered: bool
-    approved: bool
-    added: bool
-    sketch: tuple[str, ...]
-    time_us: int
-    origin: Origin
-
-    def skeleton(self) -> str:
-        """Return what the claim has in common with those to look-alike names."""
-        return skeleton(self.tool_name)
-
-    def output(self) -> Output:
-        """Return the claim as a record for the finding topic."""
-        fields = {
-            "kind": CLAIM,
-            "server_id": self.server_id,
-            "tool_name": self.tool_name,
-            "full": self.full,
-            "is_offered": self.is_offered,
-            "approved": self.approved,
-            "added": self.added,
-            "sketch": list(self.sketch),
-            "time_us": self.time_us,
-            "origin": self.origin.as_json(),
-        }
-        return Output(
-            role=Role.FINDINGS,
-            key=self.skeleton().encode(),
-            value=canonicalize(fields),
-            timestamp_ms=self.time_us // 1_000,
-            label=f"name_claim:{'come' if self.is_offered else 'gone'}",
-        )
-
-
-def claim_of(fields: Mapping[str, Any]) -> NameClaim:
-    """Return the claim that a JSON object holds.
-
-    Args:
-        fields: a record of the finding topic.
-
-    Raises:
-        KeyError or TypeError: where it is no claim.
-    """
-    given = dict(fields)
-    del given["kind"]
-    return NameClaim(**(given | {"sketch": tuple(given["sketch"]), "origin": Origin(**given["origin"])}))
 
 
 def offers_the_same(server: ServerBindings, catalogue: Catalogue, seen: Seen) -> bool:

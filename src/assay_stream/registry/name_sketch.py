@@ -19,22 +19,13 @@ that both have a tool ``search`` do not."""
 
 
 def name_sketch(names: Iterable[str]) -> tuple[str, ...]:
-    """Return the sketch of some names, in order.
-
-    Args:
-        names: tool names.
-    """
+    """Return the sketch of some names, in order."""
     digests = {sha256(name.encode()).hexdigest()[:_DIGEST_CHARS] for name in names}
     return tuple(sorted(digests)[: DEFAULT_LIMITS.name_sketch_max])
 
 
 def share_names(one: Collection[str], other: Collection[str]) -> bool:
-    """Tell whether two servers have so many names in common that they may be versions of one product.
-
-    Args:
-        one: a sketch.
-        other: another one.
-    """
+    """Tell whether two servers have so many names in common that they may be versions of one product."""
     in_both = set(one).intersection(other)
     # Most servers have nothing in common: no more can be in the sample than there is in both.
     if len(in_both) * _SHARED_PART < max(len(one), len(other), 1):

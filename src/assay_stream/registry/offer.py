@@ -53,9 +53,6 @@ class Offers:
     def of(self, data: SnapshotData) -> Offer:
         """Return the fingerprinted content of a snapshot.
 
-        Args:
-            data: a validated snapshot.
-
         Raises:
             InputError: where a tool is beyond the limits.
         """
@@ -129,12 +126,7 @@ def _weight(print_: Fingerprint) -> int:
 
 
 def content_key(content: Any, scope: str | None) -> bytes | None:
-    """Return what equal content has in common, or ``None`` for integers that orjson cannot write.
-
-    Args:
-        content: a decoded JSON value.
-        scope: what else the answer depends on.
-    """
+    """Return what equal content has in common, or ``None`` for integers that orjson cannot write."""
     try:
         raw = orjson.dumps([scope, content], option=orjson.OPT_PASSTHROUGH_SUBCLASS, default=_told_apart)
     except TypeError:

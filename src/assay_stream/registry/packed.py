@@ -17,9 +17,6 @@ _LEVEL = 6
 def pack(definition: dict[str, Any]) -> str:
     """Return a definition in the form in which facts hold it: base64 of its deflated canonical form.
 
-    Args:
-        definition: one tool as received.
-
     Raises:
         InputError: as ``canonicalize``.
     """
@@ -28,9 +25,6 @@ def pack(definition: dict[str, Any]) -> str:
 
 def unpack(packed: str) -> dict[str, Any]:
     """Return the definition that a fact holds.
-
-    Args:
-        packed: what ``pack`` gave.
 
     Raises:
         IntegrityError: ``unknown_fact`` where it is something else.

@@ -11,10 +11,11 @@ from typing import NamedTuple, TypedDict
 
 from assay_stream.canonical.digest import canonicalize, kept
 from assay_stream.model.facts import Seen
+from assay_stream.model.fields import LeftOut
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Output, Position
-from assay_stream.registry.analysis import Analysis, LeftOut
+from assay_stream.registry.analysis import Analysis
 from assay_stream.registry.change_points import moments
 from assay_stream.registry.controls import When
 from assay_stream.registry.pins import PinResult, PinStatus, check_pins
@@ -70,11 +71,8 @@ def standing_of(
     """Return how a tool stood at a time.
 
     Args:
-        server: everything known of the server.
         seen: the observation in force, ``None`` where none was.
         found: the tool's fingerprint in it, ``None`` where it has none.
-        tool_name: the tool.
-        when: a time or a position.
     """
     if seen is None or found is None:
         # Not kept: whoever makes names up must not fill the memory with what they are not.
@@ -137,12 +135,9 @@ def standing_findings(
     fleet.
 
     Args:
-        server: everything known of the server.
-        since: the first position that counts.
         observer_id: only what this observer saw, ``None`` for everybody.
         tool_name: only this tool, ``None`` for all.
         work: the budget of the record, ``None`` for none.
-        own: the observation that the record brought: what stands wrong in it is free.
 
     Raises:
         WorkExhaustedError: where the budget does not suffice.
@@ -255,12 +250,7 @@ class StandingChange:
 
 
 def new_findings(before: set[Finding], after: set[Finding]) -> list[Output]:
-    """Return the records of what is found after a change and was not before it, in the order of event time.
-
-    Args:
-        before: what stood wrong before the change.
-        after: what stands wrong after it.
-    """
+    """Return the records of what is found after a change and was not before it, in the order of event time."""
     told = [(finding.time_us, finding.origin, finding.encode(), finding) for finding in after - before]
     return [finding.output() for *_, finding in sorted(told, key=lambda place: place[:3])]
 

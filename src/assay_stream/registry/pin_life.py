@@ -82,11 +82,7 @@ class PinsInForce:
 
 
 def pin_states(acts: Iterable[Pin]) -> dict[tuple[str, str], PinState]:
-    """Return where every value of a tool stands after some acts: by scheme and value.
-
-    Args:
-        acts: the operators' acts on one tool, oldest first.
-    """
+    """Return where every value of a tool stands after some acts: by scheme and value."""
     states: dict[tuple[str, str], PinState] = {}
     for pin in acts:
         if pin.value is not None:
@@ -99,11 +95,7 @@ def pin_states(acts: Iterable[Pin]) -> dict[tuple[str, str], PinState]:
 
 
 def pins_in_force(acts: Iterable[Pin]) -> PinsInForce:
-    """Return what some acts add up to.
-
-    Args:
-        acts: the operators' acts on one tool, oldest first.
-    """
+    """Return what some acts add up to."""
     states = pin_states(acts)
     rejected: dict[str, tuple[str, ...]] = {}
     for (scheme, value), state in sorted(states.items()):

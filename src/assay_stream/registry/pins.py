@@ -91,7 +91,6 @@ def check_pins(
     not be a way around a pin.
 
     Args:
-        pins: what operators decided about the tool.
         observed: the fingerprint in force, ``None`` where no definition was.
         listed: whether the tool is offered, although its definition cannot be told.
         policy: the digest policy in force, ``None`` where nobody set one.

@@ -25,16 +25,16 @@ from assay_stream.model.control_facts import Discovery, Pin, Policy, Signatures,
 from assay_stream.model.definition import definition_record
 from assay_stream.model.envelope import Producer
 from assay_stream.model.facts import Announcement, Catalogue, Rejection, Seen, ToolFact
-from assay_stream.model.fields import Subject
+from assay_stream.model.fields import LeftOut, Subject
 from assay_stream.model.finding import Finding
+from assay_stream.model.finding_topic import FloodEnd, suppression_records
 from assay_stream.model.kinds import Kind
 from assay_stream.model.observation import ListChangedEvent, SnapshotEvent
 from assay_stream.model.partition import murmur2_partition
 from assay_stream.model.record import Output, Position, Record, Role, rejected
 from assay_stream.registry import list_drift
-from assay_stream.registry.analysis import Analysis, Cut, LeftOut
+from assay_stream.registry.analysis import Analysis, Cut
 from assay_stream.registry.announcements import announce
-from assay_stream.registry.attention import FloodEnd, suppression_records
 from assay_stream.registry.baseline import Baseline, baselines_for
 from assay_stream.registry.change_points import start_of
 from assay_stream.registry.control_changes import change_record, says_nothing_new
@@ -84,14 +84,6 @@ class Registry:
         self._item_offers = ItemOffers(limits)
 
     def step(self, record: Record) -> list[Output]:
-        """Apply one snapshot or control record.
-
-        Args:
-            record: a record of the snapshots or the control topic.
-
-        Returns:
-            Facts, definitions, findings, changes and verdicts to publish, or the rejected copy.
-        """
         try:
             event = read_event(record, limits=self._limits)
             if isinstance(event, SnapshotEvent):
@@ -392,6 +384,19 @@ class Registry:
             yield from standing.outputs()
             yield from self._changed_verdicts(record, rejection.server_id, server, held)
             yield from _cut_short(analysis, rejection.server_id, record, rejection.time_us)
+
+
+def process(registry: Registry, record: Record) -> list[Output]:
+    """Apply one snapshot or control record.
+
+    Args:
+        registry: the state of the record's partition; it changes by the facts that are returned, and by nothing else.
+        record: the next record of the snapshots or the control topic.
+
+    Returns:
+        Facts, definitions, findings, changes and verdicts to publish, or the rejected copy. Bad input never raises.
+    """
+    return registry.step(record)
 
 
 def _cut_short(analysis: Analysis, server_id: str, record: Record, time_us: int) -> Iterator[Output]:

@@ -10,10 +10,11 @@ import orjson
 
 from assay_stream.limits import Limits
 from assay_stream.model.facts import Allowance, Catalogue, Seen
+from assay_stream.model.fields import LeftOut
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind
 from assay_stream.registry.allowance import charged, refilled
-from assay_stream.registry.analysis import Analysis, Cut, LeftOut
+from assay_stream.registry.analysis import Analysis, Cut
 from assay_stream.registry.baseline import Baseline
 from assay_stream.registry.item_drift import latest_stating, repeats
 from assay_stream.registry.item_offer import ItemOffer
@@ -69,9 +70,6 @@ class Ration:
         """Yield what is reported one by one of what a comparison found: all of it, unless a ration cut it short.
 
         Then what has signs is reported, and the first changes; the others are counted.
-
-        Args:
-            findings: what the comparison of all lists found.
         """
         findings = list(findings)
         is_rationed = self.is_cut_short
@@ -125,13 +123,6 @@ def change_of(
     """Return what identifies the change that a snapshot shows, and how many definitions that is about.
 
     ``None`` where it shows none: then nothing is compared. Equal changes are analysed alike, whoever sees them.
-
-    Args:
-        server: the state before the snapshot.
-        baseline: what its tools are compared with.
-        catalogue: the tools that it offers.
-        seen: the observation.
-        lists: the prompts and templates that it offers.
     """
     tools = [] if baseline is None else list(_differing(baseline, catalogue))
     items: list[tuple[str | int, ...]] = []

@@ -13,12 +13,7 @@ UNKNOWN_SERVER = "(unknown)"
 
 
 def refusal(record: Record, error: InputError) -> list[Output]:
-    """Return what is written for a refused record.
-
-    Args:
-        record: the record.
-        error: why it is refused.
-    """
+    """Return what is written for a refused record."""
     outputs = [rejected(record, error)]
     if record.set_aside:
         finding = Finding(
@@ -33,12 +28,7 @@ def refusal(record: Record, error: InputError) -> list[Output]:
 
 
 def server_named_by_key(record: Record, limits: Limits = DEFAULT_LIMITS) -> str | None:
-    """Return the server that a record's key names; ``None`` where it names none.
-
-    Args:
-        record: a record of any input topic.
-        limits: bounds on identifiers.
-    """
+    """Return the server that a record's key names; ``None`` where it names none."""
     if not record.key or len(record.key) > limits.identifier_chars_max * 4:
         return None
     try:

@@ -10,10 +10,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.control_facts import Discovery, KeyDecision, Pin, Policy
 from assay_stream.model.facts import Catalogue, Rejection, Seen
+from assay_stream.model.fields import LeftOut
 from assay_stream.model.finding import uid_of
+from assay_stream.model.finding_topic import Reason, Resolution
 from assay_stream.model.kinds import Kind
-from assay_stream.registry.analysis import Analysis, LeftOut
-from assay_stream.registry.attention import Reason, Resolution
+from assay_stream.registry.analysis import Analysis
 from assay_stream.registry.baseline import Baseline
 from assay_stream.registry.list_drift import set_digest
 from assay_stream.registry.pins import PinStatus, check_pins
@@ -52,15 +53,7 @@ _OF_CALL: _Reasons = {Kind.BLOCKED_TOOL_CALLED: (None,)}
 def resolved_by_snapshot(
     server: ServerBindings, baseline: Baseline | None, catalogue: Catalogue, seen: Seen, analysis: Analysis
 ) -> list[Resolution]:
-    """Return what a snapshot puts an end to, for the observer who took it. One that is late ends nothing.
-
-    Args:
-        server: the state before the snapshot.
-        baseline: what it was compared with.
-        catalogue: what the snapshot offers.
-        seen: the observation itself.
-        analysis: the budget of the record: a name may have had any number of definitions.
-    """
+    """Return what a snapshot puts an end to, for the observer who took it. One that is late ends nothing."""
     own = server.observers.get(seen.observer_id)
     latest = None if own is None else own.as_of(AFTER_ALL_US)
     if latest is not None and latest.position > seen.position:
@@ -90,14 +83,7 @@ def resolved_by_snapshot(
 def decided_before(
     server: ServerBindings, baseline: Baseline | None, catalogue: Catalogue, seen: Seen
 ) -> list[Resolution]:
-    """Return the end of what a snapshot shows anew and an operator approved before it was offered.
-
-    Args:
-        server: the state after the snapshot.
-        baseline: what it was compared with.
-        catalogue: what the snapshot offers.
-        seen: the observation itself.
-    """
+    """Return the end of what a snapshot shows anew and an operator approved before it was offered."""
     return told(seen.server_id, _approved_before(server, baseline, catalogue), "decided", seen, None)
 
 
@@ -107,11 +93,6 @@ def resolved_by_decision(
     """Return what an operator's decision, or a key that was found, puts an end to, for the whole fleet.
 
     What counts is how things stand after it by event time: a decision that a later one has replaced ends nothing.
-
-    Args:
-        server: the state of the server, with the fact in it.
-        fact: the fact.
-        analysis: the budget of the record.
     """
     match fact:
         case Pin():
@@ -128,15 +109,7 @@ def resolved_by_decision(
 def uids_about(
     server: ServerBindings, server_id: str, tool_name: str, full: str, *, is_offered: bool = False
 ) -> Iterator[str]:
-    """Yield the identity of everything that could be found about one definition while it was offered.
-
-    Args:
-        server: the state of the server.
-        server_id: the server.
-        tool_name: the tool.
-        full: full digest of the definition.
-        is_offered: it is one of several under its name now: what binds calls to it has ended, not its change.
-    """
+    """Yield the identity of everything that could be found about one definition while it was offered."""
     if not is_offered:
         yield from _uids(server_id, tool_name, full, _OF_CHANGE)
     if server.controls:
@@ -145,12 +118,8 @@ def uids_about(
         yield from uids_of_signature(server, server_id, tool_name, full)
 
 
-def latest_sights(server: ServerBindings) -> list[Seen]:
-    """Return the latest observation of each observer.
-
-    Args:
-        server: the state of the server.
-    """
+def latest_observations(server: ServerBindings) -> list[Seen]:
+    """Return the latest observation of each observer."""
     return list(server.fleet.latest().values())
 
 
@@ -200,7 +169,7 @@ def _unanswered(server: ServerBindings, observer_id: str | None) -> Sequence[Rej
     """Return an observer's rejections where no list of it has followed; of nobody's, where none at all has."""
     ends = server.endings.rejections_of(observer_id)
     if not ends or observer_id is None:
-        return ends if ends and server.sights.ends_all(ends[-1]) else ()
+        return ends if ends and server.observations.all_before(ends[-1]) else ()
     timeline = server.observers.get(observer_id)
     is_answered = timeline is not None and not all(ends[-1].is_after(known) for known in timeline.newest_first())
     return () if is_answered else ends
@@ -266,14 +235,7 @@ def _by_signatures(server: ServerBindings, server_id: str) -> Uids:
 
 
 def uids_of_signature(server: ServerBindings, server_id: str, tool_name: str, full: str) -> Iterator[str]:
-    """Yield the identity of everything that could be found about the signature of one definition.
-
-    Args:
-        server: the state of the server.
-        server_id: the server.
-        tool_name: the tool.
-        full: full digest of the definition.
-    """
+    """Yield the identity of everything that could be found about the signature of one definition."""
     yield from _uids(server_id, tool_name, full, _OF_SIGNATURE)
     for key in sorted(server.controls.key_documents()):
         for kind in _OF_KEY:
@@ -298,12 +260,7 @@ def told(
     """Return the records that tell of an end, each within its bound.
 
     Args:
-        server_id: the server.
-        uids: the alerts.
-        reason: what put an end to them.
-        by: what they ended with.
         observer_id: for which observer, ``None`` for the whole fleet.
-        everywhere: nobody else is known to see it.
     """
     listed = list(uids)
     most = DEFAULT_LIMITS.resolution_uids_max

@@ -23,8 +23,8 @@ from typing import Any
 
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.finding import Finding, uid_of
+from assay_stream.model.finding_topic import NameClaim
 from assay_stream.model.kinds import Kind
-from assay_stream.registry.name_claim import NameClaim
 from assay_stream.registry.name_sketch import share_names
 
 CONFUSABLE_NAME = "confusable_name"
@@ -53,14 +53,7 @@ class Shadow:
 
     @classmethod
     def of(cls, server_id: str, tool_name: str, full: str, reason: str) -> Shadow:
-        """Return the shadow of these.
-
-        Args:
-            server_id: the newcomer.
-            tool_name: its name.
-            full: full digest of its definition.
-            reason: one of ``REASONS``.
-        """
+        """Return the shadow of these."""
         return cls(server_id=server_id, tool_name=tool_name, full=full, reason=reason)
 
     def uid(self) -> str:
@@ -72,7 +65,6 @@ class Shadow:
 
         Args:
             holder_id: the server that held the name before, ``None`` where that is not known.
-            claim: the claim.
         """
         return Finding(
             kind=Kind.TOOL_SHADOWED,
@@ -87,33 +79,18 @@ class Shadow:
 
 
 def shadow_told(claim: NameClaim, uid: str) -> Shadow | None:
-    """Return what an alert with this uid is about, if it is about this claim.
-
-    Args:
-        claim: a claim to a name.
-        uid: of an alert.
-    """
+    """Return what an alert with this uid is about, if it is about this claim."""
     return next((shadow for shadow in shadows_told(claim) if shadow.uid() == uid), None)
 
 
 def shadows_told(claim: NameClaim) -> Iterator[Shadow]:
-    """Yield what alerts may be about that are about this claim.
-
-    Args:
-        claim: a claim to a name.
-    """
+    """Yield what alerts may be about that are about this claim."""
     for reason in REASONS:
         yield Shadow.of(claim.server_id, claim.tool_name, claim.full, reason)
 
 
 def with_claim(state: Mapping[str, Any], claim: NameClaim) -> dict[str, Any]:
-    """Return the state of a skeleton with one claim more.
-
-    Args:
-        state: ``names`` (server, name, since when, its definitions, and what else the server offered) and
-            ``left_out``, how many claims were beyond the bound.
-        claim: the claim.
-    """
+    """Return the state of a skeleton with one claim more."""
     names = {
         (entry["server_id"], entry["tool_name"]): entry | {"definitions": dict(entry["definitions"])}
         for entry in state.get("names", ())
@@ -147,11 +124,7 @@ def with_claim(state: Mapping[str, Any], claim: NameClaim) -> dict[str, Any]:
 
 
 def shadows(state: Mapping[str, Any]) -> dict[Shadow, str]:
-    """Return what takes the name of another, each with the server that held it first.
-
-    Args:
-        state: the state of a skeleton.
-    """
+    """Return what takes the name of another, each with the server that held it first."""
     found: dict[Shadow, str] = {}
     holders = _Holders()
     known: Counter[tuple[Any, ...]] = Counter()
@@ -166,12 +139,7 @@ def shadows(state: Mapping[str, Any]) -> dict[Shadow, str]:
 
 
 def shadows_beyond(state: Mapping[str, Any], claim: NameClaim) -> dict[Shadow, str]:
-    """Return what a claim that was left out takes, each with the server that held it first.
-
-    Args:
-        state: the state of the skeleton, without the claim.
-        claim: a claim to a definition that is offered.
-    """
+    """Return what a claim that was left out takes, each with the server that held it first."""
     holders = _Holders()
     added, sketch = claim.added, list(claim.sketch)
     for entry in _in_order(state):

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from assay_stream.model.facts import Catalogue, Seen
-from assay_stream.registry.analysis import Analysis, LeftOut
-from assay_stream.registry.attention import Resolution
+from assay_stream.model.fields import LeftOut
+from assay_stream.model.finding_topic import Resolution
+from assay_stream.registry.analysis import Analysis
 from assay_stream.registry.change_points import start_of
 from assay_stream.registry.controls import When
-from assay_stream.registry.resolution import latest_sights, told, uids_of_signature
+from assay_stream.registry.resolution import latest_observations, told, uids_of_signature
 from assay_stream.registry.signatures import check_signature
 from assay_stream.registry.state import ServerBindings
 from assay_stream.registry.timeline import AFTER_ALL_US
@@ -23,12 +24,6 @@ def resolved_by_signature(
     """Return the end of what was found about signatures that are sound now, for the observer who saw it.
 
     Each observer ends it for itself; one whose list is late ends nothing.
-
-    Args:
-        server: the state after the snapshot, with its signatures checked.
-        catalogue: what the snapshot offers.
-        seen: the observation itself.
-        analysis: the budget of the record: every observer may see it unsound.
     """
     if seen.signatures is None or not server.controls:
         return []
@@ -38,7 +33,7 @@ def resolved_by_signature(
     if (earlier[-1].catalogue, earlier[-1].signatures) == (seen.catalogue, seen.signatures):
         return []
     ended: dict[bool, list[str]] = {False: [], True: []}
-    others = latest_sights(server)
+    others = latest_observations(server)
     sound = _sound_again(server, catalogue, seen, earlier)
     for name, full in analysis.paid(sound, _UNITS_PER_OBSERVER * len(others), LeftOut.RESOLUTIONS):
         everywhere = not any(

@@ -95,10 +95,6 @@ def check_signature(
     """Return what is to be said of a tool's signature at a time, ``None`` where there is nothing.
 
     Args:
-        controls: the control facts of the server.
-        seen: the observation that the tool came with.
-        tool_name: the tool.
-        when: a time or a position.
         pinned: whether the key must be the one used first or accepted; not where that is being found out.
     """
     signatures = controls.signatures.get(seen.signatures) if seen.signatures else None
@@ -144,28 +140,14 @@ def check_signature(
 
 
 def warning_at(controls: Controls, seen: Seen, tool_name: str, when: When) -> str | None:
-    """Return the warning that a signature's expiry gives: all of an answer that changes with time alone.
-
-    Args:
-        controls: the control facts of the server.
-        seen: the observation that the tool came with.
-        tool_name: the tool.
-        when: a time or a position.
-    """
+    """Return the warning that a signature's expiry gives: all of an answer that changes with time alone."""
     signatures = controls.signatures.get(seen.signatures) if seen.signatures else None
     entry = signatures.tools.get(tool_name) if signatures else None
     return expiry_warning(entry.claims, position_of(when)[0]) if entry else None
 
 
 def pinned_key(controls: Controls, domain: str, tool_name: str, when: When) -> str | None:
-    """Return the key that a tool of a domain is pinned to at a time: the accepted one, else the first one used.
-
-    Args:
-        controls: the control facts of the server.
-        domain: the domain.
-        tool_name: the tool.
-        when: a time or a position.
-    """
+    """Return the key that a tool of a domain is pinned to at a time: the accepted one, else the first one used."""
     for decision in reversed(controls.key_acts_as_of(when)):
         if decision.act == "accept" and decision.covers(domain, tool_name):
             return decision.fingerprint
@@ -179,10 +161,7 @@ def first_uses_since(
     """Return the first matching use of a key for each tool and domain, of those made at or after a position.
 
     Args:
-        server: everything known of the server.
-        since: uses before it stand already.
         work: the budget of the record, ``None`` for none.
-        own: the observation that the record brought: to look at it is free.
 
     Raises:
         WorkExhaustedError: where the budget does not suffice.
@@ -219,10 +198,7 @@ def revised_first_uses(
     A use whose list or key document was folded away stands: it cannot be asked about again.
 
     Args:
-        server: everything known of the server, the change included.
-        since: where the change stands.
         work: the budget of the record, ``None`` for none.
-        own: the observation that the record brought: to look at it is free.
 
     Raises:
         WorkExhaustedError: where the budget does not suffice.

@@ -33,11 +33,6 @@ def signatures_of(data: SnapshotData, offer: Offer, limits: Limits) -> Signature
     """Return the signatures that came with a snapshot, ``None`` where none did.
 
     A name that stands twice with different definitions has no signature: which of them it is for is not known.
-
-    Args:
-        data: the snapshot.
-        offer: its content, fingerprinted.
-        limits: bounds on what is kept.
     """
     tools: dict[str, Signed] = {}
     for name, full in offer.tools.items():
@@ -62,12 +57,7 @@ def signatures_of(data: SnapshotData, offer: Offer, limits: Limits) -> Signature
 
 
 def check_against(signatures: Signatures, document: Discovery) -> Checked:
-    """Hold a set of signatures against one key.
-
-    Args:
-        signatures: the set.
-        document: a discovery that brought a key.
-    """
+    """Hold a set of signatures against one key."""
     key = schemapin.PublicKey.from_pem(str(document.public_key_pem))
     modes: dict[str, str] = {}
     for name, (_, signature, digest, _) in signatures.tools.items():
@@ -91,8 +81,6 @@ def read_document(
 
     Args:
         document: the JSON object found at the domain, ``None`` where there was none.
-        domain: the domain.
-        revocations: the revocation document found beside it, if the domain has one.
     """
     revoked: frozenset[str] = frozenset()
     try:

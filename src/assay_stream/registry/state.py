@@ -30,16 +30,19 @@ from assay_stream.model.facts import (
     Rejection,
     Seen,
     ToolFact,
+    decode_fact,
+    decode_key,
+    foreign_fact,
 )
 from assay_stream.model.fields import Subject
-from assay_stream.model.record import Origin, Position
+from assay_stream.model.record import Origin, Position, Record
 from assay_stream.model.wire import FactKey, origin_of_key
 from assay_stream.registry.controls import Controls
 from assay_stream.registry.endings import Endings
 from assay_stream.registry.fleet import Fleet
 from assay_stream.registry.former_tools import FormerTools
+from assay_stream.registry.observations import Observations
 from assay_stream.registry.packed import unpack
-from assay_stream.registry.sights import Sights
 from assay_stream.registry.timeline import AFTER_ALL_US, Timeline
 from assay_stream.schemes.fingerprint import Fingerprint
 
@@ -50,7 +53,7 @@ class ServerBindings:
     __slots__ = (
         "_definitions_bytes",
         "_fleet",
-        "_sights",
+        "_observations",
         "allowance",
         "catalogues",
         "controls",
@@ -90,14 +93,14 @@ class ServerBindings:
         self.horizon_us: int | None = None
         """The latest horizon of any observer: before it somebody's history may be gone."""
         self._fleet: Fleet | None = None
-        self._sights: Sights | None = None
+        self._observations: Observations | None = None
 
     @property
-    def sights(self) -> Sights:
+    def observations(self) -> Observations:
         """The index of what was observed, built when it is first asked for."""
-        if self._sights is None:
-            self._sights = Sights(seen for timeline in self.observers.values() for seen in timeline)
-        return self._sights
+        if self._observations is None:
+            self._observations = Observations(seen for timeline in self.observers.values() for seen in timeline)
+        return self._observations
 
     @property
     def fleet(self) -> Fleet:
@@ -119,40 +122,23 @@ class ServerBindings:
         return self._definitions_bytes
 
     def is_folded_at(self, time_us: int) -> bool:
-        """Tell whether what any observer saw at a time may have been folded away.
-
-        Args:
-            time_us: event time, microseconds since the epoch.
-        """
+        """Tell whether what any observer saw at a time may have been folded away."""
         return self.horizon_us is not None and time_us < self.horizon_us
 
     def end(self, fact: Rejection | Announcement) -> None:
-        """Take in what ends the force of observations; taking it in again changes nothing.
-
-        Args:
-            fact: a fact of this server.
-        """
+        """Take in what ends the force of observations; taking it in again changes nothing."""
         self.endings.add(fact, self.observers)
         if self._fleet is not None and isinstance(fact, Rejection):
             self._fleet.force_changed(fact.observer_id)
 
     def unend(self, origin: Origin) -> None:
-        """Take back what ended the force of observations.
-
-        Args:
-            origin: the origin of the fact.
-        """
+        """Take back what ended the force of observations."""
         observer_id = self.endings.remove(origin)
         if self._fleet is not None:
             self._fleet.force_changed(observer_id)
 
     def lose_history(self, observer_id: str, time_us: int) -> None:
-        """Note that some of what an observer saw before a time is gone.
-
-        Args:
-            observer_id: the observer.
-            time_us: event time, microseconds since the epoch.
-        """
+        """Note that some of what an observer saw before a time is gone."""
         self.observers.setdefault(observer_id, Timeline()).horizon_us = time_us
         self.horizon_us = max(time_us, self.horizon_us or time_us)
 
@@ -161,28 +147,18 @@ class ServerBindings:
 
         Args:
             place: whether it is server-scoped, and its full digest.
-            packed: the definition.
         """
         self._definitions_bytes += len(packed or "") - len(self.packed.pop(place, ""))
         if packed is not None:
             self.packed[place] = packed
 
     def keep_item(self, place: tuple[Subject, str], packed: str | None) -> None:
-        """Keep a prompt or a template, or with ``None`` its digest alone.
-
-        Args:
-            place: which of both, and its full digest.
-            packed: the definition.
-        """
+        """Keep a prompt or a template, or with ``None`` its digest alone."""
         self._definitions_bytes += len(packed or "") - len(self.items.get(place) or "")
         self.items[place] = packed
 
     def see(self, seen: Seen) -> None:
-        """Take an observation in; taking it in again changes nothing.
-
-        Args:
-            seen: an observation on this server.
-        """
+        """Take an observation in; taking it in again changes nothing."""
         if not self.observers.setdefault(seen.observer_id, Timeline()).add(seen):
             return
         named = self.snapshots.setdefault(seen.snapshot_id, [])
@@ -190,18 +166,13 @@ class ServerBindings:
             insort(named, seen, key=_position)
         else:
             named.append(seen)
-        if self._sights is not None:
-            self._sights.add(seen)
+        if self._observations is not None:
+            self._observations.add(seen)
         if self._fleet is not None:
             self._fleet.refresh(seen.observer_id)
 
     def unsee(self, observer_id: str, origin: Origin) -> None:
-        """Take an observation back.
-
-        Args:
-            observer_id: who made it.
-            origin: its origin.
-        """
+        """Take an observation back."""
         timeline = self.observers.get(observer_id)
         seen = timeline.remove(origin) if timeline else None
         if seen is None:
@@ -210,65 +181,42 @@ class ServerBindings:
         del named[bisect_left(named, seen.position, key=_position)]
         if not named:
             del self.snapshots[seen.snapshot_id]
-        if self._sights is not None:
-            self._sights.remove(seen)
+        if self._observations is not None:
+            self._observations.remove(seen)
         if self._fleet is not None:
             self._fleet.refresh(observer_id)
 
     def list_catalogue(self, catalogue: Catalogue) -> None:
-        """Take a catalogue in; taking it in again changes nothing.
-
-        Args:
-            catalogue: a catalogue of this server.
-        """
+        """Take a catalogue in; taking it in again changes nothing."""
         if self._fleet is not None and catalogue.digest not in self.catalogues:
             self._fleet.add_catalogue(catalogue)
         self.catalogues[catalogue.digest] = catalogue
 
     def drop_catalogue(self, digest: str) -> None:
-        """Take a catalogue back.
-
-        Args:
-            digest: its digest.
-        """
+        """Take a catalogue back."""
         catalogue = self.catalogues.pop(digest, None)
         if self._fleet is not None and catalogue is not None:
             self._fleet.remove_catalogue(catalogue)
 
     def list_items(self, item_list: ItemList) -> None:
-        """Take a list of prompts or templates in; taking it in again changes nothing.
-
-        Args:
-            item_list: a list of this server.
-        """
+        """Take a list of prompts or templates in; taking it in again changes nothing."""
         place = (item_list.subject, item_list.digest)
         if self._fleet is not None and place not in self.item_lists:
             self._fleet.add_item_list(item_list)
         self.item_lists[place] = item_list
 
     def drop_item_list(self, place: tuple[Subject, str]) -> None:
-        """Take a list of prompts or templates back.
-
-        Args:
-            place: which of both, and its digest.
-        """
+        """Take a list of prompts or templates back."""
         item_list = self.item_lists.pop(place, None)
         if self._fleet is not None and item_list is not None:
             self._fleet.remove_item_list(item_list)
 
     def knows(self, tool_name: str) -> bool:
-        """Tell whether anybody was ever shown a definition under a name, as far as history is kept.
-
-        Args:
-            tool_name: the name.
-        """
+        """Tell whether anybody was ever shown a definition under a name, as far as history is kept."""
         return self.fleet.is_known(tool_name) or tool_name in self.formers
 
     def catalogue_of(self, seen: Seen) -> Catalogue:
         """Return the catalogue that an observation saw.
-
-        Args:
-            seen: an observation on this server.
 
         Raises:
             IntegrityError: where the binding topic has lost it.
@@ -281,10 +229,6 @@ class ServerBindings:
     def item_list(self, subject: Subject, digest: str) -> ItemList:
         """Return a list of prompts or of resource templates that an observation saw.
 
-        Args:
-            subject: which of both.
-            digest: digest of the list.
-
         Raises:
             IntegrityError: where the binding topic has lost it.
         """
@@ -295,10 +239,6 @@ class ServerBindings:
 
     def fingerprint_of(self, catalogue: Catalogue, full: str) -> Fingerprint:
         """Return the fingerprint of one tool of a catalogue.
-
-        Args:
-            catalogue: a catalogue of this server.
-            full: the tool's full digest in it.
 
         Raises:
             IntegrityError: where the binding topic has lost it.
@@ -311,9 +251,6 @@ class ServerBindings:
     def definition_of(self, full: str) -> dict[str, Any]:
         """Return a definition of this server.
 
-        Args:
-            full: its full digest.
-
         Raises:
             IntegrityError: where the binding topic has lost it.
         """
@@ -323,11 +260,7 @@ class ServerBindings:
         return unpack(packed)
 
     def concerned(self, rejection: Rejection) -> Iterable[Timeline]:
-        """Return the timelines that a rejection may concern.
-
-        Args:
-            rejection: a rejection on this server.
-        """
+        """Return the timelines that a rejection may concern."""
         if rejection.observer_id is None:
             return self.observers.values()
         own = self.observers.get(rejection.observer_id)
@@ -337,10 +270,6 @@ class ServerBindings:
         """Tell whether no refused record had ended the force of an observation by some time.
 
         An announced change does not count: enforcement and pins go by the definition last shown.
-
-        Args:
-            seen: an observation on this server.
-            time_us: event time, microseconds since the epoch.
         """
         return not self.endings.rejected(seen, time_us)
 
@@ -364,24 +293,29 @@ class Bindings:
         in two partitions has two registries, and what one of them drops the other may still name."""
 
     def server(self, server_id: str) -> ServerBindings:
-        """Return the state of a server, made empty if it is new.
-
-        Args:
-            server_id: the operator's name of the server.
-        """
+        """Return the state of a server, made empty if it is new."""
         found = self.servers.get(server_id)
         if found is None:
             found = self.servers[server_id] = ServerBindings()
         return found
 
-    def remember(self, server: ServerBindings, question: tuple[Any, ...], answer: object) -> None:
-        """Keep an answer until the server changes, or until too many are kept.
+    def take(self, record: Record) -> None:
+        """Take in one record of the binding topic, a fact or a tombstone.
 
-        Args:
-            server: the server it is about.
-            question: what it answers.
-            answer: anything that follows from the state of the server.
+        Raises:
+            IntegrityError: if it is none that this version writes.
         """
+        key = decode_key(record.key)
+        if record.value is not None:
+            self.apply(decode_fact(key, record.value), partition=record.origin.partition)
+            return
+        try:
+            self.forget(key, partition=record.origin.partition)
+        except (ValueError, IndexError):
+            raise foreign_fact() from None
+
+    def remember(self, server: ServerBindings, question: tuple[Any, ...], answer: object) -> None:
+        """Keep an answer until the server changes, or until too many are kept."""
         if self._remembered >= DEFAULT_LIMITS.answers_max:
             for known in self.servers.values():
                 known.memo.clear()
@@ -390,12 +324,7 @@ class Bindings:
         self._remembered += 1
 
     def apply(self, fact: Fact, *, partition: int = 0) -> None:
-        """Take a fact in.
-
-        Args:
-            fact: a fact of the binding topic, or one about to be published to it.
-            partition: the partition of the binding topic that it stands in.
-        """
+        """Take a fact in."""
         if isinstance(fact, ToolFact | Catalogue | Signatures):
             self._holders.setdefault(fact.key(), set()).add(partition)
         if isinstance(fact, Progress):
@@ -441,12 +370,7 @@ class Bindings:
             server.list_items(fact)
 
     def forget(self, key: FactKey, *, partition: int = 0) -> None:
-        """Take a fact back.
-
-        Args:
-            key: the key of the fact, as its tombstone has it.
-            partition: the partition of the binding topic that the tombstone stands in.
-        """
+        """Take a fact back."""
         holders = self._holders.get(key)
         if holders is not None:
             holders.discard(partition)

@@ -1,13 +1,12 @@
 """What one observer saw on one server, in the order of event time.
 
-The as-of contract: ``as_of(t)`` is the latest observation at or before ``t`` (inclusive); of two at the same
-time the later origin wins. Arrival order never matters.
+The as-of contract: ``as_of(t)`` is the latest observation at or before ``t`` (inclusive); of two at the same time the
+later origin wins. Arrival order never matters.
 
-The number of observations kept is bounded. Folding takes away, first, the oldest one whose neighbours saw the
-same catalogue (no as-of answer changes, only which of several equal observations is named); where there is none,
-the oldest one, and then the horizon says that earlier history is gone. What was folded away cannot stand against
-a list that arrives later with an earlier time: one that is late by as many observations as are kept changes
-answers.
+The number of observations kept is bounded. Folding first removes the oldest one whose neighbours saw the same
+catalogue: that changes no as-of answer, only which of several equal observations is named. Where there is none it
+removes the oldest, and the horizon records that earlier history is gone. A list that arrives later than as many
+observations as are kept may therefore change answers.
 """
 
 from __future__ import annotations
@@ -22,6 +21,15 @@ BEFORE_ALL_US, AFTER_ALL_US = -(2**63), 2**63 - 1
 """Event times before and after everything."""
 
 
+def position_of(fact: Seen) -> Position:
+    """Return where an observation stands."""
+    return fact.position
+
+
+def _time(seen: Seen) -> int:
+    return seen.time_us
+
+
 class Timeline:
     """The observations of one observer on one server."""
 
@@ -30,6 +38,7 @@ class Timeline:
     def __init__(self) -> None:
         self._entries: list[Seen] = []
         self.horizon_us: int | None = None
+        """Event time before which observations may have been folded away."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -38,45 +47,29 @@ class Timeline:
         return iter(self._entries)
 
     def add(self, seen: Seen) -> bool:
-        """Add an observation, and tell whether it is new; adding it again changes nothing.
-
-        Args:
-            seen: an observation by this observer on this server.
-        """
+        """Add an observation, and tell whether it is new."""
         if self._entries and self._entries[-1].position < seen.position:
             self._entries.append(seen)
         elif seen not in self._entries:
-            insort(self._entries, seen, key=_position)
+            insort(self._entries, seen, key=position_of)
         else:
             return False
         return True
 
     def remove(self, origin: Origin) -> Seen | None:
-        """Take an observation away and return it.
-
-        Args:
-            origin: its origin.
-        """
+        """Remove the observation of this origin and return it."""
         for index, seen in enumerate(self._entries):
             if seen.origin == origin:
                 return self._entries.pop(index)
         return None
 
     def at(self, time_us: int) -> Sequence[Seen]:
-        """Return the observations of exactly this time.
-
-        Args:
-            time_us: event time, microseconds since the epoch.
-        """
+        """Return the observations of exactly this time."""
         first = bisect_left(self._entries, time_us, key=_time)
         return self._entries[first : bisect_right(self._entries, time_us, key=_time)]
 
     def as_of(self, time_us: int) -> Seen | None:
-        """Return the latest observation at or before a time.
-
-        Args:
-            time_us: event time, microseconds since the epoch.
-        """
+        """Return the latest observation at or before a time."""
         if not self._entries:
             return None
         if self._entries[-1].time_us <= time_us:
@@ -85,11 +78,7 @@ class Timeline:
         return self._entries[index - 1] if index else None
 
     def span_at(self, time_us: int) -> tuple[int, int]:
-        """Return the times from which on, and before which, every answer is the same as at a time.
-
-        Args:
-            time_us: event time, microseconds since the epoch.
-        """
+        """Return the times from which, and before which, every answer is the same as at this time."""
         index = bisect_right(self._entries, time_us, key=_time)
         since_us = self._entries[index - 1].time_us if index else BEFORE_ALL_US
         until_us = self._entries[index].time_us if index < len(self._entries) else AFTER_ALL_US
@@ -100,29 +89,16 @@ class Timeline:
         return since_us, min(until_us, self.horizon_us)
 
     def is_folded_at(self, time_us: int) -> bool:
-        """Tell whether what was seen at a time may have been folded away.
-
-        Args:
-            time_us: event time, microseconds since the epoch.
-        """
+        """Tell whether what was seen at a time may have been folded away."""
         return self.horizon_us is not None and time_us < self.horizon_us
 
     def before(self, position: Position) -> list[Seen]:
-        """Return the observations that precede a position, oldest first.
-
-        Args:
-            position: the position of an observation.
-        """
+        """Return the observations before a position, oldest first."""
         return [seen for seen in self._entries if seen.position < position]
 
     def back_from(self, position: Position) -> Iterator[Seen]:
-        """Yield the observations that precede a position, newest first.
-
-        Args:
-            position: the position of an observation.
-        """
-        for index in reversed(range(bisect_left(self._entries, position, key=_position))):
-            yield self._entries[index]
+        """Yield the observations before a position, newest first."""
+        return back_from(self._entries, position)
 
     def newest_first(self) -> Iterator[Seen]:
         """Yield every observation, newest first."""
@@ -133,71 +109,52 @@ class Timeline:
         """The latest observation, ``None`` where there is none."""
         return self._entries[-1] if self._entries else None
 
-    @property
-    def latest_us(self) -> int:
-        """Event time of the latest observation, 0 where there is none."""
-        return self._entries[-1].time_us if self._entries else 0
-
     def in_force_since(self, position: Position) -> Iterator[tuple[Seen, Position | None]]:
-        """Yield what was in force at a position and after it, with the position at which its force ended.
-
-        Args:
-            position: where to begin.
-        """
+        """Yield what was in force at a position and after it, each with the position at which its force ended."""
         entries = self._entries
-        first = max(0, bisect_right(entries, position, key=_position) - 1)
+        first = max(0, bisect_right(entries, position, key=position_of) - 1)
         for index in range(first, len(entries)):
             end = entries[index + 1].position if index + 1 < len(entries) else None
             yield entries[index], end
 
     def first_after(self, position: Position) -> Seen | None:
-        """Return the earliest observation after a position.
-
-        Args:
-            position: any position.
-        """
-        index = bisect_right(self._entries, position, key=_position)
+        """Return the earliest observation after a position."""
+        index = bisect_right(self._entries, position, key=position_of)
         return self._entries[index] if index < len(self._entries) else None
 
     def one_too_many(
         self, entries_max: int, parts: Callable[[Seen, Seen], bool] = lambda _older, _newer: False
     ) -> tuple[Seen, bool] | None:
-        """Return the observation to fold away, and whether history is lost with it, or ``None``.
+        """Return the observation to fold away, and whether history is lost with it; ``None`` if there is room.
 
         Args:
             entries_max: how many observations may be kept.
-            parts: whether the force of the first of two observations had ended when the second was taken, which
-                makes the second one news.
+            parts: whether the force of the first of two observations had ended when the second was made, which makes
+                the second one news.
         """
         entries = self._entries
         if len(entries) <= entries_max:
             return None
         same_tools: Seen | None = None
         for older, seen, newer in zip(entries, entries[1:], entries[2:], strict=False):
-            repeats = _same_sight(older, seen) and _same_sight(seen, newer)
+            repeats = _same_tools(older, seen) and _same_tools(seen, newer)
             if repeats and not parts(older, seen):
-                if _same_lists(older, seen) and _same_lists(seen, newer):
+                if _same_items(older, seen) and _same_items(seen, newer):
                     return seen, False
                 same_tools = same_tools or seen
-        # No call is bound to prompts and templates: what they were is given up before an answer on a tool is.
+        # No call is bound to prompts and templates: their history is given up before an answer about a tool is.
         return (entries[0], True) if same_tools is None else (same_tools, False)
 
 
-def _position(seen: Seen) -> Position:
-    return seen.position
+def back_from(entries: Sequence[Seen], position: Position) -> Iterator[Seen]:
+    """Yield those of some sorted observations that stand before a position, newest first."""
+    for index in reversed(range(bisect_left(entries, position, key=position_of))):
+        yield entries[index]
 
 
-def _time(seen: Seen) -> int:
-    return seen.time_us
+def _same_tools(one: Seen, other: Seen) -> bool:
+    return (one.catalogue, one.completeness, one.signatures) == (other.catalogue, other.completeness, other.signatures)
 
 
-def _same_sight(one: Seen, other: Seen) -> bool:
-    return (one.catalogue, one.completeness, one.signatures) == (
-        other.catalogue,
-        other.completeness,
-        other.signatures,
-    )
-
-
-def _same_lists(one: Seen, other: Seen) -> bool:
+def _same_items(one: Seen, other: Seen) -> bool:
     return (one.prompts, one.templates) == (other.prompts, other.templates)

@@ -33,10 +33,6 @@ def standing_verdicts(server_id: str, server: ServerBindings) -> Verdicts:
     """Return the verdict on every tool of a server that a pin or a policy speaks of.
 
     Of several definitions in force, the one that stands worst speaks for the tool.
-
-    Args:
-        server_id: the server.
-        server: everything known of it.
     """
     controls = server.controls
     if not controls.has_rules():
@@ -61,14 +57,7 @@ def standing_verdicts(server_id: str, server: ServerBindings) -> Verdicts:
 
 
 def changed_verdicts(record: Record, server_id: str, before: Verdicts, after: Verdicts) -> Iterator[Output]:
-    """Yield the records that bring the verdict topic from one standing to another.
-
-    Args:
-        record: the record that changed it.
-        server_id: the server.
-        before: what the topic holds.
-        after: what it is to hold.
-    """
+    """Yield the records that bring the verdict topic from one standing to another."""
     for name in sorted(before.keys() | after.keys(), key=lambda name: (name is not None, name or "")):
         value = after.get(name)
         if value != before.get(name):
@@ -86,7 +75,6 @@ def verdict_key(server_id: str, tool_name: str | None) -> bytes:
     """Return the key of a verdict: a JSON array of server and tool.
 
     Args:
-        server_id: the server.
         tool_name: the tool, ``None`` for the server's tools that have no verdict of their own.
     """
     return orjson.dumps([server_id, tool_name])

@@ -11,11 +11,10 @@ import sys
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from assay_stream import engine
 from assay_stream.limits import DEFAULT_LIMITS, Limits
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Origin, Output, Record, Role
-from assay_stream.registry.processor import Registry
+from assay_stream.registry.processor import Registry, process
 from assay_stream.registry.state import Bindings
 
 _NOBODY = Producer(version="0")
@@ -71,13 +70,11 @@ class History:
         registry = self._registries.get(number)
         if registry is None:
             registry = self._registries[number] = Registry(producer=self._producer, limits=self._limits)
-        outputs = registry.step(record)
+        outputs = process(registry, record)
         for output in outputs:
             if output.role is Role.BINDINGS:
                 place = Origin(topic=_BINDING_TOPIC, partition=output.partition or 0, offset=0)
-                engine.apply_fact(
-                    self.view, Record(role=Role.BINDINGS, origin=place, key=output.key, value=output.value)
-                )
+                self.view.take(Record(role=Role.BINDINGS, origin=place, key=output.key, value=output.value))
         return outputs
 
     def note(self, origin: Origin) -> None:

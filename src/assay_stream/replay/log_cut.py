@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 from assay_stream.canonical.lenient import read_leniently
 from assay_stream.canonical.redaction import DEFAULT_REDACTION, Redaction
-from assay_stream.join.decision import join
+from assay_stream.join.processor import Join, process
 from assay_stream.limits import DEFAULT_LIMITS, Limits
 from assay_stream.model.cloudevents import Call
 from assay_stream.model.control import POLICY_SET_TYPE
@@ -92,7 +92,8 @@ def gives(view: Bindings, question: Question, redaction: Redaction) -> bool:
         question: the evidence, and the call that it is about.
         redaction: what leaves arguments and results before they are hashed.
     """
-    written = join(view, question.call, question.event, question.producer, redaction)[0].value
+    join = Join(producer=question.producer, view=view, redaction=redaction)
+    written = process(join, question.call, question.event)[0].value
     return written == question.value
 
 

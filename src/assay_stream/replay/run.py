@@ -25,9 +25,11 @@ from assay_stream.errors import InputError
 from assay_stream.files.log_spool import Log, LogSpool
 from assay_stream.limits import DEFAULT_LIMITS, Limits
 from assay_stream.model.envelope import Producer
+from assay_stream.model.finding_topic import Tick
 from assay_stream.model.observation import CallProfile
 from assay_stream.model.record import Origin, Output, Record, Role, made_of
-from assay_stream.registry.attention import Tick
+from assay_stream.registry import processor
+from assay_stream.registry.processor import Registry
 from assay_stream.replay.order import Merge, Placed, Position
 
 _FINDING_TOPIC = "replay"
@@ -95,7 +97,7 @@ class Replay:
             call_profile=call_profile,
             alert_rules=alert_rules,
         )
-        self._registries: dict[int, EngineState] = {}
+        self._registries: dict[int, Registry] = {}
         self._spool = spool
         self._merge = Merge(spool, limits=limits, call_profile=call_profile)
         self._positions = [Position()] * len(self._merge.logs)
@@ -155,7 +157,7 @@ class Replay:
             if event is None:
                 self._follow(self._register(record), outputs)
             elif server_ids is None or _is_of(placed, server_ids):
-                written = engine.step_read(state, record, event)
+                written = engine.process(state, record, event)
                 if len(written) == 1:
                     outputs += written  # evidence, or the rejected copy: most calls
                 else:
@@ -191,13 +193,13 @@ class Replay:
         # One registry per partition, as in the worker: a misrouted server must look the same.
         registry = self._registries.get(record.origin.partition)
         if registry is None:
-            registry = self._registries[record.origin.partition] = EngineState(
-                producer=self._producer, limits=self._limits, snapshot_partitions=self._snapshot_partitions
+            registry = self._registries[record.origin.partition] = Registry(
+                producer=self._producer, limits=self._limits, partitions=self._snapshot_partitions
             )
         outputs = []
-        for output in engine.step(registry, record)[1]:
+        for output in processor.process(registry, record):
             if output.role is Role.BINDINGS:
-                engine.step(self._state, _fed_back(output, 0))
+                engine.process(self._state, _fed_back(output, 0))
             else:
                 outputs.append(output)
         return outputs
@@ -207,12 +209,12 @@ class Replay:
         for output in written:
             outputs.append(output)
             if output.role is Role.FINDINGS:
-                outputs += engine.step(self._state, _fed_back(output, self._findings))[1]
+                outputs += engine.process(self._state, _fed_back(output, self._findings))
                 self._findings += 1
 
     def _tick(self, time_us: int, outputs: list[Output]) -> None:
         while self._state.alerts_due.any_by(time_us):
-            outputs += engine.step(self._state, _a_tick(time_us, self._findings))[1]
+            outputs += engine.process(self._state, _a_tick(time_us, self._findings))
             self._findings += 1
 
 

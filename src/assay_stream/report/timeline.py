@@ -12,7 +12,7 @@ from assay_stream.errors import AssayStreamError, InputError
 from assay_stream.model.cloudevents import time_us_of
 from assay_stream.model.facts import Rejection, Seen
 from assay_stream.model.finding import Finding
-from assay_stream.registry.attention import decode_entry
+from assay_stream.model.finding_topic import decode_entry
 from assay_stream.registry.state import ServerBindings
 from assay_stream.report.pins import time_text
 

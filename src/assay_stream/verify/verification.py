@@ -28,7 +28,7 @@ import orjson
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.canonical.redaction import DEFAULT_REDACTION, Redaction
 from assay_stream.errors import InputError
-from assay_stream.join.decision import join
+from assay_stream.join.processor import Join, process
 from assay_stream.limits import HELD_BYTES_MAX
 from assay_stream.model.cloudevents import read_call
 from assay_stream.model.observation import CallProfile
@@ -160,7 +160,8 @@ class Verifier:
             return self._wrong(evidence, "call_refused")
         if self._expected_producers.isdisjoint((name, producer.version)) and self._expected_producers:
             return self._wrong(evidence, "producer_differs", "$.assayproducerversion")
-        expected = join(self._history.view, call, event, producer, self._redaction)[0]
+        join = Join(producer=producer, view=self._history.view, redaction=self._redaction)
+        expected = process(join, call, event)[0]
         if evidence.record is not None and not headers_equal(evidence.record, expected):
             return self._wrong(evidence, "record_differs")
         if expected.value == evidence.value:

@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 
 from assay_stream import __version__
 from assay_stream.config import Settings
-from assay_stream.engine import EngineState
+from assay_stream.join.processor import Join
 from assay_stream.kafka.broker_watch import BrokerWatch
 from assay_stream.kafka.stage import Stage
 from assay_stream.kafka.stage_task import BatchTask
@@ -162,7 +162,7 @@ class WorkerBuilder:
         return self._task(stage)
 
     def _join(self) -> tuple[BindingView, BatchTask]:
-        state = EngineState(
+        state = Join(
             producer=self._producer,
             redaction=self._settings.redaction(),
             call_profile=self._settings.call_profile,

@@ -8,13 +8,15 @@ from collections.abc import Mapping, Sequence
 import orjson
 from aiokafka import TopicPartition
 
-from assay_stream import engine
 from assay_stream.config import Settings
-from assay_stream.engine import EngineState
+from assay_stream.errors import InputError
+from assay_stream.join import processor
+from assay_stream.join.processor import Join
 from assay_stream.kafka.state_thread import EngineThread
 from assay_stream.kafka.transport import read_last
+from assay_stream.model.cloudevents import Call
 from assay_stream.model.partition import murmur2_partition
-from assay_stream.model.record import Output, Record, Role
+from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.worker.view import BindingView
 
 
@@ -26,7 +28,7 @@ class JoinStage:
 
     Args:
         settings: the operator's settings.
-        state: the engine state that the view feeds.
+        state: the state that the view feeds.
         view: the view of the binding topic.
         topics: topic name of every role.
     """
@@ -35,14 +37,14 @@ class JoinStage:
     input_roles = (Role.CALLS,)
     piece_records = 100
 
-    def __init__(
-        self, settings: Settings, state: EngineState, view: BindingView, *, topics: Mapping[Role, str]
-    ) -> None:
+    def __init__(self, settings: Settings, state: Join, view: BindingView, *, topics: Mapping[Role, str]) -> None:
         self._settings = settings
         self._state = state
         self._view = view
         self._topics = topics
         self._asking = asyncio.Lock()
+        self._waiting: dict[Origin, Call | InputError] = {}
+        """Calls that were read and have to wait: they are not read again."""
         self._next_ends: asyncio.Task[Mapping[TopicPartition, int]] | None = None
 
     @property
@@ -75,7 +77,8 @@ class JoinStage:
         return {} if offset is None else {calls: offset + 1}
 
     def close(self, partition: int) -> None:
-        """Nothing to drop."""
+        """Drop the calls of the partition that were read and never joined."""
+        self._waiting = {origin: call for origin, call in self._waiting.items() if origin.partition != partition}
 
     async def note_ends(self) -> Mapping[TopicPartition, int]:
         """Return where the logs of snapshots and control records end now.
@@ -103,8 +106,10 @@ class JoinStage:
         return len(records)
 
     def _is_ready(self, record: Record, missing: Sequence[TopicPartition], partitions: int) -> bool:
-        event = engine.call_of(self._state, record)
+        event = self._waiting.get(record.origin)
         if event is None:
+            event = self._state.read(record)
+        if isinstance(event, InputError):
             return True
         server = self._state.view.servers.get(event.server_id)
         # Where its records belong, and wherever some have been seen: a producer may partition otherwise.
@@ -114,7 +119,10 @@ class JoinStage:
         awaited = {tp.topic for tp in missing if tp.partition in numbers}
         if not awaited:
             return True
-        return awaited == {self._topics[Role.SNAPSHOTS]} and engine.is_final(self._state, event)
+        if awaited == {self._topics[Role.SNAPSHOTS]} and self._state.names_known_snapshot(event):
+            return True
+        self._waiting[record.origin] = event
+        return False
 
     async def wait(self, limit_s: float, *, since: int) -> None:
         """Wait for the registry to come further."""
@@ -123,9 +131,10 @@ class JoinStage:
     def process(self, partition: int, records: Sequence[Record]) -> list[Output]:
         """Join the calls."""
         outputs: list[Output] = []
-        state = self._state
+        state, waiting = self._state, self._waiting
         for record in records:
-            outputs += engine.step(state, record)[1]
+            event = waiting.pop(record.origin, None) if waiting else None
+            outputs += processor.process(state, record, None if record.set_aside else event)
         return outputs
 
     def seal(self, partition: int, positions: Mapping[TopicPartition, int]) -> list[Output]:

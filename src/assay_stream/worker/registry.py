@@ -6,17 +6,18 @@ from collections.abc import Mapping, Sequence
 
 from aiokafka import TopicPartition
 
-from assay_stream import engine
 from assay_stream.config import Settings
-from assay_stream.engine import EngineState
 from assay_stream.kafka.state_thread import EngineThread
 from assay_stream.kafka.transport import read_to_end
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Output, Record, Role
+from assay_stream.registry import processor
+from assay_stream.registry.ledger import progress
+from assay_stream.registry.processor import Registry
 
 
 class RegistryStage:
-    """One engine state per partition, restored from the partition's own log of facts.
+    """One state per partition, restored from the partition's own log of facts.
 
     Args:
         settings: the operator's settings.
@@ -35,14 +36,14 @@ class RegistryStage:
         self._topics = topics
         self._partitions = partitions
         self._producer = producer
-        self._states: dict[int, EngineState] = {}
+        self._states: dict[int, Registry] = {}
         self._threads: dict[int, EngineThread] = {}
         """One for each partition: a list that takes long must not hold up the others."""
 
     @property
     def entries(self) -> int:
         """How many servers its state holds."""
-        return sum(len(state.registry.bindings.servers) for state in self._states.values())
+        return sum(len(state.bindings.servers) for state in self._states.values())
 
     async def open(self, partition: int) -> Mapping[TopicPartition, int | None]:
         """Restore the partition's state; its start positions are the progress that it last recorded.
@@ -50,17 +51,15 @@ class RegistryStage:
         Without that record it starts from the beginning, whatever the group committed: offsets without the
         state they led to would leave servers unknown for good.
         """
-        state = EngineState(
-            producer=self._producer, limits=self._settings.limits(), snapshot_partitions=self._partitions
-        )
+        state = Registry(producer=self._producer, limits=self._settings.limits(), partitions=self._partitions)
         log = TopicPartition(self._topics[Role.BINDINGS], partition)
         async for record in read_to_end(self._settings, Role.BINDINGS, log):
-            engine.apply_fact(state.registry.bindings, record)
+            state.bindings.take(record)
         self._states[partition] = state
         self._threads[partition] = EngineThread(f"registry-{partition}")
-        progress = state.registry.bindings.progress
+        known = state.bindings.progress
         inputs = [self._topics[role] for role in self.input_roles]
-        return {TopicPartition(topic, partition): progress.get((topic, partition)) for topic in inputs}
+        return {TopicPartition(topic, partition): known.get((topic, partition)) for topic in inputs}
 
     def close(self, partition: int) -> None:
         """Drop the partition's state."""
@@ -93,15 +92,13 @@ class RegistryStage:
         state = self._states[partition]
         outputs: list[Output] = []
         for record in records:
-            state, written = engine.step(state, record)
-            outputs.extend(written)
+            outputs += processor.process(state, record)
         return outputs
 
     def seal(self, partition: int, positions: Mapping[TopicPartition, int]) -> list[Output]:
         """Return the progress records that make what was applied visible to every join worker."""
         return [
-            engine.progress(topic=tp.topic, partition=tp.partition, position=position)
-            for tp, position in positions.items()
+            progress(topic=tp.topic, partition=tp.partition, position=position) for tp, position in positions.items()
         ]
 
     def unasked(self, partition: int) -> list[Output]:

@@ -11,7 +11,8 @@ import structlog
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 
 from assay_stream.config import Settings
-from assay_stream.engine import EngineState, apply_fact
+from assay_stream.join import processor
+from assay_stream.join.processor import Join
 from assay_stream.kafka.connection import reading_consumer
 from assay_stream.kafka.state_thread import EngineThread
 from assay_stream.kafka.transport import record_of
@@ -27,7 +28,7 @@ class BindingView:
 
     Args:
         settings: the operator's settings.
-        state: the engine state whose view is fed.
+        state: the join whose view is fed.
         topic: name of the binding topic.
         partitions: how many partitions it has.
         inputs: the registry's input partitions.
@@ -36,7 +37,7 @@ class BindingView:
     def __init__(
         self,
         settings: Settings,
-        state: EngineState,
+        state: Join,
         *,
         topic: str,
         partitions: int,
@@ -133,7 +134,7 @@ class BindingView:
         for messages in fetched.values():
             for message in messages:
                 self.thread.note_progress()
-                apply_fact(self._state.view, record_of(Role.BINDINGS, message))
+                processor.process(self._state, record_of(Role.BINDINGS, message))
 
     async def _reached(self, consumer: AIOKafkaConsumer, ends: Mapping[TopicPartition, int]) -> bool:
         for partition, end in ends.items():

@@ -14,9 +14,9 @@ from assay_stream.alerts.life_cycle import AlertRules
 from assay_stream.alerts.table import AlertTable
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.finding import Finding
+from assay_stream.model.finding_topic import FloodEnd, Resolution, Suppression, Tick, decode_entry
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Origin, Output, Record, Role
-from assay_stream.registry.attention import FloodEnd, Resolution, Suppression, Tick, decode_entry
 from tests.support.findings import RULES, a_finding, a_rule, an_end, at, body, place
 
 EACH = DEFAULT_LIMITS.alerts_per_record_max

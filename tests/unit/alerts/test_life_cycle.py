@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 
 from assay_stream.alerts.life_cycle import AlertRules, apply_finding, apply_resolution, due_us, is_round, tick
-from assay_stream.alerts.state import AlertState
 from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.model.alert_state import AlertState
 from assay_stream.model.finding import Finding
+from assay_stream.model.finding_topic import Resolution
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Output
 from assay_stream.model.suppression import SuppressionRule
-from assay_stream.registry.attention import Resolution
 from tests.support.findings import RULES, A, B, a_finding, a_rule, an_end, at, body, place, told
 
 CREATED = ("Create", "New", 1)

@@ -6,8 +6,8 @@ from typing import Any
 
 from assay_stream.alerts.processor import DueTimes, apply_entry, is_alert, partition_key
 from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.model.finding_topic import Entry, Suppression, Tick
 from assay_stream.model.record import Origin, Output
-from assay_stream.registry.attention import Entry, Suppression, Tick
 from tests.support.findings import RULES, a_claim, a_finding, a_rule, an_end, at, body, told
 
 

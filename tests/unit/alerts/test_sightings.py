@@ -5,8 +5,8 @@ from __future__ import annotations
 from assay_stream.alerts.sightings import End, Sighting, Sightings
 from assay_stream.alerts.state import UNNAMED_OBSERVER
 from assay_stream.model.finding import uid_of
+from assay_stream.model.finding_topic import Suppression, Tick
 from assay_stream.model.kinds import Kind
-from assay_stream.registry.attention import Suppression, Tick
 from tests.support.findings import a_claim, a_finding, a_rule, an_end, at
 
 

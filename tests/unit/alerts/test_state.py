@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 
-from assay_stream.alerts.state import FURTHER_OBSERVERS, AlertState, counted, was_applied
+from assay_stream.alerts.state import FURTHER_OBSERVERS, counted, was_applied
 from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.model.alert_state import AlertState
 from assay_stream.model.finding import Finding
+from assay_stream.model.wire import read_record, write_record
 from tests.support.findings import a_finding, at, place
 
 
@@ -63,13 +65,13 @@ def test_one_without_a_name_is_an_observer_too() -> None:
 def test_a_state_survives_storage() -> None:
     """What is stored as JSON is the whole state."""
     state = after(a_finding(0), a_finding(1, observer_id="bob"))
-    assert AlertState.from_json(json.loads(json.dumps(state.as_json()))) == state
+    assert read_record(AlertState, json.loads(json.dumps(write_record(state)))) == state
 
 
 def test_a_state_is_written_without_copying_what_it_holds() -> None:
     """A record may end a thousand alerts that a thousand observers saw each: copied, that took seconds."""
     state = after(*(a_finding(offset, observer_id=f"proxy-{offset}") for offset in range(3)))
-    stored = state.as_json()
+    stored = write_record(state)
     assert stored["observers"] is state.observers
     assert stored["last"] is state.last
-    assert AlertState.from_json(json.loads(json.dumps(stored))) == state
+    assert read_record(AlertState, json.loads(json.dumps(stored))) == state

@@ -10,8 +10,8 @@ import pytest
 from assay_stream.alerts.table import AlertTable
 from assay_stream.errors import IntegrityError
 from assay_stream.model.finding import Finding
+from assay_stream.model.finding_topic import Tick
 from assay_stream.model.record import Origin, Output, Record, Role
-from assay_stream.registry.attention import Tick
 from tests.support.findings import PACING, RULES, a_finding, at, body
 
 PARTITION = 3

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 
-from assay_stream.drift.codes import CODES, MIRRORS
+from assay_stream.drift.codes import CODES
 from assay_stream.drift.severity import Level
-from assay_stream.drift.severity_by_code import BY_CODE
 
 
-def test_the_mirror_of_the_mirror_is_the_code() -> None:
-    """Mirrors come in pairs, with opposite directions."""
-    for code, mirror in MIRRORS.items():
-        assert MIRRORS[mirror] == code
-        assert CODES[mirror].direction is CODES[code].direction.mirrored()
+def test_the_opposite_of_the_opposite_is_the_code() -> None:
+    """Opposites come in pairs, with opposite directions."""
+    for code, info in CODES.items():
+        opposite = CODES[info.opposite]
+        assert opposite.opposite == code
+        assert opposite.direction is info.direction.mirrored()
 
 
 def test_codes_are_stable_words_with_titles() -> None:
@@ -25,6 +25,5 @@ def test_codes_are_stable_words_with_titles() -> None:
 
 
 def test_each_code_has_a_level() -> None:
-    """The profile that goes by codes knows each of them, and no other."""
-    assert BY_CODE.keys() == CODES.keys()
-    assert set(BY_CODE.values()) <= {str(level) for level in Level}
+    """One that the profiles know."""
+    assert {info.level for info in CODES.values()} <= {str(level) for level in Level}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from assay_stream.drift.change import ABSENT
-from assay_stream.drift.contract import compare_meta
+from assay_stream.drift.fields import compare_meta
 
 
 def test_the_contract_has_a_code_of_its_own() -> None:

@@ -29,7 +29,7 @@ def a_run() -> list[Record]:
         output
         for record in story.records
         if record.role is not Role.CALLS
-        for output in engine.step(state, record)[1]
+        for output in engine.process(state, record)
         if output.role is Role.BINDINGS
     ]
     name = topic_names(SETTINGS)[Role.BINDINGS]

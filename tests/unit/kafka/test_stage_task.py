@@ -11,8 +11,8 @@ from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
 from prometheus_client import CollectorRegistry
 
 from assay_stream.config import Settings
-from assay_stream.engine import EngineState
 from assay_stream.errors import ConfigurationError, OperatingError
+from assay_stream.join.processor import Join
 from assay_stream.kafka import stage_task as module
 from assay_stream.kafka.stage_task import BatchTask
 from assay_stream.kafka.topics import topic_names
@@ -40,7 +40,7 @@ class NoConsumer:
 def a_task(**settings: Any) -> BatchTask:
     """A task of the join that has no partitions."""
     given = Settings(**settings)
-    state = EngineState(producer=Producer(version="1"))
+    state = Join(producer=Producer(version="1"))
     view = BindingView(given, state, topic="b", partitions=1, inputs=[])
     return BatchTask(
         given,

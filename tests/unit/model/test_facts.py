@@ -7,7 +7,6 @@ from dataclasses import replace
 import orjson
 import pytest
 
-from assay_stream.engine import apply_fact, progress
 from assay_stream.errors import IntegrityError
 from assay_stream.model.control_facts import FirstUse
 from assay_stream.model.facts import (
@@ -21,6 +20,7 @@ from assay_stream.model.facts import (
     encode_value,
 )
 from assay_stream.model.record import Origin, Record, Role
+from assay_stream.registry.ledger import progress
 from assay_stream.registry.state import Bindings
 from tests.support.facts import (
     PACKED,
@@ -125,7 +125,7 @@ def test_progress_goes_to_the_partition_it_is_about() -> None:
     assert orjson.loads(output.key or b"") == ["progress", "mcp.tools.list", 3]
     bindings = Bindings()
     place = Origin(topic="assay.tool.binding", partition=3, offset=0)
-    apply_fact(bindings, Record(role=Role.BINDINGS, origin=place, key=output.key, value=output.value))
+    bindings.take(Record(role=Role.BINDINGS, origin=place, key=output.key, value=output.value))
     assert bindings.progress == {("mcp.tools.list", 3): 9}
 
 
@@ -135,5 +135,5 @@ def test_a_tombstone_takes_a_fact_back() -> None:
     fact = seen("alice", 1, "one", offset=0)
     for value in (encode_value(fact), None):
         place = Origin(topic="assay.tool.binding", partition=0, offset=0)
-        apply_fact(bindings, Record(role=Role.BINDINGS, origin=place, key=encode_key(fact.key()), value=value))
+        bindings.take(Record(role=Role.BINDINGS, origin=place, key=encode_key(fact.key()), value=value))
     assert len(bindings.server(SERVER).observers["alice"]) == 0

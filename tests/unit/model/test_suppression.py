@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from assay_stream.model.suppression import SuppressionRule, covering_rule
+from assay_stream.model.wire import read_record, write_record
 from tests.support.findings import a_finding, a_rule, at
 
 
@@ -58,5 +59,5 @@ def test_the_first_by_id_is_named() -> None:
 @pytest.mark.parametrize("rule", [a_rule(), a_rule(tool="t*", kind="tool_added", field="title", until_us=1)])
 def test_a_rule_survives_storage(rule: SuppressionRule) -> None:
     """What is absent stays absent."""
-    assert SuppressionRule.from_json(rule.as_json()) == rule
-    assert None not in rule.as_json().values()
+    assert read_record(SuppressionRule, write_record(rule)) == rule
+    assert None not in write_record(rule).values()

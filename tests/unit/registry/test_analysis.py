@@ -6,10 +6,11 @@ import pytest
 
 from assay_stream.alerts.finding_severity import severity_under
 from assay_stream.drift.severity import PROFILES, Level
+from assay_stream.model.fields import LeftOut
 from assay_stream.model.finding import decode_finding
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Origin
-from assay_stream.registry.analysis import Analysis, Cut, LeftOut
+from assay_stream.registry.analysis import Analysis, Cut
 
 ORIGIN = Origin(topic="mcp.tools.list", partition=0, offset=1)
 

@@ -44,9 +44,9 @@ class Log:
     def lists(self, *tools: object) -> list[Output]:
         """The server lists tools."""
         fields = {"number": self._offset, "second": self._offset, "snapshot_id": f"list-{self._offset}"}
-        outputs = engine.step(self.state, record_of(Role.SNAPSHOTS, a_snapshot(*tools, **fields), offset=self._offset))[
-            1
-        ]
+        outputs = engine.process(
+            self.state, record_of(Role.SNAPSHOTS, a_snapshot(*tools, **fields), offset=self._offset)
+        )
         self._offset += 1
         for output in outputs:
             if output.role is Role.BINDINGS:
@@ -58,7 +58,7 @@ class Log:
         self.state = EngineState(producer=Producer(version="1"), limits=self._limits)
         for key, value in self._topic.items():
             if value is not None:
-                engine.apply_fact(self.state.registry.bindings, record_of(Role.BINDINGS, value, key=key))
+                self.state.registry.bindings.take(record_of(Role.BINDINGS, value, key=key))
 
     @property
     def bindings(self) -> Bindings:

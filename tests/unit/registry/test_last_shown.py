@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from assay_stream.model.facts import ToolFact
-from assay_stream.registry.analysis import Analysis, LeftOut
+from assay_stream.model.fields import LeftOut
+from assay_stream.registry.analysis import Analysis
 from assay_stream.registry.last_shown import last_shown
 from assay_stream.registry.state import Bindings, ServerBindings
 from assay_stream.work import UNLIMITED

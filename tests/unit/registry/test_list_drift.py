@@ -10,10 +10,10 @@ import pytest
 from assay_stream.limits import Limits
 from assay_stream.model.envelope import Producer
 from assay_stream.model.finding import Finding
+from assay_stream.model.finding_topic import decode_entry
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Origin, Record, Role
-from assay_stream.registry.attention import decode_entry
-from assay_stream.registry.processor import Registry
+from assay_stream.registry.processor import Registry, process
 
 PRODUCER = Producer(version="0.1.0")
 T1 = {"name": "t", "description": "one", "inputSchema": {"type": "object"}}
@@ -71,7 +71,7 @@ class Fleet:
         }
         place = Origin(topic=role.value, partition=0, offset=self.count)
         self.count += 1
-        outputs = self.registry.step(Record(role=role, origin=place, key=b"server", value=orjson.dumps(event)))
+        outputs = process(self.registry, Record(role=role, origin=place, key=b"server", value=orjson.dumps(event)))
         assert not [output for output in outputs if output.role is Role.REJECTED]
         entries = [decode_entry(output.value) for output in outputs if output.role is Role.FINDINGS]
         return [entry for entry in entries if isinstance(entry, Finding)]

@@ -13,7 +13,7 @@ from assay_stream.kafka.topics import topic_table
 from assay_stream.limits import Limits
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Origin, Output, Record, Role
-from assay_stream.registry.processor import Registry
+from assay_stream.registry.processor import Registry, process
 
 PRODUCER = Producer(version="0.1.0")
 TOOL: dict[str, Any] = {"name": "t", "description": "Does.", "inputSchema": {"type": "object"}}
@@ -57,7 +57,7 @@ def labels(outputs: list[Output]) -> list[str]:
 
 def test_a_first_snapshot_is_published_in_the_order_of_its_references() -> None:
     """Definitions come before the list that names them, and the list before the observation of it."""
-    outputs = Registry(producer=PRODUCER).step(a_snapshot(TOOL, {"name": "u"}))
+    outputs = process(Registry(producer=PRODUCER), a_snapshot(TOOL, {"name": "u"}))
     assert labels(outputs) == [
         "fact:tool",
         "definition",
@@ -74,38 +74,38 @@ def test_a_first_snapshot_is_published_in_the_order_of_its_references() -> None:
 def test_what_is_known_is_not_published_again() -> None:
     """The same list seen once more is one new observation and nothing else."""
     registry = Registry(producer=PRODUCER)
-    registry.step(a_snapshot(TOOL, offset=0))
-    assert labels(registry.step(a_snapshot(TOOL, offset=1))) == ["fact:seen"]
+    process(registry, a_snapshot(TOOL, offset=0))
+    assert labels(process(registry, a_snapshot(TOOL, offset=1))) == ["fact:seen"]
 
 
 def test_a_list_is_the_same_in_any_order() -> None:
     """The digest of a catalogue does not depend on the order of its tools, or on equal repeats."""
     registry = Registry(producer=PRODUCER)
-    registry.step(a_snapshot(TOOL, {"name": "u"}, offset=0))
-    assert labels(registry.step(a_snapshot({"name": "u"}, TOOL, TOOL, offset=1))) == ["fact:seen"]
+    process(registry, a_snapshot(TOOL, {"name": "u"}, offset=0))
+    assert labels(process(registry, a_snapshot({"name": "u"}, TOOL, TOOL, offset=1))) == ["fact:seen"]
 
 
 def test_a_snapshot_published_twice_is_one() -> None:
     """The same observation later in the log, as after a retry of its producer, emits nothing."""
     registry = Registry(producer=PRODUCER)
-    registry.step(a_snapshot(TOOL, offset=0))
+    process(registry, a_snapshot(TOOL, offset=0))
     again = a_snapshot(TOOL, offset=0)
-    assert registry.step(again._replace(origin=again.origin._replace(offset=9))) == []
+    assert process(registry, again._replace(origin=again.origin._replace(offset=9))) == []
 
 
 @pytest.mark.parametrize("change", [{"observer_id": "bob"}, {"completeness": "partial"}, {"second": 5}])
 def test_the_same_id_of_another_observation_is_no_repetition(change: dict[str, Any]) -> None:
     """A snapshot id that comes again with another observer, time or completeness is an observation of its own."""
     registry = Registry(producer=PRODUCER)
-    registry.step(a_snapshot(TOOL, offset=0))
+    process(registry, a_snapshot(TOOL, offset=0))
     second = a_snapshot(TOOL, **({"offset": 1, "snapshot_id": "snapshot-0", "second": 0} | change))
-    assert "fact:seen" in labels(registry.step(second))
+    assert "fact:seen" in labels(process(registry, second))
 
 
 def test_a_definition_is_published_as_it_was_received() -> None:
     """A reviewer gets the definition, its digest as the key, and the projection that was hashed."""
     definition = next(
-        output for output in Registry(producer=PRODUCER).step(a_snapshot(TOOL)) if output.role is Role.DEFINITIONS
+        output for output in process(Registry(producer=PRODUCER), a_snapshot(TOOL)) if output.role is Role.DEFINITIONS
     )
     full = str(jcs_digest(TOOL))
     assert definition.key == full.encode()
@@ -118,7 +118,7 @@ def test_a_definition_is_published_as_it_was_received() -> None:
 
 def test_a_definition_without_a_name_is_shown_and_binds_nothing() -> None:
     """Nothing can call it; reviewers see it all the same, and the catalogue does not list it."""
-    outputs = Registry(producer=PRODUCER).step(a_snapshot({"description": "nameless"}))
+    outputs = process(Registry(producer=PRODUCER), a_snapshot({"description": "nameless"}))
     assert labels(outputs) == ["definition:not_digestible", "fact:catalogue", "fact:seen"]
     assert orjson.loads(outputs[1].value or b"")["tools"] == []
 
@@ -129,7 +129,7 @@ def test_a_definition_without_a_name_is_shown_and_binds_nothing() -> None:
 )
 def test_the_key_must_be_the_server(key: bytes | None, code: str) -> None:
     """A snapshot keyed otherwise may stand in any partition: it is refused."""
-    outputs = Registry(producer=PRODUCER).step(a_snapshot(TOOL)._replace(key=key))
+    outputs = process(Registry(producer=PRODUCER), a_snapshot(TOOL)._replace(key=key))
     assert outputs[0].label == f"rejected:{code}"
 
 
@@ -137,8 +137,8 @@ def test_the_key_must_be_the_server(key: bytes | None, code: str) -> None:
 def test_a_refused_snapshot_ends_force_and_is_found(value: bytes | None) -> None:
     """What cannot be accepted is kept, published as a rejection of the server its key names, and found."""
     registry = Registry(producer=PRODUCER)
-    registry.step(a_snapshot(TOOL))
-    outputs = registry.step(a_record(value, offset=1))
+    process(registry, a_snapshot(TOOL))
+    outputs = process(registry, a_record(value, offset=1))
     assert labels(outputs)[1:] == ["fact:rejection", "finding:snapshot_rejected"]
     assert (outputs[0].role, outputs[0].value) == (Role.REJECTED, value)
     assert len(registry.bindings.server("server").rejections) == 1
@@ -148,15 +148,15 @@ def test_a_refused_snapshot_ends_force_and_is_found(value: bytes | None) -> None
 def test_without_a_server_to_name_nothing_ends(key: bytes | None) -> None:
     """A refused record whose key names no possible server is kept, and touches no server."""
     registry = Registry(producer=PRODUCER)
-    assert labels(registry.step(a_record(b"{", key=key))) == ["rejected:not_json"]
+    assert labels(process(registry, a_record(b"{", key=key))) == ["rejected:not_json"]
     assert registry.bindings.servers == {}
 
 
 def test_a_second_refusal_in_a_row_is_found_but_changes_nothing() -> None:
     """A flood of bad records for one server does not grow the state."""
     registry = Registry(producer=PRODUCER)
-    registry.step(a_record(b"{", offset=0))
-    assert labels(registry.step(a_record(b"{", offset=1))) == ["rejected:not_json", "finding:snapshot_rejected"]
+    process(registry, a_record(b"{", offset=0))
+    assert labels(process(registry, a_record(b"{", offset=1))) == ["rejected:not_json", "finding:snapshot_rejected"]
 
 
 def test_the_oldest_rejections_are_forgotten() -> None:
@@ -165,7 +165,7 @@ def test_the_oldest_rejections_are_forgotten() -> None:
     retracted = []
     for offset in range(8):
         record = a_snapshot(TOOL, offset=offset) if offset % 2 else a_record(b"{", offset=offset)
-        retracted += [orjson.loads(o.key or b"") for o in registry.step(record) if o.label == "fact:retracted"]
+        retracted += [orjson.loads(o.key or b"") for o in process(registry, record) if o.label == "fact:retracted"]
     assert retracted == [["rejection", "server", "mcp.tools.list", 0, offset] for offset in (0, 2)]
 
 
@@ -178,7 +178,7 @@ def test_the_oldest_rejections_are_forgotten() -> None:
 )
 def test_a_tool_without_bounds_is_refused(tool: dict[str, Any], code: str, path: str) -> None:
     """A tool whose name or number of fields is over the limit refuses the whole list, and says where."""
-    outputs = Registry(producer=PRODUCER).step(a_snapshot(tool))
+    outputs = process(Registry(producer=PRODUCER), a_snapshot(tool))
     headers = dict(outputs[0].headers)
     assert headers["error.code"] == code.encode()
     assert path.encode() in headers["error.message"]
@@ -188,7 +188,7 @@ def test_a_tool_that_is_no_object_is_refused() -> None:
     """A list with a number in it is no list of tools; the error says which."""
     record = a_snapshot()
     value = (record.value or b"").replace(b'"tools":[]', b'"tools":[{},7]')
-    headers = dict(Registry(producer=PRODUCER).step(record._replace(value=value))[0].headers)
+    headers = dict(process(Registry(producer=PRODUCER), record._replace(value=value))[0].headers)
     assert headers["error.code"] == b"wrong_type"
     assert b"$.data.tools[1]" in headers["error.message"]
 
@@ -196,7 +196,7 @@ def test_a_tool_that_is_no_object_is_refused() -> None:
 def test_a_refused_record_changes_no_state() -> None:
     """A list whose last tool is wrong leaves none of its first tools behind."""
     registry = Registry(producer=PRODUCER)
-    registry.step(a_snapshot(TOOL, {"name": "n" * 2_000}))
+    process(registry, a_snapshot(TOOL, {"name": "n" * 2_000}))
     assert registry.bindings.server("server").tools == {}
 
 
@@ -204,18 +204,18 @@ def test_a_server_in_a_partition_that_is_not_its_own_is_found() -> None:
     """Where the number of partitions is known, a record partitioned otherwise than murmur2 is told."""
     found = {
         partition: "finding:server_misrouted"
-        in labels(Registry(producer=PRODUCER, partitions=4).step(a_snapshot(TOOL, partition=partition)))
+        in labels(process(Registry(producer=PRODUCER, partitions=4), a_snapshot(TOOL, partition=partition)))
         for partition in range(4)
     }
     assert sorted(found.values()) == [False, True, True, True]
-    assert "finding:server_misrouted" not in labels(Registry(producer=PRODUCER).step(a_snapshot(TOOL, partition=3)))
+    assert "finding:server_misrouted" not in labels(process(Registry(producer=PRODUCER), a_snapshot(TOOL, partition=3)))
 
 
 def test_the_scope_of_a_list_is_part_of_it() -> None:
     """The same tools unscoped are another catalogue with other definitions."""
     registry = Registry(producer=PRODUCER)
-    registry.step(a_snapshot(TOOL, offset=0))
-    outputs = registry.step(a_snapshot(TOOL, offset=1, server_scoped=False))
+    process(registry, a_snapshot(TOOL, offset=0))
+    outputs = process(registry, a_snapshot(TOOL, offset=1, server_scoped=False))
     assert [label for label in labels(outputs) if label.startswith("fact")] == [
         "fact:tool",
         "fact:catalogue",
@@ -240,7 +240,7 @@ def test_a_pin_becomes_a_fact_of_its_own_time() -> None:
             "reason": "review",
         },
     }
-    outputs = Registry(producer=PRODUCER).step(a_record(orjson.dumps(event))._replace(role=Role.CONTROL))
+    outputs = process(Registry(producer=PRODUCER), a_record(orjson.dumps(event))._replace(role=Role.CONTROL))
     assert labels(outputs) == ["change:pin.set", "fact:pin", "verdict"]
     value = orjson.loads(outputs[1].value or b"")
     assert (value["act"], value["value"]) == ("set", "0" * 64)
@@ -251,8 +251,8 @@ def test_a_pin_becomes_a_fact_of_its_own_time() -> None:
 def test_a_refused_pin_touches_no_server() -> None:
     """A bad control record is kept, and ends nothing."""
     registry = Registry(producer=PRODUCER)
-    registry.step(a_snapshot(TOOL))
-    assert labels(registry.step(a_record(b"{")._replace(role=Role.CONTROL))) == ["rejected:not_json"]
+    process(registry, a_snapshot(TOOL))
+    assert labels(process(registry, a_record(b"{")._replace(role=Role.CONTROL))) == ["rejected:not_json"]
     assert registry.bindings.server("server").rejections == []
 
 
@@ -260,21 +260,21 @@ def test_integers_beyond_64_bits_are_fingerprinted_too() -> None:
     """A definition that the fast encoder cannot write is digested the slow way."""
     record = a_snapshot(TOOL)
     value = (record.value or b"").replace(b'"type":"object"', b'"maximum":123456789012345678901234567890')
-    outputs = Registry(producer=PRODUCER).step(record._replace(value=value))
+    outputs = process(Registry(producer=PRODUCER), record._replace(value=value))
     assert "fact:seen" in labels(outputs)
 
 
 def test_what_an_accepted_list_gives_fits_its_topics() -> None:
     """A list within the input limit gives only records within the limits of the topics they go to."""
     huge = a_snapshot(TOOL | {"description": "d" * 7_000_000})
-    assert_fits(Registry(producer=PRODUCER).step(huge))
+    assert_fits(process(Registry(producer=PRODUCER), huge))
 
 
 def test_what_a_change_gives_fits_its_topics() -> None:
     """A change of fields with names as long as a record allows gives records that their topics take."""
     registry = Registry(producer=PRODUCER)
-    registry.step(a_snapshot(TOOL | {"a" * 3_900_000: 1, "b" * 3_900_000: 1}, offset=0))
-    assert_fits(registry.step(a_snapshot(TOOL | {"c" * 3_900_000: 1, "d" * 3_900_000: 1}, offset=1)))
+    process(registry, a_snapshot(TOOL | {"a" * 3_900_000: 1, "b" * 3_900_000: 1}, offset=0))
+    assert_fits(process(registry, a_snapshot(TOOL | {"c" * 3_900_000: 1, "d" * 3_900_000: 1}, offset=1)))
 
 
 def assert_fits(outputs: list[Output]) -> None:

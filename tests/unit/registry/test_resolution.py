@@ -10,9 +10,9 @@ import pytest
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.envelope import Producer
 from assay_stream.model.finding import Finding
+from assay_stream.model.finding_topic import Resolution, decode_entry
 from assay_stream.model.record import Origin, Output, Record, Role
-from assay_stream.registry.attention import Resolution, decode_entry
-from assay_stream.registry.processor import Registry
+from assay_stream.registry.processor import Registry, process
 from assay_stream.schemes.fingerprint import fingerprint
 
 OLD = {"name": "t", "description": "one", "inputSchema": {"type": "object"}}
@@ -67,8 +67,8 @@ class Fleet:
         place = Origin(topic=role.value, partition=0, offset=self.count)
         moment_ms = 1_772_323_200_000 + self.count * 60_000
         self.count += 1
-        outputs = self.registry.step(
-            Record(role=role, origin=place, key=b"server", value=value, timestamp_ms=moment_ms)
+        outputs = process(
+            self.registry, Record(role=role, origin=place, key=b"server", value=value, timestamp_ms=moment_ms)
         )
         self.ends = []
         for output in outputs:

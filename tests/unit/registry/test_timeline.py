@@ -110,12 +110,11 @@ def test_equal_prompts_are_folded_before_other_ones_and_tools_last() -> None:
 
 
 def test_observations_are_walked_back_from_a_position() -> None:
-    """Newest first, the position itself left out; and the latest time is that of the last."""
+    """Newest first, the position itself left out."""
     timeline = a_timeline((9, "two"), (5, "one"), (12, "three"))
     newest = timeline.as_of(12)
     assert newest is not None
     assert [entry.time_us for entry in timeline.back_from(newest.position)] == [9, 5]
-    assert (timeline.latest_us, Timeline().latest_us) == (12, 0)
 
 
 def test_a_partial_list_is_no_repeat_of_a_complete_one() -> None:

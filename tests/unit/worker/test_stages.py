@@ -9,15 +9,15 @@ import orjson
 import pytest
 from aiokafka import TopicPartition
 
-from assay_stream import engine
 from assay_stream.config import Settings
-from assay_stream.engine import EngineState
+from assay_stream.join.processor import Join
 from assay_stream.kafka.topics import topic_names
 from assay_stream.kafka.transport import record_of
 from assay_stream.model.envelope import Producer
 from assay_stream.model.facts import Progress
 from assay_stream.model.partition import murmur2_partition
 from assay_stream.model.record import Origin, Record, Role
+from assay_stream.registry.processor import Registry, process
 from assay_stream.worker.join import JoinStage
 from assay_stream.worker.registry import RegistryStage
 from assay_stream.worker.view import BindingView
@@ -28,30 +28,30 @@ SNAPSHOTS = TopicPartition("mcp.tools.list", 0)
 CONTROL = TopicPartition("assay.control", 0)
 
 
-def a_view(state: EngineState) -> BindingView:
+def a_view(state: Join) -> BindingView:
     """A view that follows nothing."""
     return BindingView(Settings(), state, topic="b", partitions=1, inputs=[SNAPSHOTS, CONTROL])
 
 
 @pytest.fixture
-def state() -> EngineState:
+def state() -> Join:
     """A join's state that knows snapshot-1 of server-0."""
-    state = EngineState(producer=PRODUCER)
+    state = Join(producer=PRODUCER)
     role, key, value = a_listing(0, 0, 0, 1, START)
-    for output in engine.step(state, at(Role.SNAPSHOTS, 0, key, value))[1]:
+    for output in process(Registry(producer=PRODUCER), at(Role.SNAPSHOTS, 0, key, value)):
         if output.role is Role.BINDINGS:
-            engine.apply_fact(state.view, at(Role.BINDINGS, 0, output.key, output.value))
+            state.view.take(at(Role.BINDINGS, 0, output.key, output.value))
     assert role is Role.SNAPSHOTS
     return state
 
 
 @pytest.fixture
-def join(state: EngineState) -> JoinStage:
+def join(state: Join) -> JoinStage:
     """The join over that state."""
     return a_join(state)
 
 
-def a_join(state: EngineState) -> JoinStage:
+def a_join(state: Join) -> JoinStage:
     """A join over a state."""
     return JoinStage(Settings(), state, a_view(state), topics=topic_names(Settings()))
 
@@ -72,7 +72,7 @@ def call(number: int, name: str | None) -> tuple[Role, int, bytes, bytes]:
     return role, number, key, value
 
 
-def reach(state: EngineState, **positions: int) -> None:
+def reach(state: Join, **positions: int) -> None:
     """Let the registry have come so far."""
     for tp, position in ((SNAPSHOTS, positions.get("snapshots")), (CONTROL, positions.get("control"))):
         if position is not None:
@@ -82,7 +82,7 @@ def reach(state: EngineState, **positions: int) -> None:
 ENDS = {SNAPSHOTS: 5, CONTROL: 2}
 
 
-def test_calls_wait_until_everything_before_them_is_applied(join: JoinStage, state: EngineState) -> None:
+def test_calls_wait_until_everything_before_them_is_applied(join: JoinStage, state: Join) -> None:
     """Unnamed calls are admitted once the registry has reached both ends, and not one record before."""
     waiting = calls(None, None)
     assert join.admit(waiting, ENDS) == 0
@@ -100,7 +100,7 @@ TWO = {
 """The ends of two partitions; those of server-0 are in number 1."""
 
 
-def test_a_call_waits_for_its_server_s_partition_alone(join: JoinStage, state: EngineState) -> None:
+def test_a_call_waits_for_its_server_s_partition_alone(join: JoinStage, state: Join) -> None:
     """A partition that is slow holds up the calls of its own servers, and not one of another's."""
     waiting = calls(None)
     home = murmur2_partition(b"server-0", 2)
@@ -112,7 +112,7 @@ def test_a_call_waits_for_its_server_s_partition_alone(join: JoinStage, state: E
     assert join.admit(waiting, TWO) == 1
 
 
-def test_a_call_waits_wherever_its_server_was_seen(join: JoinStage, state: EngineState) -> None:
+def test_a_call_waits_wherever_its_server_was_seen(join: JoinStage, state: Join) -> None:
     """A producer that partitions otherwise has put lists where they do not belong: those count too."""
     home = murmur2_partition(b"server-0", 2)
     state.view.servers["server-0"].partitions = {home, 1 - home}
@@ -121,7 +121,7 @@ def test_a_call_waits_wherever_its_server_was_seen(join: JoinStage, state: Engin
     assert join.admit(calls(None), TWO) == 0
 
 
-def test_partitions_of_facts_are_known(state: EngineState) -> None:
+def test_partitions_of_facts_are_known(state: Join) -> None:
     """From the partition of the binding topic that they stand in."""
     assert state.view.servers["server-0"].partitions == {0}
 
@@ -152,19 +152,40 @@ async def test_ends_that_are_asked_for_together_are_asked_once(join: JoinStage) 
 
 def test_an_empty_log_holds_nobody() -> None:
     """Where nothing was ever published there is nothing to wait for."""
-    state = EngineState(producer=PRODUCER)
+    state = Join(producer=PRODUCER)
     join = a_join(state)
     assert join.admit(calls(None), {SNAPSHOTS: 0, CONTROL: 0}) == 1
 
 
-def test_a_call_that_names_a_known_snapshot_waits_for_control_alone(join: JoinStage, state: EngineState) -> None:
+def test_a_call_that_names_a_known_snapshot_waits_for_control_alone(join: JoinStage, state: Join) -> None:
     """Its definition is final, but a pin might still come."""
     assert join.admit(calls("snapshot-1"), ENDS) == 0
     reach(state, control=2)
     assert join.admit(calls("snapshot-1"), ENDS) == 1
 
 
-def test_the_order_of_a_partition_is_kept(join: JoinStage, state: EngineState) -> None:
+def test_a_call_that_waits_is_read_once(join: JoinStage, state: Join, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often the stage looks whether it is ready; once it is joined nothing of it is kept."""
+    waiting, reads, read = calls("snapshot-1"), list[Record](), Join.read
+    monkeypatch.setattr(Join, "read", lambda self, record: reads.append(record) or read(self, record))
+    assert (join.admit(waiting, ENDS), join.admit(waiting, ENDS)) == (0, 0)
+    reach(state, control=2)
+    assert join.admit(waiting, ENDS) == 1
+    assert reads == waiting
+    assert [output.label for output in join.process(0, waiting)] == ["bound:exact"]
+    assert not join._waiting
+
+
+def test_a_call_that_waited_is_forgotten_with_its_partition(join: JoinStage) -> None:
+    """Whoever owns the partition next reads it again."""
+    assert join.admit(calls("snapshot-1"), ENDS) == 0
+    join.close(1)
+    assert join._waiting
+    join.close(0)
+    assert not join._waiting
+
+
+def test_the_order_of_a_partition_is_kept(join: JoinStage, state: Join) -> None:
     """A call that is ready waits behind one that is not."""
     reach(state, control=2)
     assert join.admit(calls("snapshot-1", None, "snapshot-1"), ENDS) == 1
@@ -176,7 +197,7 @@ def test_a_call_whose_hold_ended_is_admitted(join: JoinStage) -> None:
     assert join.admit([first._replace(hold_expired=True), second], ENDS) == 1
 
 
-async def test_waiting_for_the_registry_has_a_limit(state: EngineState) -> None:
+async def test_waiting_for_the_registry_has_a_limit(state: Join) -> None:
     """The view wakes a waiter when facts came, and else after the limit."""
     view = a_view(state)
     async with asyncio.timeout(5):
@@ -186,7 +207,7 @@ async def test_waiting_for_the_registry_has_a_limit(state: EngineState) -> None:
 async def test_the_registry_s_state_belongs_to_its_partition() -> None:
     """Each partition has a state of its own; records are stepped in order; closing drops it."""
     stage = RegistryStage(Settings(), topics=topic_names(Settings()), partitions=2, producer=PRODUCER)
-    stage._states[0] = EngineState(producer=PRODUCER)
+    stage._states[0] = Registry(producer=PRODUCER)
     _, key, value = a_listing(0, 0, 0, 1, START)
     outputs = stage.process(0, [at(Role.SNAPSHOTS, 0, key, value), at(Role.SNAPSHOTS, 1, key, value)])
     assert [output.label for output in outputs].count("fact:seen") == 1

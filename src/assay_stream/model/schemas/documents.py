@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from functools import reduce
 from operator import or_
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
 from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.model.alert_state import ALERT_STATES
 from assay_stream.model.control import CONTROL_MODELS
 from assay_stream.model.envelope import EVIDENCE_TYPE
+from assay_stream.model.finding import FINDING_MEMBERS, Finding
+from assay_stream.model.finding_topic import ENTRIES
 from assay_stream.model.observation import (
     CALL_TYPE,
     LIST_CHANGED_TYPE,
@@ -21,25 +24,12 @@ from assay_stream.model.observation import (
     ListChangedEvent,
     SnapshotEvent,
 )
-from assay_stream.model.schemas.alert_states import (
-    AlertNamesValue,
-    AlertProgressValue,
-    AlertRecordsValue,
-    AlertRulesValue,
-    AlertStateValue,
-)
 from assay_stream.model.schemas.checkpoints import CheckpointPayload, CheckpointRecord
 from assay_stream.model.schemas.evidence import Change, Evidence, VerdictRecord
 from assay_stream.model.schemas.findings import (
     Alert,
     AlertHeaders,
     Definition,
-    FindingRecord,
-    FloodEndRecord,
-    NameClaimRecord,
-    ResolutionRecord,
-    SuppressionRecord,
-    TickRecord,
 )
 from assay_stream.model.schemas.rejected import RejectedHeaders, RejectedLine
 from assay_stream.model.wire import FACTS, key_form, record_model
@@ -63,19 +53,11 @@ OUTPUTS: dict[str, Any] = {
     EVIDENCE_TYPE: Evidence,
     CHANGE_TYPE: Change,
     "assay.tool.verdict": VerdictRecord,
-    "assay.tool.finding": FindingRecord,
-    "assay.tool.finding.flood_end": FloodEndRecord,
-    "assay.tool.finding.name_claim": NameClaimRecord,
-    "assay.tool.finding.resolution": ResolutionRecord,
-    "assay.tool.finding.suppression": SuppressionRecord,
-    "assay.tool.finding.tick": TickRecord,
+    "assay.tool.finding": record_model(Finding, **FINDING_MEMBERS),
+    **{f"assay.tool.finding.{kind}": record_model(cls, kind=Literal[kind]) for kind, cls in sorted(ENTRIES.items())},
     "assay.tool.drift": Alert,
     "assay.tool.drift.headers": AlertHeaders,
-    "assay.alert.state": AlertStateValue,
-    "assay.alert.state.names": AlertNamesValue,
-    "assay.alert.state.progress": AlertProgressValue,
-    "assay.alert.state.records": AlertRecordsValue,
-    "assay.alert.state.rules": AlertRulesValue,
+    **ALERT_STATES,
     "assay.tool.definition": Definition,
     FACT_KEY: reduce(or_, (key_form(cls) for _, cls in sorted(FACTS.items()))),
     **{f"assay.tool.binding.{kind}": record_model(cls) for kind, cls in sorted(FACTS.items())},

@@ -6,7 +6,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, StringConstraints
 
-from assay_stream.drift import Direction
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.fields import (
     ActionText,
@@ -15,121 +14,12 @@ from assay_stream.model.fields import (
     DigestText,
     Enforcement,
     Identifier,
-    Micros,
     Millis,
     Natural,
-    OriginField,
     Scheme,
     SchemeValue,
-    Text,
 )
 from assay_stream.model.kinds import Kind
-from assay_stream.registry.analysis import LeftOut
-from assay_stream.registry.attention import Reason
-
-NameDigest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{8}$")]
-
-
-class FindingRecord(Closed):
-    """One thing found in one record of an input log."""
-
-    kind: Kind
-    uid: BareHex
-    server_id: Identifier
-    tool_name: str | None = None
-    item_name: str | None = None
-    observer_id: Identifier | None = None
-    time_us: Micros
-    origin: OriginField
-    snapshot_id: Identifier | None = None
-    before: DigestText | None = None
-    after: DigestText | None = None
-    changed_fields: list[str]
-    known: bool
-    reason: str | None = None
-    scheme: Scheme | None = None
-    expected: SchemeValue | None = None
-    observed: SchemeValue | None = None
-    enforcement: Enforcement | None = None
-    action: ActionText | None = None
-    renamed_to: str | None = None
-    changes: list[tuple[str, str, Direction]] | None = None
-    signs: list[tuple[str, Annotated[int, Field(ge=1, le=5)], str]] | None = None
-    late_ms: Natural | None = None
-    approved: bool | None = None
-    offered_elsewhere: bool | None = None
-    left_out: list[LeftOut] | None = None
-    counted: list[tuple[Kind, Annotated[int, Field(ge=1)]]] | None = None
-
-
-class ResolutionRecord(Closed):
-    """Something that alerts were about stands no more, for one observer or for all."""
-
-    kind: Literal["resolution"]
-    server_id: Identifier
-    uids: Annotated[list[BareHex], Field(min_length=1, max_length=DEFAULT_LIMITS.resolution_uids_max)]
-    reason: Reason
-    observer_id: Identifier | None = None
-    everywhere: bool
-    time_us: Micros
-    origin: OriginField
-
-
-class NameClaimRecord(Closed):
-    """How a server's claim to a tool name stands, with one definition. The record's key is the name's skeleton."""
-
-    kind: Literal["name_claim"]
-    server_id: Identifier
-    tool_name: str
-    full: DigestText
-    is_offered: bool
-    approved: bool
-    added: bool
-    sketch: Annotated[
-        list[NameDigest],
-        Field(max_length=DEFAULT_LIMITS.name_sketch_max),
-    ]
-    time_us: Micros
-    origin: OriginField
-
-
-class SuppressionRuleField(Closed):
-    """What an operator does not want to be alerted of. What is absent applies to all."""
-
-    id: Identifier
-    server_id: Identifier
-    tool: Text | None = None
-    kind: Kind | None = None
-    field: Text | None = None
-    until_us: Micros | None = None
-    author: Text
-    reason: Text
-
-
-class SuppressionRecord(Closed):
-    """A suppression rule was set, or taken back."""
-
-    kind: Literal["suppression"]
-    rule: SuppressionRuleField
-    is_set: bool
-    time_us: Micros
-
-
-class TickRecord(Closed):
-    """Time has come this far: what is due may be written."""
-
-    kind: Literal["tick"]
-    time_us: Micros
-
-
-class FloodEndRecord(Closed):
-    """Everything found in a record stands before this: written where that is more than is alerted one by one."""
-
-    kind: Literal["flood_end"]
-    server_id: Identifier
-    findings: Annotated[int, Field(ge=1)]
-    time_us: Micros
-    origin: OriginField
 
 
 class AlertProduct(Closed):

@@ -9,8 +9,8 @@ import pytest
 
 from assay_stream.errors import IntegrityError
 from assay_stream.model.control_facts import SuppressionDecision
+from assay_stream.model.finding_topic import Suppression, Tick, decode_entry, suppression_records
 from assay_stream.model.record import Role
-from assay_stream.registry.attention import Suppression, Tick, decode_entry, suppression_records
 from tests.support.findings import a_finding, a_rule, an_end, at, place
 
 

@@ -6,6 +6,7 @@ Arguments, results, definitions and messages never enter it: only digests, codes
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import orjson
@@ -13,21 +14,24 @@ from msgspec import UNSET, Raw
 
 from assay_stream.canonical.digest import canonicalize, kept
 from assay_stream.canonical.redaction import DEFAULT_REDACTION, Redaction, redacted_digest
-from assay_stream.limits import DEFAULT_LIMITS
-from assay_stream.model.cloudevents import Call
+from assay_stream.errors import InputError
+from assay_stream.limits import DEFAULT_LIMITS, Limits
+from assay_stream.model.cloudevents import Call, read_call
 from assay_stream.model.envelope import STRUCTURED, Producer, envelope
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind
-from assay_stream.model.observation import CallData, CallEvent
+from assay_stream.model.observation import CallData, CallEvent, CallProfile
 from assay_stream.model.plain_call import PlainCall, PlainPart, plain_payload
 from assay_stream.model.record import Headers, Output, Record, Role, made_of
 from assay_stream.registry.as_of import Binding, Scope, Unbound, bind, is_overdue, span_of
 from assay_stream.registry.pin_evaluation import Standing, pin_fields, standing_of
 from assay_stream.registry.pins import UNPINNED
+from assay_stream.registry.refusal import refusal
 from assay_stream.registry.state import Bindings, ServerBindings
 from assay_stream.schemes import assay
 from assay_stream.schemes.hangar import Action
 
+_BINDINGS = Role.BINDINGS
 _EVIDENCE = Role.EVIDENCE  # reading a member of an enum takes a call of its own
 _UNPINNED = canonicalize(UNPINNED.as_json())
 _UNPINNED_RAW = Raw(_UNPINNED)
@@ -71,25 +75,74 @@ class _InForce(NamedTuple):
     is_controlled: bool
 
 
-def join(
-    bindings: Bindings,
-    record: Record,
-    event: Call,
-    producer: Producer,
-    redaction: Redaction = DEFAULT_REDACTION,
-) -> list[Output]:
-    """Join one call with what was in force, and return its evidence (first) and call-time findings.
+class Join:
+    """What a join works with: everything the binding topic says, and how calls are read and hashed.
 
     Args:
-        bindings: the view of the whole binding topic.
-        record: the call's record.
-        event: the call, decoded and checked.
         producer: who writes the evidence.
-        redaction: what leaves arguments and results before they are hashed.
+        view: the binding topic's content; empty where it is ``None``.
+        redaction: what is removed from arguments and results before they are hashed.
+        call_profile: what every call must satisfy, whatever profile it names itself.
     """
+
+    __slots__ = ("call_profile", "limits", "producer", "redaction", "view")
+
+    def __init__(
+        self,
+        *,
+        producer: Producer,
+        view: Bindings | None = None,
+        limits: Limits = DEFAULT_LIMITS,
+        redaction: Redaction = DEFAULT_REDACTION,
+        call_profile: CallProfile = "assay",
+    ) -> None:
+        self.producer = producer
+        self.view = Bindings() if view is None else view
+        self.limits = limits
+        self.redaction = redaction
+        self.call_profile: CallProfile = call_profile
+
+    def read(self, record: Record) -> Call | InputError:
+        """Return the call that a record holds, or why it is refused.
+
+        The answer depends on the record alone: a caller that has to wait for the registry reads the call once and
+        passes it to ``process``.
+        """
+        try:
+            return read_call(record, limits=self.limits, call_profile=self.call_profile)
+        except InputError as error:
+            return error
+
+    def names_known_snapshot(self, event: Call) -> bool:
+        """Tell whether a call names a snapshot that is already known: later lists do not change its definition."""
+        server = self.view.servers.get(event.server_id)
+        return server is not None and event.snapshot_id in server.snapshots
+
+
+def process(join: Join, record: Record, event: Call | InputError | None = None) -> list[Output]:
+    """Apply a record of the binding topic, or join a call: its evidence first, then call-time findings.
+
+    Args:
+        join: the state; only a fact changes it.
+        record: the next record of the binding topic or of the calls topic.
+        event: what ``Join.read`` returned for the record, if it has been read before.
+
+    Raises:
+        IntegrityError: if the binding topic holds what no registry writes, or has lost a fact. Bad input never raises.
+    """
+    if record.role is _BINDINGS:
+        join.view.take(record)
+        return []
+    if event is None:
+        try:
+            event = read_call(record, limits=join.limits, call_profile=join.call_profile)
+        except InputError as error:
+            return refusal(record, error)
+    elif isinstance(event, InputError):
+        return refusal(record, event)
     server_id, time_us = event.server_id, event.time_us
-    server = bindings.servers.get(server_id)
-    in_force = _in_force(bindings, server, record, event)
+    server = join.view.servers.get(server_id)
+    in_force = _in_force(join, server, record, event)
     binding = in_force.binding
     standing = None
     if server is not None and in_force.is_controlled:
@@ -98,13 +151,13 @@ def join(
     if isinstance(event, PlainCall):
         data = _plain_data(event, record, in_force, standing)
     else:
-        data = _data(event, record, in_force, standing, redaction)
+        data = _data(event, record, in_force, standing, join.redaction)
     evidence = made_of(
         Output,
         (
             _EVIDENCE,
             server_id.encode(),
-            envelope(data, event, producer),
+            envelope(data, event, join.producer),
             STRUCTURED if event.traceparent is None else _headers(event.traceparent),
             time_us // 1_000,
             record.origin.partition,
@@ -113,21 +166,25 @@ def join(
     )
     if standing is None and binding.unbound is None:
         return [evidence]
-    outputs = [evidence]
+    return [evidence, *(finding.output() for finding in _call_findings(server, record, event, binding, standing))]
+
+
+def _call_findings(
+    server: ServerBindings | None, record: Record, event: Call, binding: Binding, standing: Standing | None
+) -> Iterator[Finding]:
     if binding.unbound is Unbound.NOT_LISTED:
-        outputs.append(_call_finding(Kind.CALL_TO_UNLISTED_TOOL, record, event, binding).output())
+        yield _call_finding(Kind.CALL_TO_UNLISTED_TOOL, record, event, binding)
     if binding.unbound is Unbound.LIST_CHANGE_ANNOUNCED and _is_overdue(server, event, binding):
-        outputs.append(_call_finding(Kind.LIST_CHANGE_UNANSWERED, record, event, binding).output())
+        yield _call_finding(Kind.LIST_CHANGE_UNANSWERED, record, event, binding)
     if standing is not None and standing.pin.action is Action.BLOCK and event.decision == "allow":
-        outputs.append(_call_finding(Kind.BLOCKED_TOOL_CALLED, record, event, binding, standing).output())
-    return outputs
+        yield _call_finding(Kind.BLOCKED_TOOL_CALLED, record, event, binding, standing)
 
 
 def _headers(traceparent: str) -> Headers:
     return (*STRUCTURED, ("traceparent", traceparent.encode()))
 
 
-def _in_force(bindings: Bindings, server: ServerBindings | None, record: Record, event: Call) -> _InForce:
+def _in_force(join: Join, server: ServerBindings | None, record: Record, event: Call) -> _InForce:
     """Return what was in force for a call: worked out once for all calls that differ in nothing but their time."""
     tool_name, observer_id, snapshot_id, time_us = (
         event.tool_name,
@@ -144,7 +201,7 @@ def _in_force(bindings: Bindings, server: ServerBindings | None, record: Record,
         known: _InForce | None = server.memo.get(question)
         if known is not None and known.since_us <= time_us < known.until_us and not record.hold_expired:
             return known
-    if record.hold_expired and not names_known_snapshot(bindings, event):
+    if record.hold_expired and not join.names_known_snapshot(event):
         binding = Binding(unbound=Unbound.UNAVAILABLE)
     else:
         binding = bind(server, tool_name=tool_name, observer_id=observer_id, snapshot_id=snapshot_id, time_us=time_us)
@@ -156,7 +213,7 @@ def _in_force(bindings: Bindings, server: ServerBindings | None, record: Record,
         return _InForce(time_us, time_us, binding, part, plain, label, is_controlled)
     span_us = span_of(server, binding, observer_id=observer_id, time_us=time_us)
     found = _InForce(*span_us, binding, part, plain, label, is_controlled)
-    bindings.remember(server, question, found)
+    join.view.remember(server, question, found)
     return found
 
 
@@ -171,17 +228,6 @@ def _plain_data(event: PlainCall, record: Record, in_force: _InForce, standing: 
         Raw(standing.pin_fragment),
         UNSET if signature is None else Raw(signature),
     )
-
-
-def names_known_snapshot(bindings: Bindings, event: Call) -> bool:
-    """Tell whether a call names a snapshot that is known already.
-
-    Args:
-        bindings: the view of the whole binding topic.
-        event: the call.
-    """
-    server = bindings.servers.get(event.server_id)
-    return server is not None and event.snapshot_id in server.snapshots
 
 
 def _data(

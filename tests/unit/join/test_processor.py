@@ -82,10 +82,10 @@ def outputs_of(call: Record, *before: Record) -> list[Output]:
     """What a call gives after snapshots and control records."""
     state = EngineState(producer=PRODUCER)
     for record in before:
-        for fact in engine.step(state, record)[1]:
+        for fact in engine.process(state, record):
             if fact.role is Role.BINDINGS:
-                engine.apply_fact(state.view, record._replace(role=Role.BINDINGS, key=fact.key, value=fact.value))
-    return engine.step(state, call)[1]
+                state.view.take(record._replace(role=Role.BINDINGS, key=fact.key, value=fact.value))
+    return engine.process(state, call)
 
 
 def evidence_of(call: Record, *before: Record) -> Output:
@@ -364,7 +364,7 @@ def test_a_pin_is_held_against_what_was_observed() -> None:
 def test_the_producer_s_fragment_is_canonical() -> None:
     """A producer's name needs escaping now and then; the record stays canonical."""
     state = EngineState(producer=Producer(version='1"\n', git="é"))
-    value = engine.step(state, a_call())[1][0].value
+    value = engine.process(state, a_call())[0].value
     assert value == rfc8785.dumps(json.loads(value or b""))
 
 
@@ -374,7 +374,7 @@ def test_a_redaction_of_one_s_own_is_named_where_it_was_used() -> None:
     state = EngineState(producer=PRODUCER, redaction=chosen)
 
     def told(**data: Any) -> dict[str, Any]:
-        parsed: dict[str, Any] = json.loads(engine.step(state, a_call(**data))[1][0].value or b"")["data"]
+        parsed: dict[str, Any] = json.loads(engine.process(state, a_call(**data))[0].value or b"")["data"]
         return parsed
 
     for name in ("args", "result"):

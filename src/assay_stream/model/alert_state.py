@@ -1,0 +1,153 @@
+"""What the alert stage remembers: the values of the alert state topic."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field, with_config
+from typing_extensions import TypedDict
+
+from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.model.fields import BareHex, DigestText, Identifier, Micros, Natural, Positive, SeverityId
+from assay_stream.model.finding import FINDING_MEMBERS, Finding
+from assay_stream.model.finding_topic import NameDigest
+from assay_stream.model.kinds import Kind
+from assay_stream.model.suppression import SuppressionRule
+from assay_stream.model.wire import ALWAYS, Wire, record_model
+
+_CLOSED = ConfigDict(extra="forbid")
+_Severity = Literal["1", "2", "3", "4", "5"]
+
+
+@with_config(_CLOSED)
+class FoldedMembers(TypedDict):
+    """The members of a folded alert: by severity, the gravest (severity, kind, name, uid), and how many stand."""
+
+    by_severity: dict[_Severity, Positive]
+    gravest: Annotated[
+        list[tuple[SeverityId, Kind, str | None, BareHex]], Field(max_length=DEFAULT_LIMITS.folded_named_max)
+    ]
+    open: Natural
+    due: bool
+
+
+def _lists(applied: Mapping[str, tuple[int, ...]]) -> dict[str, list[int]]:
+    return {place: list(offsets) for place, offsets in applied.items()}
+
+
+def _tuples(applied: Mapping[str, list[int]]) -> dict[str, tuple[int, ...]]:
+    return {place: tuple(offsets) for place, offsets in applied.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertState:
+    """What is remembered of one alert. The record's key is its uid.
+
+    Values are never changed in place, so none is copied to be written: one resolution may end a thousand alerts,
+    each of which a thousand observers saw.
+
+    Args:
+        applied: ``topic/partition`` of the records that were applied, to the latest offsets, ascending; of those
+            that ended it, behind ``end/``.
+        count: findings counted.
+        first_us: event time of the earliest finding, microseconds since the epoch.
+        last_us: event time of the latest.
+        observers: how many findings each observer contributed.
+        active: the observers that see it still.
+        severity_id: the gravest it ever was.
+        raised: whether an alert was ever written for it.
+        closed: whether the last one written closed it.
+        told: whether it was written unsuppressed since it was raised or came back.
+        resolved_us: since when nobody sees it, ``None`` while somebody does.
+        resolved_by: how it ended.
+        written_count: count at the last writing.
+        written_us: event time of the last writing.
+        repeats: how often it was written again since the last finding.
+        last: the last finding, as the finding topic carries it.
+        fold: uid of the folded alert that speaks for this one, which writes nothing itself then.
+        folded: of a folded alert, its members.
+        through: offset in the finding topic of what changed it last; what stands at it or before is applied.
+    """
+
+    applied: Annotated[dict[str, tuple[int, ...]], Wire(dict[str, list[Natural]], _lists, _tuples)]
+    count: Positive
+    first_us: Micros
+    last_us: Micros
+    observers: dict[str, Positive]
+    active: tuple[str, ...]
+    severity_id: SeverityId
+    raised: bool
+    closed: bool
+    told: bool
+    resolved_us: Micros | None
+    resolved_by: str | None
+    written_count: Natural
+    written_us: Micros
+    repeats: Natural
+    last: Annotated[dict[str, Any], Wire(record_model(Finding, **FINDING_MEMBERS))]
+    fold: BareHex | None = None
+    folded: Annotated[dict[str, Any] | None, Wire(FoldedMembers)] = None
+    through: Annotated[Natural, ALWAYS] = -1
+
+
+@with_config(_CLOSED)
+class ClaimedName(TypedDict):
+    """A server's claim to a name: since when, with which definitions, approved or not."""
+
+    server_id: Identifier
+    tool_name: str
+    since_us: Micros
+    added: bool
+    sketch: Annotated[list[NameDigest], Field(max_length=DEFAULT_LIMITS.name_sketch_max)]
+    definitions: dict[DigestText, bool]
+
+
+@with_config(_CLOSED)
+class AlertNames(TypedDict):
+    """The claims to names that look alike. The key is ``names/<partition>/<skeleton>``."""
+
+    names: list[ClaimedName]
+    left_out: Natural
+    through: Natural
+
+
+@with_config(_CLOSED)
+class RecordCount(TypedDict):
+    """What one record began: alerts by severity, and the folded alerts it changed."""
+
+    origin: str
+    raised: dict[_Severity, Positive]
+    folded: Annotated[list[BareHex], Field(max_length=DEFAULT_LIMITS.alerts_per_record_max)]
+
+
+@with_config(_CLOSED)
+class AlertRecords(TypedDict):
+    """What the latest records of one server began. The key is ``records/<server>``."""
+
+    records: Annotated[list[RecordCount], Field(max_length=DEFAULT_LIMITS.alert_records_max)]
+
+
+@with_config(_CLOSED)
+class AlertProgress(TypedDict):
+    """The next finding to read, and how many states the partition has. The key is ``progress``."""
+
+    position: Natural
+    states: Natural
+
+
+ALERT_STATES: dict[str, Any] = {
+    "assay.alert.state": record_model(AlertState),
+    "assay.alert.state.names": AlertNames,
+    "assay.alert.state.progress": AlertProgress,
+    "assay.alert.state.records": AlertRecords,
+    "assay.alert.state.rules": Annotated[
+        dict[str, record_model(SuppressionRule)],  # type: ignore[misc]
+        Field(
+            description="The suppression rules of one server, or of all, by their ids. "
+            "The key is ``rules/<partition>/<server>``."
+        ),
+    ],
+}
+"""What the values of the alert state topic are, by the name of their schema."""

@@ -1,0 +1,228 @@
+"""What else stands in the finding topic: resolutions, name claims, suppression rules, ticks and ends of floods.
+
+The registry writes them into the partition of the findings that they are about, so that the alert stage reads all
+of it in one order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
+
+import orjson
+from pydantic import Field
+
+from assay_stream.canonical.digest import canonicalize
+from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.model.control_facts import SuppressionDecision
+from assay_stream.model.fields import BareHex, DigestText, Identifier, Micros, Positive
+from assay_stream.model.finding import Finding, finding_of, unknown_finding
+from assay_stream.model.kinds import Kind
+from assay_stream.model.record import Origin, Output, Role
+from assay_stream.model.suppression import ANY_SERVER, SuppressionRule
+from assay_stream.model.wire import ALWAYS, Wire, nested, read_record, write_record
+from assay_stream.text.look_alikes import skeleton
+
+Reason = Literal["definition_returned", "list_completed", "signature_returned", "decided", "no_longer_offered"]
+_TimeRead = Annotated[int, Wire(Micros, read=int)]
+NameDigest = Annotated[str, Field(pattern=r"^[0-9a-f]{8}$")]
+ENTRIES: dict[str, type[_Entry]] = {}
+"""Every class of entries by its kind."""
+_Class = TypeVar("_Class", bound="type[_Entry]")
+
+
+class _Entry:
+    """Base of the records of the finding topic that are no findings."""
+
+    __slots__ = ()
+    entry_kind: ClassVar[str]
+
+    def encode(self) -> bytes:
+        """Return the record as the finding topic carries it (JCS)."""
+        return canonicalize(write_record(self) | {"kind": self.entry_kind})
+
+    def _output(self, key: str, time_us: int, label: str, partition: int | None = None) -> Output:
+        return Output(
+            role=Role.FINDINGS,
+            key=key.encode(),
+            value=self.encode(),
+            timestamp_ms=time_us // 1_000,
+            partition=partition,
+            label=label,
+        )
+
+
+def _entry(kind: str) -> Callable[[_Class], _Class]:
+    def declare(cls: _Class) -> _Class:
+        cls.entry_kind = kind
+        ENTRIES[kind] = cls
+        return cls
+
+    return declare
+
+
+@_entry("resolution")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolution(_Entry):
+    """What alerts were about has ended, for one observer or for all.
+
+    Args:
+        server_id: the server.
+        uids: the alerts.
+        reason: how it ended.
+        observer_id: for which observer, ``None`` for the whole fleet.
+        time_us: event time, microseconds since the epoch.
+        origin: the record that it follows from.
+        everywhere: nobody else is known to see it; what was found without an observer has ended with it.
+    """
+
+    server_id: Identifier
+    uids: Annotated[tuple[BareHex, ...], Field(min_length=1, max_length=DEFAULT_LIMITS.resolution_uids_max)]
+    reason: Reason
+    observer_id: Identifier | None = None
+    time_us: Micros
+    origin: Origin
+    everywhere: Annotated[bool, ALWAYS] = False
+
+    def output(self) -> Output:
+        """Return the record for the finding topic."""
+        return self._output(self.server_id, self.time_us, f"resolution:{self.reason}")
+
+
+@_entry("name_claim")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NameClaim(_Entry):
+    """A server's claim to a tool name, with one definition. The record's key is the name's skeleton.
+
+    Args:
+        server_id: the server.
+        tool_name: the name.
+        full: full digest of the definition.
+        is_offered: whether anybody is offered it.
+        approved: whether an operator approved the definition.
+        added: the name came after a complete list that had others and lacked it.
+        sketch: of the names that the server offered before, or offers now where it had offered none.
+        time_us: event time, microseconds since the epoch.
+        origin: the record that it follows from.
+    """
+
+    server_id: Identifier
+    tool_name: str
+    full: DigestText
+    is_offered: bool
+    approved: bool
+    added: bool
+    sketch: Annotated[tuple[NameDigest, ...], Field(max_length=DEFAULT_LIMITS.name_sketch_max)]
+    time_us: Micros
+    origin: Origin
+
+    def skeleton(self) -> str:
+        """Return what the claim has in common with those to look-alike names."""
+        return skeleton(self.tool_name)
+
+    def output(self) -> Output:
+        """Return the record for the finding topic."""
+        return self._output(self.skeleton(), self.time_us, f"name_claim:{'come' if self.is_offered else 'gone'}")
+
+
+@_entry("suppression")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suppression(_Entry):
+    """A suppression rule was set, or taken back."""
+
+    rule: Annotated[SuppressionRule, nested(SuppressionRule)]
+    is_set: bool
+    time_us: Micros
+
+    def output(self, *, partition: int | None = None) -> Output:
+        """Return the record for the finding topic.
+
+        Args:
+            partition: where it goes; ``None`` for the partition of its server.
+        """
+        label = f"suppression:{'set' if self.is_set else 'removed'}"
+        return self._output(self.rule.server_id, self.time_us, label, partition)
+
+
+@_entry("tick")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tick(_Entry):
+    """Time has come this far: what is due may be written.
+
+    The alert stage writes it into the partitions that it owns, so that time arrives as a record like all else.
+    """
+
+    time_us: _TimeRead
+
+
+@_entry("flood_end")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FloodEnd(_Entry):
+    """Everything found in a record stands before this: written where that is more than is alerted one by one.
+
+    Args:
+        server_id: the server.
+        findings: how many findings there were.
+        time_us: their event time, microseconds since the epoch.
+        origin: the record that they follow from.
+    """
+
+    server_id: Identifier
+    findings: Annotated[int, Wire(Positive, read=int)]
+    time_us: _TimeRead
+    origin: Origin
+
+    def output(self) -> Output:
+        """Return the record for the finding topic."""
+        return self._output(self.server_id, self.time_us, "flood_end")
+
+
+Entry = Finding | FloodEnd | NameClaim | Resolution | Suppression | Tick
+
+
+def decode_entry(value: bytes | None) -> Entry:
+    """Return what a record of the finding topic holds.
+
+    Args:
+        value: value bytes.
+
+    Raises:
+        IntegrityError: ``unknown_finding`` where it is nothing that this version knows.
+    """
+    try:
+        content: dict[str, Any] = orjson.loads(value or b"")
+        cls = ENTRIES.get(content["kind"])
+        if cls is None:
+            return finding_of(content)
+        del content["kind"]
+        entry: Any = read_record(cls, content)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise unknown_finding() from None
+    return entry  # type: ignore[no-any-return]
+
+
+def suppression_records(decision: SuppressionDecision, partitions: int) -> list[Output]:
+    """Return the records that hand a rule to the alert stage: in the partition of its server, or in all of them.
+
+    All for a rule for every server, and for one that covers alerts of shadowed tools: these stand where the
+    look-alikes of the name do, whichever partition that is.
+
+    Args:
+        decision: what the operator decided.
+        partitions: how many partitions the finding topic has.
+    """
+    rule = SuppressionRule(
+        id=decision.id,
+        server_id=decision.server_id,
+        tool=decision.tool,
+        kind=decision.kind,
+        field=decision.field,
+        until_us=decision.until_us,
+        author=decision.author,
+        reason=decision.reason,
+    )
+    entry = Suppression(rule=rule, is_set=decision.is_set, time_us=decision.time_us)
+    if rule.server_id != ANY_SERVER and rule.kind not in (None, Kind.TOOL_SHADOWED.value):
+        return [entry.output()]
+    return [entry.output(partition=number) for number in range(partitions)]
