@@ -14,8 +14,7 @@ from typing import Any
 
 import orjson
 
-from assay_stream.detect.indicators import signs_between
-from assay_stream.detect.tool_names import ToolNames
+from assay_stream.detect import ToolNames, detect_indicators
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.work import UNLIMITED, Work
 from bench.bench_core import captured_tools
@@ -51,7 +50,7 @@ def search(tools: Sequence[Tool]) -> int:
     work = Work(UNLIMITED)
     names = ToolNames([str(tool["name"]) for tool in tools], work)
     for tool in tools:
-        signs_between(None, tool, tool_names=names, work=work)
+        detect_indicators(None, tool, tool_names=names, work=work)
     return work.spent
 
 

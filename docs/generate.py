@@ -17,7 +17,7 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry
 
 from assay_stream.config import Settings
-from assay_stream.detect.rules import RULES
+from assay_stream.detect import RULES
 from assay_stream.drift import CODES
 from assay_stream.drift.severity import DEFAULT_PROFILE, PROFILES, Level, assess
 from assay_stream.export.columns import COLUMNS

@@ -148,10 +148,10 @@ def test_lists_that_come_back_are_not_worked_out_again() -> None:
     first = run(state, *lists[:4])
     with (
         patch.object(list_drift, "compare_definitions", side_effect=AssertionError),
-        patch.object(list_drift, "signs_between", side_effect=AssertionError),
+        patch.object(list_drift, "detect_indicators", side_effect=AssertionError),
         patch.object(list_drift, "renames", side_effect=AssertionError),
         patch.object(item_drift, "compare_definitions", side_effect=AssertionError),
-        patch.object(item_drift, "signs_between", side_effect=AssertionError),
+        patch.object(item_drift, "detect_indicators", side_effect=AssertionError),
     ):
         again = run(state, *lists[4:])
     for kind in ("tool_renamed", "tool_changed", "prompt_changed"):

@@ -71,8 +71,8 @@ def _ran(*arguments: str) -> str:
 
 
 def _texts() -> list[str]:
-    rules = json.loads((_DATA / "introduced_rules.json").read_text(encoding="utf-8"))
-    languages = json.loads((_DATA / "introduced_languages.json").read_text(encoding="utf-8"))
+    rules = json.loads((_DATA / "detect_rules.json").read_text(encoding="utf-8"))
+    languages = json.loads((_DATA / "detect_languages.json").read_text(encoding="utf-8"))
     texts = [text for rule in rules.values() for kind in ("matches", "near_misses") for text in rule[kind]]
     return texts + [text for found in languages.values() for kind in ("attacks", "benign") for text in found[kind]]
 

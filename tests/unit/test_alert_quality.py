@@ -10,7 +10,7 @@ import pytest
 from bench.alert_quality.corpus import Case, CorpusError, check, load
 from bench.alert_quality.judges import HIGH, JUDGES
 from bench.alert_quality.score import levels, score, table
-from tests.support.signs import signs_between
+from tests.support.indicators import detect_indicators
 
 CASES = load()
 BY_TEXT = [
@@ -41,7 +41,7 @@ def found_by_signs(case: Case) -> bool:
         older = {tool["name"]: tool for tool in before.tools}
         names = [tool["name"] for tool in after.tools]
         for tool in after.tools:
-            signs = signs_between(older.get(tool["name"]), tool, tool_names=names)
+            signs = detect_indicators(older.get(tool["name"]), tool, tool_names=names)
             if any(sign.level >= HIGH for sign in signs):
                 return True
     return False
@@ -65,7 +65,7 @@ def test_no_capture_gives_a_grave_sign() -> None:
             for arrival in case.arrivals:
                 names = [tool["name"] for tool in arrival.tools]
                 for tool in arrival.tools:
-                    signs = signs_between(None, tool, tool_names=names)
+                    signs = detect_indicators(None, tool, tool_names=names)
                     assert [sign for sign in signs if sign.level >= HIGH] == []
 
 

@@ -12,8 +12,7 @@ from assay_stream.alerts.finding_severity import default_level
 from assay_stream.alerts.formats.view import AlertView
 from assay_stream.alerts.index import AlertRow, Life, row_of
 from assay_stream.alerts.sightings import Sightings
-from assay_stream.detect.indicators import Sign, signs_between
-from assay_stream.detect.rules import LEVELS, RULES
+from assay_stream.detect import LEVELS, RULES, Indicator, detect_indicators
 from assay_stream.drift import CODES, Change, compare_definitions
 from assay_stream.drift.definition_diff import DefinitionDiff, definition_diff
 from assay_stream.drift.severity import DEFAULT_PROFILE, Level, assess
@@ -232,7 +231,7 @@ def _signs(
     named = view.fact("mcp_digest_before")
     # Without the older definition all of its text would count as new.
     can_search = after is not None and (before is not None or not named) and bool(rules)
-    found = signs_between(before, after or {}, work=Work(UNLIMITED)) if can_search else []
+    found = detect_indicators(before, after or {}, work=Work(UNLIMITED)) if can_search else []
     last = sightings.last if sightings is not None else None
     if last is not None:
         for rule, level, path in last.signs:
@@ -240,7 +239,7 @@ def _signs(
             yield _told_sign(rule, level, path, excerpt)
         return
     for rule in rules:
-        here: list[Sign] = [sign for sign in found if sign.rule == rule]
+        here: list[Indicator] = [sign for sign in found if sign.rule == rule]
         for sign in here:
             yield _told_sign(rule, sign.level, sign.path, sign.excerpt)
         if not here:

@@ -1,1 +1,14 @@
-"""What new text and schemas try to make a model do: surfaces, decoders, rules as data, and the search."""
+"""What new text tries to make a model do: indicators of an attack in a definition's new text.
+
+``detect_indicators`` is the entry. Underneath: ``surfaces`` lists the texts of a definition, ``page`` reads each one
+once, ``decoders`` undoes disguises, ``reader`` holds the rules against every reading, and ``indicators`` keeps what
+is new. The rules are data (``data/README.md``), read and checked by ``catalog``.
+
+Every function here that takes ``work`` spends units of it, and raises ``WorkExhaustedError`` where they run out.
+"""
+
+from assay_stream.detect.catalog import LEVELS, RULES, Rule
+from assay_stream.detect.indicators import CUT_SHORT, Indicator, detect_indicators
+from assay_stream.detect.tool_names import NO_TOOLS, ToolNames
+
+__all__ = ["CUT_SHORT", "LEVELS", "NO_TOOLS", "RULES", "Indicator", "Rule", "ToolNames", "detect_indicators"]

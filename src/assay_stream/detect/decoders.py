@@ -11,9 +11,12 @@ from typing import Final, NamedTuple
 from urllib.parse import unquote
 
 from assay_stream.detect.needles import gated
-from assay_stream.detect.phrase_filter import ROT13_LETTERS
 from assay_stream.work import Work
 
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+_ROT13 = str.maketrans(
+    _LETTERS + _LETTERS.upper(), _LETTERS[13:] + _LETTERS[:13] + (_LETTERS[13:] + _LETTERS[:13]).upper()
+)
 _BLOBS_MAX = 64
 _BLOB_CHARS_MAX = 65_536
 _PRINTABLE_CHARS_MIN = 10
@@ -36,7 +39,7 @@ _MORSE_LETTER = re.compile(r"(?<!\S)(?:([.-]{1,5})(?: |$)|/)")
 _MORSE_ALPHABET = (
     ".- -... -.-. -.. . ..-. --. .... .. .--- -.- .-.. -- -. --- .--. --.- .-. ... - ..- ...- .-- -..- -.-- --.."
 )
-_MORSE_CODE = dict(zip(_MORSE_ALPHABET.split(), "abcdefghijklmnopqrstuvwxyz", strict=True))
+_MORSE_CODE = dict(zip(_MORSE_ALPHABET.split(), _LETTERS, strict=True))
 _SPACER = re.compile(r"(?<=\w)[ .\-_*·|](?=\w(?:[ .\-_*·|]|$))")
 _TAGS = re.compile("[\U000e0020-\U000e007e]++")
 _SELECTORS = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]{4,65536}+")
@@ -79,15 +82,7 @@ class View(NamedTuple):
 
 
 def gates_of(texts: Sequence[str], work: Work) -> dict[str, set[int]]:
-    """Return for each way of decoding that takes some search the places of the texts that it may concern.
-
-    Args:
-        texts: texts exactly as they stand.
-        work: the budget.
-
-    Raises:
-        WorkExhaustedError: where the budget does not suffice.
-    """
+    """Return the indexes of the texts that each way of decoding may concern, for those that take some search."""
     return {way: gated(gate, texts, work) for way, gate in _GATES.items()}
 
 
@@ -101,9 +96,6 @@ def hidden_views(
         work: the budget.
         gates: the ways of decoding that may concern it, of ``gates_of``.
         is_unseen: whether it has characters that a reader does not see.
-
-    Raises:
-        WorkExhaustedError: where the budget does not suffice.
     """
     if is_unseen:
         yield from _unseen(text, work)
@@ -112,20 +104,12 @@ def hidden_views(
 
 
 def rot13(seen: str) -> str:
-    """Return a visible text with each ASCII letter replaced by the one thirteen places on.
-
-    Args:
-        seen: a visible text.
-    """
-    return seen.translate(ROT13_LETTERS)
+    """Return a visible text with each ASCII letter replaced by the one thirteen places on."""
+    return seen.translate(_ROT13)
 
 
 def backwards(seen: str) -> str:
-    """Return a visible text from its end to its beginning.
-
-    Args:
-        seen: a visible text.
-    """
+    """Return a visible text from its end to its beginning."""
     return seen[::-1]
 
 
@@ -153,11 +137,8 @@ def _zero_width(run: str, work: Work) -> Iterator[View]:
     work.spend(_UNITS_PER_BIT * len(run) * len(kinds) * (len(kinds) - 1))
     for one in kinds:
         for zero in kinds:
-            if one == zero:
-                continue
             digits = {ord(kind): None for kind in kinds} | {ord(one): "1", ord(zero): "0"}
-            bits = run.translate(digits)
-            if bits:
+            if one != zero and (bits := run.translate(digits)):
                 yield from _text_view(_bytes_of(bits), "zero_width")
 
 

@@ -1,12 +1,12 @@
-"""What was introduced: signs of an attack in the new text of a definition, and in nothing that stood there before.
+"""Indicators of an attack in the new text of a definition, and in nothing that stood there before.
 
-1. The texts of both definitions are listed (``introduced_texts``). One that is the same in both says nothing new.
+1. The texts of both definitions are listed (``surfaces``). One that is the same in both says nothing new.
 2. Each rule is searched in every other text, as it stands, as it is seen, and as it reads once decoded.
 3. What a rule found counts only if it touches a new sentence, and if the old definition gave the same rule no
    match of the same words: to move or to touch up an old sentence is not news.
-4. A script that the old definition did not use counts by itself (``introduced_scripts``).
+4. A script that the old definition did not use counts by itself (``scripts``).
 
-Signs raise a severity and lower none. They say what a text resembles, never what its author meant.
+Indicators raise a severity and lower none. They say what a text resembles, never what its author meant.
 """
 
 from __future__ import annotations
@@ -18,15 +18,14 @@ from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
 from assay_stream.canonical.redaction import redact
+from assay_stream.detect.catalog import LEVELS
 from assay_stream.detect.page import shown
-from assay_stream.detect.placeholders import OtherTools
 from assay_stream.detect.places import owner_of
-from assay_stream.detect.reader import Match
-from assay_stream.detect.rules import LEVELS
-from assay_stream.detect.scripts import introduced_scripts, is_prose
+from assay_stream.detect.reader import LEVEL_LOW, Match
+from assay_stream.detect.scripts import is_prose, new_scripts
 from assay_stream.detect.search import all_matches
 from assay_stream.detect.surfaces import Place, Text, path_of, required_of, texts_of
-from assay_stream.detect.tool_names import NO_TOOLS, ToolNames
+from assay_stream.detect.tool_names import NO_TOOLS, OtherTools, ToolNames
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.text.words import Words
 from assay_stream.work import Work, WorkExhaustedError
@@ -34,13 +33,12 @@ from assay_stream.work import Work, WorkExhaustedError
 _EXCERPT_CHARS = 80
 _CONTEXT_CHARS = 24
 _WORDS_ADDED_MAX = 2
-_LEVEL_LOW = 2
 _UNITS_PER_MATCH = 10
 _UNITS_PER_CHAR = 3
-_UNITS_PER_SIGN = 150
+_UNITS_PER_INDICATOR = 150
 
 
-class Sign(NamedTuple):
+class Indicator(NamedTuple):
     """One thing that new text brings.
 
     Args:
@@ -57,21 +55,21 @@ class Sign(NamedTuple):
     excerpt: str
 
 
-CUT_SHORT: Final = Sign("text_oversized", LEVELS["text_oversized"], "$", "")
-"""The sign of a definition that was not searched in full."""
+CUT_SHORT: Final = Indicator("text_oversized", LEVELS["text_oversized"], "$", "")
+"""The indicator of a definition that was not searched in full."""
 
 
-def signs_between(
+def detect_indicators(
     before: Mapping[str, Any] | None,
     after: Mapping[str, Any],
     *,
     tool_names: ToolNames = NO_TOOLS,
     work: Work,
-) -> list[Sign]:
-    """Return what the new text of a definition brings, gravest first, one sign for each rule and path.
+) -> list[Indicator]:
+    """Return what the new text of a definition brings, gravest first, one indicator for each rule and path.
 
     A definition that would cost more than its share is searched until the share is used up, and ``CUT_SHORT`` is
-    among its signs.
+    among its indicators.
 
     Args:
         before: the older definition, ``None`` where there was none: then every text is new.
@@ -93,23 +91,23 @@ def signs_between(
             work.spend(work.left + 1)
         is_cut_short = True
     work.spend(share.spent)
-    return _signs(matches, is_cut_short)
+    return _indicators(matches, is_cut_short)
 
 
-def _signs(matches: Iterable[Match], is_cut_short: bool) -> list[Sign]:
+def _indicators(matches: Iterable[Match], is_cut_short: bool) -> list[Indicator]:
     best: dict[tuple[str, Place], Match] = {}
     for match in matches:
         found = best.get((match.rule, match.place))
         if found is None or match.level > found.level:
             best[(match.rule, match.place)] = match
-    told = list(best.values())
-    if len(told) > DEFAULT_LIMITS.signs_max:
-        told = nsmallest(DEFAULT_LIMITS.signs_max, told, key=lambda match: (-match.level, match.rule))
+    reported = list(best.values())
+    if len(reported) > DEFAULT_LIMITS.signs_max:
+        reported = nsmallest(DEFAULT_LIMITS.signs_max, reported, key=lambda match: (-match.level, match.rule))
         is_cut_short = True
-    signs = [Sign(match.rule, match.level, path_of(match.place), _excerpt(match)) for match in told]
+    indicators = [Indicator(match.rule, match.level, path_of(match.place), _excerpt(match)) for match in reported]
     if is_cut_short:
-        signs.append(CUT_SHORT)
-    return sorted(signs, key=lambda sign: (-sign.level, sign.rule, sign.path))
+        indicators.append(CUT_SHORT)
+    return sorted(indicators, key=lambda indicator: (-indicator.level, indicator.rule, indicator.path))
 
 
 def _search(
@@ -125,17 +123,17 @@ def _search(
     required = required_of(after) if before is not None else frozenset()
     new_texts = [text for text in texts_of(after, work) if (text.role, text.value) not in known]
     for match in all_matches(new_texts, others, required, work):
-        # Each of those that are told takes a path and an excerpt.
-        work.spend(_UNITS_PER_SIGN if len(found) < DEFAULT_LIMITS.signs_max else _UNITS_PER_MATCH)
+        # Each of those that are reported takes a path and an excerpt.
+        work.spend(_UNITS_PER_INDICATOR if len(found) < DEFAULT_LIMITS.signs_max else _UNITS_PER_MATCH)
         found.append(match)
     if found and old_texts:
         found[:] = list(_new_ones(found, old_texts, others, work))
     if new_texts and old_texts:
         new = {(text.role, text.value) for text in texts_of(after, work)}
         kept = any(is_prose(text) for text in old_texts if (text.role, text.value) in new)
-        for place in introduced_scripts(old_texts, new_texts, kept, work):
+        for script in new_scripts(old_texts, new_texts, kept, work):
             level = LEVELS["script_introduced"]
-            found.append(Match("script_introduced", level, place.text, place.start, place.end, (), place.place))
+            found.append(Match("script_introduced", level, script.text, script.start, script.end, (), script.place))
 
 
 def _new_ones(matches: Iterable[Match], old_texts: Sequence[Text], others: OtherTools, work: Work) -> Iterator[Match]:
@@ -160,7 +158,7 @@ def _new_ones(matches: Iterable[Match], old_texts: Sequence[Text], others: Other
             read[match.text] = _Sentences(match.text, sentences)
         if read[match.text].is_touched(match):
             is_of_old_owner = match.rule == "url_introduced" and owner_of(match.key[0]) in owners - {None}
-            yield match._replace(level=_LEVEL_LOW) if is_of_old_owner else match
+            yield match._replace(level=LEVEL_LOW) if is_of_old_owner else match
 
 
 def _ends(match: Match) -> tuple[str, ...]:
@@ -169,7 +167,7 @@ def _ends(match: Match) -> tuple[str, ...]:
 
 
 def _is_same(old: tuple[str, ...], new: tuple[str, ...]) -> bool:
-    """Whether the new words are the old ones with at most two put between them."""
+    """Tell whether the new words are the old ones with at most two put between them."""
     if not 0 <= len(new) - len(old) <= _WORDS_ADDED_MAX:
         return False
     rest = iter(new)
@@ -177,12 +175,7 @@ def _is_same(old: tuple[str, ...], new: tuple[str, ...]) -> bool:
 
 
 class _Sentences:
-    """The sentences of a text, and which of them are new.
-
-    Args:
-        text: the text.
-        old: the sentences that stood before.
-    """
+    """The sentences of a text, and which of them were not among those that stood before."""
 
     def __init__(self, text: str, old: set[str]) -> None:
         words = Words(text)
@@ -192,7 +185,7 @@ class _Sentences:
         self._new_before = [0, *accumulate(is_new)]
 
     def is_touched(self, match: Match) -> bool:
-        """Return whether a match touches a new sentence, or none at all."""
+        """Tell whether a match touches a new sentence, or none at all."""
         first = bisect_right(self._ends, match.start)
         end = bisect_left(self._starts, match.end)
         return first >= end or self._new_before[end] > self._new_before[first]

@@ -7,12 +7,15 @@ from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 from typing import Final
 
+from assay_stream.detect.catalog import RULES
 from assay_stream.detect.decoders import gates_of
 from assay_stream.detect.needles import Needles, gated, lowered
 from assay_stream.text.normalization import units_to_normalize
 from assay_stream.text.words import Words, forms_of, plain_forms, visible
 from assay_stream.work import Work
 
+RULE_NEEDLES: Final = Needles({rule.id: rule.needles for rule in RULES})
+"""The needles of all patterns."""
 _NULL = "\x00"
 _UNITS_PER_PAGE = 40
 _UNITS_PER_PAGE_CHAR = 1
@@ -75,51 +78,34 @@ class Page:
         self._words: Words | None = None
 
     def words(self, work: Work) -> Words:
-        """Its words with their places.
-
-        Args:
-            work: the budget, which is drawn on once.
-
-        Raises:
-            WorkExhaustedError: where the budget does not suffice.
-        """
+        """Return its words with their places. The work is spent once."""
         if self._words is None:
             work.spend(_UNITS_PER_WORD_OF_TEXT * len(self.forms) + len(self.seen) // _CHARS_PER_UNIT)
             self._words = Words(self.seen)
         return self._words
 
 
-def pages_of(texts: Iterable[str], needles: Needles, work: Work) -> dict[str, Page]:
-    """Return a page with hints for each text.
-
-    Args:
-        texts: texts exactly as they stand. One that stands in many places is read once.
-        needles: what rules look for.
-        work: the budget.
-
-    Raises:
-        WorkExhaustedError: where the budget does not suffice.
-    """
+def pages_of(texts: Iterable[str], work: Work) -> dict[str, Page]:
+    """Return a page with hints for each text. One that stands in many places is read once."""
     raws = list(dict.fromkeys(texts))
     if not raws:
         return {}
     work.spend(_UNITS_PER_PAGE * len(raws) + _UNITS_PER_PAGE_CHAR * sum(map(len, raws)))
     dressed = gated(_DRESSED, raws, work) | {index for index, raw in enumerate(raws) if _NULL in raw}
     pages = [Page(raw, shown(raw, work) if index in dressed else raw) for index, raw in enumerate(raws)]
-    give_hints(pages, needles, work, is_dressed=bool(dressed))
+    _give_hints(pages, work, is_dressed=bool(dressed))
     return dict(zip(raws, pages, strict=True))
 
 
+def decoded_page(text: str, work: Work) -> Page:
+    """Return a page with hints for what a text says once it is decoded."""
+    page = Page(text, shown(text, work))
+    _give_hints([page], work, is_dressed=True)
+    return page
+
+
 def shown(raw: str, work: Work) -> str:
-    """Return a text as its reader sees it.
-
-    Args:
-        raw: a text exactly as it stands.
-        work: the budget.
-
-    Raises:
-        WorkExhaustedError: where the budget does not suffice.
-    """
+    """Return a text as its reader sees it."""
     work.spend(units_to_normalize(raw))
     seen = visible(raw)
     # Compatibility forms can be eighteen times as long as what they stand for, and their words are normalised too.
@@ -127,20 +113,16 @@ def shown(raw: str, work: Work) -> str:
     return seen
 
 
-def give_hints(pages: Sequence[Page], needles: Needles, work: Work, *, is_dressed: bool = True) -> None:
+def _give_hints(pages: Sequence[Page], work: Work, *, is_dressed: bool) -> None:
     """Find out what can stand in pages, in a few passes over all of them together.
 
     Args:
         pages: the pages.
-        needles: what rules look for.
         work: the budget.
         is_dressed: whether some of them have anything but printable ASCII and breaks.
-
-    Raises:
-        WorkExhaustedError: where the budget does not suffice.
     """
     raws = [page.raw for page in pages]
-    rules = needles.rules_of([page.lowered for page in pages], work)
+    rules = RULE_NEEDLES.rules_of([page.lowered for page in pages], work)
     unseen: set[int] = set()
     if is_dressed:
         unseen = gated(_UNSEEN, raws, work) | {index for index, raw in enumerate(raws) if _NULL in raw}

@@ -14,16 +14,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from typing import Final, NamedTuple
 
+from assay_stream.detect.catalog import CATALOG
+from assay_stream.detect.decoders import rot13
 from assay_stream.detect.phrases import PhraseBook, Slot
 from assay_stream.work import Work
 
 AS_IT_STANDS, ROT13, BACKWARDS = range(3)
 """How a text is read."""
 
-_LETTERS = "abcdefghijklmnopqrstuvwxyz"
-ROT13_LETTERS: Final = str.maketrans(
-    _LETTERS + _LETTERS.upper(), _LETTERS[13:] + _LETTERS[:13] + (_LETTERS[13:] + _LETTERS[:13]).upper()
-)
 _UNITS_PER_WORD = 8
 _UNITS_PER_UNCOMMON_WORD = 60
 _UNITS_PER_PHRASE = 2
@@ -33,20 +31,8 @@ _CACHED_WORDS_MAX = 16_384
 _CACHED_CHARS_MAX = 24
 _GIVEN_BITS = 8
 _HEAD_CHARS = 2
-_COMMON_LISTED = """
-    the for to of a list in and get used search data results query is with by use this filter required from when if
-    number log text returns be on content as not type url are an result that only api retrieve all include return
-    optional action work add request error tool response file user values s usage queries time code value names
-    using parameter start provided it new field date document you information set first read find context can after
-    no end pull must each true logs write model description full output run containing available more before one
-    returned about found execute responses history access up details delete call will summary at has including may
-    any check directory your local count language word account next comment agent label complete message what best
-    instead address parameters token see key arguments have their last was without other provide insert replace
-    already describe clear session name files tools input
-"""
-_WEIGHTS: Final = {word: 1_000 // (rank + 5) for rank, word in enumerate(_COMMON_LISTED.split())}
-"""Words of honest descriptions, the most common first. How common a word is decides how fast a text is passed
-over, never what is found."""
+_WEIGHTS: Final = {word: 1_000 // (rank + 5) for rank, word in enumerate(CATALOG.words.common.split())}
+"""How common words of honest descriptions are. It decides how fast a text is passed over, never what is found."""
 
 
 class Reading(NamedTuple):
@@ -120,10 +106,10 @@ class PhraseFilter:
                 self.given_only.append(number)
         words = {word for word in book.words if word.isascii()}
         stems = {stem for stem in book.stems if stem.isascii()}
-        self._words = words | {_rot13(word) for word in words} | {word[::-1] for word in words}
+        self._words = words | {rot13(word) for word in words} | {word[::-1] for word in words}
         self._known: dict[str, Readings | None] = {}
         self._heads = _grouped((stem[:_HEAD_CHARS], stem) for stem in stems)
-        self._rot13_heads = _grouped((_rot13(stem)[:_HEAD_CHARS], _rot13(stem)) for stem in stems)
+        self._rot13_heads = _grouped((rot13(stem)[:_HEAD_CHARS], rot13(stem)) for stem in stems)
         self._tails = _grouped((stem[::-1][-_HEAD_CHARS:], stem[::-1]) for stem in stems)
 
     def _given_bit(self, name: str) -> int:
@@ -137,9 +123,6 @@ class PhraseFilter:
             way: how the text is read.
             given: what may stand in it of that which phrases name in braces.
             work: the budget.
-
-        Raises:
-            WorkExhaustedError: where the budget does not suffice.
         """
         asked = {number for reading in readings if reading.asked >> way & 1 for number in reading.ways[way].phrases}
         asked.update(self.given_only)
@@ -167,9 +150,6 @@ class PhraseFilter:
             windows: the readings of each part of the text; parts of twice ``reach`` words, each half in the next.
             way: how the text is read.
             work: the budget.
-
-        Raises:
-            WorkExhaustedError: where the budget does not suffice.
         """
         # What is given has any number of words.
         near = {number for number in numbers if self._is_given[number]}
@@ -220,12 +200,12 @@ class PhraseFilter:
         head, tail = word[:_HEAD_CHARS], word[-_HEAD_CHARS:]
         return _all_ways(
             self._read(word) if word.startswith(self._heads.get(head, ())) else _NOTHING,
-            self._read(_rot13(word)) if word.startswith(self._rot13_heads.get(head, ())) else _NOTHING,
+            self._read(rot13(word)) if word.startswith(self._rot13_heads.get(head, ())) else _NOTHING,
             self._read(word[::-1]) if word.endswith(self._tails.get(tail, ())) else _NOTHING,
         )
 
     def _read_all_ways(self, word: str) -> Readings | None:
-        return _all_ways(self._read(word), self._read(_rot13(word)), self._read(word[::-1]))
+        return _all_ways(self._read(word), self._read(rot13(word)), self._read(word[::-1]))
 
     def _read(self, word: str) -> Reading:
         phrases: set[int] = set()
@@ -261,9 +241,6 @@ class WordReadings(dict[str, "Readings | None"]):
         Args:
             forms: the words of the text.
             reach: half the words of a part.
-
-        Raises:
-            WorkExhaustedError: where the budget does not suffice.
         """
         for start in range(0, len(forms), reach):
             yield self.of(forms[start : start + 2 * reach])
@@ -273,9 +250,6 @@ class WordReadings(dict[str, "Readings | None"]):
 
         Args:
             forms: the words of a text, in their plain form.
-
-        Raises:
-            WorkExhaustedError: where the budget does not suffice.
         """
         self._work.spend(len(forms))
         return [readings for form in set(forms) if (readings := self[form]) is not None]
@@ -305,10 +279,6 @@ def _commonness(atom: str) -> int:
 def _slot_commonness(slot: Slot) -> tuple[int, int]:
     atoms = _atoms_of(slot)
     return sum(map(_commonness, atoms)), len(atoms)
-
-
-def _rot13(word: str) -> str:
-    return word.translate(ROT13_LETTERS)
 
 
 def _grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:

@@ -1,10 +1,6 @@
 """Phrases: word patterns that are found in linear time, in any script.
 
-A phrase is written as slots with blanks between them. A slot is alternatives with ``|`` between them; an
-alternative is one word or several joined by ``_``, and a trailing ``*`` takes every word that begins so. ``~3``
-between two slots allows up to three other words there. ``{tool}`` and the like are places that the caller has
-found; they may stand among the alternatives. So ``ignore|forget ~2 previous|prior instruction*`` is found in
-"ignore all the previous instructions".
+How a phrase is written stands in ``data/README.md``.
 
 Each slot's places are listed once for a text, and a phrase walks through its slots' lists from left to right: the
 cost is the number of words times the number of phrases that use them, whatever the text. ``phrase_filter`` tells
@@ -17,6 +13,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
+from assay_stream.detect.tool_names import Span
 from assay_stream.text.words import Words, other_forms, visible
 from assay_stream.work import Work
 
@@ -28,9 +25,6 @@ _HEAD_CHARS = 2
 _UNITS_PER_WORD = 4
 _UNITS_PER_SLOT = 15
 _UNITS_PER_SPAN = 4
-
-Span = tuple[int, int]
-"""The first word and the one after the last."""
 
 Given = Callable[[str], Sequence[Span]]
 """Gives the places of what ``{name}`` stands for in phrases, sorted."""
@@ -84,12 +78,9 @@ class PhraseBook:
 
         Args:
             words: the text.
-            given: places of what ``{name}`` stands for in phrases, sorted.
+            given: gives the places of what ``{name}`` stands for in phrases, sorted.
             work: the budget.
-            numbers: the phrases to look for, ascending, by their places in ``phrases``; ``None`` for all of them.
-
-        Raises:
-            WorkExhaustedError: where the budget does not suffice.
+            numbers: indexes in ``phrases`` of those to look for, ascending; ``None`` for all of them.
         """
         work.spend(_UNITS_PER_WORD * len(words.forms))
         places = self._atom_places(words)
@@ -109,11 +100,7 @@ class PhraseBook:
                     yield Found(key, span)
 
     def atoms(self, form: str) -> Set[str]:
-        """Return what a word is in phrases: the word, and each beginning of it with a ``*``.
-
-        Args:
-            form: a word in its plain form.
-        """
+        """Return what a word in its plain form is in phrases: the word, and each beginning of it with a ``*``."""
         atoms = self._known.get(form)
         if atoms is None:
             atoms = self._atoms(form)

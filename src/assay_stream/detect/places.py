@@ -1,141 +1,133 @@
-"""Where secrets lie and where data goes: files, commands, addresses and hosts."""
+"""What phrases name in braces, and where it stands in a text: tools, secrets, addresses and accounts; and hosts."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Set
 
-KEY_STORE = (
-    r"\.ssh\b(?![/\\](?:config|known_hosts))|\bid_(?:rsa|ed25519|ecdsa|dsa)\b|/etc/(?:passwd|shadow|sudoers)\b"
-    r"|\.aws\b[/\\](?!config)|\.git-credentials|\.netrc\b|\.npmrc\b|\.pypirc\b|\.docker[/\\]config|"
-    r"\.gnupg\b|\.pgpass\b"
-    r"|\.cursor[/\\]mcp|claude_desktop_config|\.config[/\\](?:gh|gcloud)|/proc/(?:self|\d{1,7})/environ"
-    r"|\bwallet\.dat\b|\bLogin Data\b|\bkeychain-db\b|\bauthorized_keys\b|\.(?:bash|zsh)_history\b|\bNTDS\.dit\b"
-    r"|(?<=[/\\])\.kube[/\\]config|\bLibrary/Keychains\b|\.password-store\b|\.mozilla[/\\]firefox"
-    r"|\blogins\.json\b"
-    r"|\bkey[34]\.db\b|\bcookies\.sqlite\b|\bgoogle-chrome[/\\]|\bUser Data[/\\]|\.vault-token\b|\.azure[/\\]"
-    r"|\.cargo[/\\]credentials|\.gem[/\\]credentials|\.ethereum\b|\.electrum\b|\.config[/\\]solana|\.bitcoin\b"
-    r"|\.codex[/\\]auth|\.claude\.json\b|\.rclone\.conf\b|\.s3cfg\b|\.boto\b"
-)
-"""Pattern of files and folders that hold keys."""
-SETTINGS_FILE = (
-    r"(?<![\w.])\.env(?:\.(?:local|production|prod))?(?!\.?\w)|\.ssh[/\\]config|\.aws[/\\]config"
-    r"|\bmcp(?:_config|\.json|-config)|\.cursor[/\\](?!mcp)|\bcredentials\.json\b|\bsecrets\.ya?ml\b|"
-    r"\bweb\.config\b"
-    r"|\bservice[-_]account\.json\b|\bterraform\.tfstate\b|\b169\.254\.169\.254\b|\bhosts\.yml\b"
-)
-"""Pattern of settings that often hold secrets."""
-KEY_VARIABLE = (
-    r"\b(?:AWS_)?SECRET_ACCESS_KEY\b|\b(?:OPENAI|ANTHROPIC|GITHUB|AWS"
-    r"|STRIPE)_[A-Z_]{0,30}(?:KEY|TOKEN)\b"
-)
-"""Pattern of environment variables that hold keys."""
-REVEALING_COMMAND = (
-    r"\bprintenv\b|`(?:env|set|history)`|\b(?:export|declare) -p\b|\bcompgen -v\b|\bGet-ChildItem Env:"
-    r"|\b(?:gci|dir|ls) env:"
-    r"|\bsecurity (?:find-(?:generic|internet)-password|dump-keychain)\b|\bgh auth (?:token|status -t)\b"
-    r"|\bcmdkey /list\b"
-    r"|\bgcloud auth (?:application-default )?print-(?:access|identity)-token\b|\baz account get-access-token\b"
-    r"|\baws (?:configure (?:export-credentials|get)|sts get-session-token|ecr get-login-password)\b|\bop"
-    r" (?:read|item get)\b"
-    r"|\bkubectl (?:config view [^\n]{0,30}--raw|get secrets?)\b|\bgpg [^\n]{0,30}--export-secret|\bgit"
-    r" credential fill\b"
-    r"|\bvault (?:kv get|print token|read)\b|\bpass show\b|\bssh-add -L\b|\bdoppler secrets\b|\bheroku"
-    r" (?:config|auth:token)\b"
-    r"|\bnpm (?:config get|token list)\b|\bmimikatz\b|\bsecretsdump\b|\breg (?:query|save) HK|\bsecret-tool"
-    r" (?:lookup|search)\b"
-    r"|\bdocker inspect\b|\bhistory \| ?(?:tail|grep|head)|\bpbpaste\b|\bxclip -o\b|\bGet-Clipboard\b"
-)
-"""Pattern of commands that print secrets."""
-MONEY_ACCOUNT = (
-    r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){3,7}(?: ?[A-Z0-9]{1,3})?\b|\b0x[0-9a-fA-F]{40}\b"
-    r"|\b(?:bc1|[13])[a-km-zA-HJ-NP-Z1-9]{25,59}\b"
-)
-"""Pattern of an IBAN or of a wallet's address."""
-URL = r"\b(?:https?|hxxps?|ftp|wss?)://[^\s<>\"'`)\]}|\\]{1,400}+"
-"""Pattern of a URL."""
-IP_ADDRESS = (
-    r"(?<![\d.])(?!(?:10|127|0|255|192\.168|169\.254|192\.0\.2|198\.51\.100|"
-    r"203\.0\.113)\.)(?:\d{1,3}\.){3}\d{1,3}(?![\d.])"
-)
-"""Pattern of an IPv4 address that is neither private nor kept for documentation (RFC 5737)."""
-EMAIL = r"(?<![\w.+-])[\w.+-]{1,64}+@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}\b"
-"""Pattern of a mail address."""
-DROP_HOST = (
-    r"webhook\.site|requestbin|pipedream\.net|ngrok|burpcollaborator|oastify|interact\.sh|\boast\."
-    r"|pastebin\.com|transfer\.sh"
-    r"|discord(?:app)?\.com/api/webhooks|api\.telegram\.org/bot|bit\.ly/|tinyurl\.com|\bt\.me/|\.onion\b"
-    r"|requestcatcher"
-    r"|beeceptor|trycloudflare\.com|serveo\.net|localtunnel|\bis\.gd/|rentry\.co|hookbin|pastes\.io"
-    r"|0x0\.st|file\.io/|xn--"
-)
-"""Pattern of hosts that receive data and leave no owner."""
-SECRET_FILE = f"{KEY_STORE}|{SETTINGS_FILE}|{KEY_VARIABLE}"
-"""Pattern of what holds secrets by its name."""
-ADDRESS = f"{URL}|{EMAIL}|{IP_ADDRESS}"
-"""Pattern of where data can go."""
+from assay_stream.detect.catalog import CATALOG
+from assay_stream.detect.tool_names import OtherTools, Span
+from assay_stream.text.words import Words
+from assay_stream.work import Work
 
-HARMLESS_HOSTS = (
-    *("localhost", "127.0.0.1", "0.0.0.0", "::1", "host.docker.internal", "example.com", "example.org"),  # noqa: S104
-    *("example.net", "json-schema.org", "www.w3.org", "schema.org", "modelcontextprotocol.io"),
-    *("tools.ietf.org", "datatracker.ietf.org", "www.rfc-editor.org", "en.wikipedia.org"),
-)
-"""Hosts that documentation names as examples (RFC 2606) or as vocabulary: they receive nothing."""
-
-_DOCUMENTATION_HOSTS_LISTED = """
-    docs.python.org developer.mozilla.org docs.rs commonmark.org spec.commonmark.org semver.org yaml.org
-    toml.io graphql.org kubernetes.io docs.docker.com www.postgresql.org sqlite.org www.sqlite.org nodejs.org
-    docs.npmjs.com docs.github.com docs.gitlab.com docs.aws.amazon.com learn.microsoft.com cloud.google.com
-    developers.google.com developers.notion.com api.slack.com docs.slack.dev platform.openai.com
-    docs.anthropic.com docs.stripe.com developer.atlassian.com redis.io www.mongodb.com prometheus.io
-    grafana.com opentelemetry.io git-scm.com unicode.org www.unicode.org www.iso.org owasp.org cwe.mitre.org
-    attack.mitre.org nvd.nist.gov wikipedia.org en.wiktionary.org
-    www.openapis.org swagger.io peps.python.org
-"""
-DOCUMENTATION_HOSTS = frozenset(_DOCUMENTATION_HOSTS_LISTED.split())
-"""Hosts on which their owners alone publish, and which documentation points at."""
-_SHARED_SUFFIXES_LISTED = """
-    github.io gitlab.io herokuapp.com vercel.app netlify.app pages.dev workers.dev web.app firebaseapp.com
-    azurewebsites.net amazonaws.com cloudfront.net blogspot.com readthedocs.io onrender.com fly.dev glitch.me
-    surge.sh repl.co replit.app ngrok.io appspot.com windows.net sharepoint.com myshopify.com wordpress.com
-"""
-_SHARED_SUFFIXES = frozenset(_SHARED_SUFFIXES_LISTED.split())
-"""Domains below which anyone can have a host."""
-_SECOND_LEVEL = frozenset(["co", "com", "org", "net", "gov", "edu", "ac", "or", "ne", "go", "gob"])
-_SHARED_HOSTS = frozenset(
-    ["github.com", "gitlab.com", "bitbucket.org", "google.com", "dropbox.com", "notion.so", "medium.com"]
-)
-_RESERVED = (".example", ".test", ".localhost", ".invalid", ".example.com")
+_HARMLESS = frozenset(CATALOG.hosts.harmless.split())
+_DOCUMENTATION = frozenset(CATALOG.hosts.documentation.split())
+_SHARED = frozenset((CATALOG.hosts.shared + " " + CATALOG.hosts.shared_suffixes).split())
+_SECOND_LEVEL = frozenset(CATALOG.hosts.second_level.split())
 _HOST = re.compile(r"://(?:[^/\s@]{0,80}@)?(\[[0-9a-fA-F:]{2,40}\]|[^/\s:?#]{1,255})")
+_ADDRESSES = frozenset(["mailbox", "address"])
+_ADDRESS_RUN = re.compile(r"(?<!\S)[^\s@:.]*+[@:.]\S*+")
+# What stands in every such place, or in one that is written backwards.
+_ADDRESS_HINT = re.compile(r"@|://|//:|\d\.\d")
+_ACCOUNT_HINT = re.compile(r"[A-Z]{2}\d{2}|0x[0-9a-fA-F]{4}|[A-Za-z0-9]{26}")
+_SECRET_FILE_RULES = frozenset(["key_store_named", "secret_file_named", "secret_variable_named"])
+_UNITS_PER_TEXT = 10
+_UNITS_PER_CHAR = 1
+_UNITS_PER_MATCH = 20
 
 
 def host_of(address: str) -> str:
-    """Return the host of a URL or mail address, in lowercase; the text itself where there is none.
-
-    Args:
-        address: what ``URL`` or ``EMAIL`` matched.
-    """
+    """Return the host of a URL or mail address, in lowercase; the text itself where there is none."""
     found = _HOST.search(address)
     return (found[1] if found else address.rpartition("@")[2]).lower().rstrip(".")
 
 
 def is_harmless(host: str) -> bool:
-    """Return whether a host is an example or vocabulary.
+    """Tell whether a host of ``host_of`` is an example or vocabulary."""
+    return host in _HARMLESS or host.endswith(CATALOG.hosts.harmless_suffixes)
 
-    Args:
-        host: as ``host_of`` gives it.
-    """
-    return host in HARMLESS_HOSTS or host.endswith(_RESERVED)
+
+def is_documentation(host: str) -> bool:
+    """Tell whether documentation points at a host of ``host_of``, and only its owner publishes there."""
+    return host in _DOCUMENTATION
 
 
 def owner_of(host: str) -> str | None:
-    """Return the registered domain of a host, ``None`` where anyone can publish or have a host under it.
-
-    Args:
-        host: as ``host_of`` gives it.
-    """
+    """Return the registered domain of a host, ``None`` where anyone can publish or have a host under it."""
     labels = host.split(".")
     if len(labels) < 2 or labels[-1].isdigit() or not all(labels):
         return None
     kept = 3 if labels[-2] in _SECOND_LEVEL and len(labels[-1]) == 2 and len(labels) > 2 else 2
     domain = ".".join(labels[-kept:])
-    return None if domain in _SHARED_SUFFIXES or domain in _SHARED_HOSTS else domain
+    return None if domain in _SHARED else domain
+
+
+def has_address(seen: str) -> bool:
+    """Tell whether a text may hold an address, in whatever way it is read."""
+    return _ADDRESS_HINT.search(seen) is not None
+
+
+def names_in(seen: str, rules: Set[str] | None, *, is_tool_named: bool) -> set[str]:
+    """Return the names in braces that may stand for something in a text.
+
+    Args:
+        seen: the text, as it is read.
+        rules: ids of the rules whose pattern may match it, ``None`` where that is not known.
+        is_tool_named: whether a tool may be named in it.
+    """
+    names = {"tool"} if is_tool_named else set()
+    if has_address(seen):
+        names.add("address")
+    if "@" in seen:
+        names.add("mailbox")
+    if rules is None or _ACCOUNT_HINT.search(seen):
+        names.add("money_account")
+    if rules is None or not rules.isdisjoint(_SECRET_FILE_RULES):
+        names.add("secret_file")
+    if rules is None or "secret_command_named" in rules:
+        names.add("secret_command")
+    return names
+
+
+class Places:
+    """Places in one text of what phrases name in braces, each looked for when a phrase asks for it.
+
+    Args:
+        words: the text.
+        others: the other tools.
+        names: what may stand there at all, of ``names_in``.
+        work: the budget.
+    """
+
+    def __init__(self, words: Words, others: OtherTools, names: Set[str], work: Work) -> None:
+        self._words = words
+        self._others = others
+        self._names = names
+        self._work = work
+        self._known: dict[str, list[Span]] = {}
+
+    def spans(self, name: str) -> list[Span]:
+        """Return the places of what a name stands for, sorted."""
+        if name not in self._known:
+            self._known[name] = self._found(name)
+        return self._known[name]
+
+    def _found(self, name: str) -> list[Span]:
+        if name not in self._names:
+            return []
+        if name == "tool":
+            return self._others.spans(self._words, self._work)
+        words = self._words
+        self._work.spend(_UNITS_PER_TEXT + _UNITS_PER_CHAR * len(words.text))
+        spans = []
+        index = 0
+        for match in _matches(words.text, name):
+            self._work.spend(_UNITS_PER_MATCH)
+            while index < len(words.spans) and words.spans[index][1] <= match.start():
+                index += 1
+            first = index
+            while index < len(words.spans) and words.spans[index][0] < match.end():
+                index += 1
+            if index > first and host_of(match[0]) not in _HARMLESS:
+                spans.append((first, index))
+        return spans
+
+
+def _matches(text: str, name: str) -> Iterator[re.Match[str]]:
+    pattern = CATALOG.places[name]
+    if name not in _ADDRESSES:
+        yield from pattern.finditer(text)
+        return
+    # An address has no blanks, so only runs that can hold one are searched.
+    for run in _ADDRESS_RUN.finditer(text):
+        yield from pattern.finditer(text, run.start(), run.end())

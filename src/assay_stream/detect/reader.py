@@ -1,44 +1,27 @@
-"""What the rules of ``introduced_rules`` find in one text: as it stands, as it is seen, and read otherwise."""
+"""What the rules find in one text: as it stands, as it is seen, and as it reads once decoded."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from assay_stream.detect.catalog import CATALOG, LEVELS, RULES, Rule
 from assay_stream.detect.decoders import backwards, hidden_views, rot13
-from assay_stream.detect.needles import NEEDLES, Needles, lowered
-from assay_stream.detect.page import NO_HINTS, Page, give_hints, shown
-from assay_stream.detect.patterns import Over, Rule
+from assay_stream.detect.needles import lowered
+from assay_stream.detect.page import NO_HINTS, RULE_NEEDLES, Page, decoded_page
 from assay_stream.detect.phrase_filter import AS_IT_STANDS, BACKWARDS, ROT13, PhraseFilter, Readings, WordReadings
-from assay_stream.detect.phrases import PhraseBook, Span
-from assay_stream.detect.phrases_asia import ASIAN
-from assay_stream.detect.phrases_concepts import CONCEPTS
-from assay_stream.detect.phrases_east import EASTERN
-from assay_stream.detect.phrases_english import ENGLISH
-from assay_stream.detect.phrases_europe import EUROPEAN
-from assay_stream.detect.phrases_taking import TAKING
-from assay_stream.detect.phrases_west import WESTERN
-from assay_stream.detect.placeholders import Given, OtherTools, given_in, has_address
-from assay_stream.detect.places import DOCUMENTATION_HOSTS, host_of, is_harmless
-from assay_stream.detect.rules import LEVELS, RULES, WHAT_MODELS_KNOW
+from assay_stream.detect.phrases import PhraseBook
+from assay_stream.detect.places import Places, has_address, host_of, is_documentation, is_harmless, names_in
 from assay_stream.detect.surfaces import Place
+from assay_stream.detect.tool_names import OtherTools, Span
 from assay_stream.text.words import Words, mixed_words, mixes_scripts
 from assay_stream.work import Work
 
-_PATTERNS = [(rule, re.compile(rule.regex, re.IGNORECASE | re.MULTILINE)) for rule in RULES if rule.regex]
-_LANGUAGES = (WESTERN, EUROPEAN, EASTERN, ASIAN)
-_PHRASES = PhraseBook(
-    (rule, phrase)
-    for phrases in (ENGLISH, CONCEPTS, TAKING, *(book for books in _LANGUAGES for book in books.values()))
-    for rule, listed in phrases.items()
-    for phrase in listed
-)
-_KNOWN = PhraseBook(("collecting_parameter", phrase) for phrase in WHAT_MODELS_KNOW)
-FILTER = PhraseFilter(_PHRASES)
-"""The words of all phrases."""
-RULE_NEEDLES = Needles(NEEDLES)
-"""The needles of all patterns."""
+FILTER: Final = PhraseFilter(PhraseBook(CATALOG.phrases))
+"""All phrases, by the words that they can be told from."""
+_NOTES = PhraseBook(CATALOG.note_phrases)
+_PATTERNS = [(rule, re.compile(rule.regex, re.IGNORECASE | re.MULTILINE)) for rule in RULES if rule.pattern]
 _CONTACT = re.compile(
     r"\b(?:contact|questions?|support|feedback|maintaine[rd]\w?|authors?|help|bugs?)\b[^.!?\n]{0,40}$",
     re.IGNORECASE,
@@ -46,16 +29,17 @@ _CONTACT = re.compile(
 _CONTACT_CHARS = 60
 _RESPELT = re.compile(r"[&%\\+]")
 _WHOLE_VIEWS = ((ROT13, rot13), (BACKWARDS, backwards))
-_WIDE_RULE = "text_out_of_view"
 _MATCHES_MAX = 200
 _LEVEL_HIGH = 4
-_LEVEL_LOW = 2
+LEVEL_LOW: Final = 2
+"""The level of an address that is of little note."""
 _UNITS_PER_PATTERN = 10
 _CHARS_PER_UNIT = 2
 _UNITS_PER_MATCH = 20
 _UNITS_PER_READ_CHAR = 2
 
-_Counted = dict[str, set[tuple[str, ...]]]
+_Key = tuple[str, ...]
+_Counted = dict[str, set[_Key]]
 
 
 class Match(NamedTuple):
@@ -76,7 +60,7 @@ class Match(NamedTuple):
     text: str
     start: int
     end: int
-    key: tuple[str, ...]
+    key: _Key
     place: Place
 
 
@@ -109,27 +93,24 @@ class Reader:
         )
 
     def matches(self, page: Page, readings: Sequence[Readings]) -> Iterator[Match]:
-        """Yield what the text gives.
-
-        Args:
-            page: the text.
-            readings: of its words.
-
-        Raises:
-            WorkExhaustedError: where the budget does not suffice.
-        """
+        """Yield what a text gives, of whose words the readings are."""
         stated = set()
         for match in self._as_it_stands(page, readings):
             stated.add((match.rule, match.key))
             yield match
-        yield from self._hidden(page, readings, stated)
+        for match in self._hidden(page, readings):
+            # What is grave in a reading that a person does not see, and is not said openly as well.
+            if match.rule == "encoded_text":
+                yield match
+            elif match.level >= _LEVEL_HIGH and (match.rule, match.key) not in stated:
+                yield match._replace(rule="hidden_meaning", level=LEVELS["hidden_meaning"])
 
     def _as_it_stands(self, page: Page, readings: Sequence[Readings]) -> Iterator[Match]:
         hints = page.hints
         if hints.rules or hints.is_unseen or hints.is_wide:
             for rule, pattern in _PATTERNS:
-                if rule.over is Over.RAW:
-                    if hints.is_wide if rule.id == _WIDE_RULE else hints.is_unseen:
+                if rule.searched_in == "raw":
+                    if hints.is_wide if rule.needs == "wide" else hints.is_unseen:
                         yield from self._by_pattern(rule, pattern, page.raw)
                 elif rule.id in hints.rules and (not rule.hints or any(hint in page.lowered for hint in rule.hints)):
                     yield from self._by_pattern(rule, pattern, page.seen)
@@ -137,7 +118,7 @@ class Reader:
 
     def _by_pattern(self, rule: Rule, pattern: re.Pattern[str], text: str) -> Iterator[Match]:
         self._work.spend(_UNITS_PER_PATTERN + len(text) // _CHARS_PER_UNIT)
-        seen: set[tuple[str, ...]] = set()
+        seen: set[_Key] = set()
         for match in pattern.finditer(text):
             self._work.spend(_UNITS_PER_MATCH)
             key = _pattern_key(rule, match[0])
@@ -151,48 +132,43 @@ class Reader:
     def _by_words(self, page: Page, readings: Sequence[Readings]) -> Iterator[Match]:
         """Yield what the words of a text give as it stands."""
         others = self._others
-        seen = page.seen
         counted: _Counted = {}
         is_tool_named = others.may_be_named(page.forms, self._work)
-        given: Set[str] = frozenset()
+        names: Set[str] = frozenset()
         possible: Sequence[int] = ()
         if is_tool_named or self._is_note or _is_asked(readings, AS_IT_STANDS):
-            given = given_in(seen, page.hints.rules, is_tool_named=is_tool_named)
-            possible = self._possible(page.forms, readings, AS_IT_STANDS, given)
-        if possible:
-            yield from self._by_phrases(_PHRASES, page.words(self._work), given, counted, possible)
-        if self._is_note:
-            yield from self._by_phrases(_KNOWN, page.words(self._work), given, counted)
+            names = names_in(page.seen, page.hints.rules, is_tool_named=is_tool_named)
+            possible = self._possible(page.forms, readings, AS_IT_STANDS, names)
+        if possible or self._is_note:
+            yield from self._by_phrases(page.words(self._work), names, counted, possible or None)
         if is_tool_named:
             words = page.words(self._work)
             for span in others.spans(words, self._work):
                 yield from self._once("other_tool_named", words, span, counted)
-        if not page.is_plain and any(mixes_scripts(word) for word in mixed_words(seen)):
+        if not page.is_plain and any(mixes_scripts(word) for word in mixed_words(page.seen)):
             words = page.words(self._work)
             for index, (start, stop) in enumerate(words.spans):
-                if not words.forms[index].isascii() and mixes_scripts(seen[start:stop]):
+                if not words.forms[index].isascii() and mixes_scripts(page.seen[start:stop]):
                     yield from self._once("mixed_script_word", words, (index, index + 1), counted)
 
-    def _possible(self, forms: Sequence[str], readings: Sequence[Readings], way: int, given: Set[str]) -> Sequence[int]:
-        if not _is_asked(readings, way) and not {"tool", "address"} <= given:
+    def _possible(self, forms: Sequence[str], readings: Sequence[Readings], way: int, names: Set[str]) -> Sequence[int]:
+        """Return the phrases that can stand in a text, read one way, with what names in braces may stand for."""
+        if not _is_asked(readings, way) and not {"tool", "address"} <= names:
             return ()
-        possible = FILTER.possible(readings, way, given, self._work)
+        possible = FILTER.possible(readings, way, names, self._work)
         if possible and len(forms) > 2 * FILTER.reach:
             windows = self._readings.windows(forms, FILTER.reach)
             possible = FILTER.possible_near(possible, windows, way, self._work)
         return possible
 
     def _by_phrases(
-        self,
-        book: PhraseBook,
-        words: Words,
-        names: Set[str],
-        counted: _Counted,
-        numbers: Sequence[int] | None = None,
+        self, words: Words, names: Set[str], counted: _Counted, possible: Sequence[int] | None
     ) -> Iterator[Match]:
-        given = Given(words, self._others, names, self._work)
-        for rule, span in book.search(words, given.spans, self._work, numbers):
-            yield from self._once(rule, words, span, counted)
+        for book, numbers in ((FILTER.book, possible), (_NOTES, range(len(_NOTES.phrases)) if self._is_note else None)):
+            if numbers is not None:
+                places = Places(words, self._others, names, self._work)
+                for rule, span in book.search(words, places.spans, self._work, numbers):
+                    yield from self._once(rule, words, span, counted)
 
     def _once(self, rule: str, words: Words, span: Span, counted: _Counted) -> Iterator[Match]:
         first, end = span
@@ -203,80 +179,63 @@ class Reader:
             start, stop = words.spans[first][0], words.spans[end - 1][1]
             yield Match(rule, LEVELS[rule], words.text, start, stop, key, self._place)
 
-    def _hidden(
-        self, page: Page, readings: Sequence[Readings], stated: set[tuple[str, tuple[str, ...]]]
-    ) -> Iterator[Match]:
+    def _hidden(self, page: Page, readings: Sequence[Readings]) -> Iterator[Match]:
         hints = page.hints
         for view in hidden_views(page.raw, self._work, gates=hints.views, is_unseen=hints.is_unseen):
-            decoded = self._decoded(view.text)
+            decoded = decoded_page(view.text, self._work)
             decoded_readings = self._readings.of(decoded.forms)
             if view.is_blob:
-                text, level = decoded.seen, LEVELS["encoded_text"]
-                yield Match("encoded_text", level, text, 0, len(text), (view.text,), self._place)
-                yield from _graver(self._as_it_stands(decoded, decoded_readings), stated)
+                seen = decoded.seen
+                yield Match("encoded_text", LEVELS["encoded_text"], seen, 0, len(seen), (view.text,), self._place)
+                yield from self._as_it_stands(decoded, decoded_readings)
             else:
-                yield from _graver(self._by_words(decoded, decoded_readings), stated)
+                yield from self._by_words(decoded, decoded_readings)
         for way, respell in _WHOLE_VIEWS:
             if page.is_plain:
-                yield from _graver(self._read_otherwise(page, readings, way, respell), stated)
+                yield from self._read_otherwise(page, readings, way, respell)
             else:
-                respelt = self._decoded(respell(page.seen))
-                yield from _graver(self._by_words(respelt, self._readings.of(respelt.forms)), stated)
-
-    def _decoded(self, text: str) -> Page:
-        page = Page(text, shown(text, self._work))
-        give_hints([page], RULE_NEEDLES, self._work)
-        return page
+                respelt = decoded_page(respell(page.seen), self._work)
+                yield from self._by_words(respelt, self._readings.of(respelt.forms))
 
     def _read_otherwise(
         self, page: Page, readings: Sequence[Readings], way: int, respell: Callable[[str], str]
     ) -> Iterator[Match]:
+        """Yield what a text of ASCII words gives backwards or as ROT13, told from its words before it is respelt."""
         if not _is_asked(readings, way) and not self._is_note and not (self._others and has_address(page.seen)):
             return
         forms = [respell(form) for form in page.forms]
         if way == BACKWARDS:
             forms.reverse()
         is_tool_named = self._others.may_be_named(forms, self._work)
-        given = given_in(page.seen, None, is_tool_named=is_tool_named)
-        possible = self._possible(page.forms, readings, way, given)
+        names = names_in(page.seen, None, is_tool_named=is_tool_named)
+        possible = self._possible(page.forms, readings, way, names)
         if not possible and not self._is_note:
             return
         self._work.spend(_UNITS_PER_READ_CHAR * len(page.seen))
         words = Words(respell(page.seen))
         rules = RULE_NEEDLES.rules_of([lowered(words.text)], self._work).get(0, set())
-        given = given_in(words.text, rules, is_tool_named=is_tool_named)
-        counted: _Counted = {}
-        yield from self._by_phrases(_PHRASES, words, given, counted, possible)
-        if self._is_note:
-            yield from self._by_phrases(_KNOWN, words, given, counted)
+        yield from self._by_phrases(words, names_in(words.text, rules, is_tool_named=is_tool_named), {}, possible)
 
 
-def _is_asked(readings: Sequence[Readings], way: int) -> bool:
+def _is_asked(readings: Iterable[Readings], way: int) -> bool:
     """Tell whether some phrase is looked up by a word, read one way."""
     return any(each.asked >> way & 1 for each in readings)
 
 
-def _graver(matches: Iterable[Match], stated: set[tuple[str, tuple[str, ...]]]) -> Iterator[Match]:
-    """Yield what is grave in a reading that a person does not see, and is not said openly as well."""
-    for match in matches:
-        if match.level >= _LEVEL_HIGH and (match.rule, match.key) not in stated:
-            yield match._replace(rule="hidden_meaning", level=LEVELS["hidden_meaning"])
-
-
-def _pattern_key(rule: Rule, matched: str) -> tuple[str, ...]:
+def _pattern_key(rule: Rule, matched: str) -> _Key:
     if rule.id == "url_introduced":
         return (host_of(matched),)
-    return (" ".join(matched.split()).lower() if rule.over is Over.SEEN else matched,)
+    return (" ".join(matched.split()).lower() if rule.searched_in == "seen" else matched,)
 
 
-def _is_harmless(rule: Rule, key: tuple[str, ...]) -> bool:
+def _is_harmless(rule: Rule, key: _Key) -> bool:
     return rule.id in {"url_introduced", "address_introduced"} and is_harmless(host_of(key[0]))
 
 
-def _level(rule: Rule, key: tuple[str, ...], before: str) -> int:
+def _level(rule: Rule, key: _Key, before: str) -> int:
     """Return the level of a match: what documentation points at is of little note."""
-    if rule.id == "url_introduced" and key[0] in DOCUMENTATION_HOSTS:
-        return _LEVEL_LOW
+    if rule.id == "url_introduced" and is_documentation(key[0]):
+        return LEVEL_LOW
     if rule.id == "address_introduced" and _CONTACT.search(before):
-        return _LEVEL_LOW
+        return LEVEL_LOW
     return rule.level

@@ -1,9 +1,8 @@
 """New text in a script that hardly any phrase is written in, beside text that stayed.
 
-Phrases read Latin, Cyrillic, Han, Kana, Hangul, Arabic and Devanagari script well, so those are left to them. Some
-words in another script are a sign where the older definition had none in it and its text is still there. What
-took the place of a text of about its size is a translation, and no sign; nor are single words, as in a list of
-languages.
+Some words in such a script are an indicator where the older definition had none in it and its text is still there.
+What took the place of a text of about its size is a translation and no indicator; nor are single words, as in a
+list of languages.
 """
 
 from __future__ import annotations
@@ -15,18 +14,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from assay_stream.detect.catalog import CATALOG
 from assay_stream.detect.page import shown
 from assay_stream.detect.surfaces import Place, Role, Text
 from assay_stream.work import Work
 
-_READ_WELL_LISTED = """
-    LATIN CYRILLIC CJK HIRAGANA KATAKANA HANGUL BOPOMOFO ARABIC DEVANAGARI FULLWIDTH HALFWIDTH MODIFIER
-    MATHEMATICAL DOUBLE-STRUCK SCRIPT BLACK-LETTER FEMININE MASCULINE MICRO OHM KELVIN ANGSTROM IDEOGRAPHIC
-    KATAKANA-HIRAGANA VERTICAL
-"""
-_READ_WELL = frozenset(_READ_WELL_LISTED.split())
-"""First words of the names that Unicode gives letters: the scripts that phrases read, and letters used as"
-" signs."""
+_READ_WELL = frozenset(CATALOG.words.scripts_read_well.split())
 _FOREIGN = re.compile(r"[^\x00-\u024f\s]+")
 _LATIN_WORD = re.compile(r"[^\W\d_]{3,64}")
 _UNITS_PER_CHAR = 5
@@ -61,9 +54,7 @@ class _Use:
         return is_several or self.longest >= _UNSPACED_LETTERS_MIN
 
 
-def introduced_scripts(
-    old_texts: Sequence[Text], new_texts: Iterable[Text], kept: bool, work: Work
-) -> Iterator[Script]:
+def new_scripts(old_texts: Sequence[Text], new_texts: Iterable[Text], kept: bool, work: Work) -> Iterator[Script]:
     """Yield where each script begins that is new to a definition.
 
     Args:
@@ -71,9 +62,6 @@ def introduced_scripts(
         new_texts: the texts of the newer one that the older one did not have.
         kept: whether any text of several words stands in both.
         work: the budget.
-
-    Raises:
-        WorkExhaustedError: where the budget does not suffice.
     """
     foreign = [text for text in new_texts if not text.value.isascii() and text.role is Role.TEXT]
     if not foreign:
@@ -98,11 +86,7 @@ def introduced_scripts(
 
 
 def is_prose(text: Text) -> bool:
-    """Return whether a text has several words, so that it says something.
-
-    Args:
-        text: any text of a definition.
-    """
+    """Tell whether a text has several words, so that it says something."""
     return text.role is Role.TEXT and len(text.value.split(maxsplit=_PROSE_WORDS_MIN)) >= _PROSE_WORDS_MIN
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from enum import Enum
 from typing import Any, NamedTuple
 
+from assay_stream.detect.catalog import CATALOG
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.work import Work
 
@@ -16,18 +17,8 @@ _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 _KEY_CHARS_MAX = 64
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _PART = re.compile(r"[A-Za-z0-9]+")
-
-_MCP_KEYS = (
-    "name title description inputSchema outputSchema annotations _meta icons execution arguments uriTemplate"
-    " mimeType readOnlyHint destructiveHint idempotentHint openWorldHint taskSupport src sizes"
-)
-_JSON_SCHEMA_KEYS = (
-    "type properties required items enum const default examples format pattern additionalProperties anyOf"
-    " oneOf allOf not if then else $schema $ref $id $defs definitions minimum maximum minLength maxLength minItems"
-    " maxItems uniqueItems nullable"
-)
-_OWN_KEYS = frozenset(_MCP_KEYS.split() + _JSON_SCHEMA_KEYS.split())
-"""Keys that MCP and JSON Schema give a meaning: they say nothing of their own."""
+_OWN_KEYS = frozenset((CATALOG.words.mcp_keys + CATALOG.words.json_schema_keys).split())
+"""Keys that MCP and JSON Schema define: the names themselves say nothing."""
 
 
 class Role(Enum):
@@ -49,11 +40,7 @@ Places share their beginnings, so that a thousand values deep inside a definitio
 
 
 def path_of(place: Place) -> str:
-    """Return the JSON path of a place, cut at ``path_chars_max``.
-
-    Args:
-        place: a place in a definition.
-    """
+    """Return the JSON path of a place, cut at ``path_chars_max``."""
     steps = []
     while place is not None:
         place, key = place
@@ -61,6 +48,10 @@ def path_of(place: Place) -> str:
     path = "$" + "".join(reversed(steps))
     chars_max = DEFAULT_LIMITS.path_chars_max
     return path if len(path) <= chars_max else path[: chars_max - 1] + "…"
+
+
+def _step(name: str) -> str:
+    return f".{name}" if _PLAIN_KEY.fullmatch(name) else f"[{json.dumps(name[:_KEY_CHARS_MAX])}]"
 
 
 class Text(NamedTuple):
@@ -97,15 +88,7 @@ class Text(NamedTuple):
 
 
 def texts_of(definition: Mapping[str, Any], work: Work) -> Iterator[Text]:
-    """Yield every text of a definition, by key and place, whatever the order of its keys.
-
-    Args:
-        definition: a tool, a prompt or a resource template, as a JSON object of any depth.
-        work: the budget.
-
-    Raises:
-        WorkExhaustedError: where the budget does not suffice.
-    """
+    """Yield every text of a tool, a prompt or a resource template, by key and place, whatever the order of its keys."""
     pending: list[tuple[Place, str, Any, bool]] = [(None, "", definition, False)]
     while pending:
         place, key, value, in_properties = pending.pop()
@@ -114,17 +97,13 @@ def texts_of(definition: Mapping[str, Any], work: Work) -> Iterator[Text]:
             yield Text(Role.NAME if is_name else Role.TEXT, place, value)
         elif isinstance(value, Mapping):
             work.spend(_UNITS_PER_MEMBER * len(value))
-            is_properties = _holds_properties(key, in_properties)
+            is_properties = key == "properties" and not in_properties
             names = sorted(value, key=str)
             yield from _names(place, value, names, is_properties)
             pending.extend(((place, str(name)), str(name), value[name], is_properties) for name in reversed(names))
         elif isinstance(value, list | tuple):
             work.spend(_UNITS_PER_MEMBER * len(value))
             pending.extend(((place, index), "", value[index], False) for index in reversed(range(len(value))))
-
-
-def _holds_properties(key: str, in_properties: bool) -> bool:
-    return key == "properties" and not in_properties
 
 
 def _names(place: Place, value: Mapping[str, Any], names: list[str], is_properties: bool) -> Iterator[Text]:
@@ -134,17 +113,6 @@ def _names(place: Place, value: Mapping[str, Any], names: list[str], is_properti
             yield Text(Role.PARAMETER, (place, name), name, _is_free(schema), _has_address(schema))
         elif name not in _OWN_KEYS:
             yield Text(Role.NAME, (place, name), name)
-
-
-def required_of(definition: Mapping[str, Any]) -> frozenset[str]:
-    """Return the names of the parameters that a call must give, at the top of the input schema.
-
-    Args:
-        definition: a tool.
-    """
-    schema = definition.get("inputSchema", definition.get("input_schema"))
-    required = schema.get("required") if isinstance(schema, Mapping) else None
-    return frozenset(name for name in required if isinstance(name, str)) if isinstance(required, list) else frozenset()
 
 
 def _is_free(schema: Any) -> bool:
@@ -163,16 +131,15 @@ def _has_address(schema: Any) -> bool:
     return any(isinstance(value, str) and ("://" in value or "@" in value) for value in set_values)
 
 
-def _step(name: str) -> str:
-    return f".{name}" if _PLAIN_KEY.fullmatch(name) else f"[{json.dumps(name[:_KEY_CHARS_MAX])}]"
+def required_of(definition: Mapping[str, Any]) -> frozenset[str]:
+    """Return the names of the parameters that a call must give, at the top of a tool's input schema."""
+    schema = definition.get("inputSchema", definition.get("input_schema"))
+    required = schema.get("required") if isinstance(schema, Mapping) else None
+    return frozenset(name for name in required if isinstance(name, str)) if isinstance(required, list) else frozenset()
 
 
 def name_words(name: str) -> tuple[str, ...]:
-    """Return the words of a name, whether ``snake_case``, ``kebab-case`` or ``camelCase``, in lowercase.
-
-    Args:
-        name: a tool's or a parameter's name.
-    """
+    """Return the words of a ``snake_case``, ``kebab-case`` or ``camelCase`` name, in lowercase."""
     if name.islower():
         return tuple(_PART.findall(name))
     return tuple(part.lower() for piece in _PART.findall(name) for part in _CAMEL.split(piece) if part)

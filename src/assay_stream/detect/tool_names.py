@@ -1,15 +1,15 @@
 """The names of a list's tools, and where a text has one of them.
 
-1. The index is made once for a list and shared by all of its definitions: a list of n new tools costs n, not n².
+1. The index is built once for a list and shared by all of its definitions: a list of n new tools costs n, not n².
 2. A name counts as its words (``send_email``, ``sendEmail``), as one word (``sendemail``), and as readers see it.
-3. A definition's own name is in the index too. Whoever asks leaves it out by the owners of what was found.
+3. A definition's own name is in the index too; ``OtherTools`` leaves it out by the owners of what was found.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence, Set
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from assay_stream.detect.surfaces import name_words
 from assay_stream.limits import DEFAULT_LIMITS
@@ -24,17 +24,12 @@ _OWNERS_MAX = 2
 
 Name = tuple[str, ...]
 """The words of a name."""
+Span = tuple[int, int]
+"""The first word of a place in a text, and the one after its last."""
 
 
 class Named(NamedTuple):
-    """A name in a text.
-
-    Args:
-        first: its first word.
-        end: the word after its last.
-        owners: the names of several words that are read so.
-        owners_of_one_word: the names of one word that are read so.
-    """
+    """A name in a text: its first word, the word after its last, and whose names of several and of one word it is."""
 
     first: int
     end: int
@@ -43,7 +38,7 @@ class Named(NamedTuple):
 
 
 class ToolNames:
-    """An index of tool names. It is built when it is first asked, and paid for when it is made.
+    """An index of tool names. It is paid for when it is made, and built when it is first used.
 
     Args:
         names: the names of a list.
@@ -60,6 +55,7 @@ class ToolNames:
         self._names = names
         self._words: dict[str, int] | None = None
         self._beginnings: set[str] = set()
+        # A tree of word numbers: node and word to the next node, and the owners of the names that end at a node.
         self._nodes: dict[int, int] = {}
         self._ends: dict[int, tuple[list[Name], list[Name]]] = {}
 
@@ -73,15 +69,7 @@ class ToolNames:
         return self._beginnings
 
     def find(self, forms: Sequence[str], work: Work) -> Iterator[Named]:
-        """Yield every name that stands in a text, by place and length.
-
-        Args:
-            forms: the words of the text in their plain form.
-            work: the budget.
-
-        Raises:
-            WorkExhaustedError: where the budget does not suffice.
-        """
+        """Yield every name in a text, given as its words in their plain form, by place and length."""
         words = self._built()
         if not words:
             return
@@ -107,7 +95,7 @@ class ToolNames:
         return self._words
 
     def _add(self, name: str, ids: dict[str, int]) -> None:
-        words = own_words(name)
+        words = _own_words(name)
         if not words:
             return
         shown = visible(name)[: DEFAULT_LIMITS.tool_name_chars_max]
@@ -122,14 +110,45 @@ class ToolNames:
                 owners.append(words)
 
 
-def own_words(name: str) -> Name:
-    """Return the words of a name by which its owner is told.
+NO_TOOLS: Final = ToolNames((), Work(UNLIMITED))
+"""No names: a definition that is looked at by itself."""
 
-    Args:
-        name: a tool's name.
-    """
+
+class OtherTools:
+    """The tools that a definition may speak of: the names of a whole list, without its own."""
+
+    def __init__(self, names: ToolNames, own: Any) -> None:
+        self._names = names
+        self._own = _own_words(own) if isinstance(own, str) else ()
+
+    def __bool__(self) -> bool:
+        return bool(self._names)
+
+    def may_be_named(self, forms: Sequence[str], work: Work) -> bool:
+        """Tell whether a text has the words of some name, be it the definition's own."""
+        if self._names.beginnings.isdisjoint(forms):
+            return False
+        return next(self._names.find(forms, work), None) is not None
+
+    def spans(self, words: Words, work: Work) -> list[Span]:
+        """Return where a text names another tool. A name of one word must be marked as one."""
+        found = set()
+        for named in self._names.find(words.forms, work):
+            if any(owner != self._own for owner in named.owners) or (
+                any(owner != self._own for owner in named.owners_of_one_word) and _is_marked(words, named.first)
+            ):
+                found.add((named.first, named.end))
+        return sorted(found)
+
+
+def _own_words(name: str) -> Name:
+    """The words of a name, by which its owner is told."""
     return name_words(name[: DEFAULT_LIMITS.tool_name_chars_max])
 
 
-NO_TOOLS: Final = ToolNames((), Work(UNLIMITED))
-"""No names: a definition that is looked at by itself."""
+def _is_marked(words: Words, index: int) -> bool:
+    start, end = words.spans[index]
+    if words.text[max(0, start - 1) : start] in {"`", "'", '"', "“", "<", "「"}:
+        return words.text[end : end + 1] in {"`", "'", '"', "”", ">", "(", "」"}
+    neighbours = words.forms[max(0, index - 1) : index] + words.forms[index + 1 : index + 2]
+    return words.text[end : end + 1] == "(" or "tool" in neighbours

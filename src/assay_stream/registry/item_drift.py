@@ -18,8 +18,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from assay_stream.canonical.digest import jcs_digest
-from assay_stream.detect.indicators import CUT_SHORT, signs_between
-from assay_stream.detect.tool_names import ToolNames
+from assay_stream.detect import CUT_SHORT, ToolNames, detect_indicators
 from assay_stream.drift import compare_definitions
 from assay_stream.drift.definition import differing_fields, not_compared
 from assay_stream.limits import DEFAULT_LIMITS
@@ -258,7 +257,7 @@ class _Telling:
             return () if self._analysis.is_rationed else _NOT_SEARCHED
 
     def _search(self, was: Mapping[str, Any] | None, full: str, names: ToolNames) -> tuple[tuple[str, int, str], ...]:
-        found = signs_between(was, self._offer.definitions[full], tool_names=names, work=self._work)
+        found = detect_indicators(was, self._offer.definitions[full], tool_names=names, work=self._work)
         return tuple((sign.rule, sign.level, sign.path) for sign in found)
 
     def _kept(self, cache: ContentCache[tuple[_Answer, int]], question: str, ask: Callable[[], _Answer]) -> _Answer:

@@ -23,8 +23,7 @@ from typing import NamedTuple, TypedDict, Unpack
 import orjson
 
 from assay_stream.canonical.digest import Digest, jcs_digest
-from assay_stream.detect.indicators import CUT_SHORT, signs_between
-from assay_stream.detect.tool_names import ToolNames
+from assay_stream.detect import CUT_SHORT, ToolNames, detect_indicators
 from assay_stream.drift import Change, compare_definitions
 from assay_stream.drift.definition import not_compared
 from assay_stream.drift.lists import renames
@@ -305,7 +304,7 @@ class _Telling:
         if known is None:
             was = None if old_full is None else self._server.definition_of(old_full)
             spent = self._work.spent
-            found = signs_between(was, self._offer.definitions[full], tool_names=names, work=self._work)
+            found = detect_indicators(was, self._offer.definitions[full], tool_names=names, work=self._work)
             signs = tuple((sign.rule, sign.level, sign.path) for sign in found)
             units = self._work.spent - spent
             self._analysis.keep(units)

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from assay_stream.canonical.digest import jcs_digest
-from assay_stream.detect.indicators import CUT_SHORT, signs_between
-from assay_stream.detect.tool_names import NO_TOOLS, ToolNames
+from assay_stream.detect import CUT_SHORT, NO_TOOLS, ToolNames, detect_indicators
 from assay_stream.drift import CODES, Change, ItemDrift, compare_lists
 from assay_stream.drift.definition import differing_fields
 from assay_stream.drift.severity import Level, Profile, Sign, assess, covers
@@ -202,7 +201,7 @@ def _findings(drift: ItemDrift, names: ToolNames, work: Work) -> Iterator[_Unjud
     signs: Sequence[Sign] = ()
     if drift.after is not None:
         try:
-            signs = signs_between(drift.before, drift.after, tool_names=names, work=work)
+            signs = detect_indicators(drift.before, drift.after, tool_names=names, work=work)
         except WorkExhaustedError:
             signs = (CUT_SHORT,)
     fields: tuple[str, ...] = ()

@@ -8,24 +8,15 @@ from typing import Any
 
 import pytest
 
-from assay_stream.detect.phrases_asia import ASIAN
-from assay_stream.detect.phrases_concepts import CONCEPTS
-from assay_stream.detect.phrases_east import EASTERN
-from assay_stream.detect.phrases_english import ENGLISH
-from assay_stream.detect.phrases_europe import EUROPEAN
-from assay_stream.detect.phrases_taking import TAKING
-from assay_stream.detect.phrases_west import WESTERN
-from assay_stream.detect.rules import NAME_RULES, PATTERN_RULES, RULES
-from tests.support.signs import signs_between
+from assay_stream.detect import RULES
+from tests.support.indicators import detect_indicators
 
-EXAMPLES = json.loads(
-    (Path(__file__).resolve().parents[2] / "data" / "introduced_rules.json").read_text(encoding="utf-8")
-)
+EXAMPLES = json.loads((Path(__file__).resolve().parents[2] / "data" / "detect_rules.json").read_text(encoding="utf-8"))
 LANGUAGES = json.loads(
-    (Path(__file__).resolve().parents[2] / "data" / "introduced_languages.json").read_text(encoding="utf-8")
+    (Path(__file__).resolve().parents[2] / "data" / "detect_languages.json").read_text(encoding="utf-8")
 )
 HIGH = 4
-NAMED = {rule.id for rule in NAME_RULES}
+NAMED = {rule.id for rule in RULES if rule.names}
 
 
 def rules_in(text: str, *, as_name: bool) -> set[str]:
@@ -36,8 +27,8 @@ def rules_in(text: str, *, as_name: bool) -> set[str]:
         else {"name": "x", "description": text}
     )
     before = {"name": "adder", "title": "Adds two given numbers."}
-    signs = signs_between(before, {**before, **tool}, tool_names=["send_email"])
-    return {sign.rule for sign in signs}
+    found = detect_indicators(before, {**before, **tool}, tool_names=["send_email"])
+    return {indicator.rule for indicator in found}
 
 
 def cases(kind: str) -> list[tuple[str, str]]:
@@ -68,43 +59,15 @@ def test_every_rule_has_examples() -> None:
     assert all(len(texts[kind]) >= 2 for texts in EXAMPLES.values() for kind in ("matches", "near_misses"))
 
 
-def test_every_rule_says_why() -> None:
-    """Each rule has a reason, a reference, and a level that OCSF knows."""
-    assert all(rule.reason and rule.reference and 1 <= rule.level <= 5 for rule in RULES)
-
-
-def test_ids_are_unique() -> None:
-    """No two rules share an id."""
-    assert len({rule.id for rule in RULES}) == len(RULES)
-
-
-def test_phrases_belong_to_rules() -> None:
-    """Every phrase, in every language, stands under a rule."""
-    ids = {rule.id for rule in RULES}
-    books = [book for books in (WESTERN, EUROPEAN, EASTERN, ASIAN) for book in books.values()]
-    assert ids >= {rule for phrases in (ENGLISH, CONCEPTS, TAKING, *books) for rule in phrases}
-
-
-def test_each_of_the_later_languages_has_examples() -> None:
-    """A language comes with sentences that attack and sentences that do not."""
-    assert LANGUAGES.keys() == {*EUROPEAN, *ASIAN}
-    assert all(len(texts["attacks"]) >= 4 and len(texts["benign"]) >= 2 for texts in LANGUAGES.values())
-
-
 @pytest.mark.parametrize("text", [text for texts in LANGUAGES.values() for text in texts["attacks"]])
 def test_attack_in_another_language_is_found(text: str) -> None:
     """Phrases alone find it: the tool is new, so that its script is no news."""
-    signs = signs_between(None, {"name": "x", "description": text})
-    assert max((sign.level for sign in signs), default=0) >= HIGH
+    found = detect_indicators(None, {"name": "x", "description": text})
+    assert max((indicator.level for indicator in found), default=0) >= HIGH
 
 
 @pytest.mark.parametrize("text", [text for texts in LANGUAGES.values() for text in texts["benign"]])
 def test_translation_is_quiet(text: str) -> None:
     """A description in another language, in place of the English one, brings nothing."""
     before = {"name": "x", "description": "Returns the weather of the city that the user chose."}
-    assert signs_between(before, {**before, "description": text}) == []
-
-
-def test_hints_are_lowercase() -> None:
-    """Hints are looked for in the lowercase text."""
-    assert all(hint == hint.lower() for rule in PATTERN_RULES for hint in rule.hints)
+    assert detect_indicators(before, {**before, "description": text}) == []

@@ -8,17 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_stream.detect import decoders
+from assay_stream.detect import RULES, Rule, decoders
 from assay_stream.detect.decoders import backwards, rot13
-from assay_stream.detect.needles import NEEDLES, lowered
-from assay_stream.detect.patterns import PATTERN_RULES, Over, Rule
+from assay_stream.detect.needles import lowered
 from assay_stream.detect.phrase_filter import AS_IT_STANDS, BACKWARDS, ROT13, PhraseFilter, WordReadings
 from assay_stream.detect.phrases import PhraseBook
 from assay_stream.detect.reader import FILTER
 from assay_stream.text.words import Words, forms_of, plain_forms, visible
 from assay_stream.work import UNLIMITED, Work
 
-SEEN_RULES = [rule for rule in PATTERN_RULES if rule.over is Over.SEEN]
+SEEN_RULES = [rule for rule in RULES if rule.pattern and rule.searched_in == "seen"]
 BOOK = FILTER.book
 VOCABULARY = sorted(BOOK.words | BOOK.stems)
 PIECES = st.sampled_from([*VOCABULARY, "the", "x", "u5er", "pr3vious", "1gnore", ".", ";", "a@b.example", "\u0430ll"])
@@ -60,13 +59,12 @@ def test_a_needle_stands_in_every_match(rule: Rule, data: st.DataObject) -> None
     pattern = re.compile(rule.regex, re.IGNORECASE | re.MULTILINE)
     text = visible(data.draw(st.from_regex(pattern)))
     for match in pattern.finditer(text):
-        assert any(needle in lowered(match[0]) for needle in NEEDLES[rule.id])
+        assert any(needle in lowered(match[0]) for needle in rule.needles)
 
 
-def test_every_pattern_has_needles() -> None:
-    """A pattern without needles would never be searched."""
-    assert {rule.id for rule in SEEN_RULES} == NEEDLES.keys()
-    assert all(needle == lowered(needle) for needles in NEEDLES.values() for needle in needles)
+def test_needles_are_written_as_they_are_looked_for() -> None:
+    """A needle in another case would never be found."""
+    assert all(needle == lowered(needle) for rule in SEEN_RULES for needle in rule.needles)
 
 
 @given(st.lists(PIECES, max_size=40).map(" ".join))

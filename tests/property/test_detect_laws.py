@@ -11,11 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.signs import signs_between
+from tests.support.indicators import detect_indicators
 
-EXAMPLES = json.loads(
-    (Path(__file__).resolve().parents[1] / "data" / "introduced_rules.json").read_text(encoding="utf-8")
-)
+EXAMPLES = json.loads((Path(__file__).resolve().parents[1] / "data" / "detect_rules.json").read_text(encoding="utf-8"))
 GRAVE = [
     text.rstrip(".") + "."
     for rule in ("secrecy_asked", "data_sent", "instructions_overridden")
@@ -46,32 +44,35 @@ TOOL_NAMES = st.lists(st.text() | st.just("send_email"), max_size=3)
 
 @given(OBJECTS, TOOL_NAMES)
 def test_a_definition_brings_nothing_to_itself(definition: dict[str, Any], names: list[str]) -> None:
-    """Compared with itself, a definition gives no sign."""
-    assert signs_between(definition, definition, tool_names=names) == []
+    """Compared with itself, a definition gives no indicator."""
+    assert detect_indicators(definition, definition, tool_names=names) == []
 
 
 @given(OBJECTS, OBJECTS, TOOL_NAMES)
 def test_any_json_gives_signs_and_no_error(before: dict[str, Any], after: dict[str, Any], names: list[str]) -> None:
     """Whatever a server sends is searched, twice with the same result."""
-    signs = signs_between(before, after, tool_names=names)
-    assert signs == signs_between(before, after, tool_names=names)
-    assert all(1 <= sign.level <= 5 and sign.path.startswith("$") and len(sign.excerpt) <= 80 for sign in signs)
+    found = detect_indicators(before, after, tool_names=names)
+    assert found == detect_indicators(before, after, tool_names=names)
+    assert all(
+        1 <= indicator.level <= 5 and indicator.path.startswith("$") and len(indicator.excerpt) <= 80
+        for indicator in found
+    )
 
 
 @given(OBJECTS)
 def test_order_of_keys_changes_nothing(definition: dict[str, Any]) -> None:
-    """The same definition with its keys in another order gives the same signs."""
+    """The same definition with its keys in another order gives the same indicators."""
     turned = json.loads(json.dumps(definition), object_pairs_hook=lambda pairs: dict(reversed(pairs)))
-    assert signs_between(None, json.loads(json.dumps(definition))) == signs_between(None, turned)
+    assert detect_indicators(None, json.loads(json.dumps(definition))) == detect_indicators(None, turned)
 
 
 @given(TEXTS, st.sampled_from(["gently", "blue", "Tuesday"]), st.integers(min_value=0))
 def test_benign_word_in_old_text_is_no_sign(text: str, word: str, place: int) -> None:
-    """A harmless word, wherever it is put into old text, makes no sign of the old sentences."""
+    """A harmless word, wherever it is put into old text, makes no indicator of the old sentences."""
     words = text.split(" ")
     at = place % (len(words) + 1)
     touched = " ".join([*words[:at], word, *words[at:]])
-    assert signs_between({"description": text}, {"description": touched}, tool_names=["send_email"]) == []
+    assert detect_indicators({"description": text}, {"description": touched}, tool_names=["send_email"]) == []
 
 
 @given(st.permutations([*GRAVE, "Adds two numbers."]))
@@ -79,7 +80,7 @@ def test_moved_sentences_are_no_sign(sentences: list[str]) -> None:
     """Sentences in another order and in other fields are old."""
     before = {"description": " ".join([*GRAVE, "Adds two numbers."])}
     after = {"description": " ".join(sentences[:3]), "title": "\n".join(sentences[3:])}
-    assert signs_between(before, after) == []
+    assert detect_indicators(before, after) == []
 
 
 @given(OBJECTS, st.sampled_from(GRAVE))
@@ -88,7 +89,7 @@ def test_what_is_added_is_found(definition: dict[str, Any], text: str) -> None:
     before = {**definition, "note": "Adds."}
     if text[:12] in json.dumps(definition, ensure_ascii=False):
         return
-    assert any(sign.level >= 4 for sign in signs_between(before, {**before, "note": text}))
+    assert any(indicator.level >= 4 for indicator in detect_indicators(before, {**before, "note": text}))
 
 
 @pytest.mark.parametrize(
@@ -130,7 +131,7 @@ def test_time_is_linear(part: str) -> None:
 
 def _cpu_s(text: str) -> float:
     started_s = time.process_time()
-    signs_between(None, {"name": "t", "description": text})
+    detect_indicators(None, {"name": "t", "description": text})
     return time.process_time() - started_s
 
 
@@ -140,7 +141,7 @@ def test_many_old_and_new_matches_are_compared_in_bounded_time() -> None:
         {"description": " ".join(f"https://{side}{index}.net" for index in range(1_500))} for side in ("a", "b")
     )
     started = time.process_time()
-    assert "url_introduced" in {sign.rule for sign in signs_between(before, after)}
+    assert "url_introduced" in {indicator.rule for indicator in detect_indicators(before, after)}
     assert time.process_time() - started < 20
 
 
@@ -148,6 +149,6 @@ def test_text_in_many_small_fields_is_bounded_too() -> None:
     """What is read of one definition has one bound, however it is cut up."""
     definition = {f"x{index}": f"word{index} of many in one definition" for index in range(30_000)}
     started = time.process_time()
-    signs = signs_between(None, definition)
+    found = detect_indicators(None, definition)
     assert time.process_time() - started < 20
-    assert "text_oversized" in {sign.rule for sign in signs}
+    assert "text_oversized" in {indicator.rule for indicator in found}

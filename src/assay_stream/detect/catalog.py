@@ -1,0 +1,206 @@
+"""The rules as data: ``data/*.toml``, read once and checked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import Annotated, Final, Literal, TypeVar
+
+import msgspec
+
+_DATA: Final = files(__package__) / "data"
+_CLASS = re.compile(r"\$(\w+)")
+_PLACE = re.compile(r"\{(\w+)\}")
+_TOOL_PLACE = "tool"
+_Kind = TypeVar("_Kind")
+
+
+class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One rule. ``data/rules.toml`` says how each field is written.
+
+    Args:
+        id: stable name.
+        level: OCSF severity id that it raises to, 1 to 5. It lowers nothing.
+        reason: why an attacker does it.
+        reference: public name of the attack, or the work that describes it.
+        pattern: alternatives of one regular expression.
+        searched_in: whether the pattern is searched in the text as its reader sees it, or exactly as it stands.
+        needs: what a text must have for a ``raw`` pattern to be searched.
+        needles: lowercase texts, one of which stands in every match of a ``seen`` pattern.
+        hints: further ones, looked for once a needle was found.
+        names: parameter names, separated by blanks.
+        names_are_whole: whether a longer name that ends in one of them does not count.
+        raised_to: the level where ``raised_when`` holds.
+        raised_when: the parameter is required by a tool that stood before, or has an address set.
+    """
+
+    id: Annotated[str, msgspec.Meta(pattern="^[a-z_]+$")]
+    level: Annotated[int, msgspec.Meta(ge=1, le=5)]
+    reason: str
+    reference: str
+    pattern: tuple[str, ...] = ()
+    searched_in: Literal["seen", "raw"] = "seen"
+    needs: Literal["unseen", "wide"] | None = None
+    needles: tuple[str, ...] = ()
+    hints: tuple[str, ...] = ()
+    names: str = ""
+    names_are_whole: bool = False
+    raised_to: Annotated[int, msgspec.Meta(ge=1, le=5)] | None = None
+    raised_when: Literal["required", "address"] | None = None
+
+    @property
+    def regex(self) -> str:
+        """The pattern as one regular expression, empty where the rule has none."""
+        return "|".join(self.pattern)
+
+
+class _Rules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    rule: tuple[Rule, ...]
+
+
+class _Place(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    name: str
+    rules: tuple[str, ...] = ()
+    pattern: tuple[str, ...] = ()
+    is_case_sensitive: bool = False
+
+
+class _Hosts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    harmless: str
+    harmless_suffixes: tuple[str, ...]
+    documentation: str
+    shared: str
+    shared_suffixes: str
+    second_level: str
+
+
+class _Words(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    notes: str
+    mcp_keys: str
+    json_schema_keys: str
+    common: str
+    scripts_read_well: str
+
+
+class _Lists(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    phrase_files: tuple[str, ...]
+    place: tuple[_Place, ...]
+    hosts: _Hosts
+    words: _Words
+    phrases: dict[str, tuple[str, ...]]
+
+
+class _Phrases(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    phrases: dict[str, tuple[str, ...]]
+    words: dict[str, str] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Catalog:
+    """Everything that the data files say.
+
+    Args:
+        rules: every rule, in the order of the file.
+        phrases: pairs of a rule's id and a phrase, with classes of words written out.
+        note_phrases: the same for descriptions of parameters that may hold anything.
+        places: name in braces to the pattern of what it stands for.
+        hosts: lists of hosts.
+        words: lists of words.
+    """
+
+    rules: tuple[Rule, ...]
+    phrases: tuple[tuple[str, str], ...]
+    note_phrases: tuple[tuple[str, str], ...]
+    places: Mapping[str, re.Pattern[str]]
+    hosts: _Hosts
+    words: _Words
+
+
+def load(data: Traversable = _DATA) -> Catalog:
+    """Read and check the data files.
+
+    Args:
+        data: the folder that has them.
+
+    Raises:
+        ValueError: says which file and entry is wrong, and how.
+    """
+    rules = _read(data / "rules.toml", _Rules).rule
+    lists = _read(data / "lists.toml", _Lists)
+    by_id = {rule.id: rule for rule in rules}
+    if len(by_id) != len(rules):
+        raise _wrong("rules.toml", "two rules share an id")
+    for rule in rules:
+        _check_rule(rule)
+    places = {}
+    for place in lists.place:
+        if unknown := set(place.rules) - by_id.keys():
+            raise _wrong("lists.toml", f"place {place.name} has unknown rules: {', '.join(sorted(unknown))}")
+        regex = "|".join((*(by_id[id_].regex for id_ in place.rules), *place.pattern))
+        places[place.name] = _compiled(regex, "lists.toml", is_case_sensitive=place.is_case_sensitive)
+    known = places.keys() | {_TOOL_PLACE}
+    books = [(f"{name}.toml", _read(data / "phrases" / f"{name}.toml", _Phrases)) for name in lists.phrase_files]
+    notes = ("lists.toml", _Phrases(phrases=lists.phrases))
+    for file, book in (*books, notes):
+        if unknown := book.phrases.keys() - by_id.keys():
+            raise _wrong(file, f"phrases of unknown rules: {', '.join(sorted(unknown))}")
+        if unknown := {name for _, phrase in _written_out(file, book) for name in _PLACE.findall(phrase)} - known:
+            raise _wrong(file, f"unknown names in braces: {', '.join(sorted(unknown))}")
+    return Catalog(
+        rules=rules,
+        phrases=tuple(pair for file, book in books for pair in _written_out(file, book)),
+        note_phrases=tuple(_written_out(*notes)),
+        places=places,
+        hosts=lists.hosts,
+        words=lists.words,
+    )
+
+
+def _read(file: Traversable, kind: type[_Kind]) -> _Kind:
+    try:
+        return msgspec.toml.decode(file.read_bytes(), type=kind)
+    except (msgspec.DecodeError, OSError) as error:
+        raise _wrong(file.name, str(error)) from error
+
+
+def _check_rule(rule: Rule) -> None:
+    file = f"rules.toml: rule {rule.id}"
+    _compiled(rule.regex, file)
+    is_raw = rule.searched_in == "raw"
+    if is_raw != (rule.needs is not None) or bool(rule.pattern and not is_raw) != bool(rule.needles):
+        raise _wrong(file, "a pattern over raw text has needs, any other pattern has needles, and nothing else has")
+    if any(text != text.lower() for text in (*rule.needles, *rule.hints)):
+        raise _wrong(file, "needles and hints are written in lowercase")
+    if (rule.raised_to is None) != (rule.raised_when is None):
+        raise _wrong(file, "raised_to and raised_when go together")
+
+
+def _compiled(regex: str, file: str, *, is_case_sensitive: bool = False) -> re.Pattern[str]:
+    try:
+        return re.compile(regex, 0 if is_case_sensitive else re.IGNORECASE)
+    except re.error as error:
+        raise _wrong(file, f"bad pattern: {error}") from error
+
+
+def _written_out(file: str, book: _Phrases) -> Iterator[tuple[str, str]]:
+    """Yield each phrase under its rule, with classes of words written out."""
+    classes = {name: "|".join(words.split()) for name, words in book.words.items()}
+    for rule, phrases in book.phrases.items():
+        for phrase in phrases:
+            if unknown := set(_CLASS.findall(phrase)) - classes.keys():
+                raise _wrong(file, f"unknown classes of words: {', '.join(sorted(unknown))}")
+            yield rule, _CLASS.sub(lambda name: classes[name[1]], phrase)
+
+
+def _wrong(file: str, what: str) -> ValueError:
+    return ValueError(f"{file}: {what}")
+
+
+CATALOG: Final = load()
+RULES: Final = CATALOG.rules
+"""Every rule."""
+LEVELS: Final = {rule.id: rule.level for rule in RULES}
+"""The level of each rule by its id."""

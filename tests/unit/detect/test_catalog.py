@@ -1,0 +1,64 @@
+"""The rules as data: read whole, and refused with the file and the entry that is wrong."""
+
+from __future__ import annotations
+
+import shutil
+import tomllib
+from collections.abc import Callable
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+from assay_stream.detect.catalog import CATALOG, load
+
+DATA = Path(str(files("assay_stream.detect"))) / "data"
+
+
+@pytest.fixture
+def altered(tmp_path: Path) -> Callable[[str, str, str], Path]:
+    """A copy of the data with one text in one file replaced."""
+
+    def alter(file: str, old: str, new: str) -> Path:
+        folder = shutil.copytree(DATA, tmp_path / "data")
+        text = (folder / file).read_text(encoding="utf-8")
+        assert old in text
+        (folder / file).write_text(text.replace(old, new, 1), encoding="utf-8")
+        return folder
+
+    return alter
+
+
+def test_every_file_of_phrases_is_read() -> None:
+    """No file of phrases is left out, and a class of words is written out where it is used."""
+    listed = load(DATA)
+    assert {file.stem for file in (DATA / "phrases").glob("*.toml")} == set(
+        tomllib.loads((DATA / "lists.toml").read_text(encoding="utf-8"))["phrase_files"]
+    )
+    assert not any("$" in phrase for _, phrase in listed.phrases)
+    assert len(listed.phrases) == len(CATALOG.phrases) > 400
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "message"),
+    [
+        ("rules.toml", "level = 5", "level = 6", r"rules.toml: Expected `int` <= 5 - at `\$.rule\[0\].level`"),
+        ("rules.toml", 'reference = "OWASP', 'referense = "OWASP', r"rules.toml: Object .*`reference|referense"),
+        ("rules.toml", 'id = "secrecy_asked"', 'id = "instructions_overridden"', "rules.toml: two rules share an id"),
+        ("rules.toml", "'/dev/tcp/'", "'(/dev/tcp/'", "rules.toml: rule shell_command: bad pattern: missing \\)"),
+        ("rules.toml", '"/dev/tcp/"', '"/DEV/tcp/"', "rule shell_command: needles and hints are written in lowercase"),
+        ("rules.toml", 'needs = "unseen"', "", "rule invisible_message: a pattern over raw text has needs"),
+        ("rules.toml", "raised_to = 4", "", "rule callback_parameter: raised_to and raised_when go together"),
+        ("lists.toml", '"key_store_named", ', '"key_stores", ', "lists.toml: place secret_file has unknown rules"),
+        ("lists.toml", '"he"', '"xx"', "xx.toml"),
+        ("phrases/de.toml", "$send", "$sends", "de.toml: unknown classes of words: sends"),
+        ("phrases/de.toml", "{address}", "{adress}", "de.toml: unknown names in braces: adress"),
+        ("phrases/de.toml", "secrecy_asked", "secrets_asked", "de.toml: phrases of unknown rules: secrets_asked"),
+    ],
+)
+def test_wrong_data_is_refused(
+    altered: Callable[[str, str, str], Path], file: str, old: str, new: str, message: str
+) -> None:
+    """An error names the file and the entry."""
+    with pytest.raises(ValueError, match=message):
+        load(altered(file, old, new))
