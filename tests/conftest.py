@@ -9,15 +9,18 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 from hypothesis import settings
 
-from deploy.local.kafka import Broker
+from deploy.local.kafka import QUICK_START, Broker
 from deploy.local.secured import SecuredBroker
 from tests.support.deployment import Deployment
 from tests.support.secured import USERS, password_of
+from tests.support.warm import install
 
 # A busy machine is no reason to fail; and a change is judged by the same examples every time.
 settings.register_profile("everywhere", deadline=None)
 settings.register_profile("ci", parent=settings.get_profile("everywhere"), derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "everywhere")
+
+install()
 
 _numbers = itertools.count(1)
 
@@ -25,7 +28,7 @@ _numbers = itertools.count(1)
 @pytest.fixture(scope="session")
 def broker() -> Iterator[Broker]:
     """One Apache Kafka broker on loopback, started on first use."""
-    with Broker() as running:
+    with Broker(options=QUICK_START) as running:
         yield running
 
 

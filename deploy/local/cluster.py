@@ -25,15 +25,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from deploy.local.kafka import Broker, free_ports, fresh_folder
+from deploy.local.kafka import QUICK_START, Broker, free_ports, fresh_folder
 from deploy.local.kafka_jars import BrokerError
 from deploy.local.kafka_place import HOST, Place
 
 NODES: Final = 3
 HEAP_MIB: Final = 256
-
-# Three on one machine, often started: what they do does not pay for the best code and the shortest pauses.
-_JAVA_OPTIONS: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 _DESCRIBE_QUORUM: Final = 55
 _METADATA_LOG: Final = b"__cluster_metadata"
@@ -57,7 +54,7 @@ class Cluster:
             node: Broker(
                 self.data / str(node),
                 heap_mib=HEAP_MIB,
-                options=_JAVA_OPTIONS,
+                options=QUICK_START,
                 place=Place(node_id=node, port=next(ports), voters=voters, relayed=relayed.get(node)),
             )
             for node in voters

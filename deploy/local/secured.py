@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from deploy.local.kafka import Broker, free_ports
+from deploy.local.kafka import QUICK_START, Broker, free_ports
 from deploy.local.kafka_place import HOST
 
 _DAY: Final = datetime.timedelta(days=1)
@@ -51,7 +51,7 @@ class SecuredBroker(Broker):
 
     def __init__(self, users: Mapping[str, str]) -> None:
         """Let these users in, by name and password; what each may do has to be granted."""
-        super().__init__()
+        super().__init__(options=QUICK_START)
         self._users = dict(users)
         taken = set(self.place.ports)
         self._secured_port, self._expired_port = [port for port in free_ports(4) if port not in taken][:2]

@@ -27,7 +27,7 @@ from assay_stream.observe import VerdictClient
 from assay_stream.observe.control_events import control_event
 from assay_stream.observe.gate import BLOCKED_CODE
 from assay_stream.schemes.hangar import Action
-from deploy.local.kafka import Broker
+from deploy.local.kafka import QUICK_START, Broker
 from deploy.local.servers import python_server
 from tests.support.deployment import Deployment, free_port, payload
 
@@ -269,7 +269,7 @@ async def until(is_so: Callable[[], bool]) -> None:
 
 async def test_the_last_verdicts_stand_while_the_brokers_are_away(tmp_path: Path) -> None:
     """Neither forgotten nor fresh: their age grows. When the brokers are back, what is decided counts again."""
-    with Broker() as broker:
+    with Broker(options=QUICK_START) as broker:
         deployment = Deployment(broker.bootstrap, name="away")
         await deployment.apply_topics()
         key, verdict = b'["time","t"]', b'{"action":"%s","status":"unpinned"}'

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from assay_stream.model.record import Role
-from deploy.local.kafka import Broker
+from deploy.local.kafka import QUICK_START, Broker
 from tests.support.deployment import Deployment, Worker, free_port
 from tests.support.fleet import START, a_call_by, a_listing
 
@@ -57,7 +57,7 @@ def a_sealer(deployment: Deployment, folder: Path) -> Worker:
 
 async def test_the_pages_tell_the_truth_while_a_broker_dies_and_returns(tmp_path: Path) -> None:
     """Worker and sealer: ready, then unready with the brokers at fault but alive, then ready again."""
-    with Broker() as broker:
+    with Broker(options=QUICK_START) as broker:
         deployment = Deployment(broker.bootstrap, name="health")
         await deployment.apply_topics()
         worker, sealer = deployment.start_worker(), a_sealer(deployment, tmp_path)

@@ -21,7 +21,7 @@ from assay_stream.model.partition import murmur2_partition
 from assay_stream.model.record import Role
 from assay_stream.observe import ObservationPublisher, PublisherLimits
 from assay_stream.observe.events import EVENT_BYTES_MAX
-from deploy.local.kafka import Broker
+from deploy.local.kafka import QUICK_START, Broker
 from tests.support.deployment import Deployment
 from tests.unit.observe.test_events import TRACE, a_call, a_snapshot
 
@@ -74,7 +74,7 @@ async def test_the_largest_snapshot_that_is_built_fits_the_topic(deployment: Dep
 
 async def test_what_is_published_while_the_broker_is_away_arrives_when_it_is_back(quiet: None) -> None:
     """Nothing is lost, nothing waits; what may be doubled has the same id."""
-    with Broker() as broker:
+    with Broker(options=QUICK_START) as broker:
         deployment = Deployment(broker.bootstrap, name="outage")
         await deployment.apply_topics()
         publisher = a_publisher(deployment, start_timeout_s=5.0, send_timeout_s=5.0, backoff_max_s=0.5)
@@ -120,7 +120,7 @@ passed("server->client", b'{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"t
 passed("client->server", b'{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t"}}')
 passed("server->client", b'{"jsonrpc":"2.0","id":2,"result":{"content":[]}}')
 """
-    with Broker() as broker:
+    with Broker(options=QUICK_START) as broker:
         settings = load_settings(bootstrap_servers=broker.bootstrap)
         admin = await start_admin(settings)
         try:

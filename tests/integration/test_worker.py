@@ -19,7 +19,7 @@ from aiokafka.admin import NewTopic
 
 from assay_stream.kafka.connection import start_admin
 from assay_stream.model.record import Headers, Record, Role
-from deploy.local.kafka import Broker
+from deploy.local.kafka import QUICK_START, Broker
 from tests.integration.test_exactly_once import (
     findings_of,
     let_time_pass,
@@ -351,7 +351,7 @@ def test_a_worker_of_no_known_role_is_refused(tmp_path: Path) -> None:
 
 async def test_a_stop_without_brokers_ends_within_its_bound() -> None:
     """SIGTERM ends a worker also when the brokers are gone for good, with exit code 0 or 3 and in time."""
-    with Broker() as broker:
+    with Broker(options=QUICK_START) as broker:
         deployment = Deployment(broker.bootstrap, name="bounded", env={"ASSAY_STREAM_STOP_LIMIT_S": "5"})
         await deployment.apply_topics()
         worker = deployment.start_worker()

@@ -21,8 +21,8 @@ from aiokafka import AIOKafkaProducer, TopicPartition
 
 from assay_stream.config import Settings, load_settings
 from assay_stream.kafka.connection import reading_consumer, start_admin
-from assay_stream.kafka.topics import apply_topics, inspect_topics, topic_names
-from assay_stream.kafka.transport import read_to_end
+from assay_stream.kafka.topics import apply_topics, topic_names, topic_table
+from assay_stream.kafka.transport import record_of
 from assay_stream.model.finding_topic import Tick
 from assay_stream.model.record import Headers, Record, Role
 
@@ -183,17 +183,21 @@ class Deployment:
     async def read(self, role: Role) -> list[Record]:
         """Every committed record of a role's topic, partition by partition."""
         settings = self.settings
-        admin = await start_admin(settings)
+        count = next(spec.partitions for spec in topic_table(settings) if spec.role is role)
+        partitions = [TopicPartition(self.topics[role], number) for number in range(count)]
+        consumer = reading_consumer(settings)
+        consumer.assign(partitions)
+        found: dict[TopicPartition, list[Record]] = {partition: [] for partition in partitions}
         try:
-            states = await inspect_topics(admin, settings)
+            await consumer.start()
+            await consumer.seek_to_beginning(*partitions)
+            ends = await consumer.end_offsets(partitions)
+            while behind := [each for each in partitions if await consumer.position(each) < ends[each]]:
+                for partition, messages in (await consumer.getmany(*behind, timeout_ms=200)).items():
+                    found[partition].extend(record_of(role, one) for one in messages if one.offset < ends[partition])
         finally:
-            await admin.close()
-        count = next(state.partitions for state in states if state.spec.role is role)
-        records: list[Record] = []
-        for number in range(count):
-            partition = TopicPartition(self.topics[role], number)
-            records.extend([record async for record in read_to_end(settings, role, partition)])
-        return records
+            await consumer.stop()
+        return [record for partition in partitions for record in found[partition]]
 
     async def tick(self, time_us: int) -> None:
         """Let time come this far for the alerts of every partition."""
@@ -237,7 +241,7 @@ class Deployment:
             if time.monotonic() > deadline:
                 tails = "\n".join(worker.tail() for worker in self.workers)
                 raise AssertionError(f"{role}: {len(records)} records after {limit_s} s\n{tails}")
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(0.1)
 
 
 def payload(record: Record) -> dict[str, object]:
