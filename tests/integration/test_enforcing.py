@@ -24,8 +24,8 @@ from assay_stream.kafka.connection import connection_options
 from assay_stream.model.control import PIN_REJECT_TYPE, PIN_SET_TYPE
 from assay_stream.model.record import Record, Role
 from assay_stream.observe import VerdictClient
-from assay_stream.observe.control_events import control_event
-from assay_stream.observe.gate import BLOCKED_CODE
+from assay_stream.observe.decisions import decision_event
+from assay_stream.observe.jsonrpc import BLOCKED_CODE
 from assay_stream.schemes.hangar import Action
 from deploy.local.kafka import QUICK_START, Broker
 from deploy.local.servers import python_server
@@ -199,7 +199,7 @@ async def operator(deployment: Deployment) -> AsyncIterator[Callable[[str, Mappi
 
     async def decide(kind: str, data: Mapping[str, Any]) -> float:
         content = {"server_id": "time", "author": "ann", "reason": "test", **data}
-        event = control_event(kind, content, author="ann", event_id=str(uuid.uuid4()), decided_at=datetime.now(UTC))
+        event = decision_event(kind, content, author="ann", event_id=str(uuid.uuid4()), decided_at=datetime.now(UTC))
         before_s = time.monotonic()
         await producer.send_and_wait(
             deployment.topics[Role.CONTROL], key=event.key, value=event.value, headers=list(event.headers)

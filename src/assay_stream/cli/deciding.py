@@ -20,7 +20,7 @@ from assay_stream.kafka.connection import connection_options, start_admin
 from assay_stream.kafka.lookup import read_bindings
 from assay_stream.kafka.topics import topic_names
 from assay_stream.observe import FileSink, Observation, ObservationPublisher, Sink
-from assay_stream.observe.control_events import control_event
+from assay_stream.observe.decisions import decision_event
 from assay_stream.registry.state import Bindings
 from assay_stream.text.escaping import visible
 
@@ -78,7 +78,7 @@ def decide(
     """
     who, now = author_or_login(author), datetime.now(UTC)
     observations = [
-        control_event(
+        decision_event(
             kind, {**data, "author": who, "reason": reason}, author=who, event_id=str(uuid.uuid4()), decided_at=now
         )
         for kind, data in decisions

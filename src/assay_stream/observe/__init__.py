@@ -1,20 +1,47 @@
-"""What a proxy uses to publish observations: client, tap, sinks, and readers of recorded traffic."""
+"""What a proxy uses to publish observations: publisher, tap, sinks, verdict client, and readers of recorded traffic.
 
-from assay_stream.observe.adapters import from_assay_log, from_mcp_wire, from_observations
-from assay_stream.observe.client import ObservationPublisher
-from assay_stream.observe.events import Observation, call_event, list_changed_event, snapshot_event
-from assay_stream.observe.mcp_wire import WireObserver, WireStats
-from assay_stream.observe.producer import PublisherLimits
-from assay_stream.observe.sinks import FileSink, MemorySink, Sink, SinkStats
-from assay_stream.observe.tap import run_tap
-from assay_stream.observe.vantage import Vantage
-from assay_stream.observe.verdicts import VerdictClient
+This module is the public API. Names are loaded on first use, so that a proxy that only publishes loads neither the
+digest schemes nor the record models.
+"""
 
-KafkaSink = ObservationPublisher
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from assay_stream.observe.delivery import PublisherLimits
+    from assay_stream.observe.events import Observation, Vantage, call_event, list_changed_event, snapshot_event
+    from assay_stream.observe.mcp_wire import WireObserver, WireStats
+    from assay_stream.observe.publisher import ObservationPublisher
+    from assay_stream.observe.recorded import from_assay_log, from_mcp_wire, from_observations
+    from assay_stream.observe.sinks import FileSink, MemorySink, Sink, SinkStats
+    from assay_stream.observe.tap import run_tap
+    from assay_stream.observe.verdicts import VerdictClient
+
+_MODULES = {
+    "FileSink": "sinks",
+    "MemorySink": "sinks",
+    "Observation": "events",
+    "ObservationPublisher": "publisher",
+    "PublisherLimits": "delivery",
+    "Sink": "sinks",
+    "SinkStats": "sinks",
+    "Vantage": "events",
+    "VerdictClient": "verdicts",
+    "WireObserver": "mcp_wire",
+    "WireStats": "mcp_wire",
+    "call_event": "events",
+    "from_assay_log": "recorded",
+    "from_mcp_wire": "recorded",
+    "from_observations": "recorded",
+    "list_changed_event": "events",
+    "run_tap": "tap",
+    "snapshot_event": "events",
+}
 
 __all__ = [
     "FileSink",
-    "KafkaSink",
     "MemorySink",
     "Observation",
     "ObservationPublisher",
@@ -33,3 +60,9 @@ __all__ = [
     "run_tap",
     "snapshot_event",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -1,10 +1,10 @@
-"""SchemaPin discovery documents as observations: fetched over HTTPS, published whatever comes of it.
+"""SchemaPin discovery documents as observations: fetched over HTTPS and published, successful or not.
 
-The stream itself never asks the network. What a domain served enters as a record, so that a replay sees what was
-seen, and a failure enters too, so that the stream knows that it rests on an older document.
+The stream itself never uses the network. What a domain served enters as a record, so that a replay sees the same; a
+failure enters too, so that the stream knows that it relies on an older document.
 
-HTTPS only, with the certificate checked. Redirects are followed only within the same host and port. Of what a host
-sent, the document and the address of a redirect that was followed stand in an event, and nothing else.
+HTTPS only, with the certificate checked. Redirects are followed only within the same host and port. An event holds
+the document and the address of a followed redirect, and nothing else that the host sent.
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ import httpx
 from assay_stream.canonical.decode import decode_json
 from assay_stream.errors import ConfigurationError, InputError
 from assay_stream.limits import DEFAULT_LIMITS, Limits
-from assay_stream.observe.events import DISCOVERY_TYPE, Observation, control_event
-from assay_stream.observe.vantage import Vantage
+from assay_stream.model.control import DISCOVERY_TYPE
+from assay_stream.observe.events import Observation, Vantage, control_event
 from assay_stream.schemes.schemapin import ErrorCode, parse_revocations, parse_well_known
 
 WELL_KNOWN_PATH = "/.well-known/schemapin.json"
 REDIRECTS_MAX = 3
-"""Redirects that are followed. One is enough for a host that keeps its files elsewhere; three bound a circle."""
+"""Redirects followed. One suffices for a host that keeps its files elsewhere; three bound a loop."""
 
 _DOMAIN = re.compile(r"(?=.{1,253}(:|$))[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*(:[0-9]{1,5})?")
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _URL_CHARS_MAX = 2_048
 _EVENT_DEPTH = 2
-"""Containers around a document in its event: the event and its data. The whole must stay within ``depth_max``."""
+"""Containers around a document in its event (the event and its data), which count towards ``depth_max``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetched:
-    """What came of one attempt to fetch a discovery document.
+    """The result of one attempt to fetch a discovery document.
 
     Args:
-        domain: whose document was asked for, ``host`` or ``host:port``.
-        url: what was asked for last.
-        status: ``observed`` where the host served something, ``fetch_failed`` where it did not.
-        document: the JSON object exactly as received; ``None`` where there was none that a strict reader takes.
-        error_code: ``discovery_fetch_failed``, or ``discovery_invalid`` where what was served is refused.
-        detail: what went wrong, for a person; empty where nothing did.
-        revocations: the revocation document that the document names, exactly as received.
+        domain: whose document was requested, ``host`` or ``host:port``.
+        url: the last address requested.
+        status: ``observed`` if the host served something, else ``fetch_failed``.
+        document: the JSON object exactly as received; ``None`` if a strict reader accepts none.
+        error_code: ``discovery_fetch_failed``, or ``discovery_invalid`` if the document is refused.
+        detail: what went wrong, for a person; empty if nothing did.
+        revocations: the revocation document that the document refers to, exactly as received.
     """
 
     domain: str
@@ -61,11 +61,11 @@ class Fetched:
 
 
 class _FailedError(Exception):
-    """The host did not serve a document: the reason."""
+    """The host did not serve a document."""
 
 
 class _TooLargeError(Exception):
-    """The host serves more than a document may have."""
+    """The host serves more than a document may hold."""
 
 
 async def fetch_well_known(
@@ -76,17 +76,17 @@ async def fetch_well_known(
     revocation_domain: str | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Fetched:
-    """Fetch the discovery document of a domain, and the revocation document that it names.
+    """Fetch the discovery document of a domain, and the revocation document that it refers to.
 
-    Failures outside are part of the answer. A revocation document that cannot be had is one: whoever can keep it
-    away must not bring a revoked key back.
+    Outside failures are part of the result. An unavailable revocation document is one: whoever can withhold it must
+    not be able to bring a revoked key back.
 
     Args:
         domain: ``host`` or ``host:port``, in ASCII.
         timeout_s: seconds for everything together, redirects included.
-        ca_file: PEM file with the only certificate authorities to accept; the usual ones by default.
-        revocation_domain: the host that may serve the revocation document, ``host`` or ``host:port``; the
-            domain itself by default.
+        ca_file: PEM file with the only certificate authorities to accept; default: the system's.
+        revocation_domain: the host that may serve the revocation document, ``host`` or ``host:port``; default: the
+            domain itself.
         limits: ``discovery_bytes_max`` and ``depth_max`` are used.
 
     Raises:
@@ -98,7 +98,7 @@ async def fetch_well_known(
     try:
         async with (
             asyncio.timeout(timeout_s),
-            # No proxies, no .netrc: what the surroundings of the process say must not change what is seen.
+            # No proxies, no .netrc: the environment of the process must not change what is seen.
             httpx.AsyncClient(verify=context, trust_env=False, timeout=timeout_s) as client,
         ):
             raw = await visit.get(client)
@@ -123,17 +123,14 @@ async def fetch_well_known(
 
 
 def well_known_url(domain: str) -> str:
-    """Return where a domain's discovery document stands.
-
-    Args:
-        domain: ``host`` or ``host:port``, in ASCII.
+    """Return the address of a domain's discovery document.
 
     Raises:
         ConfigurationError: ``bad_domain``.
     """
     if not _DOMAIN.fullmatch(domain.lower()):
         raise ConfigurationError(
-            "bad_domain", "a domain is written example.com or example.com:8443, in ASCII, without https:// or path"
+            "bad_domain", "write the domain as example.com or example.com:8443, in ASCII, without https:// or a path"
         )
     return f"https://{domain.lower()}{WELL_KNOWN_PATH}"
 
@@ -143,9 +140,9 @@ def discovery_event(vantage: Vantage, fetched: Fetched, *, event_id: str, observ
 
     Args:
         vantage: who asked, and for which server.
-        fetched: what came of it.
-        event_id: unique among the events of this observer.
-        observed_at: when the answer was there; must know its time zone.
+        fetched: the result.
+        event_id: unique among this observer's events.
+        observed_at: when the result arrived, timezone-aware.
     """
     data = {
         "server_id": vantage.server_id,
@@ -158,23 +155,18 @@ def discovery_event(vantage: Vantage, fetched: Fetched, *, event_id: str, observ
     }
     if fetched.revocations is not None:
         data["revocations"] = fetched.revocations
-    return control_event(vantage, DISCOVERY_TYPE, event_id=event_id, observed_at=observed_at, data=data)
+    return control_event(vantage.source, DISCOVERY_TYPE, data, event_id=event_id, at=observed_at)
 
 
 class _Visit:
-    """One request and the redirects that it leads to.
-
-    Args:
-        url: where to begin.
-        bytes_max: longest body that is read.
-    """
+    """One request and the redirects it leads to; reads a body of at most ``bytes_max``."""
 
     def __init__(self, url: str, bytes_max: int) -> None:
         self.url = url
         self._bytes_max = bytes_max
 
     async def get(self, client: httpx.AsyncClient) -> bytes:
-        # Another encoding would have to be undone before its length is known.
+        # Any other encoding would have to be decoded before its length is known.
         headers = {"accept": "application/json", "accept-encoding": "identity"}
         for _ in range(REDIRECTS_MAX + 1):
             async with client.stream("GET", self.url, headers=headers) as response:
@@ -184,7 +176,7 @@ class _Visit:
                 if response.status_code != 200:
                     raise _FailedError(f"the host answered with status {response.status_code}")
                 if response.headers.get("content-encoding", "identity").lower() != "identity":
-                    raise _FailedError("the host answered in an encoding that was not asked for")
+                    raise _FailedError("the host answered in an encoding that was not requested")
                 body = bytearray()
                 async for chunk in response.aiter_raw():
                     body += chunk
@@ -195,17 +187,17 @@ class _Visit:
 
 
 def _redirected(url: str, location: str) -> str:
-    """Return where a redirect leads, if that is the same host and port over HTTPS."""
+    """Return the target of a redirect, if it is on the same host and port over HTTPS."""
     there = _address(location, url)
     if there is None:
-        raise _FailedError("the host redirects to what is no address")
+        raise _FailedError("the host redirects to an invalid address")
     if not _is_same_host(there, url):
         raise _FailedError("the host redirects elsewhere: only redirects within the same host over https are followed")
     return str(there.copy_with(fragment=None))
 
 
 def _on_host(allowed: str, endpoint: str) -> str:
-    """Return where a revocation document stands, if it is on the host that may serve it."""
+    """Return the address of a revocation document, if it is on the host that may serve it."""
     there = _address(endpoint)
     if there is None or not _is_same_host(there, allowed):
         raise _FailedError(
@@ -227,7 +219,7 @@ def _address(text: str, base: str | None = None) -> httpx.URL | None:
 
 def _is_same_host(there: httpx.URL, url: str) -> bool:
     here = httpx.URL(url)
-    # httpx leaves the default port out, so that equal ports compare equal.
+    # httpx drops the default port, so that equal ports compare equal.
     return (there.scheme, there.host, there.port) == ("https", here.host, here.port)
 
 
@@ -237,20 +229,20 @@ def _tls_context(ca_file: Path | None) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=str(ca_file))
     except OSError:
-        raise ConfigurationError("bad_tls_file", f"{ca_file} holds no CA certificates in PEM form") from None
+        raise ConfigurationError("bad_tls_file", f"{ca_file} contains no CA certificates in PEM format") from None
 
 
 def _reason(error: Exception, timeout_s: float) -> str:
     if isinstance(error, _FailedError):
         return str(error)
     if isinstance(error, TimeoutError | httpx.TimeoutException):
-        return f"no whole answer within {timeout_s:g} s"
+        return f"no complete answer within {timeout_s:g} s"
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ssl.SSLCertVerificationError):
-            return f"the host's certificate is refused: {cause.verify_message}"
+            return f"the host's certificate is not valid: {cause.verify_message}"
         cause = cause.__cause__ or cause.__context__
-    # The library's own messages can quote what the host sent.
+    # The library's messages may quote what the host sent.
     return f"the request failed: {type(error).__name__}"
 
 
@@ -273,7 +265,7 @@ def _judged(domain: str, url: str, raw: bytes, limits: Limits) -> Fetched:
     except InputError as error:
         return _invalid(domain, url, None, error.message)
     if not isinstance(document, dict):
-        return _invalid(domain, url, None, "the document is no JSON object")
+        return _invalid(domain, url, None, "the document is not a JSON object")
     try:
         parse_well_known(raw, limits=limits)
     except InputError as error:
@@ -282,7 +274,7 @@ def _judged(domain: str, url: str, raw: bytes, limits: Limits) -> Fetched:
 
 
 def _invalid(domain: str, url: str, document: dict[str, Any] | None, detail: str) -> Fetched:
-    """Something was served, so it counts as observed: that it is refused must not look like a network failure."""
+    """Something was served, so it counts as observed: a refused document must not look like a network failure."""
     return Fetched(
         domain=domain,
         url=url,

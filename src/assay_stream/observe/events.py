@@ -1,7 +1,7 @@
-"""What a proxy publishes: observations as CloudEvents 1.0 JSON, ready for Kafka or for a file.
+"""What a proxy publishes: observations as CloudEvents 1.0 JSON, ready for Kafka or a file.
 
-Pure builders: ids and times are passed in. Definitions go in exactly as they were received; of arguments and
-results only digests do.
+Pure builders: ids and times are passed in; every time must be timezone-aware. Definitions go in exactly as received;
+arguments and results only as digests.
 """
 
 from __future__ import annotations
@@ -11,27 +11,68 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypedDict, Unpack
+from urllib.parse import quote
 
 import orjson
 
+from assay_stream.errors import ConfigurationError
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.observation import CALL_TYPE, LIST_CHANGED_TYPE, SNAPSHOT_TYPE
 from assay_stream.model.record import OBSERVER_HEADER, Headers, Role
-from assay_stream.observe.vantage import Vantage
 
 Kind = Literal["list", "call", "control"]
 Completeness = Literal["complete", "partial", "unknown"]
 Decision = Literal["allow", "deny", "requires_approval", "error"]
 
-DISCOVERY_TYPE = "assay.control.discovery.observed"
-"""What came of an attempt to fetch a SchemaPin discovery document."""
-
 EVENT_BYTES_MAX = DEFAULT_LIMITS.record_bytes_max - 16 * 1_024
-"""One event. What is missing to a whole record is room for its key, headers and Kafka's own framing."""
+"""One event: a record, less room for its key, headers and Kafka's framing."""
 
+_SOURCE_CHARS_MAX = 2_048
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 _ROLES: dict[Kind, Role] = {"list": Role.SNAPSHOTS, "call": Role.CALLS, "control": Role.CONTROL}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vantage:
+    """Who observes which server.
+
+    Args:
+        server_id: the operator's name for the server; never what the server calls itself.
+        observer_id: the proxy that observes.
+        server_scoped: whether definitions are bound to this server's name.
+        auth_context: a label (not a secret) for the permissions under which the server was queried.
+
+    Raises:
+        ConfigurationError: ``bad_identifier`` for a name that no record may carry.
+    """
+
+    server_id: str
+    observer_id: str
+    server_scoped: bool = False
+    auth_context: str | None = None
+
+    def __post_init__(self) -> None:
+        for what in ("server_id", "observer_id", "auth_context"):
+            name = getattr(self, what)
+            if name is not None:
+                _check_name(what, name)
+        if len(self.source) > _SOURCE_CHARS_MAX:
+            raise ConfigurationError("bad_identifier", "observer_id is too long for a URI: shorten it")
+
+    @property
+    def source(self) -> str:
+        """The CloudEvents source of every event observed from here."""
+        return f"urn:assay-stream:observer:{quote(self.observer_id, safe='')}"
+
+
+def _check_name(what: str, name: str) -> None:
+    if not is_unicode(name):
+        raise ConfigurationError("bad_identifier", f"{what} is not valid Unicode: remove the broken characters")
+    if not name.strip() or len(name) > DEFAULT_LIMITS.identifier_chars_max:
+        raise ConfigurationError(
+            "bad_identifier", f"{what} must have 1 to {DEFAULT_LIMITS.identifier_chars_max} characters, not all blank"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +81,7 @@ class Observation:
 
     Args:
         kind: what was observed.
-        key: the server's name, so that all of one server stands in one partition.
+        key: the server's name, so that all records of one server share a partition.
         value: the event as structured CloudEvents JSON.
         headers: Kafka headers.
         timestamp_ms: event time, milliseconds since the epoch.
@@ -54,21 +95,21 @@ class Observation:
 
     @property
     def role(self) -> Role:
-        """Which topic it goes to."""
+        """The topic it goes to."""
         return _ROLES[self.kind]
 
     @property
     def size_bytes(self) -> int:
-        """How much room it takes in a queue or a request, Kafka's framing left out."""
+        """Its size in a queue or a request, without Kafka's framing."""
         return len(self.key) + len(self.value) + sum(len(name) + len(value) for name, value in self.headers)
 
 
 @dataclass(frozen=True, slots=True)
 class RawMessage:
-    """A message whose JSON is not sound, kept as the bytes it came in.
+    """A message whose JSON is unsound, kept as the bytes it came in.
 
-    It stands in an event in place of the tools, so that the event is as unsound as the message: the registry
-    then refuses it with the precise reason and marks the server, instead of never hearing of the list.
+    It replaces the tools in an event and makes the event just as unsound: the registry then rejects it with the
+    precise reason and marks the server, instead of never hearing of the list.
 
     Args:
         raw: one line of the wire.
@@ -78,7 +119,7 @@ class RawMessage:
 
 
 class CallFields(TypedDict, total=False):
-    """What may be known of a call beside its name and the decision; ``None`` counts as absent."""
+    """Optional facts about a call; ``None`` counts as absent."""
 
     profile: str | None
     trace_id: str | None
@@ -125,12 +166,12 @@ def snapshot_event(
 
     Args:
         vantage: who observed which server.
-        event_id: unique among the events of this observer.
-        snapshot_id: what calls name when they mean this snapshot.
-        observed_at: when the result was seen; must know its time zone.
-        completeness: whether these are all tools the server offers.
+        event_id: unique among this observer's events.
+        snapshot_id: what calls use to refer to this snapshot.
+        observed_at: when the result was seen.
+        completeness: whether these are all the tools the server offers.
         tools: the tools exactly as received (whatever their JSON type), or a ``RawMessage``.
-        protocol_version: MCP revision spoken.
+        protocol_version: MCP revision in use.
         prompts: the server's prompts as last seen.
         resource_templates: the server's resource templates as last seen.
         signatures: signatures that came with the tools.
@@ -148,9 +189,9 @@ def snapshot_event(
         "resource_templates": resource_templates,
         "signatures": signatures,
     }
-    event = _envelope(vantage, SNAPSHOT_TYPE, event_id, observed_at, traceparent)
+    event = _envelope(vantage.source, SNAPSHOT_TYPE, event_id, observed_at, traceparent)
     event["data"] = {name: value for name, value in data.items() if value is not None}
-    # The tools come last, so that bytes which are no JSON can be put in their place.
+    # The tools come last, so that raw bytes that are not JSON can take their place.
     if isinstance(tools, RawMessage):
         value = _dumps(event)[:-2] + b',"tools":' + tools.raw.strip(b"\r\n") + b"}}"
     else:
@@ -160,18 +201,14 @@ def snapshot_event(
 
 
 def list_changed_event(
-    vantage: Vantage,
-    *,
-    event_id: str,
-    observed_at: datetime,
-    session_id: str | None = None,
+    vantage: Vantage, *, event_id: str, observed_at: datetime, session_id: str | None = None
 ) -> Observation:
     """Return the event of one ``notifications/tools/list_changed``.
 
     Args:
         vantage: who observed which server.
-        event_id: unique among the events of this observer.
-        observed_at: when the notification was seen; must know its time zone.
+        event_id: unique among this observer's events.
+        observed_at: when the notification was seen.
         session_id: the connection it came on.
     """
     data: dict[str, Any] = {
@@ -180,7 +217,7 @@ def list_changed_event(
         "session_id": session_id,
         "auth_context": vantage.auth_context,
     }
-    event = _envelope(vantage, LIST_CHANGED_TYPE, event_id, observed_at, None)
+    event = _envelope(vantage.source, LIST_CHANGED_TYPE, event_id, observed_at, None)
     event["data"] = {name: value for name, value in data.items() if value is not None}
     return _observation("list", vantage, _dumps(event), observed_at, None)
 
@@ -201,14 +238,14 @@ def call_event(
 
     Args:
         vantage: who observed which server.
-        event_id: unique among the events of this observer.
-        observed_at: when the call was seen on its way to the server; must know its time zone.
+        event_id: unique among this observer's events.
+        observed_at: when the call was seen on its way to the server.
         tool_name: the tool as the caller named it.
-        tool_call_id: what names this call and no other.
+        tool_call_id: identifies this call and no other.
         decision: what the proxy decided.
         reason_code: why.
         traceparent: W3C trace context of the call.
-        fields: what else is known. Digests only: arguments and results must not come here.
+        fields: what else is known. Digests only: never pass arguments or results.
     """
     data: dict[str, Any] = {
         "server_id": vantage.server_id,
@@ -218,48 +255,44 @@ def call_event(
         "decision": decision,
         "reason_code": reason_code,
     }
-    event = _envelope(vantage, CALL_TYPE, event_id, observed_at, traceparent)
+    event = _envelope(vantage.source, CALL_TYPE, event_id, observed_at, traceparent)
     event["data"] = data | {name: value for name, value in fields.items() if value is not None}
     return _observation("call", vantage, _dumps(event), observed_at, traceparent)
 
 
-def control_event(
-    vantage: Vantage, kind: str, *, event_id: str, observed_at: datetime, data: Mapping[str, Any]
-) -> Observation:
+def control_event(source: str, kind: str, data: Mapping[str, Any], *, event_id: str, at: datetime) -> Observation:
     """Return an event of the control topic.
 
     Args:
-        vantage: who publishes it, and which server it is about.
-        kind: type of the event.
-        event_id: unique among the events of this observer.
-        observed_at: when it takes effect; must know its time zone.
-        data: what the event says; absent values stand in it as null.
+        source: CloudEvents source: who publishes it.
+        kind: event type.
+        data: what the event says, its ``server_id`` included; ``None`` becomes null.
+        event_id: unique among the events of this source.
+        at: when it takes effect.
     """
-    event = _envelope(vantage, kind, event_id, observed_at, None)
-    event["data"] = dict(data)
-    return _observation("control", vantage, _dumps(event), observed_at, None)
+    value = _dumps(_envelope(source, kind, event_id, at, None) | {"data": dict(data)})
+    return Observation(
+        kind="control",
+        key=str(data["server_id"]).encode(),
+        value=value,
+        headers=observation_headers(None),
+        timestamp_ms=timestamp_ms(at),
+    )
 
 
 def rfc3339(moment: datetime) -> str:
-    """Return a moment in UTC with microseconds, as events carry it.
-
-    Args:
-        moment: must know its time zone.
+    """Return a time in UTC with microseconds, as events carry it.
 
     Raises:
-        ValueError: where it does not.
+        ValueError: if it is not timezone-aware.
     """
     if moment.tzinfo is None:
-        raise ValueError("event times must know their time zone")
+        raise ValueError("event times must be timezone-aware")
     return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def timestamp_ms(moment: datetime) -> int:
-    """Return a moment in milliseconds since the epoch, 0 for anything before it.
-
-    Args:
-        moment: must know its time zone.
-    """
+    """Return a timezone-aware time in milliseconds since the epoch; 0 if it is earlier."""
     return max(0, (moment - _EPOCH) // _MILLISECOND)
 
 
@@ -268,7 +301,7 @@ def observation_headers(traceparent: str | None, *, observer_id: str | None = No
 
     Args:
         traceparent: W3C trace context, repeated as a plain header for tracing tools.
-        observer_id: who observed it, repeated so that it is known of a record that cannot be read.
+        observer_id: who observed it, repeated so that it is known even if the record cannot be read.
     """
     headers: Headers = (("content-type", b"application/cloudevents+json"),)
     if observer_id is not None:
@@ -276,15 +309,13 @@ def observation_headers(traceparent: str | None, *, observer_id: str | None = No
     return headers if traceparent is None else (*headers, ("traceparent", traceparent.encode()))
 
 
-def _envelope(
-    vantage: Vantage, kind: str, event_id: str, observed_at: datetime, traceparent: str | None
-) -> dict[str, Any]:
+def _envelope(source: str, kind: str, event_id: str, at: datetime, traceparent: str | None) -> dict[str, Any]:
     event: dict[str, Any] = {
         "specversion": "1.0",
         "type": kind,
-        "source": vantage.source,
+        "source": source,
         "id": event_id,
-        "time": rfc3339(observed_at),
+        "time": rfc3339(at),
         "datacontenttype": "application/json",
     }
     if traceparent is not None:
@@ -299,7 +330,7 @@ def _observation(
         kind=kind,
         key=vantage.server_id.encode(),
         value=value,
-        headers=observation_headers(traceparent, observer_id=None if kind == "control" else vantage.observer_id),
+        headers=observation_headers(traceparent, observer_id=vantage.observer_id),
         timestamp_ms=timestamp_ms(observed_at),
     )
 
@@ -308,9 +339,18 @@ def _dumps(value: Any) -> bytes:
     try:
         return orjson.dumps(value)
     except TypeError:
-        # orjson refuses integers beyond 64 bits and half surrogate pairs. The former are JSON and must
-        # survive; the latter are for the registry and the join to refuse by name, so they are written too.
+        # orjson refuses integers beyond 64 bits and lone surrogates. The former are JSON and must survive; the
+        # latter are written too, so that the registry and the join can reject them by name.
         try:
             return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
         except UnicodeEncodeError:
             return json.dumps(value, separators=(",", ":")).encode()
+
+
+def is_unicode(text: str) -> bool:
+    """Tell whether a string can be encoded: a lone surrogate cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

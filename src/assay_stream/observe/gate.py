@@ -1,16 +1,16 @@
-"""The gate: what an enforcing tap lets through. A state machine without clock, chance or I/O.
+"""The gate: what an enforcing tap lets through. A deterministic state machine without clock or I/O.
 
 Rules:
 
-1. A ``tools/call`` that is ruled ``block`` never reaches the server. Its caller gets a JSON-RPC error that says
+1. A ``tools/call`` whose ruling is ``block`` never reaches the server. Its caller gets a JSON-RPC error that says
    why, and the call is published as denied.
-2. The definitions that count are those this client was given last under the name (``observe.offered``); of
-   several, the one that is ruled worst. While a list is in doubt, every pinned tool has a definition that cannot
-   be read. So has a pinned tool that the list behind an announced change lacks; until that list nothing changes.
-3. A line from the client that is not sound JSON, not made of messages, or read in two ways does not pass: a server
-   that reads it otherwise than we do could be made to obey a call that was not ruled on.
-4. Of a batch with a blocked call nothing passes: every request in it is answered with an error.
-5. A line from the server that programs may read in two ways leaves the list that is awaited in doubt.
+2. The definitions that count are the latest this client was offered under the name (``observe.offered``); of
+   several, the one with the worst ruling. While a list is in doubt, every pinned tool counts as unreadable. So does a
+   pinned tool missing from the list that follows an announced change; until that list nothing changes.
+3. A line from the client that is not sound JSON, not made of messages, or ambiguous does not pass: a server that
+   reads it differently could be made to obey a call that was never ruled on.
+4. Nothing passes of a batch with a blocked call: every request in it is answered with an error.
+5. An ambiguous line from the server leaves the pending list in doubt.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ from datetime import datetime
 from typing import Any
 
 from assay_stream.errors import InputError
-from assay_stream.observe.events import Observation
-from assay_stream.observe.jsonrpc import BLANKS, Line, params_of, read_in_two_ways
+from assay_stream.observe.events import Observation, Vantage
+from assay_stream.observe.jsonrpc import (
+    BLANKS,
+    BLOCKED_CODE,
+    INVALID_REQUEST_CODE,
+    NOT_RULED_ON,
+    Line,
+    is_ambiguous,
+    params_of,
+)
 from assay_stream.observe.mcp_wire import WireObserver
-from assay_stream.observe.ruling import UNREADABLE, WITHDRAWN, Ruling, gravity
-from assay_stream.observe.vantage import Vantage
+from assay_stream.observe.verdicts import UNREADABLE, WITHDRAWN, Ruling, gravity
 from assay_stream.schemes.fingerprint import Fingerprint, fingerprint
 from assay_stream.schemes.hangar import Action
 
-BLOCKED_CODE = -32050
-"""JSON-RPC error code of a blocked call, in the range that the standard leaves to implementations."""
-
-INVALID_REQUEST_CODE = -32600
-
-NOT_RULED_ON = "the line could not be ruled on; it was not passed on"
-
 Rule = Callable[[str, str, Fingerprint | None], Ruling]
-"""What to do with a call: of a server, a tool, and the fingerprint of its definition if that is known."""
+"""What to do with a call, given its server, its tool, and the fingerprint of the tool's definition if known."""
 
 _UNCLEAR = {
-    "inexact_json": "the line is not sound JSON, so it is not clear what it asks for",
-    "ambiguous_message": "the line can be read in two ways, so it is not clear what it asks for",
+    "inexact_json": "the line is not sound JSON, so its meaning is unclear",
+    "ambiguous_message": "programs may read the line in different ways, so its meaning is unclear",
     "not_a_message": "the line is not made of JSON-RPC messages",
     "tool_not_named": "the call names no tool",
 }
@@ -56,9 +56,9 @@ class Passage:
 
     Args:
         forward: whether the server gets it.
-        reply: what the client gets instead, a line with its line feed; empty where nobody waits for an answer.
-        observations: what is to be published.
-        warnings: names of tools whose calls passed although their definition gives cause for concern.
+        reply: what the client gets instead, a line with its line feed; empty if nobody waits for an answer.
+        observations: what to publish.
+        warnings: tools whose calls passed although their definition gives cause for concern.
     """
 
     forward: bool
@@ -68,11 +68,11 @@ class Passage:
 
 
 class Gate:
-    """Rules on the lines of one connection.
+    """Rules on the lines of one connection. Times must be timezone-aware.
 
     Args:
         vantage: who observes which server.
-        observer: the state machine of the same connection; the gate feeds it.
+        observer: the state machine of the same connection, fed by the gate.
         rule: what to do with a call.
     """
 
@@ -83,12 +83,7 @@ class Gate:
         self._digested: dict[str, tuple[tuple[dict[str, Any], ...], tuple[Fingerprint, ...]]] = {}
 
     def inward(self, raw: bytes, at: datetime) -> Passage:
-        """Rule on a line from the client.
-
-        Args:
-            raw: the line.
-            at: when it was seen; must know its time zone.
-        """
+        """Rule on a line from the client."""
         if not raw.strip(BLANKS):
             return Passage(forward=True)
         line = self._observer.read(raw)
@@ -113,42 +108,28 @@ class Gate:
         return Passage(forward=True, observations=observations, warnings=warned)
 
     def not_ruled_on(self, raw: bytes, at: datetime) -> Passage:
-        """Hold back a line from the client that ruling on failed.
-
-        Args:
-            raw: the line.
-            at: when it was seen; must know its time zone.
-        """
+        """Hold back a line from the client whose ruling failed."""
         line = self._observer.read(raw)
         observations = self._observer.refuse(line, lambda _: "not_ruled_on", at)
         error = _error(BLOCKED_CODE, f"assay-stream: {NOT_RULED_ON}", "not_ruled_on", {})
         return Passage(forward=False, reply=_refusals(line, lambda _: error), observations=observations)
 
     def outward(self, raw: bytes, at: datetime) -> list[Observation]:
-        """Take note of a line from the server.
-
-        Args:
-            raw: the line.
-            at: when it was seen; must know its time zone.
-        """
+        """Inspect a line from the server."""
         if not raw.strip(BLANKS):
             return []
         line = self._observer.read(raw)
         observations = self._observer.take("server->client", line, raw, at)
-        if self._observer.awaits_list and (not line.exact or read_in_two_ways(line, raw)):
+        if self._observer.awaits_list and (not line.exact or is_ambiguous(line, raw)):
             observations += self.missed(at)
         return observations
 
     def missed(self, at: datetime) -> list[Observation]:
-        """Note a line from the server that could not be looked at: what it listed is not known.
-
-        Args:
-            at: when; must know its time zone.
-        """
+        """Note a line from the server that could not be inspected: what it listed is unknown."""
         return self._observer.missed("server->client", at)
 
     def doubt(self) -> None:
-        """Note that looking at the server failed: until the next whole list nothing is known of its tools."""
+        """Note that inspecting the server failed: until the next whole list its tools are unknown."""
         self._observer.offered.doubt()
 
     def _ruling(self, call: Mapping[str, Any]) -> Ruling:
@@ -187,10 +168,10 @@ class Gate:
             "reason_code": ruling.reason_code,
         }
         if ruling.reason_code == "verdicts_unavailable":
-            text = "the verdicts of the digest policy are not known yet; try again, or see why Kafka is away"
+            text = "no verdicts of the digest policy have been read yet; try again, or check the connection to Kafka"
         else:
             text = (
-                f"the digest policy blocks this call ({ruling.reason_code}). An operator can look at the change "
+                f"the digest policy blocks this call ({ruling.reason_code}). An operator can review the change "
                 "(assay-stream pins diff) and approve it (assay-stream pins approve)"
             )
         return _error(BLOCKED_CODE, f"assay-stream: {text}", "call_blocked", detail)
@@ -201,12 +182,12 @@ def _is_call(message: Mapping[str, Any]) -> bool:
 
 
 def _unclear(line: Line, raw: bytes) -> str | None:
-    """Return why it cannot be told what a line asks for, ``None`` where it can."""
+    """Return why the meaning of a line is unclear; ``None`` if it is clear."""
     if not line.exact:
         return "inexact_json"
     if not line.whole:
         return "not_a_message"
-    if read_in_two_ways(line, raw):
+    if is_ambiguous(line, raw):
         return "ambiguous_message"
     calls = [message for message in line.messages if _is_call(message)]
     return "tool_not_named" if any(not isinstance(params_of(call).get("name"), str) for call in calls) else None
@@ -217,23 +198,23 @@ def _reason(ruling: Ruling) -> str:
 
 
 def _refusals(line: Line, why: Callable[[Mapping[str, Any]], dict[str, Any]]) -> bytes:
-    """Return the answers to every request of a line that does not pass, in the form it came in."""
+    """Return the answers to every request of a line that does not pass, as a batch if it came as one."""
     answers = [
         {"jsonrpc": "2.0", "id": _answerable(message["id"]), "error": why(message)}
         for message in line.messages
         if "method" in message and "id" in message
     ]
     if not line.messages:
-        # JSON-RPC 2.0, section 5: where no id could be made out it is null.
+        # JSON-RPC 2.0, section 5: the id is null if it could not be determined.
         answers = [{"jsonrpc": "2.0", "id": None, "error": why({})}]
     if not answers:
         return b""
-    # Not orjson: an id may be any number, and the answer must carry it as it came.
+    # Not orjson: an id may be any number, and the answer must carry it unchanged.
     return json.dumps(answers if line.batch and line.messages else answers[0], allow_nan=False).encode() + b"\n"
 
 
 def _answerable(value: object) -> object:
-    """Return an id as an answer may carry it: one that is no text and no number is null."""
+    """Return an id as an answer may carry it: null unless it is a string or a finite number."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
     return None if isinstance(value, float) and not math.isfinite(value) else value

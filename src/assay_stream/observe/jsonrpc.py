@@ -1,4 +1,4 @@
-"""JSON-RPC 2.0 messages as MCP puts them on a wire: one line, one message or (old revisions) a batch."""
+"""JSON-RPC 2.0 messages as MCP puts them on a wire: one line, one message or (in old revisions) a batch."""
 
 from __future__ import annotations
 
@@ -14,10 +14,16 @@ from assay_stream.limits import Limits
 
 Direction = Literal["client->server", "server->client"]
 RequestKey = tuple[bool, int | float | str]
-"""A request's id and whether it is text: ``1`` and ``"1"`` are two ids."""
+"""A request's id and whether it is a string: ``1`` and ``"1"`` are two ids."""
 
 BLANKS = b" \t\r\n"
-"""What may stand around a message on its line."""
+"""What may surround a message on its line."""
+
+BLOCKED_CODE = -32050
+"""Error code of a blocked call, in the range that the standard leaves to implementations."""
+
+INVALID_REQUEST_CODE = -32600
+NOT_RULED_ON = "the line could not be ruled on; it was not passed on"
 
 _MEMBERS = frozenset(
     ("id", "method", "params", "result", "error", "name", "arguments", "cursor", "tools", "nextCursor")
@@ -31,8 +37,8 @@ class Line:
     """One line of a wire.
 
     Args:
-        messages: its messages; none if no parser could make anything of it.
-        exact: whether the strict decoder accepts it, so that what it says may be hashed.
+        messages: its messages; empty if no parser could make sense of it.
+        exact: whether the strict decoder accepts it, so that its content may be hashed.
         batch: whether it is an array.
         whole: whether everything in it is a message.
     """
@@ -62,30 +68,26 @@ def read_line(raw: bytes, limits: Limits) -> Line:
     return Line(messages, exact, batch=batch, whole=len(messages) == len(parts))
 
 
-def read_in_two_ways(line: Line, raw: bytes) -> bool:
-    """Tell whether programs differ in what they make of a line, although it is sound JSON.
+def is_ambiguous(line: Line, raw: bytes) -> bool:
+    """Tell whether programs disagree about a line although it is sound JSON.
 
-    Some take a carriage return for the end of a line, and find a message inside a message. Some do not tell
-    ``Method`` from ``method``, and find one where others find none.
+    Some take a carriage return for a line ending and find a message inside a message. Some ignore case, so that
+    they read ``Method`` as ``method`` and find a message where others find none.
 
     Args:
         line: the line as it was read.
         raw: its bytes.
     """
-    return b"\r" in raw.strip(BLANKS) or any(_misspelt(message) for message in line.messages)
+    return b"\r" in raw.strip(BLANKS) or any(_has_case_variants(message) for message in line.messages)
 
 
-def _misspelt(message: Mapping[str, Any]) -> bool:
+def _has_case_variants(message: Mapping[str, Any]) -> bool:
     inner = [part for part in (message.get("params"), message.get("result")) if isinstance(part, dict)]
     return any(key not in _MEMBERS and key.casefold() in _FOLDED_MEMBERS for part in (message, *inner) for key in part)
 
 
 def request_key(value: object) -> RequestKey | None:
-    """Return what tells a request from the others, ``None`` if that is no id.
-
-    Args:
-        value: the ``id`` of a message, or the ``requestId`` of a cancellation.
-    """
+    """Return the key of a request's ``id`` (or of a cancellation's ``requestId``); ``None`` if it is not an id."""
     if isinstance(value, str):
         return (True, value)
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -94,13 +96,10 @@ def request_key(value: object) -> RequestKey | None:
 
 
 def answer_keys(value: object) -> list[RequestKey]:
-    """Return the requests that a response with this id may answer, likeliest first.
+    """Return the requests that a response with this ``id`` may answer, most likely first.
 
-    Common clients turn the text of an answer's id into a number before they look for their request. A server
-    that answers 2 with "2" reaches such a client; it must not thereby escape notice.
-
-    Args:
-        value: the ``id`` of a response.
+    Common clients convert a string id to a number before they look up their request. A server that answers 2
+    with "2" reaches such a client, and must not escape notice by it.
     """
     key = request_key(value)
     if key is None:
@@ -110,31 +109,19 @@ def answer_keys(value: object) -> list[RequestKey]:
 
 
 def params_of(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a message's parameters, empty where it has none (or an array, which MCP never sends).
-
-    Args:
-        message: a request or notification.
-    """
+    """Return a message's parameters; empty if it has none (or an array, which MCP never sends)."""
     params = message.get("params")
     return params if isinstance(params, dict) else {}
 
 
 def meta_of(params: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the ``_meta`` of some parameters, empty where they have none.
-
-    Args:
-        params: a request's parameters.
-    """
+    """Return the ``_meta`` member of a request's parameters; empty if there is none."""
     meta = params.get("_meta")
     return meta if isinstance(meta, dict) else {}
 
 
 def trace_of(traceparent: object) -> tuple[str, str] | None:
-    """Return a W3C ``traceparent`` and its trace id, ``None`` if it is not one.
-
-    Args:
-        traceparent: what stands where one is expected.
-    """
+    """Return a W3C ``traceparent`` and its trace id; ``None`` if the value is not one."""
     if not isinstance(traceparent, str):
         return None
     match = _TRACEPARENT.fullmatch(traceparent)
@@ -142,7 +129,7 @@ def trace_of(traceparent: object) -> tuple[str, str] | None:
 
 
 def _number(text: str) -> int | float | None:
-    """Return the number that JavaScript takes a text for; more texts than it would do no harm."""
+    """Return the number JavaScript would convert a string to; accepting more strings than it does no harm."""
     stripped = text.strip()
     if len(stripped) > 64:
         return None

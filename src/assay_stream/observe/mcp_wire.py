@@ -1,15 +1,15 @@
-"""From the lines of an MCP wire to observations: a state machine without clock, chance or I/O.
+"""From the lines of an MCP wire to observations: a deterministic state machine without clock or I/O.
 
 Rules:
 
-1. Every ``tools/list`` result gives a snapshot of what is put together so far (``observe.paging``).
-2. A result that strict decoding refuses still gives a snapshot, as unsound as it came: the registry must hear
-   of it and refuse it, or a malformed list could keep an old one in force.
-3. Every ``tools/call`` gives one call event: when it is answered, cancelled, displaced by another request of
-   its id, pushed out by too many others, or when the wire closes.
-4. A call names the last snapshot before it, whatever became of that snapshot; none where the server has announced
-   since that its tools changed (``notifications/tools/list_changed``).
-5. Text ids and number ids are distinct, but an answer nobody waits for is tried as a number too.
+1. Every ``tools/list`` result yields a snapshot of the list assembled so far (``observe.offered``).
+2. A result that strict decoding refuses still yields a snapshot, as unsound as it came: the registry must hear of it
+   and reject it, or a malformed list could keep an old one in force.
+3. Every ``tools/call`` yields one call event: when it is answered, cancelled, displaced by another request with its
+   id, evicted by too many others, or when the wire closes.
+4. A call refers to the latest snapshot before it, accepted or not; to none if the server has since announced that
+   its tools changed (``notifications/tools/list_changed``).
+5. String ids and number ids are distinct, but a response nobody waits for is tried as a number too.
 6. Nothing here raises: what cannot be read is counted.
 """
 
@@ -21,7 +21,7 @@ from datetime import datetime
 from typing import Any
 
 from assay_stream.limits import DEFAULT_LIMITS, Limits
-from assay_stream.observe.events import Observation
+from assay_stream.observe.events import Observation, Vantage
 from assay_stream.observe.jsonrpc import (
     BLANKS,
     Direction,
@@ -34,15 +34,14 @@ from assay_stream.observe.jsonrpc import (
     request_key,
 )
 from assay_stream.observe.offered import Offered
-from assay_stream.observe.vantage import Vantage
 from assay_stream.observe.wire_calls import CallObserver
 from assay_stream.observe.wire_lists import LIST_CHANGED, METHODS, ListObserver
 
 PENDING_MAX = 10_000
-"""Requests of a kind without an answer yet. A client has a few at a time; each costs under a kilobyte."""
+"""Unanswered requests of a kind. A client has a few at a time; each costs under a kilobyte."""
 
 LINE_BYTES_MAX = 4 * DEFAULT_LIMITS.record_bytes_max
-"""One line that is still read. Tool results carry files; they are larger than any list of tools."""
+"""The longest line that is read. Tool results carry files, so they are larger than any list of tools."""
 
 _VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
 
@@ -52,15 +51,15 @@ class WireStats:
     """Counts since the wire opened.
 
     Args:
-        lines: lines looked at.
-        snapshots: snapshots given, refused ones included.
-        list_changes: announced changes of the tools; of several without a list between not all are published.
+        lines: lines inspected.
+        snapshots: snapshots produced, refused ones included.
+        list_changes: announced changes of the tools; repeats without a list in between are not all published.
         calls: calls seen.
-        malformed_lines: no parser can make anything of them.
+        malformed_lines: lines no parser can make sense of.
         inexact_lines: understood, but not sound JSON; nothing in them is hashed.
-        missed_lines: not looked at: too long, or the observer was too far behind.
-        refused_snapshots: snapshots given for the registry to refuse.
-        unmatched_responses: answers to requests not followed here, pings for one.
+        missed_lines: not inspected: too long, or the observer was too far behind.
+        refused_snapshots: snapshots the registry is meant to reject.
+        unmatched_responses: answers to requests not followed here, such as pings.
         evicted_requests: given up because too many others came after them.
     """
 
@@ -81,14 +80,14 @@ class WireStats:
 
 
 class WireObserver:
-    """Watches one connection between a client and a server.
+    """Watches one connection between a client and a server. Times must be timezone-aware.
 
     Args:
         vantage: who observes which server.
-        session_id: unique for this connection; tool call ids begin with it.
-        new_id: gives a new unique id at every call, for events and snapshots.
-        limits: bounds on what is put together.
-        pending_max: requests of a kind (calls, lists) that may be without an answer.
+        session_id: unique to this connection; prefix of its tool call ids.
+        new_id: returns a new unique id with every call, for events and snapshots.
+        limits: bounds on what is assembled.
+        pending_max: requests of a kind (calls, lists) that may be unanswered at a time.
     """
 
     def __init__(
@@ -127,37 +126,34 @@ class WireObserver:
             evicted_requests=self._calls.evicted + self._evicted_lists,
         )
 
+    @property
+    def offered(self) -> Offered:
+        """The tools that the client was offered."""
+        return self._lists.offered
+
+    @property
+    def awaits_list(self) -> bool:
+        """Whether the client asked for a list of tools that has not been answered yet."""
+        return self._lists.awaited
+
     def feed(self, direction: Direction, raw: bytes, observed_at: datetime) -> list[Observation]:
-        """Take one line and return what it gives to publish, in order.
+        """Take one line and return the observations to publish, in order.
 
         Args:
             direction: which way it went.
             raw: its bytes, with or without the line feed.
-            observed_at: when it was seen; must know its time zone.
+            observed_at: when it was seen.
         """
         return self.take(direction, self.read(raw), raw, observed_at) if raw.strip(BLANKS) else []
 
     def read(self, raw: bytes) -> Line:
-        """Return a line as ``take`` and ``refuse`` want it.
-
-        Args:
-            raw: its bytes, with or without the line feed.
-        """
+        """Parse a line for ``take`` and ``refuse``."""
         return read_line(raw.strip(BLANKS), self._line_limits)
 
     def take(self, direction: Direction, line: Line, raw: bytes, observed_at: datetime) -> list[Observation]:
-        """Take one line that was read already, as ``feed`` does.
-
-        Args:
-            direction: which way it went.
-            line: the line.
-            raw: its bytes.
-            observed_at: when it was seen; must know its time zone.
-        """
+        """Do as ``feed`` with a line that was parsed already."""
         raw = raw.strip(BLANKS)
-        self._lines += 1
-        self._malformed += not line.messages
-        self._inexact += bool(line.messages) and not line.exact
+        self._count(line)
         observations: list[Observation] = []
         for message in line.messages:
             if direction == "client->server":
@@ -166,19 +162,9 @@ class WireObserver:
             elif "method" not in message:
                 observations += self._response(message, raw, line.exact, observed_at)
             elif message["method"] == LIST_CHANGED:
-                # However it comes: by itself, or on a stream that subscriptions/listen opened.
+                # By itself, or on a stream that subscriptions/listen opened.
                 observations += self._lists.changed(observed_at)
         return observations
-
-    @property
-    def offered(self) -> Offered:
-        """What the client was told about tools."""
-        return self._lists.offered
-
-    @property
-    def awaits_list(self) -> bool:
-        """Whether the client asked for a list of tools that was not answered yet."""
-        return self._lists.awaited
 
     def refuse(
         self, line: Line, reason_code: Callable[[Mapping[str, Any]], str], observed_at: datetime
@@ -186,13 +172,11 @@ class WireObserver:
         """Take a line from the client that is not passed on, and return the calls in it as denied.
 
         Args:
-            line: the line.
-            reason_code: why, for each call in it.
-            observed_at: when it was seen; must know its time zone.
+            line: the parsed line.
+            reason_code: returns the reason for each call in it.
+            observed_at: when it was seen.
         """
-        self._lines += 1
-        self._malformed += not line.messages
-        self._inexact += bool(line.messages) and not line.exact
+        self._count(line)
         return [
             self._calls.refused(
                 request_key(message.get("id")),
@@ -207,22 +191,18 @@ class WireObserver:
         ]
 
     def missed(self, direction: Direction, observed_at: datetime) -> list[Observation]:
-        """Note a line that could not be looked at, and return what that gives.
-
-        Args:
-            direction: which way it went.
-            observed_at: when; must know its time zone.
-        """
+        """Note a line that could not be inspected, and return what that yields."""
         self._missed += 1
         return self._lists.missed(observed_at) if direction == "server->client" else []
 
     def close(self, observed_at: datetime) -> list[Observation]:
-        """Return the calls that will not be answered any more, oldest first.
-
-        Args:
-            observed_at: when the wire closed; must know its time zone.
-        """
+        """Return the calls that will never be answered, oldest first, when the wire closes."""
         return self._calls.close(observed_at)
+
+    def _count(self, line: Line) -> None:
+        self._lines += 1
+        self._malformed += not line.messages
+        self._inexact += bool(line.messages) and not line.exact
 
     def _request(self, message: Mapping[str, Any], exact: bool, at: datetime) -> list[Observation]:
         method, params = message["method"], params_of(message)

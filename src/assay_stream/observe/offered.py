@@ -1,26 +1,126 @@
-"""What the client of a connection was told about tools: the last definitions of each name, and doubts on them.
+"""What a client was offered: lists assembled from their pages, and the latest definitions of each tool.
 
-A name keeps its definitions until a later list has others, whatever lists come in between: the client may have
-kept them too. A name is *withdrawn* where the server announced a change and the next whole list lacks it. What a
-list said that could not be read is in doubt until a later one was read from its beginning to its end.
+A request without a cursor starts a list; one whose cursor came with the last page continues it (the empty string is
+a cursor). Servers do not keep pages consistent, so a list is only what its pages said. Whatever cannot be matched is
+of unknown completeness, never complete.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
+from assay_stream.limits import Limits
+from assay_stream.observe.events import Completeness
+
 NAMES_MAX = 20_000
-"""Names that are remembered, four times the longest list that is accepted. The one told longest ago goes first."""
+"""Tool names remembered, four times the longest list that is accepted. The least recently listed goes first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assembly:
+    """A list assembled so far. Immutable: pending requests keep theirs.
+
+    Args:
+        items: the entries of all pages.
+        next_cursor: the cursor that continues it, ``None`` at the end.
+        sound: whether it began at the beginning and every page was readable.
+        too_large: whether it outgrew the limits; its items are dropped then.
+        size_bytes: bytes of the messages it came in.
+    """
+
+    items: tuple[Any, ...] = ()
+    next_cursor: Any = None
+    sound: bool = True
+    too_large: bool = False
+    size_bytes: int = 0
+
+    @property
+    def completeness(self) -> Completeness:
+        """How much of the server's list this is."""
+        if not self.sound:
+            return "unknown"
+        return "complete" if self.next_cursor is None else "partial"
+
+    def outdated(self) -> Assembly:
+        """Return what remains of it when the server announces that its list changed."""
+        return self if self == _START else _UNMATCHED
+
+
+_START = Assembly()
+_UNMATCHED = Assembly(sound=False)
+
+
+class Lister:
+    """Follows one list method.
+
+    Args:
+        member: the member of the result that holds the entries.
+        limits: bounds on what is assembled.
+    """
+
+    def __init__(self, member: str, limits: Limits) -> None:
+        self._member = member
+        self._limits = limits
+        self.latest: Assembly | None = None
+
+    def request(self, params: Mapping[str, Any]) -> Assembly:
+        """Return what a request with these parameters continues."""
+        cursor = params.get("cursor")
+        if cursor is None:
+            return _START
+        if self.latest is not None and _same(self.latest.next_cursor, cursor):
+            return self.latest
+        return _UNMATCHED
+
+    def result(self, base: Assembly, result: Mapping[str, Any], *, size_bytes: int) -> Assembly:
+        """Return the list with one more page.
+
+        Args:
+            base: what the request continued.
+            result: the result; a page whose entries are not an array makes the list unsound.
+            size_bytes: bytes of the message.
+        """
+        page = result.get(self._member)
+        grown = replace(base, next_cursor=result.get("nextCursor"), size_bytes=base.size_bytes + size_bytes)
+        if not isinstance(page, list):
+            self.latest = replace(grown, sound=False)
+        elif base.too_large or grown.size_bytes > self._limits.record_bytes_max:
+            self.latest = replace(grown, items=(), too_large=True)
+        else:
+            # One entry over the limit is kept: enough for the registry to reject the list by name.
+            self.latest = replace(grown, items=(base.items + tuple(page))[: self._limits.tools_max + 1])
+        return self.latest
+
+    def outdate(self) -> None:
+        """Note that the server announced a change: a page that continues the old list belongs to no known list."""
+        if self.latest is not None:
+            self.latest = replace(_UNMATCHED, next_cursor=self.latest.next_cursor)
+
+    def unreadable(self, result: Any) -> Assembly:
+        """Return the list after an unsound page; ``result`` is what a lenient reader made of it."""
+        cursor = result.get("nextCursor") if isinstance(result, dict) else None
+        self.latest = replace(_UNMATCHED, next_cursor=cursor)
+        return self.latest
+
+
+def _same(expected: Any, cursor: Any) -> bool:
+    return expected is not None and type(expected) is type(cursor) and bool(expected == cursor)
 
 
 class Offered:
-    """Follows the lists that one client was given."""
+    """Follows the lists that one client was given.
+
+    A name keeps its definitions until a later list has others, whatever lists come in between: the client may have
+    kept them too. A name is *withdrawn* if the server announced a change and the next whole list lacks it. What an
+    unreadable list said is in doubt until a later list was read from beginning to end.
+    """
 
     def __init__(self) -> None:
         self.doubts = 0
-        """How often something was said that could not be read and may have been a list."""
+        """How often something unreadable came that may have been a list."""
         self._settled = 0
         self._changes = 0
         self._whole = 0
@@ -31,23 +131,15 @@ class Offered:
 
     @property
     def in_doubt(self) -> bool:
-        """Whether the client may have been told what is not known here."""
+        """Whether the client may have seen a list that is unknown here."""
         return self._settled < self.doubts
 
     def of(self, name: str) -> tuple[dict[str, Any], ...]:
-        """Return the definitions that the client was given last under a name: several where one list had several.
-
-        Args:
-            name: the tool.
-        """
+        """Return the latest definitions of a tool: several if one list had several."""
         return self._tools.get(name, ())
 
     def take(self, items: Iterable[Any]) -> None:
-        """Take in a list, as far as its pages are known.
-
-        Args:
-            items: the entries of all its pages.
-        """
+        """Take in the entries of a list, as far as its pages are known."""
         by_name: dict[str, list[dict[str, Any]]] = {}
         for item in items:
             if isinstance(item, dict) and isinstance(item.get("name"), str):
@@ -61,29 +153,25 @@ class Offered:
             del self._listed[name]
 
     def outdate(self) -> None:
-        """Note that the server announced that its tools changed."""
+        """Note that the server announced a change of its tools."""
         self._changes += 1
 
     def whole(self) -> None:
-        """Note that the list taken in last was a whole one."""
+        """Note that the list taken in last was whole."""
         self._whole = self._changes
 
     def is_withdrawn(self, name: str) -> bool:
-        """Tell whether a tool was listed, and the server changed its list since to one without it.
-
-        Args:
-            name: the tool.
-        """
+        """Tell whether a tool was listed and the server has since changed its list to one without it."""
         return self._listed.get(name, self._whole) < self._whole
 
     def doubt(self) -> None:
-        """Note that something was said that could not be read."""
+        """Note that something unreadable came that may have been a list."""
         self.doubts += 1
 
     def settle(self, doubts: int) -> None:
-        """Note that a list was read from beginning to end, and that doubts from before it was asked for are over.
+        """Resolve doubts, now that a list was read from beginning to end.
 
         Args:
-            doubts: how many there were when it was asked for.
+            doubts: how many there were when the list was requested.
         """
         self._settled = max(self._settled, doubts)

@@ -1,8 +1,8 @@
-"""Bytes from one file descriptor to another, unchanged, by a thread of its own.
+"""Bytes copied unchanged from one file descriptor to another by a thread, and streams cut into lines.
 
-Threads with blocking reads and writes serve every kind of descriptor (pipes, sockets, terminals, plain files)
-and never change a descriptor's mode, which it may share with other processes. Nothing that happens in the
-event loop or in the observer delays them.
+Threads with blocking reads and writes serve every kind of descriptor (pipes, sockets, terminals, plain files) and
+never change a descriptor's mode, which other processes may share. Nothing that happens in the event loop or in the
+observer delays them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import select
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 _CHUNK_BYTES = 64 * 1_024
 
@@ -21,10 +21,10 @@ class Pump(threading.Thread):
     Args:
         source: descriptor to read.
         target: descriptor to write.
-        see: gets every chunk just *before* it is written: whatever the other side does in answer comes after.
+        see: gets every chunk just *before* it is written, so that it comes before any reaction of the other side.
         done: called at the end, in this thread.
         name: for debuggers.
-        write: takes every chunk in place of the target.
+        write: takes every chunk instead of the target.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Pump(threading.Thread):
                 self._see(data)
                 self._write(data)
         except OSError:
-            pass  # The source or the target is gone: an end like any other, each side sees its own.
+            pass  # The source or the target is gone: an end like any other, which each side sees for itself.
         finally:
             with self._lock:
                 self._ended = True
@@ -63,7 +63,7 @@ class Pump(threading.Thread):
             self._done()
 
     def stop(self) -> None:
-        """End as soon as there is nothing more to read at once."""
+        """End as soon as there is nothing left to read immediately."""
         with self._lock:
             if not self._ended:
                 os.write(self._wake_writer, b"!")
@@ -78,7 +78,7 @@ class Pump(threading.Thread):
                 try:
                     return os.read(self._source, _CHUNK_BYTES)
                 except BlockingIOError:
-                    continue  # someone else, with the same pipe, was first
+                    continue  # another reader of the same pipe was first
             if self._wake_reader in ready:
                 return b""
 
@@ -87,14 +87,10 @@ class Pump(threading.Thread):
 
 
 def write_all(descriptor: int, data: bytes) -> None:
-    """Write all of some bytes, whatever the descriptor's mode.
-
-    Args:
-        descriptor: where to write.
-        data: what to write.
+    """Write all bytes, whatever the descriptor's mode.
 
     Raises:
-        OSError: where the other side is gone.
+        OSError: if the other side is gone.
     """
     view = memoryview(data)
     while view:
@@ -104,3 +100,49 @@ def write_all(descriptor: int, data: bytes) -> None:
             poll = select.poll()
             poll.register(descriptor, select.POLLOUT)
             poll.poll()
+
+
+class LineSplitter:
+    """Cuts a stream into lines, within bounded memory.
+
+    Args:
+        line_bytes_max: the longest line that is kept; a longer one comes out as ``None``.
+    """
+
+    def __init__(self, line_bytes_max: int) -> None:
+        self._line_bytes_max = line_bytes_max
+        self._parts: list[bytes] = []
+        self._size_bytes = 0
+        self._broken = False
+
+    def feed(self, data: bytes) -> Iterator[bytes | None]:
+        """Yield the lines that end in the next bytes of the stream, without line feeds; ``None`` for a lost one."""
+        *ends, rest = data.split(b"\n")
+        for end in ends:
+            self._add(end)
+            yield self._take()
+        self._add(rest)
+
+    def lose(self) -> None:
+        """Note that bytes of the stream were not seen: the current line is unknown."""
+        self._parts.clear()
+        self._broken = True
+
+    def end(self) -> Iterator[bytes | None]:
+        """Yield the last line if it has no line feed."""
+        if self._broken or self._parts:
+            yield self._take()
+
+    def _add(self, part: bytes) -> None:
+        self._size_bytes += len(part)
+        if self._size_bytes > self._line_bytes_max:
+            self.lose()
+        elif part and not self._broken:
+            self._parts.append(part)
+
+    def _take(self) -> bytes | None:
+        line = None if self._broken else b"".join(self._parts)
+        self._parts.clear()
+        self._size_bytes = 0
+        self._broken = False
+        return line

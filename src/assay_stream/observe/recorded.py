@@ -1,27 +1,153 @@
-"""What all readers of recorded traffic share: lines, strict times, ids that come out the same every time."""
+"""From recorded traffic to observations: pure generators; the same file yields the same observations.
+
+Nothing is lost silently: every line yields observations, is known to have none, or is reported with its number and
+how to fix it. ``on_error`` collects the errors of lines that are left out; without it the first bad line raises an
+``InputError``. A bad name raises a ``ConfigurationError``, ``bad_identifier``.
+"""
 
 from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from hashlib import sha256
+from typing import Any, cast
 
+from assay_stream.canonical.decode import decode_json
+from assay_stream.canonical.lenient import member_bytes, read_leniently
+from assay_stream.canonical.redaction import redacted_digest
 from assay_stream.errors import InputError
-from assay_stream.observe.vantage import Vantage
+from assay_stream.model.control import DISCOVERY_TYPE, PIN_REMOVE_TYPE, PIN_SET_TYPE
+from assay_stream.model.envelope import EVIDENCE_TYPE
+from assay_stream.model.observation import CALL_TYPE, LIST_CHANGED_TYPE, SNAPSHOT_TYPE
+from assay_stream.observe.decisions import check_observation
+from assay_stream.observe.events import (
+    CallFields,
+    Kind,
+    Observation,
+    Vantage,
+    call_event,
+    is_unicode,
+    observation_headers,
+    timestamp_ms,
+)
+from assay_stream.observe.jsonrpc import Direction, trace_of
+from assay_stream.observe.mcp_wire import WireObserver
+from assay_stream.schemes import assay
 
 OnError = Callable[[InputError], None]
-"""Gets the error of a line that is left out. Without one, the first error is raised."""
 
 _NAMESPACE = uuid.UUID("6f7c3f0e-5d2b-5a53-9d0c-1f2a2f3b9c11")
 _RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)")
+_DIRECTIONS: dict[Any, Direction] = {
+    "client->server": "client->server",
+    "server->client": "server->client",
+}
+_KINDS: dict[str, Kind] = {
+    SNAPSHOT_TYPE: "list",
+    LIST_CHANGED_TYPE: "list",
+    CALL_TYPE: "call",
+    PIN_SET_TYPE: "control",
+    PIN_REMOVE_TYPE: "control",
+    DISCOVERY_TYPE: "control",
+}
+_TIME_FIELDS = ("time", "ts", "timestamp")
+_NOT_COPIED = {"profile", "trace_id", "args_ref", "result_ref", "error", "idempotency_key", "transport"}
+_COPIED = [name for name in CallFields.__annotations__ if name not in _NOT_COPIED]
+
+
+def from_mcp_wire(
+    lines: Iterable[bytes],
+    *,
+    server_id: str,
+    observer_id: str,
+    server_scoped: bool = False,
+    auth_context: str | None = None,
+    on_error: OnError | None = None,
+) -> Iterator[Observation]:
+    """Yield the observations of a captured connection.
+
+    Args:
+        lines: NDJSON: ``{"dir": "client->server" or "server->client", "ts": RFC 3339, "msg": message}``. A message
+            that is not JSON is a string there.
+        server_id: the operator's name for the server.
+        observer_id: who captured it.
+        server_scoped: whether definitions are bound to this server's name.
+        auth_context: a label for the permissions under which the server was queried.
+        on_error: see the module.
+    """
+    vantage = Vantage(
+        server_id=server_id, observer_id=observer_id, server_scoped=server_scoped, auth_context=auth_context
+    )
+    new_id = StableIds(vantage)
+    observer: WireObserver | None = None
+    at: datetime | None = None
+    for number, raw in numbered(iter(lines)):
+        new_id.line(raw)
+        try:
+            direction, at, message = _wire_line(raw)
+        except InputError as error:
+            report(error, number, on_error)
+            continue
+        if observer is None:
+            observer = WireObserver(vantage, session_id=new_id(), new_id=new_id)
+        yield from observer.feed(direction, message, at)
+    if observer is not None and at is not None:
+        yield from observer.close(at)
+
+
+def from_observations(lines: Iterable[bytes], *, on_error: OnError | None = None) -> Iterator[Observation]:
+    """Yield recorded observations as they are, byte for byte.
+
+    Events are not judged here: one that no stage accepts is published all the same and ends among the rejected
+    records with its reason. Only a line that does not say where it belongs is an error.
+
+    Args:
+        lines: NDJSON of events, as the tap and ``publish --dry-run`` write them.
+        on_error: see the module.
+    """
+    for number, raw in numbered(iter(lines)):
+        try:
+            yield _recorded(raw)
+        except InputError as error:
+            report(error, number, on_error)
+
+
+def from_assay_log(
+    lines: Iterable[bytes], *, server_id: str, observer_id: str, on_error: OnError | None = None
+) -> Iterator[Observation]:
+    """Yield a call observation for every decision in Assay's runtime decision log; other events are skipped.
+
+    A line is the stable payload of ``assay.tool.decision``, alone or in a CloudEvents envelope. A definition digest
+    in the log is not copied: a digest comes from an observed list or not at all.
+
+    Args:
+        lines: the log's lines.
+        server_id: the operator's name for the server that was called.
+        observer_id: whose log it is.
+        on_error: see the module.
+    """
+    vantage = Vantage(server_id=server_id, observer_id=observer_id)
+    new_id = StableIds(vantage)
+    for number, raw in numbered(iter(lines)):
+        new_id.line(raw)
+        try:
+            observation = _decision(vantage, raw, new_id)
+            if observation is not None:
+                # Reject here what the join would reject, while the line's number is still known.
+                check_observation(observation)
+        except InputError as error:
+            report(error, number, on_error)
+            continue
+        if observation is not None:
+            yield observation
 
 
 class StableIds:
-    """Gives ids that depend on who observed, and on every line read so far, and on nothing else.
+    """Returns ids that depend only on the vantage and on every line read so far.
 
-    So a file gives the same ids whenever it is read, also when lines were appended to it since.
+    So a file yields the same ids whenever it is read, even after lines were appended to it.
 
     Args:
         vantage: who observes which server.
@@ -32,37 +158,20 @@ class StableIds:
         self._count = 0
 
     def line(self, raw: bytes) -> None:
-        """Take a line into account.
-
-        Args:
-            raw: its bytes.
-        """
+        """Take a line into account."""
         self._hash.update(sha256(raw).digest())
         self._count = 0
 
     def __call__(self) -> str:
         self._count += 1
-        return stable_id(self._hash.hexdigest(), str(self._count))
-
-
-def stable_id(*parts: str) -> str:
-    """Return a UUID that is a function of some texts.
-
-    Args:
-        parts: the texts.
-    """
-    return str(uuid.uuid5(_NAMESPACE, "\0".join(parts)))
+        return _stable_id(self._hash.hexdigest(), str(self._count))
 
 
 def parse_rfc3339(text: object, *, path: str) -> datetime:
-    """Return the moment that a text names.
-
-    Args:
-        text: an RFC 3339 date and time with its offset.
-        path: where it stands, for the error.
+    """Return the time that an RFC 3339 string with its offset denotes.
 
     Raises:
-        InputError: ``bad_time``.
+        InputError: ``bad_time``, at ``path``.
     """
     if isinstance(text, str) and _RFC3339.fullmatch(text):
         try:
@@ -72,39 +181,124 @@ def parse_rfc3339(text: object, *, path: str) -> datetime:
     raise InputError("bad_time", "write the time as RFC 3339, for example 2026-11-21T02:06:07.386Z", path=path)
 
 
-def located(error: InputError, number: int) -> InputError:
-    """Return an error that names the line it is about.
-
-    Args:
-        error: what is wrong with the line.
-        number: the line's number in its file, counted from 1.
-    """
-    return InputError(error.code, f"line {number}: {error.message}", path=error.path)
-
-
 def report(error: InputError, number: int, on_error: OnError | None) -> None:
-    """Hand an error over, or raise it where nobody collects errors.
-
-    Args:
-        error: what is wrong with the line.
-        number: the line's number in its file, counted from 1.
-        on_error: who collects errors.
-
-    Raises:
-        InputError: the error, naming its line.
-    """
+    """Hand over the error of a line (counted from 1), naming the line; raise it if nobody collects errors."""
+    located = InputError(error.code, f"line {number}: {error.message}", path=error.path)
     if on_error is None:
-        raise located(error, number) from None
-    on_error(located(error, number))
+        raise located from None
+    on_error(located)
 
 
 def numbered(lines: Iterator[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines that are not blank, with their numbers counted from 1.
-
-    Args:
-        lines: lines with or without their line feeds.
-    """
+    """Yield the non-blank lines with their numbers, counted from 1."""
     for number, line in enumerate(lines, start=1):
         raw = line.strip(b" \t\r\n")
         if raw:
             yield number, raw
+
+
+def _stable_id(*parts: str) -> str:
+    return str(uuid.uuid5(_NAMESPACE, "\0".join(parts)))
+
+
+def _wire_line(raw: bytes) -> tuple[Direction, datetime, bytes]:
+    line = _object(raw, '{"dir": ..., "ts": ..., "msg": ...}')
+    direction = _DIRECTIONS.get(line["dir"]) if isinstance(line.get("dir"), str) else None
+    if direction is None:
+        raise InputError("unknown_value", 'the direction must be "client->server" or "server->client"', path="$.dir")
+    at = parse_rfc3339(line.get("ts"), path="$.ts")
+    # The message's own bytes, not what a parser made of them: it is hashed as it passed.
+    message = member_bytes(raw, "msg")
+    if message is None:
+        raise InputError("missing_field", "the message is missing: add it", path="$.msg")
+    if isinstance(line["msg"], str):
+        message = line["msg"].encode("utf-8", "replace")
+    return direction, at, message
+
+
+def _recorded(raw: bytes) -> Observation:
+    event = _object(raw, "one event")
+    kind = _KINDS.get(event["type"]) if isinstance(event.get("type"), str) else None
+    if kind is None:
+        raise InputError("unknown_type", f"only events of type {', '.join(_KINDS)} are published", path="$.type")
+    data = event.get("data")
+    server_id = data.get("server_id") if isinstance(data, dict) else None
+    if not isinstance(data, dict) or not isinstance(server_id, str) or not server_id:
+        raise InputError("missing_field", "the event does not name its server: add it", path="$.data.server_id")
+    observer_id = data.get("observer_id")
+    trace = trace_of(event.get("traceparent"))
+    return Observation(
+        kind=kind,
+        key=server_id.encode("utf-8", "replace"),
+        value=raw,
+        headers=observation_headers(
+            None if trace is None else trace[0],
+            observer_id=observer_id
+            if isinstance(observer_id, str) and observer_id and is_unicode(observer_id)
+            else None,
+        ),
+        timestamp_ms=timestamp_ms(parse_rfc3339(event.get("time"), path="$.time")),
+    )
+
+
+def _object(raw: bytes, what: str) -> dict[str, Any]:
+    # Lenient on purpose: an unsound message was observed all the same, and is rejected later.
+    content = read_leniently(raw)
+    if not isinstance(content, dict):
+        raise InputError("not_json", f"the line must be {what} as a JSON object", path="$")
+    return content
+
+
+def _decision(vantage: Vantage, raw: bytes, new_id: StableIds) -> Observation | None:
+    line = decode_json(raw)
+    if not isinstance(line, dict):
+        raise InputError("not_an_event", "the line must be one decision as a JSON object", path="$")
+    enveloped = "specversion" in line
+    if enveloped and line.get("type") != EVIDENCE_TYPE:
+        return None
+    payload, path = (line.get("data"), "$.data") if enveloped else (line, "$")
+    if not isinstance(payload, dict):
+        raise InputError("wrong_type", "the decision must be a JSON object", path=path)
+    assay.check_definition_cluster(payload)
+    event_id = new_id()
+    if enveloped and isinstance(line.get("source"), str) and isinstance(line.get("id"), str):
+        # The same decision in another copy of the log is the same observation.
+        event_id = _stable_id(vantage.server_id, vantage.observer_id, line["source"], line["id"])
+    trace = trace_of(line.get("traceparent", payload.get("traceparent")))
+    return call_event(
+        vantage,
+        event_id=event_id,
+        observed_at=_time(line, payload),
+        tool_name=_required(payload, "tool", path),
+        tool_call_id=payload.get("tool_call_id", event_id),
+        decision=_required(payload, "decision", path),
+        reason_code=_required(payload, "reason_code", path),
+        traceparent=None if trace is None else trace[0],
+        **_fields(payload, trace),
+    )
+
+
+def _fields(payload: Mapping[str, Any], trace: tuple[str, str] | None) -> CallFields:
+    copied: dict[str, Any] = {name: payload[name] for name in _COPIED if name in payload}
+    copied["trace_id"] = payload.get("trace_id", None if trace is None else trace[1])
+    for name in ("args", "result"):
+        if name in payload and f"{name}_hash" not in payload:
+            copied[f"{name}_hash"] = str(redacted_digest(payload[name]))
+    error = payload.get("error")
+    if isinstance(error, dict) and "code" in error:
+        copied["error"] = {"code": error["code"]}  # a message may quote arguments
+    return cast("CallFields", copied)  # check_observation has the last word
+
+
+def _time(line: Mapping[str, Any], payload: Mapping[str, Any]) -> datetime:
+    for place, path in ((line, "$"), (payload, "$.data")):
+        for name in _TIME_FIELDS:
+            if name in place:
+                return parse_rfc3339(place[name], path=f"{path}.{name}")
+    raise InputError("missing_field", "the decision has no time: add it in RFC 3339", path="$.time")
+
+
+def _required(payload: Mapping[str, Any], name: str, path: str) -> Any:
+    if name not in payload:
+        raise InputError("missing_field", "the field is required: add it", path=f"{path}.{name}")
+    return payload[name]

@@ -1,4 +1,4 @@
-"""Where observations go: to Kafka (``observe.client``), to a file, or, in tests, into memory."""
+"""Where observations go: to Kafka (``observe.publisher``), to a file, or, in tests, to memory."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkStats:
-    """Counts since the sink was made.
+    """Counts since the sink was created.
 
     Args:
         accepted: observations taken.
-        delivered: observations that reached their place for certain.
-        queued: observations under way.
+        delivered: observations whose delivery is certain.
+        queued: observations waiting.
         queued_bytes: their size.
-        dropped: observations that were or will be lost, by reason.
-        retries: how often delivery was begun anew.
-        connected: whether the place can be reached, as far as is known.
+        dropped: observations lost, by reason.
+        retries: how often delivery was restarted.
+        connected: whether the destination can be reached, as far as is known.
     """
 
     accepted: int = 0
@@ -49,28 +49,20 @@ class Sink(Protocol):
         """Counts so far."""
 
     def publish(self, observation: Observation) -> bool:
-        """Take an observation and return whether it was taken. Never blocks, never raises.
-
-        Args:
-            observation: what to publish.
-        """
+        """Take an observation and return whether it was accepted. Never blocks, never raises."""
 
     async def aclose(self, timeout_s: float = 10.0) -> None:
-        """Deliver what was taken, as far as time allows, and let go of everything.
-
-        Args:
-            timeout_s: seconds to take at most.
-        """
+        """Deliver what was taken within ``timeout_s`` seconds, as far as possible, and release everything."""
 
 
 class FileSink:
-    """Writes events to a file, one JSON object a line: what ``assay-stream replay`` reads.
+    """Writes events to a file, one JSON object per line, as ``assay-stream replay`` reads them.
 
-    Every line is written through at once, so that nothing is lost with the process. What a file holds already
-    stays: a client that starts its server anew starts the tap anew, too.
+    Every line is flushed at once, so that nothing is lost with the process. Existing content stays: a client that
+    restarts its server restarts the tap, too.
 
     Args:
-        target: a path, to whose file lines are added, or an open binary file, which stays open.
+        target: a path, to whose file lines are appended, or an open binary file, which stays open.
 
     Raises:
         ConfigurationError: ``unwritable_file``.
@@ -92,13 +84,9 @@ class FileSink:
         return SinkStats(accepted=taken, delivered=self._delivered, dropped=dict(self._dropped))
 
     def publish(self, observation: Observation) -> bool:
-        """Write an observation and return whether that went well.
-
-        Args:
-            observation: what to write.
-        """
-        # Only an unsound message kept as it came can hold a line feed: between its tokens, where a blank
-        # means the same, or inside a string, where both are errors.
+        """Write an observation and return whether that succeeded."""
+        # Only an unsound message kept as it came can contain a line feed: between tokens, where a space means the
+        # same, or inside a string, where both are errors.
         line = observation.value.replace(b"\n", b" ") + b"\n"
         try:
             self._file.write(line)
@@ -115,17 +103,13 @@ class FileSink:
         return True
 
     async def aclose(self, timeout_s: float = 10.0) -> None:  # noqa: ARG002 - every line is already written
-        """Close the file if it was opened here.
-
-        Args:
-            timeout_s: not needed.
-        """
+        """Close the file if it was opened here."""
         if self._owned:
             self._file.close()
 
 
 def _opened(path: Path) -> BinaryIO:
-    """Open a file to add lines to; a last line that was cut off by a kill gets its end first."""
+    """Open a file for appending; a last line cut off by a kill is terminated first."""
     cut = False
     if path.is_file() and path.stat().st_size:
         with path.open("rb") as file:
@@ -138,11 +122,7 @@ def _opened(path: Path) -> BinaryIO:
 
 
 class MemorySink:
-    """Keeps observations, for tests of proxies.
-
-    Args:
-        observations: where they are kept.
-    """
+    """Keeps observations in ``observations``, for tests of proxies."""
 
     def __init__(self) -> None:
         self.observations: list[Observation] = []
@@ -153,17 +133,9 @@ class MemorySink:
         return SinkStats(accepted=len(self.observations), delivered=len(self.observations))
 
     def publish(self, observation: Observation) -> bool:
-        """Keep an observation.
-
-        Args:
-            observation: what to keep.
-        """
+        """Keep an observation."""
         self.observations.append(observation)
         return True
 
     async def aclose(self, timeout_s: float = 10.0) -> None:
-        """Do nothing.
-
-        Args:
-            timeout_s: not needed.
-        """
+        """Do nothing."""

@@ -1,11 +1,11 @@
 """The tap: a transparent proxy around an MCP server that speaks over standard input and output.
 
-Client and server get each other's bytes unchanged; with a rule, but for the client's lines that do not pass
-(``observe.enforcing``). The server inherits standard error. What passes is looked
-at by another thread (``observe.watch``), and whatever goes wrong there is counted and logged, never felt.
+Client and server get each other's bytes unchanged, except for client lines that a rule blocks. The server inherits
+standard error. Another thread inspects what passes (``observe.inspection``); whatever goes wrong there is counted and
+logged, and never affects the connection.
 
-An end on one side is an end on the other, as if nothing stood between them: when the client closes our input,
-the server's input is closed; when the server closes its output, ours is.
+An end on one side is an end on the other, as if nothing stood between them: when the client closes our input, the
+server's input is closed; when the server closes its output, ours is.
 """
 
 from __future__ import annotations
@@ -20,16 +20,17 @@ import subprocess
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from assay_stream.errors import ConfigurationError
-from assay_stream.observe.enforcing import ClientOutput, Enforcer
-from assay_stream.observe.events import Observation
-from assay_stream.observe.gate import Gate, Rule
+from assay_stream.observe.events import Observation, Vantage
+from assay_stream.observe.inspection import ClientOutput, Enforcer, Watch
 from assay_stream.observe.mcp_wire import WireObserver
 from assay_stream.observe.pumps import Pump
 from assay_stream.observe.sinks import Sink
-from assay_stream.observe.vantage import Vantage
-from assay_stream.observe.watch import Watch
+
+if TYPE_CHECKING:
+    from assay_stream.observe.gate import Rule
 
 _STOP_LIMIT_S = 5.0
 _WATCH_LIMIT_S = 30.0
@@ -57,17 +58,18 @@ async def run_tap(
         command: the server's program and arguments.
         vantage: who observes which server.
         sink: where observations go; it stays open.
-        stdin: descriptor that the client writes to; it reads as ended afterwards.
-        stdout: descriptor that the client reads from; it is let go when the server's output ends.
+        stdin: descriptor that the client writes to; reads as ended afterwards.
+        stdout: descriptor that the client reads from; released when the server's output ends.
         environment: the server's environment; default: ours.
-        clock: gives the time; default: the system's.
-        new_id: gives a new unique id at every call; default: random UUIDs.
+        clock: returns the time, timezone-aware; default: the system's.
+        new_id: returns a new unique id with every call; default: random UUIDs.
         rule: what to do with a call (``VerdictClient.rule``); without it everything passes.
 
     Raises:
-        ConfigurationError: ``server_not_started`` where there is no such program.
+        ConfigurationError: ``server_not_started`` if there is no such program.
     """
-    clock, new_id = clock or _now, new_id or _random_id
+    clock = clock or functools.partial(datetime.now, UTC)
+    new_id = new_id or (lambda: str(uuid.uuid4()))
     loop = asyncio.get_running_loop()
     process = _start(command, environment)
 
@@ -83,6 +85,9 @@ async def run_tap(
         eyes.start()
         inward, outward = _watching_pumps(process, eyes, stdin, stdout, ended)
     else:
+        # Imported here: a tap that does not enforce starts faster without the schemes.
+        from assay_stream.observe.gate import Gate
+
         client = ClientOutput(stdout)
         gate = Gate(vantage, observer, rule)
         eyes = Enforcer(gate, server_input=_input_of(process), client=client, publish=publish, clock=clock)
@@ -94,7 +99,7 @@ async def run_tap(
             await asyncio.to_thread(process.wait)
             inward.stop()
             outward.stop()
-            # The server's last words may still be on their way to a client that reads slowly.
+            # The server's last output may still be on its way to a slow client.
             await output_ended.wait()
     finally:
         if process.returncode is None:
@@ -106,31 +111,23 @@ async def run_tap(
             await asyncio.to_thread(eyes.join, _WATCH_LIMIT_S)
         else:
             eyes.end(observer.close)
-            # Also lets the loop take in what the pumps' threads have handed to it.
+            # Also lets the loop take in what the pumps' threads have passed to it.
             await asyncio.to_thread(inward.join, _INWARD_LIMIT_S)
         _report(observer, eyes)
     code = process.returncode
     return code if code >= 0 else 128 - code
 
 
-def _now() -> datetime:
-    return datetime.now(UTC)
-
-
-def _random_id() -> str:
-    return str(uuid.uuid4())
-
-
 def _start(command: Sequence[str], environment: Mapping[str, str] | None) -> subprocess.Popen[bytes]:
     if not command:
-        raise ConfigurationError("server_not_started", "no command was given: write it after --")
+        raise ConfigurationError("server_not_started", "no command given: write it after --")
     try:
         # In our own process group: a client that ends the group ends the server too.
         return subprocess.Popen(  # noqa: S603 - running the operator's command is what a tap is for
             list(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, bufsize=0
         )
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it holds a null character"
+        reason = error.strerror if isinstance(error, OSError) else "it contains a null character"
         raise ConfigurationError(
             "server_not_started", f"cannot run {command[0]!r}: {reason}. Check the command after --"
         ) from None
@@ -165,7 +162,7 @@ def _enforcing_pumps(
     ended: Callable[[], None],
 ) -> tuple[Pump, Pump]:
     def inward_done() -> None:
-        with contextlib.suppress(OSError):  # the server is gone: so is whoever would obey
+        with contextlib.suppress(OSError):  # the server is gone, and with it whoever would obey
             enforcer.client_ended()
         _inward_done(process, stdin)
 
@@ -176,7 +173,7 @@ def _enforcing_pumps(
     inward = Pump(
         stdin,
         _input_of(process),
-        see=lambda _: None,  # a line is looked at when it is written
+        see=lambda _: None,  # a line is inspected when it is written
         done=inward_done,
         name="assay-stream client->server",
         write=enforcer.from_client,
@@ -220,7 +217,7 @@ def _outward_done(process: subprocess.Popen[bytes], stdout: int, ended: Callable
 
 
 def _let_go(descriptor: int, mode: int) -> None:
-    """Close a descriptor for the other side, and keep its number from being given to something else."""
+    """Close a descriptor for the other side, and keep its number from being reused."""
     with contextlib.suppress(OSError):
         nothing = os.open(os.devnull, mode)
         os.dup2(nothing, descriptor)
@@ -229,7 +226,7 @@ def _let_go(descriptor: int, mode: int) -> None:
 
 def _setter(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> Callable[[], None]:
     def set_event() -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any longer
             loop.call_soon_threadsafe(event.set)
 
     return set_event
@@ -239,7 +236,7 @@ def _setter(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> Callable[[
 def _forwarded_signals(
     loop: asyncio.AbstractEventLoop, process: subprocess.Popen[bytes], give_up: asyncio.Event
 ) -> Iterator[None]:
-    """Send the server the signals that we get. After its end a signal ends the wait for a stuck client."""
+    """Forward our signals to the server. After its end a signal ends the wait for a stuck client."""
 
     def forward(number: signal.Signals) -> None:
         if process.returncode is not None:
@@ -251,7 +248,7 @@ def _forwarded_signals(
     for number in _SIGNALS:
         if signal.getsignal(number) is signal.SIG_IGN:
             continue  # as under nohup
-        # Only the main thread may have handlers; elsewhere they are the caller's business.
+        # Only the main thread may have handlers; elsewhere they are the caller's concern.
         with contextlib.suppress(ValueError, RuntimeError):
             loop.add_signal_handler(number, forward, number)
             installed.append(number)
@@ -263,7 +260,7 @@ def _forwarded_signals(
 
 
 def _in_foreground() -> bool:
-    """Tell whether the terminal sends its interrupts to our whole group: then the server has it already."""
+    """Tell whether the terminal interrupts our whole process group, so that the server has the signal already."""
     try:
         terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
     except OSError:
@@ -287,10 +284,10 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 def _report(observer: WireObserver, eyes: Watch | Enforcer) -> None:
     if isinstance(eyes, Watch) and eyes.is_alive():
-        _log.warning("gave up looking at what was still in the backlog")
+        _log.warning("gave up inspecting what was still in the backlog")
     stats = observer.stats
     if eyes.failures or stats.missed_lines or stats.refused_snapshots or stats.evicted_requests:
         counts = {name: count for name, count in stats.as_dict().items() if count}
         _log.warning("not everything could be observed: %s", counts | {"failures": eyes.failures})
     if isinstance(eyes, Enforcer) and eyes.blocked:
-        _log.warning("lines that were not passed on: %d", eyes.blocked)
+        _log.warning("%d lines were not passed on", eyes.blocked)

@@ -1,8 +1,11 @@
-"""The verdict client that a proxy embeds: follows the verdict topic, and rules on calls from memory.
+"""Verdicts of the stream, and what a proxy does with a call: the verdict table, and the client that follows the topic.
 
-A thread of its own follows the topic and comes back by itself when the brokers were away. Until it has read the
-topic to its end once, nothing is known: ``rule`` then answers as ``unavailable`` says. After that the last known
-verdicts stand, however long the brokers are away, and ``age_s`` says how long that is.
+The stream's verdict covers the whole fleet and arrives a moment after a change. The definition that the proxy itself
+passed to its client is checked against the same pins at once, and takes precedence.
+
+The client's thread follows the verdict topic and reconnects by itself. Until it has read the topic to its end once,
+nothing is known, and ``rule`` answers as ``unavailable`` says. After that the latest verdicts stand, however long the
+brokers are away; ``age_s`` says how long that is.
 """
 
 from __future__ import annotations
@@ -11,30 +14,170 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
-from assay_stream.errors import AssayStreamError, ConfigurationError, IntegrityError, OperatingError
+import orjson
+
+from assay_stream.errors import AssayStreamError, ConfigurationError, InputError, IntegrityError, OperatingError
 from assay_stream.kafka.refusals import explained, why_refused
 from assay_stream.model.record import TOPIC_NAMES, Role
-from assay_stream.observe.ruling import Ruling, VerdictTable
-from assay_stream.schemes.fingerprint import Fingerprint
-from assay_stream.schemes.hangar import Action
+from assay_stream.registry.pin_life import PinsInForce
+from assay_stream.registry.pins import PinResult, PinStatus, check_pins
+from assay_stream.schemes.fingerprint import SCHEMES, Fingerprint
+from assay_stream.schemes.hangar import Action, DigestPolicy, Enforcement, UnknownPolicy
 
 _log = logging.getLogger(__name__)
 _POLL_MS = 200
 _STOP_LIMIT_S = 5.0
 _BACKOFF_MIN_S = 0.2
 _BACKOFF_MAX_S = 5.0
+_ORDER = (Action.ALLOW, Action.WARN, Action.BLOCK)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """The stream's verdict on one tool, or on the tools of a server that have none of their own.
+
+    Args:
+        action: the policy's action for the tool as the fleet sees it.
+        result: the worst pin result among the tool's definitions.
+        pins: the decisions that the verdict is based on.
+        policy: the digest policy in force, ``None`` if there is none.
+    """
+
+    action: Action
+    result: PinResult
+    pins: PinsInForce
+    policy: DigestPolicy | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ruling:
+    """What to do with a call.
+
+    Args:
+        action: ``allow``, ``warn`` or ``block``.
+        reason_code: why, stable: ``definition_match``, ``definition_mismatch``, ...
+        result: how the definition compares with its pins, ``None`` without a verdict.
+    """
+
+    action: Action
+    reason_code: str
+    result: PinResult | None = None
+
+
+UNREADABLE = Fingerprint(full="", schemes={}, errors=dict.fromkeys(SCHEMES, "unreadable"), fields={})
+"""A definition that a client was given and that has no value under any scheme."""
+
+WITHDRAWN = Fingerprint(full="", schemes={}, errors=dict.fromkeys(SCHEMES, "withdrawn"), fields={})
+"""A definition that a client was given before the server changed its list to one without it."""
+
+NO_VERDICT = Ruling(action=Action.ALLOW, reason_code="no_verdict")
+
+
+class VerdictTable:
+    """The current state of the verdict topic, by server and tool."""
+
+    def __init__(self) -> None:
+        self._verdicts: dict[tuple[str, str | None], Verdict] = {}
+
+    def __len__(self) -> int:
+        return len(self._verdicts)
+
+    def apply(self, key: bytes | None, value: bytes | None) -> None:
+        """Apply one record of the verdict topic.
+
+        Args:
+            key: JSON array of server and tool.
+            value: the verdict, ``None`` to forget it.
+
+        Raises:
+            IntegrityError: ``foreign_verdict`` if somebody else has written to the topic.
+        """
+        try:
+            place = orjson.loads(key or b"")
+            if not isinstance(place, list):
+                raise TypeError
+            server_id, tool_name = place
+            if not isinstance(server_id, str) or not (tool_name is None or isinstance(tool_name, str)):
+                raise TypeError
+            if value is None:
+                self._verdicts.pop((server_id, tool_name), None)
+            else:
+                self._verdicts[server_id, tool_name] = _read(orjson.loads(value))
+        except (ValueError, KeyError, TypeError, AttributeError, InputError):
+            raise IntegrityError(
+                "foreign_verdict", "the verdict topic holds a record that is not ours: find out who writes to it"
+            ) from None
+
+    def rule(self, server_id: str, tool_name: str, definition: Fingerprint | None) -> Ruling:
+        """Return what to do with a call.
+
+        The definition that the client was given takes precedence over what the fleet sees. If it has no value under
+        a pin's scheme it counts as a mismatch, because the approved definition had one.
+
+        Args:
+            server_id: the server.
+            tool_name: the tool, exactly as called.
+            definition: fingerprint of the definition that this proxy's client was given, ``None`` if unknown.
+        """
+        own = self._verdicts.get((server_id, tool_name))
+        verdict = own or self._verdicts.get((server_id, None))
+        if verdict is None:
+            return NO_VERDICT
+        if definition is None and own is not None:
+            return _ruling(verdict.action, verdict.result)
+        result = check_pins(verdict.pins, definition, policy=verdict.policy)
+        action = result.action or Action.ALLOW
+        if result.status is PinStatus.MISMATCH and definition is WITHDRAWN:
+            return _ruling(action, replace(result, status=PinStatus.UNOBSERVED))
+        if result.status is PinStatus.MISMATCH and result.observed is None:
+            return Ruling(action=action, reason_code="definition_not_digestible", result=result)
+        return _ruling(action, result)
+
+
+def gravity(action: Action) -> int:
+    """Return how restrictive an action is, to choose the most restrictive of several."""
+    return _ORDER.index(action)
+
+
+def _ruling(action: Action, result: PinResult) -> Ruling:
+    return Ruling(action=action, reason_code=f"definition_{result.status.value}", result=result)
+
+
+def _read(content: Mapping[str, Any]) -> Verdict:
+    policy = content.get("policy")
+    return Verdict(
+        action=Action(content["action"]),
+        result=PinResult(
+            status=PinStatus(content["status"]),
+            scheme=content.get("scheme"),
+            expected=content.get("expected"),
+            observed=content.get("observed"),
+            enforcement=content.get("enforcement"),
+            action=Action(content["action"]),
+        ),
+        pins=PinsInForce(
+            approved=dict(content.get("pins", {})),
+            rejected={scheme: tuple(values) for scheme, values in content.get("rejected", {}).items()},
+        ),
+        policy=None
+        if policy is None
+        else DigestPolicy(
+            enforcement=Enforcement(policy["enforcement"]), unknown=UnknownPolicy.parse(policy["unknown"])
+        ),
+    )
 
 
 class VerdictClient:
-    """Follows the verdict topic. May be used from any thread.
+    """Follows the verdict topic and rules on calls from memory. May be used from any thread.
 
     Args:
-        connection: aiokafka's connection arguments: ``bootstrap_servers`` and what security needs.
+        connection: aiokafka's connection arguments: ``bootstrap_servers`` and whatever security needs.
         topic: name of the verdict topic.
-        unavailable: what to do with calls while no verdicts were read yet.
-        monotonic_s: a clock that only goes forward, seconds.
+        unavailable: what to do with calls until the verdicts have been read.
+        monotonic_s: a monotonic clock, seconds.
     """
 
     def __init__(
@@ -59,17 +202,13 @@ class VerdictClient:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin to follow the topic, in the background; does not wait for a broker."""
+        """Start to follow the topic in the background; does not wait for a broker."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._follow, name="assay-stream verdicts", daemon=True)
             self._thread.start()
 
     def wait_ready(self, timeout_s: float) -> bool:
-        """Wait until the topic was read to its end once, and return whether it was.
-
-        Args:
-            timeout_s: how long to wait at most, seconds.
-        """
+        """Wait for the first complete read of the topic, at most ``timeout_s`` seconds; return whether it is done."""
         return self._ready.wait(timeout_s)
 
     @property
@@ -81,7 +220,7 @@ class VerdictClient:
         """Return what to do with a call. Never waits.
 
         Args:
-            server_id: the operator's name of the server.
+            server_id: the operator's name for the server.
             tool_name: the tool.
             definition: fingerprint of the definition that the caller was given (``schemes.fingerprint``), if known.
         """
@@ -103,13 +242,13 @@ class VerdictClient:
         while not self._closing.is_set():
             try:
                 asyncio.run(self._connect())
-            except Exception as error:  # noqa: BLE001 - whatever fails, the last verdicts stand and we come back
+            except Exception as error:  # noqa: BLE001 - whatever fails, the latest verdicts stand and we reconnect
                 if not self._complained or isinstance(error, IntegrityError):
                     # Our own errors quote nothing; others may name hosts and users.
-                    told = explained(error)
-                    if not isinstance(told, AssayStreamError) or isinstance(told, OperatingError):
-                        told = asyncio.run(why_refused(self._connection))
-                    what = type(error).__name__ if told is None else str(told)
+                    cause = explained(error)
+                    if not isinstance(cause, AssayStreamError) or isinstance(cause, OperatingError):
+                        cause = asyncio.run(why_refused(self._connection))
+                    what = type(error).__name__ if cause is None else str(cause)
                     _log.warning("cannot follow the verdicts, still trying: %s", what)
                 self._complained = True
                 self._closing.wait(self._pause_s)
@@ -149,7 +288,7 @@ class VerdictClient:
     async def _partition_count(self) -> int:
         from aiokafka.admin import AIOKafkaAdminClient
 
-        # A consumer knows the partitions only of topics that it reads, and asking for one may create it.
+        # A consumer knows only the partitions of topics that it reads, and asking for a topic may create it.
         admin = AIOKafkaAdminClient(**self._connection)
         try:
             await admin.start()
@@ -166,7 +305,7 @@ class VerdictClient:
         answered: dict[Any, int | None] = {}
         while not self._closing.is_set():
             await self._read(consumer, table)
-            # An empty read means nothing: it looks the same while the brokers are away.
+            # An empty read proves nothing: it looks the same while the brokers are away.
             answers = {tp: consumer.last_poll_timestamp(tp) for tp in partitions}
             if all(answer is not None and answer != answered.get(tp) for tp, answer in answers.items()):
                 self._heard_s = self._monotonic_s()

@@ -1,6 +1,6 @@
 """Tool calls and their outcomes: what becomes a call event.
 
-Arguments and results are hashed after redaction and let go at once; no text of the server enters an event.
+Arguments and results are hashed after redaction and dropped at once; none of the server's text enters an event.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from typing import Any
 from assay_stream.canonical.redaction import redacted_digest
 from assay_stream.errors import InputError
 from assay_stream.limits import Limits
-from assay_stream.observe.events import Decision, Observation, call_event, rfc3339
+from assay_stream.observe.events import Decision, Observation, Vantage, call_event, rfc3339
 from assay_stream.observe.jsonrpc import RequestKey, meta_of, trace_of
-from assay_stream.observe.vantage import Vantage
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,20 +36,14 @@ class CallObserver:
 
     Args:
         vantage: who observes which server.
-        session_id: what every tool call id begins with.
-        new_id: gives a new unique id at every call.
+        session_id: prefix of every tool call id.
+        new_id: returns a new unique id with every call.
         limits: bounds on identifiers.
-        pending_max: calls that may be without an answer.
+        pending_max: calls that may be unanswered at a time.
     """
 
     def __init__(
-        self,
-        vantage: Vantage,
-        *,
-        session_id: str,
-        new_id: Callable[[], str],
-        limits: Limits,
-        pending_max: int,
+        self, vantage: Vantage, *, session_id: str, new_id: Callable[[], str], limits: Limits, pending_max: int
     ) -> None:
         self.calls = 0
         self.evicted = 0
@@ -71,13 +64,13 @@ class CallObserver:
         exact: bool,
         at: datetime,
     ) -> list[Observation]:
-        """Note a call and return what it pushed out.
+        """Note a call and return what it evicted.
 
         Args:
-            key: its id; without one it is given out at once, as there is no answer to wait for, but a server
-                may obey it all the same.
+            key: its id. A call without one is returned at once: there is no answer to wait for, but a server may
+                obey it all the same.
             params: its parameters.
-            snapshot_id: the snapshot it names.
+            snapshot_id: the snapshot it refers to.
             exact: whether its line is sound JSON.
             at: when it was seen.
         """
@@ -102,16 +95,7 @@ class CallObserver:
         exact: bool,
         at: datetime,
     ) -> Observation:
-        """Return the event of a call that was not passed on.
-
-        Args:
-            key: its id.
-            params: its parameters.
-            reason_code: why.
-            snapshot_id: the snapshot it names.
-            exact: whether its line is sound JSON.
-            at: when it was seen.
-        """
+        """Return the event of a call that was not passed on; ``reason_code`` says why, the rest as in ``request``."""
         call = self._call(key, params, reason_code, "deny", snapshot_id=snapshot_id, exact=exact, at=at)
         return self._event(call, at, None, "not_passed_on")
 
@@ -129,7 +113,7 @@ class CallObserver:
         self.calls += 1
         name = params.get("name")
         return _Call(
-            # A name over the limit is refused downstream by its length; one character over does.
+            # A name over the limit is rejected downstream for its length; one character over suffices.
             tool_name=name[: self._limits.identifier_chars_max + 1] if isinstance(name, str) else "",
             tool_call_id=self._tool_call_id(key),
             reason_code=reason_code,
@@ -143,7 +127,7 @@ class CallObserver:
     def response(
         self, key: RequestKey, message: Mapping[str, Any], exact: bool, at: datetime
     ) -> list[Observation] | None:
-        """Return what a response gives, ``None`` if it answers no call.
+        """Return what a response yields; ``None`` if it does not answer a call.
 
         Args:
             key: its id.
@@ -159,22 +143,12 @@ class CallObserver:
         return [self._event(call, at, ok, code, result_hash)]
 
     def give_up(self, key: RequestKey, code: str, at: datetime) -> list[Observation]:
-        """Return a call, if it is one, that no answer will be taken for any more.
-
-        Args:
-            key: its id.
-            code: why.
-            at: since when.
-        """
+        """Return the pending call with this id, if any, as unanswered; ``code`` says why."""
         call = self._pending.pop(key, None)
         return [] if call is None else [self._event(call, at, None, code)]
 
     def close(self, at: datetime) -> list[Observation]:
-        """Return the calls without an answer, oldest first.
-
-        Args:
-            at: when the connection ended.
-        """
+        """Return the unanswered calls, oldest first, when the connection ends."""
         calls = list(self._pending.values())
         self._pending.clear()
         return [self._event(call, at, None, "no_response") for call in calls]
@@ -187,8 +161,8 @@ class CallObserver:
         if len(text) > self._limits.identifier_chars_max // 2 or not text.isprintable():
             text = "sha256:" + sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
         call_id = f"{self._session_id}:{text}"
-        # Ids that count up are new; that needs no memory of them all. Of any other it is not known whether it
-        # was used before, so the call's number goes with it.
+        # Ids that count up are new, which needs no memory of them all. Any other id may have been used before, so
+        # the call's number is appended.
         if not isinstance(value, str) and (self._highest_id is None or value > self._highest_id):
             self._highest_id = value
             return call_id
@@ -233,7 +207,7 @@ def _outcome(message: Mapping[str, Any]) -> tuple[bool | None, str | None]:
         return False, "bad_result"
     kind = result.get("resultType", "complete")
     if kind != "complete":
-        # Not the end: the client asks again, in another request, with what the server wants of it.
+        # Not final: the client sends another request with the input that the server wants.
         return None, "input_required" if kind == "input_required" else "interim_result"
     return (False, "tool_error") if result.get("isError") is True else (True, None)
 

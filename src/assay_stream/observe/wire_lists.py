@@ -1,4 +1,4 @@
-"""List requests, their results and announced changes: what becomes a snapshot, or an announcement."""
+"""List requests, their results and announced changes: what becomes a snapshot or an announcement."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ from assay_stream.observe.events import (
     EVENT_BYTES_MAX,
     Observation,
     RawMessage,
+    Vantage,
     list_changed_event,
     snapshot_event,
 )
 from assay_stream.observe.jsonrpc import RequestKey, meta_of, trace_of
-from assay_stream.observe.offered import Offered
-from assay_stream.observe.paging import Assembly, Lister
-from assay_stream.observe.vantage import Vantage
+from assay_stream.observe.offered import Assembly, Lister, Offered
 
 _TOOLS = "tools/list"
 _PROMPTS = "prompts/list"
@@ -30,11 +29,10 @@ METHODS = frozenset(_MEMBERS)
 """The requests that are followed here."""
 
 LIST_CHANGED = "notifications/tools/list_changed"
-"""By this a server announces that its tools changed."""
 
 _REPEATED_AFTER = timedelta(seconds=30)
-"""Between two lists, announcements are published this far apart: they change nothing, and cost a record each. Less
-than ``announced_limit_ms``, so that it is found where no list follows."""
+"""Announcements between two lists are published at most this often: they change nothing and cost a record each. Less
+than ``announced_limit_ms``, so that a missing list is still noticed."""
 
 _TOO_LARGE = {"unreadable": "too large"}
 _MISSED = {"unreadable": "line missed"}
@@ -49,7 +47,7 @@ class _Request:
     doubts: int
     """How many there were when the list was begun."""
     answered: bool = False
-    """Whether an answer came that only some clients take for one."""
+    """Whether a response came that only some clients accept as the answer."""
 
 
 class ListObserver:
@@ -57,22 +55,22 @@ class ListObserver:
 
     Args:
         vantage: who observes which server.
-        session_id: unique for the connection.
-        new_id: gives a new unique id at every call.
-        limits: bounds on what is put together.
-        pending_max: requests that may be without an answer.
+        session_id: unique to the connection.
+        new_id: returns a new unique id with every call.
+        limits: bounds on what is assembled.
+        pending_max: requests that may be unanswered at a time.
     """
 
     def __init__(
         self, vantage: Vantage, *, session_id: str, new_id: Callable[[], str], limits: Limits, pending_max: int
     ) -> None:
         self.snapshot_id: str | None = None
-        """The last snapshot, whatever became of it; ``None`` from an announced change until the next one."""
+        """The latest snapshot, accepted or not; ``None`` from an announced change until the next snapshot."""
         self.snapshots = 0
         self.changes = 0
         self.refused = 0
         self.offered = Offered()
-        """What the client was told."""
+        """What the client was offered."""
         self._limits = limits
         self._latest_doubts = 0
         self._vantage = vantage
@@ -84,36 +82,26 @@ class ListObserver:
         self._listers = {method: Lister(member, limits) for method, member in _MEMBERS.items()}
         self._pending: OrderedDict[RequestKey, _Request] = OrderedDict()
         self._protocol_version: str | None = None
-        self._told: Assembly | None = None
-        """The tools of the last snapshot that can be accepted."""
+        self._reported: Assembly | None = None
+        """The tools of the latest snapshot that can be accepted."""
         self._companions: tuple[list[Any] | None, list[Any] | None] = (None, None)
         """The prompts and templates that went with them."""
 
     @property
     def awaited(self) -> bool:
-        """Whether a list of tools was asked for that some client may still wait for."""
+        """Whether some client may still be waiting for a list of tools."""
         return any(request.method == _TOOLS for request in self._pending.values())
 
     def note_version(self, version: object) -> None:
-        """Remember the MCP revision spoken.
-
-        Args:
-            version: what a message says; anything that is no short text is not believed.
-        """
+        """Remember the MCP revision in use; anything but a short ASCII string is ignored."""
         if isinstance(version, str) and 1 <= len(version) <= 64 and version.isascii():
             self._protocol_version = version
 
     def request(self, method: str, key: RequestKey, params: Mapping[str, Any]) -> int:
-        """Note a list request and return how many older ones it pushed out.
-
-        Args:
-            method: one of ``METHODS``.
-            key: its id.
-            params: its parameters.
-        """
+        """Note a list request (one of ``METHODS``) and return how many older ones it evicted."""
         trace = trace_of(meta_of(params).get("traceparent"))
         base = self._listers[method].request(params)
-        # A list is as doubtful as its beginning: what came before the client asked for it may count no more.
+        # A list is as doubtful as its beginning: what came before the client asked for it may be obsolete.
         doubts = self._latest_doubts if params.get("cursor") is not None else self.offered.doubts
         self._pending[key] = _Request(method, base, None if trace is None else trace[0], doubts)
         if len(self._pending) <= self._pending_max:
@@ -122,11 +110,7 @@ class ListObserver:
         return 1
 
     def forget(self, key: RequestKey) -> None:
-        """Let a request go, if it is one: another one has its id now.
-
-        Args:
-            key: the id.
-        """
+        """Drop a request whose id another one uses now."""
         self._pending.pop(key, None)
 
     def response(
@@ -139,7 +123,7 @@ class ListObserver:
         *,
         same_id: bool = True,
     ) -> list[Observation] | None:
-        """Return what a response gives, ``None`` if it answers no list request.
+        """Return what a response yields; ``None`` if it does not answer a list request.
 
         Args:
             key: the id of the request.
@@ -147,8 +131,8 @@ class ListObserver:
             raw: the line it came in.
             exact: whether the line is sound JSON.
             at: when it was seen.
-            same_id: whether its id is the request's. Where it is a text that only reads like it, not every client
-                takes the answer, and the one that does not waits for another.
+            same_id: whether its id is exactly the request's. If it is a string that only reads like it, some
+                clients ignore the response and wait for another.
         """
         request = self._pending.pop(key, None)
         if request is None:
@@ -165,7 +149,7 @@ class ListObserver:
         assembly = lister.result(request.base, result, size_bytes=len(raw)) if sound else lister.unreadable(result)
         if request.method != _TOOLS:
             return self._with_companions(request.traceparent, at)
-        self._told = None
+        self._reported = None
         readable = sound and isinstance(result.get(_MEMBERS[_TOOLS]), list)
         self._note_offered(assembly, readable=readable, doubts=request.doubts)
         self.snapshots += 1
@@ -177,17 +161,14 @@ class ListObserver:
         return [self._snapshot(assembly, request.traceparent, at)]
 
     def changed(self, at: datetime) -> list[Observation]:
-        """Note that the server announced a change of its tools, and return what that gives.
+        """Note that the server announced a change of its tools, and return what that yields.
 
-        Pages from before it are no part of any list to come. What the client was told stays known
-        (``observe.offered``): a client that does not list again goes on with it.
-
-        Args:
-            at: when it was seen.
+        Earlier pages belong to no future list. What the client was offered stays known: a client that does not
+        list again goes on with it.
         """
         self.changes += 1
         self.snapshot_id = None
-        self._told = None
+        self._reported = None
         self._listers[_TOOLS].outdate()
         for key, request in self._pending.items():
             if request.method == _TOOLS:
@@ -199,13 +180,10 @@ class ListObserver:
         return [list_changed_event(self._vantage, event_id=self._new_id(), observed_at=at, session_id=self._session_id)]
 
     def missed(self, at: datetime) -> list[Observation]:
-        """Return what a line gives that the server sent and nobody saw.
+        """Return what an unseen line from the server yields.
 
-        It may have been a list of tools if one was asked for. Then a snapshot is given that the registry will
-        refuse, as a list too long to be seen must not leave the one before in force. The next list mends it.
-
-        Args:
-            at: when the line was missed.
+        It may have been a pending list of tools. The registry then gets a snapshot it will reject, because a list
+        too long to be seen must not leave the previous one in force. The next list recovers from that.
         """
         asked = [request for request in self._pending.values() if request.method == _TOOLS]
         if asked:
@@ -214,7 +192,7 @@ class ListObserver:
         if not asked:
             return []
         self.snapshots += 1
-        self._told = None
+        self._reported = None
         self._listers[_TOOLS].unreadable(None)
         return [self._refused(_MISSED, asked[-1].traceparent, at)]
 
@@ -229,29 +207,29 @@ class ListObserver:
             self.offered.whole()
 
     def _with_companions(self, traceparent: str | None, at: datetime) -> list[Observation]:
-        """Return the tools once more where prompts or templates became known that did not go with them yet."""
+        """Return the tools again if prompts or templates became known that did not go with them yet."""
         known = self._companion(_PROMPTS), self._companion(_TEMPLATES)
         is_news = any(new is not None and new != old for new, old in zip(known, self._companions, strict=True))
-        if self._told is None or self.awaited or not is_news:
+        if self._reported is None or self.awaited or not is_news:
             return []
         self.snapshots += 1
-        return [self._snapshot(self._told, traceparent, at)]
+        return [self._snapshot(self._reported, traceparent, at)]
 
     def _snapshot(self, assembly: Assembly, traceparent: str | None, at: datetime) -> Observation:
         if not assembly.too_large:
             known = self._companion(_PROMPTS), self._companion(_TEMPLATES)
             identity = self._new_id(), self._new_id()
-            # Where all of it is too much, the tools go alone.
+            # If everything together is too large, the tools go alone.
             for companions in (known, (None, None)):
                 event = self._event(identity, list(assembly.items), assembly, traceparent, at, companions)
                 if len(event.value) <= EVENT_BYTES_MAX:
                     is_sound = all(isinstance(tool, dict) for tool in assembly.items)
-                    self._told, self._companions = assembly if is_sound else None, known
+                    self._reported, self._companions = assembly if is_sound else None, known
                     return event
         return self._refused(_TOO_LARGE, traceparent, at)
 
     def _refused(self, tools: Any, traceparent: str | None, at: datetime) -> Observation:
-        """Return a snapshot that cannot be accepted: its tools are no array of sound JSON."""
+        """Return a snapshot that cannot be accepted: its tools are not an array of sound JSON."""
         self.refused += 1
         identity = self._new_id(), self._new_id()
         event = self._event(identity, tools, Assembly(sound=False), traceparent, at)
@@ -284,7 +262,7 @@ class ListObserver:
         )
 
     def _companion(self, method: str) -> list[Any] | None:
-        """Return a list that goes with the tools, if it is known whole and of the right shape."""
+        """Return a list that goes with the tools, if it is known whole and well-formed."""
         assembly = self._listers[method].latest
         if assembly is None or assembly.too_large or assembly.completeness != "complete":
             return None

@@ -16,7 +16,6 @@ from assay_stream.canonical.decode import decode_json
 from assay_stream.errors import ConfigurationError
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.record import Role
-from assay_stream.observe.adapters import from_observations
 from assay_stream.observe.discovery import (
     REDIRECTS_MAX,
     Fetched,
@@ -24,6 +23,7 @@ from assay_stream.observe.discovery import (
     fetch_well_known,
     well_known_url,
 )
+from assay_stream.observe.recorded import from_observations
 from assay_stream.schemes.schemapin import ErrorCode
 from tests.support.deployment import free_port
 from tests.support.https_server import Answer, Authority, HttpsServer, serve
@@ -282,18 +282,18 @@ class TestCertificates:
         """A certificate of an authority outside the usual ones is refused."""
         with HttpsServer(serve(RAW), certificate) as server:
             found = await fetch_well_known(server.domain)
-        assert failed(found, "certificate is refused")
+        assert failed(found, "certificate is not valid")
         assert server.paths == []
 
     async def test_another_authority(self, tmp_path: Path, certificate: Path) -> None:
         """With a CA file no authority outside of it counts, whatever it calls itself."""
-        assert failed(await fetched(Authority(tmp_path), certificate, serve(RAW)), "certificate is refused")
+        assert failed(await fetched(Authority(tmp_path), certificate, serve(RAW)), "certificate is not valid")
 
     @pytest.mark.parametrize(("host", "days"), [("example.com", 1), ("localhost", -1)])
     async def test_a_certificate_that_does_not_fit(self, authority: Authority, host: str, days: int) -> None:
         """A certificate for another host or of another time is refused."""
         found = await fetched(authority, authority.issue(host, days=days), serve(RAW))
-        assert failed(found, "certificate is refused")
+        assert failed(found, "certificate is not valid")
 
     async def test_a_certificate_for_an_address(self, authority: Authority) -> None:
         """A host may be an address."""

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from assay_stream.errors import InputError
+from assay_stream.errors import ConfigurationError, InputError
 from assay_stream.model.cloudevents import read_event
 from assay_stream.model.observation import CallEvent, SnapshotEvent
 from assay_stream.model.record import Origin, Record, Role
-from assay_stream.observe import Observation, call_event, snapshot_event
+from assay_stream.observe import Observation, Vantage, call_event, snapshot_event
 from assay_stream.observe.events import CallFields, RawMessage, rfc3339, timestamp_ms
 from tests.support.events import handshake_call_data
 from tests.support.mcp_dialogue import THE_VANTAGE
@@ -140,7 +140,7 @@ def test_times_are_utc_with_microseconds() -> None:
     moment = datetime(2026, 1, 1, 1, 0, tzinfo=timezone(timedelta(hours=1)))
     assert rfc3339(moment) == "2026-01-01T00:00:00.000000Z"
     assert timestamp_ms(datetime(1960, 1, 1, tzinfo=UTC)) == 0
-    with pytest.raises(ValueError, match="time zone"):
+    with pytest.raises(ValueError, match="timezone-aware"):
         rfc3339(datetime(2026, 1, 1))  # noqa: DTZ001 - the naive time is the point
 
 
@@ -161,3 +161,22 @@ def test_a_call_of_the_handshake_profile_can_be_published() -> None:
     event = read_event(as_record(observation), call_profile="handshake")
     assert isinstance(event, CallEvent)
     assert event.data["args_ref"] == given["args_ref"]
+
+
+def test_the_source_is_a_urn_with_the_observer_percent_encoded() -> None:
+    """Any observer name makes a URI."""
+    vantage = Vantage(server_id="s", observer_id="edge 1/Zürich")
+    assert vantage.source == "urn:assay-stream:observer:edge%201%2FZ%C3%BCrich"
+
+
+@pytest.mark.parametrize("name", ["", "  ", "x" * 1_025, "\ud800"])
+def test_a_name_that_no_record_may_carry_is_refused_at_once(name: str) -> None:
+    """Otherwise every record would be refused later."""
+    with pytest.raises(ConfigurationError, match="bad_identifier"):
+        Vantage(server_id=name, observer_id="o")
+
+
+def test_an_observer_whose_uri_would_be_too_long_is_refused() -> None:
+    """Percent encoding can triple a name."""
+    with pytest.raises(ConfigurationError, match="shorten"):
+        Vantage(server_id="s", observer_id="ü" * 1_000)

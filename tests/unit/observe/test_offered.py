@@ -1,11 +1,86 @@
-"""What a client was told about tools."""
+"""Lists put together from pages."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.observe import offered
-from assay_stream.observe.offered import Offered
+from assay_stream.observe.offered import Assembly, Lister, Offered
+
+
+def page(lister: Lister, items: list[str], *, cursor: object = None, after: object = None) -> Assembly:
+    """One request and its answer."""
+    params = {} if after is None else {"cursor": after}
+    result = {"tools": items, "nextCursor": cursor} if cursor is not None else {"tools": items}
+    return lister.result(lister.request(params), result, size_bytes=100)
+
+
+@pytest.fixture
+def lister() -> Lister:
+    """A lister of tools."""
+    return Lister("tools", DEFAULT_LIMITS)
+
+
+def test_pages_follow_their_cursors_and_the_empty_string_is_one(lister: Lister) -> None:
+    """Partial until the last page, then complete."""
+    assert page(lister, ["a"], cursor="").completeness == "partial"
+    second = page(lister, ["b"], cursor="x", after="")
+    assert (second.items, second.completeness) == (("a", "b"), "partial")
+    last = page(lister, ["c"], after="x")
+    assert (last.items, last.completeness) == (("a", "b", "c"), "complete")
+
+
+def test_a_request_without_a_cursor_begins_anew(lister: Lister) -> None:
+    """Whatever was put together before."""
+    page(lister, ["a"], cursor="x")
+    assert page(lister, ["b"]).items == ("b",)
+
+
+def test_a_cursor_nobody_gave_is_of_unknown_completeness_to_the_end(lister: Lister) -> None:
+    """Never complete."""
+    page(lister, ["a"], cursor="x")
+    assert page(lister, ["b"], after="y", cursor="z").completeness == "unknown"
+    last = page(lister, ["c"], after="z")
+    assert (last.items, last.completeness) == (("b", "c"), "unknown")
+
+
+def test_two_walks_at_once_do_not_mix(lister: Lister) -> None:
+    """A request keeps what it continued when it was sent."""
+    page(lister, ["a"], cursor="x")
+    first, second = lister.request({"cursor": "x"}), lister.request({"cursor": "x"})
+    one = lister.result(first, {"tools": ["b"]}, size_bytes=1)
+    two = lister.result(second, {"tools": ["b"]}, size_bytes=1)
+    assert one.items == two.items == ("a", "b")
+    assert one.completeness == two.completeness == "complete"
+
+
+def test_a_number_is_not_the_cursor_it_looks_like(lister: Lister) -> None:
+    """True is not 1."""
+    page(lister, ["a"], cursor=1)
+    assert page(lister, ["b"], after=True).completeness == "unknown"
+
+
+def test_after_an_unreadable_page_nothing_is_known_of_the_rest(lister: Lister) -> None:
+    """Its entries are missing."""
+    lister.unreadable({"nextCursor": "x"})
+    assert page(lister, ["b"], after="x").completeness == "unknown"
+    lister.result(lister.request({}), {"tools": 3, "nextCursor": "y"}, size_bytes=1)
+    assert page(lister, ["c"], after="y").completeness == "unknown"
+
+
+def test_an_endless_list_costs_bounded_memory() -> None:
+    """Entries stop at one over the limit, bytes at the size of a record."""
+    limits = replace(DEFAULT_LIMITS, tools_max=3, record_bytes_max=450)
+    lister = Lister("tools", limits)
+    page(lister, ["a", "b"], cursor="x")
+    assert page(lister, ["c", "d", "e"], after="x", cursor="y").items == ("a", "b", "c", "d")
+    for _ in range(3):
+        assembly = page(lister, ["f"], after="y", cursor="y")
+    assert assembly.too_large
+    assert assembly.items == ()
 
 
 def test_the_last_list_that_has_a_name_counts() -> None:

@@ -11,7 +11,7 @@ import pytest
 from assay_stream.errors import InputError
 from assay_stream.model.control import KEY_REVOKE_TYPE, PIN_REMOVE_TYPE, PIN_SET_TYPE, POLICY_SET_TYPE
 from assay_stream.observe import Observation
-from assay_stream.observe.control_events import control_event
+from assay_stream.observe.decisions import decision_event
 
 NOW = datetime(2026, 11, 21, 2, 6, 7, 386_001, tzinfo=UTC)
 PIN = {
@@ -26,7 +26,7 @@ PIN = {
 
 def a_decision(kind: str = PIN_SET_TYPE, *, author: str = "ann", at: datetime = NOW, **data: Any) -> Observation:
     """A decision."""
-    return control_event(kind, PIN | data, author=author, event_id="event-1", decided_at=at)
+    return decision_event(kind, PIN | data, author=author, event_id="event-1", decided_at=at)
 
 
 def test_a_decision_is_a_cloudevent_with_the_server_as_its_key() -> None:
@@ -52,7 +52,7 @@ def test_other_zones_are_the_same_moment() -> None:
 
 def test_a_moment_without_a_zone_is_a_defect_of_the_caller() -> None:
     """It is no moment."""
-    with pytest.raises(ValueError, match="time zone"):
+    with pytest.raises(ValueError, match="timezone-aware"):
         a_decision(at=NOW.replace(tzinfo=None))
 
 

@@ -1,7 +1,8 @@
-"""The pumps of an enforcing tap: whole lines in, unchanged bytes out, answers between lines."""
+"""The thread that looks at what passes."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
@@ -12,12 +13,103 @@ from typing import Any
 
 import pytest
 
-from assay_stream.observe import Observation
-from assay_stream.observe.enforcing import ClientOutput, Enforcer
-from assay_stream.observe.gate import NOT_RULED_ON
+from assay_stream.observe import Observation, WireObserver
+from assay_stream.observe.inspection import ClientOutput, Enforcer, Watch
+from assay_stream.observe.jsonrpc import NOT_RULED_ON
 from assay_stream.observe.mcp_wire import LINE_BYTES_MAX
 from tests.support.gates import Connection, a_call, a_tool, pinned
-from tests.support.mcp_dialogue import START
+from tests.support.mcp_dialogue import START, THE_VANTAGE
+
+LIST = b'{"id":1,"method":"tools/list"}\n'
+CALL = b'{"id":2,"method":"tools/call","params":{"name":"a"}}\n'
+
+
+def an_observer() -> WireObserver:
+    """An observer."""
+    ids = itertools.count()
+    return WireObserver(THE_VANTAGE, session_id="s", new_id=lambda: str(next(ids)))
+
+
+def a_watch(found: list[Observation], **options: Any) -> Watch:
+    """A watch, not started."""
+    return Watch(an_observer(), publish=found.append, clock=lambda: START, **options)
+
+
+def finish(watch: Watch) -> None:
+    """Let it look at everything."""
+    watch.finish()
+    watch.join(5)
+    assert not watch.is_alive()
+
+
+def test_what_was_seen_is_looked_at_in_order_and_open_calls_are_given() -> None:
+    """Also a last line without its line feed."""
+    found: list[Observation] = []
+    watch = a_watch(found)
+    watch.start()
+    watch.see("client->server", LIST)
+    watch.see("server->client", b'{"id":1,"result":{"tools":[]}}\n')
+    watch.see("client->server", CALL.rstrip())
+    finish(watch)
+    assert [observation.kind for observation in found] == ["list", "call"]
+    snapshot, call = (json.loads(observation.value)["data"] for observation in found)
+    assert call["snapshot_id"] == snapshot["snapshot_id"]
+    assert call["error"] == {"code": "no_response"}
+
+
+def test_a_backlog_that_is_full_loses_lines_but_not_the_fact() -> None:
+    """A list that may have been among them is published as bad."""
+    found: list[Observation] = []
+    watch = a_watch(found, backlog_bytes_max=100)
+    watch.see("client->server", LIST)
+    for _ in range(3):
+        watch.see("server->client", b'{"id":1,"result":{"tools":[' + b" " * 100)
+    watch.start()
+    finish(watch)
+    [observation] = found
+    assert json.loads(observation.value)["data"]["tools"] == {"unreadable": "line missed"}
+
+
+def test_a_line_too_long_is_missed() -> None:
+    """Memory is bounded."""
+    found: list[Observation] = []
+    watch = a_watch(found, line_bytes_max=50)
+    watch.start()
+    watch.see("client->server", LIST)
+    watch.see("server->client", b"x" * 60 + b"\n")
+    finish(watch)
+    assert len(found) == 1
+
+
+def test_a_failure_is_counted_and_said_once_and_nothing_stops(caplog: pytest.LogCaptureFixture) -> None:
+    """Not even the watch."""
+    found: list[Observation] = []
+    failing = threading.Event()
+
+    def publish(observation: Observation) -> None:
+        if not failing.is_set():
+            failing.set()
+            raise RuntimeError("boom")
+        found.append(observation)
+
+    watch = Watch(an_observer(), publish=publish, clock=lambda: START)
+    watch.start()
+    watch.see("client->server", b'{"method":"tools/call","params":{"name":"a"}}\n')
+    watch.see("client->server", CALL)
+    finish(watch)
+    assert (watch.failures, len(found), len(caplog.records)) == (1, 1, 1)
+
+
+def test_seeing_never_raises() -> None:
+    """The pump is behind it."""
+
+    def broken_clock() -> Any:
+        raise RuntimeError("boom")
+
+    watch = Watch(an_observer(), publish=print, clock=broken_clock)
+    watch.see("client->server", LIST)
+    assert watch.failures == 1
+
 
 GOOD, EVIL = a_tool(), a_tool(description="Other.")
 
@@ -78,7 +170,7 @@ def line(message: Any) -> bytes:
     return json.dumps(message).encode() + b"\n"
 
 
-CALL = line(a_call())
+CALL_enforcing = line(a_call())
 ASK = line({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
 
 
@@ -106,12 +198,18 @@ def told(bench: Bench, *tools: Any) -> None:
 def test_lines_that_pass_reach_the_server_byte_by_byte_as_they_were(bench: Bench, size: int) -> None:
     """However they are cut: line feeds, carriage returns, blanks and empty lines included."""
     told(bench, GOOD)
-    sent = b"\n\r\n  " + CALL + b'{ "id" : 2.50, "method":"ping" }\r\n' + CALL + CALL.rstrip()
+    sent = (
+        b"\n\r\n  "
+        + CALL_enforcing
+        + b'{ "id" : 2.50, "method":"ping" }\r\n'
+        + CALL_enforcing
+        + CALL_enforcing.rstrip()
+    )
     for start in range(0, len(sent), size):
         bench.enforcer.from_client(sent[start : start + size])
     assert bench.at_server() == sent[: sent.rindex(b"\n") + 1]
     bench.enforcer.client_ended()
-    assert bench.at_server() == CALL.rstrip()
+    assert bench.at_server() == CALL_enforcing.rstrip()
 
 
 @pytest.mark.parametrize("size", [1, 7, 10_000])
@@ -119,7 +217,7 @@ def test_a_blocked_line_leaves_no_trace_between_others(bench: Bench, size: int) 
     """Not a byte of it."""
     told(bench, EVIL)
     ping = line({"id": 3, "method": "ping"})
-    sent = ping + CALL + ping
+    sent = ping + CALL_enforcing + ping
     for start in range(0, len(sent), size):
         bench.enforcer.from_client(sent[start : start + size])
     assert bench.at_server() == ping + ping
@@ -132,7 +230,7 @@ def test_a_blocked_line_leaves_no_trace_between_others(bench: Bench, size: int) 
 def test_a_blocked_last_line_without_its_end_is_answered_too(bench: Bench) -> None:
     """The client closed early; it may still read."""
     told(bench, EVIL)
-    bench.enforcer.from_client(CALL.rstrip())
+    bench.enforcer.from_client(CALL_enforcing.rstrip())
     assert bench.at_client() == b""
     bench.enforcer.client_ended()
     assert bench.at_server() == b""
@@ -143,14 +241,14 @@ def test_an_answer_waits_for_the_end_of_the_servers_line(bench: Bench) -> None:
     """Two messages on one line would be none."""
     told(bench, EVIL)
     bench.serve(b'{"part":')
-    bench.enforcer.from_client(CALL + CALL)
+    bench.enforcer.from_client(CALL_enforcing + CALL_enforcing)
     bench.serve(b"1")
     assert bench.at_client() == b'{"part":1'
     bench.serve(b'}\n{"next":2}\n{"third"')
     first, second, *answers, rest = bench.at_client().split(b"\n")
     assert (first, second, rest) == (b"}", b'{"next":2}', b'{"third"')
     assert [json.loads(each)["id"] for each in answers] == [7, 7]
-    bench.enforcer.from_client(CALL)
+    bench.enforcer.from_client(CALL_enforcing)
     assert bench.at_client() == b""
     bench.serve(b":3}\n")
     assert bench.at_client().startswith(b":3}\n{")
@@ -159,14 +257,14 @@ def test_an_answer_waits_for_the_end_of_the_servers_line(bench: Bench) -> None:
 def test_between_lines_an_answer_does_not_wait(bench: Bench) -> None:
     """The server may say nothing for hours."""
     told(bench, EVIL)
-    bench.enforcer.from_client(CALL)
+    bench.enforcer.from_client(CALL_enforcing)
     assert json.loads(bench.at_client())["id"] == 7
 
 
 def test_something_of_the_server_that_looks_like_our_answer_is_passed_on_as_it_is(bench: Bench) -> None:
     """The client has its answer once: under the id of a call that the server never got."""
     told(bench, EVIL)
-    bench.enforcer.from_client(CALL)
+    bench.enforcer.from_client(CALL_enforcing)
     ours = bench.at_client()
     bench.serve(ours)
     assert bench.at_client() == ours
@@ -212,8 +310,8 @@ def test_a_line_too_long_to_look_at_does_not_pass(bench: Bench) -> None:
     piece = b"x" * (LINE_BYTES_MAX // 4)
     for _ in range(5):
         bench.enforcer.from_client(piece)
-    bench.enforcer.from_client(b"\n" + CALL)
-    assert bench.at_server() == CALL
+    bench.enforcer.from_client(b"\n" + CALL_enforcing)
+    assert bench.at_server() == CALL_enforcing
     said = json.loads(bench.at_client())
     assert (said["id"], said["error"]["data"]) == (None, {"code": "not_ruled_on"})
 
@@ -226,7 +324,7 @@ def test_a_rule_that_fails_holds_the_call_back(bench: Bench, caplog: pytest.LogC
         raise RuntimeError
 
     bench.connection.gate._rule = fail
-    bench.enforcer.from_client(CALL + CALL + line({"id": 3, "method": "ping"}))
+    bench.enforcer.from_client(CALL_enforcing + CALL_enforcing + line({"id": 3, "method": "ping"}))
     assert bench.at_server() == line({"id": 3, "method": "ping"})
     said = [json.loads(each) for each in bench.at_client().splitlines()]
     assert [(each["id"], each["error"]["data"]["code"]) for each in said] == [(7, "not_ruled_on")] * 2
@@ -247,7 +345,7 @@ def test_a_clock_that_fails_holds_everything_back_but_ends_nothing(bench: Bench)
         raise RuntimeError
 
     bench.enforcer._clock = fail
-    bench.enforcer.from_client(CALL)
+    bench.enforcer.from_client(CALL_enforcing)
     bench.serve(b"hello\n")
     assert bench.at_server() == b""
     answered, greeting = bench.at_client().splitlines()
@@ -266,12 +364,12 @@ def test_a_failure_while_looking_at_the_server_is_not_felt_but_leaves_its_lists_
     bench.serve(b"anything\n")
     bench.connection.gate.outward = outward  # type: ignore[method-assign]
     assert bench.at_client() == b"anything\n"
-    bench.enforcer.from_client(CALL)
+    bench.enforcer.from_client(CALL_enforcing)
     assert bench.at_server() == b""
     bench.at_client()
     told(bench, GOOD)
-    bench.enforcer.from_client(CALL)
-    assert bench.at_server() == CALL
+    bench.enforcer.from_client(CALL_enforcing)
+    assert bench.at_server() == CALL_enforcing
 
 
 def test_a_publisher_that_fails_is_not_felt(bench: Bench) -> None:
@@ -282,7 +380,7 @@ def test_a_publisher_that_fails_is_not_felt(bench: Bench) -> None:
         raise RuntimeError
 
     bench.enforcer._publish = fail
-    bench.enforcer.from_client(CALL + ASK)
+    bench.enforcer.from_client(CALL_enforcing + ASK)
     assert bench.at_server() == ASK
     bench.serve(listed(GOOD))
     assert bench.at_client().count(b"\n") == 2
@@ -301,12 +399,12 @@ def test_the_servers_last_line_is_looked_at_without_its_end(bench: Bench) -> Non
 def test_after_the_end_nothing_passes_and_open_calls_are_published(bench: Bench) -> None:
     """Once."""
     told(bench, GOOD)
-    bench.enforcer.from_client(CALL)
+    bench.enforcer.from_client(CALL_enforcing)
     bench.enforcer.end(bench.connection.observer.close)
     assert json.loads(bench.observations[-1].value)["data"]["error"] == {"code": "no_response"}
     count = len(bench.observations)
     bench.at_server()
-    bench.enforcer.from_client(CALL)
+    bench.enforcer.from_client(CALL_enforcing)
     assert (bench.at_server(), bench.at_client()[len(listed(GOOD)) :]) == (b"", b"")
     assert len(bench.observations) == count
 
@@ -317,7 +415,7 @@ def test_a_server_that_has_gone_is_an_error_for_the_pump(bench: Bench) -> None:
     os.close(bench.server_reads)
     try:
         with pytest.raises(BrokenPipeError):
-            bench.enforcer.from_client(CALL)
+            bench.enforcer.from_client(CALL_enforcing)
     finally:
         bench.server_reads = os.open(os.devnull, os.O_RDONLY)
 

@@ -1,20 +1,19 @@
-"""The publishing client for proxies: it never blocks and never breaks the call that it reports.
+"""The publisher for proxies: it never blocks and never breaks the call that it reports.
 
-``publish`` puts an observation into a bounded queue and returns at once; a thread of its own carries the queue to
-Kafka and tries again, for as long as it takes, while the brokers are away. What does not fit is dropped and
-counted by reason.
+``publish`` puts an observation into a bounded queue and returns at once; a thread delivers the queue to Kafka and
+retries for as long as the brokers are away. What does not fit is dropped and counted by reason.
 
-The queue is first in, first out. Its last quarter is kept for snapshots: without a snapshot every call after it
-is bound wrongly or not at all, and calls are many, so calls alone cannot fill the queue.
+The queue is first in, first out. Its last quarter is reserved for snapshots: there are many calls, and without a
+snapshot every call after it is bound wrongly or not at all, so calls alone cannot fill the queue.
 
-Delivery is at least once: after a failure a record may be sent again. Its event has the same id then, so the
-evidence of both is recognisable as one.
+Delivery is at least once: after a failure a record may be sent again. Its event keeps its id, so that the evidence of
+both is recognisably the same.
 
-Each connection has an event loop of its own, in that thread. aiokafka offers no way to give up what it cannot
-deliver; when a connection is given up, its loop goes, and with it everything that would go on trying.
+Each connection has an event loop of its own in that thread. aiokafka cannot abandon what it fails to deliver; when a
+connection is abandoned, its loop goes, and with it everything that would keep trying.
 
-A process that exits closes its publishers first (``at_exit``). A forked child begins with an empty queue: what was
-queued is delivered by its parent.
+A process that exits closes its publishers first (``observe.delivery``). A forked child starts with an empty queue: its
+parent delivers what was queued.
 """
 
 from __future__ import annotations
@@ -31,32 +30,33 @@ from typing import Any, Self
 from assay_stream.errors import ConfigurationError
 from assay_stream.kafka.refusals import explained, why_refused
 from assay_stream.model.record import TOPIC_NAMES, Role
-from assay_stream.observe.at_exit import note_closed, note_open
-from assay_stream.observe.events import Observation
-from assay_stream.observe.producer import (
+from assay_stream.observe.delivery import (
     Producer,
     PublisherLimits,
     aiokafka_producer,
+    disconnect,
     is_too_large,
-    let_go,
+    note_closed,
+    note_open,
     send_all,
 )
+from assay_stream.observe.events import Observation
 from assay_stream.observe.sinks import DropReason, SinkStats
 
 _log = logging.getLogger(__name__)
 
 _GIVE_UP_S = 3.0
-"""What letting go of a connection may take beyond the time that closing was given."""
+"""What dropping a connection may take beyond the time that closing was given."""
 
 
 class ObservationPublisher:
-    """Carries observations to Kafka. May be used from any thread.
+    """Delivers observations to Kafka. May be used from any thread.
 
     Args:
-        connection: aiokafka's connection arguments: ``bootstrap_servers`` and what security needs.
+        connection: aiokafka's connection arguments: ``bootstrap_servers`` and whatever security needs.
         topics: topic name of every role.
         limits: bounds on the queue and on delivery.
-        producer_factory: makes a producer; default: an idempotent one of aiokafka with ``acks=all``.
+        producer_factory: returns a producer; default: an idempotent aiokafka producer with ``acks=all``.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class ObservationPublisher:
         self._thread: threading.Thread | None = None
         self._attempts = 0  # at the record at the head of the queue
         self._pause_s = self._limits.backoff_min_s
-        # What both sides use, under the lock.
+        # Shared by both threads, under the lock.
         self._lock = threading.Lock()
         self._queue: deque[Observation] = deque()
         self._queue_bytes = 0
@@ -106,14 +106,14 @@ class ObservationPublisher:
             )
 
     def start(self) -> None:
-        """Begin to deliver, in the background; does not wait for a broker."""
+        """Start to deliver in the background; does not wait for a broker."""
         with self._lock:
             if self._thread is None and not self._closing.is_set():
-                self._thread = threading.Thread(target=self._carry, name="assay-stream publisher", daemon=True)
+                self._thread = threading.Thread(target=self._run, name="assay-stream publisher", daemon=True)
                 self._thread.start()
 
     def restart_in_child(self) -> None:
-        """Begin empty in a forked child, and deliver there too if this publisher was started in its parent."""
+        """Start empty in a forked child, and deliver there too if this publisher was started in its parent."""
         started, closed = self._thread is not None, self._closing.is_set()
         self._begin_empty()
         if closed:
@@ -140,11 +140,7 @@ class ObservationPublisher:
         await self.aclose()
 
     def publish(self, observation: Observation) -> bool:
-        """Queue an observation and return whether there was room. Never blocks, never raises.
-
-        Args:
-            observation: what to publish.
-        """
+        """Queue an observation and return whether there was room. Never blocks, never raises."""
         with self._lock:
             reason = self._refusal(observation)
             if reason is None:
@@ -156,7 +152,7 @@ class ObservationPublisher:
             self._dropped[reason] += 1
             first = self._dropped[reason] == 1
         if first:
-            _log.warning("an observation was dropped (%s); further ones are only counted", reason)
+            _log.warning("dropped an observation (%s); further ones are only counted", reason)
         return False
 
     def close(self, timeout_ms: int = 10_000) -> None:
@@ -165,7 +161,7 @@ class ObservationPublisher:
         Blocks; from a coroutine use ``aclose``. May be called again, and from any thread.
 
         Args:
-            timeout_ms: milliseconds to take for delivery; letting go of a connection may take three seconds more.
+            timeout_ms: milliseconds for delivery; disconnecting may take three seconds more.
         """
         self._closing.set()
         with self._lock:
@@ -190,11 +186,7 @@ class ObservationPublisher:
             _log.warning("%d observations could not be delivered before closing", left)
 
     async def aclose(self, timeout_s: float = 10.0) -> None:
-        """Do as ``close`` without blocking the event loop.
-
-        Args:
-            timeout_s: seconds to take for delivery.
-        """
+        """Close without blocking the event loop; ``timeout_s`` is in seconds, for delivery."""
         await asyncio.to_thread(self.close, round(timeout_s * 1_000))
 
     def _refusal(self, observation: Observation) -> DropReason | None:
@@ -223,7 +215,7 @@ class ObservationPublisher:
 
     # In the thread
 
-    def _carry(self) -> None:
+    def _run(self) -> None:
         while not self._given_up.is_set() and not (self._closing.is_set() and not self._queue):
             try:
                 asyncio.run(self._connection())
@@ -263,13 +255,13 @@ class ObservationPublisher:
             with self._lock:
                 self._wake = self._cancel = None
                 self._connected = False
-            await let_go(producer)
+            await disconnect(producer)
 
     async def _deliver(self, producer: Producer, batch: Sequence[Observation]) -> None:
-        """Deliver the head of the queue. Records leave the queue only when their fate is known.
+        """Deliver the head of the queue. A record leaves the queue only when its fate is known.
 
         Raises:
-            Exception: the first failure that trying again may mend; what came before it is delivered.
+            Exception: the first failure that a retry may fix; what came before it is delivered.
         """
         async with asyncio.timeout(self._limits.send_timeout_s):
             outcomes = await send_all(producer, self._topics, batch)
@@ -283,7 +275,7 @@ class ObservationPublisher:
                 settled["too_large"] += 1
             elif failure is None and self._is_hopeless(outcome):
                 settled["delivery_failed"] += 1
-                _log.error("Kafka refuses an observation for good: %s", type(outcome).__name__)
+                _log.error("Kafka permanently refuses an observation: %s", type(outcome).__name__)
             else:
                 failure = failure or outcome
                 kept.append(observation)
@@ -304,7 +296,7 @@ class ObservationPublisher:
         self._attempts = 0
 
     def _is_hopeless(self, error: BaseException) -> bool:
-        """Tell whether to give a record up: only after attempts that an operator could have mended."""
+        """Tell whether to drop a record: only after attempts whose cause an operator could have fixed."""
         if getattr(error, "retriable", False) or isinstance(error, OSError | TimeoutError):
             return False
         if "Authorization" in type(error).__name__ or "Authentication" in type(error).__name__:
@@ -320,16 +312,16 @@ class ObservationPublisher:
             self._connected = True
             returned, self._away = self._away, False
         if returned:
-            _log.warning("Kafka is reached again; %d observations are queued", len(self._queue))
+            _log.warning("connected to Kafka again; %d observations are queued", len(self._queue))
 
     def _why(self, error: Exception) -> str:
-        """Say what to mend, where that can be told; looked for once for each time the brokers are away."""
+        """Return what to fix, if that can be found out; looked up once each time the brokers go away."""
         if self._away or self._given_up.is_set():
             return ""
-        told = explained(error)
-        if not isinstance(told, ConfigurationError) and self._connection_options is not None:
-            told = asyncio.run(why_refused(self._connection_options))
-        return str(told) if isinstance(told, ConfigurationError) else type(error).__name__
+        cause = explained(error)
+        if not isinstance(cause, ConfigurationError) and self._connection_options is not None:
+            cause = asyncio.run(why_refused(self._connection_options))
+        return str(cause) if isinstance(cause, ConfigurationError) else type(error).__name__
 
     def _where(self) -> str:
         servers = (self._connection_options or {}).get("bootstrap_servers")

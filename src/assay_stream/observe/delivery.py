@@ -1,0 +1,192 @@
+"""What the publisher needs of Kafka and of its process: producers, limits, and what happens at exit and at fork.
+
+A publisher delivers in a daemon thread, which an exiting interpreter does not wait for. So every open publisher is
+closed first, all of them within one time limit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import concurrent.futures.thread
+import contextlib
+import os
+import threading
+import time
+import weakref
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.model.record import Role
+from assay_stream.observe.events import Observation
+
+EXIT_FLUSH_MS = 5_000
+"""Milliseconds that an exiting process gives all its publishers together: a reachable broker needs a fraction of it,
+and a program that was told to end should not seem to hang."""
+
+_REQUEST_MARGIN_BYTES = 1_024 * 1_024
+_STOP_LIMIT_S = 1.0
+
+
+class Producer(Protocol):
+    """The part of ``aiokafka.AIOKafkaProducer`` that is used."""
+
+    async def start(self) -> None:
+        """Connect."""
+
+    async def stop(self) -> None:
+        """Disconnect."""
+
+    async def send(
+        self, topic: str, *, value: bytes, key: bytes, headers: list[tuple[str, bytes]], timestamp_ms: int
+    ) -> Awaitable[Any]:
+        """Add a record to a batch; the result completes when it is delivered."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublisherLimits:
+    """Bounds of one publisher."""
+
+    queue_bytes_max: int = 64 * 1_024 * 1_024
+    """Memory a proxy may use while the brokers are away: over an hour of 1 KB calls at 13 per second."""
+
+    queue_records_max: int = 100_000
+    """The same in records, because small ones cost more than their bytes."""
+
+    record_bytes_max: int = DEFAULT_LIMITS.record_bytes_max
+    """No worker accepts larger ones."""
+
+    batch_records_max: int = 500
+    """Records sent before their acknowledgements are awaited."""
+
+    start_timeout_s: float = 30.0
+    """One attempt to connect."""
+
+    send_timeout_s: float = 120.0
+    """One batch. Longer than aiokafka's own 40 s, so that it can retry by itself first."""
+
+    backoff_min_s: float = 0.2
+    """Pause after the first failure; doubles with every further one."""
+
+    backoff_max_s: float = 10.0
+    """Longest pause, so that a returning broker is noticed soon."""
+
+    attempts_max: int = 5
+    """Attempts at a record that Kafka refuses for a reason that a retry does not fix."""
+
+
+def is_too_large(error: BaseException) -> bool:
+    """Tell whether Kafka refuses a record for its size. Goes by the error's name, so that it needs no aiokafka."""
+    return type(error).__name__ in ("MessageSizeTooLargeError", "RecordListTooLargeError", "RecordTooLargeError")
+
+
+async def send_all(
+    producer: Producer, topics: Mapping[Role, str], batch: Sequence[Observation]
+) -> list[BaseException | None]:
+    """Send observations in order with a started producer; return each one's error, ``None`` if it was delivered."""
+    waits: list[Awaitable[Any]] = []
+    outcomes: list[BaseException | None] = [None] * len(batch)
+    sent: list[int] = []
+    for index, observation in enumerate(batch):
+        try:
+            waits.append(
+                await producer.send(
+                    topics[observation.role],
+                    value=observation.value,
+                    key=observation.key,
+                    headers=list(observation.headers),
+                    timestamp_ms=observation.timestamp_ms,
+                )
+            )
+            sent.append(index)
+        except Exception as error:  # noqa: BLE001 - classified by the caller
+            outcomes[index] = error
+            if not is_too_large(error):
+                # Nothing overtakes a record that waits: snapshots and calls keep their order.
+                outcomes[index + 1 :] = [error] * (len(batch) - index - 1)
+                break
+    for index, result in zip(sent, await asyncio.gather(*waits, return_exceptions=True), strict=True):
+        outcomes[index] = result if isinstance(result, BaseException) else None
+    return outcomes
+
+
+async def disconnect(producer: Producer) -> None:
+    """Disconnect within bounded time, whatever the state of the producer."""
+    try:
+        async with asyncio.timeout(_STOP_LIMIT_S):
+            await producer.stop()
+    except Exception:  # noqa: BLE001 - it is abandoned in any case
+        # It waits for deliveries that will never come. Close its connections; its tasks end with the loop.
+        client = getattr(producer, "client", None)
+        if client is not None:
+            with contextlib.suppress(Exception):
+                await client.close()
+
+
+def aiokafka_producer(connection: Mapping[str, Any], limits: PublisherLimits) -> Producer:
+    """Return an aiokafka producer, not started: idempotent, acknowledged by all replicas."""
+    # Imported here: a tap that writes to a file starts faster without it.
+    from aiokafka import AIOKafkaProducer
+
+    producer: Producer = AIOKafkaProducer(
+        **connection,
+        enable_idempotence=True,
+        acks="all",
+        linger_ms=5,
+        max_request_size=limits.record_bytes_max + _REQUEST_MARGIN_BYTES,
+    )
+    return producer
+
+
+class Closable(Protocol):
+    """What is closed at exit and restarted in a forked child."""
+
+    def close(self, timeout_ms: int = ...) -> None:
+        """Deliver what is queued, within the time, and disconnect."""
+
+    def restart_in_child(self) -> None:
+        """Start empty in a forked child: the parent still has the queue and the thread that delivers it."""
+
+
+_open: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def note_open(one: Closable) -> None:
+    """Close this one when the process exits, unless it was closed before. Keeps no reference to it."""
+    _open.add(one)
+
+
+def note_closed(one: Closable) -> None:
+    """Forget one that was closed."""
+    _open.discard(one)
+
+
+def close_all(limit_ms: int = EXIT_FLUSH_MS) -> None:
+    """Close everything that is open, within one limit in milliseconds."""
+    deadline_s = time.monotonic() + limit_ms / 1_000
+    for one in list(_open):
+        one.close(timeout_ms=max(0, int((deadline_s - time.monotonic()) * 1_000)))
+
+
+def _restart_all() -> None:
+    for one in list(_open):
+        one.restart_in_child()
+
+
+def _at_exit(function: Callable[[], None]) -> None:
+    """Run a function before the interpreter shuts its thread pools down.
+
+    ``atexit`` is too late: asyncio resolves names in a thread pool, so by then nothing can connect any more. CPython
+    closes those pools with the hook that is used here, last in first out, so ours must be registered after theirs:
+    hence the import of ``concurrent.futures.thread``.
+    """
+    assert concurrent.futures.thread  # noqa: S101 -- imported for the order of the hooks
+    register = getattr(threading, "_register_atexit", atexit.register)
+    register(function)
+
+
+_at_exit(close_all)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_restart_all)
