@@ -13,6 +13,7 @@ import sys
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from tests.golden.difference import differences
 from tests.golden.outputs import Outputs
@@ -59,6 +60,9 @@ def _write(folder: Path, first: int, end: int) -> None:
             sys.modules[new] = import_module(former)
         except ModuleNotFoundError:
             break
+    engine: Any = import_module("assay_stream.engine")
+    if not hasattr(engine, "process"):
+        engine.process = lambda state, record: engine.step(state, record)[1]
     from tests.golden.scenarios import outputs_of_history
 
     for seed in range(first, end):

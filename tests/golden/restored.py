@@ -95,15 +95,15 @@ def _registry_and_join(files: Outputs, written: Written) -> None:
     join = EngineState(producer=producer, snapshot_partitions=partitions)
     for number, registry in enumerate(registries):
         for fact in records_of(files, f"half/bindings-{number}.ndjson"):
-            engine.step(join, fact)
-            engine.apply_fact(registry.registry.bindings, fact)
+            engine.process(join, fact)
+            registry.registry.bindings.take(fact)
     for record in _second_half(files):
         state = join if record.role is Role.CALLS else registries[record.origin.partition]
-        for output in engine.step(state, record)[1]:
+        for output in engine.process(state, record):
             if output.role in _COMPARED:
                 written.add(output.role.name.lower(), output.partition, output.key, output.value)
             if output.role is Role.BINDINGS:
-                engine.step(join, _read_back(output))
+                engine.process(join, _read_back(output))
 
 
 def _alerts(files: Outputs, written: Written) -> None:
