@@ -32,7 +32,7 @@ from assay_stream.model.observation import CallEvent
 from assay_stream.model.partition import murmur2_partition
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.replay.history import History
-from assay_stream.verify.evidence_selection import EvidenceSelection
+from assay_stream.verify.evidence import EvidenceSelection
 from deploy.local.kafka import Broker
 from tests.support.fleet import Fleet
 

@@ -60,7 +60,7 @@ def of_one_server(alerts: Sequence[bytes]) -> list[bytes]:
     return [value for value in alerts if json.loads(value)["finding_info"]["types"] != ["tool_shadowed"]]
 
 
-async def let_time_pass(deployment: Deployment, findings: int) -> None:
+async def advance_time(deployment: Deployment, findings: int) -> None:
     """Let time come as far as the last record, as a replay does, once everything was found."""
     limit_s = time.monotonic() + 60
     while len(await findings_of(deployment)) < findings:
@@ -90,7 +90,7 @@ async def test_live_evidence_is_the_replayed_evidence(deployment: Deployment) ->
     assert sorted(values(evidence)) == sorted(expected[Role.EVIDENCE])
     findings = await deployment.wait_for(Role.FINDINGS, lambda records: len(records) >= len(expected[Role.FINDINGS]))
     assert sorted(values(findings)) == sorted(expected[Role.FINDINGS])
-    await let_time_pass(deployment, len(expected[Role.FINDINGS]))
+    await advance_time(deployment, len(expected[Role.FINDINGS]))
     wanted = of_one_server(expected[Role.ALERTS])
     alerts = await deployment.wait_for(Role.ALERTS, lambda records: len(of_one_server(values(records))) >= len(wanted))
     assert sorted(of_one_server(values(alerts))) == sorted(wanted)
@@ -119,7 +119,7 @@ async def test_kill_9_in_mid_stream_leaves_exactly_one_evidence_record_per_call(
     evidence = await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) >= calls, limit_s=90)
     expected = await undisturbed(deployment)
     alerts_wanted = sorted(of_one_server(expected[Role.ALERTS]))
-    await let_time_pass(deployment, len(expected[Role.FINDINGS]))
+    await advance_time(deployment, len(expected[Role.FINDINGS]))
     alerts = await deployment.wait_for(Role.ALERTS, lambda records: set(alerts_wanted) <= set(values(records)))
     evidence = await deployment.read(Role.EVIDENCE)
 

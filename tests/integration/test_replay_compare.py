@@ -19,7 +19,7 @@ from assay_stream.files.record_line import record_line
 from assay_stream.kafka.input_ranges import committed_offsets
 from assay_stream.model.cloudevents import event_time_us, read_event
 from assay_stream.model.record import Record, Role
-from assay_stream.replay.evidence_record import of_record
+from assay_stream.verify.evidence import of_record
 from tests.integration.test_exactly_once import undisturbed
 from tests.integration.test_replay_kafka import run
 from tests.support.deployment import Deployment, Worker

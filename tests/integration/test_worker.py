@@ -21,8 +21,8 @@ from assay_stream.kafka.connection import start_admin
 from assay_stream.model.record import Headers, Record, Role
 from deploy.local.kafka import QUICK_START, Broker
 from tests.integration.test_exactly_once import (
+    advance_time,
     findings_of,
-    let_time_pass,
     of_one_server,
     publish,
     undisturbed,
@@ -305,7 +305,7 @@ async def assert_undisturbed(deployment: Deployment, calls: int) -> None:
     evidence = await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) >= calls)
     assert sorted(values(evidence)) == sorted(expected[Role.EVIDENCE])
     wanted = sorted(of_one_server(expected[Role.ALERTS]))
-    await let_time_pass(deployment, len(expected[Role.FINDINGS]))
+    await advance_time(deployment, len(expected[Role.FINDINGS]))
     await deployment.wait_for(Role.ALERTS, lambda records: set(wanted) <= set(values(records)))
     assert sorted(values(await deployment.read(Role.EVIDENCE))) == sorted(expected[Role.EVIDENCE])
     assert sorted(values(await findings_of(deployment))) == sorted(expected[Role.FINDINGS])

@@ -18,11 +18,10 @@ from assay_stream.engine import EngineState
 from assay_stream.model.envelope import Producer
 from assay_stream.model.finding_topic import Tick
 from assay_stream.model.record import Origin, Output, Record, Role
-from assay_stream.replay.evidence_record import Recorded
 from assay_stream.replay.run import Replay, replay, spooled
 from assay_stream.schemes import assay
-from assay_stream.verify.compare import Comparison
-from assay_stream.verify.difference import Difference
+from assay_stream.verify.compare import Comparison, Difference
+from assay_stream.verify.evidence import Recorded
 from assay_stream.verify.pairing import EVIDENCE, Pairing
 from tests.property.test_engine_laws import PARTITIONS, Logs, logs
 from tests.property.test_engine_laws import live as deployed
@@ -63,7 +62,7 @@ def compared(
             chain.from_iterable(made.steps()),
             evidence,
             alerts,
-            lambda until_us: chain.from_iterable(made.let_time_pass(until_us)),
+            lambda until_us: chain.from_iterable(made.advance_time(until_us)),
         )
         return comparison, list(found)
 
@@ -203,7 +202,7 @@ def test_a_replay_compared_with_itself_has_no_differences(drawn: list[Drawn], ch
     with spooled(records) as spool:
         made = Replay(spool, producer=PRODUCER, snapshot_partitions=2)
         outputs = [output for written in made.steps() for output in written]
-        later = [output for written in made.let_time_pass(THREE_DAYS_LATER_US) for output in written]
+        later = [output for written in made.advance_time(THREE_DAYS_LATER_US) for output in written]
     alerts = [value for value in alerts_of([*outputs, *later]) for _ in range(choose.choice([1, 1, 2]))]
     comparison, found = compared(handed_in(records, choose), written(outputs), alerts)
     assert found == []

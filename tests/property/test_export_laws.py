@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from assay_stream.errors import InputError
 from assay_stream.export.bundle_file import read_bundle, verify_bundle, write_bundle
 from assay_stream.export.export import Collection, export_bundles
-from assay_stream.export.input import Kind, Stored
-from assay_stream.export.selection import Selection
+from assay_stream.export.input import Kind, Selection, Stored
 from tests.support.exports import evidence
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)

@@ -432,7 +432,7 @@ def test_one_that_was_interrupted_gives_what_an_undisturbed_one_gives(records: l
         with small_spool(records) as spool:
             made = Replay(spool, producer=PRODUCER, snapshot_partitions=2)
             if told is not None:
-                made.go_on_from(_read_checkpoint(orjson.loads(told)))
+                made.resume_from(_read_checkpoint(orjson.loads(told)))
             for number, written in enumerate(made.steps()):
                 if number == stop:
                     break

@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.model.record import Record, Role
-from assay_stream.replay.evidence_record import Recorded
 from assay_stream.replay.history import history_of
 from assay_stream.schemes import assay
-from assay_stream.verify.evidence_files import judgements
+from assay_stream.verify.evidence import Recorded
+from assay_stream.verify.judging import WHOLE, Share, judgements
 from assay_stream.verify.pairing import CALLS, Pairing
-from assay_stream.verify.share import WHOLE, Share
 from assay_stream.verify.verification import Judgement, Status, Verifier
 from tests.property.test_replay_laws import FLEETS, LOGS, Drawn, drawn_log, handed_in, in_time, live, logged
 from tests.support.fleet import Fleet

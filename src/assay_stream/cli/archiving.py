@@ -19,14 +19,13 @@ from assay_stream.cli.sources import FromTime, Offsets, ServerIds, Source, ToTim
 from assay_stream.cli.tables import print_json
 from assay_stream.config import command_settings
 from assay_stream.errors import InputError
-from assay_stream.files.archive import write_archive
-from assay_stream.files.archive_manifest import ARCHIVE_MANIFEST, manifest_bytes
-from assay_stream.files.aside import PREFIX, Aside
+from assay_stream.files.archive_manifest import ARCHIVE_MANIFEST, Place, manifest_bytes
+from assay_stream.files.aside import PREFIX, Aside, locked_folder
+from assay_stream.files.compressed import write_archive
 from assay_stream.files.record_line import record_line
 from assay_stream.kafka import input_ranges
 from assay_stream.kafka.topics import topic_names
 from assay_stream.model.record import Record, Role
-from assay_stream.replay.history import Place
 
 _LOOK_EVERY = 1_024
 
@@ -89,8 +88,7 @@ def archive(
     names = {role: f"{role.value}.ndjson{_SUFFIX[compression]}" for role in sorted(wanted)}
     meter = Meter(progress)
     try:
-        output.mkdir(parents=True, exist_ok=True)
-        with Aside() as aside:
+        with locked_folder(output), Aside() as aside:
             counts = _write(source, {role: aside.path(output / name) for role, name in names.items()}, meter)
             aside.path(output / ARCHIVE_MANIFEST).write_bytes(_manifest(source, joined))
             for name in _NAMES:

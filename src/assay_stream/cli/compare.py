@@ -33,11 +33,10 @@ from assay_stream.files.log_spool import LogSpool
 from assay_stream.files.record_line import record_line_parts
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Origin, Output, Record, Role
-from assay_stream.replay.evidence_record import Recorded, of_lines
 from assay_stream.replay.run import Replay
 from assay_stream.replay.selection import Selection
-from assay_stream.verify.compare import Comparison
-from assay_stream.verify.difference import Difference
+from assay_stream.verify.compare import Comparison, Difference
+from assay_stream.verify.evidence import Recorded, of_lines
 
 AlertFiles = Annotated[
     list[Path] | None, typer.Option("--alerts", help="Alerts (NDJSON). Without them alerts are not compared.")
@@ -171,7 +170,7 @@ def hold_against(
         replayed,
         _recorded(recorded),
         None if recorded.alerts is None else _alerts(recorded.alerts),
-        lambda until_us: chain.from_iterable(made.let_time_pass(until_us)),
+        lambda until_us: chain.from_iterable(made.advance_time(until_us)),
     ):
         count += difference.counts
         row = difference.as_json()

@@ -22,12 +22,11 @@ from assay_stream.export.export import (
     export_timesketch,
     numbered_bundles,
 )
-from assay_stream.export.input import Kind, Stored, stored_in, time_us_of
+from assay_stream.export.input import Kind, Selection, Stored, stored_in, time_us_of
 from assay_stream.export.parquet import check_installed
-from assay_stream.export.selection import Selection
 from assay_stream.limits import BUNDLE_LIMITS
 from assay_stream.model.record import Role
-from assay_stream.replay.offset_ranges import OFFSETS_METAVAR, offset_ranges
+from assay_stream.replay.selection import OFFSETS_METAVAR, offset_ranges
 
 export_app = typer.Typer(help="Evidence, alerts and definitions for other tools.", no_args_is_help=True)
 bundle_app = typer.Typer(help="Evidence bundles of Assay.", no_args_is_help=True)

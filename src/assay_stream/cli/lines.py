@@ -8,8 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from assay_stream.errors import InputError
-from assay_stream.files.archive import open_archive
-from assay_stream.files.line_reader import EVENT_LINE_BYTES_MAX, lines_of
+from assay_stream.files.archive import EVENT_LINE_BYTES_MAX, lines_of, open_archive
 from assay_stream.limits import DEFAULT_LIMITS
 
 STANDARD_INPUT = Path("-")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from assay_stream.errors import AssayStreamError, ConfigurationError, OperatingError
 from assay_stream.kafka.refusals import explained
-from assay_stream.verify.share import Share
+from assay_stream.verify.judging import Share
 
 if TYPE_CHECKING:
     from multiprocessing.context import ForkContext

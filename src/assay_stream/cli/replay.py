@@ -43,6 +43,7 @@ from assay_stream.cli.tables import RowFormat, print_json
 from assay_stream.cli.verify import EvidenceFiles
 from assay_stream.config import Settings, command_settings
 from assay_stream.errors import ConfigurationError, InputError
+from assay_stream.files.aside import locked_folder
 from assay_stream.files.log_spool import LogSpool
 from assay_stream.model.envelope import Producer
 from assay_stream.model.observation import CallProfile
@@ -148,7 +149,7 @@ def replay(
             recorded = RecordedFiles(evidence=evidence or [], alerts=alerts)
             hold_against(settings, spool, made, written_in(output), recorded)
 
-    with collecting_seldom():
+    with collecting_seldom(), _told_if_unwritable(output), locked_folder(output):
         _into_files(job, output, resume=resume, then=then)
 
 
@@ -234,14 +235,14 @@ class _Job:
 def _into_files(job: _Job, folder: Path, *, resume: bool, then: Callable[[LogSpool, Replay], None]) -> None:
     with _told_if_unwritable(folder):
         results = Results(folder, job.what(), ends=job.source.ends)
-        checkpoint = results.go_on() if resume else None
+        checkpoint = results.resume() if resume else None
     with results, job.spool() as spool:
         with _told_if_unwritable(folder):
             made = job.replay(spool)
             if checkpoint is None:
-                results.begin()
+                results.start()
             else:
-                for written in made.go_on_from(checkpoint):
+                for written in made.resume_from(checkpoint):
                     if written.role is Role.DEFINITIONS:
                         results.tally.is_new(written)
             if not _run(made, results, job.meter):

@@ -18,8 +18,7 @@ from assay_stream.cli.tables import json_line, print_json
 from assay_stream.config import command_settings
 from assay_stream.errors import ConfigurationError, OperatingError
 from assay_stream.files.aside import Aside
-from assay_stream.files.seal_archive import write_logs
-from assay_stream.files.seal_files import FileLogs
+from assay_stream.files.seal_files import FileLogs, write_logs
 from assay_stream.files.seal_keys import read_public_keys
 from assay_stream.model.record import Role
 from assay_stream.seal.check import Report

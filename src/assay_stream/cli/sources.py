@@ -13,11 +13,9 @@ import typer
 from assay_stream.alerts.selection import since_of
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, InputError
-from assay_stream.files.archive import read_files
-from assay_stream.files.line_reader import TooLong
+from assay_stream.files.archive import TooLong, read_files
 from assay_stream.model.record import Record, Role
-from assay_stream.replay.offset_ranges import OFFSETS_METAVAR
-from assay_stream.replay.selection import Selection, offsets_of
+from assay_stream.replay.selection import OFFSETS_METAVAR, Selection, offsets_of
 
 FromTime = Annotated[
     str | None,

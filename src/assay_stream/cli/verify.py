@@ -26,14 +26,11 @@ from assay_stream.cli.tables import RowFormat, cell, json_line, print_line
 from assay_stream.config import Settings, command_settings
 from assay_stream.errors import InputError
 from assay_stream.files.archive import read_files
-from assay_stream.files.archive_manifest import joined_offsets
+from assay_stream.files.archive_manifest import Place, archived_offsets
 from assay_stream.model.cloudevents import time_us_of
-from assay_stream.replay.evidence_record import Recorded, of_lines
-from assay_stream.replay.history import Place, history_of
-from assay_stream.verify.coverage import Coverage, Expect
-from assay_stream.verify.evidence_files import Read, Summary, judgements
-from assay_stream.verify.evidence_selection import EvidenceSelection
-from assay_stream.verify.share import WHOLE, Share
+from assay_stream.replay.history import history_of
+from assay_stream.verify.evidence import EvidenceSelection, Recorded, of_lines
+from assay_stream.verify.judging import WHOLE, Coverage, Expect, Read, Share, Summary, judgements
 from assay_stream.verify.verification import Judgement, Status, Verifier, late_only
 
 Inputs = Annotated[
@@ -126,7 +123,7 @@ def verify(
             for judgement in judgements(verifier, given, read, selection=selection, share=share, coverage=coverage):
                 rows.show(judgement)
             rows.summary.note_producers(verifier.written_by)
-        rows.summary.note_pending(coverage.pending)
+        rows.summary.pending = coverage.pending
         return rows.summary
 
     with collecting_seldom():
@@ -142,7 +139,7 @@ def verify(
 
 def _joined(settings: Settings, inputs: list[Path] | None) -> Mapping[Place, int]:
     if inputs:
-        return joined_offsets(inputs)
+        return archived_offsets(inputs).joined
     from assay_stream.kafka import input_ranges
 
     return asyncio.run(input_ranges.joined_offsets(settings))

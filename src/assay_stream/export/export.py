@@ -1,8 +1,8 @@
 """Exports: records collected, put in order, and written as bundles, datasets or a timeline.
 
-Order, stated: evidence by event time, then by topic, partition and offset of its call; alerts by event time, then
-by uid and count; definitions by digest. Equal records count once. So the order in which records were read never
-shows, and equal records give equal files.
+Evidence is ordered by event time, then by topic, partition and offset of its call; alerts by event time, then by uid
+and count; definitions by digest. Equal records count once. So equal records give equal files, in whatever order they
+were read.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from hashlib import sha256
 from itertools import islice
+from operator import itemgetter
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import orjson
@@ -21,11 +22,10 @@ from assay_stream.canonical.digest import Digest
 from assay_stream.errors import InputError
 from assay_stream.export.bundle_file import write_bundle
 from assay_stream.export.columns import row_of
-from assay_stream.export.input import Item, Kind, Stored, item_again, items
+from assay_stream.export.input import Item, Kind, Selection, Stored, item_again, items
 from assay_stream.export.parquet import write_parquet
-from assay_stream.export.selection import Selection
 from assay_stream.export.timesketch import as_csv, as_jsonl
-from assay_stream.files.aside import Aside
+from assay_stream.files.aside import Aside, locked_folder
 from assay_stream.files.spool import Spool
 from assay_stream.schemes.assay.bundle import RunRoot, check_run_id
 from assay_stream.schemes.assay.bundle_manifest import Manifest
@@ -39,65 +39,54 @@ class Collection:
     """The records of an export, on disk.
 
     Args:
-        selection: which records are asked for.
+        selection: which records.
         kinds: which kinds.
     """
 
     def __init__(self, selection: Selection, kinds: frozenset[Kind]) -> None:
         self._selection = selection
         self._kinds = kinds
-        self._spool = Spool()
-        self._left_out = 0
+        # Each once: the digest ends the key.
+        self._spool: Spool[Kind] = Spool(itemgetter(slice(5)))
+        self.left_out = 0
+        """How many records of these kinds were not selected."""
 
     def __enter__(self) -> Collection:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._spool.__exit__(kind, error, trace)
-
-    @property
-    def left_out(self) -> int:
-        """How many records of these kinds were not asked for."""
-        return self._left_out
+    def __exit__(self, *_: object) -> None:
+        self._spool.close()
 
     def take(self, stored: Iterable[Stored]) -> None:
-        """Keep what is asked for.
-
-        Args:
-            stored: what was read.
+        """Keep what is selected.
 
         Raises:
             InputError: as ``items``.
+            OperatingError: ``no_room``.
         """
         for item in items(stored, kinds=self._kinds):
             if self._selection.wants(item):
-                self._spool.add(item.place, item.raw)
+                self._spool.put(item.kind, (*item.place[1:], sha256(item.raw).digest(), item.raw))
             else:
-                self._left_out += 1
+                self.left_out += 1
+
+    def raw(self, kind: Kind) -> Iterator[bytes]:
+        """Yield the records of a kind, in order."""
+        self._spool.finish()
+        return (row[-1] for row in self._spool.rows(kind))
 
     def items(self, kind: Kind) -> Iterator[Item]:
-        """Yield the records of a kind, in order.
-
-        Args:
-            kind: which kind.
-        """
-        return (item_again(kind, raw) for raw in self._spool.records(kind))
+        """Yield the records of a kind, decoded, in order."""
+        return (item_again(kind, raw) for raw in self.raw(kind))
 
     def events(self) -> Iterator[dict[str, Any]]:
         """Yield the evidence, decoded, in order."""
-        # It was decoded strictly when it came, so a fast decoder reads the same.
-        for raw in self._spool.records(Kind.EVIDENCE):
-            yield orjson.loads(raw)
+        # Decoded strictly when it came in, so a fast decoder reads the same.
+        return map(orjson.loads, self.raw(Kind.EVIDENCE))
 
     def count(self, kind: Kind) -> int:
-        """Return how many records of a kind there are.
-
-        Args:
-            kind: which kind.
-        """
-        return sum(1 for _ in self._spool.records(kind))
+        """Return how many records of a kind there are."""
+        return sum(1 for _ in self.raw(kind))
 
 
 def export_bundles(
@@ -107,9 +96,9 @@ def export_bundles(
 
     Args:
         collection: the records.
-        path: the file; with several, ``evidence.tar.gz`` becomes ``evidence-0001.tar.gz`` and so on.
-        run_id: what the run is called; with several, each adds its number. ``None`` makes it from the content
-            hashes: equal evidence has the same run id.
+        path: the file; of several, ``evidence.tar.gz`` becomes ``evidence-0001.tar.gz`` and so on.
+        run_id: name of the run, to which each of several adds its number. ``None`` makes it from the content hashes:
+            equal evidence has the same run id.
         split: events of one bundle at most, ``None`` for one bundle.
 
     Raises:
@@ -140,11 +129,7 @@ def export_bundles(
 
 
 def numbered_bundles(path: Path) -> list[Path]:
-    """Return the bundles that an earlier split export left under this name, sorted.
-
-    Args:
-        path: the file that a single bundle would be written to.
-    """
+    """Return the bundles that an earlier split export left under the name of a single bundle, sorted."""
     try:
         names = sorted(entry.name for entry in path.parent.iterdir())
     except OSError:
@@ -169,15 +154,13 @@ def _run_id(events: Iterable[Mapping[str, Any]]) -> str:
 
 
 def export_parquet(collection: Collection, folder: Path) -> dict[Kind, int]:
-    """Write one file per kind that has records, and return the numbers of rows.
+    """Write one file for each kind that has records, and return the numbers of rows.
 
-    Args:
-        collection: the records.
-        folder: where to; made if missing. A file of a kind without records is removed: exports are never mixed.
+    The folder is made if missing. A file of a kind without records is removed: exports are never mixed.
 
     Raises:
         InputError: ``unwritable_folder`` or ``unwritable_file``.
-        ConfigurationError: ``extra_missing``.
+        ConfigurationError: ``extra_missing``, ``output_in_use``.
     """
     counts = {kind: collection.count(kind) for kind in Kind}
     if collection.left_out and not counts[Kind.EVIDENCE] and not counts[Kind.ALERTS]:
@@ -186,8 +169,7 @@ def export_parquet(collection: Collection, folder: Path) -> dict[Kind, int]:
     if not any(counts.values()):
         return counts
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with Aside() as aside:
+        with locked_folder(folder), Aside() as aside:
             for kind, count in counts.items():
                 path = folder / f"{kind.value}.parquet"
                 aside.remove(path)
@@ -201,9 +183,7 @@ def export_parquet(collection: Collection, folder: Path) -> dict[Kind, int]:
 def export_timesketch(collection: Collection, path: Path) -> dict[Kind, int]:
     """Write evidence and alerts as one timeline, and return how many of each; no file where there are none.
 
-    Args:
-        collection: the records.
-        path: the file; its name ends in ``.csv`` or ``.jsonl``, which is also the format.
+    The name of the file ends in ``.csv`` or ``.jsonl``, which is also the format.
 
     Raises:
         InputError: ``unwritable_file``.

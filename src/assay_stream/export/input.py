@@ -1,9 +1,10 @@
-"""What an export is made of: evidence, alerts and definitions, told apart by what they are."""
+"""What an export is made of: evidence, alerts and definitions, told apart by their content, and which are selected."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -15,12 +16,11 @@ from assay_stream.alerts.formats.view import view_of
 from assay_stream.canonical.decode import decode_json
 from assay_stream.errors import InputError
 from assay_stream.export.bundle_file import is_bundle, read_bundle
-from assay_stream.files.archive import read_lines
+from assay_stream.files.archive import lines_of, read_lines
 from assay_stream.files.compressed import opened
-from assay_stream.files.line_reader import lines_of
-from assay_stream.files.spool import Place
 from assay_stream.limits import BUNDLE_LIMITS
 from assay_stream.model.record import Role
+from assay_stream.replay.selection import OffsetRange
 from assay_stream.schemes.assay.bundle import check_event, decode_limits
 
 _EVIDENCE_LIMITS = decode_limits(BUNDLE_LIMITS)
@@ -43,11 +43,29 @@ _ROLES = {
     Role.DEFINITIONS: Kind.DEFINITIONS,
 }
 FOLDER_FILES = tuple(f"{kind.value}.ndjson" for kind in Kind)
-"""What is read of a folder: the files that a replay writes."""
+"""What is read from a folder: the files that a replay writes."""
+
+
+class Place(NamedTuple):
+    """Where a record stands in an export: the order in which its members are compared.
+
+    Args:
+        kind: what it is.
+        time_us: event time, microseconds since the epoch.
+        name: topic of its origin, or identity.
+        partition: partition of its origin, or another number.
+        offset: offset of its origin, or another number.
+    """
+
+    kind: str
+    time_us: int = 0
+    name: str = ""
+    partition: int = 0
+    offset: int = 0
 
 
 class Stored(NamedTuple):
-    """Some bytes that may be of use, and where they stand.
+    """Bytes that may hold a record, and where they stand.
 
     Args:
         where: file and line, or topic, partition and offset.
@@ -61,14 +79,7 @@ class Stored(NamedTuple):
 
 
 class Item(NamedTuple):
-    """One record to be exported.
-
-    Args:
-        kind: what it is.
-        place: where it stands in an export.
-        raw: its bytes.
-        content: the same, decoded.
-    """
+    """One record to export: its place, its bytes, and the same decoded."""
 
     kind: Kind
     place: Place
@@ -76,12 +87,49 @@ class Item(NamedTuple):
     content: dict[str, Any]
 
 
-def time_us_of(text: object) -> int | None:
-    """Return an RFC 3339 time in microseconds since the epoch, finer digits cut off; ``None`` if it is not one.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which records to export. Definitions have no time and no server, and are never left out.
 
     Args:
-        text: the time as it was written.
+        since_us: earliest event time, inclusive, microseconds since the epoch.
+        until_us: end of the event times, exclusive.
+        server_ids: only these servers; empty for all.
+        offsets: only evidence of calls in one of these ranges; empty for all. Alerts are not about single calls, so a
+            range leaves them out.
     """
+
+    since_us: int | None = None
+    until_us: int | None = None
+    server_ids: frozenset[str] = frozenset()
+    offsets: tuple[OffsetRange, ...] = ()
+
+    def wants(self, item: Item) -> bool:
+        """Tell whether a record is selected."""
+        if item.kind is Kind.DEFINITIONS:
+            return True
+        place = item.place
+        if self.since_us is not None and place.time_us < self.since_us:
+            return False
+        if self.until_us is not None and place.time_us >= self.until_us:
+            return False
+        if self.server_ids and _server_id(item) not in self.server_ids:
+            return False
+        if not self.offsets:
+            return True
+        return item.kind is Kind.EVIDENCE and any(
+            wanted.holds(place.name, place.partition, place.offset) for wanted in self.offsets
+        )
+
+
+def _server_id(item: Item) -> object:
+    part = item.content.get("data" if item.kind is Kind.EVIDENCE else "unmapped")
+    name = "server_id" if item.kind is Kind.EVIDENCE else "mcp_server_id"
+    return part.get(name) if isinstance(part, dict) else None
+
+
+def time_us_of(text: object) -> int | None:
+    """Return an RFC 3339 time in microseconds since the epoch, finer digits cut off; ``None`` if it is not one."""
     if not isinstance(text, str):
         return None
     try:
@@ -95,10 +143,7 @@ def time_us_of(text: object) -> int | None:
 
 
 def stored_in(paths: Iterable[Path]) -> Iterator[Stored]:
-    """Yield what some files hold: bundles, archives and plain lines; of a folder the files that a replay writes.
-
-    Args:
-        paths: files and folders.
+    """Yield what some files hold: bundles, archives and plain lines; of a folder, the files that a replay writes.
 
     Raises:
         InputError: ``line_too_long``, ``bad_record_line``, and as ``read_bundle`` and ``compressed.opened``.
@@ -124,17 +169,13 @@ def _archived(path: Path) -> Iterator[Stored]:
 
 
 def _not_blank(lines: Iterable[bytes]) -> Iterator[bytes]:
-    # A blank line counts as a line all the same: it is read as a record without a use.
+    # A blank line still counts as a line: it is read as a record of no use.
     for line in lines:
         yield line if line.strip() else b"null"
 
 
 def items(stored: Iterable[Stored], *, kinds: frozenset[Kind] = frozenset(Kind)) -> Iterator[Item]:
     """Yield the records of these kinds.
-
-    Args:
-        stored: what was read.
-        kinds: what is asked for; other kinds are passed over.
 
     Raises:
         InputError: ``not_exportable`` for what is of no kind, and whatever is wrong with a record, with its place.
@@ -156,23 +197,18 @@ def _item(raw: bytes, kind: Kind | None) -> Item:
     if found is None or (kind is not None and found is not kind):
         raise InputError(
             "not_exportable",
-            "no evidence, alert or definition: observations are replayed first (assay-stream replay)",
+            "not evidence, an alert or a definition: replay observations first (assay-stream replay)",
         )
     if found is Kind.EVIDENCE:
         check_event(content)
         if raw.count(b"{") + raw.count(b"[") > _EVIDENCE_LIMITS.depth_max or len(raw) >= BUNDLE_LIMITS.line_bytes_max:
-            # Once more within the bounds of bundles, so that what is accepted here can be exported as one.
+            # Again within the bounds of bundles, so that what is accepted here can be exported as one.
             decode_json(raw, limits=_EVIDENCE_LIMITS)
     return Item(found, _PLACES[found](content), raw, content)
 
 
 def item_again(kind: Kind, raw: bytes) -> Item:
-    """Return a record that ``items`` gave before, from its bytes and without checking it again.
-
-    Args:
-        kind: what it is.
-        raw: its bytes.
-    """
+    """Return a record that ``items`` gave before, from its bytes and without checking it again."""
     content = orjson.loads(raw)
     return Item(kind, _PLACES[kind](content), raw, content)
 
@@ -196,16 +232,11 @@ def _evidence_place(content: dict[str, Any]) -> Place:
     topic, partition, offset = (
         (origin.get("topic"), origin.get("partition"), origin.get("offset"))
         if isinstance(origin, dict)
-        # Another producer's: the place in its own run is the only one it has.
+        # Another producer's: its place in its own run is the only one it has.
         else (content.get("assayrunid"), 0, content.get("assayseq"))
     )
-    return Place(
-        Kind.EVIDENCE,
-        time_us,
-        topic if isinstance(topic, str) else "",
-        _int64(partition),
-        _int64(offset),
-    )
+    name = topic if isinstance(topic, str) else ""
+    return Place(Kind.EVIDENCE, time_us, name, _int64(partition), _int64(offset))
 
 
 def _alert_place(content: dict[str, Any]) -> Place:
@@ -216,7 +247,7 @@ def _alert_place(content: dict[str, Any]) -> Place:
 def _definition_place(content: dict[str, Any]) -> Place:
     digest = content["full_digest"]
     if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
-        raise InputError("not_a_definition", "the digest is no SHA-256 digest", path="$.full_digest")
+        raise InputError("not_a_definition", "the digest is not a SHA-256 digest", path="$.full_digest")
     if not isinstance(content["definition"], dict):
         raise InputError("not_a_definition", "the definition must be an object", path="$.definition")
     return Place(Kind.DEFINITIONS, 0, digest)

@@ -10,18 +10,19 @@ from typing import Any
 from assay_stream.errors import ConfigurationError, InputError
 from assay_stream.export.columns import COLUMNS, ColumnType, Value
 from assay_stream.export.input import Kind
+from assay_stream.files.aside import Aside
 
 ROWS_PER_GROUP = 10_000
-"""Rows that are held in memory at once: some 20 MB of evidence."""
+"""Rows held in memory at once: some 20 MB of evidence."""
 ROW_GROUP_BYTES = 64 * 1024 * 1024
 """Or as many as have this much text: a definition may have megabytes."""
 
 
 def write_parquet(path: Path, kind: Kind, rows: Iterable[Mapping[str, Value]]) -> int:
-    """Write a dataset, whole or not at all, and return its number of rows.
+    """Write a dataset, replacing the file whole or not at all, and return its number of rows.
 
     Args:
-        path: the file; one that is there is replaced.
+        path: the file.
         kind: which dataset.
         rows: its rows, as ``row_of`` gives them.
 
@@ -31,25 +32,19 @@ def write_parquet(path: Path, kind: Kind, rows: Iterable[Mapping[str, Value]]) -
     """
     arrow, parquet = _libraries()
     schema = arrow.schema([(column.name, _arrow_type(arrow, column.type)) for column in COLUMNS[kind]])
-    part = path.with_name(f".{path.name}.part")
     count = 0
     try:
-        with parquet.ParquetWriter(part, schema, compression="zstd") as writer:
+        with Aside() as aside, parquet.ParquetWriter(aside.path(path), schema, compression="zstd") as writer:
             for group in _groups(rows):
                 count += len(group)
                 writer.write_table(arrow.Table.from_pylist(group, schema=schema))
-        part.replace(path)
     except OSError as error:
-        part.unlink(missing_ok=True)
         raise InputError("unwritable_file", f"cannot write {path}: {error.strerror}") from None
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
     return count
 
 
 def check_installed() -> None:
-    """Say before any work is done whether the library that writes is there.
+    """Check for the library that writes before any work is done.
 
     Raises:
         ConfigurationError: ``extra_missing``.

@@ -33,11 +33,7 @@ HEADER = (
 
 
 def event_of(item: Item) -> dict[str, Value]:
-    """Return a record as an event of a timeline.
-
-    Args:
-        item: evidence or an alert.
-    """
+    """Return evidence or an alert as an event of a timeline."""
     row = row_of(item)
     time_us = min(max(item.place.time_us, 0), _LAST_US)
     event: dict[str, Value] = {
@@ -66,23 +62,16 @@ def _message(kind: Kind, row: dict[str, Value]) -> Value:
 
 
 def as_jsonl(items: Iterable[Item]) -> Iterator[bytes]:
-    """Yield the lines of a JSON lines file.
-
-    Args:
-        items: evidence and alerts.
-    """
+    """Yield the lines of a JSON lines file of evidence and alerts."""
     for item in items:
         yield json_bytes(orjson.dumps(event_of(item))) + b"\n"
 
 
 def as_csv(items: Iterable[Item]) -> Iterator[bytes]:
-    """Yield the lines of a CSV file, its header first.
+    """Yield the lines of a CSV file of evidence and alerts, header first.
 
-    Names of servers and tools are somebody else's, and a spreadsheet may run what begins like a formula: see
-    ``csv_cell``. JSON lines hold names as they are.
-
-    Args:
-        items: evidence and alerts.
+    Names of servers and tools are not ours, and a spreadsheet may run what starts like a formula: see ``csv_cell``.
+    JSON lines hold names as they are.
     """
     yield _csv_line(HEADER)
     for item in items:

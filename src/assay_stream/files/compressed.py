@@ -1,4 +1,4 @@
-"""Files that may be compressed: plain, gzip or zstd, told apart by their first bytes, and read as a stream."""
+"""Files that may be compressed: plain, gzip or zstd, told apart by their first bytes, read and written as streams."""
 
 from __future__ import annotations
 
@@ -8,31 +8,32 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, Final, cast
 
 from assay_stream.errors import ConfigurationError, InputError
-from assay_stream.files.gzip_member import GzipMember
 from assay_stream.limits import ARCHIVE_DECODED_BYTES_MAX, ZSTD_WINDOW_BYTES_MAX
 
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _ZSTD_PIECE_BYTES = 256
-"""What is decompressed at once is held in memory: four bytes can make a block of 128 KiB, so this makes 8 MiB."""
+"""Fed to the decompressor at once: four bytes can make a block of 128 KiB, so this makes 8 MiB at most."""
+_ONE_GZIP_MEMBER: Final = 16 + zlib.MAX_WBITS
+_GZIP_PIECE_BYTES: Final = 1 << 16
 
 
 @contextmanager
 def opened(
     path: Path, *, decoded_bytes_max: int = ARCHIVE_DECODED_BYTES_MAX, one_member: bool = False
 ) -> Iterator[BinaryIO]:
-    """Open a file and give its bytes, decompressed where it is compressed.
+    """Open a file for reading, decompressed where it is compressed.
 
     Args:
         path: the file.
-        decoded_bytes_max: bytes that it may hold at most.
+        decoded_bytes_max: the most bytes it may hold.
         one_member: whether a gzip file must be one member, with nothing behind it.
 
     Raises:
-        InputError: ``unreadable_file``; while it is read ``archive_truncated``, ``archive_damaged``,
+        InputError: ``unreadable_file``; while reading ``archive_truncated``, ``archive_damaged``,
             ``archive_too_large``, or ``bundle_member`` where it must be one member and is not.
         ConfigurationError: ``extra_missing`` for zstd without the library that reads it.
     """
@@ -47,9 +48,10 @@ def opened(
         except OSError as error:
             raise InputError("unreadable_file", f"cannot read {path}: {error.strerror}") from None
         if magic.startswith(_GZIP):
-            stream: Any = GzipMember(raw) if one_member else gzip.GzipFile(fileobj=raw)
+            stream: Any = _GzipMember(raw) if one_member else gzip.GzipFile(fileobj=raw)
         elif magic == _ZSTD:
-            stream = _zstd(raw)
+            # The library refuses frames that need more memory than this.
+            stream = _Frames(_zstandard().ZstdDecompressor(max_window_size=ZSTD_WINDOW_BYTES_MAX), raw)
         else:
             stream = raw
         # typeshed asks for a RawIOBase that is a BinaryIO too; at run time it is one.
@@ -57,11 +59,7 @@ def opened(
 
 
 def is_gzip(path: Path) -> bool:
-    """Say whether a file begins as gzip does. One that cannot be read does not.
-
-    Args:
-        path: the file.
-    """
+    """Tell whether a file starts as gzip does; one that cannot be read does not."""
     try:
         with path.open("rb") as raw:
             return raw.read(2) == _GZIP
@@ -69,19 +67,62 @@ def is_gzip(path: Path) -> bool:
         return False
 
 
-def _zstd(raw: BinaryIO) -> Any:
+def write_archive(path: Path) -> BinaryIO:
+    """Open a new archive for writing; its suffix picks the compression: ``.gz``, ``.zst``, anything else for none.
+
+    Raises:
+        ConfigurationError: ``extra_missing``.
+        OSError: where it cannot be written.
+    """
+    if path.suffix == ".gz":
+        raw = path.open("wb")
+        # No name and no time: the same records give the same bytes.
+        packed = gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=raw, mtime=0)
+        packed.myfileobj = raw  # type: ignore[assignment]  # closed with it
+        return cast(BinaryIO, packed)
+    if path.suffix == ".zst":
+        return cast(BinaryIO, _zstandard().open(path, "wb"))
+    return path.open("wb")
+
+
+def _zstandard() -> Any:
     try:
         import zstandard
     except ModuleNotFoundError:
         raise ConfigurationError(
             "extra_missing", "zstandard is not installed: pip install 'assay-stream[zstd]'"
         ) from None
-    # Frames that want more memory than this to be read are refused by the library.
-    return _Frames(zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW_BYTES_MAX), raw)
+    return zstandard
+
+
+class _GzipMember:
+    """A file that is one gzip member to its last byte.
+
+    ``gzip.GzipFile`` reads several members as one and skips zeros behind them: it would read two files where another
+    reader sees one.
+    """
+
+    def __init__(self, raw: BinaryIO) -> None:
+        self._raw = raw
+        self._decompressor = zlib.decompressobj(_ONE_GZIP_MEMBER)
+
+    def read(self, size: int) -> bytes:
+        while not self._decompressor.eof:
+            piece = self._decompressor.unconsumed_tail or self._raw.read(_GZIP_PIECE_BYTES)
+            if not piece:
+                raise EOFError
+            data = self._decompressor.decompress(piece, size)
+            if data:
+                return data
+        if self._decompressor.unused_data or self._raw.read(1):
+            raise InputError(
+                "bundle_member", "something follows the compressed data: a bundle is one gzip member and no more"
+            )
+        return b""
 
 
 class _Frames:
-    """The frames of a zstd file one behind the other; the library's own reader does not tell a cut one."""
+    """The frames of a zstd file, one behind the other; the library's own reader does not report a truncated one."""
 
     def __init__(self, decompressor: Any, raw: BinaryIO) -> None:
         self._decompressor = decompressor
@@ -91,7 +132,6 @@ class _Frames:
         self._ready = memoryview(b"")
 
     def read(self, size: int) -> bytes:
-        """Return the next bytes, at most so many; none at the end."""
         while not self._ready:
             piece = self._rest or self._raw.read(_ZSTD_PIECE_BYTES)
             if not piece:
@@ -110,14 +150,13 @@ class _Frames:
 
 
 class _Bounded(io.RawIOBase):
-    """Counts what is read, and turns what a decompressor says into our errors."""
+    """Counts what is read, and turns errors of a decompressor into ours."""
 
     def __init__(self, stream: Any, name: str, bytes_max: int) -> None:
         super().__init__()
         self._stream = stream
         self._name = name
-        self._left = bytes_max
-        self._bytes_max = bytes_max
+        self._left = self._bytes_max = bytes_max
 
     def readable(self) -> bool:
         return True
@@ -139,13 +178,11 @@ class _Bounded(io.RawIOBase):
             raise self._damaged(error) from None
         self._left -= len(data)
         if self._left < 0:
-            raise InputError(
-                "archive_too_large", f"{self._name} holds over {self._bytes_max} bytes once it is decompressed"
-            )
+            raise InputError("archive_too_large", f"{self._name} holds over {self._bytes_max} bytes once decompressed")
         buffer[: len(data)] = data
         return len(data)
 
     def _damaged(self, error: Exception) -> InputError:
         return InputError(
-            "archive_damaged", f"{self._name} is no sound compressed file ({type(error).__name__}): fetch it again"
+            "archive_damaged", f"{self._name} is a damaged compressed file ({type(error).__name__}): fetch it again"
         )

@@ -1,7 +1,7 @@
-"""Evidence and checkpoints in archives of record lines, as ``seal archive`` writes them.
+"""Evidence and checkpoints in archives of record lines, as ``seal archive`` writes them: one file for each log.
 
-A log is one partition of one topic. A file may hold several; a log may go through several files. What is no record
-line of the wanted kind is told by its line, and passed over: the offset that it held is then missing from its log.
+A log is one partition of one topic. A file may hold several; a log may span several files. A line that is not a record
+line of the wanted kind is reported by its number and skipped: the offset it held is then missing from its log.
 """
 
 from __future__ import annotations
@@ -11,35 +11,25 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from assay_stream.errors import InputError
-from assay_stream.files.archive import read_lines
-from assay_stream.files.compressed import opened
-from assay_stream.files.line_reader import lines_of
+from assay_stream.files.archive import lines_of, read_lines
+from assay_stream.files.compressed import opened, write_archive
+from assay_stream.files.record_line import record_line
 from assay_stream.model.record import Record, Role
 from assay_stream.seal.check import FAULTS_TOLD_MAX
 
 FILE_PREFIX = {Role.EVIDENCE: "evidence-", Role.CHECKPOINTS: "checkpoints-"}
-"""How the names of the files in an archive folder begin."""
+"""How the names of the files in an archive folder start."""
 
 
 class LogName(NamedTuple):
-    """One partition of one topic.
-
-    Args:
-        topic: full name of the topic.
-        partition: its partition.
-    """
+    """One partition of one topic."""
 
     topic: str
     partition: int
 
 
 class BadLine(NamedTuple):
-    """A line of an archive that is no record line of the wanted kind.
-
-    Args:
-        file: name of the file.
-        line: number of the line, from 1.
-    """
+    """A line, numbered from 1, that is not a record line of the wanted kind."""
 
     file: str
     line: int
@@ -55,7 +45,7 @@ class Logs(Protocol):
         """Yield the records of a log in its order; none for a log that is not there."""
 
     def start(self, name: LogName) -> int:
-        """Return the offset at which a log begins now."""
+        """Return the offset at which a log starts now."""
 
 
 class FileLogs:
@@ -64,7 +54,7 @@ class FileLogs:
     Args:
         paths: archives, plain or compressed, and folders of them.
         role: which kind of record they hold.
-        starts: partition to the offset at which its log began when the archive was made, where that is not 0.
+        starts: partition to the offset at which its log started when the archive was made, where that is not 0.
 
     Raises:
         InputError: ``unreadable_file``, and as ``compressed.opened``.
@@ -74,11 +64,11 @@ class FileLogs:
         self._role = role
         self._starts = starts or {}
         self._files: dict[LogName, dict[Path, int]] = {}
-        """For each log its files, with the first offset in each."""
+        """The files of each log, with the first offset in each."""
         self.bad_lines: list[BadLine] = []
         self.bad_lines_count = 0
-        for path in _files_of(paths, role):
-            for record in self._read(path, tells=True):
+        for path in (file for given in paths for file in _files_of(given, role)):
+            for record in self._read(path, reports=True):
                 name = LogName(record.origin.topic, record.origin.partition)
                 self._files.setdefault(name, {}).setdefault(path, record.origin.offset)
 
@@ -87,11 +77,7 @@ class FileLogs:
         return sorted(self._files)
 
     def records(self, name: LogName) -> Iterator[Record]:
-        """Yield the records of a log: file by file, in the order of their first offsets.
-
-        Args:
-            name: which log.
-        """
+        """Yield the records of a log: file by file, in the order of their first offsets."""
         firsts = self._files.get(name, {})
         for path in sorted(firsts, key=lambda path: firsts[path]):
             for record in self._read(path):
@@ -99,35 +85,25 @@ class FileLogs:
                     yield record
 
     def start(self, name: LogName) -> int:
-        """Return the offset at which a log began.
-
-        Args:
-            name: which log.
-        """
+        """Return the offset at which a log started."""
         return self._starts.get(name.partition, 0)
 
-    def _read(self, path: Path, *, tells: bool = False) -> Iterator[Record]:
+    def _read(self, path: Path, *, reports: bool = False) -> Iterator[Record]:
         with opened(path) as stream:
-            # One that is too long is cut, and so no record line.
+            # A line that is too long is cut, and so not a record line.
             lines = lines_of(stream, name=str(path), too_long=lambda _: None)
             for number, line in enumerate(lines, start=1):
                 record = record_in(line, path.name, self._role)
                 if record is not None:
                     yield record
-                elif tells and line.strip():
+                elif reports and line.strip():
                     self.bad_lines_count += 1
                     if len(self.bad_lines) < FAULTS_TOLD_MAX:
                         self.bad_lines.append(BadLine(path.name, number))
 
 
 def record_in(line: bytes, name: str, role: Role) -> Record | None:
-    """Return the record that a line holds, ``None`` where it is no record line of this kind.
-
-    Args:
-        line: one line.
-        name: name of its file.
-        role: which kind of record it should hold.
-    """
+    """Return the record in a line of the file called ``name``, ``None`` where it is not a record line of this role."""
     try:
         found = next(read_lines([line], name=name, roles=(role,)), None)
     except InputError:
@@ -135,9 +111,41 @@ def record_in(line: bytes, name: str, role: Role) -> Record | None:
     return found if found is not None and found.role is role else None
 
 
-def _files_of(paths: Iterable[Path], role: Role) -> Iterator[Path]:
-    for path in paths:
-        if path.is_dir():
-            yield from sorted(path.glob(f"{FILE_PREFIX[role]}*"))
-        else:
-            yield path
+def write_logs(folder: Path, evidence: Logs, checkpoints: Logs, *, compress: bool = False) -> dict[str, int]:
+    """Copy both kinds of log to a folder, one file for each log that holds something; return the count of each role.
+
+    Args:
+        folder: made if missing, else it must be empty.
+        evidence: the evidence.
+        checkpoints: the checkpoints over it.
+        compress: whether to write gzip.
+
+    Raises:
+        InputError: ``folder_not_empty``, ``unwritable_folder``.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise InputError("folder_not_empty", f"{folder} is not empty: archives are never mixed, choose another")
+        return {
+            role.value: sum(_write_log(folder, role, logs, name, compress=compress) for name in logs.names())
+            for role, logs in ((Role.CHECKPOINTS, checkpoints), (Role.EVIDENCE, evidence))
+        }
+    except OSError as error:
+        raise InputError("unwritable_folder", f"cannot write to {folder}: {error.strerror}") from None
+
+
+def _write_log(folder: Path, role: Role, logs: Logs, name: LogName, *, compress: bool) -> int:
+    path = folder / f"{FILE_PREFIX[role]}{name.partition}.ndjson{'.gz' if compress else ''}"
+    count = 0
+    with write_archive(path) as file:
+        for record in logs.records(name):
+            file.write(record_line(record) + b"\n")
+            count += 1
+    if not count:
+        path.unlink()
+    return count
+
+
+def _files_of(path: Path, role: Role) -> list[Path]:
+    return sorted(path.glob(f"{FILE_PREFIX[role]}*")) if path.is_dir() else [path]

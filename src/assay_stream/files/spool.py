@@ -1,110 +1,229 @@
-"""Records put in order on disk, so that memory stays flat however many there are."""
+"""Rows put in order within bounded memory: an external merge sort of many streams in one temporary file.
+
+1. Rows gather in memory and go to the file in blocks, stream by stream. The file has no name and is gone with the
+   process, however that ends.
+2. A block that continues its stream is appended to it. Any other block starts another *run*; runs are merged before
+   anything is read, so a stream that arrives in order costs one write and one read.
+"""
 
 from __future__ import annotations
 
-import sqlite3
+import heapq
+import marshal
 import tempfile
-from collections.abc import Iterator
-from hashlib import sha256
-from pathlib import Path
-from types import TracebackType
-from typing import NamedTuple
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Generic, NamedTuple, Self, TypeVar
 
+from assay_stream.errors import OperatingError
 from assay_stream.limits import HELD_BYTES_MAX
 
-_CACHE_KIB = 16 * 1_024
-_BATCH = 1_000
+IN_MEMORY_BYTES_MAX = 32 * 1_024 * 1_024
+"""Of the file: anything smaller never reaches a disk."""
+BLOCK_BYTES = 128 * 1_024
+_GATHERED_BYTES_MAX = 16 * 1_024 * 1_024
+RUNS_MAX = 64
+"""Runs of one level merged at once; each needs one block of memory. Fewer where blocks are large."""
+_ROW_BYTES = 200
+"""What a row takes beside its value, about."""
+
+Row = tuple[Any, ...]
+"""What ``marshal`` writes fast. Only the process that wrote the file reads it."""
+Stream = TypeVar("Stream", bound=Hashable)
 
 
-class Place(NamedTuple):
-    """Where a record stands in an export: the order in which its members are compared.
+class _Block(NamedTuple):
+    place: int
+    length: int
+    first: Any
+    last: Any
+
+
+_Run = list[_Block]
+
+
+@dataclass(slots=True)
+class Gathered:
+    """Where the rows of one stream are."""
+
+    rows: list[Row] = field(default_factory=list)
+    size_bytes: int = 0
+    count: int = 0
+    levels: list[list[_Run]] = field(default_factory=lambda: [[]])
+
+
+class Spool(Generic[Stream]):
+    """Takes rows in any order and gives each stream back in the order of its keys; of equal keys the first row.
 
     Args:
-        kind: what it is.
-        time_us: event time, microseconds since the epoch.
-        name: topic of its origin, or identity.
-        partition: partition of its origin, or another number.
-        offset: offset of its origin, or another number.
+        key: the sort key of a row.
+        value_at: index of the bytes that make a row large.
+        in_memory_bytes_max: the file stays in memory up to this size.
+        block_bytes: about how much is read or written at once.
+        runs_max: how many runs are merged at once, 2 or more.
     """
 
-    kind: str
-    time_us: int = 0
-    name: str = ""
-    partition: int = 0
-    offset: int = 0
+    def __init__(
+        self,
+        key: Callable[[Row], Any],
+        *,
+        value_at: int = -1,
+        in_memory_bytes_max: int = IN_MEMORY_BYTES_MAX,
+        block_bytes: int = BLOCK_BYTES,
+        runs_max: int = RUNS_MAX,
+    ) -> None:
+        self._file = tempfile.SpooledTemporaryFile(max_size=in_memory_bytes_max)  # noqa: SIM115 - closed by close()
+        self._end = 0
+        self._key, self._value_at = key, value_at
+        self._block_bytes, self._runs_max = block_bytes, runs_max
+        self._streams: dict[Stream, Gathered] = {}
+        self._gathered_bytes = 0
 
-
-class Spool:
-    """Keeps records in a temporary file, each once, and gives them back in order.
-
-    Records of one place are in the order of their digests, and equal bytes count once: the order of arrival never
-    shows. The file is deleted with the spool.
-    """
-
-    def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="assay-stream-")
-        self._base = sqlite3.connect(Path(self._folder.name) / "spool")
-        self._base.execute("PRAGMA journal_mode=OFF")
-        self._base.execute("PRAGMA synchronous=OFF")
-        self._base.execute("PRAGMA temp_store=FILE")
-        self._base.execute(f"PRAGMA cache_size=-{_CACHE_KIB}")
-        self._base.execute(
-            "CREATE TABLE record (kind TEXT, time_us INT, name TEXT, part INT, pos INT, digest BLOB, raw BLOB)"
-        )
-        self._waiting: list[tuple[object, ...]] = []
-        self._waiting_bytes = 0
-        self._sorted = False
-
-    def __enter__(self) -> Spool:
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._base.close()
-        self._folder.cleanup()
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
-    def add(self, place: Place, raw: bytes) -> None:
-        """Keep a record.
+    def close(self) -> None:
+        """Drop everything."""
+        self._file.close()
+        self._streams.clear()
+
+    def put(self, stream: Stream, row: Row) -> None:
+        """Take a row in.
+
+        Raises:
+            OperatingError: ``no_room``.
+        """
+        gathered = self._streams.get(stream)
+        if gathered is None:
+            gathered = self._streams[stream] = self._begin(stream)
+        gathered.rows.append(row)
+        value = row[self._value_at]
+        size_bytes = (len(value) if value else 0) + _ROW_BYTES
+        gathered.size_bytes += size_bytes
+        self._gathered_bytes += size_bytes
+        if gathered.size_bytes >= self._block_bytes:
+            self._write_gathered(stream, gathered)
+        elif self._gathered_bytes >= _GATHERED_BYTES_MAX:
+            for other, others in self._streams.items():
+                self._write_gathered(other, others)
+
+    def finish(self) -> None:
+        """Merge what came out of order; the streams can be read afterwards.
+
+        Raises:
+            OperatingError: ``no_room``.
+        """
+        for stream, gathered in self._streams.items():
+            self._write_gathered(stream, gathered)
+            runs = [run for level in gathered.levels for run in level]
+            while len(runs) > 1:
+                count = _mergeable(runs, len(runs))
+                runs = [*runs[count:], self._merged(stream, runs[:count])]
+            gathered.levels = [runs]
+
+    def rows(self, stream: Stream, *, after: Any = None) -> Iterator[Row]:
+        """Yield the rows of a stream in the order of their keys; none of a stream that got none.
 
         Args:
-            place: where it stands.
-            raw: its bytes.
+            stream: which one; ``finish`` must have been called since the last row.
+            after: only rows with a greater key.
+
+        Raises:
+            OperatingError: ``no_room`` where the temporary file cannot be read.
         """
-        # SQLite keeps text as UTF-8; half a surrogate pair has been refused long before.
-        self._waiting.append((*place, sha256(raw).digest(), raw))
-        self._waiting_bytes += len(raw)
-        self._sorted = False
-        if len(self._waiting) >= _BATCH or self._waiting_bytes >= HELD_BYTES_MAX:
-            self._write()
+        gathered = self._streams.get(stream)
+        for run in gathered.levels[0] if gathered else ():
+            yield from self._rows(run, after)
 
-    def records(self, kind: str) -> Iterator[bytes]:
-        """Yield the records of a kind in order, each once.
+    def _begin(self, stream: Stream) -> Gathered:  # noqa: ARG002 - a subclass looks at it
+        return Gathered()
 
-        Args:
-            kind: what is asked for.
-        """
-        self._sort()
-        before: bytes | None = None
-        before_place: tuple[object, ...] | None = None
-        rows = self._base.execute(
-            "SELECT time_us, name, part, pos, digest, raw FROM record WHERE kind = ? "
-            "ORDER BY kind, time_us, name, part, pos, digest",
-            (kind,),
-        )
-        for *place, digest, raw in rows:
-            if digest != before or tuple(place) != before_place:
-                yield raw
-            before, before_place = digest, tuple(place)
+    def _once(self, stream: Stream, rows: Iterable[Row]) -> Iterator[Row]:  # noqa: ARG002 - as above
+        """Yield sorted rows, of equal keys the first."""
+        key, before = self._key, None
+        for row in rows:
+            if key(row) != before:
+                yield row
+                before = key(row)
 
-    def _sort(self) -> None:
-        self._write()
-        if not self._sorted:
-            self._base.execute("DROP INDEX IF EXISTS place")
-            self._base.execute("CREATE INDEX place ON record (kind, time_us, name, part, pos, digest)")
-            self._sorted = True
+    def _rows(self, run: _Run, after: Any = None) -> Iterator[Row]:
+        for block in run:
+            if after is None or block.first > after:
+                yield from self._read_block(block)
+            elif block.last > after:
+                yield from [row for row in self._read_block(block) if self._key(row) > after]
 
-    def _write(self) -> None:
-        self._base.executemany("INSERT INTO record VALUES (?, ?, ?, ?, ?, ?, ?)", self._waiting)
-        self._waiting.clear()
-        self._waiting_bytes = 0
+    def _read_block(self, block: _Block) -> list[Row]:
+        try:
+            self._file.seek(block.place)
+            rows: list[Row] = marshal.loads(self._file.read(block.length))  # noqa: S302 - written by this process
+        except OSError as error:
+            raise _no_room(error) from None
+        return rows
+
+    def _write_block(self, rows: list[Row]) -> _Block:
+        packed = marshal.dumps(rows)
+        try:
+            self._file.seek(self._end)
+            self._file.write(packed)
+        except OSError as error:
+            raise _no_room(error) from None
+        block = _Block(self._end, len(packed), self._key(rows[0]), self._key(rows[-1]))
+        self._end += len(packed)
+        return block
+
+    def _write_gathered(self, stream: Stream, gathered: Gathered) -> None:
+        if not gathered.rows:
+            return
+        self._gathered_bytes -= gathered.size_bytes
+        gathered.count += len(gathered.rows)
+        gathered.rows.sort(key=self._key)
+        block = self._write_block(list(self._once(stream, gathered.rows)))
+        gathered.rows, gathered.size_bytes = [], 0
+        newest = gathered.levels[0]
+        if newest and newest[-1][-1].last < block.first:
+            newest[-1].append(block)
+            return
+        newest.append([block])
+        for number, level in enumerate(gathered.levels):
+            if len(level) < self._runs_max and _mergeable(level, self._runs_max) >= len(level):
+                break
+            if number + 1 == len(gathered.levels):
+                gathered.levels.append([])
+            gathered.levels[number + 1].append(self._merged(stream, level))
+            gathered.levels[number] = []
+
+    def _merged(self, stream: Stream, runs: list[_Run]) -> _Run:
+        merged: _Run = []
+        rows: list[Row] = []
+        size_bytes = 0
+        for row in self._once(stream, heapq.merge(*(self._rows(run) for run in runs), key=self._key)):
+            rows.append(row)
+            size_bytes += len(row[self._value_at] or b"") + _ROW_BYTES
+            if size_bytes >= self._block_bytes:
+                merged.append(self._write_block(rows))
+                rows, size_bytes = [], 0
+        if rows:
+            merged.append(self._write_block(rows))
+        return merged
+
+
+def _mergeable(runs: list[_Run], most: int) -> int:
+    """Return how many runs can be merged at once in bounded memory: two at least."""
+    size_bytes = 0
+    for count, run in enumerate(runs[:most]):
+        size_bytes += max(block.length for block in run)
+        if size_bytes > HELD_BYTES_MAX and count >= 2:
+            return count
+    return min(len(runs), most)
+
+
+def _no_room(error: OSError) -> OperatingError:
+    return OperatingError(
+        "no_room",
+        f"cannot use the temporary file: {error.strerror}. It takes about as much room as the records read: "
+        "set TMPDIR to a folder that has it",
+    )

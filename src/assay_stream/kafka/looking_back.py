@@ -10,10 +10,10 @@ from assay_stream.kafka.topics import topic_names
 from assay_stream.kafka.verification import read_history
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.registry.state import Bindings
-from assay_stream.replay.evidence_record import Recorded, of_record
 from assay_stream.report.pins import server_of
 from assay_stream.report.timeline import Told, alert_about, alerted, decided, finding_about, found, observed
 from assay_stream.report.trace import Sought, Trace, call_of
+from assay_stream.verify.evidence import Recorded, of_record
 
 TRACED_MAX = 1_000
 """Calls of one trace that are shown."""

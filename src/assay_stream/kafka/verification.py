@@ -9,13 +9,10 @@ from assay_stream.config import Settings
 from assay_stream.kafka.ranges import LogRanges
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.record import Record, Role
-from assay_stream.replay.evidence_record import Recorded, of_record
 from assay_stream.replay.history import History
-from assay_stream.verify.coverage import Coverage, Expect
-from assay_stream.verify.evidence_files import uncovered
-from assay_stream.verify.evidence_selection import EvidenceSelection
+from assay_stream.verify.evidence import EvidenceSelection, Recorded, of_record
+from assay_stream.verify.judging import WHOLE, Coverage, Expect, Share, leftovers
 from assay_stream.verify.pairing import CALLS, Pairing
-from assay_stream.verify.share import WHOLE, Share
 from assay_stream.verify.verification import Judgement, Verifier
 
 _ALL = 2**63
@@ -59,7 +56,7 @@ async def verified(
             covers = Coverage(Expect.NONE) if coverage is None else coverage
             async for judgement in _partition(logs, verifier, selection, number, covers):
                 yield verifier, judgement
-        for judgement in await _settled(logs, verifier):
+        for judgement in await _settled(logs, verifier, True):
             yield verifier, judgement
 
 
@@ -111,13 +108,12 @@ async def _partition(
         for evidence in given:
             is_here = _is_in_partition(logs, evidence, number)
             is_wanted = selection.wants(evidence)
-            # What is not asked for stands for no call that is: it may be altered to be passed over.
+            # What is not selected does not cover a call that is: it may have been altered to escape the selection.
             coverage.note(evidence.call if is_here else None, shared=is_wanted)
-            if is_wanted:
-                if is_here:
-                    here.append(evidence)
-                else:
-                    yield verifier.without_call(evidence)
+            if is_wanted and is_here:
+                here.append(evidence)
+            elif is_wanted:
+                yield verifier.without_call(evidence)
         pairs = [pairing.evidence(evidence) for evidence in here]
         offsets = [evidence.call.offset for evidence in here if evidence.call]
         last, least = max(offsets, default=-1), min(offsets, default=0)
@@ -127,15 +123,12 @@ async def _partition(
         ]
         for judgement in filter(None, [verifier.check(*pair) for pair in pairs if pair is not None]):
             yield judgement
-        if verifier.must_settle:
-            for judgement in await _settled(logs, verifier):
-                yield judgement
-    for evidence, is_repeated in pairing.evidence_left():
-        yield verifier.repeated(evidence) if is_repeated else verifier.without_call(evidence)
+        for judgement in await _settled(logs, verifier, verifier.must_settle):
+            yield judgement
     if coverage.asks:
         await _read_on(calls, pairing, selection, is_due)
-        left = pairing.others_left()
-        for judgement in uncovered(verifier, left, selection, coverage, gone_before=gone_before):
+    for left in leftovers(verifier, pairing, selection, coverage, gone_before=gone_before):
+        for judgement in [left] if left is not None else await _settled(logs, verifier, verifier.must_settle):
             yield judgement
 
 
@@ -205,8 +198,8 @@ def _is_in_partition(logs: LogRanges, evidence: Recorded, number: int) -> bool:
     return call is not None and call.partition == number and call[:2] in logs.bounds
 
 
-async def _settled(logs: LogRanges, verifier: Verifier) -> list[Judgement]:
-    servers = verifier.servers_in_doubt()
+async def _settled(logs: LogRanges, verifier: Verifier, is_due: bool) -> list[Judgement]:
+    servers = verifier.servers_in_doubt() if is_due else set()
     if not servers:
         return []
     return list(verifier.settle(await records_of_servers(logs, servers)))

@@ -1,8 +1,8 @@
-"""Everything that the snapshot and control logs say, kept whole: what a check of old evidence looks things up in.
+"""Everything that the snapshot and control logs say, kept whole, for checks of old evidence.
 
 A live registry bounds its memory by folding old observations away (``registry.timeline``). Here nothing is folded
-unless that is asked for, so that a call of last year finds what was in force then. Memory grows with the
-observations and decisions of the logs, never with the calls.
+unless asked for, so that a call of last year finds what was in force then. Memory grows with the observations and
+decisions in the logs, never with the calls.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
+from assay_stream.files.archive_manifest import Place
 from assay_stream.limits import DEFAULT_LIMITS, Limits
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Origin, Output, Record, Role
@@ -21,16 +22,9 @@ _NOBODY = Producer(version="0")
 _BINDING_TOPIC = "history"
 _APPLIED = (Role.SNAPSHOTS, Role.CONTROL)
 
-Place = tuple[str, int]
-"""Topic and partition."""
-
 
 def unbounded(limits: Limits = DEFAULT_LIMITS) -> Limits:
-    """Return limits under which a registry folds nothing away.
-
-    Args:
-        limits: what is accepted.
-    """
+    """Return limits under which a registry accepts the same and folds nothing away."""
     return replace(
         limits,
         timeline_entries_max=sys.maxsize,
@@ -41,30 +35,24 @@ def unbounded(limits: Limits = DEFAULT_LIMITS) -> Limits:
 
 
 class History:
-    """The view that a join would have that knew both logs up to here: one registry per partition, as in a worker.
+    """The view of a join that knows both logs up to here: one registry per partition, as in a worker.
 
     Args:
-        limits: bounds on what is accepted and kept; ``unbounded()`` keeps everything.
+        limits: bounds on what is accepted and kept; ``unbounded()`` by default, which keeps everything.
         producer: who writes the change records among what ``take`` returns.
     """
 
     def __init__(self, *, limits: Limits | None = None, producer: Producer = _NOBODY) -> None:
         self.view = Bindings()
         self.ranges: dict[Place, tuple[int, int]] = {}
-        """The first and the last offset that was taken of each partition."""
+        """The first and the last offset seen of each partition."""
         self._limits = unbounded() if limits is None else limits
         self._producer = producer
         self._registries: dict[int, Registry] = {}
 
     def take(self, record: Record) -> list[Output]:
-        """Apply one snapshot or control record; of one partition in the order of their offsets.
-
-        Args:
-            record: a record of the snapshots or the control topic.
-
-        Returns:
-            What a registry writes for it.
-        """
+        """Apply one snapshot or control record, in the order of offsets of its partition; return what a registry
+        writes for it."""
         self.note(record.origin)
         number = record.origin.partition
         registry = self._registries.get(number)
@@ -78,21 +66,17 @@ class History:
         return outputs
 
     def note(self, origin: Origin) -> None:
-        """Remember that there is a record at a place, whatever it carries.
-
-        Args:
-            origin: where it stands.
-        """
+        """Remember that there is a record at a place, whatever it carries."""
         place = origin[:2]
         first, last = self.ranges.get(place, (origin.offset, origin.offset))
         self.ranges[place] = (min(first, origin.offset), max(last, origin.offset))
 
 
 def history_of(read: Callable[[], Iterable[Record]], *, producer: Producer = _NOBODY) -> History:
-    """Return what some records say, calls among them passed over.
+    """Return the history in some records; of calls only their places are noted.
 
     Args:
-        read: gives the records anew each time; asked a second time where a partition is not in its order.
+        read: gives the records anew each time; called again where a partition is out of order.
         producer: who writes the change records.
     """
     history = History(producer=producer)
@@ -111,24 +95,21 @@ def history_of(read: Callable[[], Iterable[Record]], *, producer: Producer = _NO
     else:
         return history
     history = History(producer=producer)
-    kept: list[Record] = []
+    applied: list[Record] = []
     for record in read():
         if record.role in _APPLIED:
-            kept.append(record)
+            applied.append(record)
         else:
             history.note(record.origin)
-    for record in in_log_order(kept):
+    for record in in_log_order(applied):
         history.take(record)
     return history
 
 
 def in_log_order(records: Iterable[Record]) -> list[Record]:
-    """Return records such that each partition is in the order of its offsets, each record once.
+    """Return records of any partitions, each once and each partition in the order of its offsets.
 
-    Partitions are put together by the logs' own timestamps, as far as these rise within each of them.
-
-    Args:
-        records: records of any partitions, in any order.
+    Partitions are merged by the timestamps of their logs, as far as these rise within each of them.
     """
     by_place: dict[Place, dict[int, Record]] = {}
     for record in records:

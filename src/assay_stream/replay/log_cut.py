@@ -1,19 +1,19 @@
-"""What was known when a call was joined: the search for the part of the logs that explains a record of evidence.
+"""The log cut: the state of the logs that explains a record of evidence.
 
-A join knows every snapshot and control record that stood in the logs when the call was read, and maybe more; not
-what arrived later. Evidence does not say how far the logs went then. So the rule is one of existence:
+A join knows every snapshot and control record that stood in the logs when it read the call, and maybe more; not what
+arrived later. Evidence does not say how far the logs went then. So the rule is one of existence:
 
-    A record is *explained* where the logs, each cut off at some offset, give it, byte for byte.
+    A record is *explained* if the logs, each cut off at some offset, give it byte for byte.
 
-A log here is one partition of the snapshots or the control topic, as far as it speaks of the call's server. Of
-several such cuts the one counts that leaves out the fewest records. What it leaves out was *late*; the first one
-left out of each log changes the answer, or a cut with one record less left out would have been found.
+A log here is one partition of the snapshots or the control topic, as far as it is about the call's server. Of several
+such cuts the one that leaves out the fewest records counts. What it leaves out was *late*; the first record left out
+of each log changes the answer, or a cut with one record less left out would have been found.
 
-Where no cut gives it, one record of the whole logs may have been set aside unread by the deployment, while the
-logs at hand do not say so. That is searched for next, from the latest record back.
+Where no cut gives it, the deployment may have set one record aside unread, while the logs at hand do not say so. That
+is searched for next, from the latest record back.
 
-Whoever can write evidence can write what an earlier state of the logs would have given. That such a record is
-explained is why it is always reported, with the records that it was joined without.
+Whoever can write evidence can write what an earlier state of the logs would have given. That is why such a record is
+always reported, with the records it was joined without.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ Cut = tuple[int, ...]
 """How many records of each log were known."""
 
 STEPS_MAX = 50_000
-"""Records applied in one search; about half a minute. What is not found by then stays unexplained, and says so."""
+"""Records applied in one search, about half a minute. What is not found by then is reported as unexplained."""
 
 LATE_SNAPSHOT = "late_snapshot"
-"""Also of an announced change: it is a record of the snapshots topic that arrived late."""
+"""Also for an announced change: a record of the snapshots topic that arrived late."""
 PIN_CHANGED = "pin_changed"
 POLICY_CHANGED = "policy_changed"
 KEY_CHANGED = "key_changed"
@@ -50,14 +50,7 @@ RECORD_SET_ASIDE = "record_set_aside"
 
 
 class Question(NamedTuple):
-    """A record that the whole logs do not give.
-
-    Args:
-        call: the record of its call.
-        event: the call, decoded and checked.
-        value: the evidence as it was written, in canonical form.
-        producer: who wrote it.
-    """
+    """Evidence that the whole logs do not give (canonical ``value``), its call as record and event, and its writer."""
 
     call: Record
     event: Call
@@ -70,31 +63,17 @@ class Explanation:
     """How a record came to be.
 
     Args:
-        found: whether there is a cut that gives it.
+        found: whether a cut gives it.
         left_out: the first record left out of each log, in the order of topic and partition; empty where the whole
             logs give it once old history is folded as a worker folds it.
-        causes: what these records are: ``late_snapshot``, ``pin_changed``, ``policy_changed`` or ``key_changed``;
-            or ``record_set_aside``.
-        limited: the search was given up, so that nothing can be said.
+        causes: the kinds of these records, or ``record_set_aside``.
+        limited: whether the search was given up, so that nothing can be said.
     """
 
     found: bool
     left_out: tuple[Origin, ...] = ()
     causes: tuple[str, ...] = ()
     limited: bool = False
-
-
-def gives(view: Bindings, question: Question, redaction: Redaction) -> bool:
-    """Tell whether a join that knows this much writes the evidence in question.
-
-    Args:
-        view: what is known.
-        question: the evidence, and the call that it is about.
-        redaction: what leaves arguments and results before they are hashed.
-    """
-    join = Join(producer=question.producer, view=view, redaction=redaction)
-    written = process(join, question.call, question.event)[0].value
-    return written == question.value
 
 
 def explain(
@@ -108,12 +87,18 @@ def explain(
     """Return the explanation of each question about one server.
 
     Args:
-        records: the snapshot and control records of that server, each partition in the order of its offsets.
+        records: its snapshot and control records, each partition in the order of its offsets.
         questions: what the whole logs do not give.
         redaction: what leaves arguments and results before they are hashed.
         limits: those of the worker that wrote the evidence.
         steps_max: how many records the search may apply.
     """
+
+    def gives(view: Bindings, question: Question) -> bool:
+        """Tell whether a join that knows this much writes the evidence in question."""
+        join = Join(producer=question.producer, view=view, redaction=redaction)
+        return process(join, question.call, question.event)[0].value == question.value
+
     logs = _logs(records)
     best: dict[int, tuple[int, Cut]] = {}
     steps = 0
@@ -124,31 +109,27 @@ def explain(
         for cut, view in _round(logs, outer, limits):
             left = sum(len(log) - end for log, end in zip(logs, cut, strict=True))
             for number in open_:
-                if _may_improve(best.get(number), left) and gives(view, questions[number], redaction):
+                if _may_improve(best.get(number), left) and gives(view, questions[number]):
                     best[number] = (left, cut)
         steps += sum(outer) + len(logs[-1]) if logs else 1
     answers = {number: _explanation(logs, cut) for number, (_, cut) in best.items()}
-    for record in _latest_first(records):
+    # The latest record of each log first.
+    for record in sorted(records, key=lambda record: (-record.timestamp_ms, -record.origin.offset, record.origin)):
         open_ = [number for number in range(len(questions)) if number not in answers]
         if not open_ or steps > steps_max:
             break
         view = _without(logs, record, limits)
         steps += len(records)
         for number in open_:
-            if gives(view, questions[number], redaction):
+            if gives(view, questions[number]):
                 answers[number] = Explanation(found=True, left_out=(record.origin,), causes=(RECORD_SET_ASIDE,))
     return [
         answers.get(number, Explanation(found=False, limited=steps > steps_max)) for number in range(len(questions))
     ]
 
 
-def _latest_first(records: Sequence[Record]) -> list[Record]:
-    """Return the lists and decisions that may have been set aside, the latest of each log first."""
-    return sorted(records, key=lambda record: (-record.timestamp_ms, -record.origin.offset, record.origin))
-
-
 def _without(logs: Sequence[Sequence[Record]], gone: Record, limits: Limits) -> Bindings:
-    """Return what is known where one record was set aside."""
+    """Return the view where one record was set aside."""
     history = History(limits=limits)
     for log in logs:
         for record in log:
@@ -161,7 +142,7 @@ def _may_improve(known: tuple[int, Cut] | None, left: int) -> bool:
 
 
 def _logs(records: Sequence[Record]) -> list[list[Record]]:
-    """Return the partitions, the longest last: that one is walked, the others are cut anew for each round."""
+    """Return the partitions, the longest last: it is walked, and the others are cut anew in each round."""
     by_place: dict[tuple[str, int], list[Record]] = defaultdict(list)
     for record in records:
         by_place[record.origin[:2]].append(record)
@@ -169,7 +150,7 @@ def _logs(records: Sequence[Record]) -> list[list[Record]]:
 
 
 def _rounds(lengths: Sequence[int]) -> Iterator[tuple[int, Cut]]:
-    """Yield the cuts of some logs, with how many records each leaves out; those that leave out less come first."""
+    """Yield the cuts of some logs with how many records each leaves out, the fewest first."""
     whole = tuple(lengths)
     waiting = [(0, whole)]
     known = {whole}
@@ -184,7 +165,7 @@ def _rounds(lengths: Sequence[int]) -> Iterator[tuple[int, Cut]]:
 
 
 def _round(logs: Sequence[Sequence[Record]], outer: Cut, limits: Limits) -> Iterator[tuple[Cut, Bindings]]:
-    """Yield what is known at each cut of the last log, where the others are cut as given."""
+    """Yield the view at each cut of the last log, with the others cut as given."""
     history = History(limits=limits)
     if not logs:
         yield (), history.view

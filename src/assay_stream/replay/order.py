@@ -1,20 +1,17 @@
 """The order of a replay: recorded observations of all logs merged by event time, within bounded memory.
 
-Order, stated:
-
-1. Records of one partition are in the order of their offsets: the order of the registry and of the evidence is the
-   log's. One that was given twice counts once.
+1. Records of one partition stay in the order of their offsets, the order of the registry and of the evidence. A
+   record given twice counts once.
 2. A snapshot or control record is applied before every call whose event time is not earlier than its own.
-3. A call that names a snapshot is joined after it, whatever the clocks said; where the name was used again, after
-   the first one, as a live join does.
-4. A call that is refused has no say in when others are joined: its time may be what is wrong with it. It goes with
-   the earliest of those behind it, as far as ``REFUSED_AHEAD_MAX`` of them, or ``HELD_BYTES_MAX`` bytes, are
-   refused too.
+3. A call that names a snapshot is joined after it, whatever the clocks said; where the name was used again, after the
+   first one, as a live join does.
+4. A refused call does not delay others: its time may be what is wrong with it. It goes with the earliest of those
+   behind it, as far as ``REFUSED_AHEAD_MAX`` of them, or ``HELD_BYTES_MAX`` bytes, are refused too.
 5. Ties: control before snapshots before calls, then topic, partition and offset.
 
-Snapshots and control records are read twice. First all their times are noted, because one is applied as early as
-the earliest of those behind it in its partition: a number for each, and a time for each name of a snapshot, is all
-that is kept of them. Calls are read once, a few of each partition at a time.
+Snapshots and control records are read twice. The first time only their times are noted, because each is applied as
+early as the earliest of those behind it in its partition: a number for each, and a time for each name of a snapshot.
+Calls are read once, a few of each partition at a time.
 """
 
 from __future__ import annotations
@@ -37,7 +34,7 @@ from assay_stream.model.observation import CallProfile, SnapshotEvent
 from assay_stream.model.record import Headers, Record, Role, made_of
 
 REFUSED_AHEAD_MAX = 256
-"""Refused calls of one partition that are held back until it is known when those behind them are joined."""
+"""Refused calls of one partition that wait for the time of those behind them."""
 
 _RANK = {Role.CONTROL: 0, Role.SNAPSHOTS: 1, Role.CALLS: 2}
 
@@ -47,7 +44,7 @@ class Position(NamedTuple):
 
     Args:
         offset: offset of the last record.
-        latest_ms: of a partition of calls: the latest time at which one was joined, milliseconds since the epoch.
+        latest_ms: of calls: the latest time at which one was joined, milliseconds since the epoch.
     """
 
     offset: int = -1
@@ -78,13 +75,7 @@ class Placed(NamedTuple):
 
 
 class Merge:
-    """Everything a spool holds, in the order stated at the top of this module.
-
-    Args:
-        spool: the records; finished.
-        limits: bounds on what is accepted.
-        call_profile: what every call must satisfy.
-    """
+    """Everything in a finished spool, in the order stated at the top of this module."""
 
     def __init__(self, spool: LogSpool, *, limits: Limits, call_profile: CallProfile) -> None:
         self._spool = spool
@@ -95,11 +86,7 @@ class Merge:
         self._times_ms = {log: self._note_times(log) for log in self.logs if log.role is not Role.CALLS}
 
     def read(self, after: Mapping[Log, Position]) -> Iterator[Placed]:
-        """Yield the records in order, from some positions on.
-
-        Args:
-            after: how far logs were replayed before.
-        """
+        """Yield the records in order, from the positions of an earlier replay on."""
         streams = [
             self._calls(number, log, after.get(log, _START))
             if log.role is Role.CALLS
@@ -110,11 +97,7 @@ class Merge:
         return heapq.merge(*streams) if len(streams) > 1 else iter(streams[0] if streams else ())
 
     def read_applied(self, until: Mapping[Log, Position]) -> Iterator[Placed]:
-        """Yield the snapshots and control records in order, up to some positions.
-
-        Args:
-            until: how far logs were replayed before.
-        """
+        """Yield the snapshots and control records in order, up to the positions of an earlier replay."""
         last = [until.get(log, _START).offset for log in self.logs]
         streams = [
             takewhile(lambda placed: placed.offset <= last[placed.log], self._applied(number, log, -1))
@@ -124,7 +107,7 @@ class Merge:
         return heapq.merge(*streams)
 
     def _note_times(self, log: Log) -> array[int]:
-        """Return when each record of a registry's partition is applied; note it for the snapshots among them."""
+        """Return when each record of a registry's partition is applied, and note it for the names of snapshots."""
         times_ms = array("q")
         names: dict[tuple[str, str], list[int]] = {}
         for index, record in enumerate(self._spool.read(log)):
@@ -135,7 +118,7 @@ class Merge:
         for index in range(len(times_ms) - 2, -1, -1):
             times_ms[index] = min(times_ms[index], times_ms[index + 1])
         for name, places in names.items():
-            # They do not go back any more, so the first is the earliest.
+            # Times rise by now, so the first is the earliest.
             first_ms = times_ms[places[0]]
             self._named_ms[name] = min(first_ms, self._named_ms.get(name, first_ms))
         return times_ms
@@ -156,7 +139,7 @@ class Merge:
             try:
                 event = read_call(record, limits=limits, call_profile=profile)
             except InputError as error:
-                # Anew, since its traceback holds on to everything that was decoded.
+                # A copy, since the traceback of this one holds on to everything decoded.
                 refusal = InputError(error.code, error.message, path=error.path)
             if refusal is not None:
                 own_ms = max(latest_ms, time_of_refused_ms(record, limits))
@@ -187,11 +170,11 @@ class Merge:
         with suppress(InputError):
             event = read_event(record, limits=self._limits)
         if event is None:
-            # Here, where nothing holds on to what was decoded of it any more.
+            # Here, where nothing holds on to what was decoded any more.
             return time_of_refused_ms(record, self._limits), None
         time_ms = event_time_us(event) // 1_000
         if record.timestamp_ms > 0:
-            # One that the registry refuses takes effect at the log's time; another may be applied early.
+            # One that the registry refuses takes effect at log time; another may be applied early.
             time_ms = min(time_ms, record.timestamp_ms)
         if isinstance(event, SnapshotEvent):
             return time_ms, (event.data.server_id, event.data.snapshot_id)
@@ -199,7 +182,7 @@ class Merge:
 
 
 def _released(held: deque[Placed], following_ms: int) -> list[Placed]:
-    """Return refused calls that were held back, none of them later than what follows it."""
+    """Return held refused calls, none of them later than what follows it."""
     released = []
     while held:
         placed = held.pop()
@@ -214,12 +197,7 @@ def _size_bytes(record: Record) -> int:
 
 
 def time_of_refused_ms(record: Record, limits: Limits) -> int:
-    """Return the log's time, which is when a rejection takes effect; of a call without one, the time it claims.
-
-    Args:
-        record: a record that is refused.
-        limits: bounds on what is accepted.
-    """
+    """Return the log time of a refused record, when its rejection takes effect; of a call without one, its claim."""
     if record.timestamp_ms > 0 or record.role is not Role.CALLS:
         return max(record.timestamp_ms, 0)
     claimed_ms = None

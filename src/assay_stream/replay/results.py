@@ -1,10 +1,10 @@
-"""The results of a replay in a folder, and the point from which an interrupted one goes on.
+"""The results of a replay in a folder, and the point from which an interrupted one resumes.
 
 At a *resume point* everything written so far is on the disk, and a small file says how much that is and where the
-replay stands. Who goes on cuts the results to that length, so that they are the bytes of an undisturbed run.
+replay stands. Resuming cuts the results to that length, so that they are the bytes of an undisturbed run.
 
-Until a replay is done, its files end in ``.part``: a file under its own name is whole, and earlier results stay
-until new ones take their place.
+Until a replay is done its files end in ``.part``: a file under its own name is whole, and earlier results stay until
+new ones take their place.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ FILES = {
     Role.CHANGES: "changes.ndjson",
     Role.REJECTED: "rejected.ndjson",
 }
-# Evidence is the many, and reading a member of an enum, or its hash, takes a call of its own.
+# Evidence is the bulk, and reading a member of an enum, or hashing it, takes a call of its own.
 _EVIDENCE, _DEFINITIONS = Role.EVIDENCE, Role.DEFINITIONS
 PROGRESS_FILE = "replay.progress.json"
 _PART = ".part"
 LEFTOVERS = frozenset({f"{name}{_PART}" for name in FILES.values()} | {"replay.progress.new"})
-"""What a replay may leave that was killed before its first resume point: nobody's results."""
+"""What a replay killed before its first resume point may leave: nobody's results."""
 _VERSION = 1
 
 Ends = dict[Role, dict[int, int]]
@@ -51,11 +51,7 @@ class Tally:
         self._definitions: set[bytes | None] = set()
 
     def takes(self, output: Output) -> bool:
-        """Count an output; tell whether it is to be written.
-
-        Args:
-            output: an output of the stages.
-        """
+        """Count an output; tell whether it is to be written."""
         role = output.role
         if role is _DEFINITIONS and not self.is_new(output):
             return False
@@ -65,15 +61,11 @@ class Tally:
         self.written[role._value_] += 1
         return True
 
-    def is_new(self, output: Output) -> bool:
-        """Note a definition; tell whether it was not there before.
-
-        Args:
-            output: a definition.
-        """
-        if output.key in self._definitions:
+    def is_new(self, definition: Output) -> bool:
+        """Note a definition; tell whether it was not there before."""
+        if definition.key in self._definitions:
             return False
-        self._definitions.add(output.key)
+        self._definitions.add(definition.key)
         return True
 
 
@@ -82,8 +74,8 @@ class Results:
 
     Args:
         folder: made if missing.
-        what: everything that decides the bytes: who goes on must have the same.
-        ends: where the topics ended that are replayed, ``None`` for files.
+        what: everything that decides the bytes: a run that resumes must have the same.
+        ends: where the replayed topics ended, ``None`` for files.
 
     Raises:
         OSError: where the folder cannot be written.
@@ -105,13 +97,13 @@ class Results:
         for file in self._files.values():
             file.close()
 
-    def begin(self) -> None:
-        """Begin with empty files; an interrupted replay in this folder cannot be resumed any more."""
+    def start(self) -> None:
+        """Start with empty files; an interrupted replay in this folder can no longer be resumed."""
         (self._folder / PROGRESS_FILE).unlink(missing_ok=True)
         self._files = {role: self._part(role).open("wb", 1_024 * 1_024) for role in FILES}
         self._evidence = self._files[_EVIDENCE]
 
-    def go_on(self) -> Checkpoint | None:
+    def resume(self) -> Checkpoint | None:
         """Cut the files to the last resume point and return where the replay stood; ``None`` where there is none.
 
         Raises:
@@ -121,30 +113,29 @@ class Results:
         if not path.exists():
             return None
         try:
-            told = orjson.loads(_progress_of(path))
+            progress = orjson.loads(_progress_of(path))
+            before = progress["what"]
             differing = sorted(
-                name
-                for name in self._what.keys() | told["what"].keys()
-                if self._what.get(name) != told["what"].get(name)
+                name for name in self._what.keys() | before.keys() if self._what.get(name) != before.get(name)
             )
-            if told["version"] != _VERSION:
+            if progress["version"] != _VERSION:
                 raise ValueError
-            checkpoint = _read_checkpoint(told["checkpoint"])
-            sizes = {role: int(told["bytes"][role.value]) for role in FILES}
-            written, labels = Counter(told["written"]), Counter(told["labels"])
+            checkpoint = _read_checkpoint(progress["checkpoint"])
+            sizes = {role: int(progress["bytes"][role.value]) for role in FILES}
+            written, labels = Counter(progress["written"]), Counter(progress["labels"])
         except (ValueError, KeyError, TypeError, AttributeError):
             raise _bad_progress(path) from None
         if differing:
             raise ConfigurationError(
                 "resume_differs",
                 f"the interrupted replay differed in: {', '.join(differing)}. Give the same options and inputs, "
-                "or replay with --force in place of --resume",
+                "or replay with --force instead of --resume",
             )
         for role in FILES:
             part = self._part(role)
             if not part.exists() or part.stat().st_size < sizes[role]:
                 raise ConfigurationError(
-                    "bad_progress_file", f"{part} is shorter than it was: replay with --force in place of --resume"
+                    "bad_progress_file", f"{part} is shorter than it was: replay with --force instead of --resume"
                 )
             file = part.open("r+b", 1_024 * 1_024)
             self._files[role] = file
@@ -155,11 +146,7 @@ class Results:
         return checkpoint
 
     def write(self, output: Output) -> None:
-        """Write an output, if it belongs in a file.
-
-        Args:
-            output: an output of the stages.
-        """
+        """Write an output, if it belongs in a file."""
         if self.tally.takes(output):
             if output.role is _EVIDENCE and self._evidence is not None:
                 self._evidence.write((output.value or b"") + b"\n")
@@ -168,15 +155,11 @@ class Results:
             self._files[output.role].write(line + b"\n")
 
     def resume_point(self, checkpoint: Checkpoint) -> None:
-        """Make sure that a replay can go on from here.
-
-        Args:
-            checkpoint: where it stands.
-        """
+        """Make sure that a replay can resume from here."""
         for file in self._files.values():
             file.flush()
             os.fsync(file.fileno())
-        told = {
+        progress = {
             "version": _VERSION,
             "what": self._what,
             "ends": _ends_json(self._ends),
@@ -188,7 +171,7 @@ class Results:
         path = self._folder / PROGRESS_FILE
         beside = path.with_suffix(".new")
         with beside.open("wb") as file:
-            file.write(orjson.dumps(told))
+            file.write(orjson.dumps(progress))
             file.flush()
             os.fsync(file.fileno())
         beside.replace(path)
@@ -199,7 +182,7 @@ class Results:
         return any((self._folder / name).exists() for name in FILES.values())
 
     def end(self) -> None:
-        """Give the files their names: the results are whole, and there is nothing to go on from any more."""
+        """Give the files their names: the results are whole, and there is nothing to resume."""
         for file in self._files.values():
             file.close()
         for role, name in FILES.items():
@@ -218,20 +201,17 @@ class Results:
 
 
 def noted_ends(folder: Path) -> Ends | None:
-    """Return where the topics ended when an interrupted replay began, ``None`` where there is no such replay.
-
-    Args:
-        folder: the folder of its results.
+    """Return where the topics ended when the interrupted replay in a folder started, ``None`` where there is none.
 
     Raises:
         ConfigurationError: ``bad_progress_file``.
     """
     path = folder / PROGRESS_FILE
     try:
-        told = orjson.loads(_progress_of(path))["ends"]
-        if told is None:
+        ends = orjson.loads(_progress_of(path))["ends"]
+        if ends is None:
             return None
-        return {Role(role): {int(number): int(end) for number, end in ends} for role, ends in told}
+        return {Role(role): {int(number): int(end) for number, end in found} for role, found in ends}
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError):
@@ -249,7 +229,7 @@ def _progress_of(path: Path) -> bytes:
 def _bad_progress(path: Path) -> ConfigurationError:
     return ConfigurationError(
         "bad_progress_file",
-        f"{path} is no progress file of this version: replay with --force in place of --resume",
+        f"{path} is not a progress file of this version: replay with --force instead of --resume",
     )
 
 
@@ -267,15 +247,15 @@ def _checkpoint_json(checkpoint: Checkpoint) -> dict[str, Any]:
     }
 
 
-def _read_checkpoint(told: dict[str, Any]) -> Checkpoint:
+def _read_checkpoint(read: dict[str, Any]) -> Checkpoint:
     return Checkpoint(
         positions={
             Log(Role(role), topic, partition): Position(offset, latest_ms)
-            for role, topic, partition, offset, latest_ms, _ in told["positions"]
+            for role, topic, partition, offset, latest_ms, _ in read["positions"]
         },
-        done={Log(Role(role), topic, partition): done for role, topic, partition, _, _, done in told["positions"]},
-        alerts=told["alerts"],
-        findings=int(told["findings"]),
-        ticked_us=int(told["ticked_us"]),
-        time_us=int(told["time_us"]),
+        done={Log(Role(role), topic, partition): done for role, topic, partition, _, _, done in read["positions"]},
+        alerts=read["alerts"],
+        findings=int(read["findings"]),
+        ticked_us=int(read["ticked_us"]),
+        time_us=int(read["time_us"]),
     )

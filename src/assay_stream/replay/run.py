@@ -1,14 +1,14 @@
-"""Replay: recorded observations through the same engine, in the order that ``order`` states.
+"""Replay: recorded observations through the same processors, in the order stated in ``order``.
 
-Time passes with the event times of what is replayed: once they have come a minute further, and at the last record,
-what is due by then is written, as a worker's own ticks would have it written. Nothing is written for the time
-after the last record: whether an alert would have been closed or repeated then, the records do not say.
+Time advances with the event times of what is replayed: once they are a minute further, and at the last record, what is
+due by then is written, as a worker's ticks would have it written. Nothing is written for the time after the last
+record: the records do not say whether an alert would have been closed or repeated then.
 
-What a live worker did not know in time a replay may know: that is what a comparison calls a late snapshot.
+What a live worker did not know in time a replay may know: a comparison calls that a late snapshot.
 
-A replay that was interrupted goes on from a *checkpoint* between two records. It holds what calls have changed:
-how far each log was read, and the states of alerts. All else follows from snapshots and control records, which are
-few, and are applied anew.
+An interrupted replay resumes from a *checkpoint* between two records. It holds what calls have changed: how far each
+log was read, and the states of alerts. All else follows from snapshots and control records, which are few and are
+applied again.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from assay_stream.replay.order import Merge, Placed, Position
 
 _FINDING_TOPIC = "replay"
 _TICK_US = 60_000_000
-"""How far event time must have come before another look at what is due."""
+"""How far event time advances between two looks at what is due."""
 _STEPS_MAX = 400
-"""Repetitions of an alert after the last record that are worked out one by one: more than a year of days."""
+"""Steps in which time advances after the last record: more than a year of days."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,10 +45,10 @@ class Checkpoint:
 
     Args:
         positions: how far each log was read.
-        done: how many records of each log that were.
+        done: how many records of each log that is.
         alerts: the states of the alert stage.
         findings: how many records the finding topic had.
-        ticked_us: when it was last looked what is due, event time in microseconds.
+        ticked_us: event time of the last tick, microseconds.
         time_us: event time of the last record, microseconds.
     """
 
@@ -61,7 +61,7 @@ class Checkpoint:
 
 
 class Replay:
-    """The stages over everything that a spool holds.
+    """The stages over everything in a spool.
 
     Args:
         spool: the records of the snapshots, control and calls topics; finished.
@@ -71,7 +71,7 @@ class Replay:
         redaction: what leaves arguments and results before they are hashed.
         call_profile: what every call must satisfy, whatever profile it names itself.
         server_ids: replay the calls of these servers only; ``None`` for all.
-        alert_rules: what the alert stage is told; the defaults where it is ``None``.
+        alert_rules: the rules of the alert stage, ``None`` for the defaults.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Replay:
         self._ticked_us = self._time_us = 0
 
     def calls_done(self) -> list[tuple[str, int, int]]:
-        """Return of each partition of calls its name, how many were replayed, and how many there are."""
+        """Return the name of each partition of calls, how many were replayed, and how many there are."""
         return [
             (f"{log.topic}:{log.partition}", done, self._spool.count(log))
             for log, done in zip(self._merge.logs, self._done, strict=True)
@@ -114,7 +114,7 @@ class Replay:
         ]
 
     def checkpoint(self) -> Checkpoint:
-        """Return where the replay stands; to be asked between two lists of ``steps``."""
+        """Return where the replay stands, between two lists of ``steps``."""
         return Checkpoint(
             positions=dict(zip(self._merge.logs, self._positions, strict=True)),
             done=dict(zip(self._merge.logs, self._done, strict=True)),
@@ -124,14 +124,10 @@ class Replay:
             time_us=self._time_us,
         )
 
-    def go_on_from(self, checkpoint: Checkpoint) -> list[Output]:
+    def resume_from(self, checkpoint: Checkpoint) -> list[Output]:
         """Bring the state to a checkpoint of another replay of the same records.
 
-        Args:
-            checkpoint: where that one stood.
-
-        Returns:
-            What snapshots and control records wrote up to there, alerts aside.
+        Return what snapshots and control records wrote up to there, without alerts.
         """
         outputs: list[Output] = []
         for placed in self._merge.read_applied(checkpoint.positions):
@@ -145,7 +141,7 @@ class Replay:
         return outputs
 
     def steps(self) -> Iterator[list[Output]]:
-        """Yield what each record leads to, record by record; the last list is that of the end."""
+        """Yield what each record leads to, record by record; the last list belongs to the end."""
         positions, done, server_ids, state = self._positions, self._done, self._server_ids, self._state
         for placed in self._merge.read(dict(zip(self._merge.logs, positions, strict=True))):
             time_ms, log, offset, record, event, latest_ms = placed
@@ -170,17 +166,13 @@ class Replay:
         self._tick(max(self._ticked_us, self._time_us), outputs)
         yield outputs
 
-    def let_time_pass(self, until_us: int) -> Iterator[list[Output]]:
-        """Yield the alerts that would be written after the last record, as far as a worker's clock may have come.
-
-        Args:
-            until_us: event time of the last alert that is asked for, microseconds since the epoch.
-        """
+    def advance_time(self, until_us: int) -> Iterator[list[Output]]:
+        """Yield the alerts that a worker would write after the last record, until an event time in microseconds."""
         pacing = self._state.alert_rules.pacing
-        # The end of an alert is dated by when it showed, and written once it has settled.
+        # The end of an alert is dated by when it was seen, and written once it has settled.
         until_us += max(pacing.settle_us, pacing.repeat_interval_us)
         time_us = max(self._ticked_us, self._time_us)
-        # Somebody may have dated an alert thousands of years ahead.
+        # An alert may be dated thousands of years ahead.
         step_us = max(pacing.repeat_interval_us, (until_us - time_us) // _STEPS_MAX)
         while time_us < until_us and self._state.alerts_due.any_by(until_us):
             time_us = min(time_us + step_us, until_us)
@@ -189,7 +181,7 @@ class Replay:
             yield outputs
 
     def _register(self, record: Record) -> list[Output]:
-        """Apply a snapshot or control record, and return what its registry writes but facts, which are applied."""
+        """Apply a snapshot or control record and the facts of its registry; return everything else it writes."""
         # One registry per partition, as in the worker: a misrouted server must look the same.
         registry = self._registries.get(record.origin.partition)
         if registry is None:
@@ -205,7 +197,7 @@ class Replay:
         return outputs
 
     def _follow(self, written: Iterable[Output], outputs: list[Output]) -> None:
-        """Add what was written, and behind each finding what the alert stage makes of it."""
+        """Add what was written, and behind each finding its alerts."""
         for output in written:
             outputs.append(output)
             if output.role is Role.FINDINGS:
@@ -218,50 +210,25 @@ class Replay:
             self._findings += 1
 
 
-def replay(
-    records: Iterable[Record],
-    *,
-    producer: Producer,
-    limits: Limits = DEFAULT_LIMITS,
-    snapshot_partitions: int | None = None,
-    redaction: Redaction = DEFAULT_REDACTION,
-    call_profile: CallProfile = "assay",
-    alert_rules: AlertRules | None = None,
-) -> Iterator[Output]:
+def replay(records: Iterable[Record], *, producer: Producer, **options: Any) -> Iterator[Output]:
     """Yield everything the stages write for these records: evidence, alerts, definitions, rejected records.
 
     Args:
         records: records of the snapshots, control and calls topics, in any order. All are read before the first
-            output comes; what does not fit into memory goes to a temporary file.
+            output; what does not fit into memory goes to a temporary file.
         producer: who writes the evidence.
-        limits: bounds on what is accepted and kept.
-        snapshot_partitions: how many partitions the snapshot topic had, ``None`` where that is not known.
-        redaction: what leaves arguments and results before they are hashed.
-        call_profile: what every call must satisfy, whatever profile it names itself.
-        alert_rules: what the alert stage is told; the defaults where it is ``None``.
+        options: of ``Replay``.
 
     Raises:
         InputError: ``conflicting_records``: two different records claim one place in one log.
     """
     with spooled(records) as spool:
-        made = Replay(
-            spool,
-            producer=producer,
-            limits=limits,
-            snapshot_partitions=snapshot_partitions,
-            redaction=redaction,
-            call_profile=call_profile,
-            alert_rules=alert_rules,
-        )
-        for outputs in made.steps():
+        for outputs in Replay(spool, producer=producer, **options).steps():
             yield from outputs
 
 
 def spooled(records: Iterable[Record]) -> LogSpool:
-    """Return a finished spool of some records.
-
-    Args:
-        records: records of any partitions, in any order.
+    """Return a finished spool of records of any partitions, in any order.
 
     Raises:
         InputError: ``conflicting_records``.
@@ -278,7 +245,7 @@ def spooled(records: Iterable[Record]) -> LogSpool:
 
 
 def _is_of(placed: Placed, server_ids: Collection[str]) -> bool:
-    """Tell whether a call is one of some servers'; of a refused one its key must do."""
+    """Tell whether a call is to one of some servers, by its key where it is refused."""
     if placed.read is None or isinstance(placed.read, InputError):
         key = placed.record.key
         return key is not None and key.decode("utf-8", "replace") in server_ids
@@ -286,16 +253,12 @@ def _is_of(placed: Placed, server_ids: Collection[str]) -> bool:
 
 
 def _a_tick(time_us: int, offset: int) -> Record:
-    return Record(
-        role=Role.FINDINGS,
-        origin=Origin(topic=_FINDING_TOPIC, partition=0, offset=offset),
-        key=b"",
-        value=Tick(time_us=time_us).encode(),
-    )
+    origin = Origin(topic=_FINDING_TOPIC, partition=0, offset=offset)
+    return Record(role=Role.FINDINGS, origin=origin, key=b"", value=Tick(time_us=time_us).encode())
 
 
 def _fed_back(output: Output, offset: int) -> Record:
-    # Alerts know one partition here; facts are told apart by the registry that wrote them.
+    # Alerts have one partition here; facts keep that of their registry.
     partition = 0 if output.role is Role.FINDINGS else output.partition or 0
     return Record(
         role=output.role,

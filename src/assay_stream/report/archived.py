@@ -8,12 +8,12 @@ from assay_stream.canonical.redaction import DEFAULT_REDACTION, Redaction
 from assay_stream.model.envelope import Producer
 from assay_stream.model.observation import CallProfile
 from assay_stream.model.record import Origin, Output, Record, Role
-from assay_stream.replay.evidence_record import Recorded
 from assay_stream.replay.history import history_of
 from assay_stream.replay.run import replay
 from assay_stream.report.pins import server_of
 from assay_stream.report.timeline import Told, alert_about, alerted, decided, finding_about, found, observed
 from assay_stream.report.trace import Sought, Trace, call_of
+from assay_stream.verify.evidence import Recorded
 
 Read = Callable[[], Iterable[Record]]
 

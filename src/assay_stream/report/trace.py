@@ -13,10 +13,10 @@ from assay_stream.model.cloudevents import event_time_us, read_event, read_whole
 from assay_stream.model.finding import Finding
 from assay_stream.model.observation import CallEvent, CallProfile, SnapshotEvent
 from assay_stream.model.record import Origin, Record
-from assay_stream.replay.evidence_record import Recorded, origin_in, strict_content
 from assay_stream.report.pins import time_text
 from assay_stream.report.timeline import alert_row, finding_row
 from assay_stream.schemes import assay
+from assay_stream.verify.evidence import Recorded, origin_in, strict_content
 
 Row = dict[str, Any]
 

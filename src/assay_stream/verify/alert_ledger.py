@@ -1,17 +1,17 @@
-"""The alerts of a replay held against those that were recorded, record by record.
+"""The alerts of a replay compared with those that were recorded, record by record.
 
-1. A recorded record that the replay writes too, to the byte, is alike; it may stand there more than once. Another
-   version of the software in it is told as such, and all else compared.
-2. What the replay would write after its last record, as time passes on, may be there and need not: a worker's
-   clock goes on where a replay ends.
-3. Of a record that is not among those, what counts is what it says and where. The last one of an alert is how it
-   stands: whatever differs in it is a difference, but for what ``alert_differences`` lets follow the order of
-   reading. An earlier one must say what the replay says of the alert in some record, with numbers on the way to
-   those at the end; then it was written at another moment.
-4. Which alerts of shadowed tools there were on the way follows from the order in which servers were read; which
-   are open in the end does not. One that ended may stand on one side only.
-5. A record of the replay that is not among the recorded ones is missing, if none stands in its place. Records of
-   one alert that stand in another order than they were written in were altered.
+1. A recorded record that the replay writes too, to the byte, is identical; it may be there more than once. Another
+   software version in it is reported as such, and everything else is compared.
+2. What the replay would write after its last record, as time advances, may be there and need not be: a worker's clock
+   goes on where a replay ends.
+3. Of any other record what counts is what it says and where. The last record of an alert is its state: anything that
+   differs in it is a difference, except what ``alert_differences`` attributes to the order of reading. An earlier one
+   must say what the replay says of the alert in some record, with counts on the way to the last; then it was written
+   at another time.
+4. Which alerts of shadowed tools came up on the way follows from the order in which servers were read; which are open
+   at the end does not. One that has ended may be on one side only.
+5. A record of the replay that is not among the recorded ones is missing, if none takes its place. Records of one
+   alert that are in another order than they were written were altered.
 """
 
 from __future__ import annotations
@@ -39,19 +39,12 @@ from assay_stream.verify.alert_differences import (
 ALTERED, MISSING, UNEXPECTED = "altered_record", "missing_record", "unexpected_record"
 SOFTWARE_CHANGED = "software_changed"
 ORDER_OF_READING = "order_of_reading"
-"""No difference: what order a worker read its partitions in, or when time came, decided on it."""
+"""Not a difference: the order in which a worker read its partitions, or the time of its ticks, decided it."""
 _LATER_MAX = 16
 
 
 class KnownAlert(NamedTuple):
-    """What an alert is about.
-
-    Args:
-        uid: its identity.
-        kind: what was found.
-        server_id: on which server.
-        tool_name: about which tool, if about one.
-    """
+    """What an alert is about; ``tool_name`` where it is about one tool."""
 
     uid: str
     kind: str
@@ -64,11 +57,11 @@ class AlertDifference(NamedTuple):
 
     Args:
         cause: ``altered_record``, ``missing_record``, ``unexpected_record``, ``software_changed``, or
-            ``order_of_reading``, which is none.
+            ``order_of_reading``, which is not a difference.
         alert: what it is about.
-        paths: the members that differ in how it stands at the end, as JSON paths.
-        records: number of findings, activity and time of the records that differ.
-        inherits: whether it follows from calls or decisions, and so may from whatever made their evidence differ.
+        paths: the members of its last record that differ, as JSON paths.
+        records: count of findings, activity and time of the records that differ.
+        inherits: whether it follows from calls or decisions, and so perhaps from what made their evidence differ.
     """
 
     cause: str
@@ -84,28 +77,28 @@ class _Life:
 
     alert: KnownAlert
     lacking: dict[bytes, str] = field(default_factory=dict)
-    """Digests of the replay's records that were not recorded so far, each with its name."""
+    """Digests of the replay's records that were not recorded so far, with their names."""
     said: set[bytes] = field(default_factory=set)
-    """Digests of what the records say, numbers and places aside."""
+    """Digests of what the records say without counts and places."""
     ends: list[dict[str, Any]] = field(default_factory=list)
-    """The last record of the replay, and what it would write later, where something is to be held against it."""
+    """The last record of the replay, and what it would write later, where something is compared with it."""
     recorded: bool = False
     last_recorded: bytes = b""
     places: dict[bytes, int] = field(default_factory=dict)
-    """Digests of the replay's records, each with its place among them."""
+    """Digests of the replay's records, with their places among them."""
     reached: int = 0
     is_reordered: bool = False
     is_over: bool = False
-    """Whether the replay closed it, or would have as time passes on."""
+    """Whether the replay closed it, or would as time advances."""
     strange: dict[bytes, dict[str, Any]] = field(default_factory=dict)
     of_other_version: bool = False
 
 
 class AlertLedger:
-    """Alerts on both sides. Memory grows with the alert records of the replay, by some 100 bytes for each.
+    """Alerts on both sides. Memory grows by about 100 bytes for each alert record of the replay.
 
-    First everything that a replay writes is handed in, then what was recorded, then what the replay would write as
-    time passes on.
+    Everything that a replay writes goes in first, then what was recorded, then what the replay would write as time
+    advances.
     """
 
     def __init__(self) -> None:
@@ -114,14 +107,10 @@ class AlertLedger:
         self._altered: dict[KnownAlert, None] = {}
         self._version = ""
         self.latest_ms = 0
-        """Event time of the latest record that was recorded, milliseconds since the epoch."""
+        """Event time of the latest recorded record, milliseconds since the epoch."""
 
     def replayed(self, value: bytes | None) -> None:
-        """Take in an alert record that the replay writes.
-
-        Args:
-            value: value bytes.
-        """
+        """Take in the value of an alert record that the replay writes."""
         alert = read_alert(value)
         view = view_of(alert)
         life = self._lives.setdefault(view.uid, _Life(_known(view)))
@@ -134,11 +123,7 @@ class AlertLedger:
         self._version = view.version
 
     def recorded(self, value: bytes | None) -> None:
-        """Take in an alert record as it was recorded.
-
-        Args:
-            value: value bytes.
-        """
+        """Take in the value of an alert record as it was recorded."""
         try:
             alert = read_alert(value)
         except InputError:
@@ -169,11 +154,7 @@ class AlertLedger:
             life.reached = max(life.reached, place)
 
     def written_later(self, values: Iterable[bytes | None]) -> None:
-        """Take in what the replay would write after its last record.
-
-        Args:
-            values: values of alert records.
-        """
+        """Take in the alert records that the replay would write after its last one."""
         for value in values:
             alert = read_alert(value)
             view = view_of(alert)
@@ -186,7 +167,7 @@ class AlertLedger:
 
     @property
     def identical(self) -> int:
-        """How many alerts are alike."""
+        """How many alerts are identical."""
         return sum(
             life.recorded and not (life.strange or life.lacking or life.is_reordered or life.of_other_version)
             for life in self._lives.values()
@@ -238,8 +219,8 @@ def _inheriting(difference: AlertDifference) -> AlertDifference:
 
 
 def _nearest(record: dict[str, Any], ends: Iterable[dict[str, Any]]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return the record of the replay that differs least, and in what."""
-    return min(((end, differing_members(record, end)) for end in ends), key=lambda told: len(told[1]))
+    """Return the record of the replay that differs least, and where."""
+    return min(((end, differing_members(record, end)) for end in ends), key=lambda pair: len(pair[1]))
 
 
 def _digest(raw: bytes) -> bytes:
@@ -255,7 +236,7 @@ def _known(view: AlertView) -> KnownAlert:
 
 
 def _own_uid(view: AlertView) -> str | None:
-    """Return the uid that belongs to what an alert says, ``None`` for a kind that this version does not know."""
+    """Return the uid that belongs to the content of an alert, ``None`` for a kind that this version does not know."""
     if view.kind not in set(Kind):
         return None
     about = view.fact("mcp_digest_after") or view.fact("mcp_digest_before") or None

@@ -1,26 +1,25 @@
-"""A replay held against what was recorded: how much is identical, and each difference with its cause.
+"""A replay compared with what was recorded: how much is identical, and each difference with its cause.
 
 The cause of a difference in evidence is the first of these that applies:
 
 1. ``missing_record``: the replay writes evidence for a call, and none is recorded.
 2. ``unexpected_record``: evidence is recorded for which the replay has no call, or a second time for one call.
-3. ``altered_record``: the record is no evidence, or its own content hash does not belong to it.
+3. ``altered_record``: the record is not evidence, or its own content hash does not belong to it.
 4. ``software_changed``: it names another version or git commit as its producer, and nothing else differs.
-5. ``late_snapshot``, ``pin_changed``, ``policy_changed``, ``key_changed``: only what rests on snapshots and
-   control records differs, and the logs, each cut off somewhere, give the record to the byte; the first record
-   that the cut leaves out of a log is a snapshot, or a decision of that kind (``replay.log_cut``). There is
-   a cause for each log that is cut. ``late_call``: no log is cut: the join knew more than the replay does at the
-   call's time, or had folded more away. ``record_set_aside``: no cut gives it, and the whole logs do where one
-   record was refused unread because it kept ending its worker (``record_kills_worker``), which the logs at hand do
-   not say.
-6. ``software_changed``: it names another producer, and the difference is confined to what is worked out of a
+5. ``late_snapshot``, ``pin_changed``, ``policy_changed``, ``key_changed``: only what rests on snapshots and control
+   records differs, and the logs, each cut off somewhere, give the record to the byte; the first record that the cut
+   leaves out of a log is a snapshot, or a decision of that kind (``replay.log_cut``). There is a cause for each log
+   that is cut. ``late_call``: no log is cut; the join knew more than the replay does at the call's time, or had folded
+   more away. ``record_set_aside``: no cut gives it, and the whole logs do if one record was refused unread because it
+   kept ending its worker (``record_kills_worker``), which the logs at hand do not say.
+6. ``software_changed``: it names another producer, and the difference is confined to what is derived from a
    definition: digests, the tool identity, the pin result and the signature.
 7. ``altered_record``: nothing explains it.
 
-Alerts are compared record by record, and by how each stands at the end (``verify.alert_ledger``). A difference
-takes the causes of the evidence that differs on its server and tool, if there is some; else ``missing_record``,
-``unexpected_record``, ``software_changed`` or ``altered_record``. What follows the order in which a worker read
-its partitions is told with ``order_of_reading``, and is no difference.
+Alerts are compared record by record, and by their state at the end (``verify.alert_ledger``). A difference takes the
+causes of the evidence that differs on its server and tool, if there is some; else ``missing_record``,
+``unexpected_record``, ``software_changed`` or ``altered_record``. What follows the order in which a worker read its
+partitions is reported with ``order_of_reading``, and does not count.
 """
 
 from __future__ import annotations
@@ -28,6 +27,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.canonical.redaction import DEFAULT_REDACTION, Redaction
@@ -35,24 +35,95 @@ from assay_stream.errors import InputError
 from assay_stream.model.cloudevents import read_call
 from assay_stream.model.observation import CallProfile
 from assay_stream.model.record import Origin, Output, Record, Role
-from assay_stream.replay.evidence_record import Producers, Recorded, strict_content
 from assay_stream.replay.history import in_log_order
 from assay_stream.replay.log_cut import Question, explain
-from assay_stream.schemes import assay
-from assay_stream.verify.alert_ledger import ALTERED, MISSING, SOFTWARE_CHANGED, UNEXPECTED, AlertLedger
-from assay_stream.verify.difference import Difference, of_evidence
-from assay_stream.verify.evidence_differences import codes_of, differing_paths, rests_on_logs
+from assay_stream.verify.alert_ledger import (
+    ALTERED,
+    MISSING,
+    ORDER_OF_READING,
+    SOFTWARE_CHANGED,
+    UNEXPECTED,
+    AlertLedger,
+)
+from assay_stream.verify.differences import codes_of, differing_paths, rests_on_logs
+from assay_stream.verify.evidence import Producers, Recorded, is_intact, strict_content
 from assay_stream.verify.pairing import EVIDENCE, Pairing, paired
 
 LATE_CALL = "late_call"
 DOUBTS_MAX = 2_000
-"""Differences that wait for their cause. Further ones wait until these have theirs."""
+"""Differences that wait for their causes, which are then searched for together."""
 
 _OWN_WORD = frozenset({"$.assayproducerversion", "$.assaygit"})
 _OF_DEFINITIONS = frozenset({"digest_differs", "pin_differs", "signature_differs", "producer_differs"})
 
 Read = Callable[[], Iterable[Record]]
 Later = Callable[[int], Iterable[Output]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """One difference between a replay and what was recorded.
+
+    Args:
+        what: ``evidence`` or ``alert``.
+        causes: why, sorted.
+        server_id: the server it is about.
+        tool_name: the tool it is about.
+        call: of evidence, the call.
+        record_id: ``id`` of the evidence, or ``uid`` of the alert.
+        paths: the members that differ, as JSON paths.
+        left_out: the first record of each log that the recorded run did not have.
+        records: of an alert, which of its records differ.
+        kind: of an alert, what was found.
+    """
+
+    what: str
+    causes: tuple[str, ...]
+    server_id: str | None = None
+    tool_name: str | None = None
+    call: Origin | None = None
+    record_id: str | None = None
+    paths: tuple[str, ...] = ()
+    left_out: tuple[Origin, ...] = ()
+    records: tuple[str, ...] = ()
+    kind: str | None = None
+
+    @property
+    def counts(self) -> bool:
+        """Whether it counts as one: what follows the order of reading is reported and does not."""
+        return self.causes != (ORDER_OF_READING,)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the difference as one JSON object, without what is absent."""
+        fields: dict[str, Any] = {
+            "what": self.what,
+            "kind": self.kind,
+            "causes": list(self.causes),
+            "server_id": self.server_id,
+            "tool_name": self.tool_name,
+            "call": None if self.call is None else self.call.as_json(),
+            "id": self.record_id,
+            "paths": list(self.paths),
+            "left_out": [origin.as_json() for origin in self.left_out],
+            "records": list(self.records),
+        }
+        return {name: value for name, value in fields.items() if value not in (None, [])}
+
+
+def of_evidence(
+    evidence: Recorded, *causes: str, paths: tuple[str, ...] = (), left_out: tuple[Origin, ...] = ()
+) -> Difference:
+    """Return a difference in evidence: of the recorded one, or of the replayed one in its place."""
+    return Difference(
+        what="evidence",
+        causes=tuple(sorted(causes)),
+        server_id=evidence.text("server_id"),
+        tool_name=evidence.text("tool"),
+        call=evidence.call,
+        record_id=evidence.record_id,
+        paths=paths,
+        left_out=left_out,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +135,13 @@ class _Doubt:
 
 
 class Comparison:
-    """Holds a replay against what was recorded, and counts.
+    """Compares a replay with what was recorded, and counts.
 
     Args:
-        read: gives the records that are replayed anew each time: the search for causes looks them up.
+        read: gives the replayed records anew each time, for the search for causes.
         redaction: what leaves arguments and results before they are hashed.
         call_profile: what every call must satisfy.
-        pairing: keeps what waits.
+        pairing: holds what waits.
     """
 
     def __init__(
@@ -90,7 +161,7 @@ class Comparison:
         self._alerts = AlertLedger()
         self._causes_by_tool: dict[tuple[str | None, str | None], set[str]] = {}
         self.identical: Counter[str] = Counter({"evidence": 0, "alert": 0})
-        """How many records and alerts are alike."""
+        """How many records and alerts are identical."""
         self.causes: Counter[str] = Counter()
         """How many differences have each cause."""
 
@@ -106,68 +177,68 @@ class Comparison:
         Args:
             replayed: what a replay writes.
             recorded: the evidence.
-            recorded_alerts: the alerts, ``None`` where these are not to be compared.
-            later: what the replay would write as time passes on to a moment, microseconds since the epoch.
+            recorded_alerts: the alerts, ``None`` to leave these out.
+            later: what the replay would write as time advances to a moment, microseconds since the epoch.
         """
-        for difference in self._evidence_differences(replayed, recorded):
+        for difference in self._of_evidence(replayed, recorded):
+            place = (difference.server_id, difference.tool_name)
+            self._causes_by_tool.setdefault(place, set()).update(difference.causes)
             self.causes.update(difference.causes)
             yield difference
-        if recorded_alerts is None:
-            return
-        for difference in self._of_alerts(recorded_alerts, later):
+        for difference in () if recorded_alerts is None else self._of_alerts(recorded_alerts, later):
             self.causes.update(difference.causes)
             yield difference
 
-    def _evidence_differences(self, replayed: Iterable[Output], recorded: Iterable[Recorded]) -> Iterator[Difference]:
+    def _of_evidence(self, replayed: Iterable[Output], recorded: Iterable[Recorded]) -> Iterator[Difference]:
         nameless: list[Recorded] = []
-        naming = _naming(recorded, nameless)
-        for given, again in paired(naming, self._evidence_of(replayed), self._pairing, keep=True):
-            difference = self._pair(given, again)
-            if difference is not None:
-                yield self._noted(difference)
-            if len(self._doubts) >= DOUBTS_MAX:
-                yield from map(self._noted, self._settled())
-        yield from map(self._noted, self._settled())
+        for pair in paired(_naming(recorded, nameless), self._evidence_in(replayed), self._pairing, keep=True):
+            yield from self._compared(*pair)
+        yield from self._settled()
         for given in nameless:
-            yield self._noted(of_evidence(given, ALTERED))
-        for given, _ in self._pairing.evidence_left():
-            yield self._noted(of_evidence(given, UNEXPECTED))
-        for again in self._pairing.others_left():
-            yield self._noted(of_evidence(again, MISSING))
+            yield of_evidence(given, ALTERED)
+        for one, again in self._pairing.rest():
+            if one is not None and again is not None:
+                yield from self._compared(one, again)
+            elif one is not None:
+                yield of_evidence(one, UNEXPECTED)
+            elif again is not None:
+                yield of_evidence(again, MISSING)
+        yield from self._settled()
 
-    def _evidence_of(self, replayed: Iterable[Output]) -> Iterator[Recorded]:
+    def _evidence_in(self, replayed: Iterable[Output]) -> Iterator[Recorded]:
         for output in replayed:
             if output.role is Role.EVIDENCE:
                 yield Recorded("replayed", output.value or b"")
             elif output.role is Role.ALERTS:
                 self._alerts.replayed(output.value)
 
-    def _pair(self, given: Recorded, again: Recorded) -> Difference | None:
+    def _compared(self, given: Recorded, again: Recorded) -> Iterator[Difference]:
         if given.value == again.value:
             self.identical["evidence"] += 1
-            return None
+            return
         try:
             content = strict_content(given.value)
-            intact = content.get("assaycontenthash") == str(assay.content_hash(content))
+            intact = is_intact(content)
         except InputError:
             intact = False
         if not intact:
-            return of_evidence(given, ALTERED)
+            yield of_evidence(given, ALTERED)
+            return
         paths = differing_paths(content, again.content)
+        others = tuple(path for path in paths if path not in _OWN_WORD)
         if not paths:
             self.identical["evidence"] += 1
-            return None
-        own_word = _OWN_WORD.intersection(paths)
-        others = tuple(path for path in paths if path not in _OWN_WORD)
-        if not others:
-            return of_evidence(given, SOFTWARE_CHANGED, paths=paths)
-        if rests_on_logs(others):
-            self._doubts.append(_Doubt(given, canonicalize(content), paths, bool(own_word)))
-            return None
-        return of_evidence(given, ALTERED, paths=paths)
+        elif not others:
+            yield of_evidence(given, SOFTWARE_CHANGED, paths=paths)
+        elif rests_on_logs(others):
+            self._doubts.append(_Doubt(given, canonicalize(content), paths, len(others) < len(paths)))
+            if len(self._doubts) >= DOUBTS_MAX:
+                yield from self._settled()
+        else:
+            yield of_evidence(given, ALTERED, paths=paths)
 
     def _settled(self) -> Iterator[Difference]:
-        """Yield the differences in doubt with their causes, and forget them."""
+        """Yield the differences in doubt with their causes."""
         doubts, self._doubts = self._doubts, []
         if not doubts:
             return
@@ -189,19 +260,15 @@ class Comparison:
                 key = question.event.server_id.encode()
                 asked.setdefault(key, []).append((doubt, question))
         for key, questions in asked.items():
-            answers = explain(
-                in_log_order(logs.get(key, [])),
-                [question for _, question in questions],
-                redaction=self._redaction,
-            )
+            log = in_log_order(logs.get(key, []))
+            answers = explain(log, [question for _, question in questions], redaction=self._redaction)
             for (doubt, _), answer in zip(questions, answers, strict=True):
+                causes: tuple[str, ...] = (ALTERED,)
                 if answer.found:
                     causes = answer.causes or (LATE_CALL,)
-                    yield of_evidence(doubt.given, *causes, paths=doubt.paths, left_out=answer.left_out)
                 elif doubt.other_producer and _OF_DEFINITIONS.issuperset(codes_of(doubt.paths)):
-                    yield of_evidence(doubt.given, SOFTWARE_CHANGED, paths=doubt.paths)
-                else:
-                    yield of_evidence(doubt.given, ALTERED, paths=doubt.paths)
+                    causes = (SOFTWARE_CHANGED,)
+                yield of_evidence(doubt.given, *causes, paths=doubt.paths, left_out=answer.left_out)
 
     def _question(self, doubt: _Doubt, calls: dict[Origin, Record]) -> Question | None:
         call = None if doubt.given.call is None else calls.get(doubt.given.call)
@@ -233,11 +300,6 @@ class Comparison:
                 records=records,
                 kind=alert.kind or None,
             )
-
-    def _noted(self, difference: Difference) -> Difference:
-        place = (difference.server_id, difference.tool_name)
-        self._causes_by_tool.setdefault(place, set()).update(difference.causes)
-        return difference
 
 
 def _naming(recorded: Iterable[Recorded], nameless: list[Recorded]) -> Iterator[Recorded]:

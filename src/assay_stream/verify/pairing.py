@@ -1,41 +1,102 @@
-"""Evidence and calls put together by origin, in bounded memory, whatever order either comes in.
+"""Evidence and calls paired by origin, in bounded memory, whatever order either comes in.
 
-Both come in the order of their logs as a rule, so that one waits for the other only briefly
-(``verify.waiting``).
+Both usually come in the order of their logs, so that one waits for the other only briefly. Once more waits than memory
+may hold, the rest of both sides goes to a spool, and is paired from there in the order of origins.
 """
 
 from __future__ import annotations
 
-import base64
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from itertools import count
+from operator import itemgetter
+from typing import Any, Generic, NamedTuple, TypeVar
 
-import orjson
-
+from assay_stream.files.spool import Row, Spool
+from assay_stream.limits import HELD_BYTES_MAX
 from assay_stream.model.record import Origin, Record, Role
-from assay_stream.replay.evidence_record import Recorded
-from assay_stream.verify.waiting import Offsets, Waiting
+from assay_stream.verify.evidence import Recorded
 
 WAITING_MAX = 50_000
 """Values of one side that wait in memory: about 100 MB of evidence."""
 
-Value = TypeVar("Value")
-Other = TypeVar("Other")
+Value = TypeVar("Value", bound=Recorded | Record)
+Other = TypeVar("Other", bound=Recorded | Record)
+_EVIDENCE_SIDE, _OTHER_SIDE = "evidence", "others"
+_ORIGIN, _VALUE_AT = 3, 5
 
 
-@dataclass(frozen=True, slots=True)
-class Side(Generic[Value]):
-    """What is put together: how it is named, and how it is kept outside of memory."""
+class Side(NamedTuple, Generic[Value]):
+    """How the values of one side are named, and written to a spool and back."""
 
     origin: Callable[[Value], Origin | None]
-    pack: Callable[[Value], bytes]
-    unpack: Callable[[bytes], Value]
-    size_bytes: Callable[[Value], int]
+    pack: Callable[[Value], Row]
+    unpack: Callable[..., Value]
+
+
+class Offsets:
+    """A set of origins that costs little where offsets are consecutive."""
+
+    def __init__(self) -> None:
+        self._runs: dict[tuple[str, int], tuple[list[int], list[int]]] = {}
+
+    def add(self, origin: Origin) -> None:
+        """Add an origin."""
+        starts, ends = self._runs.setdefault(origin[:2], ([], []))
+        if ends and ends[-1] == origin.offset:
+            # As in a log that is in order.
+            ends[-1] += 1
+            return
+        index = bisect_right(starts, origin.offset) - 1
+        if index >= 0 and origin.offset < ends[index]:
+            return
+        joins_left = index >= 0 and ends[index] == origin.offset
+        joins_right = index + 1 < len(starts) and starts[index + 1] == origin.offset + 1
+        if joins_left and joins_right:
+            ends[index] = ends.pop(index + 1)
+            starts.pop(index + 1)
+        elif joins_left:
+            ends[index] += 1
+        elif joins_right:
+            starts[index + 1] -= 1
+        else:
+            starts.insert(index + 1, origin.offset)
+            ends.insert(index + 1, origin.offset + 1)
+
+    def __contains__(self, origin: object) -> bool:
+        if not isinstance(origin, Origin) or origin[:2] not in self._runs:
+            return False
+        starts, ends = self._runs[origin[:2]]
+        index = bisect_right(starts, origin.offset) - 1
+        return index >= 0 and origin.offset < ends[index]
+
+
+class _Waiting(Generic[Value]):
+    """Values in memory by origin, of one origin in the order in which they came."""
+
+    def __init__(self) -> None:
+        self.values: dict[Origin, list[Value]] = {}
+        self.count = self.size_bytes = 0
+
+    def put(self, origin: Origin, value: Value) -> None:
+        self.values.setdefault(origin, []).append(value)
+        self.count += 1
+        self.size_bytes += len(value.value or b"")
+
+    def pop(self, origin: Origin) -> Value | None:
+        waiting = self.values.get(origin)
+        if waiting is None:
+            return None
+        value = waiting.pop(0)
+        self.count -= 1
+        self.size_bytes -= len(value.value or b"")
+        if not waiting:
+            del self.values[origin]
+        return value
 
 
 class Pairing(Generic[Other]):
-    """Gives each record of evidence what stands for the call that it names: the call, or other evidence of it.
+    """Gives each record of evidence what stands for the call it names: the call, or other evidence of it.
 
     Args:
         others: what evidence is paired with.
@@ -43,78 +104,117 @@ class Pairing(Generic[Other]):
     """
 
     def __init__(self, others: Side[Other], *, waiting_max: int = WAITING_MAX) -> None:
-        self._side = others
-        self._evidence: Waiting[Recorded] = Waiting(_pack_evidence, _unpack_evidence, waiting_max, _size_bytes)
-        self._others: Waiting[Other] = Waiting(others.pack, others.unpack, waiting_max, others.size_bytes)
+        self._side: Side[Other] = others
+        self._waiting_max = waiting_max
+        self._evidence: _Waiting[Recorded] = _Waiting()
+        self._others: _Waiting[Other] = _Waiting()
         self._paired = Offsets()
-        self.waits_for_other = 0
-        """How many records of evidence wait."""
-        self.waits_for_evidence = 0
-        """How many others wait for their evidence."""
+        self._spool: Spool[str] | None = None
+        self._numbers = count()
+
+    @property
+    def wants_evidence(self) -> bool:
+        """Whether to read evidence next, since fewer records of it wait."""
+        return self._spool is not None or self._evidence.count <= self._others.count
+
+    @property
+    def wants_others(self) -> bool:
+        """Whether evidence waits."""
+        return self._spool is not None or self._evidence.count > 0
 
     def evidence(self, given: Recorded) -> tuple[Recorded, Other] | None:
-        """Take a record of evidence in, and return it with its other where that is there already.
-
-        Args:
-            given: the record.
-        """
+        """Take in a record of evidence that names a call; return it with its other where that is there already."""
         if given.call is None:
             raise AssertionError("evidence that names no call has no pair")
         other = self._others.pop(given.call)
-        if other is None:
-            self._evidence.put(given.call, given)
-            self.waits_for_other += 1
-            return None
-        self.waits_for_evidence -= 1
-        self._paired.add(given.call)
-        return given, other
+        if other is not None:
+            self._paired.add(given.call)
+            return given, other
+        self._wait(_EVIDENCE_SIDE, self._evidence, EVIDENCE, given.call, given)
+        return None
 
     def other(self, value: Other, *, keep: bool = True) -> tuple[Recorded, Other] | None:
-        """Take what stands for a call in, and return it with its evidence where that is there already.
+        """Take in what stands for a call; return it with its evidence where that is there already.
 
         Args:
             value: the call, or other evidence of it.
-            keep: whether to let it wait where it is not.
+            keep: whether it waits where its evidence is not there.
         """
         origin = self._side.origin(value)
-        given = None if origin is None else self._evidence.pop(origin)
-        if given is None or origin is None:
-            if keep and origin is not None:
-                self._others.put(origin, value)
-                self.waits_for_evidence += 1
+        if origin is None:
             return None
-        self.waits_for_other -= 1
-        self._paired.add(origin)
-        return given, value
+        given = self._evidence.pop(origin)
+        if given is not None:
+            self._paired.add(origin)
+            return given, value
+        if keep or self._spool is not None:
+            self._wait(_OTHER_SIDE, self._others, self._side, origin, value)
+        return None
 
-    def evidence_left(self) -> Iterator[tuple[Recorded, bool]]:
-        """Yield the evidence that found nothing, and whether another record has had that call."""
-        for given in self._evidence.rest():
-            yield given, given.call in self._paired
+    def is_paired(self, call: Origin | None) -> bool:
+        """Tell whether evidence of a call has had its other."""
+        return call in self._paired
 
-    def others_left(self) -> Iterator[Other]:
-        """Yield what stands for calls that no evidence has named."""
-        for value in self._others.rest():
-            if self._side.origin(value) not in self._paired:
-                yield value
+    def rest(self) -> Iterator[tuple[Recorded | None, Other | None]]:
+        """Yield what waits: pairs that were on disk, evidence without its other, and others that no evidence named."""
+        if self._spool is None:
+            yield from ((given, None) for waiting in self._evidence.values.values() for given in waiting)
+            others = (value for waiting in self._others.values.values() for value in waiting)
+            yield from ((None, value) for value in others if self._side.origin(value) not in self._paired)
+            return
+        self._spool.finish()
+        left, right = self._spool.rows(_EVIDENCE_SIDE), self._spool.rows(_OTHER_SIDE)
+        evidence, other = next(left, None), next(right, None)
+        while evidence is not None or other is not None:
+            one = None if evidence is None else evidence[:_ORIGIN]
+            two = None if other is None else other[:_ORIGIN]
+            given = value = None
+            if evidence is not None and (one == two or two is None or (one is not None and one < two)):
+                given = EVIDENCE.unpack(*evidence[_ORIGIN + 1 :])
+                evidence = next(left, None)
+            if other is not None and (one == two or given is None):
+                value = self._side.unpack(*other[_ORIGIN + 1 :])
+                other = next(right, None)
+            if given is not None and value is not None and given.call is not None:
+                self._paired.add(given.call)
+            if given is not None or (value is not None and self._side.origin(value) not in self._paired):
+                yield given, value
+        self._spool.close()
+
+    def _wait(self, name: str, waiting: _Waiting[Value], side: Side[Value], origin: Origin, value: Value) -> None:
+        if self._spool is not None:
+            self._spool.put(name, (*origin, next(self._numbers), *side.pack(value)))
+            return
+        waiting.put(origin, value)
+        if waiting.count > self._waiting_max or waiting.size_bytes > HELD_BYTES_MAX:
+            self._spool = Spool(itemgetter(slice(_ORIGIN + 1)), value_at=_VALUE_AT)
+            self._spill(_EVIDENCE_SIDE, self._evidence, EVIDENCE)
+            self._spill(_OTHER_SIDE, self._others, self._side)
+
+    def _spill(self, name: str, waiting: _Waiting[Value], side: Side[Value]) -> None:
+        values, waiting.values = waiting.values, {}
+        waiting.count = waiting.size_bytes = 0
+        for origin, some in values.items():
+            for value in some:
+                self._wait(name, waiting, side, origin, value)
 
 
 def paired(
     evidence: Iterable[Recorded], others: Iterable[Other], pairing: Pairing[Other], *, keep: bool = False
 ) -> Iterator[tuple[Recorded, Other]]:
-    """Yield pairs, reading from the side that fewer values wait of.
+    """Yield the pairs found while reading from the side of which less waits; ``Pairing.rest`` has what is left.
 
     Args:
         evidence: records that name a call.
         others: what they are paired with.
-        pairing: keeps what waits.
-        keep: whether others that no evidence names are kept to the end (``others_left``) or passed over.
+        pairing: holds what waits.
+        keep: whether others that no evidence names are kept to the end or passed over.
     """
     waiting_evidence, waiting_others = iter(evidence), iter(others)
     more_evidence = more_others = True
-    while more_evidence or (more_others and (keep or pairing.waits_for_other)):
+    while more_evidence or (more_others and (keep or pairing.wants_others)):
         pair = None
-        if more_evidence and (not more_others or pairing.waits_for_other <= pairing.waits_for_evidence):
+        if more_evidence and (not more_others or pairing.wants_evidence):
             given = next(waiting_evidence, None)
             more_evidence = given is not None
             pair = None if given is None else pairing.evidence(given)
@@ -126,58 +226,28 @@ def paired(
             yield pair
 
 
-def _pack_evidence(given: Recorded) -> bytes:
-    record = None if given.record is None else _fields(given.record)
-    return orjson.dumps([given.where, _text(given.value), record])
+def _fields(record: Record | None) -> Any:
+    return None if record is None else (record.role.value, tuple(record.origin), *record[2:])
 
 
-def _unpack_evidence(packed: bytes) -> Recorded:
-    where, value, record = orjson.loads(packed)
-    return Recorded(where, base64.b64decode(value), None if record is None else _record(record))
+def _record(role: str, origin: tuple[str, int, int], *fields: Any) -> Record:
+    return Record(Role(role), Origin(*origin), *fields)
 
 
-def _pack_call(record: Record) -> bytes:
-    return orjson.dumps(_fields(record))
+def _evidence(where: str, value: bytes, record: Any) -> Recorded:
+    return Recorded(where, value, None if record is None else _record(*record))
 
 
-def _unpack_call(packed: bytes) -> Record:
-    return _record(orjson.loads(packed))
-
-
-def _fields(record: Record) -> list[Any]:
-    headers = [[name, _text(value)] for name, value in record.headers]
-    return [
-        record.role.value,
-        list(record.origin),
-        _text(record.key),
-        _text(record.value),
-        headers,
-        record.timestamp_ms,
-    ]
-
-
-def _record(fields: list[Any]) -> Record:
-    role, origin, key, value, headers, timestamp_ms = fields
-    return Record(
-        role=Role(role),
-        origin=Origin(*origin),
-        key=None if key is None else base64.b64decode(key),
-        value=None if value is None else base64.b64decode(value),
-        headers=tuple((name, base64.b64decode(text)) for name, text in headers),
-        timestamp_ms=timestamp_ms,
-    )
-
-
-def _size_bytes(value: Record | Recorded) -> int:
-    return len(value.value or b"")
-
-
-def _text(raw: bytes | None) -> str | None:
-    return None if raw is None else base64.b64encode(raw).decode()
-
-
-CALLS: Side[Record] = Side(lambda record: record.origin, _pack_call, _unpack_call, _size_bytes)
+CALLS: Side[Record] = Side(
+    lambda record: record.origin,
+    lambda record: ("", record.value, _fields(record)),
+    lambda _, __, record: _record(*record),
+)
 """Calls, as they stand in their topic."""
 
-EVIDENCE: Side[Recorded] = Side(lambda evidence: evidence.call, _pack_evidence, _unpack_evidence, _size_bytes)
+EVIDENCE: Side[Recorded] = Side(
+    lambda evidence: evidence.call,
+    lambda evidence: (evidence.where, evidence.value, _fields(evidence.record)),
+    _evidence,
+)
 """Other evidence of the same calls."""

@@ -1,4 +1,4 @@
-"""Every log of a deployment held against its checkpoints, and what is to be said of all of them together."""
+"""Every log of a deployment verified against its checkpoints, and the outcome for all of them together."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from assay_stream.seal.heads import Expected, check_heads, check_sealed_offset
 
 
 class Outcome(StrEnum):
-    """What a verification comes to."""
+    """The outcome of a verification."""
 
     HOLDS = "holds"
     PARTLY_SEALED = "partly_sealed"
@@ -33,17 +33,17 @@ def verify_logs(
     claims_before: Mapping[LogName, int] | None = None,
     sealed_offsets: Mapping[int, int] | None = None,
 ) -> list[Report]:
-    """Return what is found in each log of evidence.
+    """Return a report on each log of evidence.
 
     Args:
         evidence: the evidence.
-        checkpoints: the checkpoints over it: each log of them is the chain of the partition of its number.
+        checkpoints: the checkpoints over it: each of their logs is the chain of the partition with its number.
         keys: whose signatures count.
-        partitions: only these; all where there are none.
-        expected: heads that are known from before.
-        partition_count: how many partitions the evidence topic has, ``None`` where that cannot be told.
-        sealed_offsets: by partition: the offset before which the sealer says that all is sealed.
-        claims_before: of chains that were being written: the place before which what they say of others counts.
+        partitions: only these; empty for all.
+        expected: heads known from before.
+        partition_count: how many partitions the evidence topic has, ``None`` where that is not known.
+        claims_before: of chains still being written, the offset before which what they say of others counts.
+        sealed_offsets: by partition, the offset before which the sealer says all is sealed.
     """
     reports = []
     for chain in _chosen(checkpoints, partitions):
@@ -73,11 +73,11 @@ def verify_logs(
 
 
 def outcome_of(reports: Collection[Report], *, bad_lines: int = 0) -> Outcome:
-    """Return what some reports come to.
+    """Return the outcome of reports, one for each log.
 
     Args:
-        reports: one for each log.
-        bad_lines: lines that could not be read.
+        reports: the reports.
+        bad_lines: how many lines could not be read.
     """
     if bad_lines or any(report.faults_count for report in reports):
         return Outcome.BROKEN
@@ -93,7 +93,7 @@ def _chosen(logs: Logs, partitions: Collection[int]) -> list[LogName]:
 
 
 def _sealed_topic(checkpoints: Logs, chain: LogName, evidence: Logs, keys: dsse.Keys) -> str:
-    """Return the evidence topic that a chain is about: the first checkpoint that is signed says so."""
+    """Return the evidence topic of a chain, from its first signed checkpoint."""
     for record in checkpoints.records(chain):
         try:
             return decode(record.value, keys).checkpoint.topic

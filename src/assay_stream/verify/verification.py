@@ -1,17 +1,15 @@
-"""Evidence held against the logs that it names. Steps, for each record:
+"""Evidence checked against the logs it names. For each record:
 
 1. The call stands where the record says, and is one that gives evidence.
-2. The join is done again, with everything that the logs hold now. Equal bytes: the record holds. They cover the
-   content hash, both clusters, the binding rule, the pin, the policy and the fingerprint, which is worked out anew
-   from the definition in the snapshot.
-3. Otherwise the record is decoded strictly, its content hash is worked out, and each member that differs gives
-   a code.
-4. Where only what rests on snapshots and control records differs, the logs are cut back
-   (``replay.log_cut``): a record that an earlier state of them gives holds, and is reported as joined
-   without what came late.
-5. Where what it rests on is deleted, nothing more can be said than that.
+2. The join is done again with everything the logs hold now. Equal bytes: the record holds. They cover the content
+   hash, both clusters, the binding rule, the pin, the policy and the fingerprint, which is computed again from the
+   definition in the snapshot.
+3. Otherwise the record is decoded strictly, its content hash is computed, and each member that differs gives a code.
+4. Where only what rests on snapshots and control records differs, the logs are cut back (``replay.log_cut``): a record
+   that an earlier state of them gives holds, and is reported as joined without what came late.
+5. Where what it rests on is deleted, nothing more can be said.
 
-A call that should have a record and has none (``verify.coverage``) is *missing* its evidence.
+A call that should have a record and has none (``verify.judging``) is *missing* its evidence.
 
 Which version of which software wrote a record is the producer's own word: the logs do not repeat it.
 """
@@ -28,20 +26,19 @@ import orjson
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.canonical.redaction import DEFAULT_REDACTION, Redaction
 from assay_stream.errors import InputError
+from assay_stream.files.archive_manifest import Place
 from assay_stream.join.processor import Join, process
 from assay_stream.limits import HELD_BYTES_MAX
 from assay_stream.model.cloudevents import read_call
 from assay_stream.model.observation import CallProfile
 from assay_stream.model.record import Origin, Output, Record
-from assay_stream.replay.evidence_record import Producers, Recorded, headers_equal, origin_in, strict_content
-from assay_stream.replay.history import History, Place, in_log_order
+from assay_stream.replay.history import History, in_log_order
 from assay_stream.replay.log_cut import Question, explain
-from assay_stream.schemes import assay
-from assay_stream.verify.evidence_differences import codes_of, differing_paths, rests_on_logs
+from assay_stream.verify.differences import codes_of, differing_paths, rests_on_logs
+from assay_stream.verify.evidence import Producers, Recorded, headers_equal, is_intact, origin_in, strict_content
 
 DOUBTS_MAX = 2_000
-"""Records that wait for the search of step 4, ``HELD_BYTES_MAX`` bytes of calls and evidence at most. Further ones
-have to wait until these are settled."""
+"""Records that wait for the search of step 4, with ``HELD_BYTES_MAX`` bytes of calls and evidence at most."""
 
 
 class Status(StrEnum):
@@ -56,11 +53,11 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """What is to be said of one record of evidence.
+    """The result for one record of evidence.
 
     Args:
-        status: ``holds``; ``late``: holds, without records that came late; ``wrong``; ``gone``: what it rests on
-            is no longer there; ``missing``: there is no record, and should be.
+        status: ``holds``; ``late``: holds, without records that came late; ``wrong``; ``gone``: what it rests on is
+            no longer there; ``missing``: there is no record, and should be.
         evidence: the record; where it is missing, what its call would have it say.
         codes: what is wrong or gone, sorted.
         paths: the members that differ, as JSON paths.
@@ -78,13 +75,12 @@ class Judgement:
     def as_json(self) -> dict[str, Any]:
         """Return the judgement as one JSON object, without what is absent."""
         evidence = self.evidence
-        record_id = evidence.content.get("id")
         fields: dict[str, Any] = {
             "status": self.status.value,
             "codes": list(self.codes),
             "paths": list(self.paths),
             "where": evidence.where or None,
-            "id": record_id if isinstance(record_id, str) else None,
+            "id": evidence.record_id,
             "call": None if evidence.call is None else evidence.call.as_json(),
             "server_id": evidence.text("server_id"),
             "tool": evidence.text("tool"),
@@ -104,15 +100,15 @@ class _Doubt:
 
 
 class Verifier:
-    """Says of each record of evidence whether the logs give it.
+    """Judges each record of evidence by whether the logs give it.
 
     Args:
         history: the snapshot and control logs, as far as they are there.
-        starts: the first offset that is left of each partition of the inputs, where its log can tell; a record
-            that names an earlier one rests on what retention deleted. Empty: nothing is known of what is missing.
+        starts: the first offset left of each partition of the inputs, where its log can tell: a record that names an
+            earlier one rests on what retention deleted. ``None``: nothing is known of what is missing.
         redaction: what leaves arguments and results before they are hashed.
         call_profile: what every call had to satisfy.
-        producers: versions (``0.1.0`` or ``0.1.0@<git>``) that may have written the evidence; empty: any.
+        producers: versions (``0.1.0`` or ``0.1.0@<git>``) that may have written the evidence; empty for any.
     """
 
     def __init__(
@@ -145,12 +141,7 @@ class Verifier:
         return {doubt.question.event.server_id for doubt in self._doubts}
 
     def check(self, evidence: Recorded, call: Record) -> Judgement | None:
-        """Return the judgement on a record, ``None`` where ``settle`` will give it.
-
-        Args:
-            evidence: the record.
-            call: the record of the call that it names.
-        """
+        """Return the judgement on a record and the call it names, ``None`` where ``settle`` will give it."""
         producer = self._producers.of(evidence)
         name = f"{producer.version}@{producer.git}"
         self.written_by[name] = self.written_by.get(name, 0) + 1
@@ -169,11 +160,7 @@ class Verifier:
         return self._look_closer(evidence, Question(call, event, evidence.value, producer), expected)
 
     def without_call(self, evidence: Recorded) -> Judgement:
-        """Return the judgement on a record whose call is not where it says.
-
-        Args:
-            evidence: the record.
-        """
+        """Return the judgement on a record whose call is not where it says."""
         if evidence.call is None:
             return self._wrong(evidence, "not_evidence")
         wrong = self._unsound(evidence)
@@ -184,11 +171,7 @@ class Verifier:
         return Judgement(status=Status.GONE, evidence=evidence, codes=("call_gone",), missing=(evidence.call,))
 
     def expected(self, call: Record) -> Recorded | None:
-        """Return what identifies the evidence that a call should have, ``None`` if the join refuses the call.
-
-        Args:
-            call: the record of a call.
-        """
+        """Return what identifies the evidence that a call should have, ``None`` if the join refuses the call."""
         try:
             event = read_call(call, call_profile=self._call_profile)
         except InputError:
@@ -197,30 +180,21 @@ class Verifier:
         return Recorded("", canonicalize({"time": event.time, "data": data}))
 
     def without_evidence(self, expected: Recorded, *, gone: bool = False) -> Judgement:
-        """Return the judgement on a call that should have evidence.
+        """Return the judgement on a call that should have the evidence that ``expected`` returned.
 
         Args:
-            expected: as ``expected`` returned it.
+            expected: that evidence.
             gone: whether the evidence of its time is deleted.
         """
-        if gone:
-            return Judgement(status=Status.GONE, evidence=expected, codes=("evidence_gone",))
-        return Judgement(status=Status.MISSING, evidence=expected, codes=("evidence_missing",))
+        status, code = (Status.GONE, "evidence_gone") if gone else (Status.MISSING, "evidence_missing")
+        return Judgement(status=status, evidence=expected, codes=(code,))
 
     def repeated(self, evidence: Recorded) -> Judgement:
-        """Return the judgement on a second record of one call.
-
-        Args:
-            evidence: the record.
-        """
+        """Return the judgement on a second record of one call."""
         return self._wrong(evidence, "duplicate_record", "$.data.origin")
 
     def settle(self, records: Iterable[Record]) -> Iterator[Judgement]:
-        """Yield the judgements on the records in doubt, and forget them.
-
-        Args:
-            records: the snapshot and control records of the servers in doubt.
-        """
+        """Yield the judgements on the records in doubt, from the snapshot and control records of their servers."""
         doubts, self._doubts, self._doubts_bytes = self._doubts, [], 0
         by_server: dict[str, list[_Doubt]] = {}
         for doubt in doubts:
@@ -242,7 +216,7 @@ class Verifier:
                 continue
             missing = self._missing(doubt.evidence)
             if missing:
-                code = "snapshot_gone" if origin_in(_binding(doubt.evidence), "origin") else "history_gone"
+                code = "snapshot_gone" if origin_in(doubt.evidence.binding, "origin") else "history_gone"
                 yield Judgement(status=Status.GONE, evidence=doubt.evidence, codes=(code,), missing=missing)
                 continue
             codes = (*doubt.codes, "search_limited") if answer.limited else doubt.codes
@@ -262,7 +236,7 @@ class Verifier:
         if not rests_on_logs(paths):
             return Judgement(status=Status.WRONG, evidence=evidence, codes=codes, paths=paths)
         if evidence.text("unbound_reason") == "definition_unavailable":
-            # The hold limit of the worker ended first: no log says so, and none says otherwise.
+            # The hold limit of the worker ended first: no log says that, and none contradicts it.
             cut_short = question.call._replace(hold_expired=True)
             question = question._replace(call=cut_short)
         self._doubts.append(_Doubt(evidence, question._replace(value=value), codes, paths))
@@ -273,10 +247,10 @@ class Verifier:
         """Return what is wrong with a record by itself."""
         try:
             content = strict_content(evidence.value)
-            content_hash = str(assay.content_hash(content))
+            intact = is_intact(content)
         except InputError:
             return self._wrong(evidence, "not_evidence")
-        if content.get("assaycontenthash") != content_hash:
+        if not intact:
             return self._wrong(evidence, "content_hash_mismatch", "$.assaycontenthash")
         return None
 
@@ -289,8 +263,8 @@ class Verifier:
         return origin.offset < self._starts.get(origin[:2], 0)
 
     def _missing(self, evidence: Recorded) -> tuple[Origin, ...]:
-        """Return what a record rests on and is deleted: the snapshot that it names, else where each log begins."""
-        snapshot = origin_in(_binding(evidence), "origin")
+        """Return what a record rests on and is deleted: the snapshot it names, else where each log starts."""
+        snapshot = origin_in(evidence.binding, "origin")
         if snapshot is not None:
             first, last = self._history.ranges.get(snapshot[:2], (0, -1))
             if self._starts is None:
@@ -307,16 +281,7 @@ class Verifier:
 
 
 def late_only(judgement: Judgement) -> Judgement:
-    """Return a judgement for those who take no record that was joined without what the logs hold: late is wrong.
-
-    Args:
-        judgement: any judgement.
-    """
+    """Return a judgement for those who accept no record joined without what the logs hold: late is wrong."""
     if judgement.status is not Status.LATE:
         return judgement
     return replace(judgement, status=Status.WRONG, codes=("joined_without",))
-
-
-def _binding(evidence: Recorded) -> object:
-    data = evidence.content.get("data")
-    return data.get("binding") if isinstance(data, dict) else None

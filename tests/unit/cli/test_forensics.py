@@ -15,7 +15,7 @@ from assay_stream.cli.processes import in_processes
 from assay_stream.errors import InputError, OperatingError
 from assay_stream.files.record_line import record_line
 from assay_stream.model.record import Role
-from assay_stream.verify.share import Share
+from assay_stream.verify.judging import Share
 from tests.support.events import SERVER, TOOL, Story
 
 OTHER = {**TOOL, "description": "\x1b[2J\u202eAnother one"}

@@ -14,7 +14,8 @@ import pytest
 import zstandard
 
 from assay_stream.errors import InputError
-from assay_stream.files.archive import open_archive, read_file, write_archive
+from assay_stream.files.archive import open_archive, read_files
+from assay_stream.files.compressed import write_archive
 from assay_stream.files.record_line import record_line
 from assay_stream.model.record import Record, Role
 from assay_stream.replay.results import PROGRESS_FILE
@@ -35,7 +36,7 @@ def test_an_archive_gives_the_records_that_it_was_made_of(tmp_path: Path, name: 
     """However it is compressed, and whatever bytes they hold."""
     some = list(records(20))[-30:]
     odd = some[0]._replace(key=None, value=b"\xff", headers=(("a", b"\xfe"), ("b", b"c")))
-    assert list(read_file(written(tmp_path / name, [odd, *some[1:]]))) == [odd, *some[1:]]
+    assert list(read_files([written(tmp_path / name, [odd, *some[1:]])])) == [odd, *some[1:]]
 
 
 @pytest.mark.parametrize("compress", [gzip.compress, zstandard.compress])
@@ -127,4 +128,4 @@ def test_options_that_do_not_go_together_are_named(arguments: tuple[str, ...], c
 def test_roles_of_an_archive_are_those_that_a_replay_reads(tmp_path: Path) -> None:
     """Snapshots and calls come back under their own roles."""
     path = written(tmp_path / "in.ndjson", list(records(2)))
-    assert {record.role for record in read_file(path)} == {Role.SNAPSHOTS, Role.CALLS}
+    assert {record.role for record in read_files([path])} == {Role.SNAPSHOTS, Role.CALLS}

@@ -12,8 +12,7 @@ import pytest
 from assay_stream.errors import InputError
 from assay_stream.export.bundle_file import read_bundle, verify_bundle
 from assay_stream.export.export import Collection, export_bundles, export_parquet, export_timesketch
-from assay_stream.export.input import Kind, Stored
-from assay_stream.export.selection import Selection
+from assay_stream.export.input import Kind, Selection, Stored
 from assay_stream.model.record import Role
 from tests.support.exports import definition, evidence, replayed, values
 

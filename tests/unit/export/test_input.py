@@ -10,8 +10,9 @@ import pytest
 
 from assay_stream.errors import InputError
 from assay_stream.export.bundle_file import write_bundle
-from assay_stream.export.input import Item, Kind, Stored, items, stored_in, time_us_of
+from assay_stream.export.input import Item, Kind, Selection, Stored, items, stored_in, time_us_of
 from assay_stream.model.record import Role
+from assay_stream.replay.selection import offset_ranges
 from tests.support.alerts import alert_records, finding_of
 from tests.support.exports import NOON, NOON_US, a_file, definition, evidence, record_line
 
@@ -132,3 +133,42 @@ def test_blank_lines_count(tmp_path: Path) -> None:
 def test_times_are_read_to_the_microsecond(text: object, expected: int | None) -> None:
     """Finer digits are cut off, never rounded."""
     assert time_us_of(text) == expected
+
+
+CALLS = "mcp.tools.call"
+ALERT_of_selection = alert_records(finding_of())[0].value or b""
+
+
+def chosen(selection: Selection, *raw: bytes) -> list[int]:
+    """Which of some records a selection wants."""
+    return [index for index, line in enumerate(raw) if selection.wants(next(items([Stored("here", line)])))]
+
+
+def test_a_range_of_time_has_its_beginning_and_not_its_end() -> None:
+    """Two ranges that meet share nothing; definitions have no time."""
+    times = ["2026-03-01T11:59:59.999999Z", NOON, "2026-03-01T13:00:00+01:00", "2026-03-01T12:00:00.000001Z"]
+    raw = [*(evidence(time=time) for time in times), definition()]
+    assert chosen(Selection(since_us=NOON_US), *raw) == [1, 2, 3, 4]
+    assert chosen(Selection(until_us=NOON_US), *raw) == [0, 4]
+    assert chosen(Selection(since_us=NOON_US, until_us=NOON_US + 1), *raw) == [1, 2, 4]
+
+
+def test_servers_can_be_asked_for() -> None:
+    """Evidence and alerts of these servers; definitions are of no server."""
+    raw = [
+        evidence(),
+        evidence(data={"server_id": "b"}),
+        ALERT_of_selection,
+        definition(),
+        evidence(data={"server_id": None}),
+    ]
+    assert chosen(Selection(server_ids=frozenset({"b", "server"})), *raw) == [1, 2, 3]
+
+
+def test_offsets_can_be_asked_for() -> None:
+    """Of the calls, the end excluded; alerts are not of calls."""
+    raw = [*(evidence(number) for number in range(4)), ALERT_of_selection]
+    assert chosen(Selection(offsets=offset_ranges([f"{CALLS}:3=1..3"])), *raw) == [1, 2]
+    assert chosen(Selection(offsets=offset_ranges([f"{CALLS}:3=..1", f"{CALLS}:3=3.."])), *raw) == [0, 3]
+    assert chosen(Selection(offsets=offset_ranges([f"{CALLS}:2=0..9"])), *raw) == []
+    assert chosen(Selection(offsets=offset_ranges(["another:3=0..9"])), *raw) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,14 @@ import orjson
 import pytest
 
 from assay_stream.errors import InputError
-from assay_stream.files.archive import event_timestamp_ms, read_file, read_lines
+from assay_stream.files.archive import (
+    EVENT_LINE_BYTES_MAX,
+    event_timestamp_ms,
+    lines_of,
+    observation_lines,
+    read_files,
+    read_lines,
+)
 from assay_stream.files.record_line import record_line, rejected_line
 from assay_stream.limits import DEFAULT_LIMITS, LINE_BYTES_MAX
 from assay_stream.model.record import Origin, Output, Record, Role, rejected
@@ -172,7 +180,7 @@ def test_a_file_is_its_lines(tmp_path: Path) -> None:
     """The origin of event lines names the file, without its folder."""
     path = tmp_path / "day.ndjson"
     path.write_bytes(event() + b"\n" + event())
-    assert [record.origin for record in read_file(path)] == [
+    assert [record.origin for record in read_files([path])] == [
         Origin(topic="day.ndjson", partition=0, offset=0),
         Origin(topic="day.ndjson", partition=0, offset=1),
     ]
@@ -182,7 +190,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     """A missing file or a folder is an input error."""
     for path in (tmp_path / "missing", tmp_path):
         with pytest.raises(InputError, match=str(path)) as caught:
-            list(read_file(path))
+            list(read_files([path]))
         assert caught.value.code == "unreadable_file"
 
 
@@ -305,7 +313,7 @@ def test_the_largest_record_fits_a_line_whatever_it_holds(value: bytes, tmp_path
     assert len(line) < LINE_BYTES_MAX
     path = tmp_path / "a.ndjson"
     path.write_bytes(line + b"\n")
-    assert list(read_file(path)) == [record]
+    assert list(read_files([path])) == [record]
 
 
 def test_a_list_over_the_limit_is_a_list_without_being_decoded() -> None:
@@ -321,3 +329,39 @@ def test_a_long_record_line_that_is_none_is_an_error() -> None:
     """As a short one is."""
     with pytest.raises(InputError, match="bad_record_line"):
         read(b'{"origin":[' + b"[]," * (3 * 1024 * 1024) + b"[]]}")
+
+
+def read_of_line_reader(raw: bytes, bytes_max: int = 4) -> tuple[list[bytes], list[str]]:
+    """The lines, and what is said of those over the limit."""
+    errors: list[InputError] = []
+    lines = list(lines_of(BytesIO(raw), name="f", bytes_max=bytes_max, too_long=errors.append))
+    return lines, [error.message for error in errors]
+
+
+@pytest.mark.parametrize("raw", [b"", b"a\nb\n", b"abc\nabc\n", b"abcd", b"\n\n", b"a\nabcd"])
+def test_lines_within_the_limit_are_whole(raw: bytes) -> None:
+    """The line feed counts; the last line may have none."""
+    assert read_of_line_reader(raw) == (raw.splitlines(keepends=True), [])
+
+
+def test_a_line_over_the_limit_is_cut_and_the_next_one_is_the_next() -> None:
+    """With its number, the limit and its length."""
+    lines, told = read_of_line_reader(b"a\nabcdefghij\nb\n")
+    assert lines == [b"a\n", b"abcd", b"b\n"]
+    assert told == ["line 2 of f is over the limit of 4 bytes (it has 11): only its beginning is kept"]
+
+
+def test_without_anyone_to_tell_it_is_an_error() -> None:
+    """It says what to do."""
+    with pytest.raises(InputError, match="line 1 of f is over the limit of 4 bytes: remove the line") as caught:
+        list(lines_of(BytesIO(b"abcde\n"), name="f", bytes_max=4))
+    assert caught.value.code == "line_too_long"
+
+
+@pytest.mark.parametrize(("start", "limit"), [(b'{"a":"', EVENT_LINE_BYTES_MAX), (b'{"origin":"', LINE_BYTES_MAX)])
+def test_a_record_line_may_be_longer_than_an_event(start: bytes, limit: int) -> None:
+    """It holds a whole record in escapes or base64."""
+    longest = start.ljust(limit - 1, b"x") + b"\n"
+    assert list(observation_lines(BytesIO(longest + b"y\n"), name="f")) == [longest, b"y\n"]
+    with pytest.raises(InputError, match=f"over the limit of {limit} bytes"):
+        list(observation_lines(BytesIO(b"x" + longest if limit < LINE_BYTES_MAX else b" " + longest), name="f"))

@@ -10,7 +10,7 @@ import pytest
 import zstandard
 
 from assay_stream.errors import AssayStreamError, ConfigurationError
-from assay_stream.files.archive import read_file
+from assay_stream.files.archive import read_files
 from assay_stream.files.compressed import opened
 
 TEXT = b"".join(b"line %d\n" % number for number in range(5_000))
@@ -88,4 +88,4 @@ def test_a_replay_reads_each_form(form: str, tmp_path: Path) -> None:
     """Archives of observations may be compressed; a line is a record, as ever."""
     path = tmp_path / "any"
     path.write_bytes(FORMS[form])
-    assert [record.value for record in read_file(path)] == TEXT.splitlines()
+    assert [record.value for record in read_files([path])] == TEXT.splitlines()

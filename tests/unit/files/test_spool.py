@@ -1,57 +1,63 @@
-"""Records put in order on disk."""
+"""Rows put in order on disk."""
 
 from __future__ import annotations
 
 import os
+import random
 import tempfile
+from operator import itemgetter
 from pathlib import Path
 
 import pytest
 
-from assay_stream.files.spool import Place, Spool
+from assay_stream.files.spool import Spool
 
 
-def test_records_come_in_the_order_of_their_places() -> None:
-    """Time first, then name, partition and offset, each by its own order; other kinds apart."""
-    places = [Place("k", *rest) for rest in [(1, "b", 0, 0), (1, "a", 2, 0), (1, "a", 10, 0), (2, "", 0, 9)]]
-    expected = sorted(places)
-    with Spool() as spool:
-        for place in reversed(expected):
-            spool.add(place, repr(place).encode())
-        spool.add(Place("other"), b"other")
-        assert list(spool.records("k")) == [repr(place).encode() for place in expected]
-        assert list(spool.records("other")) == [b"other"]
+def a_spool(**sizes: int) -> Spool[str]:
+    """Rows of a number, a name and bytes, ordered by number and name."""
+    return Spool(itemgetter(slice(2)), **sizes)
 
 
-def test_equal_records_count_once() -> None:
-    """The same bytes at the same place; other bytes there are another record."""
-    with Spool() as spool:
-        for raw in (b"x", b"y", b"x", b"x"):
-            spool.add(Place("k"), raw)
-        assert sorted(spool.records("k")) == [b"x", b"y"]
+@pytest.mark.parametrize("sizes", [{}, {"in_memory_bytes_max": 1, "block_bytes": 1, "runs_max": 2}])
+def test_rows_come_in_the_order_of_their_keys(sizes: dict[str, int]) -> None:
+    """Each member of a key by its own order, whatever the order of arrival; other streams apart."""
+    rows = sorted((number, name, f"{number}{name}".encode()) for number in (-1, 2, 10) for name in ("", "a", "é"))
+    with a_spool(**sizes) as spool:
+        for row in random.Random(1).sample(rows, len(rows)):
+            spool.put("one", row)
+        spool.put("other", (0, "", b"other"))
+        spool.finish()
+        assert list(spool.rows("one")) == rows
+        assert list(spool.rows("one", after=(2, "a"))) == rows[5:]
+        assert list(spool.rows("other")) == [(0, "", b"other")]
+        assert list(spool.rows("none")) == []
 
 
-def test_equal_bytes_at_two_places_are_two_records() -> None:
-    """A place is part of what a record is."""
-    with Spool() as spool:
-        spool.add(Place("k", 1), b"x")
-        spool.add(Place("k", 2), b"x")
-        assert list(spool.records("k")) == [b"x", b"x"]
+def test_of_equal_keys_the_first_row_counts() -> None:
+    """Within a block and across blocks."""
+    for sizes in ({}, {"in_memory_bytes_max": 1, "block_bytes": 1, "runs_max": 2}):
+        with a_spool(**sizes) as spool:
+            for value in (b"first", b"second", b"third"):
+                spool.put("s", (1, "", value))
+            spool.finish()
+            assert [row[:2] for row in spool.rows("s")] == [(1, "")]
 
 
-def test_records_can_be_read_twice_and_added_to() -> None:
+def test_rows_can_be_read_twice_and_added_to() -> None:
     """Reading does not use them up."""
-    with Spool() as spool:
-        spool.add(Place("k", 2), b"2")
-        assert list(spool.records("k")) == [b"2"]
-        spool.add(Place("k", 1), b"1")
-        assert list(spool.records("k")) == list(spool.records("k")) == [b"1", b"2"]
+    with a_spool() as spool:
+        spool.put("s", (2, "", b"2"))
+        spool.finish()
+        assert [row[-1] for row in spool.rows("s")] == [b"2"]
+        spool.put("s", (1, "", b"1"))
+        spool.finish()
+        assert list(spool.rows("s")) == list(spool.rows("s")) == [(1, "", b"1"), (2, "", b"2")]
 
 
 def test_nothing_is_left_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The temporary file goes with the spool."""
+    """The temporary file has no name that anybody else could open."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with Spool() as spool:
-        spool.add(Place("k"), b"x")
-        assert os.listdir(tmp_path)
+    with a_spool(in_memory_bytes_max=1, block_bytes=1) as spool:
+        spool.put("s", (1, "", b"x" * 100))
+        assert spool._file._rolled  # type: ignore[attr-defined]
     assert os.listdir(tmp_path) == []

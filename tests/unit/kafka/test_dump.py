@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from assay_stream.config import load_settings
-from assay_stream.files.archive import read_file
+from assay_stream.files.archive import read_files
 from assay_stream.kafka import dump
 from assay_stream.model.record import Record, Role
 from tests.support.events import TOOL, Story
@@ -43,4 +43,4 @@ async def test_a_dump_of_the_inputs_is_read_as_an_archive(monkeypatch: pytest.Mo
     stand_in(monkeypatch, dump, LogsInMemory(records))
     await dump.dump_topics(SETTINGS, [(tmp_path / "in", (Role.SNAPSHOTS, Role.CALLS))])
     wanted = [record for role in (Role.SNAPSHOTS, Role.CALLS) for record in records if record.role is role]
-    assert list(read_file(tmp_path / "in")) == wanted
+    assert list(read_files([tmp_path / "in"])) == wanted

@@ -9,7 +9,7 @@ from assay_stream.canonical.digest import canonicalize
 from assay_stream.config import load_settings
 from assay_stream.kafka import verification
 from assay_stream.model.record import Record, Role
-from assay_stream.verify.evidence_selection import EvidenceSelection
+from assay_stream.verify.evidence import EvidenceSelection
 from assay_stream.verify.verification import Judgement, Status
 from tests.support.events import TEN_O_CLOCK_MS, TOOL, Story
 from tests.support.log_ranges import LogsInMemory, stand_in, topics_of

@@ -45,7 +45,7 @@ def unfinished(folder: Path) -> dict[str, list[bytes]]:
 def interrupted(folder: Path) -> None:
     """A folder with a resume point behind two lines, and a third one behind that."""
     with Results(folder, WHAT, ends={Role.CALLS: {0: 9}}) as results:
-        results.begin()
+        results.start()
         results.write(an_output(Role.EVIDENCE, b"one"))
         results.write(an_output(Role.ALERTS, b"two"))
         results.resume_point(POINT)
@@ -55,7 +55,7 @@ def interrupted(folder: Path) -> None:
 def refusal(folder: Path, what: dict[str, Any] = WHAT) -> ConfigurationError:
     """How going on is refused."""
     with pytest.raises(ConfigurationError) as caught, Results(folder, what) as results:
-        results.go_on()
+        results.resume()
     return caught.value
 
 
@@ -64,7 +64,7 @@ def test_each_result_stands_in_the_file_of_its_role(tmp_path: Path) -> None:
     (tmp_path / "evidence.ndjson").write_bytes(b"old\n")
     (tmp_path / PROGRESS_FILE).write_bytes(b"{}")
     with Results(tmp_path, WHAT) as results:
-        results.begin()
+        results.start()
         for role in (Role.EVIDENCE, Role.DEFINITIONS, Role.DEFINITIONS, Role.FINDINGS, Role.CHANGES):
             results.write(an_output(role, role.value.encode()))
         results.end()
@@ -84,7 +84,7 @@ def test_going_on_cuts_the_files_to_the_last_resume_point(tmp_path: Path) -> Non
     interrupted(tmp_path)
     assert noted_ends(tmp_path) == {Role.CALLS: {0: 9}}
     with Results(tmp_path, WHAT) as results:
-        assert results.go_on() == POINT
+        assert results.resume() == POINT
         assert results.tally.written["evidence"] == 1
         results.write(an_output(Role.EVIDENCE, b"again"))
         results.end()
@@ -92,11 +92,11 @@ def test_going_on_cuts_the_files_to_the_last_resume_point(tmp_path: Path) -> Non
     assert lines(tmp_path)["alerts.ndjson"] == [b"two"]
 
 
-def test_where_nothing_was_interrupted_there_is_nothing_to_go_on_from(tmp_path: Path) -> None:
+def test_where_nothing_was_interrupted_there_is_nothing_to_resume_from(tmp_path: Path) -> None:
     """Neither a point nor the ends of topics."""
     assert noted_ends(tmp_path) is None
     with Results(tmp_path, WHAT) as results:
-        assert results.go_on() is None
+        assert results.resume() is None
 
 
 def test_other_options_or_inputs_are_refused_and_named(tmp_path: Path) -> None:

@@ -6,9 +6,9 @@ import pytest
 
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Role
-from assay_stream.replay.evidence_record import Recorded
 from assay_stream.report.archived import archived_traces
 from assay_stream.report.trace import Sought, Trace, trace_rows
+from assay_stream.verify.evidence import Recorded
 from tests.support.events import TOOL, Story
 
 PRODUCER = Producer(version="1")

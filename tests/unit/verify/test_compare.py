@@ -9,11 +9,10 @@ import orjson
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Record, Role
-from assay_stream.replay.evidence_record import Recorded
 from assay_stream.replay.run import replay
 from assay_stream.schemes import assay
-from assay_stream.verify.compare import Comparison
-from assay_stream.verify.difference import Difference
+from assay_stream.verify.compare import Comparison, Difference
+from assay_stream.verify.evidence import Recorded
 from tests.support.controls import a_control
 from tests.support.events import TOOL, Story
 

@@ -8,9 +8,8 @@ import pytest
 
 from assay_stream.limits import HELD_BYTES_MAX
 from assay_stream.model.record import Origin, Record, Role
-from assay_stream.replay.evidence_record import Recorded
-from assay_stream.verify.pairing import CALLS, EVIDENCE, Pairing, paired
-from assay_stream.verify.waiting import Offsets
+from assay_stream.verify.evidence import Recorded
+from assay_stream.verify.pairing import CALLS, EVIDENCE, Offsets, Pairing, paired
 from tests.support.events import TOOL, Story
 
 
@@ -33,11 +32,10 @@ def test_everything_finds_its_other_in_any_order(waiting_max: int, seed: int) ->
     choose.shuffle(evidence)
     choose.shuffle(calls)
     pairing = Pairing(CALLS, waiting_max=waiting_max)
-    found = list(paired(evidence, calls, pairing))
-    assert {(given.where, given.value, call) for given, call in found} == {
+    found = [*paired(evidence, calls, pairing), *pairing.rest()]
+    assert {(given and given.where, given and given.value, call) for given, call in found} == {
         (given.where, given.value, call) for given in evidence for call in calls if given.call == call.origin
     }
-    assert list(pairing.evidence_left()) == []
 
 
 @pytest.mark.parametrize("waiting_max", [1, 100])
@@ -48,19 +46,20 @@ def test_what_finds_nothing_is_left(waiting_max: int) -> None:
     pairing = Pairing(CALLS, waiting_max=waiting_max)
     again = Recorded("again", evidence[1].value)
     list(paired([*evidence[:5], again], calls[1:], pairing, keep=True))
-    assert {(given.where, repeated) for given, repeated in pairing.evidence_left()} == {
+    left = [(given, call) for given, call in pairing.rest() if given is None or call is None]
+    assert {(given.where, pairing.is_paired(given.call)) for given, _ in left if given is not None} == {
         ("line 0", False),
         ("again", True),
     }
-    assert [call.origin for call in pairing.others_left()] == [calls[5].origin]
+    assert [call.origin for _, call in left if call is not None] == [calls[5].origin]
 
 
 def test_evidence_is_paired_with_other_evidence() -> None:
     """By the call that both name."""
     evidence, _ = a_run()
     pairing = Pairing(EVIDENCE, waiting_max=1)
-    found = list(paired(evidence, reversed(evidence), pairing, keep=True))
-    assert all(given.value == other.value for given, other in found)
+    found = [*paired(evidence, reversed(evidence), pairing, keep=True), *pairing.rest()]
+    assert all(given and other and given.value == other.value for given, other in found)
     assert len(found) == len(evidence)
 
 
@@ -83,5 +82,5 @@ def test_large_values_go_to_the_file_whatever_their_number() -> None:
     pairing = Pairing(CALLS)
     for call in calls:
         pairing.other(call)
-    assert pairing._others._kept_bytes <= HELD_BYTES_MAX
-    assert list(pairing.others_left()) == calls
+    assert pairing._others.size_bytes <= HELD_BYTES_MAX
+    assert list(pairing.rest()) == [(None, call) for call in calls]

@@ -1,12 +1,13 @@
-"""Evidence records as they were written: which call each is about, and who wrote it.
+"""Evidence records as they were written: which call each is about, who wrote it, and which of them are selected.
 
-What is read here is somebody's claim. ``verify.verification`` holds it against the logs.
+What is read here is somebody's claim; ``verify.verification`` checks it against the logs.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -14,8 +15,10 @@ import orjson
 from assay_stream.canonical.decode import decode_json
 from assay_stream.errors import InputError
 from assay_stream.files.record_line import record_line_parts
+from assay_stream.model.cloudevents import time_us_of
 from assay_stream.model.envelope import EVIDENCE_TYPE, Producer
 from assay_stream.model.record import Headers, Origin, Output, Record
+from assay_stream.schemes import assay
 
 _HASH_END = len(b'{"assaycontenthash":"sha256:') + 64
 _FRAGMENT_BYTES_MAX = 4_096
@@ -34,7 +37,7 @@ class Recorded:
         record: its record in the evidence log; ``None`` for the line of a file, which has no key and no place.
 
     Attributes:
-        call: where it says its call stands, ``None`` where it does not say so.
+        call: where it says its call stands, ``None`` where it does not say.
     """
 
     __slots__ = ("_content", "call", "record", "value", "where")
@@ -48,7 +51,7 @@ class Recorded:
 
     @property
     def content(self) -> Mapping[str, Any]:
-        """What a forgiving reader makes of it, ``{}`` where that is no object."""
+        """What a lenient reader makes of it, ``{}`` where that is not an object."""
         if self._content is None:
             try:
                 content = orjson.loads(self.value)
@@ -58,17 +61,25 @@ class Recorded:
         return self._content
 
     def text(self, name: str) -> str | None:
-        """Return a text of the payload, ``None`` where it has none.
-
-        Args:
-            name: a field of ``data``.
-        """
+        """Return a text in ``data``, ``None`` where there is none."""
         data = self.content.get("data")
         found = data.get(name) if isinstance(data, dict) else None
         return found if isinstance(found, str) else None
 
+    @property
+    def record_id(self) -> str | None:
+        """The ``id`` of its envelope."""
+        found = self.content.get("id")
+        return found if isinstance(found, str) else None
+
+    @property
+    def binding(self) -> object:
+        """What stands under ``binding``."""
+        data = self.content.get("data")
+        return data.get("binding") if isinstance(data, dict) else None
+
     def _call(self) -> Origin | None:
-        # In evidence as we write it the call's origin stands before the pin, and nothing else does.
+        # In evidence as we write it, only the call's origin stands before the pin.
         found = _ORIGIN.findall(self.value)
         if len(found) == 1 and len(found[0][0]) + len(found[0][1]) <= _DIGITS_MAX:
             offset, number, topic = found[0]
@@ -77,11 +88,7 @@ class Recorded:
 
 
 def of_record(record: Record) -> Recorded:
-    """Return the evidence that a record of the evidence topic holds.
-
-    Args:
-        record: a record of the evidence topic.
-    """
+    """Return the evidence in a record of the evidence topic."""
     topic, number, offset = record.origin
     return Recorded(f"{topic}/{number}/{offset}", record.value or b"", record)
 
@@ -90,8 +97,8 @@ def of_lines(lines: Iterable[bytes], *, name: str) -> Iterator[Recorded]:
     """Yield the evidence of a file: each line the record itself, or a record line of an archive that holds it.
 
     Args:
-        lines: the lines of the file, without those that are blank.
-        name: what to call the file.
+        lines: the lines of the file that are not blank.
+        name: name of the file.
 
     Raises:
         InputError: ``bad_record_line``.
@@ -107,12 +114,7 @@ def of_lines(lines: Iterable[bytes], *, name: str) -> Iterator[Recorded]:
 
 
 def origin_in(data: object, name: str) -> Origin | None:
-    """Return the origin under a name of an object, ``None`` where there is none.
-
-    Args:
-        data: an object, or whatever else stands there.
-        name: the member.
-    """
+    """Return the origin in a member of an object, ``None`` where there is none."""
     place = data.get(name) if isinstance(data, dict) else None
     if not isinstance(place, dict):
         return None
@@ -123,10 +125,7 @@ def origin_in(data: object, name: str) -> Origin | None:
 
 
 def strict_content(value: bytes) -> dict[str, Any]:
-    """Return an evidence record's envelope, decoded strictly.
-
-    Args:
-        value: value bytes.
+    """Return the envelope of evidence, decoded strictly.
 
     Raises:
         InputError: ``not_evidence``, or as ``decode_json``.
@@ -141,18 +140,23 @@ def strict_content(value: bytes) -> dict[str, Any]:
     return content
 
 
+def is_intact(content: Mapping[str, Any]) -> bool:
+    """Tell whether the content hash of an envelope belongs to it.
+
+    Raises:
+        InputError: where it cannot be hashed.
+    """
+    return content.get("assaycontenthash") == str(assay.content_hash(content))
+
+
 class Producers:
-    """Who wrote which record: each producer is read once."""
+    """Who wrote which record; each producer is read once."""
 
     def __init__(self) -> None:
         self._by_fragment: dict[bytes, Producer] = {}
 
     def of(self, evidence: Recorded) -> Producer:
-        """Return who a record says wrote it; what it does not say stays empty.
-
-        Args:
-            evidence: the record.
-        """
+        """Return who a record says wrote it; what it does not say stays empty."""
         value = evidence.value
         end = value.find(b',"data":', _HASH_END, _HASH_END + _FRAGMENT_BYTES_MAX)
         fragment = value[_HASH_END:end] if end > 0 else b""
@@ -166,12 +170,7 @@ class Producers:
 
 
 def headers_equal(record: Record, expected: Output) -> bool:
-    """Tell whether a record of the evidence topic has the key, headers, time and partition that it must have.
-
-    Args:
-        record: the record.
-        expected: what the join writes.
-    """
+    """Tell whether a record of the evidence topic has the key, headers, time and partition that the join writes."""
     headers: Headers = tuple(map(tuple, record.headers))  # type: ignore[arg-type]
     return (record.key, headers, record.timestamp_ms, record.origin.partition) == (
         expected.key,
@@ -179,6 +178,57 @@ def headers_equal(record: Record, expected: Output) -> bool:
         expected.timestamp_ms,
         expected.partition,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvidenceSelection:
+    """Which evidence to verify; everything by default.
+
+    Args:
+        since_us: event time of the earliest call, inclusive, microseconds since the epoch.
+        until_us: event time of the latest call, inclusive.
+        server_id: of calls to this server.
+        evidence_id: with this ``id``.
+        partition: of calls in this partition.
+        from_offset: of calls at this offset of their partition or later.
+        to_offset: of calls before this offset.
+    """
+
+    since_us: int | None = None
+    until_us: int | None = None
+    server_id: str | None = None
+    evidence_id: str | None = None
+    partition: int | None = None
+    from_offset: int | None = None
+    to_offset: int | None = None
+
+    def wants(self, evidence: Recorded) -> bool:
+        """Tell whether a record is selected. One without the member that decides is: it may have been altered."""
+        return (
+            self._wants_time(evidence)
+            and (self.server_id is None or evidence.text("server_id") in (None, self.server_id))
+            and (self.evidence_id is None or evidence.content.get("id") == self.evidence_id)
+            and self._wants_place(evidence.call)
+        )
+
+    def _wants_time(self, evidence: Recorded) -> bool:
+        if self.since_us is None and self.until_us is None:
+            return True
+        time = evidence.content.get("time")
+        try:
+            time_us = time_us_of(time) if isinstance(time, str) else None
+        except (InputError, TypeError):
+            time_us = None
+        if time_us is None:
+            return True
+        return (self.since_us or 0) <= time_us and (self.until_us is None or time_us <= self.until_us)
+
+    def _wants_place(self, call: Origin | None) -> bool:
+        return call is None or (
+            self.partition in (None, call.partition)
+            and (self.from_offset is None or call.offset >= self.from_offset)
+            and (self.to_offset is None or call.offset < self.to_offset)
+        )
 
 
 def _text(content: Mapping[str, Any], name: str) -> str:

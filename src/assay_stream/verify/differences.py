@@ -1,12 +1,12 @@
 """Where two records of evidence differ, as JSON paths, and what each path means as a code.
 
-Paths name members of our own records only: an unknown member is named by the object that it stands in, since its
-name is whatever somebody wrote.
+Paths name members of our own records only: an unknown member is named by the object it stands in, since its name may be
+anything.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 _SPLIT = frozenset({"$.data", "$.data.binding"})
@@ -54,53 +54,60 @@ _HASH = "$.assaycontenthash"
 
 
 def differing_paths(one: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the members in which two envelopes differ, sorted.
+    """Return the members in which an envelope differs from another one, sorted.
 
     The content hash is among them only if nothing else differs: it follows from what it covers.
-
-    Args:
-        one: a decoded envelope.
-        other: another one.
     """
-    paths = set(_differing(one, other, "$"))
+
+    def is_ours(parent: str, name: str) -> bool:
+        names: dict[str, Mapping[str, Any]] = {"$": _ENVELOPE, "$.data": _DATA, "$.data.binding": _BINDING}
+        return name in names[parent] or f"{parent}.{name}" in _SPLIT
+
+    paths = differing(one, other, split=_SPLIT, is_ours=is_ours)
     if len(paths) > 1:
         paths.discard(_HASH)
     return tuple(sorted(paths))
 
 
 def codes_of(paths: Iterable[str]) -> tuple[str, ...]:
-    """Return the codes of some paths, sorted, each once.
-
-    Args:
-        paths: what ``differing_paths`` gave.
-    """
+    """Return the codes of some paths, sorted, each once."""
     return tuple(sorted({_code_of(path) for path in paths}))
 
 
 def rests_on_logs(paths: Iterable[str]) -> bool:
-    """Tell whether all that differs follows from snapshots and control records, and nothing from the call.
-
-    Args:
-        paths: what ``differing_paths`` gave.
-    """
+    """Tell whether all that differs follows from snapshots and control records, and nothing from the call."""
     return all(_code_of(path) in _FROM_LOGS for path in paths)
 
 
-def _differing(one: Mapping[str, Any], other: Mapping[str, Any], path: str) -> Iterator[str]:
+def differing(
+    one: Mapping[str, Any],
+    other: Mapping[str, Any],
+    path: str = "$",
+    *,
+    split: Collection[str],
+    is_ours: Callable[[str, str], bool],
+) -> set[str]:
+    """Return the members in which two objects differ, as JSON paths.
+
+    Args:
+        one: a decoded object.
+        other: what it is compared with, one of ours.
+        path: where they stand.
+        split: paths of objects that are compared member by member.
+        is_ours: tells by its parent and name whether a member that ``other`` lacks may be named; any other is named by
+            the object it stands in.
+    """
+    found: set[str] = set()
     for name in one.keys() | other.keys():
         member = f"{path}.{name}"
         mine, theirs = one.get(name), other.get(name)
         if name in one and name in other and _same(mine, theirs):
             continue
-        if member in _SPLIT and isinstance(mine, dict) and isinstance(theirs, dict):
-            yield from _differing(mine, theirs, member)
+        if member in split and isinstance(mine, dict) and isinstance(theirs, dict):
+            found |= differing(mine, theirs, member, split=split, is_ours=is_ours)
         else:
-            yield member if _is_known(path, name, other) else path
-
-
-def _is_known(path: str, name: str, expected: Mapping[str, Any]) -> bool:
-    names: dict[str, Mapping[str, Any]] = {"$": _ENVELOPE, "$.data": _DATA, "$.data.binding": _BINDING}
-    return name in names[path] or name in expected or f"{path}.{name}" in _SPLIT
+            found.add(member if name in other or is_ours(path, name) else path)
+    return found
 
 
 def _same(one: Any, other: Any) -> bool:

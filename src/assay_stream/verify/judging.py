@@ -1,0 +1,247 @@
+"""A run of ``verify``: which calls must have evidence, each record judged, and what that adds up to.
+
+A call without evidence is *missing* it, or *pending* where the join may not be there yet:
+
+1. A call below an offset that the join has committed is due. So is one before another call of its partition that has
+   evidence, since the join takes each partition in order.
+2. Whoever says that the files are complete has every call due.
+3. A call that the join refuses stands among the rejected records, and is never due.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from assay_stream.files.archive_manifest import Place
+from assay_stream.model.record import Origin, Record, Role
+from assay_stream.verify.evidence import EvidenceSelection, Recorded
+from assay_stream.verify.pairing import CALLS, Offsets, Pairing, paired
+from assay_stream.verify.verification import Judgement, Status, Verifier
+
+Read = Callable[[], Iterable[Record]]
+
+
+class Share(NamedTuple):
+    """One of several equal parts of all calls, for one of several processes: ``number``, from 0, of ``of``."""
+
+    number: int
+    of: int
+
+    @property
+    def is_first(self) -> bool:
+        """Whether it is the part that gets what belongs to no call."""
+        return self.number == 0
+
+    def has(self, call: Origin) -> bool:
+        """Tell whether a call is in this part; one partition is shared as well as many are."""
+        return (call[1] + call[2]) % self.of == self.number
+
+
+WHOLE = Share(0, 1)
+
+
+class Expect(StrEnum):
+    """Which calls must have evidence."""
+
+    JOINED = "joined"
+    ALL = "all"
+    NONE = "none"
+
+
+class Coverage:
+    """Tells which calls without evidence should have it.
+
+    Args:
+        expect: ``joined``: those of rule 1; ``all``: every one; ``none``: the evidence is an extract.
+        joined: the first offset of each partition that the join has not committed, as far as known.
+    """
+
+    def __init__(self, expect: Expect = Expect.JOINED, joined: Mapping[Place, int] | None = None) -> None:
+        self.expect = expect
+        self._due: dict[Place, int] = dict(joined or {})
+        self._seen = Offsets()
+        self.pending = 0
+        """Calls without evidence that are not due."""
+
+    @property
+    def asks(self) -> bool:
+        """Whether any call must have evidence."""
+        return self.expect is not Expect.NONE
+
+    def note(self, call: Origin | None, *, shared: bool = True) -> None:
+        """Note that there is evidence of a call.
+
+        Args:
+            call: where the evidence says its call stands.
+            shared: whether the evidence is selected, and its call in the share of this process.
+        """
+        if call is None or not self.asks:
+            return
+        if call.offset >= self._due.get(call[:2], 0):
+            self._due[call[:2]] = call.offset + 1
+        if shared:
+            self._seen.add(call)
+
+    def lacks(self, call: Origin) -> bool:
+        """Tell whether a call must have evidence, and none was noted so far."""
+        return self.asks and call not in self._seen
+
+    def is_missing(self, call: Origin) -> bool:
+        """Tell whether a call without evidence should have it; one that need not yet is counted."""
+        if self.expect is Expect.ALL or call.offset < self._due.get(call[:2], 0):
+            return True
+        self.pending += 1
+        return False
+
+
+def judgements(
+    verifier: Verifier,
+    evidence: Iterable[Recorded],
+    read: Read,
+    *,
+    selection: EvidenceSelection = EvidenceSelection(),  # noqa: B008 - frozen
+    share: Share = WHOLE,
+    pairing: Pairing[Record] | None = None,
+    coverage: Coverage | None = None,
+) -> Iterator[Judgement]:
+    """Yield the judgement on each selected record, and on each call that should have one.
+
+    Args:
+        verifier: knows the snapshot and control records of the archives.
+        evidence: the records.
+        read: gives the records of the archives anew each time.
+        selection: which evidence to judge.
+        share: which calls to judge; the first share gets the evidence that names none.
+        pairing: holds what waits.
+        coverage: which calls must have evidence; ``None`` for none.
+    """
+    pairing = Pairing(CALLS) if pairing is None else pairing
+    coverage = Coverage(Expect.NONE) if coverage is None else coverage
+    nameless: list[Recorded] = []
+    naming = _naming(evidence, selection, share, nameless, coverage)
+    calls = (record for record in read() if record.role is Role.CALLS and share.has(record.origin))
+    for pair in paired(naming, calls, pairing, keep=coverage.asks):
+        yield from _checked(verifier, pair, read)
+        if nameless:
+            yield from map(verifier.without_call, nameless)
+            nameless.clear()
+    yield from map(verifier.without_call, nameless)
+    for judgement in leftovers(verifier, pairing, selection, coverage):
+        if judgement is not None:
+            yield judgement
+        elif verifier.must_settle:
+            yield from verifier.settle(_of_servers(verifier, read))
+    if verifier.servers_in_doubt():
+        yield from verifier.settle(_of_servers(verifier, read))
+
+
+def _checked(verifier: Verifier, pair: tuple[Recorded, Record], read: Read) -> Iterator[Judgement]:
+    judgement = verifier.check(*pair)
+    if judgement is not None:
+        yield judgement
+    if verifier.must_settle:
+        yield from verifier.settle(_of_servers(verifier, read))
+
+
+def leftovers(
+    verifier: Verifier,
+    pairing: Pairing[Record],
+    selection: EvidenceSelection,
+    coverage: Coverage,
+    *,
+    gone_before: int = 0,
+) -> Iterator[Judgement | None]:
+    """Yield the judgements on what waits in a pairing once all evidence was noted; ``None`` where one is in doubt.
+
+    Args:
+        verifier: judges.
+        pairing: holds calls, and evidence, that have not found each other.
+        selection: which evidence to judge.
+        coverage: which calls must have evidence.
+        gone_before: evidence of calls before this offset may have been deleted.
+    """
+    for given, call in pairing.rest():
+        if given is not None and call is not None:
+            yield verifier.check(given, call)
+        elif given is not None:
+            yield verifier.repeated(given) if pairing.is_paired(given.call) else verifier.without_call(given)
+        elif call is not None and coverage.lacks(call.origin):
+            expected = verifier.expected(call)
+            if expected is not None and selection.wants(expected) and coverage.is_missing(call.origin):
+                yield verifier.without_evidence(expected, gone=call.origin.offset < gone_before)
+
+
+def _naming(
+    evidence: Iterable[Recorded],
+    selection: EvidenceSelection,
+    share: Share,
+    nameless: list[Recorded],
+    coverage: Coverage,
+) -> Iterator[Recorded]:
+    wants_all = selection == EvidenceSelection()
+    for given in evidence:
+        call = given.call
+        is_wanted = wants_all or selection.wants(given)
+        # Before asking for the share: all evidence shows how far the join has come. What is not selected does not
+        # cover a call that is: it may be evidence of that call, altered to escape the selection.
+        coverage.note(call, shared=is_wanted and call is not None and share.has(call))
+        if not is_wanted or not (share.is_first if call is None else share.has(call)):
+            continue
+        if call is None:
+            nameless.append(given)
+        else:
+            yield given
+
+
+def _of_servers(verifier: Verifier, read: Read) -> Iterable[Record]:
+    # Asked now, since settling forgets the servers.
+    keys = {name.encode() for name in verifier.servers_in_doubt()}
+    return (record for record in read() if record.role is not Role.CALLS and record.key in keys)
+
+
+class Summary:
+    """What a run of judgements adds up to."""
+
+    def __init__(self) -> None:
+        self._statuses: Counter[str] = Counter({status.value: 0 for status in Status})
+        self._codes: Counter[str] = Counter()
+        self._producers: Counter[str] = Counter()
+        self.pending = 0
+        """Calls whose evidence is not due yet."""
+
+    def note(self, judgement: Judgement) -> None:
+        """Count a judgement."""
+        self._statuses[judgement.status._value_] += 1
+        if judgement.codes:
+            self._codes.update(judgement.codes)
+
+    def note_producers(self, written_by: Mapping[str, int]) -> None:
+        """Count the claimed writers of the records, of a verifier that is done."""
+        self._producers.update(written_by)
+
+    def add(self, other: Summary) -> None:
+        """Add the summary of another share of the same evidence."""
+        self._statuses.update(other._statuses)
+        self._codes.update(other._codes)
+        self._producers.update(other._producers)
+        self.pending += other.pending
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the counts: by status, by code, of pending calls, and by claimed writer."""
+        return {
+            "records": sum(self._statuses.values()) - self._statuses[Status.MISSING.value],
+            **self._statuses,
+            "pending": self.pending,
+            "codes": dict(sorted(self._codes.items())),
+            "producers": dict(sorted(self._producers.items())),
+        }
+
+    @property
+    def exit_code(self) -> int:
+        """1 where something is wrong or missing, 3 where what something rests on is gone, else 0."""
+        if self._statuses[Status.WRONG.value] or self._statuses[Status.MISSING.value]:
+            return 1
+        return 3 if self._statuses[Status.GONE.value] else 0
