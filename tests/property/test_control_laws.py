@@ -17,7 +17,7 @@ from assay_stream.model.finding import Finding
 from assay_stream.model.finding_topic import NameClaim, Resolution, decode_entry
 from assay_stream.model.record import Output, Record, Role
 from assay_stream.registry.change_points import start_of
-from assay_stream.registry.pin_evaluation import standing_findings
+from assay_stream.registry.pin_evaluation import evaluate_pins
 from assay_stream.registry.pins import check_pins
 from assay_stream.registry.signatures import first_uses_since
 from assay_stream.registry.verdicts import verdict_key
@@ -192,7 +192,7 @@ def verdicts(outputs: list[Output]) -> dict[bytes | None, bytes | None]:
 def all_standing(state: EngineState) -> set[bytes]:
     """What stands wrong at any moment, worked out from the whole state at once."""
     server = state.registry.bindings.server(SERVER)
-    return {finding.encode() for finding in standing_findings(server, start_of(0))}
+    return {finding.encode() for finding in evaluate_pins(server, start_of(0))}
 
 
 ANY = histories(orderly=False) | histories(orderly=True)

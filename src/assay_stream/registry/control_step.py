@@ -1,4 +1,4 @@
-"""Control records to facts: one fact per record, effective from the record's own event time."""
+"""Control records: one fact per record, effective from its own event time, and what follows from the fact."""
 
 from __future__ import annotations
 
@@ -25,11 +25,44 @@ from assay_stream.model.control_facts import (
     Policy,
     SuppressionDecision,
 )
-from assay_stream.model.record import Record
-from assay_stream.registry.control_changes import ControlDecision
+from assay_stream.model.finding_topic import suppression_records
+from assay_stream.model.record import Output, Record
+from assay_stream.registry.analysis import Analysis
+from assay_stream.registry.change_points import start_of
+from assay_stream.registry.control_changes import ControlDecision, change_record, says_nothing_new
+from assay_stream.registry.controls import Controls
+from assay_stream.registry.partition import Registry
+from assay_stream.registry.resolution import resolved_by_decision
 from assay_stream.registry.snapshot_signatures import read_document
+from assay_stream.registry.transition import Transition
 from assay_stream.schemes.hangar import UnknownPolicy
 from assay_stream.schemes.schemapin import PublicKey
+
+
+def apply_control(registry: Registry, record: Record, event: ControlEvent) -> list[Output]:
+    """Apply a control record, and return what is to be published."""
+    fact = fact_of(record, event)
+    if isinstance(fact, SuppressionDecision):
+        return [
+            change_record(record, event, fact, Controls(), registry.producer),
+            *suppression_records(fact, registry.partitions or 1),
+        ]
+    ledger, server = registry.ledger, registry.bindings.server(fact.server_id)
+    outputs: list[Output] = []
+    is_news = not says_nothing_new(fact, server.controls)
+    if is_news:
+        outputs.append(change_record(record, event, fact, server.controls, registry.producer))
+    analysis = Analysis(registry.limits.work_units_max)
+    transition = Transition(registry, record, fact.server_id, server, start_of(fact.time_us), analysis, decision=fact)
+    outputs.append(ledger.publish(record, fact))
+    if isinstance(fact, Discovery):
+        outputs += transition.check_signatures(signed for _, signed in sorted(server.controls.signatures.items()))
+        outputs += ledger.fold_discoveries(record, server, fact.domain)
+    outputs += transition.revise_first_uses()
+    outputs += transition.findings()
+    if is_news:
+        outputs += [resolution.output() for resolution in resolved_by_decision(server, fact, analysis)]
+    return [*outputs, *transition.claims(), *transition.verdicts(), *transition.cut_short(fact.time_us)]
 
 
 def fact_of(record: Record, event: ControlEvent) -> ControlDecision:

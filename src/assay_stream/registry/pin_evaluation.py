@@ -11,11 +11,9 @@ from typing import NamedTuple, TypedDict
 
 from assay_stream.canonical.digest import canonicalize, kept
 from assay_stream.model.facts import Seen
-from assay_stream.model.fields import LeftOut
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Output, Position
-from assay_stream.registry.analysis import Analysis
 from assay_stream.registry.change_points import moments
 from assay_stream.registry.controls import When
 from assay_stream.registry.pins import PinResult, PinStatus, check_pins
@@ -24,7 +22,7 @@ from assay_stream.registry.state import ServerBindings
 from assay_stream.schemes.fingerprint import Fingerprint
 from assay_stream.schemes.hangar import Action
 from assay_stream.schemes.schemapin import ErrorCode
-from assay_stream.work import Work, WorkExhaustedError
+from assay_stream.work import Work
 
 _OF_SIGNATURE: dict[str, Kind] = {
     MISSING: Kind.SIGNATURE_MISSING,
@@ -120,7 +118,7 @@ def _answers(
     return pin, check_signature(controls, seen, tool_name, when)
 
 
-def standing_findings(
+def evaluate_pins(
     server: ServerBindings,
     since: Position,
     *,
@@ -183,76 +181,18 @@ def _found_at(
         )
 
 
-class StandingChange:
-    """What a record changes about what stands wrong: made before the record is applied, asked afterwards.
-
-    What stands wrong in the observation that a record brought is always found. What the record changes about other
-    moments draws on its budget.
-
-    Args:
-        server: everything known of the server.
-        since: the first position that counts.
-        analysis: the budget of the record.
-        own: the observation that it brings, if it does.
-        observer_id: only what this observer saw, ``None`` for everybody.
-        tool_name: only this tool, ``None`` for all.
-    """
-
-    def __init__(
-        self,
-        server: ServerBindings,
-        since: Position,
-        analysis: Analysis,
-        *,
-        own: Seen | None = None,
-        observer_id: str | None = None,
-        tool_name: str | None = None,
-    ) -> None:
-        self._server = server
-        self._since = since
-        self._analysis = analysis
-        self._own = own
-        self._observer_id = observer_id
-        self._tool_name = tool_name
-        self._before = self._standing()
-
-    def outputs(self) -> list[Output]:
-        """Return the records of what is found now and was not before."""
-        after = self._standing()
-        if self._before is not None and after is not None:
-            return new_findings(self._before, after)
-        own = self._own
-        if own is None or not self._server.controls or not self._server.in_force(own, own.time_us):
-            return []
-        names = self._server.catalogue_of(own).tools
-        return new_findings(
-            set(),
-            {
-                finding
-                for name in names
-                for finding in _found_at(self._server, own, name, own.position, by_control=False)
-            },
-        )
-
-    def _standing(self) -> set[Finding] | None:
-        try:
-            return standing_findings(
-                self._server,
-                self._since,
-                observer_id=self._observer_id,
-                tool_name=self._tool_name,
-                work=self._analysis.work,
-                own=self._own,
-            )
-        except WorkExhaustedError:
-            self._analysis.left_out.add(LeftOut.HISTORY)
-            return None
+def evaluate_one(server: ServerBindings, seen: Seen) -> set[Finding]:
+    """Return what is wrong in one observation, at its own time."""
+    if not server.controls or not server.in_force(seen, seen.time_us):
+        return set()
+    names = server.catalogue_of(seen).tools
+    return {found for name in names for found in _found_at(server, seen, name, seen.position, by_control=False)}
 
 
 def new_findings(before: set[Finding], after: set[Finding]) -> list[Output]:
-    """Return the records of what is found after a change and was not before it, in the order of event time."""
-    told = [(finding.time_us, finding.origin, finding.encode(), finding) for finding in after - before]
-    return [finding.output() for *_, finding in sorted(told, key=lambda place: place[:3])]
+    """Return the records of what is wrong after a change and was not before it, in the order of event time."""
+    written = [(finding.time_us, finding.origin, finding.output()) for finding in after - before]
+    return [output for *_, output in sorted(written, key=lambda place: (*place[:2], place[2].value))]
 
 
 def pin_fields(pin: PinResult) -> PinFields:

@@ -7,7 +7,7 @@ from assay_stream.model.facts import Fact
 from assay_stream.model.finding import Finding, Kind
 from assay_stream.model.record import Role
 from assay_stream.registry.change_points import start_of
-from assay_stream.registry.pin_evaluation import new_findings, standing_findings, standing_of
+from assay_stream.registry.pin_evaluation import evaluate_pins, new_findings, standing_of
 from assay_stream.registry.pins import PinStatus
 from assay_stream.registry.signatures import MISSING, revised_first_uses
 from assay_stream.registry.state import ServerBindings
@@ -40,7 +40,7 @@ def a_server(*facts: Fact) -> ServerBindings:
 
 def found_in(server: ServerBindings, since_us: int = 0, **options: str) -> list[tuple[str, str | None, int]]:
     """Kind, reason and time of what is found, in order."""
-    found = standing_findings(server, start_of(since_us), **options)
+    found = evaluate_pins(server, start_of(since_us), **options)
     told = [(finding.kind.value, finding.reason, finding.time_us) for finding in found]
     return sorted(told, key=lambda one: (one[2], one[0]))
 
@@ -89,7 +89,7 @@ def test_an_observation_repeats_what_is_still_wrong() -> None:
         a_pin("v1:x", time_us=0, offset=0), seen("alice", 1, "one", offset=0), seen("bob", 2, "one", offset=1)
     )
     assert found_in(server) == [("pin_mismatch", None, 1), ("pin_mismatch", None, 2)]
-    observers = {finding.observer_id for finding in standing_findings(server, start_of(0))}
+    observers = {finding.observer_id for finding in evaluate_pins(server, start_of(0))}
     assert observers == {"alice", "bob"}
     assert found_in(server, observer_id="bob") == [("pin_mismatch", None, 2)]
     assert found_in(server, since_us=2) == [("pin_mismatch", None, 2)]
@@ -100,7 +100,7 @@ def test_a_control_record_names_what_it_made_wrong_once_for_the_fleet() -> None:
     server = a_server(
         seen("alice", 1, "one", offset=0), seen("bob", 2, "one", offset=1), a_pin("v1:x", time_us=5, offset=0)
     )
-    (finding,) = standing_findings(server, start_of(0))
+    (finding,) = evaluate_pins(server, start_of(0))
     assert (finding.kind, finding.time_us, finding.after) == (Kind.PIN_MISMATCH, 5, "full:a")
     assert (finding.observer_id, finding.snapshot_id) == (None, None)
     assert (finding.scheme, finding.expected, finding.observed) == ("assay.v1", "v1:x", "v1:a")
@@ -125,7 +125,7 @@ def test_of_many_records_of_one_time_each_answers_for_itself() -> None:
         a_pin("v1:x", time_us=5, offset=1, tool_name="u"),
         a_pin("v1:x", time_us=5, offset=2, tool_name="ghost"),
     )
-    found = standing_findings(server, start_of(0))
+    found = evaluate_pins(server, start_of(0))
     assert sorted((finding.tool_name, finding.origin.offset) for finding in found) == [("t", 0), ("u", 1)]
 
 
@@ -136,9 +136,9 @@ def test_one_tool_can_be_asked_for() -> None:
         a_pin("v1:x", time_us=0, offset=0),
         a_pin("v1:x", time_us=0, offset=1, tool_name="u"),
     )
-    assert len(standing_findings(server, start_of(0))) == 2
-    assert {finding.tool_name for finding in standing_findings(server, start_of(0), tool_name="u")} == {"u"}
-    assert standing_findings(server, start_of(0), tool_name="ghost") == set()
+    assert len(evaluate_pins(server, start_of(0))) == 2
+    assert {finding.tool_name for finding in evaluate_pins(server, start_of(0), tool_name="u")} == {"u"}
+    assert evaluate_pins(server, start_of(0), tool_name="ghost") == set()
 
 
 def test_an_unpinned_tool_is_found_only_where_the_policy_asks_for_pins() -> None:
@@ -174,7 +174,7 @@ def test_each_failure_of_a_signature_has_its_kind() -> None:
 
 def test_without_controls_nothing_is_worked_out() -> None:
     """Most servers have none."""
-    assert standing_findings(a_server(seen("alice", 1, "one", offset=0)), start_of(0)) == set()
+    assert evaluate_pins(a_server(seen("alice", 1, "one", offset=0)), start_of(0)) == set()
 
 
 def test_new_findings_are_told_in_the_order_of_event_time() -> None:
@@ -182,7 +182,7 @@ def test_new_findings_are_told_in_the_order_of_event_time() -> None:
     server = a_server(
         a_pin("v1:x", time_us=0, offset=0), seen("alice", 1, "two", offset=0), seen("bob", 2, "one", offset=1)
     )
-    after = standing_findings(server, start_of(0))
+    after = evaluate_pins(server, start_of(0))
     (first,) = (finding for finding in after if finding.time_us == 1)
     told = new_findings(set(), after)
     assert [output.role for output in told] == [Role.FINDINGS] * 2

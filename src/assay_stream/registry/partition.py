@@ -1,0 +1,42 @@
+"""The state of one registry partition."""
+
+from __future__ import annotations
+
+from assay_stream.limits import DEFAULT_LIMITS, Limits
+from assay_stream.model.envelope import Producer
+from assay_stream.registry.item_offer import ItemOffers
+from assay_stream.registry.ledger import Ledger
+from assay_stream.registry.offer import Offers
+from assay_stream.registry.state import ServerBindings
+from assay_stream.registry.verdicts import Verdicts, standing_verdicts
+
+
+class Registry:
+    """What one registry partition knows; it changes only by the facts that are published.
+
+    Args:
+        producer: who writes the evidence of changes.
+        limits: bounds on what is accepted and kept.
+        partitions: how many partitions the snapshot topic has, ``None`` if it is not known.
+    """
+
+    def __init__(self, *, producer: Producer, limits: Limits = DEFAULT_LIMITS, partitions: int | None = None) -> None:
+        self.producer = producer
+        self.limits = limits
+        self.partitions = partitions
+        self.ledger = Ledger(limits)
+        self.bindings = self.ledger.bindings
+        self.offers = Offers(limits)
+        self.item_offers = ItemOffers(limits)
+        self._verdicts: dict[str, Verdicts] = {}
+        """What the verdict topic holds of each server that was asked about; it follows from the bindings."""
+
+    def verdicts(self, server_id: str, server: ServerBindings) -> Verdicts:
+        """Return what the verdict topic holds of a server."""
+        found = self._verdicts.get(server_id)
+        return self.revised_verdicts(server_id, server) if found is None else found
+
+    def revised_verdicts(self, server_id: str, server: ServerBindings) -> Verdicts:
+        """Return what the verdict topic must hold of a server now, and remember that it does."""
+        found = self._verdicts[server_id] = standing_verdicts(server_id, server)
+        return found

@@ -1,0 +1,219 @@
+"""A snapshot, or the announcement of one: facts, definitions, findings, resolutions, claims and verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import chain
+
+from assay_stream.canonical.digest import Canonicalized, jcs_digest
+from assay_stream.model.cloudevents import check_observer, event_time_us
+from assay_stream.model.definition import definition_record
+from assay_stream.model.facts import Announcement, Catalogue, Seen, ToolFact
+from assay_stream.model.fields import Subject
+from assay_stream.model.finding import Finding
+from assay_stream.model.kinds import Kind
+from assay_stream.model.observation import ListChangedEvent, SnapshotEvent
+from assay_stream.model.partition import murmur2_partition
+from assay_stream.model.record import Output, Position, Record
+from assay_stream.registry import list_drift
+from assay_stream.registry.announcements import announce
+from assay_stream.registry.baseline import Baseline, baselines_for
+from assay_stream.registry.change_points import start_of
+from assay_stream.registry.incompleteness import never_complete, resolved_by_complete_list
+from assay_stream.registry.item_drift import compare_items
+from assay_stream.registry.item_offer import ItemOffer
+from assay_stream.registry.lateness import late_finding
+from assay_stream.registry.name_claim import offers_the_same
+from assay_stream.registry.offer import Offer
+from assay_stream.registry.packed import pack
+from assay_stream.registry.partition import Registry
+from assay_stream.registry.rationing import Ration, change_of
+from assay_stream.registry.resolution import decided_before, resolved_by_snapshot
+from assay_stream.registry.signature_return import resolved_by_signature
+from assay_stream.registry.snapshot_signatures import signatures_of
+from assay_stream.registry.state import ServerBindings
+from assay_stream.registry.transition import Transition
+
+
+def apply_snapshot(registry: Registry, record: Record, event: SnapshotEvent) -> list[Output]:
+    """Apply a snapshot, and return what is to be published; nothing for one that was published before.
+
+    Raises:
+        InputError: if a definition is beyond the limits, or the observer is not the one that the header names.
+    """
+    data, limits = event.data, registry.limits
+    attributed = check_observer(record, data.observer_id, limits=limits)
+    offer, lists = registry.offers.of(data), registry.item_offers.of(data)
+    signatures = signatures_of(data, offer, limits)
+    server = registry.bindings.server(data.server_id)
+    seen = Seen(
+        server_id=data.server_id,
+        observer_id=data.observer_id,
+        origin=record.origin,
+        time_us=event_time_us(event),
+        snapshot_id=data.snapshot_id,
+        catalogue=offer.digest,
+        completeness=data.completeness,
+        auth_context=None if data.auth_context is None else jcs_digest(data.auth_context).hex,
+        signatures=None if signatures is None else signatures.digest,
+        prompts=lists[Subject.PROMPT].digest if Subject.PROMPT in lists else None,
+        templates=lists[Subject.TEMPLATE].digest if Subject.TEMPLATE in lists else None,
+        attributed=attributed,
+    )
+    if _is_repetition(server, seen):
+        return []
+    catalogue = Catalogue(
+        server_id=data.server_id,
+        digest=offer.digest,
+        server_scoped=data.server_scoped,
+        tools=offer.tools,
+        ambiguous=offer.ambiguous,
+    )
+    # Before: what differs from the lists so far, what ends with them, and how pins, offers and verdicts stand.
+    baseline, analysed = baselines_for(server, seen)
+    findings, ration = _compare(registry, record, server, analysed, catalogue, seen, offer, lists.values())
+    seen = replace(seen, rationed=ration.is_cut_short)
+    ended = [
+        *resolved_by_snapshot(server, baseline, catalogue, seen, ration.analysis),
+        *resolved_by_complete_list(server, seen, limits),
+    ]
+    is_same = offers_the_same(server, catalogue, seen)
+    since = start_of(seen.time_us)
+    observer_id = None if _concerns_others(server, since) else seen.observer_id
+    transition = Transition(
+        registry, record, seen.server_id, server, since, ration.analysis, own=seen, observer_id=observer_id
+    )
+    # Applied: in the order in which facts rest on each other.
+    ledger = registry.ledger
+    outputs = [*_publish_offer(registry, record, server, catalogue, offer)]
+    for items in lists.values():
+        outputs += _publish_items(registry, record, server, seen.server_id, items)
+    if signatures is not None and signatures.digest not in server.controls.signatures:
+        outputs.append(ledger.publish(record, signatures))
+        outputs += transition.check_signatures([signatures])
+    outputs.append(ledger.publish(record, seen))
+    outputs += transition.revise_first_uses()
+    # After: what is different.
+    wrong = transition.findings()
+    outputs += ledger.fold(record, server, seen)
+    outputs += [finding.output() for finding in findings]
+    outputs += wrong
+    ended += decided_before(server, baseline, catalogue, seen)
+    ended += resolved_by_signature(server, catalogue, seen, ration.analysis)
+    outputs += [resolution.output() for resolution in ended]
+    if not is_same:
+        outputs += transition.claims(had_complete=baseline is not None and baseline.complete)
+    outputs += transition.verdicts()
+    outputs += [finding.output() for finding in ration.findings()]
+    left = ration.charge()
+    return outputs if left is None else [*outputs, ledger.publish(record, left)]
+
+
+def apply_announcement(registry: Registry, record: Record, event: ListChangedEvent) -> list[Output]:
+    """Apply the announcement of a changed list, and return what is to be published.
+
+    Raises:
+        InputError: if the observer is not the one that the header names.
+    """
+    check_observer(record, event.data.observer_id, limits=registry.limits)
+    announcement = Announcement(
+        server_id=event.data.server_id,
+        observer_id=event.data.observer_id,
+        origin=record.origin,
+        time_us=event_time_us(event),
+    )
+    return announce(registry.ledger, record, announcement, registry.limits)
+
+
+def _compare(
+    registry: Registry,
+    record: Record,
+    server: ServerBindings,
+    analysed: Baseline | None,
+    catalogue: Catalogue,
+    seen: Seen,
+    offer: Offer,
+    lists: Iterable[ItemOffer],
+) -> tuple[list[Finding], Ration]:
+    """Return what a snapshot shows that was not analysed before, and what that cost."""
+    limits = registry.limits
+    change = change_of(server, analysed, catalogue, seen, lists)
+    ration = Ration(server, seen, record.timestamp_ms, change, limits)
+    compared = chain(
+        list_drift.compare(server, analysed, catalogue, seen, offer, ration.analysis),
+        *(compare_items(server, items, seen, ration.analysis) for items in lists),
+    )
+    findings = [
+        *_misrouted(registry, seen),
+        *never_complete(server, seen, limits),
+        *ration.reported(compared),
+    ]
+    ration.compared()
+    late = late_finding(server, seen, limits)
+    return findings if late is None else [*findings, late], ration
+
+
+def _publish_offer(
+    registry: Registry, record: Record, server: ServerBindings, catalogue: Catalogue, offer: Offer
+) -> Iterator[Output]:
+    for full, print_ in offer.fingerprints.items():
+        if (catalogue.server_scoped, full) not in server.tools:
+            definition = Canonicalized(offer.definitions[full])
+            fact = ToolFact.of(
+                server_id=catalogue.server_id,
+                server_scoped=catalogue.server_scoped,
+                fingerprint=print_,
+                packed=pack(definition),
+            )
+            yield registry.ledger.publish(record, fact)
+            yield definition_record(record, full, definition)
+    if catalogue.digest not in server.catalogues:
+        for full, tool in offer.nameless.items():
+            yield definition_record(record, full, tool)
+        yield registry.ledger.publish(record, catalogue)
+
+
+def _publish_items(
+    registry: Registry, record: Record, server: ServerBindings, server_id: str, items: ItemOffer
+) -> Iterator[Output]:
+    if (items.subject, items.digest) in server.item_lists:
+        return
+    for fact in items.item_facts(server_id):
+        if (fact.subject, fact.full) not in server.items:
+            yield registry.ledger.publish(record, fact)
+            if fact.packed is not None:
+                yield definition_record(record, fact.full, items.definitions[fact.full])
+    yield registry.ledger.publish(record, items.as_fact(server_id))
+
+
+def _misrouted(registry: Registry, seen: Seen) -> Iterable[Finding]:
+    if registry.partitions is None:
+        return
+    if murmur2_partition(seen.server_id.encode(), registry.partitions) != seen.origin.partition:
+        yield Finding(
+            kind=Kind.SERVER_MISROUTED,
+            server_id=seen.server_id,
+            observer_id=seen.observer_id,
+            time_us=seen.time_us,
+            origin=seen.origin,
+            snapshot_id=seen.snapshot_id,
+        )
+
+
+def _concerns_others(server: ServerBindings, since: Position) -> bool:
+    """Tell whether an observation can change what is found elsewhere: by a first use, or by being late."""
+    return bool(server.controls.discoveries or server.controls.positions_between(since, None))
+
+
+def _is_repetition(server: ServerBindings, seen: Seen) -> bool:
+    """Tell whether a snapshot was published before: same observer, id, time and content.
+
+    It counts again where an announcement of the same time was published again before it.
+    """
+    own = server.observers.get(seen.observer_id)
+    return own is not None and any(
+        replace(old, origin=seen.origin, rationed=False) == seen
+        and server.endings.announced(seen.observer_id, old, old.time_us) is None
+        for old in own.at(seen.time_us)
+    )

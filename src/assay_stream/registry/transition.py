@@ -1,0 +1,152 @@
+"""What one record changes: evaluated before the record is applied and after, and compared.
+
+Pins, signatures, offers and verdicts are functions of the state. A step creates a ``Transition``, publishes its facts,
+and then asks what is different. Nothing is evaluated that the record cannot change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from assay_stream.model.control_facts import Pin, Policy, Signatures
+from assay_stream.model.facts import Seen
+from assay_stream.model.fields import LeftOut
+from assay_stream.model.finding import Finding
+from assay_stream.model.record import Output, Position, Record
+from assay_stream.registry.analysis import Analysis, Cut
+from assay_stream.registry.control_changes import ControlDecision
+from assay_stream.registry.name_claim import claims_between, claims_by_snapshot, offered
+from assay_stream.registry.partition import Registry
+from assay_stream.registry.pin_evaluation import evaluate_one, evaluate_pins, new_findings
+from assay_stream.registry.signatures import revised_first_uses
+from assay_stream.registry.snapshot_signatures import check_against
+from assay_stream.registry.state import ServerBindings
+from assay_stream.registry.verdicts import changed_verdicts
+from assay_stream.work import WorkExhaustedError
+
+_UNITS_PER_SIGNATURE = 1_000
+"""Units for a signature that is held against a key."""
+
+
+class Transition:
+    """How one server stands before a record, to be compared with how it stands after it.
+
+    Args:
+        registry: the state of the partition.
+        record: the record.
+        server: the state of its server, before the record.
+        since: the first position at which the record can change what is found.
+        analysis: the budget of the record. What stands wrong in its own observation is always found; what it changes
+            elsewhere is paid from the budget.
+        own: the observation that it brings, if any.
+        decision: the control fact that it brings, if any; one about a tool's pin or policy changes no other tool.
+        observer_id: only what this observer saw can change, ``None`` for everybody.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        record: Record,
+        server_id: str,
+        server: ServerBindings,
+        since: Position,
+        analysis: Analysis,
+        *,
+        own: Seen | None = None,
+        decision: ControlDecision | None = None,
+        observer_id: str | None = None,
+    ) -> None:
+        self._registry, self._record, self._server_id, self._server = registry, record, server_id, server
+        self._since, self._analysis = since, analysis
+        self._own, self._observer_id = own, observer_id
+        self._is_about_rules = isinstance(decision, Pin | Policy)
+        self._pin = decision if isinstance(decision, Pin) else None
+        self._tool_name = decision.tool_name if isinstance(decision, Pin | Policy) else None
+        server.fleet.forget_changes()
+        self._verdicts = registry.verdicts(server_id, server)
+        self._in_force = server.fleet.catalogues_in_force()
+        self._wrong = self._evaluate()
+        self._offered = {} if self._pin is None else offered(server, self._pin.tool_name)
+
+    def findings(self) -> list[Output]:
+        """Return what is wrong with pins and signatures now and was not before, in the order of event time."""
+        after = self._evaluate()
+        if self._wrong is not None and after is not None:
+            return new_findings(self._wrong, after)
+        return [] if self._own is None else new_findings(set(), evaluate_one(self._server, self._own))
+
+    def claims(self, *, had_complete: bool = False) -> Iterable[Output]:
+        """Return the claims to tool names that stand otherwise than before.
+
+        Args:
+            had_complete: whether a complete list is among those that a snapshot was compared with.
+        """
+        if self._own is not None:
+            claims = claims_by_snapshot(self._server, self._own, self._analysis, had_complete=had_complete)
+        elif self._pin is not None:
+            pin, after = self._pin, offered(self._server, self._pin.tool_name)
+            claims = claims_between(self._offered, after, pin.server_id, time_us=pin.time_us, origin=pin.origin)
+        else:
+            return ()
+        return (claim.output() for claim in claims)
+
+    def verdicts(self) -> Iterable[Output]:
+        """Return the verdicts that are different."""
+        if not self._is_about_rules and self._server.fleet.catalogues_in_force() == self._in_force:
+            return ()
+        after = self._registry.revised_verdicts(self._server_id, self._server)
+        return changed_verdicts(self._record, self._server_id, self._verdicts, after)
+
+    def cut_short(self, time_us: int) -> Iterable[Output]:
+        """Return the finding that says what the budget did not suffice for, if anything.
+
+        Args:
+            time_us: event time of the record, microseconds since the epoch.
+        """
+        origin = self._record.origin
+        for finding in self._analysis.finding(self._server_id, origin, time_us, catalogue=None, cut=Cut.BUDGET):
+            yield finding.output()
+
+    def check_signatures(self, signed: Iterable[Signatures]) -> list[Output]:
+        """Hold sets of signatures against every key of the server that they were not yet held against."""
+        outputs: list[Output] = []
+        documents = sorted(self._server.controls.key_documents().items())
+        for signatures in list(signed):
+            for key, document in documents:
+                if (signatures.digest, key) in self._server.controls.checked:
+                    continue
+                try:
+                    self._analysis.work.spend(_UNITS_PER_SIGNATURE * len(signatures.tools))
+                except WorkExhaustedError:
+                    # The next discovery continues where this one ends.
+                    self._analysis.left_out.add(LeftOut.SIGNATURES)
+                    return outputs
+                outputs.append(self._registry.ledger.publish(self._record, check_against(signatures, document)))
+        return outputs
+
+    def revise_first_uses(self) -> list[Output]:
+        """Publish which keys were used first, where the record changes that."""
+        if not self._server.controls.discoveries:
+            return []
+        try:
+            undone, revised = revised_first_uses(self._server, self._since, self._analysis.work, self._own)
+        except WorkExhaustedError:
+            self._analysis.left_out.add(LeftOut.SIGNATURES)
+            return []
+        ledger, record = self._registry.ledger, self._record
+        outputs = [ledger.retract(record, key) for key in undone]
+        return outputs + [ledger.publish(record, use) for use in revised]
+
+    def _evaluate(self) -> set[Finding] | None:
+        try:
+            return evaluate_pins(
+                self._server,
+                self._since,
+                observer_id=self._observer_id,
+                tool_name=self._tool_name,
+                work=self._analysis.work,
+                own=self._own,
+            )
+        except WorkExhaustedError:
+            self._analysis.left_out.add(LeftOut.HISTORY)
+            return None
