@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from assay_stream.detect.indicators import signs_between
+from assay_stream.detect import detect_indicators
 from assay_stream.drift import compare_definitions
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.work import UNLIMITED, Work
@@ -102,7 +102,7 @@ def _texts(name: str) -> Callable[[], int]:
     work = Work(UNLIMITED)
 
     def search() -> int:
-        signs_between(None, definition, work=work)
+        detect_indicators(None, definition, work=work)
         return work.spent
 
     return search
