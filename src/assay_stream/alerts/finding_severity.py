@@ -46,12 +46,7 @@ def severity_under(profile: Profile) -> Callable[[Finding], int]:
 
 
 def default_level(kind: Kind, reason: str | None) -> Level:
-    """Return the level of a kind of finding where a profile says nothing of it.
-
-    Args:
-        kind: what was found.
-        reason: the stable code behind it, if there is one.
-    """
+    """Return the level of a kind of finding where a profile says nothing of it."""
     # Fleets hold many versions of one product: an equal name alone is no alarm.
     if kind is Kind.TOOL_SHADOWED and reason == SAME_NAME:
         return Level.LOW

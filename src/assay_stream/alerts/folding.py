@@ -33,11 +33,7 @@ RECORDS = "records/"
 
 
 def records_key(server_id: str) -> str:
-    """Return the key under which the latest records of a server are counted.
-
-    Args:
-        server_id: the server.
-    """
+    """Return the key under which the latest records of a server are counted."""
     return f"{RECORDS}{server_id}"
 
 
@@ -64,32 +60,17 @@ class RecordCounts:
         }
 
     def has_room(self, origin: Origin, severity_id: int) -> bool:
-        """Tell whether a record may begin another alert of a severity.
-
-        Args:
-            origin: the record.
-            severity_id: the severity of the alert.
-        """
+        """Tell whether a record may begin another alert of a severity."""
         raised = self._records.get(place_text(origin), {}).get("raised", {})
         return bool(raised.get(str(severity_id), 0) < DEFAULT_LIMITS.alerts_per_record_max)
 
     def count(self, origin: Origin, severity_id: int) -> None:
-        """Note that a record began an alert.
-
-        Args:
-            origin: the record.
-            severity_id: the severity of the alert.
-        """
+        """Note that a record began an alert."""
         raised = self._of(origin)["raised"]
         raised[str(severity_id)] = raised.get(str(severity_id), 0) + 1
 
     def touch(self, origin: Origin, uid: str) -> None:
-        """Note that a record changed a folded alert, to be written where the record ends.
-
-        Args:
-            origin: the record.
-            uid: the folded alert.
-        """
+        """Note that a record changed a folded alert, to be written where the record ends."""
         folded = self._of(origin)["folded"]
         if uid not in folded and len(folded) < DEFAULT_LIMITS.alerts_per_record_max:
             folded.append(uid)
@@ -212,12 +193,7 @@ def _find_alone(
 
 
 def folded_finding(finding: Finding, place: str | None = None) -> Finding:
-    """Return the finding that a folded alert is written for.
-
-    Args:
-        finding: the finding about a member.
-        place: the record that the folded alert began with, ``None`` for the record of the finding.
-    """
+    """Return the finding that a folded alert is written for."""
     return Finding(
         kind=Kind.ALERTS_FOLDED,
         server_id=finding.server_id,
@@ -230,14 +206,7 @@ def folded_finding(finding: Finding, place: str | None = None) -> Finding:
 
 
 def with_member(fold: AlertState | None, was: AlertState | None, member: AlertState, finding: Finding) -> AlertState:
-    """Return a folded alert with one finding more.
-
-    Args:
-        fold: what is remembered of the folded alert, ``None`` for a new one.
-        was: the member before the finding, ``None`` where it was none of this alert.
-        member: the member with the finding.
-        finding: the finding.
-    """
+    """Return a folded alert with one finding more."""
     about = folded_finding(finding, None if fold is None else fold.last["reason"])
     new = counted(fold, about, member.severity_id)
     if fold is None or fold.closed:
@@ -259,14 +228,7 @@ def with_member(fold: AlertState | None, was: AlertState | None, member: AlertSt
 
 
 def without_member(fold: AlertState, was: AlertState, now: AlertState | None, time_us: int) -> AlertState:
-    """Return a folded alert one of whose members has ended, or left it.
-
-    Args:
-        fold: what is remembered of the folded alert.
-        was: the member before.
-        now: the member after, ``None`` where it left.
-        time_us: event time of its end, microseconds since the epoch.
-    """
+    """Return a folded alert one of whose members has ended, or left it."""
     held = fold.folded or {}
     still_open = held["open"] - _stands(was) + _stands(now)
     new = replace(fold, folded=held | {"open": still_open})
@@ -277,22 +239,14 @@ def without_member(fold: AlertState, was: AlertState, now: AlertState | None, ti
 
 
 def released(member: AlertState) -> AlertState:
-    """Return a member as an alert of its own that is closed, or was never written.
-
-    Args:
-        member: what is remembered of it.
-    """
+    """Return a member as an alert of its own that is closed, or was never written."""
     if member.written_count:
         return replace(member, fold=None, closed=True)
     return replace(member, fold=None, raised=False, closed=False, told=False)
 
 
 def place_text(origin: Origin) -> str:
-    """Return the place of a record as text.
-
-    Args:
-        origin: the place.
-    """
+    """Return the place of a record as text."""
     return f"{origin.topic}/{origin.partition}/{origin.offset}"
 
 

@@ -79,11 +79,7 @@ class AlertRow:
 
 
 def row_of(view: AlertView) -> AlertRow:
-    """Return what a list shows of an alert.
-
-    Args:
-        view: the alert.
-    """
+    """Return what a list shows of an alert."""
     observers = view.flat.get("mcp_observers")
     return AlertRow(
         uid=view.uid,
@@ -243,11 +239,7 @@ class Listing:
     fitting: int
 
     def summary(self, wanted: AlertState | None) -> str:
-        """Return one line on what is shown and what is not.
-
-        Args:
-            wanted: the state that was asked for, ``None`` for any.
-        """
+        """Return one line on what is shown and what is not."""
         states = [state for state in AlertState if wanted in (None, state)]
         told = ", ".join(f"{self.states[state]:,} {state}" for state in states)
         if len(self.rows) < self.fitting:

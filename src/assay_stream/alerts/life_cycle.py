@@ -92,14 +92,7 @@ _Result = tuple[AlertState, list[Output]]
 def apply_finding(
     state: AlertState | None, finding: Finding, rules: AlertRules, suppressions: Suppressions = ()
 ) -> _Result:
-    """Count a finding on its alert, and return what is to be written.
-
-    Args:
-        state: what is remembered of the alert, ``None`` for a new one.
-        finding: the finding.
-        rules: what the stage is told.
-        suppressions: the suppression rules in force for the finding's server.
-    """
+    """Count a finding on its alert, and return what is to be written."""
     if state is not None and was_applied(state, finding.origin):
         return state, []
     outputs: list[Output] = []
@@ -128,14 +121,7 @@ def apply_finding(
 def apply_resolution(
     state: AlertState, resolution: Resolution, rules: AlertRules, suppressions: Suppressions = ()
 ) -> _Result:
-    """Note that what an alert was about stands no more, for one observer or for all.
-
-    Args:
-        state: what is remembered of the alert.
-        resolution: what put an end to it.
-        rules: what the stage is told.
-        suppressions: the suppression rules in force for its server.
-    """
+    """Note that what an alert was about stands no more, for one observer or for all."""
     if was_applied(state, resolution.origin, is_end=True):
         return state, []
     state, outputs = tick(state, resolution.time_us, rules, suppressions)
@@ -187,14 +173,7 @@ def tick(state: AlertState, now_us: int, rules: AlertRules, suppressions: Suppre
 def write_folded(
     state: AlertState, time_us: int, rules: AlertRules, suppressions: Suppressions = ()
 ) -> tuple[AlertState, list[Output]]:
-    """Write a folded alert where the record that changed it ends, if what changed is of note.
-
-    Args:
-        state: what is remembered of the folded alert.
-        time_us: event time of the record, microseconds since the epoch.
-        rules: what the stage is told.
-        suppressions: the suppression rules in force for its server.
-    """
+    """Write a folded alert where the record that changed it ends, if what changed is of note."""
     if state.closed or not (state.folded or {}).get("due"):
         return state, []
     activity = Activity.UPDATE if state.written_count else Activity.CREATE
@@ -203,12 +182,7 @@ def write_folded(
 
 
 def due_us(state: AlertState, rules: AlertRules) -> int | None:
-    """Return when ``tick`` will next have something to write, ``None`` where never.
-
-    Args:
-        state: what is remembered of the alert.
-        rules: what the stage is told.
-    """
+    """Return when ``tick`` will next have something to write, ``None`` where never."""
     due = _next_due(state, rules.pacing)
     return None if due is None else due.at_us
 

@@ -169,21 +169,13 @@ def _who(story: AlertStory) -> Iterator[Line]:
 
 
 def seen_text(row: AlertRow) -> str:
-    """Return how often something was seen and by how many.
-
-    Args:
-        row: the alert.
-    """
+    """Return how often something was seen and by how many."""
     by = f" by {counted(row.observers, 'observer')}" if row.observers else ", no observer is named"
     return f"{counted(row.count, 'time')}{by}"
 
 
 def observer_text(name: str) -> str:
-    """Return an observer's name as a person reads it.
-
-    Args:
-        name: as it is counted.
-    """
+    """Return an observer's name as a person reads it."""
     named = {UNNAMED_OBSERVER: "(no observer is named)", FURTHER_OBSERVERS: "(further observers)"}
     return named.get(name) or shown(name)
 
@@ -201,21 +193,13 @@ def _life(story: AlertStory) -> Iterator[Line]:
 
 
 def life_events(life: Life) -> Iterable[AlertView | None]:
-    """Return the records that are told of, ``None`` where some are left out.
-
-    Args:
-        life: the records.
-    """
+    """Return the records that are told of, ``None`` where some are left out."""
     gap = [None] if life.count > len(life.first) + len(life.latest) else []
     return [*life.first, *gap, *life.latest]
 
 
 def event_text(view: AlertView) -> str:
-    """Return one record of an alert in a line.
-
-    Args:
-        view: the record.
-    """
+    """Return one record of an alert in a line."""
     parts = [f"{shown(view.activity)}, {shown(view.status)}", shown(view.severity), f"count {view.count:,}"]
     for name, label in (
         ("mcp_repeats", "repetition"),
@@ -228,11 +212,7 @@ def event_text(view: AlertView) -> str:
 
 
 def suppression_text(story: AlertStory) -> str:
-    """Return which rule suppresses an alert and until when, ``""`` where none does.
-
-    Args:
-        story: what there is to be said of it.
-    """
+    """Return which rule suppresses an alert and until when, ``""`` where none does."""
     rule_id = story.view.fact("mcp_suppressed_by")
     if not rule_id:
         return ""
@@ -257,11 +237,7 @@ def _calls(story: AlertStory) -> Iterator[Line]:
 
 
 def calls_text(story: AlertStory) -> str:
-    """Return how many calls used the tool, ``""`` where that was not looked for.
-
-    Args:
-        story: what there is to be said of the alert.
-    """
+    """Return how many calls used the tool, ``""`` where that was not looked for."""
     calls = story.calls
     if calls is None:
         return ""

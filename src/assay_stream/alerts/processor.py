@@ -50,15 +50,7 @@ class Step:
 
 
 def apply_entry(states: Mapping[str, Any], entry: Entry, rules: AlertRules, due: DueTimes, *, place: Origin) -> Step:
-    """Apply one record of the finding topic.
-
-    Args:
-        states: every state there is; it is not changed.
-        entry: the record.
-        rules: what the stage is told.
-        due: when the alerts of the record's partition will have something to write.
-        place: where the record stands in the finding topic.
-    """
+    """Apply one record of the finding topic."""
     step = Step()
     match entry:
         case Finding():
@@ -213,21 +205,13 @@ class DueTimes:
         return any(time_us <= now_us for time_us in self._times_us.values())
 
     def by(self, now_us: int) -> list[str]:
-        """Return the keys of the alerts that are due, the longest due first, as many as one tick may write.
-
-        Args:
-            now_us: the time, microseconds since the epoch.
-        """
+        """Return the keys of the alerts that are due, the longest due first, as many as one tick may write."""
         due = sorted((time_us, key) for key, time_us in self._times_us.items() if time_us <= now_us)
         return [key for _, key in due[: DEFAULT_LIMITS.alerts_per_tick_max]]
 
 
 def is_alert(key: str) -> bool:
-    """Tell whether a state is that of an alert.
-
-    Args:
-        key: its key.
-    """
+    """Tell whether a state is that of an alert."""
     return not key.startswith((_RULES, _NAMES, RECORDS))
 
 
@@ -244,13 +228,7 @@ def partition_key(finding: Mapping[str, Any]) -> str:
 
 
 def suppressions_for(states: Mapping[str, Any], partition: int, server_id: str) -> list[SuppressionRule]:
-    """Return the suppression rules in force for a server, its own and those for every server.
-
-    Args:
-        states: every state there is.
-        partition: the partition of the finding topic that the server's alerts stand in.
-        server_id: the server.
-    """
+    """Return the suppression rules in force for a server, its own and those for every server."""
     return [
         read_record(SuppressionRule, fields)
         for key in (_rules_key(partition, server_id), _rules_key(partition, ANY_SERVER))

@@ -49,13 +49,7 @@ class AlertSelection:
         return self.fits(time_ms=view.time_ms, server_id=view.fact("mcp_server_id"), severity_id=view.severity_id)
 
     def fits(self, *, time_ms: int, server_id: str, severity_id: int) -> bool:
-        """Say the same of an alert's time, server and severity.
-
-        Args:
-            time_ms: event time, milliseconds since the epoch.
-            server_id: its server.
-            severity_id: OCSF severity.
-        """
+        """Say the same of an alert's time, server and severity."""
         if self.since_ms is not None and time_ms < self.since_ms:
             return False
         if self.server_id is not None and server_id != self.server_id:

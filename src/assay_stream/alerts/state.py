@@ -23,11 +23,7 @@ UNNAMED_OBSERVER = " "
 
 
 def named_count(observers: Iterable[str]) -> int:
-    """Return how many observers there are; what was told of none by name, as by a decision, is no observer.
-
-    Args:
-        observers: names, as a state has them.
-    """
+    """Return how many observers there are; what was told of none by name, as by a decision, is no observer."""
     return sum(1 for name in observers if name != UNNAMED_OBSERVER)
 
 
@@ -113,13 +109,7 @@ def counted(state: AlertState | None, finding: Finding, severity_id: int) -> Ale
 
 
 def with_origin(state: AlertState | None, origin: Origin, *, is_end: bool = False) -> dict[str, tuple[int, ...]]:
-    """Return the records that were applied, with one more.
-
-    Args:
-        state: what is remembered of the alert, ``None`` for a new one.
-        origin: the record.
-        is_end: whether it put an end to the alert; one record may both be found and be an end.
-    """
+    """Return the records that were applied, with one more."""
     applied = dict(state.applied) if state else {}
     place = _place(origin, is_end)
     offsets = sorted({*applied.get(place, ()), origin.offset})
@@ -132,13 +122,7 @@ def _place(origin: Origin, is_end: bool) -> str:
 
 
 def was_applied(state: AlertState, origin: Origin, *, is_end: bool = False) -> bool:
-    """Tell whether what follows from a record was applied before.
-
-    Args:
-        state: what is remembered of the alert.
-        origin: the record.
-        is_end: whether what follows is the alert's end.
-    """
+    """Tell whether what follows from a record was applied before."""
     offsets = state.applied.get(_place(origin, is_end), ())
     if len(offsets) == DEFAULT_LIMITS.alert_origins_max and origin.offset < offsets[0]:
         return True

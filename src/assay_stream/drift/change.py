@@ -43,12 +43,7 @@ ABSENT = Absent()
 
 
 def member(path: str, name: str) -> str:
-    """Return the path of an object's member; a long name is cut.
-
-    Args:
-        path: the object's.
-        name: the member's key.
-    """
+    """Return the path of an object's member; a long name is cut."""
     if len(name) > DEFAULT_LIMITS.field_name_chars_max:
         name = _cut(name, DEFAULT_LIMITS.field_name_chars_max)
     elif _PLAIN_NAME.fullmatch(name):
@@ -73,35 +68,19 @@ class Path:
 
     @classmethod
     def of(cls, path: Path | str) -> Path:
-        """Return the path of this text, or the path itself.
-
-        Args:
-            path: a path or its text.
-        """
+        """Return the path of this text, or the path itself."""
         return cls(path) if isinstance(path, str) else path
 
     def keyword(self, name: str) -> Path:
-        """Return the path of a member whose name is known to be plain.
-
-        Args:
-            name: a keyword of JSON Schema or of the Model Context Protocol.
-        """
+        """Return the path of a member whose name is known to be plain."""
         return self._next(f".{name}", is_name=False)
 
     def member(self, name: str) -> Path:
-        """Return the path of a member of any name.
-
-        Args:
-            name: as the server chose it.
-        """
+        """Return the path of a member of any name."""
         return self._next(name, is_name=True)
 
     def item(self, index: int) -> Path:
-        """Return the path of an item of a list.
-
-        Args:
-            index: counted from zero.
-        """
+        """Return the path of an item of a list."""
         return self._next(f"[{index}]", is_name=False)
 
     def _next(self, step: str, *, is_name: bool) -> Path:
@@ -132,9 +111,6 @@ def bounded(value: Any) -> Any:
     """Return a value as a change carries it: whole, or cut with a mark that names its length and digest.
 
     What was no text before the cut is cut as canonical JSON, and so becomes one.
-
-    Args:
-        value: a JSON value, or ``ABSENT``, which becomes ``None``.
     """
     chars_max = DEFAULT_LIMITS.change_value_chars_max
     if value is ABSENT:
@@ -148,12 +124,7 @@ def bounded(value: Any) -> Any:
 
 
 def bounded_pair(before: Any, after: Any) -> tuple[Any, Any]:
-    """Return two values as a change carries them: of long texts that begin alike, from a little before they part.
-
-    Args:
-        before: a JSON value, or ``ABSENT``.
-        after: the same.
-    """
+    """Return two values as a change carries them: of long texts that begin alike, from a little before they part."""
     if isinstance(before, str) and isinstance(after, str):
         chars_max = DEFAULT_LIMITS.change_value_chars_max
         if max(len(before), len(after)) > chars_max:
@@ -163,12 +134,7 @@ def bounded_pair(before: Any, after: Any) -> tuple[Any, Any]:
 
 
 def parting(one: str, other: str) -> int:
-    """Return the length of what two texts begin with alike.
-
-    Args:
-        one: a text.
-        other: another one.
-    """
+    """Return the length of what two texts begin with alike."""
     alike, apart = 0, min(len(one), len(other)) + 1
     while apart - alike > 1:
         middle = (alike + apart) // 2

@@ -73,10 +73,6 @@ class Values:
     def same(self, before: Any, after: Any) -> bool:
         """Tell whether two values are equal as JSON; other than for Python, ``true`` is not 1.
 
-        Args:
-            before: a JSON value or ``ABSENT``.
-            after: another one.
-
         Raises:
             InputError: as ``canonicalize``.
             WorkExhaustedError: where the budget is used up.
@@ -88,9 +84,6 @@ class Values:
 
     def class_of(self, value: Any) -> Any:
         """Return what two values have in common exactly where they are equal.
-
-        Args:
-            value: a JSON value; anything else is equal to itself alone.
 
         Raises:
             InputError: as ``canonicalize``.
@@ -109,11 +102,7 @@ class Values:
         return found
 
     def units_to_write(self, value: Any) -> int:
-        """Return how many units of work the canonical form of a value takes.
-
-        Args:
-            value: a JSON value or ``ABSENT``.
-        """
+        """Return how many units of work the canonical form of a value takes."""
         if isinstance(value, dict | list):
             known: _Class = self.class_of(value)
             if known.is_plain:
@@ -123,9 +112,6 @@ class Values:
 
     def form(self, value: Any) -> bytes:
         """Return the canonical form of a value.
-
-        Args:
-            value: a JSON value.
 
         Raises:
             InputError: as ``canonicalize``.

@@ -32,14 +32,7 @@ _HARMFUL = {
 
 
 def compare_annotations(path: Path | str, before: Any, after: Any, values: Values | None = None) -> Iterator[Change]:
-    """Yield the changes between two objects of annotations.
-
-    Args:
-        path: where they stand.
-        before: the annotations before, ``ABSENT`` where there were none.
-        after: the annotations after, in the same way.
-        values: of the comparison, those of a new one without it.
-    """
+    """Yield the changes between two objects of annotations."""
     path, values = Path.of(path), Values() if values is None else values
     was, now = ({} if side is ABSENT else side for side in (before, after))
     if not isinstance(was, dict) or not isinstance(now, dict):
@@ -79,14 +72,7 @@ def _hint_code(name: str, before: Any, after: Any) -> str:
 
 
 def compare_arguments(path: Path | str, before: Any, after: Any, values: Values | None = None) -> Iterator[Change]:
-    """Yield the changes between two lists of arguments.
-
-    Args:
-        path: where they stand.
-        before: the arguments before, ``ABSENT`` where there were none.
-        after: the arguments after, in the same way.
-        values: of the comparison, those of a new one without it.
-    """
+    """Yield the changes between two lists of arguments."""
     path, values = Path.of(path), Values() if values is None else values
     was, now = _by_name(before), _by_name(after)
     if was is None or now is None:
@@ -143,14 +129,7 @@ _CONTRACT = "handshake"
 
 
 def compare_meta(path: Path | str, before: Any, after: Any, values: Values | None = None) -> Iterator[Change]:
-    """Yield the changes between two objects of metadata, one for each member.
-
-    Args:
-        path: where they stand.
-        before: the metadata before, ``ABSENT`` where there was none.
-        after: the metadata after, in the same way.
-        values: of the comparison, those of a new one without it.
-    """
+    """Yield the changes between two objects of metadata, one for each member."""
     path, values = Path.of(path), Values() if values is None else values
     was, now = ({} if side is ABSENT else side for side in (before, after))
     if not isinstance(was, dict) or not isinstance(now, dict) or not (was or now):

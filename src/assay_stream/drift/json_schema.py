@@ -47,14 +47,7 @@ _ITEM_UNITS = 8
 
 
 def compare_schemas(path: Path | str, before: Any, after: Any, values: Values | None = None) -> Iterator[Change]:
-    """Yield the changes between two schemas.
-
-    Args:
-        path: where the schema stands in the definition: ``$.inputSchema``.
-        before: the schema before, ``ABSENT`` where there was none.
-        after: the schema after, in the same way.
-        values: of the comparison, those of a new one without it.
-    """
+    """Yield the changes between two schemas."""
     path, values = Path.of(path), Values() if values is None else values
     if values.same(before, after):
         return

@@ -21,11 +21,6 @@ _UNITS_PER_CHAR = 5
 def expand(root: Any, schema: Schema, work: Work | None = None) -> dict[str, Any] | None:
     """Return a schema with its reference followed; what stands beside a reference takes precedence.
 
-    Args:
-        root: the whole schema that pointers are relative to.
-        schema: one schema of it, with or without ``$ref``.
-        work: the budget to draw on, none without it.
-
     Returns:
         The schema without ``$ref``, or ``None`` where the reference leads outside, nowhere, or in a circle.
 

@@ -272,9 +272,6 @@ DEFAULT_PROFILE = PROFILES["soc"]
 def profile_named(name: str) -> Profile:
     """Return the profile of this name.
 
-    Args:
-        name: a key of ``PROFILES``.
-
     Raises:
         InputError: ``unknown_value``.
     """

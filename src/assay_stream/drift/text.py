@@ -45,16 +45,7 @@ _WORD_UNITS = 4
 def compare_texts(
     subject: str, path: Path | str, before: Any, after: Any, values: Values | None = None
 ) -> Iterator[Change]:
-    """Yield the change between two texts, if there is one.
-
-    Args:
-        subject: what the text is; with how it changed it makes the code: ``description``, ``title``,
-            ``parameter_description`` or ``parameter_title``.
-        path: where it stands.
-        before: the text before, ``ABSENT`` where there was none.
-        after: the text after, in the same way.
-        values: of the comparison, those of a new one without it.
-    """
+    """Yield the change between two texts, if there is one."""
     values = Values() if values is None else values
     how = None if values.same(before, after) else _how(before, after, values.work)
     if how is not None:
@@ -64,10 +55,6 @@ def compare_texts(
 
 def words_of(text: str, work: Work | None = None) -> list[str]:
     """Return the words of a text as they are compared, typography taken away.
-
-    Args:
-        text: any text.
-        work: the budget to draw on, none without it.
 
     Raises:
         WorkExhaustedError: where it is used up.

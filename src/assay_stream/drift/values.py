@@ -86,10 +86,6 @@ def changed(code: str, path: Path | str, before: Any, after: Any, values: Values
 def sorted_names(values: Values, *sides: Collection[str]) -> list[str]:
     """Return the names of the members of some objects, sorted, each once.
 
-    Args:
-        values: of the comparison.
-        sides: objects, or their names.
-
     Raises:
         WorkExhaustedError: where the budget of the comparison is used up.
     """
@@ -103,14 +99,7 @@ def _units_to_cut(value: Any) -> int:
 
 
 def compare_values(path: Path | str, before: Schema, after: Schema, values: Values | None = None) -> Iterator[Change]:
-    """Yield the changes of what one place of a schema allows, nested schemas left alone.
-
-    Args:
-        path: of the schema.
-        before: the schema before.
-        after: the schema after.
-        values: of the comparison, those of a new one without it.
-    """
+    """Yield the changes of what one place of a schema allows, nested schemas left alone."""
     values = Values() if values is None else values
     if not any(_differs(name, before, after, values) for name in _TELLING):
         return

@@ -288,10 +288,6 @@ def _checked_note(content: dict[str, Any], checkpoint: Checkpoint, keys: dsse.Ke
 def open_checkpoint(envelope: Any, keys: dsse.Keys) -> tuple[Checkpoint, tuple[str, ...]]:
     """Return a checkpoint out of its envelope, and whose signatures held.
 
-    Args:
-        envelope: the DSSE envelope, decoded.
-        keys: whose signatures count.
-
     Raises:
         InputError: as ``decode``.
     """
@@ -327,12 +323,7 @@ def open_checkpoint(envelope: Any, keys: dsse.Keys) -> tuple[Checkpoint, tuple[s
 
 
 def follows(checkpoint: Sealed, before: Checkpoint | None) -> str | None:
-    """Return why a checkpoint does not continue the one before, ``None`` if it does.
-
-    Args:
-        checkpoint: the later one.
-        before: the earlier one, ``None`` where this should be the first.
-    """
+    """Return why a checkpoint does not continue the one before, ``None`` if it does."""
     made = checkpoint.checkpoint
     if made.sequence != (0 if before is None else before.sequence + 1):
         return "checkpoint_out_of_sequence"

@@ -27,11 +27,7 @@ _LINE_ENDS = re.compile("[\r\n]")
 
 
 def to_cef(alert: dict[str, Any]) -> str:
-    """Return the alert as one CEF line. ``cn1`` carries the OCSF severity, of which CEF's scale knows less.
-
-    Args:
-        alert: the alert.
-    """
+    """Return the alert as one CEF line. ``cn1`` carries the OCSF severity, of which CEF's scale knows less."""
     view = view_of(alert)
     header = "|".join(
         [

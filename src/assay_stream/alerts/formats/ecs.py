@@ -30,9 +30,6 @@ def to_ecs(alert: dict[str, Any]) -> str:
     """Return the alert as one ECS document, on one line.
 
     ``labels`` holds keywords only, as ECS has it; the figures stand typed under ``assay_stream.alert``.
-
-    Args:
-        alert: the alert.
     """
     view = view_of(alert)
     category, types = _CATEGORIES.get(view.kind, _ANY_CATEGORY)

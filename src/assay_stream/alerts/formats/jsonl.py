@@ -14,9 +14,6 @@ def to_jsonl(alert: dict[str, Any]) -> str:
     """Return the alert as one flat JSON object.
 
     The flat facts of the alert follow without their ``mcp_``; a fact never takes the place of a member of ours.
-
-    Args:
-        alert: the alert.
     """
     view = view_of(alert)
     flat: dict[str, Any] = {

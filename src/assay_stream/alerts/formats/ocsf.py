@@ -10,9 +10,6 @@ from assay_stream.canonical.digest import canonicalize
 def to_ocsf(alert: dict[str, Any]) -> str:
     """Return the alert as one line of JSON, every member kept.
 
-    Args:
-        alert: the alert.
-
     Raises:
         InputError: ``not_canonicalizable`` where a member cannot be written (RFC 8785).
     """

@@ -22,11 +22,7 @@ _LINK_CHARACTERS = re.compile(r"[\\\[\]]")
 
 
 def to_sarif(alerts: Sequence[dict[str, Any]]) -> str:
-    """Return alerts as one SARIF log, on one line.
-
-    Args:
-        alerts: the alerts, in order.
-    """
+    """Return alerts as one SARIF log, on one line."""
     views = [view_of(alert) for alert in alerts]
     rules: dict[str, AlertView] = {}
     for view in views:
@@ -97,9 +93,6 @@ def plain_message(text: str) -> str:
 
     Names come from servers: braces are doubled, so that nothing is taken for a placeholder (3.11.5), and brackets
     and backslashes are escaped, so that nothing is taken for an embedded link (3.11.6).
-
-    Args:
-        text: the text.
     """
     escaped = _LINK_CHARACTERS.sub(lambda found: "\\" + found[0], text)
     return escaped.replace("{", "{{").replace("}", "}}")

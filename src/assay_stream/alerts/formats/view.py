@@ -181,11 +181,7 @@ def time_text(time_ms: int) -> str:
 
 
 def scalar_text(value: Scalar) -> str:
-    """Return a scalar as text, booleans as JSON has them.
-
-    Args:
-        value: the scalar.
-    """
+    """Return a scalar as text, booleans as JSON has them."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
