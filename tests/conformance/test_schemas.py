@@ -19,14 +19,13 @@ from assay_stream.alerts.table import AlertTable
 from assay_stream.engine import EngineState
 from assay_stream.errors import InputError
 from assay_stream.files.record_line import rejected_line
-from assay_stream.join import processor
 from assay_stream.kafka.topics import TOPIC_NAMES
 from assay_stream.limits import Limits
 from assay_stream.model import schemas
 from assay_stream.model.cloudevents import read_event
 from assay_stream.model.envelope import Producer
 from assay_stream.model.finding_topic import Tick
-from assay_stream.model.observation import CallData
+from assay_stream.model.observation import Reported
 from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.registry.ledger import progress
 from assay_stream.replay.run import replay
@@ -319,7 +318,7 @@ def test_every_field_a_call_hands_on_is_in_the_evidence_schema() -> None:
     named = validator("assay.tool.decision").schema["$defs"]["DecisionPayload"]["properties"].keys()
     copied = {name for name in EVERY_CALL_FIELD if name not in {"args"}} | {"args_hash"}
     assert copied <= named
-    assert named >= CallData.__annotations__.keys() - processor._NOT_COPIED - {"tool_name"}
+    assert named >= Reported.__annotations__.keys()
 
 
 @pytest.mark.parametrize("field", ["tool_definition_digest", *assay.CLUSTER_CONSTANTS])

@@ -13,9 +13,10 @@ from assay_stream import engine
 from assay_stream.engine import EngineState
 from assay_stream.limits import Limits
 from assay_stream.model.envelope import Producer
+from assay_stream.model.evidence import Scope, Unbound
 from assay_stream.model.fields import Subject
 from assay_stream.model.record import OBSERVER_HEADER, Origin, Output, Record, Role
-from assay_stream.registry.as_of import Binding, Scope, Unbound, bind
+from assay_stream.registry.as_of import Binding, bind
 from assay_stream.registry.state import Bindings
 
 SERVERS = ("alpha", "beta")

@@ -7,50 +7,36 @@ Arguments, results, definitions and messages never enter it: only digests, codes
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import orjson
-from msgspec import UNSET, Raw
+from msgspec import UNSET, Raw, UnsetType
 
 from assay_stream.canonical.digest import canonicalize, kept
-from assay_stream.canonical.redaction import DEFAULT_REDACTION, Redaction, redacted_digest
+from assay_stream.canonical.redaction import DEFAULT_REDACTION, Redaction
 from assay_stream.errors import InputError
 from assay_stream.limits import DEFAULT_LIMITS, Limits
 from assay_stream.model.cloudevents import Call, read_call
 from assay_stream.model.envelope import STRUCTURED, Producer, envelope
+from assay_stream.model.evidence import BindingField, Scope, ToolIdentity, Unbound
+from assay_stream.model.evidence_writer import InForcePart, fields_of, write_payload
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind
-from assay_stream.model.observation import CallData, CallEvent, CallProfile
-from assay_stream.model.plain_call import PlainCall, PlainPart, plain_payload
+from assay_stream.model.observation import CallProfile
+from assay_stream.model.plain_call import PlainCall
 from assay_stream.model.record import Headers, Output, Record, Role, made_of
-from assay_stream.registry.as_of import Binding, Scope, Unbound, bind, is_overdue, span_of
+from assay_stream.registry.as_of import Binding, bind, is_overdue, span_of
 from assay_stream.registry.pin_evaluation import Standing, pin_fields, standing_of
 from assay_stream.registry.pins import UNPINNED
 from assay_stream.registry.refusal import refusal
 from assay_stream.registry.state import Bindings, ServerBindings
-from assay_stream.schemes import assay
 from assay_stream.schemes.hangar import Action
 
 _BINDINGS = Role.BINDINGS
 _EVIDENCE = Role.EVIDENCE  # reading a member of an enum takes a call of its own
-_UNPINNED = canonicalize(UNPINNED.as_json())
-_UNPINNED_RAW = Raw(_UNPINNED)
+_UNPINNED = Raw(canonicalize(UNPINNED.as_json()))
 _LABELS: dict[Scope | Unbound | None, str] = {scope: f"bound:{scope.value}" for scope in Scope} | {
     reason: f"unbound:{reason.value}" for reason in Unbound
 }
-_NOT_COPIED = frozenset(
-    (
-        "snapshot_id",
-        "args",
-        "result",
-        "tool_definition_digest",
-        "tool_definition_digest_alg",
-        "tool_definition_canonicalization",
-        "tool_definition_schema",
-        "tool_definition_source",
-    )
-)
-"""Fields of a call that do not enter its evidence: some are hashed, some are what others say of the definition."""
 
 
 class _InForce(NamedTuple):
@@ -61,7 +47,6 @@ class _InForce(NamedTuple):
         until_us: the event time before which it is.
         binding: the answer.
         part: its part of the payload.
-        plain: the same for a plain call.
         label: what is counted.
         is_controlled: whether anything was ever decided about the server.
     """
@@ -69,8 +54,7 @@ class _InForce(NamedTuple):
     since_us: int
     until_us: int
     binding: Binding
-    part: dict[str, Any]
-    plain: PlainPart
+    part: InForcePart
     label: str
     is_controlled: bool
 
@@ -148,10 +132,12 @@ def process(join: Join, record: Record, event: Call | InputError | None = None) 
     if server is not None and in_force.is_controlled:
         seen = None if binding.scope is None else binding.seen
         standing = standing_of(server, seen, binding.fingerprint, event.tool_name, time_us)
-    if isinstance(event, PlainCall):
-        data = _plain_data(event, record, in_force, standing)
+    fields = event.fields if isinstance(event, PlainCall) else fields_of(event.data, join.redaction)
+    if standing is None:
+        data = write_payload(fields, record.origin, in_force.part, _UNPINNED)
     else:
-        data = _data(event, record, in_force, standing, join.redaction)
+        pin, signature = Raw(standing.pin_fragment), standing.signature_fragment
+        data = write_payload(fields, record.origin, in_force.part, pin, UNSET if signature is None else Raw(signature))
     evidence = made_of(
         Output,
         (
@@ -205,106 +191,48 @@ def _in_force(join: Join, server: ServerBindings | None, record: Record, event: 
         binding = Binding(unbound=Unbound.UNAVAILABLE)
     else:
         binding = bind(server, tool_name=tool_name, observer_id=observer_id, snapshot_id=snapshot_id, time_us=time_us)
-    part, plain = _describe(server, event.server_id, tool_name, binding)
+    part = _describe(server, event.server_id, tool_name, binding)
     label = _LABELS[binding.unbound or binding.scope]
     is_controlled = server is not None and bool(server.controls)
     if server is None or binding.fingerprint is None:
         # Not kept: whoever makes names up must not fill the memory with what they are not.
-        return _InForce(time_us, time_us, binding, part, plain, label, is_controlled)
+        return _InForce(time_us, time_us, binding, part, label, is_controlled)
     span_us = span_of(server, binding, observer_id=observer_id, time_us=time_us)
-    found = _InForce(*span_us, binding, part, plain, label, is_controlled)
+    found = _InForce(*span_us, binding, part, label, is_controlled)
     join.view.remember(server, question, found)
     return found
 
 
-def _plain_data(event: PlainCall, record: Record, in_force: _InForce, standing: Standing | None) -> bytes:
-    if standing is None:
-        return plain_payload(event, record.origin, in_force.plain, _UNPINNED_RAW)
-    signature = standing.signature_fragment
-    return plain_payload(
-        event,
-        record.origin,
-        in_force.plain,
-        Raw(standing.pin_fragment),
-        UNSET if signature is None else Raw(signature),
-    )
-
-
-def _data(
-    event: CallEvent, record: Record, in_force: _InForce, standing: Standing | None, redaction: Redaction
-) -> bytes:
-    payload = _payload(record, event.data, redaction)
-    payload.update(in_force.part)
-    payload["pin"] = orjson.Fragment(_UNPINNED if standing is None else standing.pin_fragment)
-    if standing is not None and standing.signature_fragment is not None:
-        payload["signature"] = orjson.Fragment(standing.signature_fragment)
-    return orjson.dumps(payload, option=orjson.OPT_SORT_KEYS)
-
-
-def _payload(record: Record, data: CallData, redaction: Redaction) -> dict[str, Any]:
-    """Return what enters of the call itself, such that sorted orjson output is JCS: keys are ASCII."""
-    payload: dict[str, Any] = {**data}
-    payload["tool"] = payload.pop("tool_name")
-    payload["origin"] = record.origin.as_json()
-    if not _NOT_COPIED.isdisjoint(payload):
-        for name in _NOT_COPIED & payload.keys():
-            del payload[name]
-        # What is given inline is hashed here, and wins over a hash that somebody else computed.
-        if "args" in data:
-            payload["args_hash"] = str(redacted_digest(data["args"], redaction))
-        if "result" in data:
-            payload["result_hash"] = str(redacted_digest(data["result"], redaction))
-        if not redaction.is_default and ("args" in data or "result" in data):
-            payload["redaction"] = redaction.id
-    if "error" in payload:
-        payload["error"] = {"code": payload["error"]["code"]}
-    duration_ms = payload["timing"].get("duration_ms") if "timing" in payload else None
-    if duration_ms is not None:
-        whole = duration_ms.is_integer()
-        exact = int(duration_ms) if whole else orjson.Fragment(canonicalize(duration_ms))
-        payload["timing"] = payload["timing"] | {"duration_ms": exact}
-    return payload
-
-
-def _describe(
-    server: ServerBindings | None, server_id: str, tool_name: str, binding: Binding
-) -> tuple[dict[str, Any], PlainPart]:
-    """Return the part of the payload that says what was in force, and the same for a plain call."""
-    part: dict[str, Any] = {}
-    identity_form: bytes | None = None
-    if binding.unbound is not None:
-        part["unbound_reason"] = binding.unbound.value
-    rests_on: dict[str, Any] = {"scope": "none" if binding.scope is None else binding.scope.value}
+def _describe(server: ServerBindings | None, server_id: str, tool_name: str, binding: Binding) -> InForcePart:
+    """Return the part of the payload that says what was in force."""
+    identity: Raw | UnsetType = UNSET
+    digest: str | None = None
+    rests_on: BindingField = {"scope": "none" if binding.scope is None else binding.scope.value}  # type: ignore[typeddict-item]
     if binding.seen is not None:
         seen = binding.seen
-        rests_on |= {"snapshot_id": seen.snapshot_id, "origin": seen.origin.as_json()}
+        rests_on["snapshot_id"] = seen.snapshot_id
+        rests_on["origin"] = seen.origin.as_json()
         if server is not None and binding.scope is not None:
             rests_on["catalogue_digest"] = seen.catalogue
             rests_on["server_scoped"] = server.catalogue_of(seen).server_scoped
     found = binding.fingerprint
     if found is not None:
         rests_on["full_digest"] = found.full
+        digest = found.definition_digest()
         if "assay.schema_hash" in found.schemes:
-            identity = {
+            named: ToolIdentity = {
                 "server_id": server_id,
                 "tool_name": tool_name,
                 "schema_hash": found.schemes["assay.schema_hash"],
                 "meta_hash": found.schemes["assay.meta_hash"],
             }
-            identity_form = kept(canonicalize(identity))
-            part["tool_identity"] = orjson.Fragment(identity_form)
-        digest = found.definition_digest()
-        if digest is not None:
-            part.update(assay.CLUSTER_CONSTANTS, tool_definition_digest=digest)
-    binding_form = kept(canonicalize(rests_on))
-    part["binding"] = orjson.Fragment(binding_form)
-    plain = PlainPart(
-        Raw(binding_form),
-        UNSET if identity_form is None else Raw(identity_form),
-        part.get("tool_definition_digest", UNSET),
-        part.get("unbound_reason", UNSET),
+            identity = Raw(kept(canonicalize(named)))
+    return InForcePart(
+        Raw(kept(canonicalize(rests_on))),
+        identity,
+        UNSET if digest is None else digest,
+        UNSET if binding.unbound is None else binding.unbound.value,
     )
-    return part, plain
 
 
 def _is_overdue(server: ServerBindings | None, event: Call, binding: Binding) -> bool:

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from typing_extensions import TypedDict
 
 from assay_stream.limits import DEFAULT_LIMITS
 
@@ -106,7 +107,7 @@ class Closed(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
 
-class OriginField(Closed):
+class OriginField(TypedDict):
     """Where an input record stands in its log: topic, partition and offset."""
 
     topic: str

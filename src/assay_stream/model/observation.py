@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, NamedTuple, Required
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, with_config
 from typing_extensions import TypedDict
 
 from assay_stream.model.fields import (
@@ -32,7 +32,7 @@ CallProfile = Literal["assay", "handshake"]
 """What a call must hold: the fields below as they are, or everything that Handshake's FR-EVT-007 asks for."""
 
 
-_LIKE_A_MODEL = ConfigDict(strict=True, extra="ignore")
+_as_given = with_config(ConfigDict(strict=True, extra="ignore"))
 
 
 class Model(BaseModel):
@@ -91,71 +91,54 @@ class ListChangedEvent(Envelope):
     data: ListChangedData
 
 
+@_as_given
 class CallError(TypedDict, total=False):
     """Why a call failed. Only the code reaches evidence: a message may quote arguments."""
-
-    __pydantic_config__ = _LIKE_A_MODEL  # type: ignore[misc]
 
     code: Required[Text]
     kind: Text | None
     message: str | None
 
 
+@_as_given
 class Timing(TypedDict, total=False):
     """When a call ran."""
-
-    __pydantic_config__ = _LIKE_A_MODEL  # type: ignore[misc]
 
     started_at: Timestamp | None
     ended_at: Timestamp | None
     duration_ms: Annotated[float, Field(ge=0, le=2**53)] | None
 
 
+@_as_given
 class Actor(TypedDict, total=False):
     """On whose behalf a call was made."""
-
-    __pydantic_config__ = _LIKE_A_MODEL  # type: ignore[misc]
 
     kind: Required[Literal["human", "agent", "system"]]
     agent_id: Text | None
     model_id: Text | None
 
 
-class CallData(TypedDict, total=False):
-    """What one agent did: a ``tools/call`` and the proxy's decision on it."""
-
-    # No model: calls are the many, and an instance of thirty fields takes longer to build than to check.
-
-    __pydantic_config__ = _LIKE_A_MODEL  # type: ignore[misc]
+class Reported(TypedDict, total=False):
+    """What a proxy reports of a call and its evidence repeats."""
 
     server_id: Required[Identifier]
     observer_id: Required[Identifier]
-    tool_name: Required[Identifier]
     tool_call_id: Required[Identifier]
     decision: Required[Decision]
     reason_code: Required[Text]
     profile: CallProfile | None
     trace_id: Text | None
-    snapshot_id: Identifier | None
     args_schema_hash: HashText | None
+    args_hash: HashText | None
+    args_ref: Reference | None
+    result_hash: HashText | None
+    result_ref: Reference | None
     policy_digest: HashText | None
     policy_snapshot_digest: HashText | None
     policy_snapshot_digest_alg: HashText | None
     policy_snapshot_canonicalization: HashText | None
     policy_snapshot_schema: HashText | None
-    tool_definition_digest: HashText | None
-    tool_definition_digest_alg: HashText | None
-    tool_definition_canonicalization: HashText | None
-    tool_definition_schema: HashText | None
-    tool_definition_source: HashText | None
-    args: Any
-    args_hash: HashText | None
-    args_ref: Reference | None
-    result: Any
-    result_hash: HashText | None
-    result_ref: Reference | None
     ok: bool | None
-    error: CallError | None
     timing: Timing | None
     actor: Actor | None
     side_effect: Literal["READ", "WRITE", "EXECUTE"] | None
@@ -166,6 +149,24 @@ class CallData(TypedDict, total=False):
     tool_version: Text | None
     delegated_from: Text | None
     delegation_depth: Count | None
+
+
+@_as_given
+class CallData(Reported, total=False):
+    """What one agent did: a ``tools/call`` and the proxy's decision on it."""
+
+    # No model: calls are the many, and an instance of thirty fields takes longer to build than to check.
+
+    tool_name: Required[Identifier]
+    snapshot_id: Identifier | None
+    args: Any
+    result: Any
+    error: CallError | None
+    tool_definition_digest: HashText | None
+    tool_definition_digest_alg: HashText | None
+    tool_definition_canonicalization: HashText | None
+    tool_definition_schema: HashText | None
+    tool_definition_source: HashText | None
 
 
 class CallModel(Envelope):

@@ -1,11 +1,12 @@
-"""Plain calls: what most calls are, read and written the short way.
+"""Plain calls: what most calls are, read the short way.
 
-The model in ``observation`` says what a call must be. This module takes the calls that plainly are that, and
-leaves all others to the model, which takes them too or says what is wrong. Whatever is taken here the model takes
-as well, and its evidence is the same to the byte. A call is not plain where it gives arguments or results inline,
-names the definition itself, follows another profile, says ``null``, or is written with escapes.
+The model in ``observation`` says what a call must be; what is read here is generated from it. This module takes the
+calls that plainly are that, and leaves all others to the model, which takes them too or says what is wrong. Whatever
+is taken here the model takes as well, and its evidence is the same to the byte. A call is not plain where it gives
+arguments or results inline, names the definition itself, follows another profile, says ``null``, or is written with
+escapes.
 
-That nothing was lost in reading, no second key and no unknown field, is seen by writing what was read: without
+That nothing was lost in reading, no second key and no unknown field, shows when what was read is written: without
 escapes each key and each text takes two quotation marks, and no other mark stands there.
 """
 
@@ -13,35 +14,24 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from itertools import product
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Any, get_type_hints
 
 import msgspec
-from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType, defstruct
 
 from assay_stream.canonical.decode import is_faithful
 from assay_stream.errors import InputError
-from assay_stream.limits import DEFAULT_LIMITS, Limits
-from assay_stream.model.record import Origin
+from assay_stream.limits import Limits
+from assay_stream.model.evidence_writer import Fields, plain_form
+from assay_stream.model.observation import CallModel
 from assay_stream.schemes import assay
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_NUMBER_MAX = 2**53
 _DEPTH = 3
 """Containers in a plain call: the event, its data, and its timing, actor or error."""
 
 _DIGITS = 16
 """Digits of the largest integer of a plain call."""
-
-_WORD = r"^[A-Za-z0-9_:./-]+\Z"
-_Identifier = Annotated[str, Meta(min_length=1, max_length=DEFAULT_LIMITS.identifier_chars_max)]
-_Text = _Identifier | UnsetType
-_Hash = Annotated[str, Meta(min_length=1, max_length=128)] | UnsetType
-_Time = Annotated[str, Meta(min_length=20, max_length=27)]
-_Token = Annotated[str, Meta(max_length=DEFAULT_LIMITS.identifier_chars_max, pattern=_WORD)] | UnsetType
-_Reference = Annotated[str, Meta(max_length=2_048, pattern=_WORD)] | UnsetType
-# What is smaller is written in another way by JCS.
-_Fraction = Annotated[float, Meta(ge=0.0001, le=float(_NUMBER_MAX))]
-_Count = Annotated[int, Meta(ge=0, le=_NUMBER_MAX)]
 
 # In UTC, to the second, the milli- or the microsecond; up to three of them.
 _TIME_FORMS = tuple(f"0000-00-00T00:00:00{fraction}Z" for fraction in ("", ".000", ".000000"))
@@ -49,97 +39,23 @@ _TIMES = frozenset(" ".join(forms).encode() for count in (1, 2, 3) for forms in 
 _DIGITS_AS_0 = bytes.maketrans(b"123456789", b"000000000")
 
 
-# The fields of what is written stand in the order of JCS (RFC 8785), as msgspec writes them in theirs. A field of
-# type UnsetType is of the evidence, or makes a call not plain: no JSON value is of that type.
-
-
-class _Timing(Struct, omit_defaults=True, gc=False):
-    duration_ms: _Count | _Fraction | UnsetType = UNSET
-    ended_at: _Time | UnsetType = UNSET
-    started_at: _Time | UnsetType = UNSET
-
-
-class _Actor(Struct, omit_defaults=True, kw_only=True, gc=False):
-    agent_id: _Text = UNSET
-    kind: Literal["human", "agent", "system"]
-    model_id: _Text = UNSET
-
-
-class _Error(Struct, omit_defaults=True, gc=False):
-    code: _Identifier
-    kind: _Text = UNSET
-    message: str | UnsetType = UNSET
-
-
-class _Fields(Struct, omit_defaults=True, kw_only=True, gc=False):
-    actor: _Actor | UnsetType = UNSET
-    args: UnsetType = UNSET
-    args_hash: _Hash = UNSET
-    args_ref: _Reference = UNSET
-    args_schema_hash: _Hash = UNSET
-    binding: UnsetType = UNSET
-    decision: Literal["allow", "deny", "requires_approval", "error"]
-    delegated_from: _Text = UNSET
-    delegation_depth: _Count | UnsetType = UNSET
-    error: _Error | UnsetType = UNSET
-    idempotency: Literal["IDEMPOTENT", "IDEMPOTENT_WITH_KEY", "NON_IDEMPOTENT"] | UnsetType = UNSET
-    idempotency_key: _Token = UNSET
-    observer_id: _Identifier
-    ok: bool | UnsetType = UNSET
-    origin: UnsetType = UNSET
-    pin: UnsetType = UNSET
-    policy_digest: _Hash = UNSET
-    policy_snapshot_canonicalization: _Hash = UNSET
-    policy_snapshot_digest: _Hash = UNSET
-    policy_snapshot_digest_alg: _Hash = UNSET
-    policy_snapshot_schema: _Hash = UNSET
-    profile: Literal["assay"] | UnsetType = UNSET
-    reason_code: _Identifier
-    result: UnsetType = UNSET
-    result_hash: _Hash = UNSET
-    result_ref: _Reference = UNSET
-    server_id: _Identifier
-    side_effect: Literal["READ", "WRITE", "EXECUTE"] | UnsetType = UNSET
-    signature: UnsetType = UNSET
-    snapshot_id: _Text = UNSET
-    timing: _Timing | UnsetType = UNSET
-    tool: UnsetType = UNSET
-    tool_call_id: _Identifier
-    tool_definition_canonicalization: UnsetType = UNSET
-    tool_definition_digest: UnsetType = UNSET
-    tool_definition_digest_alg: UnsetType = UNSET
-    tool_definition_schema: UnsetType = UNSET
-    tool_definition_source: UnsetType = UNSET
-    tool_id: _Text = UNSET
-    tool_identity: UnsetType = UNSET
-    tool_name: _Identifier
-    tool_version: _Text = UNSET
-    trace_id: _Text = UNSET
-    transport: _Token = UNSET
-    unbound_reason: UnsetType = UNSET
-
-
-class _Event(Struct, omit_defaults=True, kw_only=True, gc=False):
-    specversion: Literal["1.0"]
-    type: Literal["mcp.tools.call.observed"]
-    source: Annotated[str, Meta(min_length=1, max_length=2_048)]
-    id: _Identifier
-    time: _Time
-    datacontenttype: str | UnsetType = UNSET
-    traceparent: Annotated[str, Meta(pattern=r"^[0-9a-f-]{1,64}\Z")] | UnsetType = UNSET
-    data: _Fields
-
-
-class _Place(Struct, gc=False):
-    offset: int
-    partition: int
-    topic: str
-
-
-_CANONICALIZATION = assay.CLUSTER_CONSTANTS["tool_definition_canonicalization"]
-_ALGORITHM = assay.CLUSTER_CONSTANTS["tool_definition_digest_alg"]
-_SCHEMA = assay.CLUSTER_CONSTANTS["tool_definition_schema"]
-_SOURCE = assay.CLUSTER_CONSTANTS["tool_definition_source"]
+_ATTRIBUTES = {
+    name: plain_form(hint)
+    for name, hint in get_type_hints(CallModel, include_extras=True).items()
+    if name in CallModel.model_fields
+}
+_Event: Any = defstruct(
+    "Event",
+    [
+        (name, Fields if name == "data" else form)
+        if CallModel.model_fields[name].is_required()
+        else (name, form | UnsetType, UNSET)
+        for name, form in _ATTRIBUTES.items()
+    ],
+    omit_defaults=True,
+    kw_only=True,
+    gc=False,
+)
 _DECODER = msgspec.json.Decoder(_Event)
 _ENCODER = msgspec.json.Encoder()
 
@@ -172,22 +88,6 @@ class PlainCall(Struct, frozen=True, gc=False):
     snapshot_id: str | None
     decision: str
     fields: Any
-
-
-class PlainPart(NamedTuple):
-    """What evidence says of the definition that was in force.
-
-    Args:
-        binding: the rule and the observation that it rests on, canonical.
-        tool_identity: canonical, where the definition has one.
-        digest: the tool definition digest, where there is one.
-        unbound_reason: why there is none.
-    """
-
-    binding: Raw
-    tool_identity: Raw | UnsetType
-    digest: str | UnsetType
-    unbound_reason: str | UnsetType
 
 
 def read_plain(raw: bytes, limits: Limits) -> PlainCall | None:
@@ -255,35 +155,7 @@ def read_plain(raw: bytes, limits: Limits) -> PlainCall | None:
     return call
 
 
-def plain_payload(
-    call: PlainCall, origin: Origin, part: PlainPart, pin: Raw, signature: Raw | UnsetType = UNSET
-) -> bytes:
-    """Return the payload of a call's evidence as JCS bytes.
-
-    Args:
-        call: the call.
-        origin: where its record stands.
-        part: what was in force.
-        pin: how the definition stands to its pins, canonical.
-        signature: what is said of its signature, canonical.
-    """
-    fields = call.fields
-    fields.binding, fields.tool_identity, digest, fields.unbound_reason = part
-    fields.tool_definition_digest = digest
-    if digest is UNSET:
-        fields.tool_definition_canonicalization = fields.tool_definition_digest_alg = UNSET
-        fields.tool_definition_schema = fields.tool_definition_source = UNSET
-    else:
-        fields.tool_definition_canonicalization = _CANONICALIZATION
-        fields.tool_definition_digest_alg = _ALGORITHM
-        fields.tool_definition_schema = _SCHEMA
-        fields.tool_definition_source = _SOURCE
-    fields.origin = _Place(origin.offset, origin.partition, origin.topic)
-    fields.pin, fields.signature = pin, signature
-    return _ENCODER.encode(fields)
-
-
-def _times(time: str, timing: _Timing | UnsetType) -> str:
+def _times(time: str, timing: Any) -> str:
     if timing is UNSET:
         return time
     started, ended = timing.started_at, timing.ended_at
@@ -292,7 +164,7 @@ def _times(time: str, timing: _Timing | UnsetType) -> str:
     return f"{time} {started}" if ended is UNSET else f"{time} {started} {ended}"
 
 
-def _is_whole(raw: bytes, event: _Event, limits: Limits) -> bool:
+def _is_whole(raw: bytes, event: Any, limits: Limits) -> bool:
     again = _ENCODER.encode(event)
     timing = event.data.timing
     # Texts and integers are written no longer than they were read; of fractions that does not hold.

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from assay_stream.errors import AssayStreamError, InputError
+from assay_stream.model.fields import OriginField
 
 Headers = tuple[tuple[str, bytes], ...]
 
@@ -71,7 +72,7 @@ class Origin(NamedTuple):
     partition: int
     offset: int
 
-    def as_json(self) -> dict[str, str | int]:
+    def as_json(self) -> OriginField:
         """Return the origin as it stands in evidence and findings."""
         return {"topic": self.topic, "partition": self.partition, "offset": self.offset}
 

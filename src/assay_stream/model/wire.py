@@ -163,7 +163,9 @@ def record_model(cls: type, **more: Any) -> type[BaseModel]:
         more: types of members that stand beside its fields.
     """
     hints = get_type_hints(cls, include_extras=True)
-    members: dict[str, Any] = {name: (form, ...) for name, form in more.items()}
+    members: dict[str, Any] = {
+        name: (form, None if type(None) in get_args(form) else ...) for name, form in more.items()
+    }
     for name, default in _value_fields(cls):
         form = _wire(hints[name]).form
         if default is MISSING or _is_always(hints[name]):

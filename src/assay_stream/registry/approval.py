@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from assay_stream.registry.pins import PinStatus, check_pins
+from assay_stream.model.evidence import PinStatus
+from assay_stream.registry.pins import check_pins
 from assay_stream.registry.state import ServerBindings
 from assay_stream.registry.timeline import AFTER_ALL_US
 

@@ -18,10 +18,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import NamedTuple
 
 from assay_stream.limits import Limits
+from assay_stream.model.evidence import Scope, Unbound
 from assay_stream.model.facts import Announcement, Catalogue, Seen
 from assay_stream.registry.state import ServerBindings
 from assay_stream.registry.timeline import AFTER_ALL_US, BEFORE_ALL_US, Timeline
@@ -29,27 +29,6 @@ from assay_stream.schemes.fingerprint import Fingerprint
 
 _ANYWHERE = "anywhere"
 """The question of what is in force for any observer, among the answers that a server keeps."""
-
-
-class Scope(StrEnum):
-    """The rule by which a call was bound."""
-
-    EXACT = "exact"
-    OBSERVER = "observer"
-    SERVER = "server"
-
-
-class Unbound(StrEnum):
-    """Why a call carries no tool definition digest."""
-
-    NOT_OBSERVED = "definition_not_observed"
-    NOT_LISTED = "tool_not_listed"
-    AMBIGUOUS = "definition_ambiguous"
-    NOT_DIGESTIBLE = "definition_not_digestible"
-    SNAPSHOT_REJECTED = "snapshot_rejected"
-    LIST_CHANGE_ANNOUNCED = "list_change_announced"
-    HISTORY_FOLDED = "history_folded"
-    UNAVAILABLE = "definition_unavailable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,13 +10,14 @@ from collections.abc import Iterator
 from typing import NamedTuple, TypedDict
 
 from assay_stream.canonical.digest import canonicalize, kept
+from assay_stream.model.evidence import PinResult, PinStatus
 from assay_stream.model.facts import Seen
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Output, Position
 from assay_stream.registry.change_points import moments
 from assay_stream.registry.controls import When
-from assay_stream.registry.pins import PinResult, PinStatus, check_pins
+from assay_stream.registry.pins import check_pins
 from assay_stream.registry.signatures import MISSING, SignatureResult, check_signature, warning_at
 from assay_stream.registry.state import ServerBindings
 from assay_stream.schemes.fingerprint import Fingerprint

@@ -5,24 +5,12 @@ The result says how two values stand to each other. A match is no verdict on the
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from dataclasses import replace
 
+from assay_stream.model.evidence import PinResult, PinStatus
 from assay_stream.registry.pin_life import PinsInForce
-from assay_stream.schemes.assay import pins as assay_pins
 from assay_stream.schemes.fingerprint import Fingerprint
 from assay_stream.schemes.hangar import Action, DigestPolicy, Status
-
-
-class PinStatus(StrEnum):
-    """How a definition stands to its pins."""
-
-    UNPINNED = "unpinned"
-    MATCH = "match"
-    UNOBSERVED = "unobserved"
-    MISMATCH = "mismatch"
-    REJECTED = "rejected"
-
 
 _TO_POLICY = {
     PinStatus.UNPINNED: Status.UNKNOWN,
@@ -31,47 +19,6 @@ _TO_POLICY = {
     PinStatus.MISMATCH: Status.MISMATCH,
     PinStatus.REJECTED: Status.MISMATCH,
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PinResult:
-    """The pin result that evidence carries: of several pins, the one that says most.
-
-    Args:
-        status: how the definition stands to its pins.
-        scheme: the scheme of the pin that says most.
-        expected: the approved value under that scheme, if there is one.
-        observed: the value that was observed.
-        enforcement: the policy's enforcement, where there is a policy.
-        action: what the policy would have done; the stream itself blocks nothing.
-    """
-
-    status: PinStatus
-    scheme: str | None = None
-    expected: str | None = None
-    observed: str | None = None
-    enforcement: str | None = None
-    action: Action | None = None
-
-    def as_json(self) -> dict[str, str]:
-        """Return the result as it stands in evidence, without what is absent."""
-        fields = {
-            "scheme": self.scheme,
-            "expected": self.expected,
-            "observed": self.observed,
-            "enforcement": self.enforcement,
-            "action": None if self.action is None else self.action.value,
-            "reason_code": self.reason_code(),
-        }
-        return {"status": self.status.value} | {k: v for k, v in fields.items() if v is not None}
-
-    def reason_code(self) -> str | None:
-        """Return Assay's reason code, where one of its own pins does not match, or had nothing to match."""
-        if not (self.scheme and self.scheme.startswith("assay.")):
-            return None
-        if self.status is PinStatus.UNOBSERVED:
-            return assay_pins.TOOL_UNOBSERVED
-        return assay_pins.TOOL_DRIFT if self.status in (PinStatus.MISMATCH, PinStatus.REJECTED) else None
 
 
 UNPINNED = PinResult(status=PinStatus.UNPINNED)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.control_facts import Discovery, KeyDecision, Pin, Policy
+from assay_stream.model.evidence import PinStatus
 from assay_stream.model.facts import Catalogue, Rejection, Seen
 from assay_stream.model.fields import LeftOut
 from assay_stream.model.finding import uid_of
@@ -17,7 +18,7 @@ from assay_stream.model.kinds import Kind
 from assay_stream.registry.analysis import Analysis
 from assay_stream.registry.baseline import Baseline
 from assay_stream.registry.list_drift import set_digest
-from assay_stream.registry.pins import PinStatus, check_pins
+from assay_stream.registry.pins import check_pins
 from assay_stream.registry.signatures import check_signature
 from assay_stream.registry.state import ServerBindings
 from assay_stream.registry.timeline import AFTER_ALL_US

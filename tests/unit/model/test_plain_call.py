@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from assay_stream.limits import DEFAULT_LIMITS, Limits
-from assay_stream.model import plain_call
-from assay_stream.model.observation import Actor, CallData, CallError, CallModel, Timing
+from assay_stream.model import evidence_writer, plain_call
+from assay_stream.model.evidence import DecisionPayload
+from assay_stream.model.evidence_writer import Fields
+from assay_stream.model.observation import CallData, CallModel
 from assay_stream.model.plain_call import read_plain
 
 DATA: dict[str, Any] = {
@@ -114,23 +116,21 @@ def test_narrower_limits_are_left_to_the_model(limits: Limits) -> None:
     assert read_plain(text(), limits) is None
 
 
-@pytest.mark.parametrize(
-    ("written", "model"),
-    [
-        (plain_call._Fields, CallData),
-        (plain_call._Timing, Timing),
-        (plain_call._Actor, Actor),
-        (plain_call._Error, CallError),
-    ],
-    ids=lambda kind: kind.__name__,
-)
-def test_every_field_of_the_model_is_known_here(written: Any, model: Any) -> None:
-    """A field that only the model knew would be lost on the short way; and they stand in the order of JCS."""
-    fields = written.__struct_fields__
-    assert model.__annotations__.keys() <= set(fields)
-    assert list(fields) == sorted(fields, key=lambda name: name.encode("utf-16-be"))
+def test_the_fields_that_are_written_stand_in_the_order_of_jcs() -> None:
+    """msgspec writes them as they stand, also those of the objects within."""
+    for written in (Fields, evidence_writer._Timing, evidence_writer._Actor, evidence_writer._Error):
+        fields = written.__struct_fields__
+        assert list(fields) == sorted(fields, key=lambda name: name.encode("utf-16-be"))
 
 
-def test_every_attribute_of_the_model_is_known_here() -> None:
-    """A context attribute that only the model checked would pass unchecked."""
-    assert set(CallModel.model_fields) == set(plain_call._Event.__struct_fields__)
+def test_what_calls_and_evidence_declare_is_known_here() -> None:
+    """A field that only the model knew would be lost on the short way."""
+    assert set(Fields.__struct_fields__) == CallData.__annotations__.keys() | DecisionPayload.__annotations__.keys()
+    assert set(plain_call._Event.__struct_fields__) == set(CallModel.model_fields)
+
+
+@pytest.mark.parametrize("field", ["args", "result", "tool_definition_digest", "binding", "pin", "redaction"])
+def test_no_value_makes_these_plain(field: str) -> None:
+    """What is hashed, what others say of the definition, and what only evidence says."""
+    for value in ("x", 1, None, {}):
+        assert read_plain(text(**{field: value}), DEFAULT_LIMITS) is None

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from assay_stream.model.control_facts import Checked
+from assay_stream.model.evidence import PinStatus
 from assay_stream.model.facts import Fact
 from assay_stream.model.finding import Finding, Kind
 from assay_stream.model.record import Role
 from assay_stream.registry.change_points import start_of
 from assay_stream.registry.pin_evaluation import evaluate_pins, new_findings, standing_of
-from assay_stream.registry.pins import PinStatus
 from assay_stream.registry.signatures import MISSING, revised_first_uses
 from assay_stream.registry.state import ServerBindings
 from tests.support.facts import (

@@ -14,6 +14,7 @@ from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.alert_state import ALERT_STATES
 from assay_stream.model.control import CONTROL_MODELS
 from assay_stream.model.envelope import EVIDENCE_TYPE
+from assay_stream.model.evidence import Change, Evidence, VerdictRecord
 from assay_stream.model.finding import FINDING_MEMBERS, Finding
 from assay_stream.model.finding_topic import ENTRIES
 from assay_stream.model.observation import (
@@ -25,7 +26,6 @@ from assay_stream.model.observation import (
     SnapshotEvent,
 )
 from assay_stream.model.schemas.checkpoints import CheckpointPayload, CheckpointRecord
-from assay_stream.model.schemas.evidence import Change, Evidence, VerdictRecord
 from assay_stream.model.schemas.findings import (
     Alert,
     AlertHeaders,
@@ -77,6 +77,17 @@ class _AbsentNotNull(GenerateJsonSchema):
         if schema.get("default", ...) is None and inner["type"] == "nullable":
             return self.generate_inner(inner["schema"])
         return super().default_schema(schema)
+
+    def typed_dict_schema(self, schema: core_schema.TypedDictSchema) -> JsonSchemaValue:
+        """Return the schema of a record that only assay-stream writes: it holds these fields and no others."""
+        return {**super().typed_dict_schema(schema), "additionalProperties": False}
+
+    def typed_dict_field_schema(self, schema: core_schema.TypedDictField) -> JsonSchemaValue:
+        """Return the schema of a member, which is absent rather than null."""
+        inner = schema["schema"]
+        if not schema.get("required") and inner["type"] == "nullable":
+            return self.generate_inner(inner["schema"])
+        return super().typed_dict_field_schema(schema)
 
 
 def all_schemas() -> dict[str, dict[str, Any]]:
