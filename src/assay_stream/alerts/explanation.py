@@ -125,7 +125,7 @@ def as_json(story: AlertStory) -> dict[str, Any]:
             {"code": each.code, "title": each.title, "path": each.path or None, "direction": each.direction}
             for each in story.changes
         ],
-        "signs": [
+        "indicators": [
             {
                 "rule": sign.rule,
                 "severity": None if sign.level is None else str(sign.level),
@@ -167,17 +167,17 @@ def _happened(story: AlertStory) -> Iterator[str]:
     row = story.row
     title = story.info.title if story.info is not None else shown(story.view.title)
     yield f"{title}. The alert is {row.state}, its severity is {row.severity.lower()}."
-    yield f"It was found {seen_text(row)}, from {time_text(row.first_seen_ms)} to {time_text(row.last_seen_ms)}."
+    yield f"It was observed {seen_text(row)}, from {time_text(row.first_seen_ms)} to {time_text(row.last_seen_ms)}."
     if row.state is AlertState.CLOSED:
-        yield f"Its last record says: {event_text(story.view)}."
+        yield f"Its last record: {event_text(story.view)}."
 
 
 def _known(story: AlertStory) -> Iterator[str]:
     if story.changes:
         count = len(story.changes)
-        yield "One thing changed by meaning." if count == 1 else f"{count:,} things changed by meaning."
+        yield f"{counted(count, 'change')} of meaning."
     for rule, reason in dict.fromkeys((sign.rule, sign.reason) for sign in story.signs):
-        yield f"The new text shows {shown(rule)}. {reason}"
+        yield f"Indicator in the new text: {shown(rule)}. {reason}"
     if story.calls is not None:
         yield f"Since {time_text(story.calls.since_ms)}: {calls_text(story)}."
 
@@ -193,7 +193,7 @@ def _quotes(story: AlertStory) -> Iterator[tuple[str, str]]:
         level = "" if sign.level is None else f" ({sign.level})"
         where = f" at {shown(sign.path)}" if sign.path else ""
         excerpt = f": {shown(sign.excerpt)}" if sign.excerpt else ""
-        yield "sign", f"{shown(sign.rule)}{level}{where}{excerpt}"
+        yield "indicator", f"{shown(sign.rule)}{level}{where}{excerpt}"
     if story.sightings is not None:
         seen = sorted(story.sightings.by_observer)
         for name in seen[:_OBSERVERS_MAX]:
@@ -212,26 +212,26 @@ def _unknown(story: AlertStory) -> Iterator[str]:
         yield f"Whether the definition is harmful. Its text was not examined for this alert{also}."
     elif has_definition and not story.signs:
         yield (
-            "Whether the definition is harmful. No rule found a sign of an attack in its new text; rules know "
-            "what was seen before, and find no other."
+            "Whether the definition is harmful. No rule found an indicator of an attack in its new text; "
+            "rules only find what resembles known attacks."
         )
     elif story.signs:
-        yield "What the author meant. Signs say what a text resembles."
+        yield "What the author meant. Indicators say what a text resembles."
     if has_definition and not story.has_after:
-        yield "What the definition says: it could not be read here."
+        yield "What the definition says: it could not be read."
     elif story.view.fact("mcp_digest_before") and not story.has_before:
-        yield "What the definition said before: it could not be read here."
+        yield "What the definition said before: it could not be read."
     if story.calls is None:
         if story.row.tool_name:
-            yield "Which calls used the tool: that was not looked for."
+            yield "Which calls used the tool: this was not looked up."
     else:
         if story.calls.unbound and story.calls.full_digest is not None:
             yield f"Which definition was used by {counted(story.calls.unbound, 'call')} that could not be bound."
         if story.calls.used:
             yield "What those calls did: evidence holds digests, no arguments and no results."
     if story.sightings is None:
-        yield "Who saw it besides the last observer: the finding topic was not read."
-    yield "What is offered where no proxy observes."
+        yield "Who else observed it: the finding topic was not read."
+    yield "What servers offer where no proxy observes them."
 
 
 def _references(story: AlertStory) -> Iterator[str]:

@@ -1,16 +1,16 @@
-"""Folding: of the alerts that one record begins, those beyond a bound become one.
+"""Folding: if one record raises more alerts than the limit, the excess becomes one alert.
 
 Rules:
 
-1. Of each severity the first alerts of a record are written one by one, as many as ``alerts_per_record_max``. The
-   others are folded: nothing grave is hidden among much that is not.
-2. A folded alert counts its members by severity and names the gravest. It is written where the record ends
-   (``finding_topic.FloodEnd``), and paced like any other alert afterwards.
-3. A member keeps its own state and writes nothing. It becomes an alert of its own when it gets graver, or when it
-   returns after the folded alert was closed, where the record that shows it has room.
-4. A folded alert stands while one of its members does.
-5. Not folded are what a suppression rule covers, which is written as suppressed, and shadowed names, which stand
-   in the partitions of their skeletons: what is folded must not depend on how many partitions there are.
+1. The first ``alerts_per_record_max`` alerts of each severity are written individually and the rest are folded, so that
+   many minor alerts cannot hide a severe one.
+2. A folded alert counts its members by severity and names the most severe. It is written at the end of the record
+   (``finding_topic.FloodEnd``) and paced like any other alert afterwards.
+3. A member keeps its own state and writes nothing. It becomes an individual alert when its severity rises, or when it
+   recurs after the folded alert was closed, if the record that shows it has room.
+4. A folded alert stays open while one of its members does.
+5. Suppressed alerts are not folded, since they are written as suppressed. Neither are shadowed names: they live in the
+   partitions of their skeletons, and folding must not depend on the number of partitions.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from assay_stream.model.record import Origin, Output
 from assay_stream.model.suppression import covering_rule
 
 RECORDS = "records/"
-"""Key prefix of the states that count what the latest records of a server began."""
+"""Key prefix of the counts of alerts that the latest records of a server raised."""
 
 
 def records_key(server_id: str) -> str:
@@ -38,7 +38,7 @@ def records_key(server_id: str) -> str:
 
 
 class RecordCounts:
-    """How many alerts the latest records of one server began, and which folded alerts they touched.
+    """How many alerts the latest records of one server raised, and which folded alerts they changed.
 
     Args:
         stored: what ``as_json`` gave, ``None`` for nothing yet.

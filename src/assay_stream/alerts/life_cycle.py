@@ -1,23 +1,20 @@
-"""Alerts: attention. Findings with one identity make one alert with a life and a count.
+"""The life cycle of an alert: findings with the same identity make one alert, which is updated and closed.
 
 Rules:
 
-1. A finding is counted once, recognised by the input record it names; what was counted is never counted again.
-2. What the fleet had shown before raises nothing by itself: it is counted, and is told with the alert once there
-   is one.
-3. An alert is written when it is created, when it gets graver, when it comes back after it was closed, at round
-   counts (1, 2, 5, 10, 20, 50, ...), and otherwise once per interval in which something was counted.
-4. While it lasts it is written again once per repeat interval, so that nothing is hidden for good by having been
-   told once. What does not last (a call, a removal) is over when it was not found again for as long.
-5. It is closed when nobody sees any more what it was about, or an operator decided on it, and it has stayed so for
-   the settling time: what flaps is one alert with a count. What an operator approved does not come back because
-   somebody shows once more what the fleet had shown before.
-6. A suppressed alert is written all the same, with that status and the rule that says so. What no rule covers is
-   told at once, if all that was told of it before was suppressed.
+1. A finding counts once; the input record that it names identifies it.
+2. What the fleet has shown before raises no alert by itself. It is counted, and appears in the alert once there is one.
+3. An alert is written when it is created, when its severity rises, when it reopens, at round counts (1, 2, 5, 10, 20,
+   50, ...), and otherwise once per update interval if anything was counted.
+4. While its condition lasts, it is written again once per repeat interval, so that one missed record hides nothing for
+   good. A condition that does not last (a call, a removal) is over once a repeat interval passes without a new finding.
+5. It closes when nobody observes its condition any more, or an operator has decided, and this has held for the settling
+   time; flapping makes one alert with a count. An approved definition does not reopen it by being shown again.
+6. A suppressed alert is written as well, with that status and the rule's name. It is written at once when
+   no rule covers it any more and everything written before was suppressed.
 
-Each is a function of the alert's own past, of findings and of time as it arrives with them. ``tick`` does for an
-alert of which nothing is heard what the next finding would have done, in the order in which it fell due: how often
-time arrives changes nothing of what is written.
+Everything is a function of the alert's own state, of findings, and of the time that arrives with them. ``tick`` writes
+what the next finding would have triggered, in due order, so how often time arrives does not change what is written.
 """
 
 from __future__ import annotations
@@ -72,11 +69,11 @@ _SEVERITY = severity_under(DEFAULT_PROFILE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertRules:
-    """What the alert stage is told beside the findings.
+    """Configuration of the alert stage.
 
     Args:
         version: version of this software, for ``metadata.product``.
-        severity: how grave a finding is: an OCSF severity id.
+        severity: gives the OCSF severity id of a finding.
         pacing: how often an alert may be written.
     """
 
@@ -92,7 +89,7 @@ _Result = tuple[AlertState, list[Output]]
 def apply_finding(
     state: AlertState | None, finding: Finding, rules: AlertRules, suppressions: Suppressions = ()
 ) -> _Result:
-    """Count a finding on its alert, and return what is to be written."""
+    """Count a finding on its alert, and return the new state and the records to write."""
     if state is not None and was_applied(state, finding.origin):
         return state, []
     outputs: list[Output] = []
@@ -121,7 +118,7 @@ def apply_finding(
 def apply_resolution(
     state: AlertState, resolution: Resolution, rules: AlertRules, suppressions: Suppressions = ()
 ) -> _Result:
-    """Note that what an alert was about stands no more, for one observer or for all."""
+    """Note that an alert's condition has ended, for one observer or for all."""
     if was_applied(state, resolution.origin, is_end=True):
         return state, []
     state, outputs = tick(state, resolution.time_us, rules, suppressions)
@@ -140,7 +137,7 @@ def apply_resolution(
 
 
 def tick(state: AlertState, now_us: int, rules: AlertRules, suppressions: Suppressions = ()) -> _Result:
-    """Write what is due by now, in order: counts that were held back, repetitions, an end that has settled.
+    """Write what is due, in order: deferred counts, repetitions, closings.
 
     Args:
         state: what is remembered of the alert.
@@ -173,7 +170,7 @@ def tick(state: AlertState, now_us: int, rules: AlertRules, suppressions: Suppre
 def write_folded(
     state: AlertState, time_us: int, rules: AlertRules, suppressions: Suppressions = ()
 ) -> tuple[AlertState, list[Output]]:
-    """Write a folded alert where the record that changed it ends, if what changed is of note."""
+    """Write a folded alert at the end of the record that changed it, if it gained a member or reopened."""
     if state.closed or not (state.folded or {}).get("due"):
         return state, []
     activity = Activity.UPDATE if state.written_count else Activity.CREATE
@@ -182,7 +179,7 @@ def write_folded(
 
 
 def due_us(state: AlertState, rules: AlertRules) -> int | None:
-    """Return when ``tick`` will next have something to write, ``None`` where never."""
+    """Return when ``tick`` will next have something to write, or ``None``."""
     due = _next_due(state, rules.pacing)
     return None if due is None else due.at_us
 
@@ -201,7 +198,7 @@ def is_round(count: int) -> bool:
 class _Due(NamedTuple):
     at_us: int
     what: Literal["close", "update", "repeat"]
-    """In the order of the alphabet, which is that of what falls due at one time."""
+    """Alphabetical order is the order of actions that fall due at the same time."""
 
 
 def _next_due(state: AlertState, pacing: Pacing) -> _Due | None:

@@ -1,4 +1,4 @@
-"""One alert for a person, line by line: what ``alerts show`` prints. No text of a server stands here raw."""
+"""One alert for a person, line by line, as ``alerts show`` prints it; every text of a server is escaped."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _what_changed(story: AlertStory) -> Iterator[Line]:
 def _signs(story: AlertStory) -> Iterator[Line]:
     if not story.signs:
         return
-    yield _title("What the new text brings")
+    yield _title("Indicators in the new text")
     for sign in story.signs:
         level = "" if sign.level is None else f" ({sign.level})"
         where = f" at {shown(sign.path)}" if sign.path else ""
@@ -108,15 +108,15 @@ def _definitions(story: AlertStory) -> Iterator[Line]:
     if story.diff is None:
         if story.view.fact("mcp_digest_after") or story.view.fact("mcp_digest_before"):
             yield _title("Definition")
-            yield _line("neither version could be read here")
+            yield _line("neither version could be read")
         return
     if story.has_before and story.has_after:
-        older = "the pinned one" if story.against_pin else "the one before"
-        yield _title(f"Definition: {older} and the one now")
+        older = "pinned" if story.against_pin else "previous"
+        yield _title(f"Definition: {older} and current")
     else:
-        yield _title("Definition: as it is now" if story.has_after else "Definition: as it was")
+        yield _title("Current definition" if story.has_after else "Previous definition")
         if story.has_after and story.view.fact("mcp_digest_before"):
-            yield _line("the one before could not be read: all of it is shown as new")
+            yield _line("the previous version could not be read: everything is shown as new")
     is_alone = story.has_after and not story.has_before and not story.view.fact("mcp_digest_before")
     for place in story.diff.places:
         yield from _place(place, is_alone=is_alone)
@@ -150,11 +150,11 @@ def _piece(piece: Piece) -> list[Span]:
 
 def _who(story: AlertStory) -> Iterator[Line]:
     row = story.row
-    yield _title("Who saw it")
+    yield _title("Observers")
     yield _line(f"{seen_text(row)}, {time_text(row.first_seen_ms)} to {time_text(row.last_seen_ms)}")
     active = story.view.flat.get("mcp_observers_active")
     if isinstance(active, int) and row.observers:
-        yield _line(f"{active:,} of them see it still, as far as is known")
+        yield _line(f"{active:,} of them still observe it, as far as is known")
     if story.sightings is None:
         last = story.view.fact("mcp_observer_id")
         if last:
@@ -170,18 +170,18 @@ def _who(story: AlertStory) -> Iterator[Line]:
 
 def seen_text(row: AlertRow) -> str:
     """Return how often something was seen and by how many."""
-    by = f" by {counted(row.observers, 'observer')}" if row.observers else ", no observer is named"
+    by = f" by {counted(row.observers, 'observer')}" if row.observers else ", by no named observer"
     return f"{counted(row.count, 'time')}{by}"
 
 
 def observer_text(name: str) -> str:
     """Return an observer's name as a person reads it."""
-    named = {UNNAMED_OBSERVER: "(no observer is named)", FURTHER_OBSERVERS: "(further observers)"}
+    named = {UNNAMED_OBSERVER: "(no named observer)", FURTHER_OBSERVERS: "(further observers)"}
     return named.get(name) or shown(name)
 
 
 def _life(story: AlertStory) -> Iterator[Line]:
-    yield _title("Its life")
+    yield _title("History")
     for view in life_events(story.life):
         if view is None:
             yield _line(f"… {story.life.count - len(story.life.first) - len(story.life.latest):,} records …", "dim")
@@ -220,7 +220,7 @@ def suppression_text(story: AlertStory) -> str:
     if rule is None:
         gone = ", which is no longer in force" if story.sightings is not None else ""
         return f"suppressed by the rule {shown(rule_id)}{gone}"
-    until = "until it is taken back" if rule.until_us is None else f"until {time_text(rule.until_us // 1_000)}"
+    until = "until it is removed" if rule.until_us is None else f"until {time_text(rule.until_us // 1_000)}"
     return f"suppressed by the rule {shown(rule_id)} {until} (set by {shown(rule.author)}: {shown(rule.reason)})"
 
 
@@ -242,16 +242,16 @@ def calls_text(story: AlertStory) -> str:
     if calls is None:
         return ""
     if calls.full_digest is None:
-        told = f"{counted(calls.used, 'call')} of the tool, whatever its definition"
+        told = f"{counted(calls.used, 'call')} of the tool, with any definition"
     else:
         told = f"{counted(calls.used, 'call')} used this definition"
     if calls.other:
-        told += f", {calls.other:,} used another one"
+        told += f", {calls.other:,} used another"
     if calls.unbound:
-        told += f", {calls.unbound:,} could not be bound: which one they used is not known"
+        told += f", {calls.unbound:,} could not be bound to a definition"
     # What a decision raised was in use before: an alert begins with its first finding, not with the definition.
     begins_ms = min(story.row.first_seen_ms, story.life.first[0].first_seen_ms)
-    return f"{told}; earlier calls are not counted: use --since" if calls.since_ms >= begins_ms else told
+    return f"{told}; to count earlier calls, use --since" if calls.since_ms >= begins_ms else told
 
 
 def counted(count: int, noun: str) -> str:

@@ -1,13 +1,11 @@
-"""The alert stage as a function: what stands in the finding topic in, alerts and changed states out.
+"""The processor of the alert stage: records of the finding topic in, alerts and changed states out.
 
-States are JSON objects in one mapping, so that a dictionary and a table in a change log are alike: an alert under
-its uid; under ``rules/``, a partition of the finding topic and a server, the suppression rules that were read
-there; under ``names/``, a partition and a skeleton, the claims to look-alike names; under ``records/`` and a
-server, how many alerts its latest records began. What is to be written comes before the change of state that makes
-it redundant.
+State is one mapping of JSON objects: an alert under its uid; suppression rules under ``rules/<partition>/<server>``;
+claims to look-alike names under ``names/<partition>/<skeleton>``; under ``records/<server>``, how many alerts its
+latest records raised.
 
-A state says up to which record of the finding topic it is what it is. A record that is read again, after a crash,
-is passed over by what has it behind it: an end that stands before the finding does not end it.
+Each state names the last record of the finding topic that it includes. A record that is read again after a crash skips
+the states that include it already.
 """
 
 from __future__ import annotations
@@ -36,12 +34,12 @@ _NAMES = "names/"
 
 @dataclass(slots=True)
 class Step:
-    """What one entry leads to.
+    """The effects of one record.
 
     Args:
         outputs: alerts to write, in order.
-        states: the states that are other than they were, by key.
-        left_out: of a claim that is not remembered, how many of its look-alikes are not, itself included; else 0.
+        states: the changed states, by key.
+        left_out: for a name claim beyond the limit, how many look-alikes are not remembered, itself included; else 0.
     """
 
     outputs: list[Output] = field(default_factory=list)
@@ -146,7 +144,7 @@ def _claim(step: Step, states: Mapping[str, Any], claim: NameClaim, rules: Alert
     before, after = shadows(stored), shadows(new)
     ended = set(before)
     if stored.get("left_out"):
-        # It may have been left out before. Where nothing was told of it, nothing ends.
+        # It may have been left out before; if no alert was raised for it, nothing ends.
         about = claim.server_id, claim.tool_name, claim.full
         ended |= {Shadow.of(*about, reason) for reason in REASONS}
     if new["left_out"] > stored.get("left_out", 0):
@@ -164,7 +162,7 @@ def _claim(step: Step, states: Mapping[str, Any], claim: NameClaim, rules: Alert
             origin=claim.origin,
         )
         _resolve(step, states, end, rules, place)
-    # Behind the alerts: a crash between the two reads the claim again, and finds them written.
+    # After the alerts: if a crash comes between, the claim is read again and finds them written.
     step.states[key] = new | {"through": place.offset}
 
 
@@ -173,7 +171,7 @@ def _order_of(shadow: Shadow) -> tuple[str, str, str, str]:
 
 
 class DueTimes:
-    """When each alert will next have something to write: so that a tick looks at few of many.
+    """When each alert will next have something to write, so that a tick looks only at those.
 
     Args:
         rules: what the stage is told.
@@ -205,7 +203,7 @@ class DueTimes:
         return any(time_us <= now_us for time_us in self._times_us.values())
 
     def by(self, now_us: int) -> list[str]:
-        """Return the keys of the alerts that are due, the longest due first, as many as one tick may write."""
+        """Return the keys of the alerts that are due, the longest overdue first, up to the limit of one tick."""
         due = sorted((time_us, key) for key, time_us in self._times_us.items() if time_us <= now_us)
         return [key for _, key in due[: DEFAULT_LIMITS.alerts_per_tick_max]]
 
@@ -237,7 +235,7 @@ def suppressions_for(states: Mapping[str, Any], partition: int, server_id: str) 
 
 
 def _rules_key(partition: int, server_id: str) -> str:
-    # A rule for every server stands in every partition, each of which has read up to a place of its own.
+    # A rule for every server is in every partition, and each partition has its own read position.
     return f"{_RULES}{partition}/{server_id}"
 
 

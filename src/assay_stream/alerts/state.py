@@ -1,7 +1,7 @@
-"""What is remembered of one alert, and how a finding is counted on it.
+"""The state of one alert, and how a finding is counted on it.
 
-A finding is recognised by the input record that it names. As many of the latest offsets are remembered as
-``alert_origins_max`` says; what is older counts as applied.
+The input record that a finding names identifies it. The latest ``alert_origins_max`` offsets of each partition are
+remembered; anything older counts as applied.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Origin
 
 FURTHER_OBSERVERS = ""
-"""Under this name the observers beyond the limit are counted; no observer can have it."""
+"""Counts the observers beyond the limit; no observer can have this name."""
 
 UNNAMED_OBSERVER = " "
-"""Under this name what was told of no observer is counted; no observer can have it either: names are not blank."""
+"""Counts findings without an observer; no observer can have this name, since names are not blank."""
 
 
 def named_count(observers: Iterable[str]) -> int:
@@ -28,7 +28,7 @@ def named_count(observers: Iterable[str]) -> int:
 
 
 DECIDED = "decided"
-"""How an alert ended that an operator decided on."""
+"""Why an alert ended that an operator decided on."""
 
 _RETURNING = (Kind.TOOL_ADDED, Kind.TOOL_CHANGED)
 _SEVERITY_HIGH = 4

@@ -1,8 +1,8 @@
-"""The alert table of one partition of the finding topic, as its compacted topic keeps it.
+"""The alert states of one partition of the finding topic, restored from and written to a compacted topic.
 
-A record of the state topic is a state under its key, or, under ``progress``, up to which finding the table is what
-it is and how many states it has. A table that has another number than its progress says is not whole: some of its
-topic is gone. Counts would start anew from it, so it is emptied and every finding is read again.
+The state topic holds each state under its key and, under ``progress``, the position in the finding topic and the number
+of states. If the number of restored states differs, part of the topic is lost: counts would restart from an incomplete
+table, so the table is emptied and every finding is read again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PROGRESS = "progress"
 
 
 class AlertTable:
-    """What is remembered of the alerts of one partition.
+    """The alert states of one partition.
 
     Args:
         partition: its number, the same in the finding topic and in the state topic.
@@ -42,7 +42,7 @@ class AlertTable:
         return len(self._states)
 
     def restore(self, record: Record) -> None:
-        """Take in one record of the state topic.
+        """Restore one record of the state topic.
 
         Args:
             record: a state, the progress, or a tombstone of either.

@@ -30,10 +30,10 @@ def test_an_explanation_says_what_is_known_and_what_is_not() -> None:
         "The definition of a tool changed. The alert is open, its severity is critical.",
         "Agents read the definition as instructions.",
         "by what the new text brings: instructions_overridden",
-        "The new text shows instructions_overridden. Text that asks the model",
+        "Indicator in the new text: instructions_overridden. Text that asks the model",
         "observer: proxy-1, 1 time",
-        "What the author meant. Signs say what a text resembles.",
-        "Which calls used the tool: that was not looked for.",
+        "What the author meant. Indicators say what a text resembles.",
+        "Which calls used the tool: this was not looked up.",
         "MITRE ATLAS: AML.T0109, AML.T0110.",
         "OWASP MCP Top 10 and Agentic list: MCP03, ASI02, MCP04, ASI04.",
     ):
@@ -44,7 +44,7 @@ def test_an_explanation_says_what_is_known_and_what_is_not() -> None:
 def test_it_never_says_that_something_is_safe() -> None:
     """Where no rule found anything, that is said of the rules."""
     text = text_of(story_of(a_life(changed_alert(signs=())), definitions=KNOWN))
-    assert "Whether the definition is harmful. No rule found a sign of an attack" in text
+    assert "Whether the definition is harmful. No rule found an indicator of an attack" in text
     assert not re.search(r"\b(safe|harmless|trusted|benign)\b", text)
 
 
@@ -111,7 +111,7 @@ def test_json_holds_the_facts_as_they_are() -> None:
     facts = orjson.loads(orjson.dumps(as_json(hostile_story())))
     assert set(facts) == {
         "alert", "title", "why_it_matters", "next_step", "commands", "severity_reasons", "details", "folded",
-        "changes", "signs", "observers", "records", "calls", "not_known", "atlas", "owasp",
+        "changes", "indicators", "observers", "records", "calls", "not_known", "atlas", "owasp",
     }  # fmt: skip
     assert facts["alert"]["server_id"] == HOSTILE
     assert facts["observers"][0]["observer_id"] == HOSTILE

@@ -144,7 +144,7 @@ def test_an_alert_is_explained_in_each_format(alerts: str, definitions: str) -> 
     assert run(*arguments, "--format", "markdown").stdout.startswith("## What happened\n")
     facts = json.loads(run(*arguments, "--format", "json").stdout)
     assert facts["alert"]["uid"] == UID
-    assert [sign["rule"] for sign in facts["signs"]] == ["instructions_overridden"]
+    assert [sign["rule"] for sign in facts["indicators"]] == ["instructions_overridden"]
 
 
 @pytest.mark.parametrize(
