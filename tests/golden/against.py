@@ -21,7 +21,6 @@ from tests.golden.outputs import Outputs
 ROOT = Path(__file__).parents[2]
 FORMER = {
     "assay_stream.engine": "assay_stream.core.engine",
-    "assay_stream.files.archive": "assay_stream.forensics.archive",
     "assay_stream.model.envelope": "assay_stream.core.evidence",
     "assay_stream.model.record": "assay_stream.core.record",
 }

@@ -14,13 +14,13 @@ from assay_stream import __version__, engine
 from assay_stream.alerts.life_cycle import AlertRules
 from assay_stream.alerts.table import AlertTable
 from assay_stream.engine import EngineState
-from assay_stream.files.record_line import record_line_parts
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Origin, Output, Record, Role
 from tests.golden.changes import as_before
 from tests.golden.histories import History
 from tests.golden.live import SEED, STEPS
 from tests.golden.outputs import Outputs
+from tests.golden.stages import records_of
 
 INPUT_PARTITIONS, CALL_PARTITIONS = 3, 2
 _BY_KEY = ("findings", "alerts")
@@ -29,10 +29,9 @@ _BY_KEY = ("findings", "alerts")
 _COMPARED = (Role.BINDINGS, Role.FINDINGS, Role.VERDICTS, Role.EVIDENCE)
 
 
-def records_of(files: Outputs, name: str) -> list[Record]:
+def records_in(files: Outputs, name: str) -> list[Record]:
     """The records of a golden file."""
-    place = Origin(topic=name, partition=0, offset=0)
-    return [record for line in files[name].splitlines() if (record := record_line_parts(line, place)) is not None]
+    return list(records_of(files[name]))
 
 
 class Written:
@@ -75,7 +74,7 @@ def written_by_the_old_worker(files: Outputs) -> Outputs:
         folder, _, log = name.partition("/")
         role, _, number = log.removesuffix(".ndjson").partition("-")
         if folder == "end" and role in {"bindings", "findings", "verdicts", "evidence", "alerts", "alert_states"}:
-            for record in records_of(files, name)[len(records_of(files, f"half/{log}")) :]:
+            for record in records_in(files, name)[len(records_in(files, f"half/{log}")) :]:
                 written.add(role, int(number), record.key, record.value)
     return written.outputs(as_they_are=True)
 
@@ -94,7 +93,7 @@ def _registry_and_join(files: Outputs, written: Written) -> None:
     registries = [EngineState(producer=producer, snapshot_partitions=partitions) for _ in range(partitions)]
     join = EngineState(producer=producer, snapshot_partitions=partitions)
     for number, registry in enumerate(registries):
-        for fact in records_of(files, f"half/bindings-{number}.ndjson"):
+        for fact in records_in(files, f"half/bindings-{number}.ndjson"):
             engine.process(join, fact)
             registry.registry.bindings.take(fact)
     for record in _second_half(files):
@@ -109,11 +108,11 @@ def _registry_and_join(files: Outputs, written: Written) -> None:
 def _alerts(files: Outputs, written: Written) -> None:
     for number in range(INPUT_PARTITIONS):
         table = AlertTable(number, AlertRules(version=__version__))
-        for record in records_of(files, f"half/alert_states-{number}.ndjson"):
+        for record in records_in(files, f"half/alert_states-{number}.ndjson"):
             table.restore(record)
         position = table.restored()
         assert position is not None, "the table was not restored"
-        for finding in records_of(files, f"end/findings-{number}.ndjson"):
+        for finding in records_in(files, f"end/findings-{number}.ndjson"):
             if finding.origin.offset >= position:
                 for output in table.apply(finding).outputs:
                     if output.role is Role.ALERTS:
@@ -125,7 +124,7 @@ def _alerts(files: Outputs, written: Written) -> None:
 def _second_half(files: Outputs) -> Iterator[Record]:
     """The inputs in the order in which they were published."""
     logs = {
-        (role, number): iter(records_of(files, f"end/{role}-{number}.ndjson"))
+        (role, number): iter(records_in(files, f"end/{role}-{number}.ndjson"))
         for role, count in (("snapshots", INPUT_PARTITIONS), ("control", INPUT_PARTITIONS), ("calls", CALL_PARTITIONS))
         for number in range(count)
     }

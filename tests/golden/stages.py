@@ -5,13 +5,15 @@ This is the one module here that calls the engine itself; whoever changes the en
 
 from __future__ import annotations
 
+import base64
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import orjson
 
 from assay_stream import engine
 from assay_stream.engine import EngineState
-from assay_stream.files.archive import read_file
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Origin, Output, Record, Role
 from tests.golden.outputs import Outputs
@@ -36,7 +38,7 @@ def staged(archive: Path, partitions: int) -> Outputs:
         if output.role in lines:
             lines[output.role].append(_line(output))
 
-    for record in read_file(archive):
+    for record in records_of(archive.read_bytes()):
         state = join if record.role is Role.CALLS else registries[record.origin.partition]
         for output in engine.process(state, record):
             keep(output)
@@ -47,6 +49,26 @@ def staged(archive: Path, partitions: int) -> Outputs:
                 for told in engine.process(alerts, _read_back(output, count, partition=0)):
                     keep(told)
     return {f"stages/{role.name.lower()}.ndjson": b"".join(written) for role, written in lines.items()}
+
+
+def records_of(lines: bytes) -> Iterator[Record]:
+    """The records of record lines."""
+    for content in map(orjson.loads, lines.splitlines()):
+        yield Record(
+            role=Role(content["role"]),
+            origin=Origin(**content["origin"]),
+            key=_bytes(content, "key"),
+            value=_bytes(content, "value"),
+            headers=tuple((name, value.encode()) for name, value in content["headers"]),
+            timestamp_ms=content["timestamp_ms"],
+            set_aside=content.get("set_aside", False),
+        )
+
+
+def _bytes(content: dict[str, Any], name: str) -> bytes | None:
+    if f"{name}_base64" in content:
+        return base64.b64decode(content[f"{name}_base64"])
+    return None if content[name] is None else content[name].encode()
 
 
 def _read_back(output: Output, offset: int, *, partition: int) -> Record:
