@@ -17,7 +17,7 @@ from assay_stream.drift.severity import DEFAULT_PROFILE
 from assay_stream.model.fields import Subject
 from assay_stream.model.finding_topic import NameClaim
 from assay_stream.model.record import Origin
-from assay_stream.registry.name_claim import Offered, claims_between
+from assay_stream.registry.name_claims import Offered, claims_between
 from assay_stream.report.drift import Offer, drift_findings
 from assay_stream.schemes.mcptrust import drift
 

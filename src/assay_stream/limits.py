@@ -82,8 +82,14 @@ class Limits:
     """Changes that are remembered as analysed per server: roll-outs that go on at once. One takes 32 digits."""
 
     analysed_pairs_max: int = 8_192
-    """Definitions of these changes together: half as many as comparisons are kept (``registry.list_drift``), so that
-    what is not charged again need not be worked out again either."""
+    """Definitions of these changes together: fewer than ``analysis_answers_max``, so that what is not charged
+    again need not be worked out again either."""
+
+    analysis_answers_max: int = 49_152
+    """Answers kept about pairs of definitions, in one process: three for each of twice ``analysed_pairs_max``."""
+
+    analysis_answers_bytes_max: int = 64 * 1024 * 1024
+    """What these take together in memory; a usual answer takes less than 1 KB."""
 
     rename_pairs_max: int = 10_000
     """Pairs of removed and added tools with one schema whose descriptions are compared. Beyond that only equal

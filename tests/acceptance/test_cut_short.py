@@ -15,7 +15,7 @@ from assay_stream.limits import Limits
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.registry import item_drift, list_drift
-from assay_stream.registry.rationing import UNITS_PER_REPORTED
+from assay_stream.registry.allowance import UNITS_PER_REPORTED
 
 BASE_MS = 1_772_323_200_000
 

@@ -15,7 +15,7 @@ from assay_stream.model.envelope import Producer
 from assay_stream.model.finding_topic import NameClaim, decode_entry
 from assay_stream.model.partition import murmur2_partition
 from assay_stream.model.record import Origin, Output, Record, Role
-from assay_stream.registry.name_sketch import name_sketch
+from assay_stream.registry.name_claims import name_sketch
 from assay_stream.registry.processor import Registry, process
 from assay_stream.replay.run import replay
 from assay_stream.schemes.fingerprint import fingerprint

@@ -16,7 +16,7 @@ from assay_stream.model.control_facts import (
 )
 from assay_stream.model.facts import Announcement, Catalogue, Completeness, Rejection, Seen, ToolFact
 from assay_stream.model.record import Origin
-from assay_stream.registry.packed import pack
+from assay_stream.registry.offers import pack
 from assay_stream.registry.state import Bindings
 from assay_stream.schemes.fingerprint import Fingerprint
 

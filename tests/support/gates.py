@@ -12,8 +12,7 @@ import pytest
 from assay_stream.observe import WireObserver
 from assay_stream.observe.gate import Gate, Passage
 from assay_stream.observe.verdicts import Ruling, VerdictTable
-from assay_stream.registry.pin_life import PinsInForce
-from assay_stream.registry.pins import check_pins
+from assay_stream.registry.pins import PinsInForce, check_pins
 from assay_stream.registry.verdicts import verdict_key
 from assay_stream.schemes.fingerprint import Fingerprint, fingerprint
 from assay_stream.schemes.hangar import Action, DigestPolicy, Enforcement, UnknownPolicy

@@ -23,8 +23,7 @@ from assay_stream.errors import AssayStreamError, ConfigurationError, InputError
 from assay_stream.kafka.refusals import explained, why_refused
 from assay_stream.model.evidence import PinResult, PinStatus
 from assay_stream.model.record import TOPIC_NAMES, Role
-from assay_stream.registry.pin_life import PinsInForce
-from assay_stream.registry.pins import check_pins
+from assay_stream.registry.pins import PinsInForce, check_pins
 from assay_stream.schemes.fingerprint import SCHEMES, Fingerprint
 from assay_stream.schemes.hangar import Action, DigestPolicy, Enforcement, UnknownPolicy
 

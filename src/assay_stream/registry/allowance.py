@@ -10,10 +10,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from hashlib import sha256
+
+import orjson
 
 from assay_stream.limits import Limits
-from assay_stream.model.facts import Allowance
+from assay_stream.model.facts import Allowance, Catalogue, Seen
+from assay_stream.model.fields import LeftOut
+from assay_stream.model.finding import Finding
+from assay_stream.model.kinds import Kind
+from assay_stream.registry.analysis import Analysis, Cut
+from assay_stream.registry.baselines import Baseline, latest_stating, repeats
+from assay_stream.registry.offers import ItemOffer
+from assay_stream.registry.state import ServerBindings
 
 
 def refilled(known: Allowance | None, server_id: str, time_ms: int, limits: Limits) -> Allowance:
@@ -45,3 +57,136 @@ def charged(allowance: Allowance, units: int, change: tuple[str, int] | None, li
     return replace(
         allowance, units=max(-limits.allowance_units_per_s, allowance.units - units), analysed=tuple(analysed)
     )
+
+
+_CHANGE_DIGITS = 32
+UNITS_PER_REPORTED = 10_000
+"""Units that a finding takes from the allowance beside its analysis: it is written, read, and counted on an alert,
+which takes up to a millisecond of a worker. The budget of the record does not pay for it: what was found is not
+left out."""
+
+_Change = tuple[str, int]
+
+_UNITS_PER_COUNTED = 1_000
+"""Units for a finding that is counted: its definition was fingerprinted and published all the same."""
+
+
+class Ration:
+    """What one snapshot may cost, and what its server has left afterwards.
+
+    Args:
+        server: the state before the snapshot.
+        seen: the observation.
+        time_ms: the log's timestamp of the record, milliseconds since the epoch.
+        change: what the snapshot changes, as ``change_of`` gives it.
+        limits: the bounds.
+    """
+
+    def __init__(
+        self, server: ServerBindings, seen: Seen, time_ms: int, change: _Change | None, limits: Limits
+    ) -> None:
+        self._seen = seen
+        self._limits = limits
+        self._change = change
+        self._allowance = refilled(server.allowance, seen.server_id, time_ms, limits)
+        self._is_known = change is not None and self._allowance.knows(change[0])
+        units_max = limits.work_units_max
+        if not self._is_known:
+            units_max = min(units_max, max(self._allowance.units, limits.ration_floor_units))
+        self._cut = Cut.BUDGET if units_max == limits.work_units_max else Cut.RATIONED
+        self.analysis = Analysis(units_max, is_rationed=self._cut is Cut.RATIONED)
+        self._free_units = 0
+        self._reported = 0
+        self._counted: Counter[Kind] = Counter()
+
+    def compared(self) -> None:
+        """Note that the lists were compared: of a change that was analysed before, what is kept is not charged."""
+        if self._is_known:
+            self._free_units = self.analysis.kept_units
+            self._reported = 0
+
+    def reported(self, findings: Iterable[Finding]) -> Iterator[Finding]:
+        """Yield what is reported one by one of what a comparison found: all of it, unless a ration cut it short.
+
+        Then what has signs is reported, and the first changes; the others are counted.
+        """
+        findings = list(findings)
+        is_rationed = self.is_cut_short
+        changes_left = self._limits.rationed_changes_max
+        for finding in findings:
+            is_change = finding.before is not None and finding.after is not None
+            if is_rationed and not finding.signs:
+                if not is_change or changes_left == 0:
+                    self._counted[finding.kind] += 1
+                    continue
+                changes_left -= 1
+            self._reported += 1
+            yield finding
+        if self._counted:
+            self.analysis.left_out.add(LeftOut.FINDINGS)
+
+    @property
+    def is_cut_short(self) -> bool:
+        """Whether the server's allowance did not suffice for what was compared so far."""
+        return self._cut is Cut.RATIONED and bool(self.analysis.left_out)
+
+    def charge(self) -> Allowance | None:
+        """Return the allowance that is left, ``None`` where nothing was taken from it."""
+        units = self.analysis.work.spent - self._free_units
+        units += self._reported * UNITS_PER_REPORTED + self._counted.total() * _UNITS_PER_COUNTED
+        if not units:
+            return None
+        is_new = not self._is_known and not self.analysis.left_out
+        return charged(self._allowance, units, self._change if is_new else None, self._limits)
+
+    def findings(self) -> Iterator[Finding]:
+        """Yield the finding that says what was left out, if anything was."""
+        seen = self._seen
+        return self.analysis.finding(
+            seen.server_id,
+            seen.origin,
+            seen.time_us,
+            catalogue=seen.catalogue,
+            cut=self._cut,
+            counted=self._counted,
+        )
+
+
+def change_of(
+    server: ServerBindings,
+    baseline: Baseline | None,
+    catalogue: Catalogue,
+    seen: Seen,
+    lists: Iterable[ItemOffer],
+) -> _Change | None:
+    """Return what identifies the change that a snapshot shows, and how many definitions that is about.
+
+    ``None`` where it shows none: then nothing is compared. Equal changes are analysed alike, whoever sees them.
+    """
+    tools = [] if baseline is None else list(_differing(baseline, catalogue))
+    items: list[tuple[str | int, ...]] = []
+    size = len(tools)
+    for offer in lists:
+        latest = latest_stating(server, offer.subject, seen)
+        if latest is None or repeats(latest, offer):
+            continue
+        # What an incomplete list is compared with depends on all before it: no such change equals another.
+        was = str(latest.listed(offer.subject)) if latest.completeness == "complete" else seen.origin.offset
+        items.append((offer.subject.value, was, offer.digest))
+        size += len(offer.items)
+    if not size:
+        return None
+    complete = baseline is not None and baseline.complete
+    content = orjson.dumps([catalogue.digest, seen.completeness, complete, tools, items])
+    return sha256(content).hexdigest()[:_CHANGE_DIGITS], size
+
+
+def _differing(baseline: Baseline, catalogue: Catalogue) -> Iterator[tuple[str, str | None]]:
+    """Yield the tools that are other than they were, with what they were, in the order of names."""
+    names = catalogue.tools.keys() ^ baseline.tools.keys()
+    for name in baseline.tools:
+        if name in catalogue.tools and baseline.definitions_of(name) != catalogue.definitions_of(name):
+            names.add(name)
+    for name in sorted(names):
+        known = baseline.tools.get(name)
+        yield name, None if known is None else known.full

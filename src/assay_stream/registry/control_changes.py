@@ -18,7 +18,7 @@ from assay_stream.model.control_facts import ControlFact, Discovery, KeyDecision
 from assay_stream.model.envelope import EVIDENCE_SOURCE, STRUCTURED, Producer
 from assay_stream.model.record import Output, Record, Role
 from assay_stream.registry.controls import Controls, digest_policy
-from assay_stream.registry.pin_life import pins_in_force
+from assay_stream.registry.pins import pins_in_force
 from assay_stream.registry.signatures import pinned_key
 from assay_stream.schemes import assay
 

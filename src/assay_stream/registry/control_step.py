@@ -33,7 +33,7 @@ from assay_stream.registry.control_changes import ControlDecision, change_record
 from assay_stream.registry.controls import Controls
 from assay_stream.registry.partition import Registry
 from assay_stream.registry.resolution import resolved_by_decision
-from assay_stream.registry.snapshot_signatures import read_document
+from assay_stream.registry.signatures import read_document
 from assay_stream.registry.transition import Transition
 from assay_stream.schemes.hangar import UnknownPolicy
 from assay_stream.schemes.schemapin import PublicKey

@@ -26,7 +26,7 @@ from assay_stream.model.control_facts import (
 )
 from assay_stream.model.record import Origin, Position
 from assay_stream.model.wire import FactKey, origin_of_key
-from assay_stream.registry.pin_life import NO_PINS, PinsInForce, pins_in_force
+from assay_stream.registry.pins import NO_PINS, PinsInForce, pins_in_force
 from assay_stream.schemes.hangar import DigestPolicy, Enforcement, UnknownPolicy
 
 _Fact = TypeVar("_Fact", bound=ControlFact)

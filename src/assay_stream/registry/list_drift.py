@@ -1,13 +1,13 @@
-"""Drift between two snapshots of one server: tools added, removed and changed.
+"""Drift between two lists of tools: what was added, removed, renamed and changed.
 
-The comparison is with what the same observer last saw; an observer's first look is compared with what the
-rest of the fleet last saw. Nothing is called removed on the word of an incomplete list. A name that its observer
-was not shown is an addition after a complete list; after incomplete ones it is, if nobody was ever shown it.
+The comparison is with what the same observer last saw; an observer's first list is compared with what the rest of the
+fleet last saw. Nothing is called removed on the word of an incomplete list. A name that its observer was not shown is
+an addition after a complete list; after incomplete ones only if nobody was ever shown it.
 
-A tool that comes, or comes back, is compared with the last definition known under its name
-(``registry.last_shown``): by going away for a while no change is hidden.
+A tool that comes, or comes back, is compared with the last definition known under its name: no change is hidden by
+going away for a while.
 
-What a server offers may depend on the rights under which it is asked: lists are compared within one
+What a server offers may depend on the rights under which it is asked, so lists are compared within one
 ``auth_context``. The first one under other rights is compared with what was seen under any, and nothing is called
 removed on its word.
 """
@@ -16,16 +16,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
-from hashlib import sha256
+from functools import cache, partial
 from typing import NamedTuple, TypedDict, Unpack
 
-import orjson
-
-from assay_stream.canonical.digest import Digest, jcs_digest
-from assay_stream.detect import CUT_SHORT, ToolNames, detect_indicators
-from assay_stream.drift import Change, compare_definitions
-from assay_stream.drift.definition import not_compared
+from assay_stream.canonical.digest import jcs_digest
 from assay_stream.drift.lists import renames
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.facts import Catalogue, Seen
@@ -33,21 +27,17 @@ from assay_stream.model.fields import LeftOut
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind
 from assay_stream.registry.analysis import Analysis
-from assay_stream.registry.approval import is_approved
-from assay_stream.registry.baseline import Baseline
-from assay_stream.registry.last_shown import last_shown
-from assay_stream.registry.offer import Offer
+from assay_stream.registry.baselines import Baseline, last_shown
+from assay_stream.registry.comparison import NOT_SEARCHED, Changes, Comparison, Signs
+from assay_stream.registry.offers import Offer
 from assay_stream.registry.state import ServerBindings
-from assay_stream.schemes.fingerprint import ContentCache, Fingerprint, changed_fields
+from assay_stream.schemes.fingerprint import Fingerprint, changed_fields
 from assay_stream.schemes.handshake.contract import contract, contract_drift
 from assay_stream.schemes.mcptrust import RISK_LEVELS
 from assay_stream.work import Work, WorkExhaustedError
 
-PAIRS_KEPT = 2 * DEFAULT_LIMITS.analysed_pairs_max
-"""Comparisons of two definitions that are remembered: more than a server is let off for (``registry.allowance``)."""
-
 _RENAMES_PART = 4
-"""The part of what is left of the budget, one in as many, that the search for renamed tools may cost."""
+"""One part in as many of the remaining budget is what the search for renamed tools may cost."""
 
 
 def compare(
@@ -58,29 +48,31 @@ def compare(
     offer: Offer,
     analysis: Analysis | None = None,
 ) -> Iterator[Finding]:
-    """Yield what a snapshot shows that its baseline did not, in the order of tool names."""
-    analysis = Analysis(DEFAULT_LIMITS.work_units_max) if analysis is None else analysis
+    """Yield what a snapshot shows that its baseline did not, in the order of tool names.
+
+    Args:
+        server: the state before the snapshot.
+        baseline: what to compare with.
+        catalogue: what the snapshot offers.
+        seen: the observation itself.
+        offer: its content.
+        analysis: the budget of the record, one of its own without it. Once it is exhausted a changed tool is still
+            reported, with ``comparison_cut_short`` as its change, and nothing more is called renamed.
+    """
+    drift = _ToolDrift(server, seen, offer, analysis or Analysis(DEFAULT_LIMITS.work_units_max))
     before = baseline or Baseline()
-    told = _Telling(server, seen, offer, analysis)
     gone: set[str] = set()
     new = {} if baseline is None else {name: full for name, full in catalogue.tools.items() if name not in before.tools}
     come = {name for name in new if before.complete or not server.knows(name)}
     if before.complete and before.same_rights and seen.completeness == "complete":
         gone = before.tools.keys() - catalogue.tools.keys()
-    renamed = _renames(server, before, catalogue, offer, (gone, come), analysis)
-    shown = last_shown(server, seen, new, analysis)
+    renamed = drift.renames(before, catalogue, gone, come)
+    shown = last_shown(server, seen, new, drift.analysis)
     steps = list(_steps(server, before, catalogue, (new, come, gone), renamed, shown))
     # What new text brings is graver than what a change means: it is looked for first, in all of the list.
-    told.search((None if step.old is None else step.old.full, step.full) for step in steps if step.full is not None)
+    drift.search((None if step.old is None else step.old.full, step.full) for step in steps if step.full is not None)
     for step in steps:
-        if step.what is Kind.DEFINITION_AMBIGUOUS:
-            yield told.ambiguous(step.name, catalogue.definitions_of(step.name))
-        elif step.what is Kind.TOOL_REMOVED:
-            yield from told.removed(step.name, step.old)
-        elif step.what is Kind.TOOL_ADDED and step.full is not None:
-            yield told.added(step.name, step.full)
-        elif step.old is not None and step.full is not None:
-            yield from told.differing(step.what, step.name, step.old, step.full, renamed_to=step.renamed_to)
+        yield from drift.findings(step)
 
 
 class _Step(NamedTuple):
@@ -142,51 +134,40 @@ def _held_against(server: ServerBindings, before: Baseline, catalogue: Catalogue
     return server.tools.get((catalogue.server_scoped, full)) or server.tools.get((not catalogue.server_scoped, full))
 
 
-def _renames(
-    server: ServerBindings,
-    before: Baseline,
-    catalogue: Catalogue,
-    offer: Offer,
-    gone_and_come: tuple[Iterable[str], Iterable[str]],
-    analysis: Analysis,
-) -> dict[str, str]:
-    """Return which tools came back under another name: old name to new."""
-    gone, come = gone_and_come
-    old = {name: print_ for name in gone if (print_ := before.tools[name]) is not None}
-    new = {name: full for name in come if (full := catalogue.tools[name]) is not None}
-    if not old or not new:
-        return {}
-    # No more than a part: a list that swaps every tool must not keep its text from being searched.
-    part = Work(max(1, analysis.work.left // _RENAMES_PART))
-    fulls = [sorted((name, print_.full) for name, print_ in old.items()), sorted(new.items())]
-    key = sha256(orjson.dumps(fulls)).digest()
-    known = _RENAMES.get(key)
-    try:
-        if known is None:
-            were = {name: server.definition_of(print_.full) for name, print_ in sorted(old.items())}
-            are = {name: offer.definitions[full] for name, full in sorted(new.items())}
-            known = renames(were, are, part), part.spent
-            _RENAMES.put(key, known, sum(map(len, fulls)))
-        else:
-            part.spend(known[1])
-    except WorkExhaustedError:
-        analysis.left_out.add(LeftOut.RENAMES)
-        known = [], 0
-    analysis.work.spend(min(part.spent, analysis.work.left))
-    analysis.keep(known[1])
-    return dict(known[0])
-
-
-class _Telling:
-    """Makes the findings of one snapshot."""
+class _ToolDrift:
+    """Makes the findings about the tools of one snapshot."""
 
     def __init__(self, server: ServerBindings, seen: Seen, offer: Offer, analysis: Analysis) -> None:
-        self._server = server
-        self._analysis = analysis
-        self._work = analysis.work
-        self._seen = seen
-        self._offer = offer
-        self._searched: dict[tuple[str | None, str], _Signs] = {}
+        self.analysis = analysis
+        self._server, self._seen, self._offer = server, seen, offer
+        self._comparison = Comparison(analysis, offer.tools)
+        self._searched: dict[tuple[str | None, str], Signs] = {}
+
+    def renames(
+        self, before: Baseline, catalogue: Catalogue, gone: Iterable[str], come: Iterable[str]
+    ) -> dict[str, str]:
+        """Return which tools came back under another name: old name to new."""
+        old = {name: print_.full for name in gone if (print_ := before.tools[name]) is not None}
+        new = {name: full for name in come if (full := catalogue.tools[name]) is not None}
+        if not old or not new:
+            return {}
+        # Only a part: a list that swaps every tool must not keep its text from being searched.
+        work = self.analysis.work
+        part = Analysis(max(1, work.left // _RENAMES_PART))
+        question = str(jcs_digest([sorted(old.items()), sorted(new.items())]))
+        try:
+            found = Comparison(part, ()).kept(f"renames {question}", lambda: self._renames(old, new, part.work))
+        except WorkExhaustedError:
+            self.analysis.left_out.add(LeftOut.RENAMES)
+            found = ()
+        work.spend(min(part.work.spent, work.left))
+        self.analysis.keep(part.kept_units)
+        return dict(found)
+
+    def _renames(self, old: Mapping[str, str], new: Mapping[str, str], work: Work) -> tuple[tuple[str, str], ...]:
+        were = {name: self._server.definition_of(full) for name, full in sorted(old.items())}
+        are = {name: self._offer.definitions[full] for name, full in sorted(new.items())}
+        return tuple(renames(were, are, work))
 
     def search(self, pairs: Iterable[tuple[str | None, str]]) -> None:
         """Look for what new text brings, in as many definitions as the budget suffices for."""
@@ -195,30 +176,58 @@ class _Telling:
             try:
                 self._searched[pair] = self._signs(*pair)
             except WorkExhaustedError:
-                self._analysis.left_out.add(LeftOut.TEXT)
-                if not self._analysis.is_rationed:
+                self.analysis.left_out.add(LeftOut.TEXT)
+                if not self.analysis.is_rationed:
                     # What was not read must not look harmless, whatever stood before it in the list.
-                    self._searched |= dict.fromkeys([pair, *ordered], _NOT_SEARCHED)
+                    self._searched |= dict.fromkeys([pair, *ordered], NOT_SEARCHED)
                 return
 
-    @cached_property
-    def _names(self) -> ToolNames:
-        spent = self._work.spent
-        names = ToolNames(self._offer.tools, self._work)
-        # The index is built where a text is searched, so it costs nothing where all answers are kept.
-        self._analysis.keep(self._work.spent - spent)
-        return names
+    def findings(self, step: _Step) -> Iterator[Finding]:
+        """Yield what is reported of one comparison."""
+        name, old, full = step.name, step.old, step.full
+        if step.what is Kind.DEFINITION_AMBIGUOUS:
+            # It is about the set: where another definition joins it, something else is found.
+            fulls = self._offer.ambiguous[name]
+            yield replace(self._found(step.what, name), after=set_digest(fulls))
+        elif step.what is Kind.TOOL_REMOVED:
+            # A fleet that was shown this very list before learns nothing: tools come and go with who asks.
+            if not self._server.observations.was_shown_complete(self._seen.catalogue, self._seen.position):
+                yield self._found(step.what, name, before=old)
+        elif full is not None and old is None:
+            signs = self._searched.get((None, full), ())
+            yield self._found(step.what, name, after=self._offer.fingerprints[full], signs=signs)
+        elif full is not None and old is not None:
+            yield from self._differing(step.what, name, old, full, renamed_to=step.renamed_to)
 
-    @cached_property
-    def _names_digest(self) -> Digest:
-        return jcs_digest(sorted(self._offer.tools))
+    def _differing(
+        self, kind: Kind, name: str, old: Fingerprint, full: str, *, renamed_to: str | None
+    ) -> Iterator[Finding]:
+        new, now = self._offer.fingerprints[full], self._offer.definitions[full]
+        was = cache(partial(self._server.definition_of, old.full))
+        yield self._found(
+            kind,
+            name,
+            before=old,
+            after=new,
+            renamed_to=renamed_to,
+            changes=self._comparison.changes(old.full, full, was, now),
+            signs=self._searched.get((old.full, full), ()),
+        )
+        if _risk(new) > _risk(old):
+            yield self._found(Kind.RISK_LEVEL_CHANGED, name, before=old, after=new)
+        question = f"contract {old.full} {full}"
+        for reason in self._comparison.kept(question, lambda: tuple(contract_drift(contract(was()), contract(now)))):
+            yield self._found(Kind.CONTRACT_VIOLATION, name, before=old, after=new, reason=reason)
 
-    def removed(self, name: str, old: Fingerprint | None) -> Iterator[Finding]:
-        """A fleet that was shown this very list before learns nothing by it: tools come and go with who asks."""
-        if not self._server.observations.was_shown_complete(self._seen.catalogue, self._seen.position):
-            yield self.found(Kind.TOOL_REMOVED, name, before=old)
+    def _signs(self, old_full: str | None, full: str) -> Signs:
+        return self._comparison.signs(
+            old_full,
+            full,
+            lambda: None if old_full is None else self._server.definition_of(old_full),
+            self._offer.definitions[full],
+        )
 
-    def found(
+    def _found(
         self,
         kind: Kind,
         name: str,
@@ -228,9 +237,9 @@ class _Telling:
         renamed_to: str | None = None,
         **more: Unpack[_More],
     ) -> Finding:
-        seen = self._seen
+        seen, server = self._seen, self._server
         offered_as = renamed_to or name
-        known = after is not None and self._is_known(after.full)
+        known = after is not None and server.has_definition(after.full)
         return Finding(
             kind=kind,
             server_id=seen.server_id,
@@ -243,114 +252,24 @@ class _Telling:
             after=after.full if after else None,
             changed_fields=changed_fields(before, after) if before and after else (),
             known=known,
-            approved=known and after is not None and is_approved(self._server, offered_as, after.full),
-            offered_elsewhere=known and after is not None and self._is_offered_elsewhere(offered_as, after.full),
+            approved=known and after is not None and server.is_approved(offered_as, after.full),
+            offered_elsewhere=known
+            and after is not None
+            and server.fleet.shows_others(offered_as, after.full, seen.observer_id),
             renamed_to=renamed_to,
             **more,
         )
 
-    def added(self, name: str, full: str) -> Finding:
-        signs = self._searched.get((None, full), ())
-        return self.found(Kind.TOOL_ADDED, name, after=self._offer.fingerprints[full], signs=signs)
-
-    def ambiguous(self, name: str, fulls: Sequence[str]) -> Finding:
-        """It is about the set: where another definition joins it, something else is found."""
-        return replace(self.found(Kind.DEFINITION_AMBIGUOUS, name), after=set_digest(fulls))
-
-    def differing(
-        self, kind: Kind, name: str, old: Fingerprint, full: str, *, renamed_to: str | None = None
-    ) -> Iterator[Finding]:
-        new = self._offer.fingerprints[full]
-        changes, reasons = self._compared(old.full, full)
-        yield self.found(
-            kind,
-            name,
-            before=old,
-            after=new,
-            renamed_to=renamed_to,
-            changes=changes,
-            signs=self._searched.get((old.full, full), ()),
-        )
-        if _risk(new) > _risk(old):
-            yield self.found(Kind.RISK_LEVEL_CHANGED, name, before=old, after=new)
-        for reason in reasons:
-            yield self.found(Kind.CONTRACT_VIOLATION, name, before=old, after=new, reason=reason)
-
-    def _compared(self, old_full: str, full: str) -> tuple[_Changes, tuple[str, ...]]:
-        key = f"{old_full} {full}".encode()
-        known = _COMPARED.get(key)
-        try:
-            if known is not None:
-                changes, reasons, units = known
-                self._work.spend(units)
-                self._analysis.keep(units)
-                return changes, reasons
-            was, now = self._server.definition_of(old_full), self._offer.definitions[full]
-            reasons = tuple(contract_drift(contract(was), contract(now)))
-            spent_before = self._work.spent
-            changes = telling_changes(compare_definitions(was, now, self._work))
-            units = self._work.spent - spent_before
-            self._analysis.keep(units)
-            _COMPARED.put(key, (changes, reasons, units))
-            return changes, reasons
-        except WorkExhaustedError:
-            self._analysis.left_out.add(LeftOut.COMPARISON)
-            return telling_changes([not_compared()]), reasons
-
-    def _signs(self, old_full: str | None, full: str) -> _Signs:
-        names = self._names
-        key = f"{old_full} {full} {self._names_digest}".encode()
-        known = _SIGNS.get(key)
-        if known is None:
-            was = None if old_full is None else self._server.definition_of(old_full)
-            spent = self._work.spent
-            found = detect_indicators(was, self._offer.definitions[full], tool_names=names, work=self._work)
-            signs = tuple((sign.rule, sign.level, sign.path) for sign in found)
-            units = self._work.spent - spent
-            self._analysis.keep(units)
-            _SIGNS.put(key, (signs, units))
-            return signs
-        signs, units = known
-        self._work.spend(units)
-        self._analysis.keep(units)
-        return signs
-
-    def _is_offered_elsewhere(self, name: str, full: str) -> bool:
-        return self._server.fleet.shows_others(name, full, self._seen.observer_id)
-
-    def _is_known(self, full: str) -> bool:
-        tools = self._server.tools
-        return (True, full) in tools or (False, full) in tools
-
-
-_Changes = tuple[tuple[str, str, str], ...]
-_Signs = tuple[tuple[str, int, str], ...]
-# A roll-out shows the same change to every observer of a server, one after the other.
-# What a comparison cost is kept with it, so that a hit spends the same.
-_COMPARED: ContentCache[tuple[_Changes, tuple[str, ...], int]] = ContentCache(PAIRS_KEPT)
-_SIGNS: ContentCache[tuple[_Signs, int]] = ContentCache(PAIRS_KEPT)
-_NOT_SEARCHED: _Signs = ((CUT_SHORT.rule, CUT_SHORT.level, CUT_SHORT.path),)
-_RENAMES: ContentCache[tuple[list[tuple[str, str]], int]] = ContentCache(PAIRS_KEPT, PAIRS_KEPT)
-
 
 class _More(TypedDict, total=False):
     reason: str | None
-    changes: tuple[tuple[str, str, str], ...]
-    signs: _Signs
+    changes: Changes
+    signs: Signs
 
 
 def set_digest(fulls: Sequence[str]) -> str:
-    """Return the digest of the definitions of an ambiguous name."""
+    """Return the digest of the sorted definitions of an ambiguous name."""
     return str(jcs_digest(list(fulls)))
-
-
-def telling_changes(changes: Iterable[Change]) -> tuple[tuple[str, str, str], ...]:
-    """Return what a finding tells of changes: of one code in one top-level field the first."""
-    first: dict[tuple[str, str], Change] = {}
-    for change in changes:
-        top = change.path.removeprefix("$").lstrip(".").partition(".")[0].partition("[")[0]
-        first.setdefault((change.code, top), change)
-    return tuple((change.code, change.path, change.direction.value) for change in first.values())
 
 
 def _risk(print_: Fingerprint) -> int:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from assay_stream.limits import DEFAULT_LIMITS, Limits
 from assay_stream.model.envelope import Producer
-from assay_stream.registry.item_offer import ItemOffers
 from assay_stream.registry.ledger import Ledger
-from assay_stream.registry.offer import Offers
+from assay_stream.registry.offers import ItemOffers, Offers
 from assay_stream.registry.state import ServerBindings
 from assay_stream.registry.verdicts import Verdicts, standing_verdicts
 

@@ -25,7 +25,7 @@ from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.finding import Finding, uid_of
 from assay_stream.model.finding_topic import NameClaim
 from assay_stream.model.kinds import Kind
-from assay_stream.registry.name_sketch import share_names
+from assay_stream.registry.name_claims import share_names
 
 CONFUSABLE_NAME = "confusable_name"
 TAKEN_NAME = "taken_name"

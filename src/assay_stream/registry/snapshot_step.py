@@ -16,22 +16,17 @@ from assay_stream.model.kinds import Kind
 from assay_stream.model.observation import ListChangedEvent, SnapshotEvent
 from assay_stream.model.partition import murmur2_partition
 from assay_stream.model.record import Output, Position, Record
-from assay_stream.registry import list_drift
-from assay_stream.registry.announcements import announce
-from assay_stream.registry.baseline import Baseline, baselines_for
+from assay_stream.registry.allowance import Ration, change_of
+from assay_stream.registry.baselines import Baseline, baselines_for
 from assay_stream.registry.change_points import start_of
-from assay_stream.registry.incompleteness import never_complete, resolved_by_complete_list
 from assay_stream.registry.item_drift import compare_items
-from assay_stream.registry.item_offer import ItemOffer
-from assay_stream.registry.lateness import late_finding
-from assay_stream.registry.name_claim import offers_the_same
-from assay_stream.registry.offer import Offer
-from assay_stream.registry.packed import pack
+from assay_stream.registry.list_drift import compare
+from assay_stream.registry.list_health import announce, late_finding, never_complete, resolved_by_complete_list
+from assay_stream.registry.name_claims import offers_the_same
+from assay_stream.registry.offers import ItemOffer, Offer, pack
 from assay_stream.registry.partition import Registry
-from assay_stream.registry.rationing import Ration, change_of
-from assay_stream.registry.resolution import decided_before, resolved_by_snapshot
-from assay_stream.registry.signature_return import resolved_by_signature
-from assay_stream.registry.snapshot_signatures import signatures_of
+from assay_stream.registry.resolution import decided_before, resolved_by_signature, resolved_by_snapshot
+from assay_stream.registry.signatures import signatures_of
 from assay_stream.registry.state import ServerBindings
 from assay_stream.registry.transition import Transition
 
@@ -141,7 +136,7 @@ def _compare(
     change = change_of(server, analysed, catalogue, seen, lists)
     ration = Ration(server, seen, record.timestamp_ms, change, limits)
     compared = chain(
-        list_drift.compare(server, analysed, catalogue, seen, offer, ration.analysis),
+        compare(server, analysed, catalogue, seen, offer, ration.analysis),
         *(compare_items(server, items, seen, ration.analysis) for items in lists),
     )
     findings = [

@@ -17,6 +17,7 @@ from typing import Any
 from assay_stream.errors import IntegrityError
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.control_facts import Signatures
+from assay_stream.model.evidence import PinStatus
 from assay_stream.model.facts import (
     Allowance,
     Announcement,
@@ -42,7 +43,8 @@ from assay_stream.registry.endings import Endings
 from assay_stream.registry.fleet import Fleet
 from assay_stream.registry.former_tools import FormerTools
 from assay_stream.registry.observations import Observations
-from assay_stream.registry.packed import unpack
+from assay_stream.registry.offers import unpack
+from assay_stream.registry.pins import check_pins
 from assay_stream.registry.timeline import AFTER_ALL_US, Timeline
 from assay_stream.schemes.fingerprint import Fingerprint
 
@@ -258,6 +260,19 @@ class ServerBindings:
         if packed is None:
             raise _lost("definition", full)
         return unpack(packed)
+
+    def has_definition(self, full: str) -> bool:
+        """Tell whether a definition is known, by its full digest."""
+        return (True, full) in self.tools or (False, full) in self.tools
+
+    def is_approved(self, name: str, full: str) -> bool:
+        """Tell whether a definition matches the pins of its tool as they stand now, and no pin contradicts it."""
+        controls = self.controls
+        if name not in controls.pins:
+            return False
+        found = self.tools.get((True, full)) or self.tools.get((False, full))
+        pins, policy = controls.pins_as_of(name, AFTER_ALL_US), controls.policy_as_of(name, AFTER_ALL_US)
+        return check_pins(pins, found, policy=policy).status is PinStatus.MATCH
 
     def concerned(self, rejection: Rejection) -> Iterable[Timeline]:
         """Return the timelines that a rejection may concern."""

@@ -14,8 +14,7 @@ import orjson
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.model.evidence import PinResult, PinStatus
 from assay_stream.model.record import Output, Record, Role
-from assay_stream.registry.pin_life import PinsInForce
-from assay_stream.registry.pins import check_pins
+from assay_stream.registry.pins import PinsInForce, check_pins
 from assay_stream.registry.state import ServerBindings
 from assay_stream.schemes.fingerprint import Fingerprint
 from assay_stream.schemes.hangar import Action, DigestPolicy

@@ -13,7 +13,7 @@ from assay_stream.errors import InputError
 from assay_stream.model.control_facts import Pin
 from assay_stream.model.facts import Seen
 from assay_stream.registry.pin_evaluation import standing_of
-from assay_stream.registry.pin_life import PinState, pin_states
+from assay_stream.registry.pins import PinState, pin_states
 from assay_stream.registry.signatures import pinned_key
 from assay_stream.registry.state import ServerBindings
 from assay_stream.report.pins import time_text

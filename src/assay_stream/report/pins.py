@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 from assay_stream.errors import InputError
 from assay_stream.model.control_facts import ControlFact, KeyDecision, Pin, Policy
 from assay_stream.model.facts import Seen
-from assay_stream.registry.pin_life import PinState, pin_states
-from assay_stream.registry.pins import check_pins
+from assay_stream.registry.pins import PinState, check_pins, pin_states
 from assay_stream.registry.state import Bindings, ServerBindings
 from assay_stream.registry.timeline import AFTER_ALL_US
 from assay_stream.schemes.fingerprint import Fingerprint

@@ -7,8 +7,7 @@ from hashlib import sha256
 import pytest
 
 from assay_stream.model.evidence import PinStatus
-from assay_stream.registry.pin_life import NO_PINS, PinsInForce
-from assay_stream.registry.pins import check_pins
+from assay_stream.registry.pins import NO_PINS, PinsInForce, check_pins
 from assay_stream.schemes.fingerprint import fingerprint
 from assay_stream.schemes.hangar import DigestPolicy, Enforcement, UnknownPolicy
 from tests.support.facts import a_fingerprint

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from assay_stream.model.control_facts import Pin, PinAct
 from assay_stream.model.record import Origin
-from assay_stream.registry.approval import is_approved
 from assay_stream.registry.state import ServerBindings
 from assay_stream.schemes.fingerprint import fingerprint
 from tests.support.events import SERVER, TOOL
@@ -39,18 +38,18 @@ def a_pin(act: PinAct, offset: int, *, scheme: str = "assay.v1", value: str | No
 
 def test_what_matches_its_pin_is_approved() -> None:
     """Until the pin is taken back or the value is rejected."""
-    assert not is_approved(a_server(), "read_file", PRINT.full)
-    assert is_approved(a_server(a_pin("set", 1)), "read_file", PRINT.full)
-    assert not is_approved(a_server(a_pin("set", 1), a_pin("remove", 2)), "read_file", PRINT.full)
-    assert not is_approved(a_server(a_pin("set", 1), a_pin("reject", 2)), "read_file", PRINT.full)
+    assert not a_server().is_approved("read_file", PRINT.full)
+    assert a_server(a_pin("set", 1)).is_approved("read_file", PRINT.full)
+    assert not a_server(a_pin("set", 1), a_pin("remove", 2)).is_approved("read_file", PRINT.full)
+    assert not a_server(a_pin("set", 1), a_pin("reject", 2)).is_approved("read_file", PRINT.full)
 
 
 def test_a_pin_that_contradicts_outweighs_one_that_matches() -> None:
     """Every scheme's pin has to hold."""
     contradicting = a_pin("set", 2, scheme="mcptrust.input_schema_hash", value="0" * 64)
-    assert not is_approved(a_server(a_pin("set", 1), contradicting), "read_file", PRINT.full)
+    assert not a_server(a_pin("set", 1), contradicting).is_approved("read_file", PRINT.full)
 
 
 def test_a_pin_of_another_tool_approves_nothing() -> None:
     """Decisions are by name."""
-    assert not is_approved(a_server(a_pin("set", 1)), "write_file", PRINT.full)
+    assert not a_server(a_pin("set", 1)).is_approved("write_file", PRINT.full)

@@ -9,15 +9,15 @@ when the last one is no more, and when an operator's approval of it comes or goe
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from hashlib import sha256
 
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.facts import Catalogue, Seen
 from assay_stream.model.fields import LeftOut
 from assay_stream.model.finding_topic import NameClaim
 from assay_stream.model.record import Origin
 from assay_stream.registry.analysis import Analysis
-from assay_stream.registry.approval import is_approved
-from assay_stream.registry.name_sketch import name_sketch
 from assay_stream.registry.state import ServerBindings
 from assay_stream.registry.timeline import AFTER_ALL_US
 from assay_stream.work import WorkExhaustedError
@@ -56,7 +56,7 @@ def offered(server: ServerBindings, tool_name: str) -> Offered:
         tool_name: the tool.
     """
     fulls = server.fleet.offers(tool_name)
-    return {(tool_name, full): is_approved(server, tool_name, full) for full in fulls}
+    return {(tool_name, full): server.is_approved(tool_name, full) for full in fulls}
 
 
 def claims_by_snapshot(
@@ -73,7 +73,7 @@ def claims_by_snapshot(
     before: dict[tuple[str, str], bool] = {}
     after: dict[tuple[str, str], bool] = {}
     for (name, full), is_offered in server.fleet.changes():
-        (after if is_offered else before)[name, full] = is_approved(server, name, full)
+        (after if is_offered else before)[name, full] = server.is_approved(name, full)
     if before or after:
         names = server.fleet.names_offered_before()
         try:
@@ -132,3 +132,25 @@ def claims_between(
             time_us=time_us,
             origin=origin,
         )
+
+
+_DIGEST_CHARS = 8
+_SHARED_PART = 4
+"""Two servers share names if one in as many of all their names is in both. Versions of one product do; products
+that both have a tool ``search`` do not."""
+
+
+def name_sketch(names: Iterable[str]) -> tuple[str, ...]:
+    """Return the sketch of some names, in order."""
+    digests = {sha256(name.encode()).hexdigest()[:_DIGEST_CHARS] for name in names}
+    return tuple(sorted(digests)[: DEFAULT_LIMITS.name_sketch_max])
+
+
+def share_names(one: Collection[str], other: Collection[str]) -> bool:
+    """Tell whether two servers have so many names in common that they may be versions of one product."""
+    in_both = set(one).intersection(other)
+    # Most servers have nothing in common: no more can be in the sample than there is in both.
+    if len(in_both) * _SHARED_PART < max(len(one), len(other), 1):
+        return False
+    sample = sorted({*one, *other})[: DEFAULT_LIMITS.name_sketch_max]
+    return len(in_both.intersection(sample)) * _SHARED_PART >= len(sample)

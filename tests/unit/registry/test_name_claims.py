@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from assay_stream.model.finding_topic import decode_entry
 from assay_stream.model.record import Origin
-from assay_stream.registry.name_claim import claims_between
-from assay_stream.registry.name_sketch import name_sketch
+from assay_stream.registry.name_claims import claims_between, name_sketch
 from tests.support.findings import A, B, a_claim
 
 ORIGIN = Origin(topic="mcp.tools.list", partition=0, offset=1)

@@ -8,7 +8,7 @@ import pytest
 
 from assay_stream.model.control_facts import Pin, PinAct
 from assay_stream.registry.controls import Controls
-from assay_stream.registry.pin_life import NO_PINS, TRANSITIONS, PinState, PinStep, pin_states, pins_in_force
+from assay_stream.registry.pins import NO_PINS, TRANSITIONS, PinState, PinStep, pin_states, pins_in_force
 from tests.support.facts import a_pin
 
 Act = tuple[PinAct, str | None]

@@ -1,0 +1,275 @@
+"""What a snapshot is compared with: the lists before it, of its observer or else of the rest of the fleet.
+
+Lists are merged from the newest one back to the last complete one. A list whose analysis was rationed is no
+baseline for the analysis of the next one, only for what ends with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Set
+from dataclasses import dataclass, field
+from itertools import chain
+
+from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.model.facts import ItemList, Seen
+from assay_stream.model.fields import LeftOut, Subject
+from assay_stream.model.record import Position
+from assay_stream.registry.analysis import Analysis
+from assay_stream.registry.offers import ItemOffer
+from assay_stream.registry.state import ServerBindings
+from assay_stream.schemes.fingerprint import Fingerprint
+from assay_stream.work import WorkExhaustedError
+
+_UNITS_PER_MERGED_ITEM = 5
+
+
+@dataclass(slots=True, kw_only=True)
+class Baseline:
+    """What was last known of a server's tools before a snapshot.
+
+    Args:
+        tools: tool name to the fingerprint last seen, ``None`` where it was always ambiguous.
+        ambiguous: full digests of what stood under a name that was ambiguous when it was listed last, sorted.
+        complete: whether a complete list is among what this rests on.
+        same_rights: whether it was seen under the rights under which the server is asked now.
+    """
+
+    tools: dict[str, Fingerprint | None] = field(default_factory=dict)
+    ambiguous: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    complete: bool = False
+    same_rights: bool = True
+
+    def definitions_of(self, name: str) -> tuple[str, ...]:
+        """Return full digests of what stood under a name, sorted, none where it was not listed."""
+        known = self.tools.get(name)
+        return self.ambiguous.get(name) or (() if known is None else (known.full,))
+
+
+def baselines_for(server: ServerBindings, seen: Seen) -> tuple[Baseline | None, Baseline | None]:
+    """Return what was last shown before a snapshot, and what of it was last analysed; ``None`` for a first list.
+
+    The two differ where the analysis of a list was rationed. Such a list is no baseline for the next analysis:
+    otherwise what it changed would never be looked at, and a server could slip its poison past the analysis by
+    wearing its allowance down first.
+    """
+    found, has_same_rights = _history_for(server, seen)
+    if not found:
+        return None, None
+    latest = _accumulate(server, found)
+    latest.same_rights = has_same_rights
+    if not any(old.rationed for old in found):
+        return latest, latest
+    history = [old for old in found if not old.rationed]
+    # Where nothing of it was ever analysed, all of the list is new.
+    analysed = _accumulate(server, history) if history else Baseline(complete=True)
+    analysed.same_rights = has_same_rights
+    return latest, analysed
+
+
+def _history_for(server: ServerBindings, seen: Seen) -> tuple[list[Seen], bool]:
+    """Return what to compare a snapshot with, oldest first, and whether it was seen under the same rights."""
+    own = server.observers.get(seen.observer_id)
+    history = own.before(seen.position) if own else []
+    same = _under_rights_of(seen, history) or _latest_of_fleet(server, seen, under_same_rights=True)
+    return same or history or _latest_of_fleet(server, seen), bool(same)
+
+
+def _under_rights_of(seen: Seen, history: list[Seen]) -> list[Seen]:
+    return [old for old in history if old.auth_context == seen.auth_context]
+
+
+def _latest_of_fleet(server: ServerBindings, seen: Seen, *, under_same_rights: bool = False) -> list[Seen]:
+    """Return the history of the observer who saw the server last before this observation."""
+    observations = server.observations
+    if under_same_rights:
+        latest = observations.latest_under_rights(seen.position, seen.auth_context)
+    else:
+        latest = observations.latest_before(seen.position)
+    if latest is None:
+        return []
+    history = server.observers[latest.observer_id].before(seen.position)
+    return _under_rights_of(seen, history) if under_same_rights else history
+
+
+def _accumulate(server: ServerBindings, history: list[Seen]) -> Baseline:
+    """Return what a history adds up to: each distinct list once, up to ``lists_merged_max`` of them, newest first.
+
+    A name that only older ones have is still compared with what was last shown of it (``registry.baselines``).
+    """
+    baseline = Baseline()
+    merged: set[str] = set()
+    for seen in reversed(history):
+        if seen.catalogue not in merged:
+            merged.add(seen.catalogue)
+            catalogue = server.catalogue_of(seen)
+            for name, full in catalogue.tools.items():
+                if name not in baseline.tools:
+                    baseline.tools[name] = None if full is None else server.fingerprint_of(catalogue, full)
+                    baseline.ambiguous[name] = catalogue.ambiguous.get(name, ())
+        if seen.completeness == "complete":
+            baseline.complete = True
+            break
+        if len(merged) >= DEFAULT_LIMITS.lists_merged_max:
+            break
+    # A list that names a tool twice hides no change: what it was before is what the next is held against.
+    unknown = {name for name, known in baseline.tools.items() if known is None}
+    baseline.tools |= _last_known(server, history, unknown)
+    return baseline
+
+
+def _last_known(server: ServerBindings, history: list[Seen], names: set[str]) -> dict[str, Fingerprint]:
+    """Return the last definition of each name that stood there alone, looking at each distinct list once."""
+    found: dict[str, Fingerprint] = {}
+    looked_at: set[str] = set()
+    for seen in reversed(history):
+        if len(found) == len(names):
+            break
+        if seen.catalogue in looked_at:
+            continue
+        looked_at.add(seen.catalogue)
+        catalogue = server.catalogue_of(seen)
+        for name in names & catalogue.tools.keys():
+            full = catalogue.tools[name]
+            if full is not None and name not in found:
+                found[name] = server.fingerprint_of(catalogue, full)
+    return found
+
+
+def last_shown(server: ServerBindings, seen: Seen, names: Iterable[str], analysis: Analysis) -> dict[str, Fingerprint]:
+    """Return the last definition shown before an observation under each of these names, where there is one."""
+    missing = {name for name in names if server.knows(name)}
+    found: dict[str, Fingerprint] = {}
+    looked_at: set[str] = set()
+    try:
+        for old in _newest_first(server, seen):
+            if not missing:
+                break
+            analysis.work.spend(1)
+            if old.catalogue in looked_at:
+                continue
+            looked_at.add(old.catalogue)
+            analysis.work.spend(len(missing))
+            catalogue = server.catalogue_of(old)
+            for name in sorted(missing & catalogue.tools.keys()):
+                for full in catalogue.definitions_of(name)[:1]:
+                    found[name] = server.fingerprint_of(catalogue, full)
+                    missing.discard(name)
+    except WorkExhaustedError:
+        analysis.left_out.add(LeftOut.HISTORY)
+    for name in missing:
+        former = server.formers.get(name)
+        if former is not None:
+            found[name] = server.tools[former.place]
+    return found
+
+
+def _newest_first(server: ServerBindings, seen: Seen) -> Iterator[Seen]:
+    own = server.observers.get(seen.observer_id)
+    under_rights = server.observations.back_under_rights(seen.position, seen.auth_context)
+    everything = server.observations.back_from(seen.position)
+    if own is None:
+        return chain(under_rights, everything)
+    same = (old for old in own.back_from(seen.position) if old.auth_context == seen.auth_context)
+    return chain(same, under_rights, everything)
+
+
+@dataclass(slots=True, kw_only=True)
+class ItemBaseline:
+    """What was last known of the prompts, or of the templates, before a snapshot.
+
+    Args:
+        names: name to the full digests of its definitions.
+        complete: whether a complete list is among what this rests on.
+        stated: whether any list was stated.
+    """
+
+    names: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    complete: bool = False
+    stated: bool = False
+
+
+def latest_stating(server: ServerBindings, subject: Subject, seen: Seen) -> Seen | None:
+    """Return the observation before a snapshot that its prompts, or templates, are compared with first."""
+    own = next(stated(server, seen.observer_id, subject, seen.position), None)
+    if own is not None:
+        return own
+    latest = server.observations.latest_stating(seen.position, subject)
+    if latest is None or not latest.rationed:
+        return latest
+    return next(stated(server, latest.observer_id, subject, seen.position), latest)
+
+
+def repeats(latest: Seen, offer: ItemOffer) -> bool:
+    """Tell whether the complete list before is the same: then there is nothing to compare."""
+    is_whole = latest.completeness == "complete" and not latest.rationed and not offer.is_cut
+    return is_whole and latest.listed(offer.subject) == offer.digest
+
+
+def item_baseline(server: ServerBindings, subject: Subject, seen: Seen, analysis: Analysis) -> ItemBaseline:
+    """Return what a list is compared with. Merging more than one list draws on the budget."""
+    observer_id: str | None = seen.observer_id
+    if next(stated(server, seen.observer_id, subject, seen.position), None) is None:
+        observer_id = _latest_observer(server, subject, seen.position)
+    baseline = ItemBaseline(stated=observer_id is not None)
+    if observer_id is None:
+        return baseline
+    merged: set[str] = set()
+    for old in stated(server, observer_id, subject, seen.position):
+        listed = _list_of(server, old, subject)
+        if listed.digest not in merged:
+            try:
+                analysis.work.spend(_UNITS_PER_MERGED_ITEM * len(listed.items) if merged else 0)
+            except WorkExhaustedError:
+                analysis.left_out.add(LeftOut.HISTORY)
+                break
+            merged.add(listed.digest)
+            for name, fulls in listed.by_name().items():
+                baseline.names.setdefault(name, fulls)
+        if old.completeness == "complete" and not listed.is_cut:
+            baseline.complete = True
+            break
+    return baseline
+
+
+def last_stated(
+    server: ServerBindings, subject: Subject, seen: Seen, names: Set[str], analysis: Analysis
+) -> dict[str, tuple[str, ...]]:
+    """Return what anybody stated last under each of these names, as far as the budget suffices."""
+    missing = set(names)
+    found: dict[str, tuple[str, ...]] = {}
+    looked_at: set[str] = set()
+    try:
+        for old in server.observations.back_stating(seen.position, subject) if missing else ():
+            analysis.work.spend(1)
+            listed = _list_of(server, old, subject)
+            if listed.digest in looked_at:
+                continue
+            looked_at.add(listed.digest)
+            analysis.work.spend(_UNITS_PER_MERGED_ITEM * len(listed.items))
+            stated = listed.by_name()
+            found |= {name: stated[name] for name in missing & stated.keys()}
+            missing -= stated.keys()
+            if not missing:
+                break
+    except WorkExhaustedError:
+        analysis.left_out.add(LeftOut.HISTORY)
+    return found
+
+
+def _latest_observer(server: ServerBindings, subject: Subject, position: Position) -> str | None:
+    found = server.observations.latest_stating(position, subject)
+    return None if found is None else found.observer_id
+
+
+def stated(server: ServerBindings, observer_id: str, subject: Subject, position: Position) -> Iterator[Seen]:
+    """Yield what an observer stated of a list before a position, newest first, but for what was rationed."""
+    timeline = server.observers.get(observer_id)
+    if timeline is None:
+        return
+    for seen in timeline.back_from(position):
+        if seen.listed(subject) is not None and not seen.rationed:
+            yield seen
+
+
+def _list_of(server: ServerBindings, seen: Seen, subject: Subject) -> ItemList:
+    return server.item_list(subject, str(seen.listed(subject)))

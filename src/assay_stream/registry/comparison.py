@@ -1,0 +1,122 @@
+"""Comparison of two definitions within the budget of one record: what changed, and what new text brings.
+
+Every answer is kept with what it cost, so that a hit spends the same and the cache changes nothing that is found. A
+roll-out shows the same change to every observer of a server, one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import cached_property
+from typing import Any, TypeVar, cast
+
+from assay_stream.canonical.digest import jcs_digest
+from assay_stream.detect import CUT_SHORT, ToolNames, detect_indicators
+from assay_stream.drift import Change, compare_definitions
+from assay_stream.drift.definition import not_compared
+from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.model.fields import LeftOut
+from assay_stream.registry.analysis import Analysis
+from assay_stream.schemes.fingerprint import ContentCache
+from assay_stream.work import WorkExhaustedError
+
+Changes = tuple[tuple[str, str, str], ...]
+Signs = tuple[tuple[str, int, str], ...]
+_Definition = Mapping[str, Any]
+_Answer = TypeVar("_Answer")
+
+NOT_SEARCHED: Signs = ((CUT_SHORT.rule, CUT_SHORT.level, CUT_SHORT.path),)
+_ANSWERS: ContentCache[tuple[Any, int]] = ContentCache(
+    DEFAULT_LIMITS.analysis_answers_max, DEFAULT_LIMITS.analysis_answers_bytes_max
+)
+_BYTES_PER_ANSWER = 400
+_BYTES_PER_ENTRY = 250
+"""A change or a sign: a tuple of two or three texts."""
+
+
+class Comparison:
+    """Compares definitions of one list.
+
+    Args:
+        analysis: the budget of the record.
+        names: the names in the list: a text that names another tool is a sign.
+    """
+
+    def __init__(self, analysis: Analysis, names: Collection[str], names_digest: Iterable[str] | None = None) -> None:
+        self.analysis = analysis
+        self._given = names
+        self._digested = names if names_digest is None else names_digest
+
+    @cached_property
+    def _names(self) -> ToolNames:
+        spent = self.analysis.work.spent
+        names = ToolNames(self._given, self.analysis.work)
+        # The index is built where a text is searched, so it costs nothing where all answers are kept.
+        self.analysis.keep(self.analysis.work.spent - spent)
+        return names
+
+    @cached_property
+    def _names_digest(self) -> str:
+        return str(jcs_digest(sorted(self._digested)))
+
+    def changes(self, before: str, after: str, was: Callable[[], _Definition], now: _Definition) -> Changes:
+        """Return what a finding reports of the changes between two definitions.
+
+        Args:
+            before: full digest of the older definition.
+            after: full digest of the newer one.
+            was: gives the older definition.
+            now: the newer one.
+        """
+        try:
+            return self.kept(
+                f"changes {before} {after}",
+                lambda: reported_changes(compare_definitions(was(), now, self.analysis.work)),
+            )
+        except WorkExhaustedError:
+            self.analysis.left_out.add(LeftOut.COMPARISON)
+            return NOT_COMPARED
+
+    def signs(self, before: str | None, after: str, was: Callable[[], _Definition | None], now: _Definition) -> Signs:
+        """Return the signs in what a definition brings that the older one did not have.
+
+        Raises:
+            WorkExhaustedError: if the budget does not suffice.
+        """
+        names = self._names
+        question = f"signs {before} {after} {self._names_digest}"
+        return self.kept(question, lambda: self._search(was(), now, names))
+
+    def _search(self, was: _Definition | None, now: _Definition, names: ToolNames) -> Signs:
+        found = detect_indicators(was, now, tool_names=names, work=self.analysis.work)
+        return tuple((sign.rule, sign.level, sign.path) for sign in found)
+
+    def kept(self, question: str, ask: Callable[[], _Answer]) -> _Answer:
+        """Return an answer that is kept, at the price that it had, or work it out.
+
+        Raises:
+            WorkExhaustedError: if the budget does not suffice.
+        """
+        key, work = question.encode(), self.analysis.work
+        known = _ANSWERS.get(key)
+        if known is None:
+            spent = work.spent
+            answer = ask()
+            known = answer, work.spent - spent
+            _ANSWERS.put(key, known, _BYTES_PER_ANSWER + _BYTES_PER_ENTRY * len(cast("tuple[Any, ...]", answer)))
+        else:
+            work.spend(known[1])
+        self.analysis.keep(known[1])
+        return cast("_Answer", known[0])
+
+
+def reported_changes(changes: Iterable[Change]) -> Changes:
+    """Return what a finding reports of changes: of one code in one top-level field the first."""
+    first: dict[tuple[str, str], Change] = {}
+    for change in changes:
+        top = change.path.removeprefix("$").lstrip(".").partition(".")[0].partition("[")[0]
+        first.setdefault((change.code, top), change)
+    return tuple((change.code, change.path, change.direction.value) for change in first.values())
+
+
+NOT_COMPARED = reported_changes([not_compared()])

@@ -1,0 +1,159 @@
+"""Lists that are never complete: where nothing can be called removed, whatever is taken away.
+
+Rules, from counts of kept observations alone:
+
+1. An observer's lists count as never complete after ``incomplete_lists_max`` of them in a row, or after as many as
+   are kept where older ones were folded away.
+2. A server's do after as many lists by any observers, where nobody ever saw a complete one: proxies may change
+   their ids with every session.
+3. A complete list puts an end to it: for its observer, or for the fleet where nobody had seen one.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import replace
+
+from assay_stream.limits import Limits
+from assay_stream.model.facts import Announcement, Seen
+from assay_stream.model.finding import Finding, uid_of
+from assay_stream.model.finding_topic import Resolution
+from assay_stream.model.kinds import Kind
+from assay_stream.model.record import Output, Position, Record
+from assay_stream.registry.as_of import is_overdue
+from assay_stream.registry.ledger import Ledger
+from assay_stream.registry.state import ServerBindings
+
+
+def never_complete(server: ServerBindings, seen: Seen, limits: Limits) -> Iterator[Finding]:
+    """Yield that lists are never complete, where an observation is the latest of too many that are not.
+
+    Args:
+        limits: how many are too many.
+    """
+    if seen.completeness == "complete":
+        return
+    others = limits.incomplete_lists_max - 1
+    if _is_run(server, seen, others) or _is_fleets(server, others):
+        yield Finding(
+            kind=Kind.LISTS_NEVER_COMPLETE,
+            server_id=seen.server_id,
+            observer_id=seen.observer_id,
+            time_us=seen.time_us,
+            origin=seen.origin,
+            snapshot_id=seen.snapshot_id,
+        )
+
+
+def resolved_by_complete_list(server: ServerBindings, seen: Seen, limits: Limits) -> list[Resolution]:
+    """Return the end of lists that were never complete.
+
+    Args:
+        limits: how many incomplete ones are too many.
+    """
+    if seen.completeness != "complete":
+        return []
+    for_all = _is_fleets(server, limits.incomplete_lists_max)
+    if not for_all and not _is_run(server, seen, limits.incomplete_lists_max):
+        return []
+    return [
+        Resolution(
+            server_id=seen.server_id,
+            uids=(uid_of(Kind.LISTS_NEVER_COMPLETE, seen.server_id, None, None, None),),
+            reason="list_completed",
+            observer_id=None if for_all else seen.observer_id,
+            time_us=seen.time_us,
+            origin=seen.origin,
+        )
+    ]
+
+
+def _is_run(server: ServerBindings, seen: Seen, length: int) -> bool:
+    timeline = server.observers.get(seen.observer_id)
+    if timeline is None:
+        return False
+    run = 0
+    for old in timeline.back_from(seen.position):
+        if old.completeness == "complete":
+            return False
+        run += 1
+        if run >= length:
+            return True
+    return run > 0 and timeline.horizon_us is not None
+
+
+def _is_fleets(server: ServerBindings, length: int) -> bool:
+    return not server.observations.any_complete and len(server.observations) >= length
+
+
+def late_finding(server: ServerBindings, seen: Seen, limits: Limits) -> Finding | None:
+    """Return the finding that a list was late, ``None`` where it was not or changed nothing.
+
+    A list is late where its event time is further than the bound before the latest that was applied for its
+    server, whoever observed that. It changes nothing where its observer's timeline gave the same tools for its
+    time. The finding is dated by that latest time, at which the lateness showed: a backlog is found at one time.
+    """
+    own = server.observers.get(seen.observer_id)
+    in_force = None if own is None else own.as_of(seen.time_us)
+    if in_force is not None and in_force.catalogue == seen.catalogue:
+        return None
+    latest_us = server.observations.latest_us
+    late_ms = (latest_us - seen.time_us) // 1_000
+    if late_ms <= limits.late_limit_ms:
+        return None
+    return Finding(
+        kind=Kind.SNAPSHOT_LATE,
+        server_id=seen.server_id,
+        observer_id=seen.observer_id,
+        time_us=latest_us,
+        origin=seen.origin,
+        snapshot_id=seen.snapshot_id,
+        late_ms=late_ms,
+    )
+
+
+def announce(ledger: Ledger, record: Record, announcement: Announcement, limits: Limits) -> list[Output]:
+    """Apply an announced change, and return the facts and findings to publish."""
+    server = ledger.bindings.server(announcement.server_id)
+    earlier, later = _neighbours(server, announcement)
+    if earlier is not None and not _lists_between(server, earlier, announcement.position):
+        if earlier.overdue or not is_overdue(server, earlier, announcement.time_us, limits):
+            return []
+        return [ledger.publish(record, replace(earlier, overdue=True)), _finding(announcement).output()]
+    outputs: list[Output] = []
+    overdue = is_overdue(server, announcement, announcement.time_us, limits)
+    told_before = overdue and earlier is not None and earlier.overdue
+    outputs.append(ledger.publish(record, replace(announcement, overdue=overdue)))
+    if later is not None and not _lists_between(server, announcement, later.position):
+        outputs.append(ledger.retract(record, later.key()))
+    outputs.extend(ledger.fold_unlisted(record, server))
+    if overdue and not told_before:
+        outputs.append(_finding(announcement).output())
+    return outputs
+
+
+def _neighbours(server: ServerBindings, announcement: Announcement) -> tuple[Announcement | None, Announcement | None]:
+    told = server.endings.announcements_of(announcement.observer_id)
+    index = bisect_right(told, announcement.position, key=_position)
+    return told[index - 1] if index else None, told[index] if index < len(told) else None
+
+
+def _lists_between(server: ServerBindings, earlier: Announcement, until: Position) -> bool:
+    timeline = server.observers.get(earlier.observer_id)
+    answer = None if timeline is None else timeline.first_after(earlier.position)
+    return answer is not None and answer.position < until
+
+
+def _finding(announcement: Announcement) -> Finding:
+    return Finding(
+        kind=Kind.LIST_CHANGE_UNANSWERED,
+        server_id=announcement.server_id,
+        observer_id=announcement.observer_id,
+        time_us=announcement.time_us,
+        origin=announcement.origin,
+    )
+
+
+def _position(announcement: Announcement) -> Position:
+    return announcement.position
