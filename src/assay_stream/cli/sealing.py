@@ -14,9 +14,9 @@ from assay_stream.cli.seal_proofs import DEFAULT_LOG_NAME
 from assay_stream.config import Settings, load_settings
 from assay_stream.errors import ConfigurationError
 from assay_stream.files.seal_keys import read_private_key, read_public_keys
+from assay_stream.model.checkpoint import RANGE_RECORDS_MAX
 from assay_stream.schemes import dsse
 from assay_stream.schemes.tlog import is_key_name
-from assay_stream.seal.checkpoint import RANGE_RECORDS_MAX
 
 seal_app = typer.Typer()
 

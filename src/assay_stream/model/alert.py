@@ -7,18 +7,37 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
-from typing import Any
+from typing import Annotated, Any, Literal, NotRequired, Required, get_args
+
+from pydantic import BaseModel, ConfigDict, Field
+from typing_extensions import TypedDict
 
 from assay_stream.canonical.digest import canonicalize
+from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.model.fields import (
+    ActionText,
+    BareHex,
+    DigestText,
+    Enforcement,
+    Identifier,
+    Millis,
+    Natural,
+    Positive,
+    Scheme,
+    SchemeValue,
+    SeverityId,
+)
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import KINDS, Kind
 from assay_stream.model.record import Output, Role
 
 OCSF_VERSION = "1.8.0"
-
-_CATEGORY_FINDINGS = 2
-_CLASS_DETECTION_FINDING = 2004
-_SEVERITY = {1: "Informational", 2: "Low", 3: "Medium", 4: "High", 5: "Critical"}
+_SeverityText = Literal["Informational", "Low", "Medium", "High", "Critical"]
+_SEVERITY: dict[int, str] = dict(enumerate(get_args(_SeverityText), start=1))
+_StatusText = Literal["New", "In Progress", "Suppressed", "Resolved"]
+_STATUS: dict[int, str] = dict(enumerate(get_args(_StatusText), start=1))
+CLASS_DETECTION_FINDING = 2004
+_NAMED_IN_MESSAGE = 3
 
 
 class Activity(IntEnum):
@@ -30,7 +49,7 @@ class Activity(IntEnum):
 
 
 class Status(IntEnum):
-    """Where the alert stands: OCSF ``status_id``."""
+    """State of the alert: OCSF ``status_id``."""
 
     NEW = 1
     IN_PROGRESS = 2
@@ -38,13 +57,126 @@ class Status(IntEnum):
     RESOLVED = 4
 
 
-_STATUS = {
-    Status.NEW: "New",
-    Status.IN_PROGRESS: "In Progress",
-    Status.SUPPRESSED: "Suppressed",
-    Status.RESOLVED: "Resolved",
-}
-_NAMED_IN_MESSAGE = 3
+class AlertProduct(TypedDict):
+    """Who made the alert."""
+
+    name: Literal["assay-stream"]
+    vendor_name: Literal["assay-stream"]
+    version: str
+
+
+class AlertMetadata(TypedDict):
+    """OCSF version and product."""
+
+    version: Literal["1.8.0"]
+    product: AlertProduct
+
+
+class FoldedMember(TypedDict):
+    """A member of a folded alert; its uid is that of its findings."""
+
+    uid: BareHex
+    type: Kind
+    title: str
+    desc: NotRequired[str]
+    severity_id: SeverityId
+    severity: _SeverityText
+
+
+class AlertFindingInfo(TypedDict):
+    """What the alert is about. Its ``uid`` is the same for every repeat."""
+
+    uid: BareHex
+    title: str
+    desc: str
+    types: Annotated[list[Kind], Field(min_length=1, max_length=1)]
+    first_seen_time: Millis
+    last_seen_time: Millis
+    related_events: NotRequired[Annotated[list[FoldedMember], Field(max_length=DEFAULT_LIMITS.folded_named_max)]]
+    related_events_count: NotRequired[Positive]
+
+
+class AlertRemediation(TypedDict):
+    """What to do next."""
+
+    desc: str
+
+
+class AlertFlat(TypedDict, total=False):
+    """The same facts as flat scalars, for rule engines."""
+
+    mcp_finding_kind: Required[Kind]
+    mcp_server_id: Required[Identifier]
+    mcp_tool_name: str | None
+    mcp_item_name: str | None
+    mcp_observer_id: Identifier | None
+    mcp_observers: Required[Natural]
+    mcp_observers_active: Required[Natural]
+    mcp_repeats: Positive | None
+    mcp_resolved_by: str | None
+    mcp_suppressed_by: str | None
+    mcp_folded: Positive | None
+    mcp_folded_by_severity: str | None
+    mcp_atlas: str | None
+    mcp_owasp: str | None
+    mcp_snapshot_id: Identifier | None
+    mcp_digest_before: DigestText | None
+    mcp_digest_after: DigestText | None
+    mcp_changed_fields: str | None
+    mcp_reason: str | None
+    mcp_renamed_to: str | None
+    mcp_change_codes: str | None
+    mcp_signs: str | None
+    mcp_late_ms: Natural | None
+    mcp_left_out: str | None
+    mcp_counted: str | None
+    mcp_pin_scheme: Scheme | None
+    mcp_pin_expected: SchemeValue | None
+    mcp_pin_observed: SchemeValue | None
+    mcp_pin_enforcement: Enforcement | None
+    mcp_pin_action: ActionText | None
+    mcp_origin_topic: Required[str]
+    mcp_origin_partition: Required[Natural]
+    mcp_origin_offset: Required[Natural]
+
+
+class Alert(TypedDict):
+    """The part of an OCSF 1.8.0 Detection Finding (class 2004) that assay-stream writes."""
+
+    activity_id: Literal[1, 2, 3]
+    activity_name: Literal["Create", "Update", "Close"]
+    category_uid: Literal[2]
+    category_name: Literal["Findings"]
+    class_uid: Literal[2004]
+    class_name: Literal["Detection Finding"]
+    type_uid: Literal[200401, 200402, 200403]
+    type_name: Literal["Detection Finding: Create", "Detection Finding: Update", "Detection Finding: Close"]
+    time: Millis
+    severity_id: SeverityId
+    severity: _SeverityText
+    status_id: Literal[1, 2, 3, 4]
+    status: _StatusText
+    is_alert: Literal[True]
+    count: Positive
+    message: str
+    metadata: AlertMetadata
+    finding_info: AlertFindingInfo
+    remediation: AlertRemediation
+    unmapped: AlertFlat
+
+
+class AlertHeaders(BaseModel):
+    """Kafka headers of an alert: CloudEvents attributes (binary mode), so that the value is plain OCSF."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    content_type: Annotated[Literal["application/json"], Field(alias="content-type")]
+    ce_specversion: Literal["1.0"]
+    ce_type: Literal["assay.tool.drift"]
+    ce_source: Literal["urn:assay-stream"]
+    ce_id: Annotated[str, Field(pattern=r"^[0-9a-f]{64}:[0-9]+:[123]:[0-9]+$")]
+
+
 _LABELS = {Activity.CREATE: "created", Activity.UPDATE: "updated", Activity.CLOSE: "closed"}
 
 
@@ -70,7 +202,7 @@ def alert_record(
     Args:
         finding: the last finding of it.
         activity: what happened to it.
-        status: where it stands.
+        status: its state.
         time_us: event time of what happened, microseconds since the epoch.
         severity_id: OCSF severity, 1 to 5.
         count: findings counted.
@@ -78,7 +210,7 @@ def alert_record(
         observers: how many observers contributed, of those that are named.
         active: how many of them see it still.
         repeats: how often it was written again since the last finding.
-        resolved_by: what put an end to it, for one that closes.
+        resolved_by: how it ended, for one that closes.
         suppressed_by: id of the suppression rule that covers it.
         version: version of this software.
         folded: of a folded alert, its members, as its state has them.
@@ -88,11 +220,11 @@ def alert_record(
     body: dict[str, Any] = {
         "activity_id": activity.value,
         "activity_name": activity.name.capitalize(),
-        "category_uid": _CATEGORY_FINDINGS,
+        "category_uid": 2,
         "category_name": "Findings",
-        "class_uid": _CLASS_DETECTION_FINDING,
+        "class_uid": CLASS_DETECTION_FINDING,
         "class_name": "Detection Finding",
-        "type_uid": _CLASS_DETECTION_FINDING * 100 + activity.value,
+        "type_uid": CLASS_DETECTION_FINDING * 100 + activity.value,
         "type_name": f"Detection Finding: {activity.name.capitalize()}",
         "time": time_us // 1_000,
         "severity_id": severity_id,

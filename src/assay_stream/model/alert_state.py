@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, with_config
+from pydantic import Field
 from typing_extensions import TypedDict
 
 from assay_stream.limits import DEFAULT_LIMITS
@@ -17,11 +17,9 @@ from assay_stream.model.kinds import Kind
 from assay_stream.model.suppression import SuppressionRule
 from assay_stream.model.wire import ALWAYS, Wire, record_model
 
-_CLOSED = ConfigDict(extra="forbid")
 _Severity = Literal["1", "2", "3", "4", "5"]
 
 
-@with_config(_CLOSED)
 class FoldedMembers(TypedDict):
     """The members of a folded alert: by severity, the gravest (severity, kind, name, uid), and how many stand."""
 
@@ -92,7 +90,6 @@ class AlertState:
     through: Annotated[Natural, ALWAYS] = -1
 
 
-@with_config(_CLOSED)
 class ClaimedName(TypedDict):
     """A server's claim to a name: since when, with which definitions, approved or not."""
 
@@ -104,7 +101,6 @@ class ClaimedName(TypedDict):
     definitions: dict[DigestText, bool]
 
 
-@with_config(_CLOSED)
 class AlertNames(TypedDict):
     """The claims to names that look alike. The key is ``names/<partition>/<skeleton>``."""
 
@@ -113,7 +109,6 @@ class AlertNames(TypedDict):
     through: Natural
 
 
-@with_config(_CLOSED)
 class RecordCount(TypedDict):
     """What one record began: alerts by severity, and the folded alerts it changed."""
 
@@ -122,14 +117,12 @@ class RecordCount(TypedDict):
     folded: Annotated[list[BareHex], Field(max_length=DEFAULT_LIMITS.alerts_per_record_max)]
 
 
-@with_config(_CLOSED)
 class AlertRecords(TypedDict):
     """What the latest records of one server began. The key is ``records/<server>``."""
 
     records: Annotated[list[RecordCount], Field(max_length=DEFAULT_LIMITS.alert_records_max)]
 
 
-@with_config(_CLOSED)
 class AlertProgress(TypedDict):
     """The next finding to read, and how many states the partition has. The key is ``progress``."""
 

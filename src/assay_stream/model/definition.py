@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NotRequired, Required, cast
+
+from typing_extensions import TypedDict
 
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.errors import InputError
+from assay_stream.model.fields import DigestText
 from assay_stream.model.record import Output, Record, Role
 from assay_stream.schemes import assay
+
+
+class Projection(TypedDict, total=False):
+    """The bounded projection that the tool definition digest covers, without a server's id."""
+
+    name: Required[str]
+    description: str
+    input_schema: dict[str, Any]
+
+
+class Definition(TypedDict):
+    """One distinct tool, prompt or resource template, for reviewers. The record's key is the full digest."""
+
+    full_digest: DigestText
+    definition: dict[str, Any]
+    projection: NotRequired[Projection]
 
 
 def definition_record(record: Record, full: str, definition: dict[str, Any]) -> Output:
@@ -18,9 +37,9 @@ def definition_record(record: Record, full: str, definition: dict[str, Any]) -> 
         full: its full digest.
         definition: a tool, a prompt or a resource template as received.
     """
-    value: dict[str, Any] = {"full_digest": full, "definition": definition}
+    value: Definition = {"full_digest": full, "definition": definition}
     try:
-        value["projection"] = assay.definition_projection(definition, server_id=None)
+        value["projection"] = cast(Projection, assay.definition_projection(definition, server_id=None))
         label = "definition"
     except InputError:
         label = "definition:not_digestible"

@@ -33,6 +33,8 @@ from assay_stream.schemes.assay import pins as assay_pins
 from assay_stream.schemes.hangar import Action
 from assay_stream.schemes.schemapin import Mode
 
+CHANGE_TYPE = "assay.control.change"
+
 
 class Scope(StrEnum):
     """The rule by which a call was bound."""

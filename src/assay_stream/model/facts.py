@@ -359,6 +359,9 @@ Fact = (
     | AnyControlFact
 )
 
+FACT_CLASSES = dict(sorted(FACTS.items()))
+"""Every class of facts by its kind."""
+
 
 def encode_key(key: FactKey) -> bytes:
     """Return the binding topic's key bytes of a fact.

@@ -29,7 +29,7 @@ _Convert = Callable[[Any], Any]
 FactKey = tuple[str | int | bool, ...]
 ALWAYS = "written even where it holds its default"
 FACTS: dict[str, type[BaseFact]] = {}
-"""Every class of facts by its kind."""
+"""What ``fact`` has declared, by kind. ``facts.FACT_CLASSES`` has all of them."""
 
 
 class Wire(NamedTuple):

@@ -16,13 +16,12 @@ from assay_stream.canonical.digest import canonicalize
 from assay_stream.model.control import ControlEvent
 from assay_stream.model.control_facts import ControlFact, Discovery, KeyDecision, Pin, Policy, SuppressionDecision
 from assay_stream.model.envelope import EVIDENCE_SOURCE, STRUCTURED, Producer
+from assay_stream.model.evidence import CHANGE_TYPE
 from assay_stream.model.record import Output, Record, Role
 from assay_stream.registry.controls import Controls, digest_policy
 from assay_stream.registry.pins import pins_in_force
 from assay_stream.registry.signatures import pinned_key
 from assay_stream.schemes import assay
-
-CHANGE_TYPE = "assay.control.change"
 
 ControlDecision = Pin | Policy | KeyDecision | Discovery | SuppressionDecision
 

@@ -16,9 +16,10 @@ from typing import NamedTuple
 
 from assay_stream.canonical.digest import Digest
 from assay_stream.errors import InputError
+from assay_stream.model.checkpoint import Checkpoint, Head
 from assay_stream.model.record import Record
 from assay_stream.schemes import dsse
-from assay_stream.seal.checkpoint import Checkpoint, Head, Leaf, Sealed, decode, follows, leaf_of
+from assay_stream.seal.checkpoint import Leaf, Sealed, decode, follows, leaf_of
 
 FAULTS_TOLD_MAX = 100
 """Faults that are told one by one; further ones are counted."""

@@ -24,100 +24,27 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from assay_stream.canonical.decode import decode_json
 from assay_stream.canonical.digest import Digest, canonicalize, sha256_of
 from assay_stream.errors import InputError
+from assay_stream.model.checkpoint import (
+    PAYLOAD_TYPE,
+    PAYLOAD_TYPE_ALONE,
+    RANGE_RECORDS_MAX,
+    SIBLINGS_MAX,
+    Checkpoint,
+    Head,
+)
 from assay_stream.model.record import Record
+from assay_stream.model.wire import read_record
 from assay_stream.schemes import dsse
 from assay_stream.schemes.rfc9162 import HASH_BYTES, Frontier, leaf_hash
 from assay_stream.schemes.tlog import TlogCheckpoint, open_checkpoint_note, sign_note
 
-PAYLOAD_TYPE_ALONE = "application/vnd.assay.stream.checkpoint.v1+json"
-"""Of earlier checkpoints, which say nothing about the other partitions."""
-PAYLOAD_TYPE = "application/vnd.assay.stream.checkpoint.v2+json"
-SIBLINGS_MAX = 1_024
-"""Heads of other partitions in one checkpoint: 130 KB in base64, beside the leaves of a full range."""
-RANGE_RECORDS_MAX = 16_384
-"""Records of one range: their leaves, forty bytes each and in base64, must fit a Kafka message of a mebibyte."""
 _LEAF_BYTES = 8 + HASH_BYTES
+_NO_SIBLINGS: dict[str, Any] = {"partitions": None, "siblings": []}
+"""What payloads of the first type do not say."""
 _LEAF_TAG = b"assay-stream.leaf.v1\0"
 
 Leaf = tuple[int, bytes]
 """Offset and leaf hash of one record."""
-
-
-class Head(NamedTuple):
-    """The tree of a partition at one of its checkpoints.
-
-    Args:
-        partition: of the evidence topic.
-        tree_size: records sealed.
-        root: root of the tree of that size.
-    """
-
-    partition: int
-    tree_size: int
-    root: Digest
-
-
-class Checkpoint(NamedTuple):
-    """What one checkpoint says; its fields are those of the signed payload.
-
-    Args:
-        topic: the evidence topic, prefix included.
-        partition: its partition.
-        sequence: number of the checkpoint in its partition, from 0.
-        first_offset: offset of the first record of the range.
-        last_offset: offset of its last record.
-        records: how many records the range has.
-        tree_size: records sealed so far, this range included.
-        root: root of the tree of that size.
-        frontier: its largest complete subtrees, left to right.
-        leaves: digest of the leaves of the range, as they stand beside the checkpoint.
-        previous: digest of the payload of the checkpoint before, ``None`` for the first.
-        sealed_at: RFC 3339, by the sealer's clock: a claim, nothing rests on it.
-        key_id: who signs.
-        software: who made it.
-        partitions: how many partitions the evidence topic has; ``None`` in earlier checkpoints.
-        siblings: the latest committed head of each other partition that has one; of ``SIBLINGS_MAX`` partitions
-            behind this one, in a circle, where there are more.
-    """
-
-    topic: str
-    partition: int
-    sequence: int
-    first_offset: int
-    last_offset: int
-    records: int
-    tree_size: int
-    root: Digest
-    frontier: tuple[bytes, ...]
-    leaves: Digest
-    previous: Digest | None
-    sealed_at: str
-    key_id: str
-    software: str
-    partitions: int | None = None
-    siblings: tuple[Head, ...] = ()
-
-    @property
-    def head(self) -> Head:
-        """The tree that it signs."""
-        return Head(self.partition, self.tree_size, self.root)
-
-    def payload(self) -> bytes:
-        """Return the bytes that are signed: canonical JSON (RFC 8785)."""
-        fields = self._asdict() | {
-            "root": str(self.root),
-            "frontier": [peak.hex() for peak in self.frontier],
-            "leaves": str(self.leaves),
-            "previous": None if self.previous is None else str(self.previous),
-            "siblings": [[head.partition, head.tree_size, str(head.root)] for head in self.siblings],
-        }
-        if self.partitions is None:
-            del fields["partitions"], fields["siblings"]
-        return canonicalize(fields)
-
-    def digest(self) -> Digest:
-        """Return the digest by which the next checkpoint names this one."""
-        return sha256_of(self.payload())
 
 
 class Sealed(NamedTuple):
@@ -294,28 +221,18 @@ def open_checkpoint(envelope: Any, keys: dsse.Keys) -> tuple[Checkpoint, tuple[s
     found = dsse.opened(envelope, keys)
     if found.payload_type not in (PAYLOAD_TYPE, PAYLOAD_TYPE_ALONE):
         raise InputError("bad_checkpoint", f"the payload type is not {PAYLOAD_TYPE}", path="$.payloadType")
-    names = set(Checkpoint._fields)
-    if found.payload_type == PAYLOAD_TYPE_ALONE:
-        names -= {"partitions", "siblings"}
     fields = decode_json(found.payload)
-    if not isinstance(fields, dict) or fields.keys() != names or fields.get("partitions", 0) is None:
+    if not isinstance(fields, dict) or fields.get("partitions", 0) is None:
         raise _bad("$.payload")
+    if found.payload_type == PAYLOAD_TYPE_ALONE:
+        if not fields.keys().isdisjoint(_NO_SIBLINGS):
+            raise _bad("$.payload")
+        fields |= _NO_SIBLINGS
     try:
-        checkpoint = Checkpoint(
-            **fields
-            | {
-                "root": Digest.parse(fields["root"]),
-                "leaves": Digest.parse(fields["leaves"]),
-                "previous": None if fields["previous"] is None else Digest.parse(fields["previous"]),
-                "frontier": tuple(bytes.fromhex(peak) for peak in fields["frontier"]),
-                "siblings": tuple(
-                    Head(number, size, Digest.parse(root)) for number, size, root in fields.get("siblings", ())
-                ),
-            }
-        )
+        checkpoint = read_record(Checkpoint, fields)
         tree = Frontier(checkpoint.tree_size, checkpoint.frontier)
         is_sound = checkpoint.payload() == found.payload and tree.root().hex() == checkpoint.root.hex
-    except (TypeError, ValueError, AttributeError, InputError):
+    except (TypeError, ValueError, KeyError, AttributeError, InputError):
         raise _bad("$.payload") from None
     if not is_sound or not _is_plausible(checkpoint) or checkpoint.key_id not in found.key_ids:
         raise _bad("$.payload")
@@ -352,7 +269,15 @@ def _went_back(made: Checkpoint, before: Checkpoint) -> bool:
 
 
 def _is_plausible(made: Checkpoint) -> bool:
-    numbers = (*made[1:7], *(number for head in made.siblings for number in head[:2]))
+    numbers = (
+        made.partition,
+        made.sequence,
+        made.first_offset,
+        made.last_offset,
+        made.records,
+        made.tree_size,
+        *(number for head in made.siblings for number in head[:2]),
+    )
     texts = (made.topic, made.sealed_at, made.key_id, made.software)
     return (
         all(type(number) is int and number >= 0 for number in numbers)

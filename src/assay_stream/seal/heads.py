@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 from assay_stream.canonical.decode import decode_json
 from assay_stream.canonical.digest import Digest
 from assay_stream.errors import InputError
+from assay_stream.model.checkpoint import Head
 from assay_stream.seal.check import Fault, Report
-from assay_stream.seal.checkpoint import Head
 
 HEADS_SCHEMA = "assay.evidence.heads.v1"
 

@@ -29,9 +29,10 @@ from assay_stream.kafka.connection import reading_consumer
 from assay_stream.kafka.refusals import explained
 from assay_stream.kafka.topics import topic_names
 from assay_stream.kafka.transport import TransactionalWriter, record_of
+from assay_stream.model.checkpoint import Checkpoint
 from assay_stream.model.record import Output, Record, Role
 from assay_stream.schemes import dsse
-from assay_stream.seal.checkpoint import Checkpoint, Leaf, decode, encode, leaf_of, sealed
+from assay_stream.seal.checkpoint import Leaf, decode, encode, leaf_of, sealed
 from assay_stream.seal.heads import is_known
 
 if TYPE_CHECKING:

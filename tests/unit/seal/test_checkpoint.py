@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from assay_stream.canonical.digest import Digest
 from assay_stream.errors import InputError
+from assay_stream.model.checkpoint import PAYLOAD_TYPE, RANGE_RECORDS_MAX, SIBLINGS_MAX, Head
 from assay_stream.schemes.dsse import keys_of
-from assay_stream.seal.checkpoint import (
-    PAYLOAD_TYPE,
-    RANGE_RECORDS_MAX,
-    SIBLINGS_MAX,
-    Head,
-    decode,
-    encode,
-    follows,
-    leaf_of,
-    sealed,
-)
+from assay_stream.seal.checkpoint import decode, encode, follows, leaf_of, sealed
 from tests.support.seals import KEY, KEYS, OTHER_KEY, Fleet, a_record, checkpoints_of, some_records
 
 FIRST, SECOND = checkpoints_of(some_records(0, 1, 3), some_records(5, 6))
@@ -137,7 +129,7 @@ def test_claims_about_siblings_never_go_back() -> None:
         fleet.seal(partition)
     chain, other = fleet.chains
     older, newer = (made.checkpoint.head for made in other)
-    before = chain[1].checkpoint._replace(siblings=(newer,), partitions=3)
+    before = replace(chain[1].checkpoint, siblings=(newer,), partitions=3)
     for partitions, siblings, expected in (
         (3, (newer,), None),
         (4, (newer,), None),

@@ -7,10 +7,10 @@ from typing import Any
 from assay_stream import __version__
 from assay_stream.model.control import CONTROL_MODELS
 from assay_stream.model.envelope import EVIDENCE_TYPE
+from assay_stream.model.evidence import CHANGE_TYPE
 from assay_stream.model.observation import CALL_TYPE, LIST_CHANGED_TYPE, SNAPSHOT_TYPE
 from assay_stream.model.record import Role
 from assay_stream.model.schemas.documents import FACT_KEY, OUTPUTS, SUFFIX
-from assay_stream.registry.control_changes import CHANGE_TYPE
 
 _CHANNELS: dict[Role, tuple[str, str, tuple[str, ...], str | None]] = {
     Role.SNAPSHOTS: (

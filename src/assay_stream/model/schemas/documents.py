@@ -11,10 +11,14 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
 from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.model.alert import Alert, AlertHeaders
 from assay_stream.model.alert_state import ALERT_STATES
+from assay_stream.model.checkpoint import Checkpoint, CheckpointRecord
 from assay_stream.model.control import CONTROL_MODELS
+from assay_stream.model.definition import Definition
 from assay_stream.model.envelope import EVIDENCE_TYPE
-from assay_stream.model.evidence import Change, Evidence, VerdictRecord
+from assay_stream.model.evidence import CHANGE_TYPE, Change, Evidence, VerdictRecord
+from assay_stream.model.facts import FACT_CLASSES
 from assay_stream.model.finding import FINDING_MEMBERS, Finding
 from assay_stream.model.finding_topic import ENTRIES
 from assay_stream.model.observation import (
@@ -25,15 +29,8 @@ from assay_stream.model.observation import (
     ListChangedEvent,
     SnapshotEvent,
 )
-from assay_stream.model.schemas.checkpoints import CheckpointPayload, CheckpointRecord
-from assay_stream.model.schemas.findings import (
-    Alert,
-    AlertHeaders,
-    Definition,
-)
-from assay_stream.model.schemas.rejected import RejectedHeaders, RejectedLine
-from assay_stream.model.wire import FACTS, key_form, record_model
-from assay_stream.registry.control_changes import CHANGE_TYPE
+from assay_stream.model.rejected import RejectedHeaders, RejectedLine
+from assay_stream.model.wire import key_form, record_model
 from assay_stream.schemes import assay, handshake
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -59,10 +56,10 @@ OUTPUTS: dict[str, Any] = {
     "assay.tool.drift.headers": AlertHeaders,
     **ALERT_STATES,
     "assay.tool.definition": Definition,
-    FACT_KEY: reduce(or_, (key_form(cls) for _, cls in sorted(FACTS.items()))),
-    **{f"assay.tool.binding.{kind}": record_model(cls) for kind, cls in sorted(FACTS.items())},
+    FACT_KEY: reduce(or_, (key_form(cls) for cls in FACT_CLASSES.values())),
+    **{f"assay.tool.binding.{kind}": record_model(cls) for kind, cls in FACT_CLASSES.items()},
     "assay.evidence.checkpoint": CheckpointRecord,
-    "assay.evidence.checkpoint.payload": CheckpointPayload,
+    "assay.evidence.checkpoint.payload": record_model(Checkpoint),
     "assay.rejected.headers": RejectedHeaders,
     "assay.rejected.line": RejectedLine,
 }

@@ -1,0 +1,157 @@
+"""Checkpoints: what is signed of the evidence in one partition, and the records that carry it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, NamedTuple, NotRequired
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from assay_stream.canonical.digest import Digest, canonicalize, sha256_of
+from assay_stream.model.fields import BareHex, Base64, DigestText, Natural, Positive
+from assay_stream.model.wire import ALWAYS, Wire, write_record
+
+PAYLOAD_TYPE_ALONE = "application/vnd.assay.stream.checkpoint.v1+json"
+"""Of earlier checkpoints, which say nothing about the other partitions."""
+PAYLOAD_TYPE = "application/vnd.assay.stream.checkpoint.v2+json"
+SIBLINGS_MAX = 1_024
+"""Heads of other partitions in one checkpoint: 130 KB in base64, beside the leaves of a full range."""
+RANGE_RECORDS_MAX = 16_384
+"""Records of one range: their leaves, forty bytes each and in base64, must fit a Kafka message of a mebibyte."""
+
+
+class Head(NamedTuple):
+    """The tree of a partition at one of its checkpoints.
+
+    Args:
+        partition: of the evidence topic.
+        tree_size: records sealed.
+        root: root of the tree of that size.
+    """
+
+    partition: int
+    tree_size: int
+    root: Digest
+
+
+_SIBLINGS_TEXT = "The latest head of each other partition that has one: partition, tree size and root."
+_Siblings = Annotated[
+    list[tuple[Natural, Positive, DigestText]], Field(max_length=SIBLINGS_MAX, description=_SIBLINGS_TEXT)
+]
+_Root = Annotated[Digest, Wire(DigestText, str, Digest.parse)]
+
+
+def _heads(rows: Iterable[list[Any]]) -> tuple[Head, ...]:
+    return tuple(Head(partition, size, Digest.parse(root)) for partition, size, root in rows)
+
+
+def _previous(text: str | None) -> Digest | None:
+    return None if text is None else Digest.parse(text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """What is signed: a range of the evidence of one partition, and the tree up to its end.
+
+    Args:
+        topic: the evidence topic, prefix included.
+        partition: its partition.
+        sequence: number of the checkpoint in its partition, from 0.
+        first_offset: offset of the first record of the range.
+        last_offset: offset of its last record.
+        records: how many records the range has.
+        tree_size: records sealed so far, this range included.
+        root: root of the tree of that size.
+        frontier: its largest complete subtrees, left to right.
+        leaves: digest of the leaves of the range, as they stand beside the checkpoint.
+        previous: digest of the payload of the checkpoint before, ``None`` for the first.
+        sealed_at: RFC 3339, by the sealer's clock: a claim, nothing rests on it.
+        key_id: who signs.
+        software: who made it.
+        partitions: how many partitions the evidence topic has; ``None`` in earlier checkpoints.
+        siblings: the latest committed head of each other partition that has one; of ``SIBLINGS_MAX`` partitions
+            behind this one, in a circle, where there are more.
+    """
+
+    topic: str
+    partition: Natural
+    sequence: Natural
+    first_offset: Natural
+    last_offset: Natural
+    records: Annotated[int, Field(ge=1, le=RANGE_RECORDS_MAX)]
+    tree_size: Positive
+    root: _Root
+    frontier: Annotated[
+        tuple[bytes, ...],
+        Wire(
+            list[BareHex], lambda peaks: [peak.hex() for peak in peaks], lambda given: tuple(map(bytes.fromhex, given))
+        ),
+    ]
+    leaves: _Root
+    previous: Annotated[
+        Digest | None,
+        Wire(
+            Annotated[DigestText | None, Field(description="Digest of the payload before; null for the first.")],
+            lambda digest: None if digest is None else str(digest),
+            _previous,
+        ),
+    ]
+    sealed_at: str
+    key_id: DigestText
+    software: str
+    partitions: Annotated[
+        int | None,
+        Wire(Annotated[int, Field(ge=1, description="How many partitions the evidence topic has.")]),
+        ALWAYS,
+    ] = None
+    siblings: Annotated[
+        tuple[Head, ...],
+        Wire(_Siblings, lambda heads: [[head.partition, head.tree_size, str(head.root)] for head in heads], _heads),
+        ALWAYS,
+    ] = ()
+
+    @property
+    def head(self) -> Head:
+        """The tree that it signs."""
+        return Head(self.partition, self.tree_size, self.root)
+
+    def payload(self) -> bytes:
+        """Return the bytes that are signed: canonical JSON (RFC 8785)."""
+        content = write_record(self)
+        if self.partitions is None:
+            del content["partitions"], content["siblings"]
+        return canonicalize(content)
+
+    def digest(self) -> Digest:
+        """Return the digest by which the next checkpoint names this one."""
+        return sha256_of(self.payload())
+
+
+class EnvelopeSignature(TypedDict):
+    """One signature; ``keyid`` is the digest of the public key as DER SubjectPublicKeyInfo."""
+
+    keyid: DigestText
+    sig: Base64
+
+
+class CheckpointEnvelope(TypedDict):
+    """A DSSE v1 envelope; its payload is canonical JSON, see ``assay.evidence.checkpoint.payload``.
+
+    Payloads of type v1, of earlier sealers, have neither ``partitions`` nor ``siblings``.
+    """
+
+    payload: Base64
+    payloadType: Literal[
+        "application/vnd.assay.stream.checkpoint.v2+json", "application/vnd.assay.stream.checkpoint.v1+json"
+    ]
+    signatures: Annotated[list[EnvelopeSignature], Field(min_length=1)]
+
+
+class CheckpointRecord(TypedDict):
+    """A checkpoint and, for each record of its range, the offset (eight bytes) and the leaf hash."""
+
+    envelope: CheckpointEnvelope
+    leaves: Base64
+    note: NotRequired[Annotated[str, Field(description="The tree head as a signed note (C2SP tlog-checkpoint).")]]
