@@ -92,6 +92,12 @@ class LogsInMemory:
             async for batch in self.read(role, number):
                 yield batch
 
+    async def records(self, role: Role) -> AsyncIterator[Record]:
+        """All partitions, record by record."""
+        async for batch in self.read_all(role):
+            for record in batch:
+                yield record
+
 
 def stand_in(monkeypatch: pytest.MonkeyPatch, module: Any, logs: LogsInMemory) -> LogsInMemory:
     """Have a module read these."""

@@ -177,8 +177,8 @@ def _stored(file: Path | None, bootstrap: str | None) -> Iterator[tuple[str, byt
 
 
 async def _from_kafka(settings: Settings) -> list[tuple[str, bytes | None]]:
-    from assay_stream.kafka.alert_log import read_alerts
     from assay_stream.kafka.connection import start_admin
+    from assay_stream.kafka.lookup import read_alerts
 
     await (await start_admin(settings, waiting=say)).close()
     return [

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -36,26 +34,28 @@ from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.replay.run import Replay
 from assay_stream.replay.selection import Selection
 from assay_stream.verify.compare import Comparison, Difference
-from assay_stream.verify.evidence import Recorded, of_lines
+from assay_stream.verify.evidence import Recorded, of_lines, of_record
 
 AlertFiles = Annotated[
     list[Path] | None, typer.Option("--alerts", help="Alerts (NDJSON). Without them alerts are not compared.")
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedFiles:
-    """What a replay is held against.
+class RecordedRun(NamedTuple):
+    """The evidence and alerts that a replay is compared with; ``None`` to leave alerts out."""
 
-    Args:
-        evidence: files of recorded evidence.
-        alerts: files of recorded alerts, ``None`` where these are not to be compared.
-        passes_over: tells of which calls the evidence is not compared: those that came after the replay began.
-    """
+    evidence: Iterable[Recorded]
+    alerts: Iterable[bytes | None] | None
 
-    evidence: Sequence[Path]
-    alerts: Sequence[Path] | None = None
-    passes_over: Callable[[Origin], bool] | None = None
+
+def recorded_in(evidence: Sequence[Path] | None, alerts: Sequence[Path] | None) -> RecordedRun:
+    """Return what was recorded in some files."""
+    given = (
+        found
+        for path in evidence or []
+        for found in of_lines((line for _, line in archive_lines(path)), name=path.name)
+    )
+    return RecordedRun(given, None if alerts is None else _alerts(alerts))
 
 
 def compare(
@@ -103,8 +103,7 @@ def compare(
         if from_kafka:
             hold_against_topics(source, spool, made, replayed, target)
         else:
-            recorded = RecordedFiles(evidence=evidence or [], alerts=alerts)
-            hold_against(settings, spool, made, replayed, recorded, target)
+            hold_against(settings, spool, made, replayed, recorded_in(evidence, alerts), target)
 
 
 def hold_against_topics(
@@ -122,23 +121,28 @@ def hold_against_topics(
     Raises:
         typer.Exit: with 1 where there are differences.
     """
-    from assay_stream.kafka.dump import dump_topics
     from assay_stream.kafka.input_ranges import note_ends
+    from assay_stream.kafka.seal_logs import KafkaLogs
     from assay_stream.kafka.topics import topic_names
 
     settings = source.settings
-    with TemporaryDirectory(prefix="assay-stream-compare-") as folder:
-        recorded, alerted = Path(folder) / "evidence.ndjson", Path(folder) / "alerts.ndjson"
-        asyncio.run(dump_topics(settings, [(recorded, (Role.EVIDENCE,)), (alerted, (Role.ALERTS,))]))
-        ends_now = asyncio.run(note_ends(settings, (Role.CALLS,)))[Role.CALLS]
+    with (
+        asyncio.Runner() as runner,
+        KafkaLogs(settings, Role.EVIDENCE, runner) as evidence,
+        KafkaLogs(settings, Role.ALERTS, runner) as alerts,
+    ):
+        ends_now = runner.run(note_ends(settings, (Role.CALLS,)))[Role.CALLS]
         topic, ends = topic_names(settings)[Role.CALLS], (source.ends or {}).get(Role.CALLS, {})
 
-        def passes_over(call: Origin) -> bool:
-            number = call.partition
-            return call.topic == topic and number in ends and ends[number] <= call.offset < ends_now[number]
+        def is_compared(given: Recorded) -> bool:
+            """Tell whether evidence is not of a call that came after the replay began."""
+            if given.call is None or given.call.topic != topic or given.call.partition not in ends:
+                return True
+            number, offset = given.call[1:]
+            return not ends[number] <= offset < ends_now[number]
 
-        files = RecordedFiles(evidence=[recorded], alerts=[alerted], passes_over=passes_over)
-        hold_against(settings, spool, made, replayed, files, target)
+        recorded = RecordedRun(filter(is_compared, map(of_record, evidence)), (record.value for record in alerts))
+        hold_against(settings, spool, made, replayed, recorded, target)
 
 
 def hold_against(
@@ -146,7 +150,7 @@ def hold_against(
     spool: LogSpool,
     made: Replay,
     replayed: Iterable[Output],
-    recorded: RecordedFiles,
+    recorded: RecordedRun,
     target: RowFormat = RowFormat.TABLE,
 ) -> None:
     """Hold a replay against what was recorded, and print the differences.
@@ -168,8 +172,8 @@ def hold_against(
     count = 0
     for difference in comparison.differences(
         replayed,
-        _recorded(recorded),
-        None if recorded.alerts is None else _alerts(recorded.alerts),
+        recorded.evidence,
+        recorded.alerts,
         lambda until_us: chain.from_iterable(made.advance_time(until_us)),
     ):
         count += difference.counts
@@ -214,14 +218,6 @@ def _line(difference: Difference, row: dict[str, Any]) -> str:
 
 def _records(spool: LogSpool) -> Iterator[Record]:
     return (record for log in spool.logs() for record in spool.read(log))
-
-
-def _recorded(recorded: RecordedFiles) -> Iterator[Recorded]:
-    passes_over = recorded.passes_over
-    for path in recorded.evidence:
-        for given in of_lines((line for _, line in archive_lines(path)), name=path.name):
-            if passes_over is None or given.call is None or not passes_over(given.call):
-                yield given
 
 
 def _alerts(paths: Sequence[Path]) -> Iterator[bytes | None]:

@@ -95,12 +95,12 @@ def timeline(
         if inputs:
             read = partial(read_files, inputs)
             check_tool(server_of(history_of(read).view, server_id), tool)
-            told = list(archived_timeline(read, server_id, producer=_producer(settings), tool_name=tool))
+            dated = list(archived_timeline(read, server_id, producer=_producer(settings), tool_name=tool))
         else:
             from assay_stream.kafka.looking_back import timeline_from_kafka
 
-            told = _from_kafka(timeline_from_kafka(settings, server_id, tool_name=tool))
-        rows = timeline_rows(server_id, told, since_us=since_us, until_us=until_us)
+            dated = _from_kafka(timeline_from_kafka(settings, server_id, tool_name=tool))
+        rows = timeline_rows(server_id, dated, since_us=since_us, until_us=until_us)
         if not rows:
             raise InputError("nothing_known_then", "nothing changed on this server, or this tool, in that time")
         print_table(rows, _TIMELINE, target)
@@ -157,11 +157,12 @@ def _answered(answer: Callable[[], None]) -> None:
 def _bindings(inputs: list[Path] | None, from_log: bool, bootstrap: str | None) -> Bindings:
     if inputs:
         return history_of(partial(read_files, inputs)).view
-    from assay_stream.kafka.looking_back import read_bindings_of, read_log_history
+    from assay_stream.kafka.looking_back import read_log_history
+    from assay_stream.kafka.lookup import read_bindings
 
     settings = command_settings(bootstrap_servers=bootstrap)
     if not from_log:
-        return _from_kafka(read_bindings_of(settings))
+        return _from_kafka(read_bindings(settings))
     bindings, begin = _from_kafka(read_log_history(settings))
     if begin:
         say(f"the logs have lost their beginning, and start at {cell([origin.as_json() for origin in begin])}")

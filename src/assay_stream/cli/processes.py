@@ -3,87 +3,91 @@
 from __future__ import annotations
 
 import multiprocessing
-import sys
+import os
 import traceback
 from collections.abc import Callable
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import Connection, wait
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from assay_stream.errors import AssayStreamError, ConfigurationError, OperatingError
 from assay_stream.kafka.refusals import explained
 from assay_stream.verify.judging import Share
 
-if TYPE_CHECKING:
-    from multiprocessing.context import ForkContext
-
 Result = TypeVar("Result")
 Tell = Callable[[str], None]
-_LINE, _DONE, _REFUSED = "line", "done", "refused"
+_Refusal = tuple[type[AssayStreamError], str, str, str | None]
+
+_job: list[Any] = []
+"""In a child: the work, and the pipe for the lines of each share. It comes by fork, since neither can be pickled."""
 
 
 def in_processes(work: Callable[[Share, Tell], Result], count: int, tell: Tell) -> list[Result]:
-    """Do a job in processes of their own, and return what each share came to, in the order of shares.
+    """Do a job in processes of their own, and return the result of each share, in the order of shares.
 
     Args:
-        work: does one share; it is given what takes its lines.
+        work: does one share; it gets what takes its lines.
         count: how many processes.
         tell: takes the lines of all, in the order in which they come.
 
     Raises:
         AssayStreamError: what a share was refused for.
-        ConfigurationError: ``bad_option`` where this system cannot copy a process.
+        ConfigurationError: ``bad_option`` where this system cannot fork a process.
         OperatingError: ``process_ended`` where one ended without a result.
     """
     if "fork" not in multiprocessing.get_all_start_methods():
-        raise ConfigurationError("bad_option", "this system cannot copy a process: leave --processes out")
-    context: ForkContext = multiprocessing.get_context("fork")
-    processes, shares_of = [], {}
-    for number in range(count):
-        ours, theirs = context.Pipe(duplex=False)
-        process = context.Process(target=_run, args=(work, Share(number, count), theirs), daemon=True)
-        process.start()
-        theirs.close()
-        processes.append(process)
-        shares_of[ours] = number
-    results: dict[int, Result] = {}
+        raise ConfigurationError("bad_option", "this system cannot fork a process: leave --processes out")
+    context = multiprocessing.get_context("fork")
+    readers, writers = zip(*(context.Pipe(duplex=False) for _ in range(count)), strict=True)
+    ended, note_end = context.Pipe(duplex=False)
+    others = set(multiprocessing.active_children())
+    with ProcessPoolExecutor(count, context, initializer=_job.extend, initargs=([work, *writers],)) as pool:
+        try:
+            shares: list[Future[tuple[Any, _Refusal | None]]] = []
+            for number in range(count):
+                shares.append(pool.submit(_run, Share(number, count)))
+                shares[-1].add_done_callback(lambda _: note_end.send(None))
+            left = count
+            while left:
+                for pipe in cast("list[Connection]", wait([*readers, ended])):
+                    line = pipe.recv()
+                    if pipe is not ended:
+                        tell(line)
+                        continue
+                    left -= 1
+                    _raise_refusals(share for share in shares if share.done())
+            for reader in readers:
+                while reader.poll():
+                    tell(reader.recv())
+            return [share.result()[0] for share in shares]
+        except BaseException:
+            # The pool would wait for the other shares.
+            for process in set(multiprocessing.active_children()) - others:
+                process.terminate()
+            raise
+
+
+def _raise_refusals(shares: Any) -> None:
+    for share in shares:
+        try:
+            _, refusal = share.result()
+        except BrokenProcessPool:
+            raise OperatingError(
+                "process_ended", "one of the processes ended before its work was done: look for what killed it"
+            ) from None
+        if refusal is not None:
+            made, code, message, path = refusal
+            raise made(code, message, path=path)
+
+
+def _run(share: Share) -> tuple[Any, _Refusal | None]:
+    work, *writers = _job
     try:
-        while open_pipes := [pipe for pipe, number in shares_of.items() if number not in results]:
-            for pipe in cast("list[Connection]", wait(open_pipes)):
-                kind, told = _received(pipe)
-                if kind == _LINE:
-                    tell(told)
-                elif kind == _REFUSED:
-                    raise told
-                else:
-                    results[shares_of[pipe]] = told
-    finally:
-        for process in processes:
-            process.terminate()
-            process.join()
-    return [results[number] for number in range(count)]
-
-
-def _received(pipe: Connection) -> tuple[str, Any]:
-    try:
-        kind, told = pipe.recv()
-    except EOFError:
-        raise OperatingError(
-            "process_ended", "one of the processes ended before its work was done: look for what killed it"
-        ) from None
-    if kind == _REFUSED:
-        made, code, message, path = told
-        return kind, made(code, message, path=path)
-    return kind, told
-
-
-def _run(work: Callable[[Share, Tell], Result], share: Share, pipe: Connection) -> None:
-    try:
-        result = work(share, lambda line: pipe.send((_LINE, line)))
-    except Exception as error:  # noqa: BLE001 - this is the end of the process
-        told = explained(error)
-        if not isinstance(told, AssayStreamError):
+        return work(share, writers[share.number].send), None
+    except Exception as error:  # noqa: BLE001 - the end of the process
+        refusal = explained(error)
+        if not isinstance(refusal, AssayStreamError):
             traceback.print_exc()
-            sys.exit(1)
-        pipe.send((_REFUSED, (type(told), told.code, told.message, told.path)))
-        return
-    pipe.send((_DONE, result))
+            os._exit(1)
+        return None, (type(refusal), refusal.code, refusal.message, refusal.path)

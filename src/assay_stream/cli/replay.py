@@ -14,7 +14,7 @@ import typer
 
 from assay_stream import __version__
 from assay_stream.cli.collecting import collecting_seldom
-from assay_stream.cli.compare import AlertFiles, RecordedFiles, hold_against, hold_against_topics, written_in
+from assay_stream.cli.compare import AlertFiles, hold_against, hold_against_topics, recorded_in, written_in
 from assay_stream.cli.destinations import Force, refuse_filled_folder
 from assay_stream.cli.interrupts import noting_interrupts
 from assay_stream.cli.options import (
@@ -146,8 +146,7 @@ def replay(
         if compare and from_kafka:
             hold_against_topics(source, spool, made, written_in(output), RowFormat.TABLE)
         elif compare:
-            recorded = RecordedFiles(evidence=evidence or [], alerts=alerts)
-            hold_against(settings, spool, made, written_in(output), recorded)
+            hold_against(settings, spool, made, written_in(output), recorded_in(evidence, alerts))
 
     with collecting_seldom(), _told_if_unwritable(output), locked_folder(output):
         _into_files(job, output, resume=resume, then=then)

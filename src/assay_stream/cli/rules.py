@@ -19,7 +19,7 @@ from assay_stream.cli.deciding import (
 )
 from assay_stream.cli.options import Bootstrap, say
 from assay_stream.model.control import KEY_ACCEPT_TYPE, KEY_REVOKE_TYPE, POLICY_SET_TYPE
-from assay_stream.report.keys import key_rows, policy_rows
+from assay_stream.report.pins import key_rows, policy_rows
 
 policy_app = typer.Typer(help="What is to happen where a definition differs from its pins.", no_args_is_help=True)
 keys_app = typer.Typer(help="Whose signatures count (SchemaPin).", no_args_is_help=True)

@@ -20,9 +20,8 @@ from assay_stream.cli.lines import input_lines
 from assay_stream.cli.options import quiet_client_logs, say
 from assay_stream.config import Settings, command_settings
 from assay_stream.errors import InputError
-from assay_stream.kafka.alert_log import read_alerts
 from assay_stream.kafka.connection import start_admin
-from assay_stream.kafka.lookup import read_bindings, read_definitions, read_entries, read_records
+from assay_stream.kafka.lookup import read_alerts, read_bindings, read_definitions, read_entries, read_records
 from assay_stream.model.record import Record, Role
 from assay_stream.registry.state import Bindings
 

@@ -1,4 +1,4 @@
-"""Looking things up in the topics, once and to their end, for an operator's commands, in no consumer group."""
+"""Looking things up in the topics, once and to their end, for operators' commands, in no consumer group."""
 
 from __future__ import annotations
 
@@ -28,9 +28,6 @@ _UID_PREFIX = re.compile("[0-9a-f]{6,64}")
 async def read_bindings(settings: Settings) -> Bindings:
     """Return everything that the registry has published.
 
-    Args:
-        settings: the operator's settings.
-
     Raises:
         ConfigurationError: ``topic_missing``.
         IntegrityError: where the topic holds what is not ours.
@@ -44,11 +41,11 @@ async def read_bindings(settings: Settings) -> Bindings:
 async def find_finding(settings: Settings, uid: str) -> Finding | None:
     """Return the latest finding that an alert counts, ``None`` where the topic holds none.
 
-    Of an alert about a shadowed tool the topic holds the claim: the finding then names nobody who held the name.
+    For an alert about a shadowed tool the topic holds the claim: the finding then does not name who held the name.
 
     Args:
         settings: the operator's settings.
-        uid: ``finding_info.uid`` of the alert, or as much of its beginning as no other finding has.
+        uid: ``finding_info.uid`` of the alert, or a prefix that no other finding has.
 
     Raises:
         InputError: ``bad_uid`` or ``ambiguous_uid``.
@@ -75,12 +72,7 @@ def _told_of(entry: Entry) -> Iterator[tuple[str, Finding]]:
 
 
 async def read_definitions(settings: Settings, digests: Collection[str]) -> dict[str, dict[str, Any]]:
-    """Return the definitions with these full digests, as far as the topic holds them.
-
-    Args:
-        settings: the operator's settings.
-        digests: full digests.
-    """
+    """Return the definitions with these full digests, as far as the topic holds them."""
     wanted = {digest.encode() for digest in digests}
     found: dict[str, dict[str, Any]] = {}
     async for record in _records(settings, Role.DEFINITIONS):
@@ -90,11 +82,7 @@ async def read_definitions(settings: Settings, digests: Collection[str]) -> dict
 
 
 async def read_entries(settings: Settings, key: str) -> AsyncIterator[Entry]:
-    """Yield every entry of the finding topic's partition that what has this key stands in.
-
-    Args:
-        settings: the operator's settings.
-        key: a server, or what else ``alerts.processor.partition_key`` gives.
+    """Yield every entry in the partition of the finding topic that a key of ``alerts.processor.partition_key`` is in.
 
     Raises:
         ConfigurationError: ``topic_missing``.
@@ -112,12 +100,22 @@ async def read_records(settings: Settings, role: Role, *, since_ms: int | None =
     Args:
         settings: the operator's settings.
         role: what the topic carries.
-        since_ms: pass over what stands before the first record of this timestamp or later.
+        since_ms: skip everything before the first record of this timestamp (milliseconds) or later.
 
     Raises:
         ConfigurationError: ``topic_missing``.
     """
     async for record in _records(settings, role, since_ms):
+        yield record
+
+
+async def read_alerts(settings: Settings) -> AsyncIterator[Record]:
+    """Yield every alert that the topic holds now, partition by partition.
+
+    Raises:
+        ConfigurationError: ``topic_missing``.
+    """
+    async for record in read_records(settings, Role.ALERTS):
         yield record
 
 

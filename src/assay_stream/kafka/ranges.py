@@ -1,22 +1,27 @@
-"""Reading parts of the logs for somebody who looks back: by assignment and offset, committed records only.
+"""Reading parts of the logs for an analyst: by assignment and offset, committed records only.
 
-No consumer group is joined and no offset is committed: whoever looks back leaves no trace in the stages' own.
+No consumer group is joined and no offset is committed, so that looking back leaves no trace in the stages' own.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from types import TracebackType
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import KafkaError
 
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError
-from assay_stream.kafka.connection import reading_consumer, start_admin
+from assay_stream.kafka.connection import broker_unreachable, reading_consumer, start_admin
+from assay_stream.kafka.refusals import explained
 from assay_stream.kafka.set_aside import marked, read_set_aside
 from assay_stream.kafka.topics import topic_names
 from assay_stream.kafka.transport import record_of
 from assay_stream.model.record import Origin, Record, Role
+
+Ends = dict[Role, dict[int, int]]
+"""By role and partition, the first offset that is not read."""
 
 _INPUTS = frozenset({Role.SNAPSHOTS, Role.CONTROL, Role.CALLS})
 _POLL_MS = 200
@@ -28,42 +33,55 @@ class LogRanges:
 
     Args:
         settings: the operator's settings.
-        roles: which topics.
+        roles: which topics; their ends are noted in this order.
+        ends: where to stop instead, if noted before.
+        isolation_level: ``read_uncommitted`` to see where open transactions end.
     """
 
-    def __init__(self, settings: Settings, roles: Sequence[Role]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        roles: Sequence[Role],
+        *,
+        ends: Mapping[Role, Mapping[int, int]] | None = None,
+        isolation_level: str = "read_committed",
+    ) -> None:
         self._settings = settings
         self._roles = roles
+        self._ends_before = ends
+        self._isolation_level = isolation_level
         self._names = topic_names(settings)
         self._consumers: list[AIOKafkaConsumer] = []
-        self._set_aside: frozenset[Origin] = frozenset()
+        self._set_aside: frozenset[Origin] | None = None
         self.bounds: dict[tuple[str, int], tuple[int, int]] = {}
         """The first offset that is there and the first that is not yet, of each partition."""
 
     async def __aenter__(self) -> LogRanges:
+        names = [self._names[role] for role in self._roles]
         admin = await start_admin(self._settings)
         try:
             present = set(await admin.list_topics())
-            names = [self._names[role] for role in self._roles]
             for name in names:
                 if name not in present:
                     raise ConfigurationError(
                         "topic_missing", f"no such topic: {name}. Create it: assay-stream topics apply"
                     )
-            described = await admin.describe_topics(names)
+            described = {topic["topic"]: topic for topic in await admin.describe_topics(names)}
         finally:
             await admin.close()
-        places = [
-            TopicPartition(topic["topic"], partition["partition"])
-            for topic in described
-            for partition in topic["partitions"]
-        ]
         consumer = await self._consumer()
-        firsts = await consumer.beginning_offsets(places)
-        ends = await consumer.end_offsets(places)
-        self.bounds = {(tp.topic, tp.partition): (firsts[tp], ends[tp]) for tp in sorted(places)}
-        if not _INPUTS.isdisjoint(self._roles):
-            self._set_aside = await read_set_aside(self._settings)
+        try:
+            for role, name in zip(self._roles, names, strict=True):
+                places = [TopicPartition(name, number["partition"]) for number in described[name]["partitions"]]
+                ends = await consumer.end_offsets(places)
+                if self._ends_before is not None:
+                    before = self._ends_before[role]
+                    ends = {place: before[place.partition] for place in places if place.partition in before}
+                firsts = await consumer.beginning_offsets(list(ends))
+                self.bounds |= {(tp.topic, tp.partition): (firsts[tp], ends[tp]) for tp in sorted(ends)}
+        except BaseException:
+            await self.__aexit__(None, None, None)
+            raise
         return self
 
     async def note_ends(self) -> None:
@@ -79,69 +97,77 @@ class LogRanges:
             await consumer.stop()
 
     def partitions(self, role: Role) -> list[int]:
-        """Return the partition numbers of a topic.
-
-        Args:
-            role: what it carries.
-        """
+        """Return the partition numbers of a topic."""
         return [number for topic, number in self.bounds if topic == self._names[role]]
 
     def starts(self) -> dict[tuple[str, int], int]:
-        """Return the first offset that is left of each partition."""
+        """Return the first offset left in each partition."""
         return {place: first for place, (first, _) in self.bounds.items()}
 
     async def offset_at(self, role: Role, number: int, time_ms: int) -> int:
-        """Return an offset before which no record has this timestamp or a later one.
+        """Return an offset before which no record of a partition has this log timestamp or a later one.
 
         Args:
             role: what the topic carries.
             number: the partition.
-            time_ms: a timestamp of the log, milliseconds since the epoch.
+            time_ms: milliseconds since the epoch.
         """
         place = TopicPartition(self._names[role], number)
         found = (await self._consumers[0].offsets_for_times({place: time_ms}))[place]
         return self.bounds[place.topic, number][1] if found is None else int(found.offset)
 
-    async def read(self, role: Role, number: int, *, first: int = 0) -> AsyncGenerator[list[Record], None]:
-        """Yield the records of one partition, in batches, up to where it ended when this was opened.
-
-        Those that the deployment has set aside are marked.
+    async def read(
+        self, role: Role, number: int, *, first: int = 0, end: int | None = None
+    ) -> AsyncGenerator[list[Record], None]:
+        """Yield the records of one partition in batches, those that the deployment set aside marked.
 
         Args:
             role: what the topic carries.
             number: the partition.
-            first: the first offset that is asked for.
+            first: the first offset to read.
+            end: where to stop, if before the end noted when this was opened; exclusive.
         """
         place = TopicPartition(self._names[role], number)
-        begin, end = self.bounds[place.topic, number]
-        begin = max(begin, first)
-        if begin >= end:
+        begin, last = self.bounds[place.topic, number]
+        begin, last = max(begin, first), last if end is None else min(end, last)
+        if begin >= last:
             return
+        if role in _INPUTS and self._set_aside is None:
+            self._set_aside = await read_set_aside(self._settings)
         consumer = await self._consumer()
         consumer.assign([place])
         consumer.seek(place, begin)
         try:
-            while await consumer.position(place) < end:
+            while await consumer.position(place) < last:
                 fetched = await consumer.getmany(place, timeout_ms=_POLL_MS, max_records=_BATCH_RECORDS_MAX)
-                batch = [record_of(role, message) for message in fetched.get(place, []) if message.offset < end]
+                batch = [record_of(role, message) for message in fetched.get(place, []) if message.offset < last]
                 if batch:
-                    yield marked(batch, self._set_aside)
+                    yield marked(batch, self._set_aside or frozenset())
         finally:
             self._consumers.remove(consumer)
             await consumer.stop()
 
     async def read_all(self, role: Role) -> AsyncIterator[list[Record]]:
-        """Yield every record of a topic, partition by partition, in batches.
-
-        Args:
-            role: what it carries.
-        """
+        """Yield every record of a topic, partition by partition, in batches."""
         for number in self.partitions(role):
             async for batch in self.read(role, number):
                 yield batch
 
+    async def records(self, role: Role) -> AsyncIterator[Record]:
+        """Yield every record of a topic, partition by partition."""
+        async for batch in self.read_all(role):
+            for record in batch:
+                yield record
+
     async def _consumer(self) -> AIOKafkaConsumer:
-        consumer = reading_consumer(self._settings)
+        consumer = reading_consumer(self._settings, isolation_level=self._isolation_level)
+        try:
+            await consumer.start()
+        except (KafkaError, OSError) as error:
+            await consumer.stop()
+            refusal = explained(error)
+            if isinstance(refusal, ConfigurationError):
+                raise refusal from None
+            raise broker_unreachable(self._settings, error) from None
         self._consumers.append(consumer)
-        await consumer.start()
         return consumer

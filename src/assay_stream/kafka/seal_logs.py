@@ -1,4 +1,4 @@
-"""The logs of one topic in Kafka, for code that reads them one record after the other and several times.
+"""The logs of one topic in Kafka, for synchronous code that may read them several times.
 
 Where each log ends is settled once, at the start: what is written later is not read.
 """
@@ -30,7 +30,7 @@ class KafkaLogs:
     Args:
         settings: the operator's settings.
         role: what the topic carries.
-        runner: runs what is asynchronous; it must live as long as this does.
+        runner: runs the client; it must live as long as this does.
 
     Raises:
         ConfigurationError: ``topic_missing``.
@@ -76,24 +76,19 @@ class KafkaLogs:
     ) -> None:
         self._run(self._ranges.__aexit__(kind, error, trace))
 
+    def __iter__(self) -> Iterator[Record]:
+        return (record for name in self.names() for record in self.records(name))
+
     def names(self) -> list[LogName]:
         """Return which logs there are, sorted."""
         return sorted(LogName(*place) for place in self._ranges.bounds)
 
     def start(self, name: LogName) -> int:
-        """Return the offset at which a log begins now.
-
-        Args:
-            name: which log.
-        """
+        """Return the offset at which a log starts now."""
         return self._ranges.bounds.get(name, (0, 0))[0]
 
     def records(self, name: LogName) -> Iterator[Record]:
-        """Yield the committed records of a log.
-
-        Args:
-            name: which log.
-        """
+        """Yield the committed records of a log."""
         if name not in self._ranges.bounds:
             return
         batches = self._ranges.read(self._role, name.partition)

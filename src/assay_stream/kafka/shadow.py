@@ -22,11 +22,7 @@ _IN_FLIGHT_MAX = 5_000
 
 
 def shadow_topics(settings: Settings, prefix: str) -> dict[Role, str]:
-    """Return the topics that results go to.
-
-    Args:
-        settings: the operator's settings.
-        prefix: what their names begin with.
+    """Return the topics for results by role, their names starting with a prefix.
 
     Raises:
         ConfigurationError: ``live_topics`` where one of them is a topic of the deployment.
@@ -49,7 +45,7 @@ async def write_shadow(
     call_partitions: int,
     tally: Tally,
 ) -> None:
-    """Write results to their topics, which are created where they are missing.
+    """Write results to their topics, which are created if missing.
 
     Args:
         settings: the operator's settings.

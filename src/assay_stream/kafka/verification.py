@@ -1,4 +1,4 @@
-"""Evidence in Kafka held against the logs in Kafka."""
+"""Evidence in Kafka verified against the logs in Kafka."""
 
 from __future__ import annotations
 
@@ -27,15 +27,13 @@ async def verified(
     share: Share = WHOLE,
     coverage: Coverage | None = None,
 ) -> AsyncIterator[tuple[Verifier, Judgement]]:
-    """Yield the judgement on each record of the evidence topic that is asked for, and who gave it.
-
-    So too on each call that should have a record and has none.
+    """Yield the judgement on each selected record of the evidence topic, and on each call without one; and who gave it.
 
     Args:
         settings: the operator's settings.
-        selection: which evidence is asked for.
-        producers: versions that may have written it; empty: any.
-        share: the part that is asked for, of the partitions.
+        selection: which evidence to judge.
+        producers: versions that may have written it; empty for any.
+        share: which partitions to judge.
         coverage: which calls must have evidence; ``None`` for none.
 
     Raises:
@@ -61,33 +59,19 @@ async def verified(
 
 
 async def read_history(logs: LogRanges) -> History:
-    """Return what the snapshot and control topics say.
-
-    Args:
-        logs: the topics.
-    """
+    """Return what the snapshot and control topics say."""
     history = History()
     for role in (Role.CONTROL, Role.SNAPSHOTS):
-        async for batch in logs.read_all(role):
-            for record in batch:
-                history.take(record)
+        async for record in logs.records(role):
+            history.take(record)
     return history
 
 
 async def records_of_servers(logs: LogRanges, server_ids: Collection[str]) -> list[Record]:
-    """Return the snapshot and control records of some servers.
-
-    Args:
-        logs: the topics.
-        server_ids: which servers.
-    """
+    """Return the snapshot and control records of some servers."""
     keys = {name.encode() for name in server_ids}
     return [
-        record
-        for role in (Role.CONTROL, Role.SNAPSHOTS)
-        async for batch in logs.read_all(role)
-        for record in batch
-        if record.key in keys
+        record for role in (Role.CONTROL, Role.SNAPSHOTS) async for record in logs.records(role) if record.key in keys
     ]
 
 
@@ -133,7 +117,7 @@ async def _partition(
 
 
 def _is_due(verifier: Verifier, selection: EvidenceSelection, coverage: Coverage, call: Record) -> bool:
-    """Tell whether a call is asked for, and no evidence of it was noted so far."""
+    """Tell whether a call is selected, and no evidence of it was noted so far."""
     if not coverage.lacks(call.origin):
         return False
     expected = verifier.expected(call)
@@ -143,14 +127,14 @@ def _is_due(verifier: Verifier, selection: EvidenceSelection, coverage: Coverage
 async def _read_on(
     calls: _Calls, pairing: Pairing[Record], selection: EvidenceSelection, is_due: Callable[[Record], bool]
 ) -> None:
-    """Read the calls behind the last one that evidence names, as far as they are asked for."""
+    """Read the calls behind the last one that evidence names, as far as they are selected."""
     last = _ALL if selection.to_offset is None else selection.to_offset - 1
     async for call in calls.up_to(last, first=0):
         pairing.other(call, keep=is_due(call))
 
 
 def _gone_before(logs: LogRanges, earliest: Recorded, first: int) -> int:
-    """Return the call of the first record of a log that has lost its beginning: those before it lost theirs."""
+    """Return the call of the first record of a log that lost its beginning: calls before it lost their evidence."""
     if earliest.record is None or earliest.call is None:
         return 0
     begin, _ = logs.bounds[earliest.record.origin[:2]]
@@ -158,7 +142,7 @@ def _gone_before(logs: LogRanges, earliest: Recorded, first: int) -> int:
 
 
 async def _first_call(logs: LogRanges, selection: EvidenceSelection, number: int) -> int:
-    """Return the offset before which no call is asked for."""
+    """Return the offset before which no call is selected."""
     first = selection.from_offset or 0
     if selection.since_us is not None:
         # Its event time may lie after its record's own by as much, and no more.
@@ -168,13 +152,7 @@ async def _first_call(logs: LogRanges, selection: EvidenceSelection, number: int
 
 
 class _Calls:
-    """The calls of one partition, read as far as they are needed.
-
-    Args:
-        logs: the topics.
-        number: the partition.
-        first: where to begin; ``None`` for where ``up_to`` says first.
-    """
+    """The calls of one partition, read as far as needed, from ``first`` or from where ``up_to`` says first."""
 
     def __init__(self, logs: LogRanges, number: int, first: int | None) -> None:
         self._logs, self._number, self._first = logs, number, first

@@ -1,4 +1,4 @@
-"""Looking back into archives: timelines and traces out of recorded observations, by the same engine."""
+"""Timelines and traces from recorded observations, replayed by the same processors."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.replay.history import history_of
 from assay_stream.replay.run import replay
 from assay_stream.report.pins import server_of
-from assay_stream.report.timeline import Told, alert_about, alerted, decided, finding_about, found, observed
-from assay_stream.report.trace import Sought, Trace, call_of
+from assay_stream.report.timeline import Dated, changes
+from assay_stream.report.trace import Sought, Trace, add_consequences, call_of
 from assay_stream.verify.evidence import Recorded
 
 Read = Callable[[], Iterable[Record]]
@@ -20,8 +20,8 @@ Read = Callable[[], Iterable[Record]]
 
 def archived_timeline(
     read: Read, server_id: str, *, producer: Producer, tool_name: str | None = None
-) -> Iterator[Told]:
-    """Yield everything that changed on a server, by recorded observations.
+) -> Iterator[Dated]:
+    """Yield everything that changed on a server.
 
     Args:
         read: gives the records anew each time.
@@ -34,12 +34,9 @@ def archived_timeline(
     """
     key = server_id.encode()
     history = history_of(lambda: (record for record in read() if _is_of_server(record, key)))
-    yield from observed(server_of(history.view, server_id), tool_name=tool_name)
-    told = {Role.FINDINGS: found, Role.CHANGES: decided, Role.ALERTS: alerted}
+    server = server_of(history.view, server_id)
     of_server = (record for record in read() if _is_of_server(record, key) or _is_call_on(record, server_id, "assay"))
-    for output in replay(of_server, producer=producer):
-        if output.role in told:
-            yield from told[output.role](output.value, server_id, tool_name=tool_name)
+    yield from changes(server, server_id, replay(of_server, producer=producer), tool_name=tool_name)
 
 
 def archived_traces(
@@ -50,7 +47,7 @@ def archived_traces(
     redaction: Redaction = DEFAULT_REDACTION,
     call_profile: CallProfile = "assay",
 ) -> list[Trace]:
-    """Return what recorded observations say of the calls that are sought.
+    """Return what recorded observations say of some calls.
 
     Args:
         read: gives the records anew each time.
@@ -60,16 +57,15 @@ def archived_traces(
         call_profile: what every call must satisfy.
     """
     calls: dict[Origin, Record] = {}
-    servers: dict[Origin, tuple[str, str]] = {}
+    keys: set[bytes] = set()
     for record in read():
         if record.role is Role.CALLS and sought.may_be_in(record.value):
             event = call_of(record, call_profile=call_profile)
             if event is not None and sought.is_in(event.data):
                 calls[record.origin] = record
-                servers[record.origin] = (event.data["server_id"], event.data["tool_name"])
+                keys.add(event.data["server_id"].encode())
     if not calls:
         return []
-    keys = {server_id.encode() for server_id, _ in servers.values()}
     kept = [record for record in read() if record.role is not Role.CALLS and record.key in keys]
     outputs = list(replay([*kept, *calls.values()], producer=producer, redaction=redaction, call_profile=call_profile))
     evidence = _evidence_by_call(outputs)
@@ -79,12 +75,9 @@ def archived_traces(
         trace = Trace(evidence=evidence.get(origin), call=call)
         if trace.snapshot_origin is not None:
             trace.snapshot = snapshots.get(trace.snapshot_origin)
-        server_id, tool_name = servers[origin]
-        about = [finding_about(o.value, server_id) for o in outputs if o.role is Role.FINDINGS]
-        trace.take_findings((finding for finding in about if finding is not None), tool_name)
-        views = [alert_about(o.value, server_id) for o in outputs if o.role is Role.ALERTS]
-        trace.take_alerts(view for view in views if view is not None)
         traces.append(trace)
+    findings, alerts = ([o.value for o in outputs if o.role is role] for role in (Role.FINDINGS, Role.ALERTS))
+    add_consequences(traces, findings, alerts)
     return traces
 
 

@@ -1,33 +1,24 @@
-"""What was in force on a server at a time: catalogues, pins, policy and keys, who saw them, where that stands.
+"""What was in force on a server at a time: catalogues, pins, policy and keys, who saw them, and in which record.
 
-Read from the bindings: of the binding topic, or of the snapshot log (``replay.history``). The binding topic
-keeps a bounded history; where it does not reach back to the time asked for, the answer says so and claims nothing.
+Read from the bindings of the binding topic or of the snapshot log (``replay.history``). The binding topic keeps a
+bounded history; where it does not reach back to the time in question, the answer says so and claims nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from assay_stream.errors import InputError
-from assay_stream.model.control_facts import Pin
 from assay_stream.model.facts import Seen
 from assay_stream.registry.pin_evaluation import standing_of
-from assay_stream.registry.pins import PinState, pin_states
 from assay_stream.registry.signatures import pinned_key
 from assay_stream.registry.state import ServerBindings
-from assay_stream.report.pins import time_text
-
-Row = dict[str, Any]
+from assay_stream.report.pins import pins_in_force
+from assay_stream.report.rows import Decision, Row, decision_row, present, time_text
 
 
 def forgotten(server: ServerBindings, time_us: int) -> list[Row]:
-    """Return a row for each observer of whom nothing is kept for a time, because older history was folded away.
-
-    Args:
-        server: everything known of the server.
-        time_us: event time, microseconds since the epoch.
-    """
+    """Return a row for each observer whose history at an event time in microseconds was folded away."""
     return [
         {"what": "forgotten", "observer_id": observer_id, "until": time_text(timeline.horizon_us or 0)}
         for observer_id, timeline in sorted(server.observers.items())
@@ -41,12 +32,12 @@ def asof_rows(server: ServerBindings, server_id: str, time_us: int, *, tool_name
     Args:
         server: everything known of the server.
         server_id: its name.
-        time_us: event time, microseconds since the epoch; what was observed or set at it counts.
+        time_us: event time, inclusive, microseconds since the epoch.
         tool_name: only what is about this tool, ``None`` for all.
 
     Raises:
-        InputError: ``tool_not_known`` where neither a list nor a decision ever named the tool;
-            ``nothing_known_then`` where nothing was observed or set by that time, and nothing is forgotten.
+        InputError: ``tool_not_known``; ``nothing_known_then`` where nothing was observed or set by that time, and
+            nothing is forgotten.
     """
     check_tool(server, tool_name)
     rows = forgotten(server, time_us)
@@ -69,11 +60,7 @@ def asof_rows(server: ServerBindings, server_id: str, time_us: int, *, tool_name
 
 
 def check_tool(server: ServerBindings, tool_name: str | None) -> None:
-    """Check that something is known of a tool.
-
-    Args:
-        server: everything known of the server.
-        tool_name: the tool, ``None`` for all.
+    """Check that a list or a decision ever named a tool.
 
     Raises:
         InputError: ``tool_not_known``.
@@ -91,26 +78,26 @@ def _is_known(server: ServerBindings, tool_name: str) -> bool:
 
 
 def _rejections(server: ServerBindings, time_us: int) -> Iterator[Row]:
-    """Yield the latest rejection that names no observer, and the latest of each observer."""
+    """Yield the latest rejection without an observer, and the latest of each observer."""
     latest = {bad.observer_id: bad for bad in server.rejections if bad.time_us <= time_us}
     for observer_id, bad in sorted(latest.items(), key=lambda item: item[0] or ""):
         row = {"what": "rejection", "code": bad.code, "observer_id": observer_id, "since": time_text(bad.time_us)}
-        yield {name: value for name, value in row.items() if value is not None} | {"origin": bad.origin.as_json()}
+        yield present(row) | {"origin": bad.origin.as_json()}
 
 
 def _announcements(server: ServerBindings, time_us: int) -> Iterator[Row]:
-    """Yield the changes that observers were told of and have seen no list since."""
+    """Yield the changes that were announced to observers who have seen no list since."""
     for observer_id in sorted(server.endings.own):
         timeline = server.observers.get(observer_id)
         seen = None if timeline is None else timeline.as_of(time_us)
-        told = server.endings.announced(observer_id, seen, time_us)
-        if told is not None:
+        end = server.endings.announced(observer_id, seen, time_us)
+        if end is not None:
             yield {
                 "what": "announcement",
                 "observer_id": observer_id,
                 "snapshot_id": None if seen is None else seen.snapshot_id,
-                "since": time_text(told.time_us),
-                "origin": told.origin.as_json(),
+                "since": time_text(end.time_us),
+                "origin": end.origin.as_json(),
             }
 
 
@@ -158,17 +145,10 @@ def _tools(server: ServerBindings, seen: Seen, time_us: int, tool_name: str | No
 
 def _pins(server: ServerBindings, time_us: int, tool_name: str | None) -> Iterator[Row]:
     for name, history in sorted(server.controls.pins.items()):
-        if tool_name not in (None, name):
-            continue
-        acts = [act for act in history if act.time_us <= time_us]
-        for (scheme, value), state in sorted(pin_states(acts).items()):
-            if state in (PinState.APPROVED, PinState.REJECTED):
+        if tool_name in (None, name):
+            for scheme, value, state, last in pins_in_force([act for act in history if act.time_us <= time_us]):
                 row = {"what": "pin", "state": state.value, "tool_name": name, "scheme": scheme, "value": value}
-                yield row | _decided(_last_on(acts, scheme, value))
-
-
-def _last_on(acts: list[Pin], scheme: str, value: str) -> Pin:
-    return [act for act in acts if act.scheme == scheme and act.value == value][-1]
+                yield row | _decided(last)
 
 
 def _policies(server: ServerBindings, time_us: int, tool_name: str | None) -> Iterator[Row]:
@@ -222,10 +202,5 @@ def _keys(server: ServerBindings, time_us: int, tool_name: str | None) -> Iterat
             } | _decided(decision)
 
 
-def _decided(fact: Any) -> Row:
-    return {
-        "author": fact.author,
-        "reason": fact.reason,
-        "since": time_text(fact.time_us),
-        "origin": fact.origin.as_json(),
-    }
+def _decided(fact: Decision) -> Row:
+    return decision_row(fact) | {"origin": fact.origin.as_json()}

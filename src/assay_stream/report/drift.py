@@ -1,8 +1,8 @@
 """Drift between two recordings of what a server offers, as findings with a severity.
 
-1. What was not recorded on both sides is not compared: a recording without prompts says nothing of prompts.
-2. A recording that is not complete removes nothing. A Tool object alone is complete only against another one.
-3. What a profile does not look at is left out: a peer's table finds what the peer finds.
+1. What was not recorded on both sides is not compared: a recording without prompts says nothing about prompts.
+2. An incomplete recording removes nothing. A single Tool object is complete only against another one.
+3. What a profile does not look at is left out: the table of a peer finds what the peer finds.
 """
 
 from __future__ import annotations
@@ -44,18 +44,12 @@ KIND_TITLES: Mapping[str, str] = {
     "definition_ambiguous": "A list holds one name twice, with different definitions",
     "analysis_cut_short": "The recordings take more work to compare than the limits allow",
 }
-"""The kinds of finding that a report holds, and how each reads."""
+"""The kinds of finding in a report, and their titles."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """What was recorded of a server's lists.
-
-    Args:
-        lists: the lists that were recorded.
-        complete: whether they hold everything that the server offered.
-        is_single: whether it is one Tool object, and no list.
-    """
+    """The recorded lists of a server, whether they are complete, and whether it is a single Tool object."""
 
     lists: Mapping[Subject, list[dict[str, Any]]]
     complete: bool
@@ -85,7 +79,7 @@ class DriftFinding:
     renamed_to: str | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Return the finding as a report holds it."""
+        """Return the finding as it is in a report."""
         finding = {
             "kind": self.kind,
             "tool": self.name,
@@ -148,13 +142,13 @@ def drift_findings(
     profile: Profile,
     known: Collection[str] = (),
 ) -> list[DriftFinding]:
-    """Return the findings: tools, then prompts, then templates, each in the order of names and kinds.
+    """Return the findings: tools, then prompts, then templates, each ordered by name and kind.
 
     Args:
         before: the earlier recording.
         after: the later recording.
-        profile: by which severities are told.
-        known: full digests of definitions that were seen before: what they bring is not news.
+        profile: the severity profile.
+        known: full digests of definitions seen before, which are not news.
 
     Raises:
         InputError: as ``compare_lists``.

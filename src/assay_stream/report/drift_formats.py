@@ -26,26 +26,18 @@ _SARIF_LEVELS = {
 
 
 def as_json(findings: Sequence[DriftFinding]) -> str:
-    """Return the findings as one JSON object.
-
-    Args:
-        findings: of a report.
-    """
+    """Return the findings as one JSON object."""
     return json_text(orjson.dumps({"findings": [finding.as_json() for finding in findings]}).decode())
 
 
 def as_lines(findings: Sequence[DriftFinding]) -> Iterator[tuple[Level | None, str]]:
-    """Yield the lines that a person reads, each with the level of the finding that it begins.
-
-    Args:
-        findings: of a report.
-    """
+    """Yield the lines that a person reads, the first of each finding with its level."""
     for finding in findings:
         new_name = f" -> {visible(finding.renamed_to)}" if finding.renamed_to is not None else ""
         yield finding.level, f"{finding.level!s:13}  {finding.kind:20}  {visible(finding.name)}{new_name}"
-        told = {change.code for change in finding.changes}
+        shown = {change.code for change in finding.changes}
         for code in finding.codes:
-            if code not in told:
+            if code not in shown:
                 yield None, f"    {code}"
         for change in finding.changes:
             yield from ((None, line) for line in _change_lines(change))

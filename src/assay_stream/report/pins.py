@@ -1,40 +1,33 @@
-"""What operators decided about tools and how the tools stand to it, read from the bindings."""
+"""What operators decided, the tools and keys it is about, and how they compare: read from the bindings."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from assay_stream.errors import InputError
-from assay_stream.model.control_facts import ControlFact, KeyDecision, Pin, Policy
+from assay_stream.model.control_facts import KeyDecision, Pin, Policy
 from assay_stream.model.facts import Seen
 from assay_stream.registry.pins import PinState, check_pins, pin_states
 from assay_stream.registry.state import Bindings, ServerBindings
 from assay_stream.registry.timeline import AFTER_ALL_US
+from assay_stream.report.rows import Decision, Row, decision_row, present, time_text
 from assay_stream.schemes.fingerprint import Fingerprint
 from assay_stream.schemes.pin_files import PinEntry
 
 DEFAULT_SCHEME = "assay.p60"
-"""What a tool is pinned under if nobody says otherwise: it covers the output schema and the annotations too."""
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+"""What a tool is pinned under by default: it covers the output schema and the annotations too."""
 
 
 class Offered(NamedTuple):
-    """One definition of a tool in force, and who sees it."""
+    """A definition of a tool in force, and who sees it."""
 
     fingerprint: Fingerprint
     observers: tuple[str, ...]
 
 
 def offered_now(server: ServerBindings, tool_name: str) -> list[Offered]:
-    """Return the distinct definitions of a tool in force, by full digest.
-
-    Args:
-        server: everything known of the server.
-        tool_name: the tool.
-    """
+    """Return the distinct definitions of a tool in force, by full digest."""
     found: dict[str, tuple[Fingerprint, list[str]]] = {}
     for observer_id, seen in sorted(_latest(server)):
         catalogue = server.catalogue_of(seen)
@@ -45,31 +38,17 @@ def offered_now(server: ServerBindings, tool_name: str) -> list[Offered]:
 
 
 def tools_offered_now(server: ServerBindings) -> list[str]:
-    """Return the names of all tools in force on a server, sorted.
-
-    Args:
-        server: everything known of the server.
-    """
+    """Return the names of all tools in force on a server, sorted."""
     return sorted({name for _, seen in _latest(server) for name in server.catalogue_of(seen).tools})
 
 
-def pin_rows(bindings: Bindings, *, server_id: str | None, tool_name: str | None) -> Iterator[dict[str, Any]]:
-    """Yield one row for each decision in force, with how each definition in force stands to it.
-
-    Args:
-        bindings: the state.
-        server_id: only this server, ``None`` for all.
-        tool_name: only this tool, ``None`` for all.
-    """
+def pin_rows(bindings: Bindings, *, server_id: str | None, tool_name: str | None) -> Iterator[Row]:
+    """Yield one row for each pin in force, with how each definition in force compares; ``None`` selects all."""
     for name, server in _servers(bindings, server_id):
         for tool in sorted(server.controls.pins):
             if tool_name not in (None, tool):
                 continue
-            acts = server.controls.pins[tool]
-            for (scheme, value), state in sorted(pin_states(acts).items()):
-                if state not in (PinState.APPROVED, PinState.REJECTED):
-                    continue
-                last = [act for act in acts if act.scheme == scheme and act.value == value][-1]
+            for scheme, value, state, last in pins_in_force(server.controls.pins[tool]):
                 yield {
                     "server_id": name,
                     "tool_name": tool,
@@ -77,21 +56,20 @@ def pin_rows(bindings: Bindings, *, server_id: str | None, tool_name: str | None
                     "value": value,
                     "state": state.value,
                     "standing": _standing(server, tool),
-                    "author": last.author,
-                    "reason": last.reason,
-                    "since": time_text(last.time_us),
+                    **decision_row(last),
                 }
 
 
-def history_rows(bindings: Bindings, *, server_id: str | None, tool_name: str | None) -> list[dict[str, Any]]:
-    """Return every decision of operators, oldest first, superseded ones included.
+def pins_in_force(acts: Sequence[Pin]) -> Iterator[tuple[str, str, PinState, Pin]]:
+    """Yield scheme, value and state of each pin that is approved or rejected, and the act that decided last."""
+    for (scheme, value), state in sorted(pin_states(acts).items()):
+        if state in (PinState.APPROVED, PinState.REJECTED):
+            yield scheme, value, state, [act for act in acts if (act.scheme, act.value) == (scheme, value)][-1]
 
-    Args:
-        bindings: the state.
-        server_id: only this server, ``None`` for all.
-        tool_name: only what is about this tool, ``None`` for all.
-    """
-    facts: list[ControlFact] = []
+
+def history_rows(bindings: Bindings, *, server_id: str | None, tool_name: str | None) -> list[Row]:
+    """Return every decision of operators, oldest first, superseded ones included; ``None`` selects all."""
+    facts: list[Decision] = []
     for _, server in _servers(bindings, server_id):
         controls = server.controls
         facts += [act for acts in controls.pins.values() for act in acts]
@@ -103,12 +81,7 @@ def history_rows(bindings: Bindings, *, server_id: str | None, tool_name: str | 
 
 
 def approved_entries(bindings: Bindings, *, server_id: str | None) -> list[PinEntry]:
-    """Return the approved values of a server's tools, or of all servers', as pin entries.
-
-    Args:
-        bindings: the state.
-        server_id: only this server, ``None`` for all.
-    """
+    """Return the approved values of the tools of a server, or of all servers, as pin entries."""
     return [
         PinEntry(name, tool, scheme, value, _upstream(server.controls.pins[tool], scheme, value))
         for name, server in _servers(bindings, server_id)
@@ -126,16 +99,14 @@ def _upstream(acts: Iterable[Pin], scheme: str, value: str) -> str | None:
 def values_to_decide(
     server: ServerBindings, tool_name: str, *, full: str | None, schemes: Sequence[str]
 ) -> dict[str, str]:
-    """Return the values that stand for one definition of a tool: by the schemes asked for.
-
-    Without schemes they are those under which the tool is pinned already, else the default one: approving a change
-    under one scheme only would leave the others to differ.
+    """Return the values of one definition of a tool by scheme.
 
     Args:
         server: everything known of the server.
         tool_name: the tool.
         full: full digest of the definition, ``None`` for the one in force.
-        schemes: named schemes.
+        schemes: which schemes; none for those under which the tool is pinned already, else the default one, since
+            approving a change under one scheme only would leave the others to differ.
 
     Raises:
         InputError: ``tool_not_observed``, ``definition_ambiguous`` or ``scheme_not_available``.
@@ -154,21 +125,8 @@ def values_to_decide(
     return values
 
 
-def time_text(time_us: int) -> str:
-    """Return an event time for a person.
-
-    Args:
-        time_us: event time, microseconds since the epoch.
-    """
-    return (_EPOCH + timedelta(microseconds=time_us)).isoformat().replace("+00:00", "Z")
-
-
 def server_of(bindings: Bindings, server_id: str) -> ServerBindings:
-    """Return the state of a server.
-
-    Args:
-        bindings: the state.
-        server_id: the server.
+    """Return everything known of a server.
 
     Raises:
         InputError: ``server_not_known``.
@@ -221,28 +179,64 @@ def _servers(bindings: Bindings, server_id: str | None) -> Iterator[tuple[str, S
             yield name, server
 
 
-def _history_row(fact: ControlFact) -> dict[str, Any]:
-    row: dict[str, Any] = {"time": time_text(fact.time_us), "server_id": fact.server_id}
+def _history_row(fact: Decision) -> Row:
+    row: Row = {"time": time_text(fact.time_us), "server_id": fact.server_id}
     match fact:
         case Pin():
             row |= {"change": f"pin.{fact.act}", "tool_name": fact.tool_name, "scheme": fact.scheme}
             row |= {"value": fact.value, "upstream": fact.upstream}
-            row |= {"author": fact.author, "reason": fact.reason}
         case Policy():
             row |= {"change": "policy.set", "tool_name": fact.tool_name, "enforcement": fact.enforcement}
-            row |= {
-                "unknown": fact.unknown,
-                "value": f"{fact.enforcement}, unknown {fact.unknown}",
-                "author": fact.author,
-                "reason": fact.reason,
-            }
+            row |= {"unknown": fact.unknown, "value": f"{fact.enforcement}, unknown {fact.unknown}"}
         case KeyDecision():
             row |= {"change": f"key.{fact.act}", "tool_name": fact.tool_name, "domain": fact.domain}
-            row |= {
-                "fingerprint": fact.fingerprint,
-                "value": fact.fingerprint,
-                "author": fact.author,
-                "reason": fact.reason,
+            row |= {"fingerprint": fact.fingerprint, "value": fact.fingerprint}
+    return present(row | {"author": fact.author, "reason": fact.reason, "origin": fact.origin.as_json()})
+
+
+def policy_rows(bindings: Bindings, *, server_id: str | None) -> Iterator[Row]:
+    """Yield one row for each policy in force on a server, or on all servers."""
+    for name, server in _servers(bindings, server_id):
+        latest: dict[str | None, Policy] = {policy.tool_name: policy for policy in server.controls.policies}
+        for tool, policy in sorted(latest.items(), key=lambda item: item[0] or ""):
+            yield {
+                "server_id": name,
+                "tool_name": tool or "*",
+                "enforcement": policy.enforcement,
+                "unknown": policy.unknown,
+                **decision_row(policy),
             }
-    row["origin"] = fact.origin.as_json()
-    return {name: value for name, value in row.items() if value is not None}
+
+
+def key_rows(bindings: Bindings, *, server_id: str | None) -> Iterator[Row]:
+    """Yield one row for each observation of a key, each first use, and each decision on a key."""
+    for name, server in _servers(bindings, server_id):
+        controls = server.controls
+        for domain, history in sorted(controls.discoveries.items()):
+            for found in history:
+                yield {
+                    "server_id": name,
+                    "domain": domain,
+                    "what": found.status,
+                    "fingerprint": found.fingerprint or "-",
+                    "revoked": list(found.revoked),
+                    "since": time_text(found.time_us),
+                }
+        for (domain, tool), use in sorted(controls.first_uses.items()):
+            yield {
+                "server_id": name,
+                "domain": domain,
+                "tool_name": tool,
+                "what": "first_use",
+                "fingerprint": use.fingerprint,
+                "since": time_text(use.time_us),
+            }
+        for decision in controls.key_decisions:
+            yield {
+                "server_id": name,
+                "domain": decision.domain or "*",
+                "tool_name": decision.tool_name or "*",
+                "what": f"{decision.act}ed" if decision.act == "accept" else "revoked",
+                "fingerprint": decision.fingerprint,
+                **decision_row(decision),
+            }

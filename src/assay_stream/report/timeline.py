@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import orjson
 
@@ -13,48 +13,80 @@ from assay_stream.model.cloudevents import time_us_of
 from assay_stream.model.facts import Rejection, Seen
 from assay_stream.model.finding import Finding
 from assay_stream.model.finding_topic import decode_entry
+from assay_stream.model.record import Role
 from assay_stream.registry.state import ServerBindings
-from assay_stream.report.pins import time_text
+from assay_stream.report.rows import Row, present, time_text
 
-Row = dict[str, Any]
-Told = tuple[int, Row]
-"""Event time in microseconds, and what is told of it."""
+Dated = tuple[int, Row]
+"""Event time in microseconds, and the row of what happened then."""
 
 _ORDER = {"decision": 0, "snapshot": 1, "announcement": 2, "rejection": 3, "finding": 4, "alert": 5}
 
 
+class Written(Protocol):
+    """A record that a stage wrote, read from its topic or replayed."""
+
+    @property
+    def role(self) -> Role:
+        """What its topic carries."""
+
+    @property
+    def value(self) -> bytes | None:
+        """Its value."""
+
+
 def timeline_rows(
-    server_id: str,
-    told: Iterable[Told],
-    *,
-    since_us: int | None = None,
-    until_us: int | None = None,
+    server_id: str, dated: Iterable[Dated], *, since_us: int | None = None, until_us: int | None = None
 ) -> list[Row]:
-    """Return what is told of a server within some time, oldest first; at one time what came of what follows it.
+    """Return the rows of a server within some time, oldest first; at one time each after its cause.
 
     Args:
         server_id: the server.
-        told: what the functions of this module give.
+        dated: its rows, as ``changes`` gives them.
         since_us: earliest event time, inclusive, ``None`` for no bound.
         until_us: latest event time, inclusive, ``None`` for no bound.
     """
-    kept = [
-        (time_us, _ORDER.get(row["what"], len(_ORDER)), orjson.dumps(row, option=orjson.OPT_SORT_KEYS), row)
-        for time_us, row in told
+    selected = [
+        (time_us, row)
+        for time_us, row in dated
         if (since_us is None or time_us >= since_us) and (until_us is None or time_us <= until_us)
     ]
-    return [
-        {"time": time_text(time_us), "server_id": server_id, **row} for time_us, _, _, row in sorted(kept, key=_place)
-    ]
+    caused_us: dict[tuple[str, int], int] = {}
+    for time_us, row in selected:
+        if row["what"] == "finding":
+            cause = (row["uid"], time_us // 1_000)
+            caused_us[cause] = max(time_us, caused_us.get(cause, 0))
+
+    def place(entry: Dated) -> tuple[int, int, bytes]:
+        time_us, row = entry
+        if row["what"] == "alert":
+            # Alerts are dated in milliseconds, which would put one before the finding that caused it.
+            time_us = max(time_us, caused_us.get((row["uid"], time_us // 1_000), 0))
+        return time_us, _ORDER.get(row["what"], len(_ORDER)), orjson.dumps(row, option=orjson.OPT_SORT_KEYS)
+
+    return [{"time": time_text(time_us), "server_id": server_id, **row} for time_us, row in sorted(selected, key=place)]
 
 
-def observed(server: ServerBindings, *, tool_name: str | None = None) -> Iterator[Told]:
-    """Yield the snapshots that differ from the one that their observer took before, and the refused ones.
+def changes(
+    server: ServerBindings, server_id: str, written: Iterable[Written], *, tool_name: str | None = None
+) -> Iterator[Dated]:
+    """Yield everything that changed on a server.
 
     Args:
         server: everything known of the server.
-        tool_name: only those that differ in this tool, ``None`` for all.
+        server_id: its name.
+        written: findings, changes and alerts, of other servers too; any other role is skipped.
+        tool_name: only what is about this tool, ``None`` for all.
     """
+    yield from observed(server, tool_name=tool_name)
+    read = {Role.FINDINGS: found, Role.CHANGES: decided, Role.ALERTS: alerted}
+    for one in written:
+        if one.role in read:
+            yield from read[one.role](one.value, server_id, tool_name=tool_name)
+
+
+def observed(server: ServerBindings, *, tool_name: str | None = None) -> Iterator[Dated]:
+    """Yield the snapshots that differ, in one tool or in any, from their observer's last one, and the refused ones."""
     for timeline in server.observers.values():
         before: Seen | None = None
         for seen in timeline:
@@ -79,30 +111,18 @@ def observed(server: ServerBindings, *, tool_name: str | None = None) -> Iterato
         row = {"what": "announcement", "observer_id": end.observer_id, "origin": end.origin.as_json()}
         if isinstance(end, Rejection):
             row |= {"what": "rejection", "kind": end.code}
-        yield end.time_us, {name: value for name, value in row.items() if value is not None}
+        yield end.time_us, present(row)
 
 
-def found(value: bytes | None, server_id: str, *, tool_name: str | None = None) -> Iterator[Told]:
-    """Yield what a record of the finding topic tells, nothing where it is about something else.
-
-    Args:
-        value: value bytes.
-        server_id: the server asked about.
-        tool_name: the tool asked about, ``None`` for all.
-    """
+def found(value: bytes | None, server_id: str, *, tool_name: str | None = None) -> Iterator[Dated]:
+    """Yield the row of a record of the finding topic, if it is about this server and tool."""
     finding = finding_about(value, server_id, tool_name=tool_name)
     if finding is not None:
         yield finding.time_us, finding_row(finding)
 
 
 def finding_about(value: bytes | None, server_id: str, *, tool_name: str | None = None) -> Finding | None:
-    """Return the finding in a record of the finding topic, ``None`` where it is none or about something else.
-
-    Args:
-        value: value bytes.
-        server_id: the server asked about.
-        tool_name: the tool asked about, ``None`` for all.
-    """
+    """Return the finding in a record of the finding topic, if it is one about this server and tool."""
     try:
         entry = decode_entry(value)
     except AssayStreamError:
@@ -113,11 +133,7 @@ def finding_about(value: bytes | None, server_id: str, *, tool_name: str | None 
 
 
 def finding_row(finding: Finding) -> Row:
-    """Return what is shown of a finding.
-
-    Args:
-        finding: the finding.
-    """
+    """Return what is shown of a finding."""
     row = {
         "what": "finding",
         "kind": finding.kind.value,
@@ -131,17 +147,11 @@ def finding_row(finding: Finding) -> Row:
         "uid": finding.uid(),
         "origin": finding.origin.as_json(),
     }
-    return {name: value for name, value in row.items() if value is not None}
+    return present(row)
 
 
-def decided(value: bytes | None, server_id: str, *, tool_name: str | None = None) -> Iterator[Told]:
-    """Yield what a change record tells, nothing where it is about something else.
-
-    Args:
-        value: value bytes.
-        server_id: the server asked about.
-        tool_name: the tool asked about, ``None`` for all.
-    """
+def decided(value: bytes | None, server_id: str, *, tool_name: str | None = None) -> Iterator[Dated]:
+    """Yield the row of a change record, if it is about this server and tool."""
     content = _object(value)
     data = content.get("data")
     time = content.get("time")
@@ -169,30 +179,18 @@ def decided(value: bytes | None, server_id: str, *, tool_name: str | None = None
         "id": content.get("id"),
         "origin": data.get("origin"),
     }
-    yield time_us, {name: value for name, value in row.items() if value is not None}
+    yield time_us, present(row)
 
 
-def alerted(value: bytes | None, server_id: str, *, tool_name: str | None = None) -> Iterator[Told]:
-    """Yield what an alert tells, nothing where it is about something else.
-
-    Args:
-        value: value bytes.
-        server_id: the server asked about.
-        tool_name: the tool asked about, ``None`` for all.
-    """
+def alerted(value: bytes | None, server_id: str, *, tool_name: str | None = None) -> Iterator[Dated]:
+    """Yield the row of an alert, if it is about this server and tool."""
     view = alert_about(value, server_id, tool_name=tool_name)
     if view is not None:
         yield view.time_ms * 1_000, alert_row(view)
 
 
 def alert_about(value: bytes | None, server_id: str, *, tool_name: str | None = None) -> AlertView | None:
-    """Return the alert that a record holds, ``None`` where it is none or about something else.
-
-    Args:
-        value: value bytes.
-        server_id: the server asked about.
-        tool_name: the tool asked about, ``None`` for all.
-    """
+    """Return the alert in a record, if it is one about this server and tool."""
     try:
         view = view_of(read_alert(value))
     except InputError:
@@ -204,11 +202,7 @@ def alert_about(value: bytes | None, server_id: str, *, tool_name: str | None = 
 
 
 def alert_row(view: AlertView) -> Row:
-    """Return what is shown of an alert.
-
-    Args:
-        view: the alert.
-    """
+    """Return what is shown of an alert."""
     row = {
         "what": "alert",
         "kind": view.kind,
@@ -220,7 +214,7 @@ def alert_row(view: AlertView) -> Row:
         "suppressed_by": view.fact("mcp_suppressed_by") or None,
         "resolved_by": view.fact("mcp_resolved_by") or None,
     }
-    return {name: value for name, value in row.items() if value is not None}
+    return present(row)
 
 
 def _changed_tools(server: ServerBindings, before: Seen | None, seen: Seen) -> list[str]:
@@ -239,7 +233,3 @@ def _object(value: bytes | None) -> dict[str, Any]:
     except orjson.JSONDecodeError:
         return {}
     return content if isinstance(content, dict) else {}
-
-
-def _place(entry: tuple[int, int, bytes, Row]) -> tuple[int, int, bytes]:
-    return entry[:3]

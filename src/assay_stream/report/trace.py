@@ -1,11 +1,10 @@
-"""One call from observation to evidence to alerts, each step with where it stands in the logs."""
+"""One call from observation to evidence to alerts, each step with its place in the logs."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from assay_stream.alerts.formats.view import AlertView
 from assay_stream.errors import InputError
@@ -13,46 +12,30 @@ from assay_stream.model.cloudevents import event_time_us, read_event, read_whole
 from assay_stream.model.finding import Finding
 from assay_stream.model.observation import CallEvent, CallProfile, SnapshotEvent
 from assay_stream.model.record import Origin, Record
-from assay_stream.report.pins import time_text
-from assay_stream.report.timeline import alert_row, finding_row
-from assay_stream.schemes import assay
-from assay_stream.verify.evidence import Recorded, origin_in, strict_content
-
-Row = dict[str, Any]
+from assay_stream.report.rows import Row, time_text
+from assay_stream.report.timeline import alert_about, alert_row, finding_about, finding_row
+from assay_stream.verify.evidence import Recorded, is_intact, origin_in, strict_content
 
 _PLAIN = re.compile(r"[A-Za-z0-9._:-]+")
-"""Text that JSON has one form of only, in practice: others are looked for the slow way."""
+"""Text that has one form in JSON, in practice; anything else is searched for the slow way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sought:
-    """Which calls are traced.
-
-    Args:
-        tool_call_id: the call with this id, ``None`` for any.
-        trace_id: the calls of this trace, ``None`` for any.
-    """
+    """Which calls to trace: by their own id, by that of their trace, or by both."""
 
     tool_call_id: str | None = None
     trace_id: str | None = None
 
     def may_be_in(self, value: bytes | None) -> bool:
-        """Say whether the bytes of a record can be those of a call or evidence that is sought.
-
-        Args:
-            value: value bytes.
-        """
+        """Tell whether the value of a record can be that of a call or evidence to trace."""
         return value is not None and all(
             text is None or _PLAIN.fullmatch(text) is None or text.encode() in value
             for text in (self.tool_call_id, self.trace_id)
         )
 
     def is_in(self, data: object) -> bool:
-        """Say whether this is the data of a call or evidence that is sought.
-
-        Args:
-            data: what stands there.
-        """
+        """Tell whether this is the data of a call or evidence to trace."""
         return isinstance(data, dict) and all(
             wanted is None or data.get(name) == wanted
             for name, wanted in (("tool_call_id", self.tool_call_id), ("trace_id", self.trace_id))
@@ -64,11 +47,11 @@ class Trace:
     """What was found of one call.
 
     Args:
-        evidence: its record; ``None`` where there is none yet.
+        evidence: its record, ``None`` where there is none yet.
         call: the call itself, ``None`` where it is deleted.
         snapshot: the snapshot that the binding rests on, ``None`` where it rests on none or that is deleted.
         findings: what was found in the call or in that snapshot about the tool.
-        alerts: the alerts about these.
+        alerts: the alerts about these findings.
     """
 
     evidence: Recorded | None
@@ -79,7 +62,7 @@ class Trace:
 
     @property
     def call_origin(self) -> Origin | None:
-        """Where the call stands, or stood."""
+        """Where the call is, or was."""
         if self.call is not None:
             return self.call.origin
         return None if self.evidence is None else self.evidence.call
@@ -87,39 +70,41 @@ class Trace:
     @property
     def snapshot_origin(self) -> Origin | None:
         """Where the snapshot stands that the binding rests on, or stood."""
-        data = None if self.evidence is None else self.evidence.content.get("data")
-        return origin_in(data.get("binding"), "origin") if isinstance(data, dict) else None
+        return None if self.evidence is None else origin_in(self.evidence.binding, "origin")
 
-    def take_findings(self, findings: Iterable[Finding], tool_name: str | None) -> None:
-        """Keep the findings that are about this call.
+    def about(self) -> tuple[str | None, str | None]:
+        """Return the server and the tool that were called, as far as known."""
+        if self.evidence is not None:
+            return self.evidence.text("server_id"), self.evidence.text("tool")
+        event = None if self.call is None else call_of(self.call)
+        return (None, None) if event is None else (event.data["server_id"], event.data["tool_name"])
 
-        Args:
-            findings: findings on its server.
-            tool_name: the tool that was called.
-        """
-        origins = {self.call_origin, self.snapshot_origin} - {None}
-        for finding in findings:
-            about = tool_name in (finding.tool_name, finding.renamed_to) or finding.tool_name is None
-            if finding.origin in origins and about:
-                self.findings.append(finding)
 
-    def take_alerts(self, alerts: Iterable[AlertView]) -> None:
-        """Keep the alerts that are about the findings.
+def add_consequences(traces: Sequence[Trace], findings: Iterable[bytes | None], alerts: Iterable[bytes | None]) -> None:
+    """Add to each trace the findings about its call, and then the alerts about these.
 
-        Args:
-            alerts: alerts on its server.
-        """
-        uids = {finding.uid() for finding in self.findings}
-        self.alerts += [view for view in alerts if view.uid in uids]
+    Args:
+        traces: the traces.
+        findings: values of the finding topic, of any server.
+        alerts: values of the alert topic, of any server.
+    """
+    abouts = [(trace, *trace.about()) for trace in traces]
+    for value in findings:
+        for trace, server_id, tool_name in abouts:
+            finding = None if server_id is None else finding_about(value, server_id)
+            if finding is None or finding.origin not in (trace.call_origin, trace.snapshot_origin):
+                continue
+            if finding.tool_name is None or tool_name in (finding.tool_name, finding.renamed_to):
+                trace.findings.append(finding)
+    for value in alerts:
+        for trace, server_id, _ in abouts:
+            view = None if server_id is None or not trace.findings else alert_about(value, server_id)
+            if view is not None and view.uid in {finding.uid() for finding in trace.findings}:
+                trace.alerts.append(view)
 
 
 def call_of(record: Record, *, call_profile: CallProfile = "assay") -> CallEvent | None:
-    """Return the call in a record, ``None`` where it is refused.
-
-    Args:
-        record: a record of the calls topic.
-        call_profile: what every call must satisfy.
-    """
+    """Return the call in a record of the calls topic under a profile, ``None`` where it is refused."""
     try:
         return read_whole_call(record, call_profile=call_profile)
     except InputError:
@@ -127,11 +112,7 @@ def call_of(record: Record, *, call_profile: CallProfile = "assay") -> CallEvent
 
 
 def trace_rows(traces: Sequence[Trace]) -> list[Row]:
-    """Return one row for each step of each call, in order.
-
-    Args:
-        traces: what was found.
-    """
+    """Return one row for each step of each call, in order."""
     rows = []
     for number, trace in enumerate(traces, start=1):
         rows += [{"call": number, **row} for row in _rows(trace)]
@@ -197,11 +178,10 @@ def _evidence_row(evidence: Recorded) -> Row:
     content = evidence.content
     data = content.get("data")
     data = data if isinstance(data, dict) else {}
-    binding = data.get("binding")
+    binding = evidence.binding
     pin = data.get("pin")
     try:
-        strict = strict_content(evidence.value)
-        intact = strict.get("assaycontenthash") == str(assay.content_hash(strict))
+        intact = is_intact(strict_content(evidence.value))
     except InputError:
         intact = False
     return {

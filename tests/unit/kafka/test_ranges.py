@@ -117,7 +117,7 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
         return made
 
     monkeypatch.setattr(ranges, "start_admin", start_admin)
-    monkeypatch.setattr(ranges, "reading_consumer", lambda _: Consumer(made))
+    monkeypatch.setattr(ranges, "reading_consumer", lambda _, **__: Consumer(made))
     monkeypatch.setattr(ranges, "read_set_aside", read_set_aside)
     return made
 

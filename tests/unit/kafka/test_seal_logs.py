@@ -71,6 +71,7 @@ def test_a_log_can_be_read_several_times(logs: KafkaLogs) -> None:
     assert logs.names() == [LogName(TOPIC, 0), LogName(TOPIC, 1)]
     for _ in range(2):
         assert list(logs.records(LogName(TOPIC, 0))) == RECORDS
+        assert list(logs) == RECORDS, "all logs, one after the other"
     assert (logs.start(LogName(TOPIC, 0)), logs.start(LogName(TOPIC, 1))) == (3, 0)
 
 

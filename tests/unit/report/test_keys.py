@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assay_stream.report.keys import key_rows, policy_rows
+from assay_stream.report.pins import key_rows, policy_rows
 from tests.support import facts
 from tests.support.operators import a_state
 

@@ -16,10 +16,10 @@ from assay_stream.report.pins import (
     offered_now,
     pin_rows,
     server_of,
-    time_text,
     tools_offered_now,
     values_to_decide,
 )
+from assay_stream.report.rows import time_text
 from assay_stream.schemes.pin_files import PinEntry
 from tests.support import facts
 from tests.support.operators import APPROVED, OTHER, UNSEEN, US, a_state, v1

@@ -73,3 +73,18 @@ def test_bounds_are_inclusive() -> None:
 def test_what_is_none_of_ours_tells_nothing(value: bytes | None) -> None:
     """Whatever stands in a topic, a timeline is told of the rest."""
     assert [list(tell(value, SERVER)) for tell in (found, decided, alerted)] == [[], [], []]
+
+
+def test_an_alert_comes_after_the_finding_that_caused_it() -> None:
+    """Alerts are dated in milliseconds, so that one seems older than a finding of that millisecond."""
+    finding = {"what": "finding", "uid": "u"}
+    alert = {"what": "alert", "uid": "u"}
+    other = {"what": "alert", "uid": "v"}
+    dated = [(1_000_000, alert), (1_000_000, other), (1_000_700, finding), (1_000_800, {"what": "snapshot"})]
+    rows = timeline_rows("s", dated)
+    assert [(row["what"], row.get("uid")) for row in rows] == [
+        ("alert", "v"),
+        ("finding", "u"),
+        ("alert", "u"),
+        ("snapshot", None),
+    ]

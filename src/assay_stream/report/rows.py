@@ -1,0 +1,28 @@
+"""What the rows of all reports have in common."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from assay_stream.model.control_facts import KeyDecision, Pin, Policy
+
+Row = dict[str, Any]
+Decision = Pin | Policy | KeyDecision
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def time_text(time_us: int) -> str:
+    """Return an event time, microseconds since the epoch, for a person."""
+    return (_EPOCH + timedelta(microseconds=time_us)).isoformat().replace("+00:00", "Z")
+
+
+def present(row: Row) -> Row:
+    """Return a row without what is absent."""
+    return {name: value for name, value in row.items() if value is not None}
+
+
+def decision_row(fact: Decision) -> Row:
+    """Return who decided, why and since when."""
+    return {"author": fact.author, "reason": fact.reason, "since": time_text(fact.time_us)}
