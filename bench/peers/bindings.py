@@ -18,7 +18,7 @@ from assay_stream.kafka.transport import read_to_end
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Role
 from assay_stream.registry.as_of import bind
-from assay_stream.registry.state import ServerBindings
+from assay_stream.registry.server import ServerBindings
 from assay_stream.schemes import assay
 from bench.peers.evidence import binding_key
 

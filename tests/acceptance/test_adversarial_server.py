@@ -153,7 +153,7 @@ def test_a_new_definition_on_every_list_keeps_no_more_than_the_limit() -> None:
         outputs = stream.lists(number, tools)
         told += any(output.role is Role.FINDINGS for output in outputs)
         bindings = stream.state.registry.bindings.server(SERVER)
-        assert bindings.definitions_bytes() <= limit
+        assert bindings.definitions_bytes <= limit
         assert sum(map(len, stream.facts.values())) < 2 * limit
         assert len(stream.state.view.server(SERVER).tools) <= 20 * 10
     assert told >= 29

@@ -177,7 +177,7 @@ def evidence(state: EngineState) -> list[bytes | None]:
     return found_
 
 
-def standing_of(outputs: list[Output]) -> list[bytes]:
+def pin_evaluation_of(outputs: list[Output]) -> list[bytes]:
     """The findings about pins and signatures."""
     values = [output.value or b"" for output in outputs if output.role is Role.FINDINGS]
     return [value for value in values if orjson.loads(value)["kind"] in STANDING]
@@ -219,7 +219,7 @@ def test_every_finding_was_true_when_it_was_made_and_none_is_left_out(history: l
     told: set[bytes] = set()
     for record in history:
         before = all_standing(state)
-        new = standing_of(read(state, [record]))
+        new = pin_evaluation_of(read(state, [record]))
         assert len(new) == len(set(new))
         assert set(new) <= all_standing(state)
         assert before.isdisjoint(new)
@@ -231,10 +231,10 @@ def test_every_finding_was_true_when_it_was_made_and_none_is_left_out(history: l
 def test_no_order_of_reading_leaves_a_finding_out(history: list[Record], data: st.DataObject) -> None:
     """Read in the order of event times, exactly what stands wrong is found, once; in any other, no less."""
     state = a_state()
-    in_time = standing_of(read(state, history))
+    in_time = pin_evaluation_of(read(state, history))
     assert len(in_time) == len(set(in_time))
     assert set(in_time) == all_standing(state)
-    mixed = standing_of(read(a_state(), data.draw(reorderings(history))))
+    mixed = pin_evaluation_of(read(a_state(), data.draw(reorderings(history))))
     assert set(in_time) <= set(mixed)
 
 
@@ -306,7 +306,7 @@ def test_a_control_record_published_twice_changes_no_evidence_of_calls(
     repeated = read(state, [again._replace(origin=place)])
     assert evidence(state) == was
     assert verdicts(told + repeated) == verdicts(told)
-    assert standing_of(repeated) == []
+    assert pin_evaluation_of(repeated) == []
 
 
 _GRAVITY = {None: 0, Action.ALLOW: 0, Action.WARN: 1, Action.BLOCK: 2}

@@ -13,7 +13,7 @@ from assay_stream.model.fields import Subject
 from assay_stream.model.record import Origin, Record
 from assay_stream.registry.fleet import Fleet
 from assay_stream.registry.observations import Observations
-from assay_stream.registry.state import ServerBindings
+from assay_stream.registry.server import ServerBindings
 from assay_stream.registry.timeline import AFTER_ALL_US
 from tests.property.test_registry_laws import LIMITS, SERVERS, a_state, histories
 
@@ -122,4 +122,4 @@ def test_the_bytes_of_definitions_are_counted(history: list[Record], limits: Lim
     """Of tools, prompts and templates together."""
     for server in states(history, limits):
         kept = [*server.packed.values(), *(packed for packed in server.items.values() if packed is not None)]
-        assert server.definitions_bytes() == sum(map(len, kept))
+        assert server.definitions_bytes == sum(map(len, kept))

@@ -15,7 +15,7 @@ from assay_stream.model.envelope import Producer
 from assay_stream.model.facts import Catalogue, Seen
 from assay_stream.model.record import Role
 from assay_stream.registry.processor import Registry, process
-from assay_stream.registry.state import ServerBindings
+from assay_stream.registry.server import ServerBindings
 from tests.fuzz.cost import Objective, grown, measure, report, search, starts
 from tests.support.events import a_snapshot, record_of
 from tests.support.peaks import taken

@@ -172,7 +172,7 @@ def test_names_that_no_list_has_leave_nothing_behind() -> None:
         event = orjson.loads(CALL.value or b"")
         event["data"]["tool_name"] = f"made-up-{number}"
         engine.process(state, CALL._replace(value=orjson.dumps(event)))
-        kept.append(len(state.view.server("server-0").memo))
+        kept.append(len(state.view.server("server-0").answers))
     assert kept[-1] == kept[0]
 
 
@@ -186,7 +186,7 @@ def test_a_listed_tool_is_worked_out_once() -> None:
     sizes = set()
     for _ in range(5):
         engine.process(state, CALL)
-        sizes.add(len(state.view.server("server-0").memo))
+        sizes.add(len(state.view.server("server-0").answers))
     assert len(sizes) == 1
 
 

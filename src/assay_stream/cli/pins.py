@@ -33,7 +33,8 @@ from assay_stream.errors import InputError
 from assay_stream.kafka.lookup import find_finding, read_definitions
 from assay_stream.limits import PIN_FILE_LIMITS
 from assay_stream.model.control import PIN_REJECT_TYPE, PIN_REMOVE_TYPE, PIN_SET_TYPE
-from assay_stream.registry.state import Bindings, ServerBindings
+from assay_stream.registry.server import ServerBindings
+from assay_stream.registry.state import Bindings
 from assay_stream.registry.timeline import AFTER_ALL_US
 from assay_stream.report.pins import (
     approved_entries,

@@ -25,10 +25,11 @@ from assay_stream.model.observation import CallProfile
 from assay_stream.model.plain_call import PlainCall
 from assay_stream.model.record import Headers, Output, Record, Role, made_of
 from assay_stream.registry.as_of import Binding, bind, is_overdue, span_of
-from assay_stream.registry.pin_evaluation import Standing, pin_fields, standing_of
+from assay_stream.registry.pin_evaluation import PinEvaluation, pin_evaluation_of, pin_fields
 from assay_stream.registry.pins import UNPINNED
 from assay_stream.registry.refusal import refusal
-from assay_stream.registry.state import Bindings, ServerBindings
+from assay_stream.registry.server import ServerBindings
+from assay_stream.registry.state import Bindings
 from assay_stream.schemes.hangar import Action
 
 _BINDINGS = Role.BINDINGS
@@ -128,15 +129,15 @@ def process(join: Join, record: Record, event: Call | InputError | None = None) 
     server = join.view.servers.get(server_id)
     in_force = _in_force(join, server, record, event)
     binding = in_force.binding
-    standing = None
+    evaluation = None
     if server is not None and in_force.is_controlled:
         seen = None if binding.scope is None else binding.seen
-        standing = standing_of(server, seen, binding.fingerprint, event.tool_name, time_us)
+        evaluation = pin_evaluation_of(server, seen, binding.fingerprint, event.tool_name, time_us)
     fields = event.fields if isinstance(event, PlainCall) else fields_of(event.data, join.redaction)
-    if standing is None:
+    if evaluation is None:
         data = write_payload(fields, record.origin, in_force.part, _UNPINNED)
     else:
-        pin, signature = Raw(standing.pin_fragment), standing.signature_fragment
+        pin, signature = Raw(evaluation.pin_fragment), evaluation.signature_fragment
         data = write_payload(fields, record.origin, in_force.part, pin, UNSET if signature is None else Raw(signature))
     evidence = made_of(
         Output,
@@ -150,20 +151,20 @@ def process(join: Join, record: Record, event: Call | InputError | None = None) 
             in_force.label,
         ),
     )
-    if standing is None and binding.unbound is None:
+    if evaluation is None and binding.unbound is None:
         return [evidence]
-    return [evidence, *(finding.output() for finding in _call_findings(server, record, event, binding, standing))]
+    return [evidence, *(finding.output() for finding in _call_findings(server, record, event, binding, evaluation))]
 
 
 def _call_findings(
-    server: ServerBindings | None, record: Record, event: Call, binding: Binding, standing: Standing | None
+    server: ServerBindings | None, record: Record, event: Call, binding: Binding, evaluation: PinEvaluation | None
 ) -> Iterator[Finding]:
     if binding.unbound is Unbound.NOT_LISTED:
         yield _call_finding(Kind.CALL_TO_UNLISTED_TOOL, record, event, binding)
     if binding.unbound is Unbound.LIST_CHANGE_ANNOUNCED and _is_overdue(server, event, binding):
         yield _call_finding(Kind.LIST_CHANGE_UNANSWERED, record, event, binding)
-    if standing is not None and standing.pin.action is Action.BLOCK and event.decision == "allow":
-        yield _call_finding(Kind.BLOCKED_TOOL_CALLED, record, event, binding, standing)
+    if evaluation is not None and evaluation.pin.action is Action.BLOCK and event.decision == "allow":
+        yield _call_finding(Kind.BLOCKED_TOOL_CALLED, record, event, binding, evaluation)
 
 
 def _headers(traceparent: str) -> Headers:
@@ -184,7 +185,7 @@ def _in_force(join: Join, server: ServerBindings | None, record: Record, event: 
             question = (snapshot_id, None, tool_name)
         elif observer_id in server.observers or observer_id in server.endings.own:
             question = (None, observer_id, tool_name)
-        known: _InForce | None = server.memo.get(question)
+        known: _InForce | None = server.answers.get(question)
         if known is not None and known.since_us <= time_us < known.until_us and not record.hold_expired:
             return known
     if record.hold_expired and not join.names_known_snapshot(event):
@@ -199,7 +200,7 @@ def _in_force(join: Join, server: ServerBindings | None, record: Record, event: 
         return _InForce(time_us, time_us, binding, part, label, is_controlled)
     span_us = span_of(server, binding, observer_id=observer_id, time_us=time_us)
     found = _InForce(*span_us, binding, part, label, is_controlled)
-    join.view.remember(server, question, found)
+    server.answers.keep(question, found)
     return found
 
 
@@ -248,7 +249,7 @@ def _call_finding(
     record: Record,
     event: Call,
     binding: Binding,
-    standing: Standing | None = None,
+    evaluation: PinEvaluation | None = None,
 ) -> Finding:
     return Finding(
         kind=kind,
@@ -259,6 +260,6 @@ def _call_finding(
         time_us=event.time_us,
         origin=record.origin,
         snapshot_id=binding.seen.snapshot_id if binding.seen else None,
-        after=binding.fingerprint.full if standing and binding.fingerprint else None,
-        **(pin_fields(standing.pin) if standing else {}),
+        after=binding.fingerprint.full if evaluation and binding.fingerprint else None,
+        **(pin_fields(evaluation.pin) if evaluation else {}),
     )

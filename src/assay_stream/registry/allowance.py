@@ -25,7 +25,7 @@ from assay_stream.model.kinds import Kind
 from assay_stream.registry.analysis import Analysis, Cut
 from assay_stream.registry.baselines import Baseline, latest_stating, repeats
 from assay_stream.registry.offers import ItemOffer
-from assay_stream.registry.state import ServerBindings
+from assay_stream.registry.server import ServerBindings
 
 
 def refilled(known: Allowance | None, server_id: str, time_ms: int, limits: Limits) -> Allowance:

@@ -23,7 +23,7 @@ from typing import NamedTuple
 from assay_stream.limits import Limits
 from assay_stream.model.evidence import Scope, Unbound
 from assay_stream.model.facts import Announcement, Catalogue, Seen
-from assay_stream.registry.state import ServerBindings
+from assay_stream.registry.server import ServerBindings
 from assay_stream.registry.timeline import AFTER_ALL_US, BEFORE_ALL_US, Timeline
 from assay_stream.schemes.fingerprint import Fingerprint
 
@@ -140,7 +140,7 @@ def _in_force_anywhere(server: ServerBindings, time_us: int, *, attributed: bool
     nothing changes.
     """
     question = (_ANYWHERE, attributed)
-    known: _Anywhere | None = server.memo.get(question)
+    known: _Anywhere | None = server.answers.get(question)
     if known is not None and known.since_us <= time_us < known.until_us:
         return known
     latest = [seen for other in server.observers.values() if (seen := other.as_of(time_us)) is not None]
@@ -150,7 +150,8 @@ def _in_force_anywhere(server: ServerBindings, time_us: int, *, attributed: bool
     in_force = [seen for seen in readable if not server.endings.announced(seen.observer_id, seen, time_us)]
     found = _distinct(sorted(in_force, key=lambda seen: seen.position))
     span_us = _span_over(server, server.observers.values(), time_us)
-    answer = server.memo[question] = _Anywhere(*span_us, found, len(readable) < len(latest))
+    answer = _Anywhere(*span_us, found, len(readable) < len(latest))
+    server.answers.keep(question, answer)
     return answer
 
 

@@ -16,7 +16,7 @@ from assay_stream.model.fields import LeftOut, Subject
 from assay_stream.model.record import Position
 from assay_stream.registry.analysis import Analysis
 from assay_stream.registry.offers import ItemOffer
-from assay_stream.registry.state import ServerBindings
+from assay_stream.registry.server import ServerBindings
 from assay_stream.schemes.fingerprint import Fingerprint
 from assay_stream.work import WorkExhaustedError
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from assay_stream.model.facts import Seen
 from assay_stream.model.record import Origin, Position
-from assay_stream.registry.state import ServerBindings
+from assay_stream.registry.server import ServerBindings
 
 _FIRST_ORIGIN = Origin(topic="", partition=-1, offset=-1)
 
@@ -20,7 +20,7 @@ def start_of(time_us: int) -> Position:
     return (time_us, _FIRST_ORIGIN)
 
 
-def moments(
+def change_points(
     server: ServerBindings, since: Position, *, observer_id: str | None = None
 ) -> Iterator[tuple[Seen, Position, bool]]:
     """Yield each moment from a position on: what was in force then, where the moment stands, and what made it.

@@ -24,7 +24,7 @@ from assay_stream.registry.analysis import Analysis
 from assay_stream.registry.baselines import item_baseline, last_stated, repeats, stated
 from assay_stream.registry.comparison import NOT_COMPARED, NOT_SEARCHED, Changes, Comparison, Signs
 from assay_stream.registry.offers import ItemOffer, unpack
-from assay_stream.registry.state import ServerBindings
+from assay_stream.registry.server import ServerBindings
 from assay_stream.work import WorkExhaustedError
 
 

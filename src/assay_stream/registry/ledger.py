@@ -24,7 +24,8 @@ from assay_stream.model.facts import (
 from assay_stream.model.fields import Subject
 from assay_stream.model.record import Output, Record, Role
 from assay_stream.model.wire import FactKey
-from assay_stream.registry.state import Bindings, ServerBindings
+from assay_stream.registry.server import ServerBindings
+from assay_stream.registry.state import Bindings
 from assay_stream.registry.timeline import Timeline
 
 _LATEST_KEPT = 2
@@ -85,7 +86,7 @@ class Ledger:
 
     def _surplus(self, server: ServerBindings, timeline: Timeline) -> tuple[Seen, bool] | None:
         entries_max = self._limits.timeline_entries_max
-        if len(timeline) > _LATEST_KEPT and server.definitions_bytes() > self._limits.server_definitions_bytes_max:
+        if len(timeline) > _LATEST_KEPT and server.definitions_bytes > self._limits.server_definitions_bytes_max:
             entries_max = min(entries_max, len(timeline) - 1)
         return timeline.one_too_many(entries_max, server.endings.parts)
 

@@ -30,7 +30,7 @@ from assay_stream.registry.analysis import Analysis
 from assay_stream.registry.baselines import Baseline, last_shown
 from assay_stream.registry.comparison import NOT_SEARCHED, Changes, Comparison, Signs
 from assay_stream.registry.offers import Offer
-from assay_stream.registry.state import ServerBindings
+from assay_stream.registry.server import ServerBindings
 from assay_stream.schemes.fingerprint import Fingerprint, changed_fields
 from assay_stream.schemes.handshake.contract import contract, contract_drift
 from assay_stream.schemes.mcptrust import RISK_LEVELS

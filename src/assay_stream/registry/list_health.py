@@ -23,7 +23,7 @@ from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Output, Position, Record
 from assay_stream.registry.as_of import is_overdue
 from assay_stream.registry.ledger import Ledger
-from assay_stream.registry.state import ServerBindings
+from assay_stream.registry.server import ServerBindings
 
 
 def never_complete(server: ServerBindings, seen: Seen, limits: Limits) -> Iterator[Finding]:

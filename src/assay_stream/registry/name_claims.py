@@ -18,7 +18,7 @@ from assay_stream.model.fields import LeftOut
 from assay_stream.model.finding_topic import NameClaim
 from assay_stream.model.record import Origin
 from assay_stream.registry.analysis import Analysis
-from assay_stream.registry.state import ServerBindings
+from assay_stream.registry.server import ServerBindings
 from assay_stream.registry.timeline import AFTER_ALL_US
 from assay_stream.work import WorkExhaustedError
 

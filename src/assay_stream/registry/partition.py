@@ -6,8 +6,8 @@ from assay_stream.limits import DEFAULT_LIMITS, Limits
 from assay_stream.model.envelope import Producer
 from assay_stream.registry.ledger import Ledger
 from assay_stream.registry.offers import ItemOffers, Offers
-from assay_stream.registry.state import ServerBindings
-from assay_stream.registry.verdicts import Verdicts, standing_verdicts
+from assay_stream.registry.server import ServerBindings
+from assay_stream.registry.verdicts import Verdicts, verdicts_of
 
 
 class Registry:
@@ -37,5 +37,5 @@ class Registry:
 
     def revised_verdicts(self, server_id: str, server: ServerBindings) -> Verdicts:
         """Return what the verdict topic must hold of a server now, and remember that it does."""
-        found = self._verdicts[server_id] = standing_verdicts(server_id, server)
+        found = self._verdicts[server_id] = verdicts_of(server_id, server)
         return found

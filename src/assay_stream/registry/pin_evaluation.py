@@ -15,11 +15,11 @@ from assay_stream.model.facts import Seen
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Output, Position
-from assay_stream.registry.change_points import moments
+from assay_stream.registry.change_points import change_points
 from assay_stream.registry.controls import When
 from assay_stream.registry.pins import check_pins
+from assay_stream.registry.server import ServerBindings
 from assay_stream.registry.signatures import MISSING, SignatureResult, check_signature, warning_at
-from assay_stream.registry.state import ServerBindings
 from assay_stream.schemes.fingerprint import Fingerprint
 from assay_stream.schemes.hangar import Action
 from assay_stream.schemes.schemapin import ErrorCode
@@ -39,8 +39,6 @@ _OF_SIGNATURE: dict[str, Kind] = {
 
 _UNITS_PER_MOMENT = 10
 _UNITS_PER_ANSWER = 100
-_KEPT_MAX = 4_096
-"""Answers kept of one server before all of them are worked out anew."""
 
 _OF_PIN = frozenset({Kind.PIN_MISMATCH, Kind.UNPINNED_TOOL})
 
@@ -55,7 +53,7 @@ class PinFields(TypedDict, total=False):
     action: str | None
 
 
-class Standing(NamedTuple):
+class PinEvaluation(NamedTuple):
     """The answer, and its canonical form in evidence."""
 
     pin: PinResult
@@ -64,9 +62,9 @@ class Standing(NamedTuple):
     signature_fragment: bytes | None
 
 
-def standing_of(
+def pin_evaluation_of(
     server: ServerBindings, seen: Seen | None, found: Fingerprint | None, tool_name: str, when: When
-) -> Standing:
+) -> PinEvaluation:
     """Return how a tool stood at a time.
 
     Args:
@@ -84,19 +82,18 @@ def standing_of(
         server.controls.epoch(when),
         warning_at(server.controls, seen, tool_name, when),
     )
-    answer: Standing | None = server.memo.get(question)
+    answer: PinEvaluation | None = server.answers.get(question)
     if answer is None:
-        if len(server.memo) >= _KEPT_MAX:
-            server.memo.clear()
-        answer = server.memo[question] = _work_out(server, seen, found, tool_name, when)
+        answer = _work_out(server, seen, found, tool_name, when)
+        server.answers.keep(question, answer)
     return answer
 
 
 def _work_out(
     server: ServerBindings, seen: Seen | None, found: Fingerprint | None, tool_name: str, when: When
-) -> Standing:
+) -> PinEvaluation:
     pin, signature = _answers(server, seen, found, tool_name, when)
-    return Standing(
+    return PinEvaluation(
         pin=pin,
         signature=signature,
         pin_fragment=kept(canonicalize(pin.as_json())),
@@ -144,7 +141,7 @@ def evaluate_pins(
     findings: set[Finding] = set()
     if not server.controls:
         return findings
-    for seen, position, by_control in moments(server, since, observer_id=observer_id):
+    for seen, position, by_control in change_points(server, since, observer_id=observer_id):
         catalogue = server.catalogue_of(seen)
         names = catalogue.tools if tool_name is None else catalogue.tools.keys() & {tool_name}
         if work is not None and (by_control or seen != own):

@@ -28,8 +28,8 @@ from assay_stream.registry.control_step import apply_control
 from assay_stream.registry.ledger import is_redundant
 from assay_stream.registry.partition import Registry
 from assay_stream.registry.refusal import refusal, server_named_by_key
+from assay_stream.registry.server import ServerBindings
 from assay_stream.registry.snapshot_step import apply_announcement, apply_snapshot
-from assay_stream.registry.state import ServerBindings
 from assay_stream.registry.transition import Transition
 
 __all__ = ["Registry", "process"]

@@ -21,8 +21,8 @@ from assay_stream.registry.change_points import start_of
 from assay_stream.registry.controls import When
 from assay_stream.registry.list_drift import set_digest
 from assay_stream.registry.pins import check_pins
+from assay_stream.registry.server import ServerBindings
 from assay_stream.registry.signatures import check_signature
-from assay_stream.registry.state import ServerBindings
 from assay_stream.registry.timeline import AFTER_ALL_US
 from assay_stream.schemes.handshake.contract import DRIFT_CODES
 from assay_stream.schemes.hangar import Action

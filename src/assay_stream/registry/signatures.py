@@ -43,10 +43,10 @@ from assay_stream.model.facts import Seen
 from assay_stream.model.observation import SnapshotData
 from assay_stream.model.record import Position
 from assay_stream.model.wire import FactKey
-from assay_stream.registry.change_points import moments
+from assay_stream.registry.change_points import change_points
 from assay_stream.registry.controls import Controls, When, position_of
 from assay_stream.registry.offers import Offer
-from assay_stream.registry.state import ServerBindings
+from assay_stream.registry.server import ServerBindings
 from assay_stream.schemes import schemapin
 from assay_stream.schemes.schemapin import ErrorCode, PublicKey, expiry_warning
 from assay_stream.work import Work
@@ -185,7 +185,7 @@ def first_uses_since(
         WorkExhaustedError: where the budget does not suffice.
     """
     found: dict[tuple[str, str], FirstUse] = {}
-    for seen, position, by_control in moments(server, since):
+    for seen, position, by_control in change_points(server, since):
         signatures = server.controls.signatures.get(seen.signatures) if seen.signatures else None
         when: When = position if by_control else position[0]
         if work is not None and (by_control or seen != own):

@@ -26,8 +26,8 @@ from assay_stream.registry.name_claims import offers_the_same
 from assay_stream.registry.offers import ItemOffer, Offer, pack
 from assay_stream.registry.partition import Registry
 from assay_stream.registry.resolution import decided_before, resolved_by_signature, resolved_by_snapshot
+from assay_stream.registry.server import ServerBindings
 from assay_stream.registry.signatures import signatures_of
-from assay_stream.registry.state import ServerBindings
 from assay_stream.registry.transition import Transition
 
 

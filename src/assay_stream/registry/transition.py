@@ -18,8 +18,8 @@ from assay_stream.registry.control_changes import ControlDecision
 from assay_stream.registry.name_claims import claims_between, claims_by_snapshot, offered
 from assay_stream.registry.partition import Registry
 from assay_stream.registry.pin_evaluation import evaluate_one, evaluate_pins, new_findings
+from assay_stream.registry.server import ServerBindings
 from assay_stream.registry.signatures import check_against, revised_first_uses
-from assay_stream.registry.state import ServerBindings
 from assay_stream.registry.verdicts import changed_verdicts
 from assay_stream.work import WorkExhaustedError
 

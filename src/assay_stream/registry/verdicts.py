@@ -15,7 +15,7 @@ from assay_stream.canonical.digest import canonicalize
 from assay_stream.model.evidence import PinResult, PinStatus
 from assay_stream.model.record import Output, Record, Role
 from assay_stream.registry.pins import PinsInForce, check_pins
-from assay_stream.registry.state import ServerBindings
+from assay_stream.registry.server import ServerBindings
 from assay_stream.schemes.fingerprint import Fingerprint
 from assay_stream.schemes.hangar import Action, DigestPolicy
 
@@ -29,7 +29,7 @@ Verdicts = dict[str | None, bytes]
 """Value bytes by tool; ``None`` stands for the server's tools that have no verdict of their own."""
 
 
-def standing_verdicts(server_id: str, server: ServerBindings) -> Verdicts:
+def verdicts_of(server_id: str, server: ServerBindings) -> Verdicts:
     """Return the verdict on every tool of a server that a pin or a policy speaks of.
 
     Of several definitions in force, the one that stands worst speaks for the tool.

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 from assay_stream.errors import InputError
 from assay_stream.model.facts import Seen
-from assay_stream.registry.pin_evaluation import standing_of
+from assay_stream.registry.pin_evaluation import pin_evaluation_of
+from assay_stream.registry.server import ServerBindings
 from assay_stream.registry.signatures import pinned_key
-from assay_stream.registry.state import ServerBindings
 from assay_stream.report.pins import pins_in_force
 from assay_stream.report.rows import Decision, Row, decision_row, present, time_text
 
@@ -125,8 +125,8 @@ def _tools(server: ServerBindings, seen: Seen, time_us: int, tool_name: str | No
         if tool_name not in (None, name):
             continue
         found = None if full is None else server.fingerprint_of(catalogue, full)
-        standing = standing_of(server, seen, found, name, time_us)
-        signature = standing.signature
+        evaluation = pin_evaluation_of(server, seen, found, name, time_us)
+        signature = evaluation.signature
         yield {
             "what": "tool",
             "state": "ambiguous" if full is None else "offered",
@@ -134,8 +134,8 @@ def _tools(server: ServerBindings, seen: Seen, time_us: int, tool_name: str | No
             "observer_id": seen.observer_id,
             "value": None if found is None else found.definition_digest(),
             "full_digest": full,
-            "pin": standing.pin.status.value,
-            "action": None if standing.pin.action is None else standing.pin.action.value,
+            "pin": evaluation.pin.status.value,
+            "action": None if evaluation.pin.action is None else evaluation.pin.action.value,
             "signature": None if signature is None else signature.error_code or "valid",
             "snapshot_id": seen.snapshot_id,
             "since": time_text(seen.time_us),

@@ -9,7 +9,8 @@ from assay_stream.errors import InputError
 from assay_stream.model.control_facts import KeyDecision, Pin, Policy
 from assay_stream.model.facts import Seen
 from assay_stream.registry.pins import PinState, check_pins, pin_states
-from assay_stream.registry.state import Bindings, ServerBindings
+from assay_stream.registry.server import ServerBindings
+from assay_stream.registry.state import Bindings
 from assay_stream.registry.timeline import AFTER_ALL_US
 from assay_stream.report.rows import Decision, Row, decision_row, present, time_text
 from assay_stream.schemes.fingerprint import Fingerprint

@@ -14,7 +14,7 @@ from assay_stream.model.facts import Rejection, Seen
 from assay_stream.model.finding import Finding
 from assay_stream.model.finding_topic import decode_entry
 from assay_stream.model.record import Role
-from assay_stream.registry.state import ServerBindings
+from assay_stream.registry.server import ServerBindings
 from assay_stream.report.rows import Row, present, time_text
 
 Dated = tuple[int, Row]

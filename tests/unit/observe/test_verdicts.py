@@ -15,7 +15,7 @@ from assay_stream.observe import VerdictClient
 from assay_stream.observe import verdicts as module
 from assay_stream.observe.verdicts import NO_VERDICT, UNREADABLE, VerdictTable, gravity
 from assay_stream.registry.state import Bindings
-from assay_stream.registry.verdicts import standing_verdicts, verdict_key
+from assay_stream.registry.verdicts import verdict_key, verdicts_of
 from assay_stream.schemes.fingerprint import Fingerprint, fingerprint
 from assay_stream.schemes.hangar import Action
 from tests.support import facts
@@ -120,7 +120,7 @@ def test_what_the_registry_writes_is_what_is_read() -> None:
         facts.a_policy("warn", "allow_unverified", time_us=4, offset=3, tool_name="soft"),
     ):
         bindings.apply(fact)
-    written = standing_verdicts(facts.SERVER, bindings.servers[facts.SERVER])
+    written = verdicts_of(facts.SERVER, bindings.servers[facts.SERVER])
     assert set(written) == {"read", "bad", "soft", None}
     table = VerdictTable()
     for name, value in written.items():

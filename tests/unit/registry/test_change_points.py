@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from assay_stream.model.record import Position
-from assay_stream.registry.change_points import moments, start_of
-from assay_stream.registry.state import ServerBindings
+from assay_stream.registry.change_points import change_points, start_of
+from assay_stream.registry.server import ServerBindings
 from tests.support.facts import SERVER, a_catalogue, a_pin, bindings_with, rejection, seen
 
 NOW = a_catalogue("one", {"t": "a"})
@@ -12,7 +12,7 @@ NOW = a_catalogue("one", {"t": "a"})
 
 def told(server: ServerBindings, since: Position, **options: str) -> list[tuple[str, int, bool]]:
     """Snapshot id, time and maker of each moment."""
-    return [(found.snapshot_id, place[0], by) for found, place, by in moments(server, since, **options)]
+    return [(found.snapshot_id, place[0], by) for found, place, by in change_points(server, since, **options)]
 
 
 def a_server(*facts: object) -> ServerBindings:

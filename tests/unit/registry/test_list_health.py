@@ -5,7 +5,8 @@ from __future__ import annotations
 from assay_stream.limits import Limits
 from assay_stream.model.facts import Completeness
 from assay_stream.registry.list_health import never_complete, resolved_by_complete_list
-from assay_stream.registry.state import Bindings, ServerBindings
+from assay_stream.registry.server import ServerBindings
+from assay_stream.registry.state import Bindings
 from tests.support.facts import SERVER, a_catalogue, seen
 
 LIMITS = Limits(incomplete_lists_max=3)

@@ -8,9 +8,9 @@ from assay_stream.model.facts import Fact
 from assay_stream.model.finding import Finding, Kind
 from assay_stream.model.record import Role
 from assay_stream.registry.change_points import start_of
-from assay_stream.registry.pin_evaluation import evaluate_pins, new_findings, standing_of
+from assay_stream.registry.pin_evaluation import evaluate_pins, new_findings, pin_evaluation_of
+from assay_stream.registry.server import ServerBindings
 from assay_stream.registry.signatures import MISSING, revised_first_uses
-from assay_stream.registry.state import ServerBindings
 from tests.support.facts import (
     SERVER,
     a_catalogue,
@@ -52,18 +52,18 @@ def test_the_answer_has_a_pin_and_where_there_is_one_a_signature() -> None:
     server = a_server(
         listed, signatures, checked, a_discovery("k", time_us=0, offset=0), a_pin("v1:a", time_us=0, offset=1)
     )
-    answer = standing_of(server, listed, a_fingerprint("a"), "t", 5)
+    answer = pin_evaluation_of(server, listed, a_fingerprint("a"), "t", 5)
     assert (answer.pin.status, answer.signature and answer.signature.valid) == (PinStatus.MATCH, True)
     assert answer.signature_fragment is not None
-    assert standing_of(server, listed, a_fingerprint("a"), "t", 5) is answer
+    assert pin_evaluation_of(server, listed, a_fingerprint("a"), "t", 5) is answer
 
 
 def test_a_name_that_nobody_lists_is_answered_and_not_remembered() -> None:
     """Its pin is unobserved, its signature nothing; memory stays as it was."""
     server = a_server(seen("alice", 1, "one", offset=0), a_pin("x", time_us=0, offset=0, tool_name="ghost"))
-    answer = standing_of(server, None, None, "ghost", 5)
+    answer = pin_evaluation_of(server, None, None, "ghost", 5)
     assert (answer.pin.status, answer.signature, answer.signature_fragment) == (PinStatus.UNOBSERVED, None, None)
-    assert server.memo == {}
+    assert server.answers == {}
 
 
 def test_an_answer_does_not_depend_on_what_was_asked_before() -> None:
@@ -77,7 +77,7 @@ def test_an_answer_does_not_depend_on_what_was_asked_before() -> None:
         checked,
         a_discovery("k", time_us=0, offset=0),
     )
-    early, late = (standing_of(server, unsigned, a_fingerprint("a"), "t", time_us) for time_us in (4, 5))
+    early, late = (pin_evaluation_of(server, unsigned, a_fingerprint("a"), "t", time_us) for time_us in (4, 5))
     assert early.signature is None
     assert late.signature is not None
     assert late.signature.error_code == MISSING

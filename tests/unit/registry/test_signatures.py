@@ -11,6 +11,7 @@ from assay_stream.model.control_facts import AnyControlFact, Checked, FirstUse, 
 from assay_stream.model.facts import Fact
 from assay_stream.model.record import Origin
 from assay_stream.registry.change_points import start_of
+from assay_stream.registry.server import ServerBindings
 from assay_stream.registry.signatures import (
     MISSING,
     UNCHECKED,
@@ -20,7 +21,6 @@ from assay_stream.registry.signatures import (
     pinned_key,
     revised_first_uses,
 )
-from assay_stream.registry.state import ServerBindings
 from assay_stream.registry.timeline import Timeline
 from assay_stream.schemes.schemapin import ErrorCode
 from tests.support.facts import (

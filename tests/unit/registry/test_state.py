@@ -119,11 +119,11 @@ def test_between_partitions_only_times_can_tell() -> None:
 def test_a_change_clears_what_was_worked_out() -> None:
     """Answers kept for a server go with any fact of that server, and with no other's."""
     bindings = bindings_with(ONE)
-    bindings.server(SERVER).memo["q"] = 1
+    bindings.server(SERVER).answers.keep(("q",), 1)
     bindings.apply(Progress(topic="t", partition=0, position=1))
-    assert bindings.server(SERVER).memo == {"q": 1}
+    assert bindings.server(SERVER).answers == {("q",): 1}
     bindings.apply(Horizon(server_id=SERVER, observer_id="alice", time_us=1))
-    assert bindings.server(SERVER).memo == {}
-    bindings.server(SERVER).memo["q"] = 1
+    assert bindings.server(SERVER).answers == {}
+    bindings.server(SERVER).answers.keep(("q",), 1)
     bindings.forget(ONE.key())
-    assert bindings.server(SERVER).memo == {}
+    assert bindings.server(SERVER).answers == {}

@@ -10,7 +10,7 @@ import pytest
 from assay_stream.model.facts import Catalogue, Fact, ToolFact
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.registry.state import Bindings
-from assay_stream.registry.verdicts import Verdicts, changed_verdicts, standing_verdicts, verdict_key
+from assay_stream.registry.verdicts import Verdicts, changed_verdicts, verdict_key, verdicts_of
 from assay_stream.schemes.fingerprint import Fingerprint
 from tests.support.facts import (
     SERVER,
@@ -43,7 +43,7 @@ def a_state(*facts: Fact) -> Bindings:
 
 def verdicts(*facts: Fact) -> Verdicts:
     """The verdicts that follow from some facts."""
-    return standing_verdicts(SERVER, a_state(*facts).server(SERVER))
+    return verdicts_of(SERVER, a_state(*facts).server(SERVER))
 
 
 def verdict(*facts: Fact, tool: str | None = "t") -> dict[str, Any]:
@@ -116,7 +116,7 @@ def test_one_definition_in_two_scopes_is_held_against_the_pin_in_each() -> None:
         other = Catalogue(server_id=SERVER, digest=digest, server_scoped=False, tools={"t": "full:a"})
         bindings.apply(other)
         bindings.apply(seen("bob", int(digest == "z") + 2, digest, offset=ord(digest)))
-        told = json.loads(standing_verdicts(SERVER, bindings.server(SERVER))["t"])
+        told = json.loads(verdicts_of(SERVER, bindings.server(SERVER))["t"])
         assert (told["status"], told["observed"]) == ("mismatch", "unscoped:a")
 
 
@@ -125,7 +125,7 @@ def test_a_name_that_stands_twice_has_no_match() -> None:
     bindings = a_state(seen("alice", 1, "one", offset=0), a_pin("v1:a", time_us=0, offset=0))
     bindings.apply(Catalogue(server_id=SERVER, digest="double", server_scoped=True, tools={"t": None}))
     bindings.apply(seen("bob", 2, "double", offset=1))
-    told = json.loads(standing_verdicts(SERVER, bindings.server(SERVER))["t"])
+    told = json.loads(verdicts_of(SERVER, bindings.server(SERVER))["t"])
     assert (told["status"], "observed" in told) == ("mismatch", False)
 
 

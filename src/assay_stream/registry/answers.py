@@ -1,0 +1,51 @@
+"""Answers that were worked out about servers: each is kept until its server changes, all of them within one bound.
+
+An answer follows from the state alone, so what is kept never changes what is found.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from assay_stream.limits import DEFAULT_LIMITS
+
+
+class AnswerBound:
+    """The bound that the answers about many servers share.
+
+    Args:
+        answers_max: how many are kept. When there is no room for another, all are dropped.
+    """
+
+    __slots__ = ("answers_max", "count", "of_servers")
+
+    def __init__(self, answers_max: int = DEFAULT_LIMITS.answers_max) -> None:
+        self.answers_max = answers_max
+        self.count = 0
+        self.of_servers: list[Answers] = []
+
+
+class Answers(dict[tuple[Any, ...], Any]):
+    """The answers about one server, by question."""
+
+    __slots__ = ("_bound",)
+
+    def __init__(self, bound: AnswerBound) -> None:
+        super().__init__()
+        self._bound = bound
+        bound.of_servers.append(self)
+
+    def keep(self, question: tuple[Any, ...], answer: object) -> None:
+        """Keep an answer, in place of an earlier one to the same question."""
+        if question not in self:
+            if self._bound.count >= self._bound.answers_max:
+                for answers in self._bound.of_servers:
+                    answers.clear()
+            self._bound.count += 1
+        self[question] = answer
+
+    def clear(self) -> None:
+        """Drop all of them."""
+        if self:
+            self._bound.count -= len(self)
+            super().clear()

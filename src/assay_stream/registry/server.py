@@ -1,0 +1,271 @@
+"""Everything known of one server: the facts about it, and the indexes over them.
+
+A reference between facts is resolved when it is asked for. One that leads nowhere means that the binding topic has lost
+a fact: an ``IntegrityError``, never a guess.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable
+from typing import Any
+
+from assay_stream.errors import IntegrityError
+from assay_stream.model.evidence import PinStatus
+from assay_stream.model.facts import Allowance, Announcement, Catalogue, ItemList, Rejection, Seen
+from assay_stream.model.fields import Subject
+from assay_stream.model.record import Origin
+from assay_stream.registry.answers import AnswerBound, Answers
+from assay_stream.registry.controls import Controls
+from assay_stream.registry.endings import Endings
+from assay_stream.registry.fleet import Fleet
+from assay_stream.registry.former_tools import FormerTools
+from assay_stream.registry.observations import Observations
+from assay_stream.registry.offers import unpack
+from assay_stream.registry.pins import check_pins
+from assay_stream.registry.timeline import AFTER_ALL_US, Timeline, position_of
+from assay_stream.schemes.fingerprint import Fingerprint
+
+
+class ServerBindings:
+    """Everything known of one server."""
+
+    __slots__ = (
+        "_fleet",
+        "_observations",
+        "allowance",
+        "answers",
+        "catalogues",
+        "controls",
+        "definitions_bytes",
+        "endings",
+        "formers",
+        "horizon_us",
+        "item_lists",
+        "items",
+        "observers",
+        "packed",
+        "partitions",
+        "snapshots",
+        "tools",
+    )
+
+    def __init__(self, bound: AnswerBound | None = None) -> None:
+        self.partitions: set[int] = set()
+        """Partitions of the binding topic that hold facts of it: more than one where a producer misroutes."""
+        self.answers = Answers(bound or AnswerBound())
+        self.tools: dict[tuple[bool, str], Fingerprint] = {}
+        self.packed: dict[tuple[bool, str], str] = {}
+        """The definitions themselves, where they are kept: the registry compares them, the join never does."""
+        self.items: dict[tuple[Subject, str], str | None] = {}
+        """Prompts and resource templates, packed, by full digest; kept where definitions are."""
+        self.item_lists: dict[tuple[Subject, str], ItemList] = {}
+        self.catalogues: dict[str, Catalogue] = {}
+        self.observers: dict[str, Timeline] = {}
+        self.snapshots: dict[str, list[Seen]] = {}
+        self.endings = Endings()
+        self.formers = FormerTools()
+        self.controls = Controls()
+        self.allowance: Allowance | None = None
+        """What the analysis of its lists may still cost, where any of them was charged for."""
+        self.definitions_bytes = 0
+        """Length of the definitions that are kept, packed."""
+        self.horizon_us: int | None = None
+        """The latest horizon of any observer: before it somebody's history may be gone."""
+        self._fleet: Fleet | None = None
+        self._observations: Observations | None = None
+
+    @property
+    def observations(self) -> Observations:
+        """The index of what was observed, built when it is first asked for."""
+        if self._observations is None:
+            self._observations = Observations(seen for timeline in self.observers.values() for seen in timeline)
+        return self._observations
+
+    @property
+    def fleet(self) -> Fleet:
+        """The index of what is offered, built when it is first asked for."""
+        if self._fleet is None:
+            self._fleet = Fleet(self.observers, self.catalogues, self.item_lists, self._is_in_force)
+        return self._fleet
+
+    def _is_in_force(self, seen: Seen) -> bool:
+        return self.in_force(seen, AFTER_ALL_US)
+
+    @property
+    def rejections(self) -> list[Rejection]:
+        """Every rejection, in the order of their positions."""
+        return self.endings.rejections()
+
+    def is_folded_at(self, time_us: int) -> bool:
+        """Tell whether what any observer saw at a time may have been folded away."""
+        return self.horizon_us is not None and time_us < self.horizon_us
+
+    def end(self, fact: Rejection | Announcement) -> None:
+        """Take in what ends the force of observations; taking it in again changes nothing."""
+        self.endings.add(fact, self.observers)
+        if self._fleet is not None and isinstance(fact, Rejection):
+            self._fleet.force_changed(fact.observer_id)
+
+    def unend(self, origin: Origin) -> None:
+        """Take back what ended the force of observations."""
+        observer_id = self.endings.remove(origin)
+        if self._fleet is not None:
+            self._fleet.force_changed(observer_id)
+
+    def lose_history(self, observer_id: str, time_us: int) -> None:
+        """Note that some of what an observer saw before a time is gone."""
+        self.observers.setdefault(observer_id, Timeline()).horizon_us = time_us
+        self.horizon_us = max(time_us, self.horizon_us or time_us)
+
+    def keep_definition(self, place: tuple[bool, str], packed: str | None) -> None:
+        """Keep a definition, or with ``None`` drop it.
+
+        Args:
+            place: whether it is server-scoped, and its full digest.
+        """
+        self.definitions_bytes += len(packed or "") - len(self.packed.pop(place, ""))
+        if packed is not None:
+            self.packed[place] = packed
+
+    def keep_item(self, place: tuple[Subject, str], packed: str | None) -> None:
+        """Keep a prompt or a template, or with ``None`` its digest alone."""
+        self.definitions_bytes += len(packed or "") - len(self.items.get(place) or "")
+        self.items[place] = packed
+
+    def see(self, seen: Seen) -> None:
+        """Take an observation in; taking it in again changes nothing."""
+        if not self.observers.setdefault(seen.observer_id, Timeline()).add(seen):
+            return
+        named = self.snapshots.setdefault(seen.snapshot_id, [])
+        if named and named[-1].position > seen.position:
+            insort(named, seen, key=position_of)
+        else:
+            named.append(seen)
+        if self._observations is not None:
+            self._observations.add(seen)
+        if self._fleet is not None:
+            self._fleet.refresh(seen.observer_id)
+
+    def unsee(self, observer_id: str, origin: Origin) -> None:
+        """Take an observation back."""
+        timeline = self.observers.get(observer_id)
+        seen = timeline.remove(origin) if timeline else None
+        if seen is None:
+            return
+        named = self.snapshots[seen.snapshot_id]
+        del named[bisect_left(named, seen.position, key=position_of)]
+        if not named:
+            del self.snapshots[seen.snapshot_id]
+        if self._observations is not None:
+            self._observations.remove(seen)
+        if self._fleet is not None:
+            self._fleet.refresh(observer_id)
+
+    def list_catalogue(self, catalogue: Catalogue) -> None:
+        """Take a catalogue in; taking it in again changes nothing."""
+        if self._fleet is not None and catalogue.digest not in self.catalogues:
+            self._fleet.add_catalogue(catalogue)
+        self.catalogues[catalogue.digest] = catalogue
+
+    def drop_catalogue(self, digest: str) -> None:
+        """Take a catalogue back."""
+        catalogue = self.catalogues.pop(digest, None)
+        if self._fleet is not None and catalogue is not None:
+            self._fleet.remove_catalogue(catalogue)
+
+    def list_items(self, item_list: ItemList) -> None:
+        """Take a list of prompts or templates in; taking it in again changes nothing."""
+        place = (item_list.subject, item_list.digest)
+        if self._fleet is not None and place not in self.item_lists:
+            self._fleet.add_item_list(item_list)
+        self.item_lists[place] = item_list
+
+    def drop_item_list(self, place: tuple[Subject, str]) -> None:
+        """Take a list of prompts or templates back."""
+        item_list = self.item_lists.pop(place, None)
+        if self._fleet is not None and item_list is not None:
+            self._fleet.remove_item_list(item_list)
+
+    def knows(self, tool_name: str) -> bool:
+        """Tell whether anybody was ever shown a definition under a name, as far as history is kept."""
+        return self.fleet.is_known(tool_name) or tool_name in self.formers
+
+    def catalogue_of(self, seen: Seen) -> Catalogue:
+        """Return the catalogue that an observation saw.
+
+        Raises:
+            IntegrityError: where the binding topic has lost it.
+        """
+        catalogue = self.catalogues.get(seen.catalogue)
+        if catalogue is None:
+            raise _lost("catalogue", seen.catalogue)
+        return catalogue
+
+    def item_list(self, subject: Subject, digest: str) -> ItemList:
+        """Return a list of prompts or of resource templates that an observation saw.
+
+        Raises:
+            IntegrityError: where the binding topic has lost it.
+        """
+        found = self.item_lists.get((subject, digest))
+        if found is None:
+            raise _lost("item_list", digest)
+        return found
+
+    def fingerprint_of(self, catalogue: Catalogue, full: str) -> Fingerprint:
+        """Return the fingerprint of one tool of a catalogue.
+
+        Raises:
+            IntegrityError: where the binding topic has lost it.
+        """
+        found = self.tools.get((catalogue.server_scoped, full))
+        if found is None:
+            raise _lost("tool", full)
+        return found
+
+    def definition_of(self, full: str) -> dict[str, Any]:
+        """Return a definition of this server.
+
+        Raises:
+            IntegrityError: where the binding topic has lost it.
+        """
+        packed = self.packed.get((True, full)) or self.packed.get((False, full))
+        if packed is None:
+            raise _lost("definition", full)
+        return unpack(packed)
+
+    def has_definition(self, full: str) -> bool:
+        """Tell whether a definition is known, by its full digest."""
+        return (True, full) in self.tools or (False, full) in self.tools
+
+    def is_approved(self, name: str, full: str) -> bool:
+        """Tell whether a definition matches the pins of its tool as they stand now, and no pin contradicts it."""
+        controls = self.controls
+        if name not in controls.pins:
+            return False
+        found = self.tools.get((True, full)) or self.tools.get((False, full))
+        pins, policy = controls.pins_as_of(name, AFTER_ALL_US), controls.policy_as_of(name, AFTER_ALL_US)
+        return check_pins(pins, found, policy=policy).status is PinStatus.MATCH
+
+    def concerned(self, rejection: Rejection) -> Iterable[Timeline]:
+        """Return the timelines that a rejection may concern."""
+        if rejection.observer_id is None:
+            return self.observers.values()
+        own = self.observers.get(rejection.observer_id)
+        return () if own is None else (own,)
+
+    def in_force(self, seen: Seen, time_us: int) -> bool:
+        """Tell whether no refused record had ended the force of an observation by some time.
+
+        An announced change does not count: enforcement and pins go by the definition last shown.
+        """
+        return not self.endings.rejected(seen, time_us)
+
+
+def _lost(kind: str, digest: str) -> IntegrityError:
+    return IntegrityError(
+        "lost_fact",
+        f"the binding topic names the {kind} {digest} but no longer holds it: "
+        "rebuild the binding topic from the snapshots",
+    )
