@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
 
-.PHONY: help demo run test check lint types layers unit integration chaos chaos-short audit lock sbom fuzz bench bench-peers bench-latency bench-curves bench-docs alert-quality schemas docs samples clean
+.PHONY: help setup demo run test check lint types layers unit integration chaos chaos-short audit lock sbom fuzz bench bench-peers bench-latency bench-curves bench-docs alert-quality schemas docs samples clean
 
 help: ## Show this help.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -23,6 +23,10 @@ $(VENV)-tools/.ready: deploy/requirements/tools.lock
 	$(PYTHON) -m venv $(VENV)-tools
 	$(VENV)-tools/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $<
 	@touch $@
+
+setup: $(VENV)/.ready $(VENV)-tools/.ready ## Install everything for development: packages, Kafka, pre-commit hooks.
+	$(BIN)/python -m deploy.local.kafka fetch
+	$(VENV)-tools/bin/pre-commit install
 
 demo: $(VENV)/.ready ## Set everything up, run the main job on real servers, show the result, end.
 	$(BIN)/python -m deploy.local.demo
