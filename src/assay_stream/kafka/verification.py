@@ -1,4 +1,4 @@
-"""Evidence in Kafka verified against the logs in Kafka."""
+"""Recompute evidence in Kafka from the logs in Kafka."""
 
 from __future__ import annotations
 
