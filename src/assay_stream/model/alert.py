@@ -132,7 +132,7 @@ class AlertFlat(TypedDict, total=False):
     mcp_counted: str | None
     mcp_pin_scheme: Scheme | None
     mcp_pin_expected: SchemeValue | None
-    mcp_pin_observed: SchemeValue | None
+    mcp_pin_observed: SchemeValue | Identifier | None
     mcp_pin_enforcement: Enforcement | None
     mcp_pin_action: ActionText | None
     mcp_origin_topic: Required[str]

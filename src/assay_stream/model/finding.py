@@ -59,7 +59,7 @@ class Finding:
         reason: the stable code behind it, where the kind alone does not say enough; for keys, the key.
         scheme: of a pin, the scheme that it is under.
         expected: of a pin, the value that was approved.
-        observed: of a pin, the value that was observed.
+        observed: of a pin, the value that was observed; of a shadowed tool, the server that had the name first.
         enforcement: of a policy, what it asks for.
         action: of a policy, what it would have done.
         renamed_to: of a renamed tool, its new name.
@@ -83,7 +83,7 @@ class Finding:
     reason: str | None = None
     scheme: Annotated[str | None, Wire(Scheme)] = None
     expected: SchemeValue | None = None
-    observed: SchemeValue | None = None
+    observed: Annotated[str | None, Wire(SchemeValue | Identifier)] = None
     enforcement: Annotated[str | None, Wire(Enforcement)] = None
     action: Annotated[str | None, Wire(ActionText)] = None
     renamed_to: str | None = None

@@ -1,0 +1,132 @@
+"""Every record that the engine writes, over random histories, satisfies the schema that is published for it."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from jsonschema import Draft202012Validator
+
+from assay_stream import engine
+from assay_stream.alerts.life_cycle import AlertRules
+from assay_stream.alerts.table import AlertTable
+from assay_stream.engine import EngineState
+from assay_stream.files.record_line import rejected_line
+from assay_stream.limits import Limits
+from assay_stream.model.envelope import Producer
+from assay_stream.model.record import Origin, Output, Record, Role
+from assay_stream.model.schemas.documents import FACT_KEY, OUTPUTS, SUFFIX
+from assay_stream.registry.ledger import progress
+from assay_stream.seal.checkpoint import encode
+from tests.golden.histories import History
+from tests.golden.stages import records_of
+from tests.support.seals import Fleet
+
+SEEDS = range(2_000, 2_012)
+LIMITS = Limits(timeline_entries_max=2, former_tools_max=3, allowance_burst_units=400_000, alerts_per_record_max=20)
+"""Small ones, so that histories are folded and analyses rationed."""
+PRODUCER = Producer(version="0.1.0")
+FOLDER = Path(__file__).resolve().parents[2] / "schemas"
+_ENTRIES = ("flood_end", "name_claim", "resolution", "suppression", "tick")
+
+
+def named(output: Output) -> Iterator[tuple[str, Any]]:
+    """The schemas that a record has to satisfy, each with what must satisfy it; fails where there is none."""
+    key, value = output.key or b"", output.value
+    headers = {name: content.decode() for name, content in output.headers}
+    content: Any = None if value is None or output.role is Role.REJECTED else orjson.loads(value)
+    match output.role:
+        case Role.EVIDENCE | Role.CHANGES:
+            yield content["type"], content
+        case Role.VERDICTS:
+            yield "assay.tool.verdict", content
+        case Role.DEFINITIONS:
+            yield "assay.tool.definition", content
+        case Role.FINDINGS:
+            kind = content["kind"]
+            yield f"assay.tool.finding.{kind}" if kind in _ENTRIES else "assay.tool.finding", content
+        case Role.ALERTS:
+            yield "assay.tool.drift", content
+            yield "assay.tool.drift.headers", headers
+        case Role.BINDINGS:
+            yield FACT_KEY, orjson.loads(key)
+            yield f"assay.tool.binding.{orjson.loads(key)[0]}", content
+        case Role.ALERT_STATES:
+            kind, slash, _ = key.decode().partition("/")
+            yield f"assay.alert.state{f'.{kind}' if slash or kind == 'progress' else ''}", content
+        case Role.REJECTED:
+            yield "assay.rejected.headers", {name: content for name, content in headers.items() if "error." in name}
+            yield "assay.rejected.line", orjson.loads(rejected_line(output))
+        case _:
+            raise AssertionError(f"no schema is known for records of the role {output.role}")
+
+
+def of_history(seed: int) -> Iterator[Output]:
+    """What every stage writes for a random history, and what the alert stage remembers."""
+    history = History(seed, 60)
+    partitions = history.archive.partitions
+    registries = [
+        EngineState(producer=PRODUCER, limits=LIMITS, snapshot_partitions=partitions) for _ in range(partitions)
+    ]
+    join = EngineState(producer=PRODUCER)
+    alerts = AlertTable(0, AlertRules(version=PRODUCER.version))
+    offset = 0
+    for record in records_of(history.content()):
+        state = join if record.role is Role.CALLS else registries[record.origin.partition]
+        for output in engine.process(state, record):
+            yield output
+            offset += 1
+            place = Origin("made", output.partition or 0 if output.role is Role.BINDINGS else 0, offset)
+            again = Record(output.role, place, output.key, output.value, output.headers, output.timestamp_ms)
+            if output.role is Role.BINDINGS:
+                engine.process(join, again)
+            elif output.role is Role.FINDINGS:
+                yield from alerts.apply(again).outputs
+        yield from alerts.written(offset)
+    tick = alerts.tick(2**52)
+    if tick is not None:
+        yield tick
+    yield progress(topic="mcp.tools.list", partition=0, position=offset)
+
+
+@cache
+def written() -> dict[str, dict[bytes, Any]]:
+    """What has to satisfy each schema, equal ones once."""
+    found: dict[str, dict[bytes, Any]] = defaultdict(dict)
+    for seed in SEEDS:
+        for output in of_history(seed):
+            for name, content in named(output):
+                if content is not None:
+                    found[name][orjson.dumps(content)] = content
+    fleet = Fleet(2)
+    for partition in (0, 1, 0):
+        fleet.grow(partition, 3)
+        fleet.seal(partition)
+    for sealed in (*fleet.chains[0], *fleet.chains[1]):
+        found["assay.evidence.checkpoint"][encode(sealed)] = orjson.loads(encode(sealed))
+        payload = sealed.checkpoint.payload()
+        found["assay.evidence.checkpoint.payload"][payload] = orjson.loads(payload)
+    return found
+
+
+@pytest.mark.parametrize("name", sorted(OUTPUTS))
+def test_what_is_written_satisfies_its_schema(name: str) -> None:
+    """And each schema is of something that is written."""
+    schema = json.loads((FOLDER / f"{name}{SUFFIX}").read_text(encoding="utf-8"))
+    validator = Draft202012Validator(schema)
+    contents = written()[name].values()
+    assert contents, "no history leads to such a record"
+    for content in contents:
+        problems = [f"{error.json_path}: {error.message}" for error in validator.iter_errors(content)]
+        assert not problems, content
+
+
+def test_every_record_that_is_written_has_a_schema() -> None:
+    """A class of records without one fails here."""
+    assert written().keys() <= OUTPUTS.keys()
