@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
 
-.PHONY: help setup demo run test check lint types layers unit integration chaos chaos-short audit lock sbom fuzz bench bench-peers bench-latency bench-curves bench-docs alert-quality schemas docs samples clean
+.PHONY: help setup demo run test check lint types layers unit integration chaos chaos-short audit lock confusables sbom fuzz bench bench-peers bench-latency bench-curves bench-docs alert-quality schemas docs samples clean
 
 help: ## Show this help.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -71,6 +71,9 @@ lock: $(VENV)-tools/.ready ## Write every lock anew from what asks for packages;
 	$(LOCK) $(LOCK_OPTIONS) pyproject.toml --extra worker --constraint requirements.lock --output-file deploy/requirements/image.lock
 	$(LOCK) $(LOCK_OPTIONS) deploy/requirements/tools.in --output-file deploy/requirements/tools.lock
 	$(LOCK) $(LOCK_OPTIONS) bench/requirements.txt --output-file bench/requirements.lock
+
+confusables: $(VENV)/.ready ## Generate the table of look-alike characters from Unicode's confusables.txt (FROM=path).
+	$(BIN)/python deploy/confusables.py $(FROM)
 
 sbom: $(VENV)-tools/.ready ## Write what the pins are to dist/sbom.json (CycloneDX).
 	$(VENV)-tools/bin/python deploy/supply_chain.py sbom dist/sbom.json

@@ -112,6 +112,9 @@ class Limits:
     tool_name_words_max: int = 16
     """Words of a tool's name that are looked for in other tools' texts. Of a longer one the beginning counts."""
 
+    drawn_name_chars_max: int = 1_024
+    """Characters of a tool name, decomposed, that are compared as readers see them; MCP asks for 128 at most. One
+    character can become eighteen: without a bound, a name of a megabyte would take seconds."""
     skeleton_chars_max: int = 256
     """Characters of the skeleton of a tool name, which is a key; a longer one is replaced by its digest."""
 
