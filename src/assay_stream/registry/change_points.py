@@ -1,7 +1,7 @@
-"""The moments at which the standing of what a server offers can change: an observation, or a control record.
+"""Change points: where the pin evaluation of what a server offers can change, by an observation or a control record.
 
 An observation is judged by everything that was set at its time or before, and so is in force for all of that
-microsecond; a control record by what stands up to it.
+microsecond; a control record is judged by what stands up to it.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ def start_of(time_us: int) -> Position:
 def change_points(
     server: ServerBindings, since: Position, *, observer_id: str | None = None
 ) -> Iterator[tuple[Seen, Position, bool]]:
-    """Yield each moment from a position on: what was in force then, where the moment stands, and what made it.
+    """Yield what was in force at each change point, where the point is, and whether a control record made it.
 
-    The last is true where a control record made the moment, false where the observation itself did. Moments of one
-    observer come in order.
+    The points of one observer come in order.
 
     Args:
+        since: the first position that counts.
         observer_id: only what this observer saw, ``None`` for everybody.
     """
     if observer_id is not None:
@@ -36,7 +36,7 @@ def change_points(
     elif server.controls.positions_between(since, None):
         names = server.observers
     else:
-        # Without a control record at or after it only what was observed since makes a moment.
+        # Without a control record at or after it only what was observed since is a change point.
         names = dict.fromkeys(seen.observer_id for seen in server.observations.since(since))
     for name in names:
         for seen, end in server.observers[name].in_force_since(since):

@@ -31,9 +31,10 @@ from assay_stream.registry.analysis import Analysis
 from assay_stream.registry.change_points import start_of
 from assay_stream.registry.control_changes import ControlDecision, change_record, says_nothing_new
 from assay_stream.registry.controls import Controls
+from assay_stream.registry.folding import fold_discoveries
 from assay_stream.registry.partition import Registry
+from assay_stream.registry.received_signatures import read_document
 from assay_stream.registry.resolution import resolved_by_decision
-from assay_stream.registry.signatures import read_document
 from assay_stream.registry.transition import Transition
 from assay_stream.schemes.hangar import UnknownPolicy
 from assay_stream.schemes.schemapin import PublicKey
@@ -57,7 +58,7 @@ def apply_control(registry: Registry, record: Record, event: ControlEvent) -> li
     outputs.append(ledger.publish(record, fact))
     if isinstance(fact, Discovery):
         outputs += transition.check_signatures(signed for _, signed in sorted(server.controls.signatures.items()))
-        outputs += ledger.fold_discoveries(record, server, fact.domain)
+        outputs += fold_discoveries(ledger, record, server, fact.domain)
     outputs += transition.revise_first_uses()
     outputs += transition.findings()
     if is_news:

@@ -22,6 +22,7 @@ from assay_stream.model.finding_topic import Resolution
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Output, Position, Record
 from assay_stream.registry.as_of import is_overdue
+from assay_stream.registry.folding import fold_unlisted
 from assay_stream.registry.ledger import Ledger
 from assay_stream.registry.server import ServerBindings
 
@@ -126,8 +127,8 @@ def announce(ledger: Ledger, record: Record, announcement: Announcement, limits:
     told_before = overdue and earlier is not None and earlier.overdue
     outputs.append(ledger.publish(record, replace(announcement, overdue=overdue)))
     if later is not None and not _lists_between(server, announcement, later.position):
-        outputs.append(ledger.retract(record, later.key()))
-    outputs.extend(ledger.fold_unlisted(record, server))
+        outputs += ledger.retract(record, later.key())
+    outputs.extend(fold_unlisted(ledger, record, server))
     if overdue and not told_before:
         outputs.append(_finding(announcement).output())
     return outputs

@@ -1,7 +1,7 @@
-"""How a definition in force stands at a time: against its pins, their policy, and its signature.
+"""Pin evaluation: a definition in force held against its pins, their policy, and its signature, as of any time.
 
-The join asks it of a call, the registry of a snapshot and of a control record; all get the same answer, and it
-depends on what was observed and set, not on which of the two topics was read first.
+The join evaluates calls, the registry snapshots and control records. The result depends on what was observed and set,
+not on which of the two topics was read first.
 """
 
 from __future__ import annotations
@@ -34,10 +34,9 @@ _OF_SIGNATURE: dict[str, Kind] = {
     ErrorCode.DISCOVERY_INVALID: Kind.SIGNATURE_INVALID,
     ErrorCode.SCHEMA_CANONICALIZATION_FAILED: Kind.SIGNATURE_INVALID,
 }
-"""What is found in each failure. That nobody has asked for a key, or could not, is no finding."""
+"""What is found in each failure. That a key was never asked for, or could not be fetched, is no finding."""
 
-
-_UNITS_PER_MOMENT = 10
+_UNITS_PER_CHANGE_POINT = 10
 _UNITS_PER_ANSWER = 100
 
 _OF_PIN = frozenset({Kind.PIN_MISMATCH, Kind.UNPINNED_TOOL})
@@ -54,7 +53,7 @@ class PinFields(TypedDict, total=False):
 
 
 class PinEvaluation(NamedTuple):
-    """The answer, and its canonical form in evidence."""
+    """The results, and their canonical form in evidence."""
 
     pin: PinResult
     signature: SignatureResult | None
@@ -65,34 +64,25 @@ class PinEvaluation(NamedTuple):
 def pin_evaluation_of(
     server: ServerBindings, seen: Seen | None, found: Fingerprint | None, tool_name: str, when: When
 ) -> PinEvaluation:
-    """Return how a tool stood at a time.
+    """Return the pin and signature results of a tool, as of a time or a position.
 
     Args:
         seen: the observation in force, ``None`` where none was.
         found: the tool's fingerprint in it, ``None`` where it has none.
     """
     if seen is None or found is None:
-        # Not kept: whoever makes names up must not fill the memory with what they are not.
-        return _work_out(server, seen, found, tool_name, when)
-    question = (
-        "standing",
-        seen.origin,
-        tool_name,
-        found.full,
-        server.controls.epoch(when),
-        warning_at(server.controls, seen, tool_name, when),
-    )
+        # Not kept: whoever makes names up must not fill the memory with them.
+        return _encoded(*_evaluate(server, seen, found, tool_name, when))
+    epoch, warning = server.controls.epoch(when), warning_at(server.controls, seen, tool_name, when)
+    question = ("pins", seen.origin, tool_name, found.full, epoch, warning)
     answer: PinEvaluation | None = server.answers.get(question)
     if answer is None:
-        answer = _work_out(server, seen, found, tool_name, when)
+        answer = _encoded(*_evaluate(server, seen, found, tool_name, when))
         server.answers.keep(question, answer)
     return answer
 
 
-def _work_out(
-    server: ServerBindings, seen: Seen | None, found: Fingerprint | None, tool_name: str, when: When
-) -> PinEvaluation:
-    pin, signature = _answers(server, seen, found, tool_name, when)
+def _encoded(pin: PinResult, signature: SignatureResult | None) -> PinEvaluation:
     return PinEvaluation(
         pin=pin,
         signature=signature,
@@ -101,7 +91,7 @@ def _work_out(
     )
 
 
-def _answers(
+def _evaluate(
     server: ServerBindings, seen: Seen | None, found: Fingerprint | None, tool_name: str, when: When
 ) -> tuple[PinResult, SignatureResult | None]:
     controls = server.controls
@@ -125,43 +115,53 @@ def evaluate_pins(
     work: Work | None = None,
     own: Seen | None = None,
 ) -> set[Finding]:
-    """Return what stands wrong at each moment from a position on.
+    """Return what is wrong at each change point from a position on.
 
-    An observation repeats what is still wrong. A control record names only what it made wrong, once for the whole
-    fleet.
+    An observation repeats what is still wrong. A control record names only what it made wrong, once for the fleet.
 
     Args:
+        since: the first position that counts.
         observer_id: only what this observer saw, ``None`` for everybody.
         tool_name: only this tool, ``None`` for all.
         work: the budget of the record, ``None`` for none.
+        own: the observation that the record brought: what is wrong in it is free.
 
     Raises:
-        WorkExhaustedError: where the budget does not suffice.
+        WorkExhaustedError: if the budget does not suffice.
     """
     findings: set[Finding] = set()
     if not server.controls:
         return findings
     for seen, position, by_control in change_points(server, since, observer_id=observer_id):
-        catalogue = server.catalogue_of(seen)
-        names = catalogue.tools if tool_name is None else catalogue.tools.keys() & {tool_name}
+        tools = server.catalogue_of(seen).tools
+        names = tools if tool_name is None else tools.keys() & {tool_name}
         if work is not None and (by_control or seen != own):
-            work.spend(_UNITS_PER_MOMENT + _UNITS_PER_ANSWER * len(names))
+            work.spend(_UNITS_PER_CHANGE_POINT + _UNITS_PER_ANSWER * len(names))
         for name in names:
-            findings.update(_found_at(server, seen, name, position, by_control=by_control))
+            findings.update(_findings_at(server, seen, name, position, by_control=by_control))
     return findings
 
 
-def _found_at(
+def evaluate_one(server: ServerBindings, seen: Seen) -> set[Finding]:
+    """Return what is wrong in one observation, at its own time."""
+    if not server.controls or not server.in_force(seen, seen.time_us):
+        return set()
+    names = server.catalogue_of(seen).tools
+    return {found for name in names for found in _findings_at(server, seen, name, seen.position, by_control=False)}
+
+
+def _findings_at(
     server: ServerBindings, seen: Seen, name: str, position: Position, *, by_control: bool
 ) -> Iterator[Finding]:
-    """Yield what stands wrong with one tool at one moment."""
+    """Yield what is wrong with one tool at one change point."""
     catalogue = server.catalogue_of(seen)
     full = catalogue.tools[name]
     found = None if full is None else server.fingerprint_of(catalogue, full)
-    pin, signature = _answers(server, seen, found, name, position if by_control else position[0])
+    pin, signature = _evaluate(server, seen, found, name, position if by_control else position[0])
     wrong = dict(_wrong(pin, signature))
     if wrong and by_control:
-        for kind, reason in _wrong(*_answers(server, seen, found, name, _just_before(position))):
+        before = (position[0], position[1]._replace(offset=position[1].offset - 1))
+        for kind, reason in _wrong(*_evaluate(server, seen, found, name, before)):
             if kind in wrong and wrong[kind] == reason:
                 del wrong[kind]
     for kind, reason in wrong.items():
@@ -179,16 +179,8 @@ def _found_at(
         )
 
 
-def evaluate_one(server: ServerBindings, seen: Seen) -> set[Finding]:
-    """Return what is wrong in one observation, at its own time."""
-    if not server.controls or not server.in_force(seen, seen.time_us):
-        return set()
-    names = server.catalogue_of(seen).tools
-    return {found for name in names for found in _found_at(server, seen, name, seen.position, by_control=False)}
-
-
 def new_findings(before: set[Finding], after: set[Finding]) -> list[Output]:
-    """Return the records of what is wrong after a change and was not before it, in the order of event time."""
+    """Return the records of what is wrong after a change and was not before, in the order of event time."""
     written = [(finding.time_us, finding.origin, finding.output()) for finding in after - before]
     return [output for *_, output in sorted(written, key=lambda place: (*place[:2], place[2].value))]
 
@@ -206,11 +198,6 @@ def pin_fields(pin: PinResult) -> PinFields:
         "enforcement": pin.enforcement,
         "action": None if pin.action is None else pin.action.value,
     }
-
-
-def _just_before(position: Position) -> Position:
-    time_us, origin = position
-    return (time_us, origin._replace(offset=origin.offset - 1))
 
 
 def _wrong(pin: PinResult, signature: SignatureResult | None) -> Iterator[tuple[Kind, str | None]]:

@@ -1,6 +1,9 @@
-"""Pins held against what was observed, and what the policy makes of the result.
+"""Pins: what operators decided about a tool, held against what was observed, and what the policy makes of that.
 
-The result says how two values stand to each other. A match is no verdict on the tool.
+1. The later act on a value wins, by event time and then by origin, whatever the order of arrival.
+2. Of several pins the one that says most is the result. A match says that two values are equal and nothing else.
+3. A pinned tool that is offered in a form without a value under its pin is a mismatch: to be unreadable must not be a
+   way around a pin.
 """
 
 from __future__ import annotations
@@ -92,33 +95,24 @@ class PinStep(StrEnum):
     REMOVE_PIN = "remove_pin"
 
 
+_TO_SAME: dict[PinStep, PinState] = {
+    PinStep.SET: PinState.APPROVED,
+    PinStep.REJECT: PinState.REJECTED,
+    PinStep.REMOVE: PinState.WITHDRAWN,
+}
+"""An act on the very value decides on it, wherever it stands."""
+
+_FROM_APPROVED: dict[PinStep, PinState] = {
+    PinStep.SET_ANOTHER: PinState.SUPERSEDED,
+    PinStep.REMOVE_PIN: PinState.WITHDRAWN,
+}
+"""An act on the scheme's pin concerns only the value that is the pin."""
+
 TRANSITIONS: Mapping[tuple[PinState, PinStep], PinState] = MappingProxyType(
     {
-        (PinState.UNDECIDED, PinStep.SET): PinState.APPROVED,
-        (PinState.UNDECIDED, PinStep.SET_ANOTHER): PinState.UNDECIDED,
-        (PinState.UNDECIDED, PinStep.REJECT): PinState.REJECTED,
-        (PinState.UNDECIDED, PinStep.REMOVE): PinState.WITHDRAWN,
-        (PinState.UNDECIDED, PinStep.REMOVE_PIN): PinState.UNDECIDED,
-        (PinState.APPROVED, PinStep.SET): PinState.APPROVED,
-        (PinState.APPROVED, PinStep.SET_ANOTHER): PinState.SUPERSEDED,
-        (PinState.APPROVED, PinStep.REJECT): PinState.REJECTED,
-        (PinState.APPROVED, PinStep.REMOVE): PinState.WITHDRAWN,
-        (PinState.APPROVED, PinStep.REMOVE_PIN): PinState.WITHDRAWN,
-        (PinState.REJECTED, PinStep.SET): PinState.APPROVED,
-        (PinState.REJECTED, PinStep.SET_ANOTHER): PinState.REJECTED,
-        (PinState.REJECTED, PinStep.REJECT): PinState.REJECTED,
-        (PinState.REJECTED, PinStep.REMOVE): PinState.WITHDRAWN,
-        (PinState.REJECTED, PinStep.REMOVE_PIN): PinState.REJECTED,
-        (PinState.SUPERSEDED, PinStep.SET): PinState.APPROVED,
-        (PinState.SUPERSEDED, PinStep.SET_ANOTHER): PinState.SUPERSEDED,
-        (PinState.SUPERSEDED, PinStep.REJECT): PinState.REJECTED,
-        (PinState.SUPERSEDED, PinStep.REMOVE): PinState.WITHDRAWN,
-        (PinState.SUPERSEDED, PinStep.REMOVE_PIN): PinState.SUPERSEDED,
-        (PinState.WITHDRAWN, PinStep.SET): PinState.APPROVED,
-        (PinState.WITHDRAWN, PinStep.SET_ANOTHER): PinState.WITHDRAWN,
-        (PinState.WITHDRAWN, PinStep.REJECT): PinState.REJECTED,
-        (PinState.WITHDRAWN, PinStep.REMOVE): PinState.WITHDRAWN,
-        (PinState.WITHDRAWN, PinStep.REMOVE_PIN): PinState.WITHDRAWN,
+        (state, step): _TO_SAME.get(step) or (_FROM_APPROVED[step] if state is PinState.APPROVED else state)
+        for state in PinState
+        for step in PinStep
     }
 )
 """What becomes of a value in each state by each step."""

@@ -25,7 +25,7 @@ from assay_stream.model.record import Output, Record, Role, rejected
 from assay_stream.registry.analysis import Analysis
 from assay_stream.registry.change_points import start_of
 from assay_stream.registry.control_step import apply_control
-from assay_stream.registry.ledger import is_redundant
+from assay_stream.registry.folding import fold_unlisted, is_redundant, merge_rejections
 from assay_stream.registry.partition import Registry
 from assay_stream.registry.refusal import refusal, server_named_by_key
 from assay_stream.registry.server import ServerBindings
@@ -105,8 +105,8 @@ def _publish_rejection(
     since = start_of(rejection.time_us)
     transition = Transition(registry, record, rejection.server_id, server, since, analysis) if concerns_lists else None
     yield registry.ledger.publish(record, rejection)
-    yield from registry.ledger.merge_rejections(record, server, rejection.observer_id)
-    yield from registry.ledger.fold_unlisted(record, server)
+    yield from merge_rejections(registry.ledger, record, server, rejection.observer_id)
+    yield from fold_unlisted(registry.ledger, record, server)
     if transition is not None:
         yield from transition.revise_first_uses()
         yield from transition.findings()

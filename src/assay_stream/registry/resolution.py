@@ -15,6 +15,7 @@ from assay_stream.model.fields import LeftOut
 from assay_stream.model.finding import uid_of
 from assay_stream.model.finding_topic import Reason, Resolution
 from assay_stream.model.kinds import Kind
+from assay_stream.registry.alert_uids import OF_CALL, OF_CHANGE, OF_PINS, Uids, uids_about, uids_of, uids_of_signature
 from assay_stream.registry.analysis import Analysis
 from assay_stream.registry.baselines import Baseline
 from assay_stream.registry.change_points import start_of
@@ -24,33 +25,10 @@ from assay_stream.registry.pins import check_pins
 from assay_stream.registry.server import ServerBindings
 from assay_stream.registry.signatures import check_signature
 from assay_stream.registry.timeline import AFTER_ALL_US
-from assay_stream.schemes.handshake.contract import DRIFT_CODES
 from assay_stream.schemes.hangar import Action
-from assay_stream.schemes.schemapin import ErrorCode
-
-Uids = Iterable[str]
-_Reasons = dict[Kind, tuple[str | None, ...]]
-
-_OF_CHANGE: _Reasons = {
-    Kind.TOOL_ADDED: (None,),
-    Kind.TOOL_CHANGED: (None,),
-    Kind.TOOL_RENAMED: (None,),
-    Kind.RISK_LEVEL_CHANGED: (None,),
-    Kind.CONTRACT_VIOLATION: DRIFT_CODES,
-}
-"""Kinds that are about one definition, and the reasons they come with."""
-
-_OF_PINS: _Reasons = {Kind.PIN_MISMATCH: (None, PinStatus.REJECTED.value), Kind.UNPINNED_TOOL: (None,)}
-_OF_SIGNATURE: _Reasons = {
-    Kind.SIGNATURE_MISSING: (None,),
-    Kind.SIGNATURE_INVALID: tuple(code.value for code in ErrorCode),
-}
-_OF_KEY = (Kind.KEY_CHANGED, Kind.KEY_REVOKED, Kind.SIGNATURE_MISSING)
-"""Kinds whose reason is a key."""
 
 _UNITS_PER_UID = 50
-
-_OF_CALL: _Reasons = {Kind.BLOCKED_TOOL_CALLED: (None,)}
+_UNITS_PER_OBSERVER = 2
 
 
 def resolved_by_snapshot(
@@ -76,10 +54,10 @@ def resolved_by_snapshot(
             for full in analysis.paid(server.fleet.definitions_known(name), _UNITS_PER_UID, LeftOut.RESOLUTIONS)
         ]
     return [
-        *told(seen.server_id, gone[False], "no_longer_offered", seen, seen.observer_id),
-        *told(seen.server_id, gone[True], "no_longer_offered", seen, seen.observer_id, everywhere=True),
-        *told(seen.server_id, back, "definition_returned", seen, seen.observer_id),
-        *told(seen.server_id, _readable_again(server, seen), "definition_returned", seen, None),
+        *resolutions(seen.server_id, gone[False], "no_longer_offered", seen, seen.observer_id),
+        *resolutions(seen.server_id, gone[True], "no_longer_offered", seen, seen.observer_id, everywhere=True),
+        *resolutions(seen.server_id, back, "definition_returned", seen, seen.observer_id),
+        *resolutions(seen.server_id, _readable_again(server, seen), "definition_returned", seen, None),
     ]
 
 
@@ -87,7 +65,7 @@ def decided_before(
     server: ServerBindings, baseline: Baseline | None, catalogue: Catalogue, seen: Seen
 ) -> list[Resolution]:
     """Return the end of what a snapshot shows anew and an operator approved before it was offered."""
-    return told(seen.server_id, _approved_before(server, baseline, catalogue), "decided", seen, None)
+    return resolutions(seen.server_id, _approved_before(server, baseline, catalogue), "decided", seen, None)
 
 
 def resolved_by_decision(
@@ -106,19 +84,7 @@ def resolved_by_decision(
         case KeyDecision() | Discovery():
             uids = _by_signatures(server, fact.server_id)
     paid = analysis.paid(uids, _UNITS_PER_UID, LeftOut.RESOLUTIONS)
-    return told(fact.server_id, paid, "decided", fact, None)
-
-
-def uids_about(
-    server: ServerBindings, server_id: str, tool_name: str, full: str, *, is_offered: bool = False
-) -> Iterator[str]:
-    """Yield the identity of everything that could be found about one definition while it was offered."""
-    if not is_offered:
-        yield from _uids(server_id, tool_name, full, _OF_CHANGE)
-    if server.controls:
-        # Without anything set or signed nothing was found about it.
-        yield from _uids(server_id, tool_name, full, _OF_PINS)
-        yield from uids_of_signature(server, server_id, tool_name, full)
+    return resolutions(fact.server_id, paid, "decided", fact, None)
 
 
 def latest_observations(server: ServerBindings) -> list[Seen]:
@@ -204,7 +170,7 @@ def _settled_by_pins(
     policy = controls.policy_as_of(name, AFTER_ALL_US)
     stands = check_pins(controls.pins_as_of(name, AFTER_ALL_US), found, policy=policy)
     if stands.status is PinStatus.MATCH:
-        yield from _uids(server_id, name, full, _OF_CHANGE | _OF_PINS | _OF_CALL)
+        yield from uids_of(server_id, name, full, OF_CHANGE | OF_PINS | OF_CALL)
     elif approved_only:
         return
     elif stands.status is PinStatus.MISMATCH:
@@ -237,21 +203,7 @@ def _by_signatures(server: ServerBindings, server_id: str) -> Uids:
             yield from uids_of_signature(server, server_id, name, full)
 
 
-def uids_of_signature(server: ServerBindings, server_id: str, tool_name: str, full: str) -> Iterator[str]:
-    """Yield the identity of everything that could be found about the signature of one definition."""
-    yield from _uids(server_id, tool_name, full, _OF_SIGNATURE)
-    for key in sorted(server.controls.key_documents()):
-        for kind in _OF_KEY:
-            yield uid_of(kind, server_id, tool_name, full, key)
-
-
-def _uids(server_id: str, tool_name: str, full: str, reasons: _Reasons) -> Uids:
-    for kind, known in reasons.items():
-        for reason in known:
-            yield uid_of(kind, server_id, tool_name, full, reason)
-
-
-def told(
+def resolutions(
     server_id: str,
     uids: Uids,
     reason: Reason,
@@ -279,9 +231,6 @@ def told(
         )
         for first in range(0, len(listed), most)
     ]
-
-
-_UNITS_PER_OBSERVER = 2
 
 
 def resolved_by_signature(
@@ -312,7 +261,7 @@ def resolved_by_signature(
     return [
         resolution
         for everywhere, uids in ended.items()
-        for resolution in told(
+        for resolution in resolutions(
             seen.server_id, uids, "signature_returned", seen, seen.observer_id, everywhere=everywhere
         )
     ]

@@ -1,57 +1,42 @@
 """Signatures held against keys: SchemaPin over what was observed, as of any time.
 
-What was signed and what it was held against are facts, so that the answer for a call needs no cryptography. In
-order, and the first that applies is the answer:
+What was signed and what it was held against are facts, so the answer for a call needs no cryptography. The first of
+these rules that applies is the answer:
 
-1. The tool came without a signature: ``signature_missing`` where an operator accepted a key for it or a signed use
-   came before, else there is nothing to say.
-2. The domain: the one that came with the signature, else the only one discovered for the server. A domain that is
+1. The tool came without a signature: ``signature_missing`` if an operator accepted a key for it or a signed use came
+   before, else there is nothing to say.
+2. The domain is the one that came with the signature, else the only one discovered for the server. A domain that is
    not the server's is ``domain_mismatch``.
-3. The key document in force: what was last observed at the domain. None: ``key_not_found``, or
-   ``discovery_fetch_failed`` where only failures were observed; not a document: ``discovery_invalid``. After a
-   failure the one observed last stays in force, and the answer says so. Of equal ones in a row the first is named.
-4. A key revoked by its document or by an operator: ``key_revoked``. An operator's later acceptance takes back an
+3. The key document in force is the one last observed at the domain. None: ``key_not_found``, or
+   ``discovery_fetch_failed`` if only failures were observed; not a document: ``discovery_invalid``. After a failure the
+   one observed last stays in force, and the result says so. Of equal ones in a row the first is named.
+4. A key revoked by its document or by an operator is ``key_revoked``. An operator's later acceptance takes back an
    operator's revocation, for what it covers; never that of the document.
-5. The key differs from the one the operator accepted for the tool, or else from the one first used:
+5. A key that differs from the one the operator accepted for the tool, or else from the one first used, is
    ``key_pin_mismatch``.
-6. The signature matches in one of the two hashing modes, or it is ``signature_invalid``. A tool that has no
-   canonical form is ``schema_canonicalization_failed``. What was not held against the key, since it came by
-   another partition than its server's keys, is ``signature_unchecked``: nothing is known of it.
+6. A signature that matches in neither hashing mode is ``signature_invalid``. A tool without a canonical form is
+   ``schema_canonicalization_failed``. What was not held against the key, since it came by another partition than its
+   server's keys, is ``signature_unchecked``: nothing is known of it.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from assay_stream.canonical.digest import jcs_digest
-from assay_stream.errors import InputError
-from assay_stream.limits import Limits
-from assay_stream.model.control import DOMAIN_PATTERN
 from assay_stream.model.control_facts import (
-    Checked,
     Discovery,
-    DiscoveryStatus,
     FirstUse,
-    Signatures,
-    Signed,
-    signature_rows,
 )
 from assay_stream.model.facts import Seen
-from assay_stream.model.observation import SnapshotData
 from assay_stream.model.record import Position
 from assay_stream.model.wire import FactKey
 from assay_stream.registry.change_points import change_points
 from assay_stream.registry.controls import Controls, When, position_of
-from assay_stream.registry.offers import Offer
 from assay_stream.registry.server import ServerBindings
-from assay_stream.schemes import schemapin
-from assay_stream.schemes.schemapin import ErrorCode, PublicKey, expiry_warning
+from assay_stream.schemes.schemapin import ErrorCode, expiry_warning
 from assay_stream.work import Work
 
-_UNITS_PER_MOMENT = 10
+_UNITS_PER_CHANGE_POINT = 10
 _UNITS_PER_SIGNATURE = 100
 
 MISSING = "signature_missing"
@@ -189,7 +174,7 @@ def first_uses_since(
         signatures = server.controls.signatures.get(seen.signatures) if seen.signatures else None
         when: When = position if by_control else position[0]
         if work is not None and (by_control or seen != own):
-            work.spend(_UNITS_PER_MOMENT + _UNITS_PER_SIGNATURE * len(signatures.tools if signatures else ()))
+            work.spend(_UNITS_PER_CHANGE_POINT + _UNITS_PER_SIGNATURE * len(signatures.tools if signatures else ()))
         for tool_name in signatures.tools if signatures else ():
             result = check_signature(server.controls, seen, tool_name, when, pinned=False)
             if result is None or not result.valid:
@@ -288,102 +273,3 @@ def _is_revoked(controls: Controls, key: str, domain: str, tool_name: str, when:
         if decision.fingerprint == key and (decision.act == "revoke" or decision.covers(domain, tool_name)):
             return decision.act == "revoke"
     return False
-
-
-SCHEME = "schemapin.v1"
-
-_FINGERPRINT = re.compile(r"sha256:[0-9a-f]{64}")
-_DOMAIN = re.compile(DOMAIN_PATTERN)
-
-_UNREADABLE = ""
-"""Stands for a signature or a domain that is none: it is there, and matches nothing."""
-
-
-def signatures_of(data: SnapshotData, offer: Offer, limits: Limits) -> Signatures | None:
-    """Return the signatures that came with a snapshot, ``None`` where none did.
-
-    A name that stands twice with different definitions has no signature: which of them it is for is not known.
-    """
-    tools: dict[str, Signed] = {}
-    for name, full in offer.tools.items():
-        if full is None:
-            continue
-        given: Any = (data.signatures or {}).get(name)
-        domain = None
-        claims: dict[str, str] = {}
-        if isinstance(given, dict):
-            domain = given.get("domain")
-            claims = schemapin.claims_of(given)
-            given = given.get("signature", _UNREADABLE)
-        if given is None:
-            given = schemapin.carried_signature(offer.definitions[full])
-        if given is not None:
-            digest = offer.fingerprints[full].schemes.get(SCHEME)
-            tools[name] = Signed(_domain(domain), _text(given, limits), digest, claims)
-    if not tools:
-        return None
-    covered = jcs_digest(signature_rows(tools))
-    return Signatures(server_id=data.server_id, digest=str(covered), tools=tools)
-
-
-def check_against(signatures: Signatures, document: Discovery) -> Checked:
-    """Hold a set of signatures against one key."""
-    key = schemapin.PublicKey.from_pem(str(document.public_key_pem))
-    modes: dict[str, str] = {}
-    for name, (_, signature, digest, _) in signatures.tools.items():
-        if digest is None:
-            continue
-        mode = schemapin.verify_digest(bytes.fromhex(digest.removeprefix("sha256:")), signature, key)
-        if mode is not None:
-            modes[name] = mode.value
-    return Checked(
-        server_id=signatures.server_id,
-        signatures=signatures.digest,
-        fingerprint=str(document.fingerprint),
-        modes=modes,
-    )
-
-
-def read_document(
-    document: Mapping[str, Any] | None, domain: str, revocations: Mapping[str, Any] | None = None
-) -> tuple[DiscoveryStatus, PublicKey | None, tuple[str, ...]]:
-    """Return what the stream keeps of a key document: what it is worth, its key, and the keys that it revokes.
-
-    Args:
-        document: the JSON object found at the domain, ``None`` where there was none.
-    """
-    revoked: frozenset[str] = frozenset()
-    try:
-        found = schemapin.parse_well_known(document or {})
-        claimed = [found.domain]
-        if revocations is not None:
-            listed = schemapin.parse_revocations(revocations)
-            revoked = listed.revoked_keys
-            claimed.append(listed.domain)
-    except InputError:
-        return "invalid", None, ()
-    if any(name is not None and _plain_domain(name) != domain for name in claimed):
-        return "other_domain", None, ()
-    try:
-        key = schemapin.PublicKey.from_pem(found.public_key_pem)
-    except InputError:
-        return "no_key", None, ()
-    # Whatever else stands there is the domain's own text, names no key, and is not ours to publish.
-    return "observed", key, tuple(sorted(filter(_FINGERPRINT.fullmatch, found.revoked_keys | revoked)))
-
-
-def _text(given: Any, limits: Limits) -> str:
-    if not isinstance(given, str) or len(given) > limits.signature_chars_max or not given.isascii():
-        return _UNREADABLE
-    return given
-
-
-def _domain(given: Any) -> str | None:
-    if given is None:
-        return None
-    name = _plain_domain(given) if isinstance(given, str) else _UNREADABLE
-    return name if _DOMAIN.fullmatch(name) else _UNREADABLE
-
-
-def _plain_domain(name: str) -> str:
-    return name.strip().removesuffix(".").lower()

@@ -19,15 +19,16 @@ from assay_stream.model.record import Output, Position, Record
 from assay_stream.registry.allowance import Ration, change_of
 from assay_stream.registry.baselines import Baseline, baselines_for
 from assay_stream.registry.change_points import start_of
+from assay_stream.registry.folding import fold
 from assay_stream.registry.item_drift import compare_items
 from assay_stream.registry.list_drift import compare
 from assay_stream.registry.list_health import announce, late_finding, never_complete, resolved_by_complete_list
 from assay_stream.registry.name_claims import offers_the_same
 from assay_stream.registry.offers import ItemOffer, Offer, pack
 from assay_stream.registry.partition import Registry
+from assay_stream.registry.received_signatures import signatures_of
 from assay_stream.registry.resolution import decided_before, resolved_by_signature, resolved_by_snapshot
 from assay_stream.registry.server import ServerBindings
-from assay_stream.registry.signatures import signatures_of
 from assay_stream.registry.transition import Transition
 
 
@@ -91,7 +92,7 @@ def apply_snapshot(registry: Registry, record: Record, event: SnapshotEvent) -> 
     outputs += transition.revise_first_uses()
     # After: what is different.
     wrong = transition.findings()
-    outputs += ledger.fold(record, server, seen)
+    outputs += fold(ledger, record, server, seen)
     outputs += [finding.output() for finding in findings]
     outputs += wrong
     ended += decided_before(server, baseline, catalogue, seen)

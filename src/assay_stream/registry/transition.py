@@ -18,8 +18,9 @@ from assay_stream.registry.control_changes import ControlDecision
 from assay_stream.registry.name_claims import claims_between, claims_by_snapshot, offered
 from assay_stream.registry.partition import Registry
 from assay_stream.registry.pin_evaluation import evaluate_one, evaluate_pins, new_findings
+from assay_stream.registry.received_signatures import check_against
 from assay_stream.registry.server import ServerBindings
-from assay_stream.registry.signatures import check_against, revised_first_uses
+from assay_stream.registry.signatures import revised_first_uses
 from assay_stream.registry.verdicts import changed_verdicts
 from assay_stream.work import WorkExhaustedError
 
@@ -133,8 +134,7 @@ class Transition:
             self._analysis.left_out.add(LeftOut.SIGNATURES)
             return []
         ledger, record = self._registry.ledger, self._record
-        outputs = [ledger.retract(record, key) for key in undone]
-        return outputs + [ledger.publish(record, use) for use in revised]
+        return ledger.retract(record, *undone) + [ledger.publish(record, use) for use in revised]
 
     def _evaluate(self) -> set[Finding] | None:
         try:

@@ -12,7 +12,8 @@ from assay_stream.model.facts import Fact, ItemFact, ItemList, decode_fact, deco
 from assay_stream.model.fields import Subject
 from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.registry.controls import Controls
-from assay_stream.registry.ledger import Ledger, fact_output, is_redundant
+from assay_stream.registry.folding import fold, fold_discoveries, is_redundant, merge_rejections
+from assay_stream.registry.ledger import Ledger, fact_output
 from tests.support.facts import (
     SERVER,
     a_catalogue,
@@ -92,7 +93,7 @@ def test_what_is_retracted_is_forgotten_and_its_key_deleted() -> None:
     """The tombstone has the key of the fact, and no value."""
     discovery = a_discovery("k", time_us=1, offset=0)
     ledger = a_ledger(discovery)
-    output = ledger.retract(RECORD, discovery.key())
+    (output,) = ledger.retract(RECORD, discovery.key())
     assert (output.key, output.value) == (fact_output(discovery, partition=3).key, None)
     assert (output.role, output.partition, output.label) == (Role.BINDINGS, 3, "fact:retracted")
     assert controls_of(ledger).discoveries == {}
@@ -114,7 +115,7 @@ def test_signatures_go_with_the_last_observation_that_names_them() -> None:
     outputs = []
     for observation in observations:
         ledger.publish(RECORD, observation)
-        outputs.append(told(ledger.fold(RECORD, server, observation)))
+        outputs.append(told(fold(ledger, RECORD, server, observation)))
     assert outputs[:2] == [[], []]
     assert outputs[2] == [("seen", False), ("horizon", True)]
     assert outputs[3] == [("seen", False), ("horizon", True), ("signatures", False), ("checked", False)]
@@ -138,7 +139,7 @@ def test_prompts_go_with_the_last_observation_that_names_them() -> None:
     ):
         observation = seen(observer, offset, "one", offset=offset, prompts=prompts)
         ledger.publish(RECORD, observation)
-        outputs.append([kind for kind in told(ledger.fold(RECORD, server, observation)) if "item" in kind[0]])
+        outputs.append([kind for kind in told(fold(ledger, RECORD, server, observation)) if "item" in kind[0]])
     gone = [("item_list", False), ("item", False)]
     assert outputs == [[], [], [], gone, gone]
     assert (server.items, server.item_lists) == ({}, {})
@@ -151,7 +152,7 @@ def discovered(*keys: str | None, discoveries_max: int) -> tuple[list[Discovery]
         for number, key in enumerate(keys)
     ]
     ledger = a_ledger(*found, discoveries_max=discoveries_max)
-    outputs = ledger.fold_discoveries(RECORD, ledger.bindings.server(SERVER), "example.com")
+    outputs = fold_discoveries(ledger, RECORD, ledger.bindings.server(SERVER), "example.com")
     return found, ledger, outputs
 
 
@@ -178,7 +179,7 @@ def test_checks_go_with_the_last_document_of_their_key() -> None:
     other = Checked(server_id=SERVER, signatures="set", fingerprint="l", modes={})
     facts = [a_discovery("k", time_us=1, offset=0), a_discovery("l", time_us=2, offset=1), SIGNED, CHECKED, other]
     ledger = a_ledger(*facts, discoveries_max=1)
-    outputs = ledger.fold_discoveries(RECORD, ledger.bindings.server(SERVER), "example.com")
+    outputs = fold_discoveries(ledger, RECORD, ledger.bindings.server(SERVER), "example.com")
     assert told(outputs) == [("discovery", False), ("checked", False)]
     assert controls_of(ledger).checked == {("set", "l"): other}
 
@@ -198,7 +199,7 @@ def test_the_oldest_rejections_become_one_that_ends_what_either_did() -> None:
     """Nothing comes into force again by forgetting."""
     ledger = a_ledger(rejection(1, offset=1), rejection(5, offset=5), rejections_max=1)
     server = ledger.bindings.server(SERVER)
-    outputs = ledger.merge_rejections(RECORD, server, None)
+    outputs = merge_rejections(ledger, RECORD, server, None)
     assert told(outputs) == [("rejection", False), ("rejection", True)]
     (kept,) = server.rejections
     assert (kept.time_us, kept.origin.offset) == (1, 5)
@@ -225,7 +226,7 @@ def test_a_definition_stays_while_a_catalogue_names_it() -> None:
     ledger.publish(RECORD, seen("alice", 1, "one", offset=0))
     newer = seen("alice", 2, "two", offset=1)
     ledger.publish(RECORD, newer)
-    assert told(ledger.fold(RECORD, server, newer)) == [
+    assert told(fold(ledger, RECORD, server, newer)) == [
         ("seen", False),
         ("horizon", True),
         ("catalogue", False),

@@ -1,0 +1,181 @@
+"""Folding: what the registry gives up to keep its state within bounds, and what nothing refers to any more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from assay_stream.model.control_facts import Discovery
+from assay_stream.model.facts import Catalogue, FormerTool, Horizon, Rejection, Seen
+from assay_stream.model.fields import Subject
+from assay_stream.model.record import Output, Record
+from assay_stream.registry.ledger import Ledger
+from assay_stream.registry.server import ServerBindings
+from assay_stream.registry.timeline import Timeline
+
+_LATEST_KEPT = 2
+"""Observations that stay however large they are: the latest, and what it is compared with."""
+
+
+def fold(ledger: Ledger, record: Record, server: ServerBindings, seen: Seen) -> list[Output]:
+    """Fold away what the timeline of an observation's observer holds too much of, and what nothing names any more."""
+    timeline = server.observers[seen.observer_id]
+    outputs: list[Output] = []
+    while (surplus := _surplus(ledger, server, timeline)) is not None:
+        folded, history_lost = surplus
+        outputs += ledger.retract(record, folded.key())
+        if history_lost:
+            oldest = next(iter(timeline))
+            horizon = Horizon(
+                server_id=seen.server_id,
+                observer_id=seen.observer_id,
+                time_us=max(oldest.time_us, timeline.horizon_us or 0),
+            )
+            outputs.append(ledger.publish(record, horizon))
+            # No answer rests on an announcement before the first list that is kept.
+            announced = server.endings.announcements_of(seen.observer_id)
+            outputs += ledger.retract(record, *[end.key() for end in announced if end.position < oldest.position])
+        outputs += _drop_unused_tools(ledger, record, server, folded)
+        outputs += _drop_unused_signatures(ledger, record, server, folded.signatures)
+        outputs += _drop_unused_items(ledger, record, server, folded)
+    return outputs
+
+
+def merge_rejections(ledger: Ledger, record: Record, server: ServerBindings, observer_id: str | None) -> list[Output]:
+    """Merge the oldest two rejections into one that ends what either did: nothing comes into force again.
+
+    Args:
+        observer_id: the observer that has one rejection more, ``None`` for those that name none.
+    """
+    outputs: list[Output] = []
+    while len(kept := server.endings.rejections_of(observer_id)) > ledger.limits.rejections_max:
+        oldest, second = kept[:2]
+        outputs += ledger.retract(record, oldest.key())
+        outputs.append(ledger.publish(record, replace(second, time_us=oldest.time_us)))
+    return outputs
+
+
+def fold_unlisted(ledger: Ledger, record: Record, server: ServerBindings) -> list[Output]:
+    """Once too many observers without a list are remembered, let one rejection stand for the earliest.
+
+    Making observers up can then neither fill the memory nor bring an observer without a list to be bound.
+    """
+    endings, limit = server.endings, ledger.limits.unlisted_observers_max
+    surplus = len(endings.without_list) - limit
+    if surplus <= 0:
+        return []
+    # More than necessary, so that the search for the earliest is rare.
+    surplus += limit // 8
+    earliest = sorted(endings.without_list, key=lambda name: endings.own[name].last_origin())[:surplus]
+    folded = [end for name in earliest for end in endings.own[name]]
+    before = [] if endings.unlisted is None else [endings.unlisted]
+    stands_for_all = Rejection(
+        server_id=folded[0].server_id,
+        origin=folded[0].origin,
+        time_us=min(end.time_us for end in [*folded, *before]),
+        code="too_many_observers",
+        unlisted=True,
+    )
+    outputs = ledger.retract(record, *[end.key() for end in [*folded, *before]])
+    return [*outputs, ledger.publish(record, stands_for_all)]
+
+
+def fold_discoveries(ledger: Ledger, record: Record, server: ServerBindings, domain: str) -> list[Output]:
+    """Fold away surplus discoveries of a domain, and what was held against a key that is not known any more.
+
+    The oldest that stands between two that found the same goes first, which changes no answer; else the oldest.
+    """
+    outputs: list[Output] = []
+    controls = server.controls
+    while len(history := controls.discoveries[domain]) > ledger.limits.discoveries_max:
+        outputs += ledger.retract(record, _least_telling(history).key())
+    if outputs:
+        known = controls.key_documents()
+        checked = [held.key() for held in controls.checked.values() if held.fingerprint not in known]
+        outputs += ledger.retract(record, *sorted(checked))
+    return outputs
+
+
+def is_redundant(server: ServerBindings, rejection: Rejection) -> bool:
+    """Tell whether nothing it may concern was observed since the last one like it, so that it changes no answer."""
+    kept = server.endings.rejections_of(rejection.observer_id)
+    if not kept or kept[-1].time_us > rejection.time_us:
+        return False
+    if rejection.observer_id is None:
+        return server.observations.all_before(kept[-1])
+    return all(kept[-1].is_after(seen) for timeline in server.concerned(rejection) for seen in timeline)
+
+
+def _surplus(ledger: Ledger, server: ServerBindings, timeline: Timeline) -> tuple[Seen, bool] | None:
+    entries_max = ledger.limits.timeline_entries_max
+    if len(timeline) > _LATEST_KEPT and server.definitions_bytes > ledger.limits.server_definitions_bytes_max:
+        entries_max = min(entries_max, len(timeline) - 1)
+    return timeline.one_too_many(entries_max, server.endings.parts)
+
+
+def _drop_unused_items(ledger: Ledger, record: Record, server: ServerBindings, folded: Seen) -> list[Output]:
+    outputs: list[Output] = []
+    for subject in (Subject.PROMPT, Subject.TEMPLATE):
+        digest = folded.listed(subject)
+        if digest is None or server.observations.uses_item_list(subject, digest):
+            continue
+        gone = server.item_list(subject, digest)
+        outputs += ledger.retract(record, gone.key())
+        unused = sorted({full for _, full in gone.items if not server.fleet.uses_item(subject, full)})
+        outputs += ledger.retract(record, *[("item", folded.server_id, subject.value, full) for full in unused])
+    return outputs
+
+
+def _drop_unused_signatures(ledger: Ledger, record: Record, server: ServerBindings, digest: str | None) -> list[Output]:
+    controls = server.controls
+    if digest is None or server.observations.uses_signatures(digest) or digest not in controls.signatures:
+        return []
+    checked = [held.key() for held in controls.checked.values() if held.signatures == digest]
+    return ledger.retract(record, controls.signatures[digest].key(), *sorted(checked))
+
+
+def _drop_unused_tools(ledger: Ledger, record: Record, server: ServerBindings, folded: Seen) -> list[Output]:
+    if server.observations.uses_catalogue(folded.catalogue):
+        return []
+    catalogue = server.catalogues[folded.catalogue]
+    outputs = ledger.retract(record, catalogue.key())
+    unused = {(catalogue.server_scoped, full) for _, full in catalogue.definitions()}
+    unused |= _keep_formers(ledger, record, server, catalogue, folded.time_us, outputs)
+    used = (place for place in unused if server.fleet.uses_tool(*place) or server.formers.uses(place))
+    gone = sorted((unused & server.tools.keys()).difference(used))
+    return outputs + ledger.retract(record, *[("tool", catalogue.server_id, *place) for place in gone])
+
+
+def _keep_formers(
+    ledger: Ledger, record: Record, server: ServerBindings, catalogue: Catalogue, time_us: int, outputs: list[Output]
+) -> set[tuple[bool, str]]:
+    """Keep the definitions of names that went with a catalogue, and return those that are not kept any more."""
+    limits = ledger.limits
+    lost = [name for name in sorted(catalogue.tools) if not server.fleet.is_known(name)]
+    released: set[tuple[bool, str]] = set()
+    for name in lost[: limits.former_tools_max]:
+        place = (catalogue.server_scoped, catalogue.definitions_of(name)[0])
+        older = server.formers.get(name)
+        if older is not None:
+            released.add(older.place)
+        if place in server.packed:
+            former = FormerTool(
+                server_id=catalogue.server_id,
+                tool_name=name,
+                server_scoped=place[0],
+                full=place[1],
+                size=len(server.packed[place]),
+                time_us=time_us,
+            )
+            outputs.append(ledger.publish(record, former))
+    for tool in list(server.formers.surplus(limits.former_tools_max, limits.former_tools_bytes_max)):
+        released.add(tool.place)
+        outputs += ledger.retract(record, tool.key())
+    return released
+
+
+def _least_telling(history: Sequence[Discovery]) -> Discovery:
+    for older, found, newer in zip(history, history[1:], history[2:], strict=False):
+        if older.says_the_same(found) and found.says_the_same(newer):
+            return found
+    return history[0]
