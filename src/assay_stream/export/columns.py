@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Callable
 from enum import StrEnum
 from importlib import resources
 from typing import Any, NamedTuple
@@ -70,39 +71,16 @@ def _value(item: Item, column: Column) -> Value:
     return _READ[column.type](value)
 
 
-def _text(value: Any) -> Value:
-    return value if isinstance(value, str) else None
+def _int64(value: Any) -> int | None:
+    return value if type(value) is int and abs(value) <= INT64_MAX else None
 
 
-def _time(value: Any) -> Value:
+_READ: dict[ColumnType, Callable[[Any], Value]] = {
+    ColumnType.TEXT: lambda value: value if type(value) is str else None,
     # Alerts have milliseconds since the epoch, envelopes a text.
-    whole = _integer(value)
-    time_us = whole * 1_000 if isinstance(whole, int) else time_us_of(value)
-    return time_us if time_us is not None and abs(time_us) <= INT64_MAX else None
-
-
-def _integer(value: Any) -> Value:
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    return value if whole and abs(value) <= INT64_MAX else None
-
-
-def _number(value: Any) -> Value:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
-def _flag(value: Any) -> Value:
-    return value if isinstance(value, bool) else None
-
-
-def _json(value: Any) -> Value:
-    return canonicalize(value).decode()
-
-
-_READ = {
-    ColumnType.TEXT: _text,
-    ColumnType.TIME: _time,
-    ColumnType.INTEGER: _integer,
-    ColumnType.NUMBER: _number,
-    ColumnType.FLAG: _flag,
-    ColumnType.JSON: _json,
+    ColumnType.TIME: lambda value: _int64(value * 1_000 if type(value) is int else time_us_of(value)),
+    ColumnType.INTEGER: _int64,
+    ColumnType.NUMBER: lambda value: float(value) if type(value) in (int, float) else None,
+    ColumnType.FLAG: lambda value: value if type(value) is bool else None,
+    ColumnType.JSON: lambda value: canonicalize(value).decode(),
 }

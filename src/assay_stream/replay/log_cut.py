@@ -19,10 +19,10 @@ always reported, with the records it was joined without.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from assay_stream.canonical.lenient import read_leniently
 from assay_stream.canonical.redaction import DEFAULT_REDACTION, Redaction
@@ -33,8 +33,9 @@ from assay_stream.model.control import POLICY_SET_TYPE
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.registry.state import Bindings
-from assay_stream.replay.history import History
+from assay_stream.replay.history import History, in_log_order
 
+Doubt = TypeVar("Doubt")
 Cut = tuple[int, ...]
 """How many records of each log were known."""
 
@@ -126,6 +127,29 @@ def explain(
     return [
         answers.get(number, Explanation(found=False, limited=steps > steps_max)) for number in range(len(questions))
     ]
+
+
+def explained(
+    doubts: Iterable[tuple[Doubt, Question]], records: Iterable[Record], *, redaction: Redaction = DEFAULT_REDACTION
+) -> Iterator[tuple[Doubt, Explanation]]:
+    """Yield what is in doubt with the explanation of its question, server by server.
+
+    Args:
+        doubts: about any servers.
+        records: the snapshot and control records of these servers, in any order; others are skipped.
+        redaction: what leaves arguments and results before they are hashed.
+    """
+    by_server: dict[bytes, list[tuple[Doubt, Question]]] = {}
+    for doubt, question in doubts:
+        by_server.setdefault(question.event.server_id.encode(), []).append((doubt, question))
+    logs: dict[bytes | None, list[Record]] = {key: [] for key in by_server}
+    for record in records:
+        if record.key in logs:
+            logs[record.key].append(record)
+    for key, some in by_server.items():
+        answers = explain(in_log_order(logs[key]), [question for _, question in some], redaction=redaction)
+        for (doubt, _), answer in zip(some, answers, strict=True):
+            yield doubt, answer
 
 
 def _without(logs: Sequence[Sequence[Record]], gone: Record, limits: Limits) -> Bindings:

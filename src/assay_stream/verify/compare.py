@@ -35,8 +35,7 @@ from assay_stream.errors import InputError
 from assay_stream.model.cloudevents import read_call
 from assay_stream.model.observation import CallProfile
 from assay_stream.model.record import Origin, Output, Record, Role
-from assay_stream.replay.history import in_log_order
-from assay_stream.replay.log_cut import Question, explain
+from assay_stream.replay.log_cut import Question, explained
 from assay_stream.verify.alert_ledger import (
     ALTERED,
     MISSING,
@@ -242,42 +241,32 @@ class Comparison:
         doubts, self._doubts = self._doubts, []
         if not doubts:
             return
-        by_call = {doubt.given.call: doubt for doubt in doubts}
+        named = {doubt.given.call for doubt in doubts}
         servers = {str(doubt.given.text("server_id")).encode() for doubt in doubts}
-        calls: dict[Origin, Record] = {}
-        logs: dict[bytes | None, list[Record]] = {key: [] for key in servers}
+        calls: dict[Origin | None, Record] = {}
+        applied: list[Record] = []
         for record in self._read():
-            if record.role is Role.CALLS and record.origin in by_call:
+            if record.role is Role.CALLS and record.origin in named:
                 calls[record.origin] = record
-            elif record.role is not Role.CALLS and record.key in logs:
-                logs[record.key].append(record)
-        asked: dict[bytes, list[tuple[_Doubt, Question]]] = {}
+            elif record.role is not Role.CALLS and record.key in servers:
+                applied.append(record)
+        questions: list[tuple[_Doubt, Question]] = []
         for doubt in doubts:
-            question = self._question(doubt, calls)
-            if question is None:
+            call = calls.get(doubt.given.call)
+            if call is None:
                 yield of_evidence(doubt.given, ALTERED, paths=doubt.paths)
-            else:
-                key = question.event.server_id.encode()
-                asked.setdefault(key, []).append((doubt, question))
-        for key, questions in asked.items():
-            log = in_log_order(logs.get(key, []))
-            answers = explain(log, [question for _, question in questions], redaction=self._redaction)
-            for (doubt, _), answer in zip(questions, answers, strict=True):
-                causes: tuple[str, ...] = (ALTERED,)
-                if answer.found:
-                    causes = answer.causes or (LATE_CALL,)
-                elif doubt.other_producer and _OF_DEFINITIONS.issuperset(codes_of(doubt.paths)):
-                    causes = (SOFTWARE_CHANGED,)
-                yield of_evidence(doubt.given, *causes, paths=doubt.paths, left_out=answer.left_out)
-
-    def _question(self, doubt: _Doubt, calls: dict[Origin, Record]) -> Question | None:
-        call = None if doubt.given.call is None else calls.get(doubt.given.call)
-        if call is None:
-            return None
-        if doubt.given.text("unbound_reason") == "definition_unavailable":
-            call = call._replace(hold_expired=True)
-        event = read_call(call, call_profile=self._call_profile)
-        return Question(call, event, doubt.value, self._producers.of(doubt.given))
+                continue
+            if doubt.given.text("unbound_reason") == "definition_unavailable":
+                call = call._replace(hold_expired=True)
+            event = read_call(call, call_profile=self._call_profile)
+            questions.append((doubt, Question(call, event, doubt.value, self._producers.of(doubt.given))))
+        for doubt, answer in explained(questions, applied, redaction=self._redaction):
+            causes: tuple[str, ...] = (ALTERED,)
+            if answer.found:
+                causes = answer.causes or (LATE_CALL,)
+            elif doubt.other_producer and _OF_DEFINITIONS.issuperset(codes_of(doubt.paths)):
+                causes = (SOFTWARE_CHANGED,)
+            yield of_evidence(doubt.given, *causes, paths=doubt.paths, left_out=answer.left_out)
 
     def _of_alerts(self, recorded_alerts: Iterable[bytes | None], later: Later | None) -> Iterator[Difference]:
         for value in recorded_alerts:
@@ -287,12 +276,10 @@ class Comparison:
             self._alerts.written_later(one.value for one in later(until_us) if one.role is Role.ALERTS)
         self.identical["alert"] = self._alerts.identical
         for cause, alert, paths, records, inherits in self._alerts.differences():
-            place = (alert.server_id, alert.tool_name)
-            inherited = self._causes_by_tool.get(place, set()) if inherits else set()
-            causes = tuple(sorted(inherited)) or (cause,)
+            inherited = self._causes_by_tool.get((alert.server_id, alert.tool_name), set()) if inherits else set()
             yield Difference(
                 what="alert",
-                causes=causes,
+                causes=tuple(sorted(inherited)) or (cause,),
                 server_id=alert.server_id,
                 tool_name=alert.tool_name,
                 record_id=alert.uid,

@@ -1,4 +1,4 @@
-"""Where two records of evidence differ, as JSON paths, and what each path means as a code.
+"""Where two records of evidence differ, as JSON paths, and what each path means as a code (``differences.toml``).
 
 Paths name members of our own records only: an unknown member is named by the object it stands in, since its name may be
 anything.
@@ -6,47 +6,16 @@ anything.
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable, Collection, Iterable, Mapping
+from importlib import resources
 from typing import Any
 
 _SPLIT = frozenset({"$.data", "$.data.binding"})
-
-_ENVELOPE = {
-    "specversion": "envelope_differs",
-    "type": "envelope_differs",
-    "source": "envelope_differs",
-    "datacontenttype": "envelope_differs",
-    "id": "call_differs",
-    "time": "call_differs",
-    "subject": "call_differs",
-    "traceparent": "call_differs",
-    "assaycontenthash": "content_hash_mismatch",
-    "assayproducer": "producer_differs",
-    "assayproducerversion": "producer_differs",
-    "assaygit": "producer_differs",
-    "assaypii": "producer_differs",
-    "assaysecrets": "producer_differs",
-}
-_DATA = {
-    "unbound_reason": "unbound_reason_differs",
-    "tool_identity": "digest_differs",
-    "tool_definition_digest": "digest_differs",
-    "tool_definition_digest_alg": "digest_differs",
-    "tool_definition_canonicalization": "digest_differs",
-    "tool_definition_schema": "digest_differs",
-    "tool_definition_source": "digest_differs",
-    "pin": "pin_differs",
-    "signature": "signature_differs",
-    "redaction": "redaction_differs",
-}
-_BINDING = {
-    "scope": "binding_differs",
-    "snapshot_id": "binding_differs",
-    "origin": "binding_differs",
-    "server_scoped": "binding_differs",
-    "catalogue_digest": "digest_differs",
-    "full_digest": "digest_differs",
-}
+_CODES: dict[str, dict[str, str]] = tomllib.loads(
+    resources.files(__package__).joinpath("differences.toml").read_text("utf-8")
+)
+_ENVELOPE, _DATA, _BINDING = _CODES["envelope"], _CODES["data"], _CODES["binding"]
 _FROM_LOGS = frozenset(
     {"unbound_reason_differs", "digest_differs", "pin_differs", "signature_differs", "binding_differs"}
 )

@@ -16,7 +16,7 @@ Which version of which software wrote a record is the producer's own word: the l
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
@@ -32,8 +32,8 @@ from assay_stream.limits import HELD_BYTES_MAX
 from assay_stream.model.cloudevents import read_call
 from assay_stream.model.observation import CallProfile
 from assay_stream.model.record import Origin, Output, Record
-from assay_stream.replay.history import History, in_log_order
-from assay_stream.replay.log_cut import Question, explain
+from assay_stream.replay.history import History
+from assay_stream.replay.log_cut import Question, explained
 from assay_stream.verify.differences import codes_of, differing_paths, rests_on_logs
 from assay_stream.verify.evidence import Producers, Recorded, headers_equal, is_intact, origin_in, strict_content
 
@@ -196,20 +196,8 @@ class Verifier:
     def settle(self, records: Iterable[Record]) -> Iterator[Judgement]:
         """Yield the judgements on the records in doubt, from the snapshot and control records of their servers."""
         doubts, self._doubts, self._doubts_bytes = self._doubts, [], 0
-        by_server: dict[str, list[_Doubt]] = {}
-        for doubt in doubts:
-            by_server.setdefault(doubt.question.event.server_id, []).append(doubt)
-        of_server: dict[bytes | None, list[Record]] = {name.encode(): [] for name in by_server}
-        for record in records:
-            if record.key in of_server:
-                of_server[record.key].append(record)
-        for server_id, asked in by_server.items():
-            log = in_log_order(of_server[server_id.encode()])
-            yield from self._settled(asked, log)
-
-    def _settled(self, asked: Sequence[_Doubt], log: Sequence[Record]) -> Iterator[Judgement]:
-        answers = explain(log, [doubt.question for doubt in asked], redaction=self._redaction)
-        for doubt, answer in zip(asked, answers, strict=True):
+        pairs = [(doubt, doubt.question) for doubt in doubts]
+        for doubt, answer in explained(pairs, records, redaction=self._redaction):
             if answer.found:
                 status = Status.LATE if answer.left_out else Status.HOLDS
                 yield Judgement(status=status, evidence=doubt.evidence, left_out=answer.left_out)
