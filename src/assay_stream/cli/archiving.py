@@ -89,8 +89,9 @@ def archive(
     meter = Meter(progress)
     try:
         with locked_folder(output), Aside() as aside:
-            counts = _write(source, {role: aside.path(output / name) for role, name in names.items()}, meter)
-            aside.path(output / ARCHIVE_MANIFEST).write_bytes(_manifest(source, joined))
+            last: dict[Place, int] = {}
+            counts = _write(source, {role: aside.path(output / name) for role, name in names.items()}, meter, last)
+            aside.path(output / ARCHIVE_MANIFEST).write_bytes(_manifest(source, joined, last))
             for name in _NAMES:
                 aside.remove(output / name)
             if not counts.total():
@@ -104,19 +105,20 @@ def archive(
         raise typer.Exit(NOTHING_FOUND)
 
 
-def _manifest(source: Source, joined: Mapping[Place, int]) -> bytes:
+def _manifest(source: Source, joined: Mapping[Place, int], last: Mapping[Place, int]) -> bytes:
     names = topic_names(source.settings)
     ends = {(names[role], number): end for role, found in (source.ends or {}).items() for number, end in found.items()}
-    return manifest_bytes(ends, {place: joined[place] for place in ends if place in joined})
+    return manifest_bytes(ends, {place: joined[place] for place in ends if place in joined}, last)
 
 
-def _write(source: Source, paths: Mapping[Role, Path], meter: Meter) -> Counter[str]:
-    """Write everything that is asked for, and return how many records of each role."""
+def _write(source: Source, paths: Mapping[Role, Path], meter: Meter, last: dict[Place, int]) -> Counter[str]:
+    """Write everything that is asked for; note the last offset of each partition, and return the count of each role."""
     files: dict[Role, BinaryIO] = {}
     counts: Counter[str] = Counter({role.value: 0 for role in paths})
 
     def take(record: Record) -> None:
         files[record.role].write(record_line(record) + b"\n")
+        last[record.origin[:2]] = max(record.origin.offset, last.get(record.origin[:2], 0))
         counts[record.role.value] += 1
         if counts.total() % _LOOK_EVERY == 0:
             meter.reading(counts.total())

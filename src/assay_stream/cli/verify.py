@@ -26,7 +26,7 @@ from assay_stream.cli.tables import RowFormat, cell, json_line, print_line
 from assay_stream.config import Settings, command_settings
 from assay_stream.errors import InputError
 from assay_stream.files.archive import read_files
-from assay_stream.files.archive_manifest import Place, archived_offsets
+from assay_stream.files.archive_manifest import ArchivedOffsets, archived_offsets, check_whole
 from assay_stream.model.cloudevents import time_us_of
 from assay_stream.replay.history import history_of
 from assay_stream.verify.evidence import EvidenceSelection, Recorded, of_lines
@@ -128,26 +128,25 @@ def verify(
 
     with collecting_seldom():
         # Before any evidence is read: what the join commits later need not be in it.
-        joined = _joined(settings, inputs) if expect is Expect.JOINED else {}
+        archived = archived_offsets(inputs or [])
+        joined = archived.joined
+        if from_kafka and expect is Expect.JOINED:
+            from assay_stream.kafka import input_ranges
+
+            joined = asyncio.run(input_ranges.joined_offsets(settings))
         # Made before the processes part, so that snapshots and decisions are read once.
-        verifier = None if from_kafka else _verifier(read, settings, producer or ())
+        verifier = None if from_kafka else _verifier(read, settings, producer or (), archived)
         summary = Summary()
         for one in in_processes(check, processes, print_line) if processes > 1 else [check(WHOLE, print_line)]:
             summary.add(one)
     _end(summary)
 
 
-def _joined(settings: Settings, inputs: list[Path] | None) -> Mapping[Place, int]:
-    if inputs:
-        return archived_offsets(inputs).joined
-    from assay_stream.kafka import input_ranges
-
-    return asyncio.run(input_ranges.joined_offsets(settings))
-
-
-def _verifier(read: Read, settings: Settings, producers: Collection[str]) -> Verifier:
+def _verifier(read: Read, settings: Settings, producers: Collection[str], archived: ArchivedOffsets) -> Verifier:
+    history = history_of(read)
+    check_whole(archived, history.ranges)
     return Verifier(
-        history_of(read),
+        history,
         redaction=settings.redaction(),
         call_profile=settings.call_profile,
         producers=producers,

@@ -26,13 +26,9 @@ _LEVEL = 9
 def write_bundle(
     path: Path, events: Iterable[Mapping[str, Any]], *, run_id: str, limits: BundleLimits = BUNDLE_LIMITS
 ) -> Manifest:
-    """Write a bundle, whole or not at all, and return its manifest.
+    """Write Assay envelopes, checked with ``check_event``, as a bundle, and return its manifest.
 
-    Args:
-        path: the file; one that is there is replaced.
-        events: Assay envelopes in order, checked with ``check_event``; one at least.
-        run_id: what the run is called.
-        limits: bounds on a bundle.
+    The file is replaced whole or not at all.
 
     Raises:
         InputError: ``bad_run_id``, ``bundle_limit``, ``mixed_sources`` or ``unwritable_file``.
@@ -66,7 +62,7 @@ def _write_events(path: Path, events: Iterable[Mapping[str, Any]], run_id: str, 
             if event["source"] != first["source"]:
                 raise InputError(
                     "mixed_sources",
-                    "the records are of several sources, and a bundle has one: export each apart",
+                    "the records come from several sources, and a bundle has one: export each separately",
                 )
             line = event_line(run_event(event, run_id=run_id, seq=count - 1), limits=limits)
             root.add(Digest.parse(event["assaycontenthash"]))
@@ -80,7 +76,7 @@ def _write_events(path: Path, events: Iterable[Mapping[str, Any]], run_id: str, 
                 )
             file.write(line)
     if first is None:
-        raise InputError("bundle_event", "a bundle has one event at least")
+        raise InputError("bundle_event", "a bundle needs at least one event")
     return Manifest(
         run_id=run_id,
         event_count=count,
@@ -109,11 +105,7 @@ def _compress(tar: Path, target: Path) -> None:
 
 
 def verify_bundle(path: Path, *, limits: BundleLimits = BUNDLE_LIMITS) -> Manifest:
-    """Hold a bundle against every rule of the format, and return its manifest.
-
-    Args:
-        path: the file.
-        limits: bounds on a bundle.
+    """Check a bundle against every rule of the format, and return its manifest.
 
     Raises:
         InputError: the first rule that it breaks, with the member or the line that does.
@@ -123,27 +115,19 @@ def verify_bundle(path: Path, *, limits: BundleLimits = BUNDLE_LIMITS) -> Manife
 
 
 def read_bundle(path: Path, *, limits: BundleLimits = BUNDLE_LIMITS) -> Iterator[bytes]:
-    """Yield the lines of a bundle without their line feeds, after all of it was verified.
-
-    Args:
-        path: the file.
-        limits: bounds on a bundle.
+    """Yield the lines of a bundle without their line feeds, once all of it was verified.
 
     Raises:
         InputError: as ``verify_bundle``.
     """
     verify_bundle(path, limits=limits)
-    # Once more, and verified once more: the file may have been replaced since.
+    # Verified again: the file may have been replaced since.
     for _, line in _verified(path, limits):
         yield line.removesuffix(b"\n")
 
 
 def is_bundle(path: Path) -> bool:
-    """Say whether a file is a tar in gzip, as bundles are. What is wrong with it is for ``verify_bundle`` to say.
-
-    Args:
-        path: the file.
-    """
+    """Tell whether a file is a tar in gzip, as bundles are. ``verify_bundle`` says what is wrong with it."""
     if not is_gzip(path):
         return False
     try:
@@ -159,7 +143,7 @@ def _verified(path: Path, limits: BundleLimits) -> Iterator[tuple[Manifest, byte
     except OSError as error:
         raise InputError("unreadable_file", f"cannot read {path}: {error.strerror}") from None
     if not is_gzip(path):
-        raise InputError("bundle_member", f"{path.name} is no gzip file: a bundle is a tar in gzip")
+        raise InputError("bundle_member", f"{path.name} is not a gzip file: a bundle is a tar in gzip")
     if size_bytes > limits.bundle_bytes_max:
         raise InputError("bundle_limit", f"{path.name} has over {limits.bundle_bytes_max} bytes")
     with opened(path, decoded_bytes_max=limits.decoded_bytes_max, one_member=True) as stream:

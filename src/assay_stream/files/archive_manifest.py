@@ -27,6 +27,7 @@ class _Partition(msgspec.Struct, forbid_unknown_fields=True):
     partition: _Offset
     end: _Offset
     joined: _Offset | None = None
+    last: _Offset | msgspec.UnsetType = msgspec.UNSET
 
 
 class _Manifest(msgspec.Struct, forbid_unknown_fields=True):
@@ -39,16 +40,25 @@ class ArchivedOffsets(NamedTuple):
 
     Args:
         joined: of partitions of calls, the first offset that the join had not committed.
-        ends: the first offset that was not archived.
+        last: the last offset in the archive.
     """
 
     joined: dict[Place, int]
-    ends: dict[Place, int]
+    last: dict[Place, int]
 
 
-def manifest_bytes(ends: Mapping[Place, int], joined: Mapping[Place, int]) -> bytes:
-    """Return the content of a manifest; the arguments are those of ``ArchivedOffsets``."""
-    partitions = [_Partition(*place, end, joined.get(place)) for place, end in sorted(ends.items())]
+def manifest_bytes(ends: Mapping[Place, int], joined: Mapping[Place, int], last: Mapping[Place, int]) -> bytes:
+    """Return the content of a manifest.
+
+    Args:
+        ends: of each partition that was archived, the first offset that was not read.
+        joined: as in ``ArchivedOffsets``.
+        last: as in ``ArchivedOffsets``.
+    """
+    partitions = [
+        _Partition(*place, end, joined.get(place), last.get(place, msgspec.UNSET))
+        for place, end in sorted(ends.items())
+    ]
     return msgspec.json.encode(_Manifest(_SCHEMA, partitions)) + b"\n"
 
 
@@ -63,10 +73,31 @@ def archived_offsets(paths: Iterable[Path]) -> ArchivedOffsets:
         manifest = _read(path)
         for partition in [] if manifest is None else manifest.partitions:
             place = (partition.topic, partition.partition)
-            found.ends[place] = max(partition.end, found.ends.get(place, 0))
+            if not isinstance(partition.last, msgspec.UnsetType):
+                found.last[place] = max(partition.last, found.last.get(place, 0))
             if partition.joined is not None:
                 found.joined[place] = max(partition.joined, found.joined.get(place, 0))
     return found
+
+
+def check_whole(archived: ArchivedOffsets, ranges: Mapping[Place, tuple[int, int]]) -> None:
+    """Check that no partition lost its end since it was archived, of the topics that were read at all.
+
+    Args:
+        archived: what the manifests say.
+        ranges: the first and the last offset that was read of each partition.
+
+    Raises:
+        InputError: ``archive_truncated``.
+    """
+    topics = {topic for topic, _ in ranges}
+    for place, last in sorted(archived.last.items()):
+        if place[0] in topics and ranges.get(place, (0, -1))[1] < last:
+            raise InputError(
+                "archive_truncated",
+                f"partition {place[1]} of {place[0]} ends before offset {last}, up to which {ARCHIVE_MANIFEST} says it "
+                f"was archived: fetch the archive again, or move {ARCHIVE_MANIFEST} away to verify a part of it",
+            )
 
 
 def _read(path: Path) -> _Manifest | None:

@@ -15,7 +15,7 @@ from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, InputError, OperatingError
 from assay_stream.files.archive import read_files
 from assay_stream.kafka import input_ranges
-from assay_stream.model.record import Record, Role
+from assay_stream.model.record import TOPIC_NAMES, Record, Role
 from assay_stream.replay.selection import Selection
 from tests.support.controls import a_control
 from tests.support.events import TOOL, Story
@@ -167,3 +167,21 @@ def test_a_comparison_is_of_everything_and_of_one_source(options: tuple[str, ...
     """Else it would tell what nobody asked for as missing."""
     done = run("replay", "--from-kafka", "--compare", *options)
     assert getattr(done.exception, "code", None) == "bad_option", done.output
+
+
+def test_verify_refuses_an_archive_that_lost_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls cut off together with their evidence would else leave no trace."""
+
+    async def read_ranges(*_: object) -> AsyncIterator[Record]:
+        for record in RECORDS:
+            yield record._replace(origin=record.origin._replace(topic=TOPIC_NAMES[record.role]))
+
+    monkeypatch.setattr(input_ranges, "read_ranges", read_ranges)
+    assert run("archive", "--output", tmp_path / "kept", "--compression", "none").exit_code == 0
+    calls, evidence = tmp_path / "kept" / "calls.ndjson", tmp_path / "evidence.ndjson"
+    evidence.write_bytes(b"")
+    calls.write_bytes(b"".join(calls.read_bytes().splitlines(keepends=True)[:-1]))
+    options = [option for path in (tmp_path / "kept").glob("*.ndjson") for option in ("--input", path)]
+    result = run("verify", "--evidence", evidence, *options)
+    assert isinstance(result.exception, InputError)
+    assert result.exception.code == "archive_truncated"
