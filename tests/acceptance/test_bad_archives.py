@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from assay_stream.cli.main import app
+from assay_stream.cli.app import app
 from assay_stream.errors import AssayStreamError
 from assay_stream.files.archive_manifest import manifest_bytes
 from assay_stream.files.record_line import record_line

@@ -14,7 +14,7 @@ import orjson
 import pytest
 import typer
 
-from assay_stream.cli.main import app
+from assay_stream.cli.app import app
 from assay_stream.text.visible import is_unseen
 from tests.support.command import run_command
 from tests.unit.cli.test_destinations import commands

@@ -1,7 +1,8 @@
-"""The built wheel, installed as a proxy's author would: without the worker's extra."""
+"""The wheel and the sdist, installed as users install them, with the checkout out of reach."""
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
 import subprocess
@@ -14,48 +15,107 @@ pytestmark = pytest.mark.servers
 
 ROOT = Path(__file__).resolve().parents[2]
 CAPTURE = ROOT / "tests/data/captures/mcp-server-time@2026.10.19.tools_list.json"
+PIP = ["-m", "pip", "--quiet", "--disable-pip-version-check"]
+NOT_IN_BASE = ("cryptography", "faust", "httpx", "jsonschema", "msgspec", "rich", "typer", "yaml")
+
+
+def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run a program in a folder from which the sources cannot be imported."""
+    return subprocess.run([*command], cwd=cwd, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A fresh virtual environment that holds the wheel and its base requirements; returns its bin folder."""
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel that the sdist builds, so that both are proven complete."""
     folder = tmp_path_factory.mktemp("wheel")
-    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*pip, "wheel", "--no-deps", "--wheel-dir", str(folder), str(ROOT)], check=True)
-    (wheel,) = folder.glob("assay_stream-*.whl")
-    subprocess.run([sys.executable, "-m", "venv", str(folder / "venv")], check=True)
-    python = str(folder / "venv" / "bin" / "python")
+    # A complete environment has the locked backend.
+    isolation = ["--no-isolation"] if importlib.util.find_spec("hatchling") else []
+    build = [sys.executable, "-m", "build", *isolation, "--outdir", folder, ROOT]
+    done = run(*build, cwd=folder)  # the sdist, and the wheel from it
+    assert done.returncode == 0, done.stderr
+    [found] = folder.glob("assay_stream-*.whl")
+    return found
+
+
+def install(wheel: Path, extra: str) -> Path:
+    """A fresh virtual environment with the wheel and the locked versions of what it needs; returns its bin folder."""
+    folder = wheel.parent / f"venv{extra.strip('[]')}"
+    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
     # Without the hashes: pip would ask for that of the wheel too.
-    constraints = folder / "constraints.txt"
+    constraints = wheel.parent / "constraints.txt"
     pins = re.findall(r"^[^#\s][^\\\n]*", (ROOT / "requirements.lock").read_text(encoding="utf-8"), re.MULTILINE)
     constraints.write_text("\n".join(pins), encoding="utf-8")
-    install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*install, "-c", str(constraints), str(wheel)], check=True)
-    return folder / "venv" / "bin"
+    target = f"assay-stream{extra} @ {wheel.as_uri()}"
+    done = run(folder / "bin" / "python", *PIP, "install", "-c", constraints, target, cwd=wheel.parent)
+    assert done.returncode == 0, done.stderr
+    return folder / "bin"
 
 
-def test_the_base_install_has_no_faust(installed: Path) -> None:
-    """The publishing side, the digests and the replay install without Faust."""
-    code = (
-        "import importlib.util as u, assay_stream.observe, assay_stream.replay.run; "
-        "print(u.find_spec('faust'), u.find_spec('prometheus_client'))"
+@pytest.fixture(scope="module")
+def base(wheel: Path) -> Path:
+    """Without extras, as a proxy embeds it."""
+    return install(wheel, "")
+
+
+@pytest.fixture(scope="module")
+def cli(wheel: Path) -> Path:
+    """With the command line."""
+    return install(wheel, "[cli]")
+
+
+def test_the_base_install_is_small(base: Path) -> None:
+    """It holds nothing that only the command line or the worker needs."""
+    code = f"import importlib.util as u; print([name for name in {NOT_IN_BASE!r} if u.find_spec(name)])"
+    assert run(base / "python", "-c", code, cwd=base).stdout.strip() == "[]"
+
+
+def test_the_publisher_of_the_readme_runs_on_the_base_install(base: Path) -> None:
+    """The README's Python, fed with a list: it queues a snapshot and survives an absent broker."""
+    [source] = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    lines = (
+        ("client->server", '{"jsonrpc":"2.0","id":1,"method":"tools/list"}'),
+        ("server->client", '{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"a"}]}}'),
     )
-    done = subprocess.run([installed / "python", "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "None None"
+    feeding = "".join(f"passed({direction!r}, {line!r}.encode())\n" for direction, line in lines)
+    ending = "assert publisher.stats.accepted == 1, publisher.stats\npublisher.close(timeout_ms=0)\nprint('ok')\n"
+    script = base.parent / "proxy.py"
+    script.write_text(source.replace("broker-1:9092", "127.0.0.1:1") + feeding + ending, encoding="utf-8")
+    done = run(base / "python", script, cwd=base)
+    assert done.stdout == "ok\n", done.stderr
 
 
-def test_the_installed_command_prints_fingerprints(installed: Path) -> None:
+def test_the_base_install_enforces(base: Path) -> None:
+    """Tap, gate and verdict client load without an extra."""
+    code = "from assay_stream.observe import VerdictClient, run_tap; import assay_stream.observe.gate; print('ok')"
+    done = run(base / "python", "-c", code, cwd=base)
+    assert done.stdout == "ok\n", done.stderr
+
+
+def test_the_command_names_the_extra_it_needs(base: Path) -> None:
+    """Without the extra the command says what to install."""
+    done = run(base / "assay-stream", "fingerprint", cwd=base)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "extra_missing" in done.stderr
+    assert "pip install 'assay-stream[cli]'" in done.stderr
+
+
+def test_a_reader_of_recorded_traffic_names_the_extra_it_needs(base: Path) -> None:
+    """In Python, too."""
+    done = run(base / "python", "-c", "from assay_stream.observe import from_mcp_wire", cwd=base)
+    assert "extra_missing" in done.stderr
+    assert "assay-stream[cli]" in done.stderr
+
+
+def test_the_installed_command_prints_fingerprints(cli: Path) -> None:
     """The console script of the wheel works on a captured list."""
-    done = subprocess.run(
-        [installed / "assay-stream", "fingerprint", str(CAPTURE)], capture_output=True, text=True, check=True
-    )
+    done = run(cli / "assay-stream", "fingerprint", CAPTURE, cwd=cli)
     tools = [json.loads(line)["tool"] for line in done.stdout.splitlines()]
     assert tools == [tool["name"] for tool in json.loads(CAPTURE.read_bytes())["result"]["tools"]]
 
 
-def test_the_worker_names_the_extra_it_needs(installed: Path) -> None:
-    """Without the extra the worker says what to install."""
-    done = subprocess.run([installed / "assay-stream", "worker"], capture_output=True, text=True, check=False)
+def test_the_worker_names_the_extra_it_needs(cli: Path) -> None:
+    """Without Faust the worker says what to install."""
+    done = run(cli / "assay-stream", "worker", cwd=cli)
     assert done.returncode == 2
     assert "extra_missing" in done.stderr
     assert "assay-stream[worker]" in done.stderr

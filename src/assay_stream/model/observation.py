@@ -23,10 +23,9 @@ from assay_stream.model.fields import (
     Token,
     UriReference,
 )
-
-SNAPSHOT_TYPE = "mcp.tools.list.observed"
-LIST_CHANGED_TYPE = "mcp.tools.list_changed.observed"
-CALL_TYPE = "mcp.tools.call.observed"
+from assay_stream.model.record import CALL_TYPE as CALL_TYPE
+from assay_stream.model.record import LIST_CHANGED_TYPE as LIST_CHANGED_TYPE
+from assay_stream.model.record import SNAPSHOT_TYPE as SNAPSHOT_TYPE
 
 CallProfile = Literal["assay", "handshake"]
 """What a call must hold: the fields below as they are, or everything that Handshake's FR-EVT-007 asks for."""

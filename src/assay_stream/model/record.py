@@ -13,6 +13,11 @@ from assay_stream.model.fields import OriginField
 
 Headers = tuple[tuple[str, bytes], ...]
 
+SNAPSHOT_TYPE = "mcp.tools.list.observed"
+LIST_CHANGED_TYPE = "mcp.tools.list_changed.observed"
+CALL_TYPE = "mcp.tools.call.observed"
+"""Event types of what proxies publish. They are declared here because a proxy loads no models."""
+
 OBSERVER_HEADER = "assay-observer-id"
 """Kafka header that names the observer, so that a record whose value cannot be read still has one."""
 

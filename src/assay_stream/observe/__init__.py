@@ -1,13 +1,15 @@
 """What a proxy uses to publish observations: publisher, tap, sinks, verdict client, and readers of recorded traffic.
 
 This module is the public API. Names are loaded on first use, so that a proxy that only publishes loads neither the
-digest schemes nor the record models.
+digest schemes nor the record models. The readers of recorded traffic (``from_*``) need the extra ``cli``.
 """
 
 from __future__ import annotations
 
 import importlib
 from typing import TYPE_CHECKING, Any
+
+from assay_stream.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from assay_stream.observe.delivery import PublisherLimits
@@ -65,4 +67,11 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+    try:
+        return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+    except ModuleNotFoundError as error:
+        if _MODULES[name] != "recorded":
+            raise
+        raise ConfigurationError(
+            "extra_missing", f"{error.name} is not installed: pip install 'assay-stream[cli]'"
+        ) from None

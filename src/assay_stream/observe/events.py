@@ -17,8 +17,14 @@ import orjson
 
 from assay_stream.errors import ConfigurationError
 from assay_stream.limits import DEFAULT_LIMITS
-from assay_stream.model.observation import CALL_TYPE, LIST_CHANGED_TYPE, SNAPSHOT_TYPE
-from assay_stream.model.record import OBSERVER_HEADER, Headers, Role
+from assay_stream.model.record import (
+    CALL_TYPE,
+    LIST_CHANGED_TYPE,
+    OBSERVER_HEADER,
+    SNAPSHOT_TYPE,
+    Headers,
+    Role,
+)
 
 Kind = Literal["list", "call", "control"]
 Completeness = Literal["complete", "partial", "unknown"]

@@ -13,8 +13,9 @@ from typing import Any, Generic, TypeVar
 
 from assay_stream.canonical.digest import Canonicalized, canonicalize, jcs_digest, sha256_of
 from assay_stream.errors import InputError
-from assay_stream.schemes import assay, hangar, mcptrust, schemapin
+from assay_stream.schemes import assay, hangar, mcptrust
 from assay_stream.schemes.assay import manifest
+from assay_stream.schemes.schemapin.canonical import schema_digest
 
 Tool = Mapping[str, Any]
 _SchemeFunction = Callable[[Tool, str | None], str]
@@ -24,7 +25,7 @@ SCHEMES: dict[str, _SchemeFunction] = {
     "assay.schema_hash": lambda tool, _: assay.schema_hash(tool),
     "assay.meta_hash": lambda tool, _: assay.meta_hash(tool),
     "assay.p60": lambda tool, _: str(manifest.manifest_tool_digest(tool)),
-    "schemapin.v1": lambda tool, _: schemapin.schema_digest(tool).hex,
+    "schemapin.v1": lambda tool, _: schema_digest(tool).hex,
     "hangar.v1_2": lambda tool, _: hangar.digest_v1_2(tool),
     "hangar.v2": lambda tool, _: hangar.digest_v2(tool),
     "mcptrust.description_hash": lambda tool, _: mcptrust.description_hash(tool),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from assay_stream.cli.main import app
+from assay_stream.cli.app import app
 from assay_stream.errors import AssayStreamError
 from assay_stream.model.finding import Kind
 from tests.support.alerts import alert_records, finding_of

@@ -11,7 +11,7 @@ import click
 import pytest
 import typer
 
-from assay_stream.cli.main import app
+from assay_stream.cli.app import app
 from assay_stream.replay.results import FILES, PROGRESS_FILE
 from tests.support.command import run_command
 from tests.support.exports import a_file, replayed, values

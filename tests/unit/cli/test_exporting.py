@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner, Result
 
-from assay_stream.cli.main import app
+from assay_stream.cli.app import app
 from assay_stream.errors import AssayStreamError
 from assay_stream.model.record import Role
 from tests.support.exports import a_file, changed, evidence, members, replayed, values

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from assay_stream.cli.main import app
+from assay_stream.cli.app import app
 from assay_stream.cli.processes import in_processes
 from assay_stream.errors import InputError, OperatingError
 from assay_stream.files.record_line import record_line

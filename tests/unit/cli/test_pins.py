@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from assay_stream.cli import deciding, pins
-from assay_stream.cli.main import app
+from assay_stream.cli.app import app
 from assay_stream.config import load_settings
 from assay_stream.errors import AssayStreamError
 from assay_stream.model.finding import Finding

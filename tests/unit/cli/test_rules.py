@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from assay_stream.cli import rules
-from assay_stream.cli.main import app
+from assay_stream.cli.app import app
 from assay_stream.config import load_settings
 from assay_stream.errors import InputError
 from tests.support import facts

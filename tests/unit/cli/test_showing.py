@@ -9,7 +9,7 @@ import orjson
 import pytest
 from typer.testing import CliRunner, Result
 
-from assay_stream.cli.main import app
+from assay_stream.cli.app import app
 from assay_stream.errors import AssayStreamError
 from assay_stream.model.kinds import Kind
 from tests.support.alerts import alert_of

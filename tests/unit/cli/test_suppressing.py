@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from assay_stream.cli.main import app
+from assay_stream.cli.app import app
 from assay_stream.errors import InputError
 
 HERE = ("--server-id", "server", "--id", "rule-1", "--reason", "noise", "--author", "ann")

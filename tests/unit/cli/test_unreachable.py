@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from assay_stream.cli.main import app
+from assay_stream.cli.app import app
 from assay_stream.config import command_settings, load_settings
 from assay_stream.errors import OperatingError
 from tests.support.deployment import free_port

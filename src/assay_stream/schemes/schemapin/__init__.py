@@ -2,25 +2,56 @@
 
 Pure: the clock, the network and the making of keys are the caller's. Spans SchemaPin 1.1, the revocation documents
 of 1.2, and expiry and lineage of 1.4. DNS records, trust bundles and signatures of skills are not read.
+
+Names load on first use: a digest of a schema needs no cryptography.
 """
 
-from assay_stream.schemes.schemapin.canonical import canonical, carried_signature, schema_digest
-from assay_stream.schemes.schemapin.claims import claims_of, expiry_warning
-from assay_stream.schemes.schemapin.discovery import (
-    WellKnown,
-    build_well_known,
-    is_revoked,
-    parse_well_known,
-)
-from assay_stream.schemes.schemapin.keys import Mode, PublicKey, load_private_key, sign_digest, verify_digest
-from assay_stream.schemes.schemapin.revocation import Revocations, parse_revocations
-from assay_stream.schemes.schemapin.verification import (
-    ErrorCode,
-    PinDecision,
-    Verification,
-    decide_pin,
-    verify,
-)
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from assay_stream.schemes.schemapin.canonical import Mode, carried_signature, schema_digest
+    from assay_stream.schemes.schemapin.claims import claims_of, expiry_warning
+    from assay_stream.schemes.schemapin.discovery import (
+        WellKnown,
+        build_well_known,
+        is_revoked,
+        parse_well_known,
+    )
+    from assay_stream.schemes.schemapin.keys import PublicKey, load_private_key, sign_digest, verify_digest
+    from assay_stream.schemes.schemapin.revocation import Revocations, parse_revocations
+    from assay_stream.schemes.schemapin.verification import (
+        ErrorCode,
+        PinDecision,
+        Verification,
+        decide_pin,
+        verify,
+    )
+
+_MODULES = {
+    "ErrorCode": "verification",
+    "Mode": "canonical",
+    "PinDecision": "verification",
+    "PublicKey": "keys",
+    "Revocations": "revocation",
+    "Verification": "verification",
+    "WellKnown": "discovery",
+    "build_well_known": "discovery",
+    "carried_signature": "canonical",
+    "claims_of": "claims",
+    "decide_pin": "verification",
+    "expiry_warning": "claims",
+    "is_revoked": "discovery",
+    "load_private_key": "keys",
+    "parse_revocations": "revocation",
+    "parse_well_known": "discovery",
+    "schema_digest": "canonical",
+    "sign_digest": "keys",
+    "verify": "verification",
+    "verify_digest": "keys",
+}
 
 __all__ = [
     "ErrorCode",
@@ -31,7 +62,6 @@ __all__ = [
     "Verification",
     "WellKnown",
     "build_well_known",
-    "canonical",
     "carried_signature",
     "claims_of",
     "decide_pin",
@@ -45,3 +75,9 @@ __all__ = [
     "verify",
     "verify_digest",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import suppress
+from enum import StrEnum
 from typing import Any
 
 import orjson
@@ -26,6 +27,17 @@ _OBJECTS = (dict, Canonicalized)
 _PLAIN_MAX = 2**63 - 1
 _DEPTH_MAX = 254
 """As in ``canonical.digest``. Input nests 127 at most."""
+
+
+class Mode(StrEnum):
+    """What a signature was made over; the SDKs differ, and the specification can be read both ways.
+
+    The Python, JavaScript and Rust SDKs hash the canonical form and sign with a signer that hashes again. The
+    Go SDK hashes once.
+    """
+
+    DOUBLE_SHA256 = "double_sha256"
+    SINGLE_SHA256 = "single_sha256"
 
 
 def canonical(value: Any) -> bytes:

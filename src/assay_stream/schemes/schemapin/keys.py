@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import binascii
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
@@ -14,25 +13,15 @@ from cryptography.hazmat.primitives.asymmetric.utils import Prehashed
 
 from assay_stream.canonical.digest import sha256_of
 from assay_stream.errors import InputError
+from assay_stream.schemes.schemapin.canonical import Mode
 
 _SIGNATURE_CHARS_MAX = 1_024
 """A signature has 96 characters at most; the rest is room for line breaks."""
 
 
-class Mode(StrEnum):
-    """What a signature was made over; the SDKs differ, and the specification can be read both ways.
-
-    The Python, JavaScript and Rust SDKs hash the canonical form and sign with a signer that hashes again. The
-    Go SDK hashes once.
-    """
-
-    DOUBLE_SHA256 = "double_sha256"
-    SINGLE_SHA256 = "single_sha256"
-
-    @property
-    def algorithm(self) -> ec.ECDSA:
-        """How the 32 bytes of a schema digest are signed in this mode."""
-        return ec.ECDSA(hashes.SHA256() if self is Mode.DOUBLE_SHA256 else Prehashed(hashes.SHA256()))
+def _algorithm(mode: Mode) -> ec.ECDSA:
+    """Return how the 32 bytes of a schema digest are signed in a mode."""
+    return ec.ECDSA(hashes.SHA256() if mode is Mode.DOUBLE_SHA256 else Prehashed(hashes.SHA256()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +84,7 @@ class PublicKey:
             mode: what it was made over.
         """
         try:
-            self._key.verify(signature, digest, mode.algorithm)
+            self._key.verify(signature, digest, _algorithm(mode))
         except InvalidSignature:
             return False
         return True
@@ -146,5 +135,5 @@ def sign_digest(digest: bytes, private_key: ec.EllipticCurvePrivateKey, *, mode:
         private_key: a key on P-256.
         mode: what to sign; the default is what most SDKs check.
     """
-    signature = private_key.sign(digest, mode.algorithm)
+    signature = private_key.sign(digest, _algorithm(mode))
     return base64.b64encode(signature).decode()

@@ -91,7 +91,7 @@ def _options(
     """Joins what MCP servers offered to what agents called, and writes the evidence to Kafka."""
 
 
-def main() -> None:
+def run() -> None:
     """Run the command line."""
     try:
         app()
