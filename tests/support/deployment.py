@@ -166,6 +166,7 @@ class Deployment:
         producer = AIOKafkaProducer(
             bootstrap_servers=self.bootstrap,
             max_request_size=16 * 1024 * 1024,
+            max_batch_size=512 * 1024,
             linger_ms=5,
             transactional_id=f"{self.name}-test" if transactional else None,
         )
