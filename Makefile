@@ -49,13 +49,13 @@ layers: $(VENV)/.ready
 	$(BIN)/lint-imports
 
 unit: $(VENV)/.ready ## Tests that need no broker and no server.
-	$(BIN)/python -m pytest -q -n logical --dist worksteal -m "not kafka and not servers"
+	$(BIN)/python -m pytest -q -n logical --dist worksteal --durations=15 -m "not kafka and not servers"
 
 integration: $(VENV)/.ready ## Tests on real Kafka brokers and real MCP servers.
-	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "(kafka or servers) and not chaos"
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal --durations=15 -m "(kafka or servers) and not chaos"
 
 chaos-short: $(VENV)/.ready ## One round of faults of workers and one of brokers, on three brokers: alone on the machine.
-	$(BIN)/python -m pytest -q -m chaos
+	$(BIN)/python -m pytest -q --durations=15 -m chaos
 
 chaos: $(VENV)/.ready ## Inject every fault many times (ASSAY_CHAOS_SEED, ASSAY_CHAOS_ROUNDS), check every promise.
 	$(BIN)/python -m tests.chaos

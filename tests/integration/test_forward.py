@@ -30,7 +30,7 @@ from tests.support.receivers import SyslogServer, WebhookServer
 
 pytestmark = pytest.mark.kafka
 
-DOWN_S = 20.0
+DOWN_S = 8.0
 
 
 class Forwarders:
