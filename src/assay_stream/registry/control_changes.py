@@ -68,50 +68,22 @@ def change_record(
     )
 
 
+_BY_OPERATOR = ("author", "reason")
+_WHAT: dict[type, tuple[str, ...]] = {
+    Pin: ("tool_name", "scheme", "value", "upstream", *_BY_OPERATOR),
+    Policy: ("tool_name", "enforcement", "unknown", *_BY_OPERATOR),
+    KeyDecision: ("tool_name", "domain", "fingerprint", *_BY_OPERATOR),
+    Discovery: ("domain", "status", "fingerprint", "revoked"),
+    SuppressionDecision: ("id", "tool", "kind", "field", "until_us", *_BY_OPERATOR),
+}
+"""What a change says of its fact."""
+
+_CALLED = {"fingerprint": "key_fingerprint", "revoked": "revoked_keys", "id": "rule_id"}
+"""Names in the change that differ from those in the fact."""
+
+
 def _what(fact: ControlDecision) -> dict[str, Any]:
-    match fact:
-        case Pin():
-            return {
-                "tool_name": fact.tool_name,
-                "scheme": fact.scheme,
-                "value": fact.value,
-                "upstream": fact.upstream,
-                "author": fact.author,
-                "reason": fact.reason,
-            }
-        case Policy():
-            return {
-                "tool_name": fact.tool_name,
-                "enforcement": fact.enforcement,
-                "unknown": fact.unknown,
-                "author": fact.author,
-                "reason": fact.reason,
-            }
-        case KeyDecision():
-            return {
-                "tool_name": fact.tool_name,
-                "domain": fact.domain,
-                "key_fingerprint": fact.fingerprint,
-                "author": fact.author,
-                "reason": fact.reason,
-            }
-        case Discovery():
-            return {
-                "domain": fact.domain,
-                "status": fact.status,
-                "key_fingerprint": fact.fingerprint,
-                "revoked_keys": list(fact.revoked),
-            }
-        case SuppressionDecision():
-            return {
-                "rule_id": fact.id,
-                "tool": fact.tool,
-                "kind": fact.kind,
-                "field": fact.field,
-                "until_us": fact.until_us,
-                "author": fact.author,
-                "reason": fact.reason,
-            }
+    return {_CALLED.get(name, name): getattr(fact, name) for name in _WHAT[type(fact)]}
 
 
 def says_nothing_new(fact: ControlDecision, before: Controls) -> bool:

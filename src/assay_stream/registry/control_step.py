@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from assay_stream.model.cloudevents import event_time_us, time_us_of
 from assay_stream.model.control import (
     ControlEvent,
+    DiscoveryData,
     DiscoveryEvent,
     KeyAcceptEvent,
     KeyRevokeEvent,
     PinRejectEvent,
     PinRemoveEvent,
-    PinSetData,
     PinSetEvent,
     PolicySetEvent,
     SuppressionRemoveEvent,
@@ -18,10 +20,8 @@ from assay_stream.model.control import (
 )
 from assay_stream.model.control_facts import (
     Discovery,
-    DiscoveryStatus,
     KeyDecision,
     Pin,
-    PinAct,
     Policy,
     SuppressionDecision,
 )
@@ -37,7 +37,6 @@ from assay_stream.registry.received_signatures import read_document
 from assay_stream.registry.resolution import resolved_by_decision
 from assay_stream.registry.transition import Transition
 from assay_stream.schemes.hangar import UnknownPolicy
-from assay_stream.schemes.schemapin import PublicKey
 
 
 def apply_control(registry: Registry, record: Record, event: ControlEvent) -> list[Output]:
@@ -73,98 +72,40 @@ def fact_of(record: Record, event: ControlEvent) -> ControlDecision:
         record: the record.
         event: the event in it, checked.
     """
-    time_us = event_time_us(event)
+    data = event.data
+    # What operators state of a decision goes into its fact as it is, under the same names.
+    given: dict[str, Any] = {name: value for name, value in data if name not in _NOT_IN_FACTS}
+    given |= {"origin": record.origin, "time_us": event_time_us(event)}
     match event:
         case PinSetEvent():
-            return _pin(record, event, "set", time_us)
+            return Pin(act="set", **given)
         case PinRejectEvent():
-            return _pin(record, event, "reject", time_us)
+            return Pin(act="reject", **given)
         case PinRemoveEvent():
-            return _pin(record, event, "remove", time_us)
+            return Pin(act="remove", **given)
         case PolicySetEvent():
-            return Policy(
-                server_id=event.data.server_id,
-                origin=record.origin,
-                time_us=time_us,
-                tool_name=event.data.tool_name,
-                enforcement=event.data.enforcement,
-                unknown=UnknownPolicy.parse(event.data.unknown).value,
-                author=event.data.author,
-                reason=event.data.reason,
-            )
-        case KeyAcceptEvent() | KeyRevokeEvent():
-            return _key_decision(record, event, time_us)
+            return Policy(**given | {"unknown": UnknownPolicy.parse(event.data.unknown).value})
+        case KeyAcceptEvent():
+            return KeyDecision(act="accept", **given)
+        case KeyRevokeEvent():
+            return KeyDecision(act="revoke", domain=None, tool_name=None, **given)
+        case SuppressionSetEvent():
+            kind, until = event.data.kind, event.data.until
+            given |= {"kind": None if kind is None else kind.value}
+            return SuppressionDecision(is_set=True, until_us=None if until is None else time_us_of(until), **given)
+        case SuppressionRemoveEvent():
+            return SuppressionDecision(is_set=False, tool=None, kind=None, field=None, until_us=None, **given)
         case DiscoveryEvent():
-            return _discovery(record, event, time_us)
-        case SuppressionSetEvent() | SuppressionRemoveEvent():
-            return _suppression(record, event, time_us)
+            return _discovery(event.data, given)
 
 
-def _suppression(
-    record: Record, event: SuppressionSetEvent | SuppressionRemoveEvent, time_us: int
-) -> SuppressionDecision:
-    given = event.data if isinstance(event, SuppressionSetEvent) else None
-    return SuppressionDecision(
-        server_id=event.data.server_id,
-        origin=record.origin,
-        time_us=time_us,
-        is_set=given is not None,
-        id=event.data.id,
-        tool=None if given is None else given.tool,
-        kind=None if given is None or given.kind is None else given.kind.value,
-        field=None if given is None else given.field,
-        until_us=None if given is None or given.until is None else time_us_of(given.until),
-        author=event.data.author,
-        reason=event.data.reason,
-    )
+_NOT_IN_FACTS = frozenset(("until", "status", "document", "revocations", "error_code", "detail", "fetched_from"))
 
 
-def _pin(record: Record, event: PinSetEvent | PinRejectEvent | PinRemoveEvent, act: PinAct, time_us: int) -> Pin:
-    data = event.data
-    return Pin(
-        server_id=data.server_id,
-        origin=record.origin,
-        time_us=time_us,
-        tool_name=data.tool_name,
-        scheme=data.scheme,
-        act=act,
-        value=data.value,
-        author=data.author,
-        reason=data.reason,
-        upstream=data.upstream if isinstance(data, PinSetData) else None,
-    )
-
-
-def _key_decision(record: Record, event: KeyAcceptEvent | KeyRevokeEvent, time_us: int) -> KeyDecision:
-    accepted = event.data if isinstance(event, KeyAcceptEvent) else None
-    return KeyDecision(
-        server_id=event.data.server_id,
-        origin=record.origin,
-        time_us=time_us,
-        act="revoke" if accepted is None else "accept",
-        fingerprint=event.data.fingerprint,
-        domain=None if accepted is None else accepted.domain,
-        tool_name=None if accepted is None else accepted.tool_name,
-        author=event.data.author,
-        reason=event.data.reason,
-    )
-
-
-def _discovery(record: Record, event: DiscoveryEvent, time_us: int) -> Discovery:
-    data = event.data
-    key: PublicKey | None = None
-    revoked: tuple[str, ...] = ()
+def _discovery(data: DiscoveryData, given: dict[str, Any]) -> Discovery:
     if data.status == "fetch_failed":
-        status: DiscoveryStatus = "fetch_failed"
-    else:
-        status, key, revoked = read_document(data.document, data.domain, data.revocations)
-    return Discovery(
-        server_id=data.server_id,
-        origin=record.origin,
-        time_us=time_us,
-        domain=data.domain,
-        status=status,
-        fingerprint=None if key is None else key.fingerprint,
-        public_key_pem=None if key is None else key.pem,
-        revoked=revoked,
-    )
+        return Discovery(status="fetch_failed", **given)
+    status, key, revoked = read_document(data.document, data.domain, data.revocations)
+    if key is None:
+        return Discovery(status=status, revoked=revoked, **given)
+    return Discovery(status=status, fingerprint=key.fingerprint, public_key_pem=key.pem, revoked=revoked, **given)
