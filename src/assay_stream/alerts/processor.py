@@ -146,7 +146,7 @@ def _claim(step: Step, states: Mapping[str, Any], claim: NameClaim, rules: Alert
     if stored.get("left_out"):
         # It may have been left out before; if no alert was raised for it, nothing ends.
         about = claim.server_id, claim.tool_name, claim.full
-        ended |= {Shadow.of(*about, reason) for reason in REASONS}
+        ended |= {Shadow(*about, reason) for reason in REASONS}
     if new["left_out"] > stored.get("left_out", 0):
         step.left_out = new["left_out"]
         after = shadows_beyond(new, claim) | after

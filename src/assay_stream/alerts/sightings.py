@@ -11,7 +11,7 @@ from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.finding import Finding
 from assay_stream.model.finding_topic import Entry, NameClaim, Resolution, Suppression
 from assay_stream.model.suppression import ANY_SERVER, SuppressionRule
-from assay_stream.registry.shadowing import shadow_told
+from assay_stream.registry.shadowing import shadow_of
 
 _ENDS_MAX = 20
 
@@ -96,7 +96,7 @@ class Sightings:
 
     def _claimed(self, claim: NameClaim) -> None:
         """Of a shadowed tool the topic holds no finding: the newcomer's own claims say when it came and went."""
-        if claim.server_id != self._server_id or shadow_told(claim, self._uid) is None:
+        if claim.server_id != self._server_id or shadow_of(claim, self._uid) is None:
             return
         if claim.is_offered and not claim.approved:
             self._count(UNNAMED_OBSERVER, claim.time_us)

@@ -240,8 +240,8 @@ def _is_overdue(server: ServerBindings | None, event: Call, binding: Binding) ->
     """Tell whether an announced change has gone without a list that lasts for longer than the limit."""
     if server is None:
         return False
-    told = server.endings.announced(event.observer_id, binding.seen, event.time_us)
-    return told is not None and is_overdue(server, told, event.time_us, DEFAULT_LIMITS)
+    announcement = server.endings.announced(event.observer_id, binding.seen, event.time_us)
+    return announcement is not None and is_overdue(server, announcement, event.time_us, DEFAULT_LIMITS)
 
 
 def _call_finding(

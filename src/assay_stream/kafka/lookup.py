@@ -18,7 +18,7 @@ from assay_stream.model.finding import Finding
 from assay_stream.model.finding_topic import Entry, NameClaim, decode_entry
 from assay_stream.model.partition import murmur2_partition
 from assay_stream.model.record import Record, Role
-from assay_stream.registry.shadowing import shadows_told
+from assay_stream.registry.shadowing import shadows_of
 from assay_stream.registry.state import Bindings
 
 _CANDIDATES_MAX = 5
@@ -67,7 +67,7 @@ def _told_of(entry: Entry) -> Iterator[tuple[str, Finding]]:
     if isinstance(entry, Finding):
         yield entry.uid(), entry
     elif isinstance(entry, NameClaim):
-        for shadow in shadows_told(entry):
+        for shadow in shadows_of(entry):
             yield shadow.uid(), shadow.finding(None, entry)
 
 

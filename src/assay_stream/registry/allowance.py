@@ -1,4 +1,4 @@
-"""Rationing: what the analysis of one server's lists may cost over time, so that its neighbours need not wait.
+"""Allowance: what the analysis of one server's lists may cost over time, so that its neighbours need not wait.
 
 1. A server has an allowance of work, refilled by the log's timestamps: a replay decides as the live stage did.
 2. What a list cost is taken from the allowance of its server, unless the same change was analysed before: a fleet
@@ -100,7 +100,7 @@ class Ration:
         self._counted: Counter[Kind] = Counter()
 
     def compared(self) -> None:
-        """Note that the lists were compared: of a change that was analysed before, what is kept is not charged."""
+        """End the comparison: if the change was analysed before, what is kept is not charged."""
         if self._is_known:
             self._free_units = self.analysis.kept_units
             self._reported = 0
@@ -182,7 +182,7 @@ def change_of(
 
 
 def _differing(baseline: Baseline, catalogue: Catalogue) -> Iterator[tuple[str, str | None]]:
-    """Yield the tools that are other than they were, with what they were, in the order of names."""
+    """Yield the tools that differ, with what they were before, in the order of names."""
     names = catalogue.tools.keys() ^ baseline.tools.keys()
     for name in baseline.tools:
         if name in catalogue.tools and baseline.definitions_of(name) != catalogue.definitions_of(name):

@@ -1,13 +1,13 @@
-"""Which definition was in force for a call: the first rule that applies.
+"""As-of lookup: which definition was in force for a call. The first of these rules that applies:
 
 1. ``exact``: the call's snapshot id names an observed catalogue of that server.
 2. ``observer``: the latest catalogue that the same observer saw at or before the call's event time.
 3. ``server``: nothing in force from that observer, and every catalogue in force on that server at that time
    gives the tool the same digest.
-4. Otherwise the call is unbound, and the record says why.
+4. Otherwise the call is unbound, and its evidence says why.
 
 What ends the force of a catalogue under rules 2 and 3, and for whom, stands in ``registry.endings``. Rule 3 does not
-apply to a call by an observer whose own list was refused, or who was told of a change and has seen no list since.
+apply to a call by an observer whose own list was refused, or that got an announcement and has seen no list since.
 
 Of very many rejections the oldest are kept as one, from the first one's time on: a call of the time
 between them is unbound with ``snapshot_rejected`` although a good list may have stood there. It loses a digest and
@@ -33,7 +33,7 @@ _ANYWHERE = "anywhere"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Binding:
-    """The answer for one call.
+    """The result for one call.
 
     Args:
         scope: the rule that found the catalogue, ``None`` where none did.
@@ -84,7 +84,7 @@ def bind(
 
 
 def is_overdue(server: ServerBindings, announcement: Announcement, time_us: int, limits: Limits) -> bool:
-    """Tell whether by some time a server has announced changes for too long, or too often, without a lasting list."""
+    """Tell whether a server has announced changes for too long, or too often, without a list that lasts."""
     limit_us = limits.announced_limit_ms * 1_000
     since_us, count = server.endings.unanswered(
         server.observers.get(announcement.observer_id),
@@ -96,7 +96,7 @@ def is_overdue(server: ServerBindings, announcement: Announcement, time_us: int,
 
 
 def span_of(server: ServerBindings, binding: Binding, *, observer_id: str, time_us: int) -> tuple[int, int]:
-    """Return the event times from which on, and before which, calls alike in all else are answered alike.
+    """Return the event times from which, and before which, calls that differ only in time get the same result.
 
     It holds until the next fact about the server.
     """
@@ -156,7 +156,7 @@ def _in_force_anywhere(server: ServerBindings, time_us: int, *, attributed: bool
 
 
 def _distinct(candidates: list[Seen]) -> list[Seen]:
-    """Return the latest one of those that say the same, oldest first."""
+    """Return the latest of each set of equal observations, oldest first."""
     if len(candidates) == 1:
         return candidates
     latest: dict[tuple[str, str], Seen] = {}

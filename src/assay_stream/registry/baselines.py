@@ -40,7 +40,7 @@ class Baseline:
     same_rights: bool = True
 
     def definitions_of(self, name: str) -> tuple[str, ...]:
-        """Return full digests of what stood under a name, sorted, none where it was not listed."""
+        """Return the full digests that were listed under a name, sorted."""
         known = self.tools.get(name)
         return self.ambiguous.get(name) or (() if known is None else (known.full,))
 
@@ -118,7 +118,7 @@ def _accumulate(server: ServerBindings, history: list[Seen]) -> Baseline:
 
 
 def _last_known(server: ServerBindings, history: list[Seen], names: set[str]) -> dict[str, Fingerprint]:
-    """Return the last definition of each name that stood there alone, looking at each distinct list once."""
+    """Return the last definition of each name that was not ambiguous, looking at each distinct list once."""
     found: dict[str, Fingerprint] = {}
     looked_at: set[str] = set()
     for seen in reversed(history):
@@ -200,7 +200,7 @@ def latest_stating(server: ServerBindings, subject: Subject, seen: Seen) -> Seen
 
 
 def repeats(latest: Seen, offer: ItemOffer) -> bool:
-    """Tell whether the complete list before is the same: then there is nothing to compare."""
+    """Tell whether the complete list before is the same, so that there is nothing to compare."""
     is_whole = latest.completeness == "complete" and not latest.rationed and not offer.is_cut
     return is_whole and latest.listed(offer.subject) == offer.digest
 
@@ -262,7 +262,7 @@ def _latest_observer(server: ServerBindings, subject: Subject, position: Positio
 
 
 def stated(server: ServerBindings, observer_id: str, subject: Subject, position: Position) -> Iterator[Seen]:
-    """Yield what an observer stated of a list before a position, newest first, but for what was rationed."""
+    """Yield what an observer stated of a list before a position, newest first, without what was rationed."""
     timeline = server.observers.get(observer_id)
     if timeline is None:
         return

@@ -65,13 +65,13 @@ class Controls:
         self._positions: list[Position] = []
         self._first_use_positions: list[Position] = []
         self._latest_pins: dict[str, PinsInForce] = {}
-        """What all acts on a tool add up to, where it was asked for: mostly what is asked is what stands last."""
+        """What all acts on a tool add up to, once it was asked for."""
 
     def __bool__(self) -> bool:
         return bool(self._positions or self.signatures)
 
     def apply(self, fact: AnyControlFact) -> None:
-        """Take a fact in; taking it in again changes nothing."""
+        """Add a fact."""
         match fact:
             case Pin():
                 self._add(self.pins.setdefault(fact.tool_name, []), fact)
@@ -92,7 +92,7 @@ class Controls:
                 insort(self._first_use_positions, fact.position)
 
     def forget(self, key: FactKey) -> None:
-        """Take a fact back."""
+        """Remove the fact of this key."""
         kind, _, *rest = key
         if kind == "signatures":
             self.signatures.pop(str(rest[0]), None)
@@ -104,7 +104,7 @@ class Controls:
             self._remove_discovery(str(rest[0]), origin_of_key(rest[1:]))
 
     def positions_between(self, first: Position, end: Position | None) -> Sequence[Position]:
-        """Return where control facts stand, from one position on and before another, in order.
+        """Return the positions of control facts from one position on and before another, in order.
 
         Args:
             end: the first that does not, ``None`` for no end.
@@ -119,7 +119,7 @@ class Controls:
         return bisect_right(self._positions, last) + bisect_right(self._first_use_positions, last)
 
     def pins_as_of(self, tool_name: str, when: When) -> PinsInForce:
-        """Return what operators decided about a tool, as it stands then."""
+        """Return what operators decided about a tool, as of then."""
         acts = self.pins.get(tool_name)
         if not acts:
             return NO_PINS
@@ -132,7 +132,7 @@ class Controls:
         return latest
 
     def policy_as_of(self, tool_name: str, when: When) -> DigestPolicy | None:
-        """Return the digest policy of a tool that is in force then: its own, else its server's."""
+        """Return the digest policy of a tool as of then: its own, else its server's."""
         in_force = _until(self.policies, when)
         for names in (tool_name, None):
             for policy in reversed(in_force):
@@ -195,7 +195,7 @@ class Controls:
 
 
 def digest_policy(policy: Policy) -> DigestPolicy:
-    """Return a policy fact as the policy that MCP Hangar knows. Its allowlist are our pins, records of their own."""
+    """Return a policy fact as MCP Hangar's policy. Its allowlist is our pins, which are records of their own."""
     return _digest_policy(policy.enforcement, policy.unknown)
 
 

@@ -2,12 +2,12 @@
 
 1. A rejection ends what stands before it in the log (``Rejection.ends``): of the observer that its header names,
    or, where none is named, of every observer whose lists name none.
-2. An announcement stands in its observer's timeline, in the order of event time: from it until the next list the
-   observer has nothing in force.
-3. What no observer is named for may have been shown to any observer that sends no header. So none of these is
-   bound to what others saw before it either.
-4. An observer whose own record was refused, or who was told of a change, is bound to nothing that others saw: what
-   it was shown is not known, and may be what the others were not.
+2. An announcement stands in its observer's timeline, in the order of event time: from then until the next list
+   nothing is in force for the observer.
+3. A record that names no observer may come from any observer that sends no header. None of these is bound to what
+   others saw before it either.
+4. An observer whose own record was refused, or that got an announcement, is bound to nothing that others saw: what it
+   was shown is not known, and may differ.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class OwnEnds:
         return bool(self.rejections or self.announcements)
 
     def last_origin(self) -> Origin:
-        """Return where the latest of them stands in the logs."""
+        """Return the origin of the latest one."""
         return max(end.origin for end in self)
 
 
@@ -77,12 +77,12 @@ class Endings:
         return [] if own is None else own.rejections
 
     def announcements_of(self, observer_id: str) -> list[Announcement]:
-        """Return what an observer was told, in the order of event time."""
+        """Return an observer's announcements, in the order of event time."""
         own = self.own.get(observer_id)
         return [] if own is None else own.announcements
 
     def add(self, fact: Rejection | Announcement, listed: Container[str]) -> None:
-        """Take a fact in, in place of an earlier form of it."""
+        """Add a fact, in place of an earlier form of it."""
         self.remove(fact.origin)
         self._observer_of[fact.origin] = fact.observer_id
         if isinstance(fact, Rejection) and fact.observer_id is None:
@@ -103,7 +103,7 @@ class Endings:
             insort(own.announcements, fact, key=_position)
 
     def remove(self, origin: Origin) -> str | None:
-        """Take a fact back, if it is here, and return the observer that it names."""
+        """Remove the fact of this origin, if it is here, and return the observer that it names."""
         if origin not in self._observer_of:
             return None
         observer_id = self._observer_of.pop(origin)
@@ -121,7 +121,7 @@ class Endings:
         return observer_id
 
     def has_listed(self, observer_id: str) -> None:
-        """Note that an observer has had a list."""
+        """Record that an observer has had a list."""
         self.without_list.discard(observer_id)
 
     def rejected(self, seen: Seen, time_us: int) -> bool:
@@ -137,7 +137,7 @@ class Endings:
         return any(end.is_after(seen) for end in self.unattributed if end.time_us <= time_us)
 
     def refused_own(self, observer_id: str, seen: Seen | None, time_us: int) -> bool:
-        """Tell whether the last that an observer showed of a server by some time could not be read.
+        """Tell whether the latest record of an observer by some time was refused.
 
         Args:
             seen: its latest observation at that time, ``None`` where there is none.
@@ -147,25 +147,25 @@ class Endings:
         return any(seen is None or end.ends(seen) for end in self.rejections_of(observer_id) if end.time_us <= time_us)
 
     def announced(self, observer_id: str, seen: Seen | None, time_us: int) -> Announcement | None:
-        """Return the change that an observer was told of by some time and has seen no list since.
+        """Return the announcement that an observer got by some time and has seen no list since.
 
         Args:
             seen: its latest observation at that time, ``None`` where there is none.
         """
-        told = self.announcements_of(observer_id)
-        index = bisect_right(told, time_us, key=_time)
-        if not index or (seen is not None and told[index - 1].position < seen.position):
+        announced = self.announcements_of(observer_id)
+        index = bisect_right(announced, time_us, key=_time)
+        if not index or (seen is not None and announced[index - 1].position < seen.position):
             return None
-        return told[index - 1]
+        return announced[index - 1]
 
     def is_announced_between(self, observer_id: str, earlier: Position, later: Position) -> bool:
-        """Tell whether an observer was told of a change between two positions."""
-        told = self.announcements_of(observer_id)
-        index = bisect_right(told, earlier, key=_position)
-        return index < len(told) and told[index].position < later
+        """Tell whether an observer got an announcement between two positions."""
+        announced = self.announcements_of(observer_id)
+        index = bisect_right(announced, earlier, key=_position)
+        return index < len(announced) and announced[index].position < later
 
     def parts(self, older: Seen, newer: Seen) -> bool:
-        """Tell whether the force of an observation had ended when its observer's next one was taken."""
+        """Tell whether the force of an observation had ended when its observer made the next one."""
         if self.is_announced_between(older.observer_id, older.position, newer.position):
             return True
         concerned = chain(self.rejections_of(older.observer_id), self.unattributed)
@@ -174,7 +174,7 @@ class Endings:
     def unanswered(
         self, timeline: Timeline | None, announcement: Announcement, *, limit_us: int, announcements_max: int
     ) -> tuple[int, int]:
-        """Return since when an observer has been told of changes without a list that lasts, and how often.
+        """Return since when, and how often, an observer got announcements without a list that lasts.
 
         A list that is declared out of date within the limit is no answer: or a server could unbind its calls for
         ever by an announcement behind each list.
@@ -184,15 +184,15 @@ class Endings:
             limit_us: how long a list must last, microseconds.
             announcements_max: how many announcements are looked at.
         """
-        told = self.announcements_of(announcement.observer_id)
-        index = bisect_left(told, announcement.position, key=_position)
+        announced = self.announcements_of(announcement.observer_id)
+        index = bisect_left(announced, announcement.position, key=_position)
         first, count = announcement, 1
         while index > 0 and count < announcements_max:
             index -= 1
-            answer = None if timeline is None else timeline.first_after(told[index].position)
+            answer = None if timeline is None else timeline.first_after(announced[index].position)
             if answer is not None and first.time_us - answer.time_us >= limit_us:
                 break
-            first, count = told[index], count + 1
+            first, count = announced[index], count + 1
         return first.time_us, count
 
     def times_us(self, observer_id: str | None) -> Iterator[int]:

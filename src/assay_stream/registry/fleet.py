@@ -1,9 +1,9 @@
-"""What a server offers its fleet: by catalogue, by observer, and in sum.
+"""An index over what a server offers its fleet: by catalogue, by observer, and in all.
 
-1. The index follows from the facts of the server alone: it is built when first asked for, and kept up to date
-   afterwards. What a restart builds equals what was there.
-2. What depends on an observer's latest lists is worked out anew for that observer only.
-3. Observers that are shown the same count once: what is counted is counted for distinct catalogues.
+1. The index follows from the facts of the server alone: it is built on first use and kept up to date, so that a
+   restart builds what was there.
+2. Only the observer whose lists changed is evaluated again.
+3. Observers that are shown the same share one entry: the counts are of distinct catalogues.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Fleet:
         self.forget_changes()
 
     def refresh(self, observer_id: str) -> None:
-        """Take note that an observer's timeline is other than it was."""
+        """Update the index after an observer's timeline changed."""
         timeline = self._observers[observer_id]
         latest = timeline.latest
         known = self._latest.get(observer_id)
@@ -79,56 +79,52 @@ class Fleet:
             self._move_view(observer_id, was, view)
 
     def add_catalogue(self, catalogue: Catalogue) -> None:
-        """Take in a catalogue that is kept since now."""
+        """Add a catalogue."""
         for name, full in catalogue.definitions():
             self._tool_uses[catalogue.server_scoped, full] += 1
             self._known.setdefault(name, Counter())[full] += 1
 
     def remove_catalogue(self, catalogue: Catalogue) -> None:
-        """Take back a catalogue that was kept until now."""
+        """Remove a catalogue."""
         for name, full in catalogue.definitions():
             take_one(self._tool_uses, (catalogue.server_scoped, full))
             take_one(self._known[name], full)
             drop_empty(self._known, name)
 
     def add_item_list(self, item_list: ItemList) -> None:
-        """Take in a list of prompts or templates that is kept since now."""
+        """Add a list of prompts or templates."""
         self._item_uses.update({(item_list.subject, full) for _, full in item_list.items})
         self._item_names.update({(item_list.subject, name) for name, _ in item_list.items})
 
     def remove_item_list(self, item_list: ItemList) -> None:
-        """Take back a list of prompts or templates that was kept until now."""
+        """Remove a list of prompts or templates."""
         for full in {full for _, full in item_list.items}:
             take_one(self._item_uses, (item_list.subject, full))
         for name in {name for name, _ in item_list.items}:
             take_one(self._item_names, (item_list.subject, name))
 
     def uses_tool(self, server_scoped: bool, full: str) -> bool:
-        """Tell whether a catalogue that is kept holds a definition.
-
-        Args:
-            server_scoped: whether the catalogue is server-scoped.
-        """
+        """Tell whether a catalogue of this scope has a definition."""
         return (server_scoped, full) in self._tool_uses
 
     def uses_item(self, subject: Subject, full: str) -> bool:
-        """Tell whether a list that is kept holds a prompt or a template."""
+        """Tell whether a list has a prompt or a template."""
         return (subject, full) in self._item_uses
 
     def is_item_known(self, subject: Subject, name: str) -> bool:
-        """Tell whether a list that is kept holds a prompt or a template under a name."""
+        """Tell whether a list has a prompt or a template under a name."""
         return (subject, name) in self._item_names
 
     def names_known(self) -> list[str]:
-        """Return the tool names of every catalogue that is kept, sorted, but for those that are only ambiguous."""
+        """Return the tool names of every catalogue, sorted."""
         return sorted(self._known)
 
     def is_known(self, tool_name: str) -> bool:
-        """Tell whether a catalogue that is kept holds a definition under a name."""
+        """Tell whether a catalogue has a definition under a name."""
         return tool_name in self._known
 
     def definitions_known(self, tool_name: str) -> list[str]:
-        """Return full digests of every definition of a tool in a catalogue that is kept, sorted."""
+        """Return the full digests of every definition of a tool, sorted."""
         return sorted(self._known.get(tool_name, ()))
 
     def latest(self) -> Mapping[str, Seen]:
@@ -136,7 +132,7 @@ class Fleet:
         return self._latest
 
     def catalogues_in_force(self) -> frozenset[str]:
-        """Return digests of the catalogues that the server offers now, to any observer."""
+        """Return the digests of the catalogues that any observer is offered now."""
         if not self._is_force_known:
             self._forced, self._forced_of, self._is_force_known = {}, Counter(), True
             for observer_id in self._latest:
@@ -144,18 +140,14 @@ class Fleet:
         return frozenset(self._forced_of)
 
     def force_changed(self, observer_id: str | None) -> None:
-        """Note that observations may have come into force, or lost it, by something else than observations.
-
-        Args:
-            observer_id: whose observations, ``None`` for anybody's.
-        """
+        """Update what is in force after a rejection of an observer's, or of anybody's (``None``), came or went."""
         if observer_id is None:
             self._is_force_known = False
         elif self._is_force_known:
             self._refresh_force(observer_id)
 
     def shows_others(self, tool_name: str, full: str, observer_id: str) -> bool:
-        """Tell whether anybody else's latest list holds a definition."""
+        """Tell whether another observer's latest list has a definition."""
         shown = self._latest_pairs[tool_name, full]
         own = self._latest.get(observer_id)
         if own is not None and self._latest_of[own.catalogue] == 1:
@@ -163,11 +155,11 @@ class Fleet:
         return shown > 0
 
     def offers(self, tool_name: str) -> list[str]:
-        """Return full digests of the definitions of a tool that anybody is offered, sorted."""
+        """Return the full digests of a tool that any observer is offered, sorted."""
         return sorted(self._offered.get(tool_name, ()))
 
     def names_offered_before(self) -> set[str]:
-        """Return the names that anybody was offered when the changes were forgotten last."""
+        """Return the names that were offered at the last ``forget_changes``."""
         names = set(self._offered)
         touched: dict[str, bool] = {}
         for (name, _), was in self._offered_before.items():
@@ -180,14 +172,14 @@ class Fleet:
         return names
 
     def changes(self) -> Iterator[tuple[tuple[str, str], bool]]:
-        """Yield tool name and full digest of what came (true) or ceased to be offered since ``forget_changes``."""
+        """Yield name and full digest of what is offered since ``forget_changes`` (true) or not any more (false)."""
         for (name, full), was in self._offered_before.items():
             is_offered = full in self._offered.get(name, ())
             if was != is_offered:
                 yield (name, full), is_offered
 
     def forget_changes(self) -> None:
-        """Count what is offered now as what was offered before."""
+        """Start to record changes of what is offered."""
         self._offered_before = {}
 
     def _move_latest(self, observer_id: str, known: Seen | None, latest: Seen | None) -> None:
@@ -246,7 +238,7 @@ class Fleet:
 
 
 def _view_of(timeline: Timeline) -> View:
-    """Return the lists that add up to what an observer is offered; an incomplete one says only what is in it."""
+    """Return the catalogues that make up what an observer is offered: back to the last complete one."""
     view: dict[str, None] = {}
     for seen in timeline.newest_first():
         view[seen.catalogue] = None

@@ -53,7 +53,7 @@ class FormerTools:
                 del self._uses[tool.place]
 
     def surplus(self, tools_max: int, bytes_max: int) -> Iterator[FormerTool]:
-        """Yield what is beyond a bound, the earliest first; the caller drops it.
+        """Yield what is beyond a bound, the earliest first, for the caller to drop.
 
         Args:
             tools_max: how many may be kept.

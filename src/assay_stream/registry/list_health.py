@@ -1,12 +1,21 @@
-"""Lists that are never complete: where nothing can be called removed, whatever is taken away.
+"""Lists that cannot be relied on: never complete, late, or announced and not shown.
 
-Rules, from counts of kept observations alone:
+Never complete, so that nothing can be called removed (by counts of kept observations alone):
 
-1. An observer's lists count as never complete after ``incomplete_lists_max`` of them in a row, or after as many as
-   are kept where older ones were folded away.
-2. A server's do after as many lists by any observers, where nobody ever saw a complete one: proxies may change
-   their ids with every session.
-3. A complete list puts an end to it: for its observer, or for the fleet where nobody had seen one.
+1. An observer's lists count as never complete after ``incomplete_lists_max`` of them in a row, or after as many as are
+   kept if older ones were folded away.
+2. A server's do after as many lists by any observers if nobody ever saw a complete one: proxies may change their ids
+   with every session.
+3. A complete list resolves it: for its observer, or for the fleet if nobody had seen one.
+
+Late, by what the registry had applied before, and by no clock: see ``late_finding``.
+
+Announced:
+
+1. Between two lists of an observer the earliest announcement is a fact. Further ones change no answer.
+2. A further one is not kept: a list dated between the two that is published after both keeps its force.
+3. Announcements that go on for too long, or come too often, without a list that lasts are found once, until a list
+   lasts (``Announcement.overdue``).
 """
 
 from __future__ import annotations
@@ -48,7 +57,7 @@ def never_complete(server: ServerBindings, seen: Seen, limits: Limits) -> Iterat
 
 
 def resolved_by_complete_list(server: ServerBindings, seen: Seen, limits: Limits) -> list[Resolution]:
-    """Return the end of lists that were never complete.
+    """Return the resolution of lists that were never complete.
 
     Args:
         limits: how many incomplete ones are too many.
@@ -124,20 +133,20 @@ def announce(ledger: Ledger, record: Record, announcement: Announcement, limits:
         return [ledger.publish(record, replace(earlier, overdue=True)), _finding(announcement).output()]
     outputs: list[Output] = []
     overdue = is_overdue(server, announcement, announcement.time_us, limits)
-    told_before = overdue and earlier is not None and earlier.overdue
+    is_known = overdue and earlier is not None and earlier.overdue
     outputs.append(ledger.publish(record, replace(announcement, overdue=overdue)))
     if later is not None and not _lists_between(server, announcement, later.position):
         outputs += ledger.retract(record, later.key())
     outputs.extend(fold_unlisted(ledger, record, server))
-    if overdue and not told_before:
+    if overdue and not is_known:
         outputs.append(_finding(announcement).output())
     return outputs
 
 
 def _neighbours(server: ServerBindings, announcement: Announcement) -> tuple[Announcement | None, Announcement | None]:
-    told = server.endings.announcements_of(announcement.observer_id)
-    index = bisect_right(told, announcement.position, key=_position)
-    return told[index - 1] if index else None, told[index] if index < len(told) else None
+    announced = server.endings.announcements_of(announcement.observer_id)
+    index = bisect_right(announced, announcement.position, key=_position)
+    return announced[index - 1] if index else None, announced[index] if index < len(announced) else None
 
 
 def _lists_between(server: ServerBindings, earlier: Announcement, until: Position) -> bool:

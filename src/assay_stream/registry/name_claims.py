@@ -1,10 +1,15 @@
-"""Name claims: which server offers which tool name, told where all look-alikes of the name are told.
+"""Name claims: which server offers which tool name, reported where all look-alikes of the name are.
 
-No registry task knows every server. So each writes what its servers offer into the finding topic, under the
-skeleton of the tool name: all claims to names that look alike stand in one partition, in one order.
+No registry task knows every server. So each writes what its servers offer into the finding topic, under the skeleton of
+the tool name: all claims to names that look alike stand in one partition, in one order.
 
-A claim says how things stand for a server as a whole. It is written when a first observer is offered a definition,
-when the last one is no more, and when an operator's approval of it comes or goes; a repeated snapshot writes none.
+A claim holds for a server as a whole. It is written when a first observer is offered a definition, when the last one is
+no longer, and when an operator's approval of it comes or goes; a repeated snapshot writes none.
+
+A claim carries a sketch of the server's names, to tell how much two servers have in common. It holds the least digests
+of the names: of two sketches, the least digests of both together are a fair sample of all names of both, and how many
+of the sample are in both sketches is how many names they share. Source: A. Broder, On the resemblance and containment
+of documents, 1997.
 """
 
 from __future__ import annotations
@@ -24,20 +29,14 @@ from assay_stream.work import WorkExhaustedError
 
 _UNITS_PER_NAME = 10
 _NAMES_FREE = 1_000
-"""Names of a server that cost its budget nothing: sooner or later each observer's upgrade ends a claim."""
+"""Names of a server that cost nothing: sooner or later each observer's upgrade ends a claim."""
 
 Offered = Mapping[tuple[str, str], bool]
-"""Tool name and full digest of what a server offers anybody, to whether an operator approved it."""
+"""Tool name and full digest of what any observer is offered, to whether an operator approved it."""
 
 
 def offers_the_same(server: ServerBindings, catalogue: Catalogue, seen: Seen) -> bool:
-    """Tell whether a snapshot says of its observer what was known: then nothing need be compared.
-
-    Args:
-        server: the state before the snapshot.
-        catalogue: what the snapshot offers.
-        seen: the observation itself.
-    """
+    """Tell whether a snapshot repeats what was known of its observer before it, so that there is nothing to compare."""
     own = server.observers.get(seen.observer_id)
     latest = None if own is None else own.as_of(AFTER_ALL_US)
     if own is None or latest is None:
@@ -49,25 +48,19 @@ def offers_the_same(server: ServerBindings, catalogue: Catalogue, seen: Seen) ->
 
 
 def offered(server: ServerBindings, tool_name: str) -> Offered:
-    """Return which definitions of a tool a server offers anybody; an incomplete list says only what is in it.
-
-    Args:
-        server: the state of the server.
-        tool_name: the tool.
-    """
-    fulls = server.fleet.offers(tool_name)
-    return {(tool_name, full): server.is_approved(tool_name, full) for full in fulls}
+    """Return the definitions of a tool that any observer is offered."""
+    return {(tool_name, full): server.is_approved(tool_name, full) for full in server.fleet.offers(tool_name)}
 
 
 def claims_by_snapshot(
     server: ServerBindings, seen: Seen, analysis: Analysis, *, had_complete: bool
 ) -> Iterator[NameClaim]:
-    """Yield the claims that a snapshot makes or takes back.
+    """Yield the claims that a snapshot makes or withdraws.
 
     Args:
-        server: the state after the snapshot; its index was told to forget changes before it.
+        server: the state after the snapshot; ``Fleet.forget_changes`` was called before it.
         seen: the observation.
-        analysis: the budget of the record: a claim tells of all names that the server offers.
+        analysis: the budget of the record: a claim covers all names that the server offers.
         had_complete: whether a complete list is among what the snapshot was compared with.
     """
     before: dict[tuple[str, str], bool] = {}
@@ -102,7 +95,7 @@ def claims_between(
     had_complete: bool = False,
     names: Collection[str] | None = None,
 ) -> Iterator[NameClaim]:
-    """Yield the claims that stand otherwise than they did: what came first, so that a name outlives an upgrade.
+    """Yield the claims that differ: new ones first, so that a name survives an upgrade.
 
     Args:
         before: what the server offered before.
@@ -111,7 +104,7 @@ def claims_between(
         time_us: event time of the record between them, microseconds since the epoch.
         origin: that record.
         had_complete: whether a complete list is among what ``before`` rests on.
-        names: every name that the server offered before, where ``before`` does not hold them all.
+        names: every name that the server offered before, ``None`` if ``before`` has them all.
     """
     names = {name for name, _ in before} if names is None else names
     sketch: tuple[str, ...] | None = None

@@ -38,9 +38,9 @@ class Offer:
     fingerprints: dict[str, Fingerprint]
     definitions: dict[str, dict[str, Any]]
     ambiguous: dict[str, tuple[str, ...]]
-    """Full digests of the definitions of each name that stands with several, sorted."""
+    """Full digests of the definitions of each name that has several, sorted."""
     nameless: dict[str, dict[str, Any]]
-    """Definitions without a name: they bind nothing, and reviewers see them all the same."""
+    """Definitions without a name: they bind nothing, but reviewers see them."""
 
 
 class Offers:
@@ -131,7 +131,7 @@ def _weight(print_: Fingerprint) -> int:
 
 
 def content_key(content: Any, scope: str | None) -> bytes | None:
-    """Return what equal content has in common, or ``None`` for integers that orjson cannot write."""
+    """Return a key that equal content shares, ``None`` for integers that orjson cannot write."""
     try:
         raw = orjson.dumps([scope, content], option=orjson.OPT_PASSTHROUGH_SUBCLASS, default=_told_apart)
     except TypeError:
@@ -212,7 +212,7 @@ class ItemOffers:
         return cached
 
     def _digested(self, subject: Subject, items: list[dict[str, Any]]) -> tuple[ItemOffer, int]:
-        """Return the set of a list, and what it weighs where it is kept."""
+        """Return the set of a list, and what it weighs."""
         named: dict[tuple[str, str], dict[str, Any]] = {}
         oversized: set[str] = set()
         weight = 0

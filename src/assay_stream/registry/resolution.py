@@ -1,6 +1,6 @@
-"""What puts an end to alerts: a definition that is gone again, a list that can be read again, a decision.
+"""Resolution of alerts: a definition is gone again, a list can be read again, an operator decided.
 
-An end is told by the uids of what it ends; the alert stage passes over those it never heard of.
+A resolution names the uids of the alerts it ends; the alert stage ignores those it does not know.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _UNITS_PER_OBSERVER = 2
 def resolved_by_snapshot(
     server: ServerBindings, baseline: Baseline | None, catalogue: Catalogue, seen: Seen, analysis: Analysis
 ) -> list[Resolution]:
-    """Return what a snapshot puts an end to, for the observer who took it. One that is late ends nothing."""
+    """Return what a snapshot resolves, for its observer. One that is late resolves nothing."""
     own = server.observers.get(seen.observer_id)
     latest = None if own is None else own.as_of(AFTER_ALL_US)
     if latest is not None and latest.position > seen.position:
@@ -64,14 +64,14 @@ def resolved_by_snapshot(
 def decided_before(
     server: ServerBindings, baseline: Baseline | None, catalogue: Catalogue, seen: Seen
 ) -> list[Resolution]:
-    """Return the end of what a snapshot shows anew and an operator approved before it was offered."""
+    """Return the resolution of what is new in a snapshot and was approved before it was offered."""
     return resolutions(seen.server_id, _approved_before(server, baseline, catalogue), "decided", seen, None)
 
 
 def resolved_by_decision(
     server: ServerBindings, fact: Pin | Policy | KeyDecision | Discovery, analysis: Analysis
 ) -> list[Resolution]:
-    """Return what an operator's decision, or a key that was found, puts an end to, for the whole fleet.
+    """Return what an operator's decision, or a discovered key, resolves for the whole fleet.
 
     What counts is how things stand after it by event time: a decision that a later one has replaced ends nothing.
     """
@@ -109,7 +109,7 @@ def _gone(baseline: Baseline, catalogue: Catalogue, seen: Seen) -> Iterator[tupl
 def _no_longer_ambiguous(
     server: ServerBindings, baseline: Baseline, catalogue: Catalogue, seen: Seen
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield the names under which the observer's latest list had several definitions that are others now."""
+    """Yield the names that were ambiguous in the observer's latest list and have other definitions now."""
     own = server.observers[seen.observer_id].as_of(AFTER_ALL_US)
     listed = {} if own is None else server.catalogue_of(own).ambiguous
     for name, fulls in sorted(listed.items()):
@@ -122,7 +122,7 @@ def _tells_of(name: str, baseline: Baseline, catalogue: Catalogue, seen: Seen) -
 
 
 def _readable_again(server: ServerBindings, seen: Seen) -> Uids:
-    """Yield the refusals that this list is the first to follow, and that nobody waits for any more.
+    """Yield the refusals that this list is the first to follow, and that no other observer still has.
 
     What its observer can read again is over for it; what named no observer is over with anybody's next list.
     """
@@ -187,7 +187,7 @@ def _settled_by_pins(
 
 
 def _by_signatures(server: ServerBindings, server_id: str) -> Uids:
-    """Yield what was found about signatures, of the definitions that are well signed wherever they are offered."""
+    """Yield what was found about signatures, of definitions whose signatures are sound wherever they are offered."""
     sound: dict[tuple[str, str], bool] = {}
     for timeline in server.observers.values():
         seen = timeline.as_of(AFTER_ALL_US)
@@ -212,7 +212,7 @@ def resolutions(
     *,
     everywhere: bool = False,
 ) -> list[Resolution]:
-    """Return the records that tell of an end, each within its bound.
+    """Return the resolutions of these alerts, each within its bound.
 
     Args:
         observer_id: for which observer, ``None`` for the whole fleet.
@@ -236,7 +236,7 @@ def resolutions(
 def resolved_by_signature(
     server: ServerBindings, catalogue: Catalogue, seen: Seen, analysis: Analysis
 ) -> list[Resolution]:
-    """Return the end of what was found about signatures that are sound now, for the observer who saw it.
+    """Return the resolution of what was found about signatures that are sound now, for their observer.
 
     Each observer ends it for itself; one whose list is late ends nothing.
     """
@@ -270,7 +270,7 @@ def resolved_by_signature(
 def _sound_again(
     server: ServerBindings, catalogue: Catalogue, seen: Seen, earlier: list[Seen]
 ) -> Iterator[tuple[str, str]]:
-    """Yield the definitions that are well signed, and were not when this observer saw them last."""
+    """Yield the definitions whose signatures are sound now and were not when this observer last saw them."""
     before = start_of(seen.time_us)
     for name, full in sorted(catalogue.tools.items()):
         if full is None or _fault(server, seen, name, seen.time_us):

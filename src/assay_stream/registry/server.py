@@ -56,7 +56,7 @@ class ServerBindings:
         self.answers = Answers(bound or AnswerBound())
         self.tools: dict[tuple[bool, str], Fingerprint] = {}
         self.packed: dict[tuple[bool, str], str] = {}
-        """The definitions themselves, where they are kept: the registry compares them, the join never does."""
+        """The definitions themselves: a registry keeps and compares them, a join does not."""
         self.items: dict[tuple[Subject, str], str | None] = {}
         """Prompts and resource templates, packed, by full digest; kept where definitions are."""
         self.item_lists: dict[tuple[Subject, str], ItemList] = {}
@@ -67,7 +67,7 @@ class ServerBindings:
         self.formers = FormerTools()
         self.controls = Controls()
         self.allowance: Allowance | None = None
-        """What the analysis of its lists may still cost, where any of them was charged for."""
+        """What the analysis of its lists may still cost, if any was charged for."""
         self.definitions_bytes = 0
         """Length of the definitions that are kept, packed."""
         self.horizon_us: int | None = None
@@ -77,14 +77,14 @@ class ServerBindings:
 
     @property
     def observations(self) -> Observations:
-        """The index of what was observed, built when it is first asked for."""
+        """The index over its observations, built on first use."""
         if self._observations is None:
             self._observations = Observations(seen for timeline in self.observers.values() for seen in timeline)
         return self._observations
 
     @property
     def fleet(self) -> Fleet:
-        """The index of what is offered, built when it is first asked for."""
+        """The index over what it offers, built on first use."""
         if self._fleet is None:
             self._fleet = Fleet(self.observers, self.catalogues, self.item_lists, self._is_in_force)
         return self._fleet
@@ -102,19 +102,19 @@ class ServerBindings:
         return self.horizon_us is not None and time_us < self.horizon_us
 
     def end(self, fact: Rejection | Announcement) -> None:
-        """Take in what ends the force of observations; taking it in again changes nothing."""
+        """Add what ends the force of observations."""
         self.endings.add(fact, self.observers)
         if self._fleet is not None and isinstance(fact, Rejection):
             self._fleet.force_changed(fact.observer_id)
 
     def unend(self, origin: Origin) -> None:
-        """Take back what ended the force of observations."""
+        """Remove what ended the force of observations, by its origin."""
         observer_id = self.endings.remove(origin)
         if self._fleet is not None:
             self._fleet.force_changed(observer_id)
 
     def lose_history(self, observer_id: str, time_us: int) -> None:
-        """Note that some of what an observer saw before a time is gone."""
+        """Record that some of what an observer saw before a time is gone."""
         self.observers.setdefault(observer_id, Timeline()).horizon_us = time_us
         self.horizon_us = max(time_us, self.horizon_us or time_us)
 
@@ -134,7 +134,7 @@ class ServerBindings:
         self.items[place] = packed
 
     def see(self, seen: Seen) -> None:
-        """Take an observation in; taking it in again changes nothing."""
+        """Add an observation."""
         if not self.observers.setdefault(seen.observer_id, Timeline()).add(seen):
             return
         named = self.snapshots.setdefault(seen.snapshot_id, [])
@@ -148,7 +148,7 @@ class ServerBindings:
             self._fleet.refresh(seen.observer_id)
 
     def unsee(self, observer_id: str, origin: Origin) -> None:
-        """Take an observation back."""
+        """Remove an observation."""
         timeline = self.observers.get(observer_id)
         seen = timeline.remove(origin) if timeline else None
         if seen is None:
@@ -163,32 +163,32 @@ class ServerBindings:
             self._fleet.refresh(observer_id)
 
     def list_catalogue(self, catalogue: Catalogue) -> None:
-        """Take a catalogue in; taking it in again changes nothing."""
+        """Add a catalogue."""
         if self._fleet is not None and catalogue.digest not in self.catalogues:
             self._fleet.add_catalogue(catalogue)
         self.catalogues[catalogue.digest] = catalogue
 
     def drop_catalogue(self, digest: str) -> None:
-        """Take a catalogue back."""
+        """Remove a catalogue."""
         catalogue = self.catalogues.pop(digest, None)
         if self._fleet is not None and catalogue is not None:
             self._fleet.remove_catalogue(catalogue)
 
     def list_items(self, item_list: ItemList) -> None:
-        """Take a list of prompts or templates in; taking it in again changes nothing."""
+        """Add a list of prompts or templates."""
         place = (item_list.subject, item_list.digest)
         if self._fleet is not None and place not in self.item_lists:
             self._fleet.add_item_list(item_list)
         self.item_lists[place] = item_list
 
     def drop_item_list(self, place: tuple[Subject, str]) -> None:
-        """Take a list of prompts or templates back."""
+        """Remove a list of prompts or templates."""
         item_list = self.item_lists.pop(place, None)
         if self._fleet is not None and item_list is not None:
             self._fleet.remove_item_list(item_list)
 
     def knows(self, tool_name: str) -> bool:
-        """Tell whether anybody was ever shown a definition under a name, as far as history is kept."""
+        """Tell whether any observer was ever shown a definition under a name, as far as history is kept."""
         return self.fleet.is_known(tool_name) or tool_name in self.formers
 
     def catalogue_of(self, seen: Seen) -> Catalogue:

@@ -1,25 +1,22 @@
-"""Shadowing: which of the claims to look-alike names take a name that another holds.
-
-Rules:
+"""Shadowing: which claims to look-alike names take a name that another server, or another name, holds.
 
 1. Who claimed a name first, by event time, holds it; of equal times the lesser server id and name. A server that
    changes a definition keeps its place.
-2. What stands in the state of a skeleton follows from each server's claims in their order. How those of several
-   servers are mixed in the log changes nothing.
+2. The state of a skeleton follows from each server's claims in their order. How those of several servers are mixed in
+   the log changes nothing.
 3. Two servers with one definition under one name are one product, deployed twice.
-4. Two names of one server are told of where the newer came after a complete list without it.
+4. Two names of one server are reported if the newer came after a complete list without it.
 5. A server takes a name if it was known without it and has little else in common with anyone who held it: mixed
    versions of one product have most of their names in common.
-6. A claim beyond the bound is not remembered. It is compared with those that are, as the newest of all, so that
-   nobody hides behind the bound; what is found of it ends with a later claim of its own.
+6. A claim beyond the bound is not kept. It is compared with those that are, as the newest of all, so that nobody hides
+   behind the bound; what is found about it ends with a later claim of its own.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.finding import Finding, uid_of
@@ -35,8 +32,7 @@ REASONS = (CONFUSABLE_NAME, TAKEN_NAME, SAME_NAME)
 _Entry = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shadow:
+class Shadow(NamedTuple):
     """One definition under a name that another server, or another name, held before.
 
     Args:
@@ -50,11 +46,6 @@ class Shadow:
     tool_name: str
     full: str
     reason: str
-
-    @classmethod
-    def of(cls, server_id: str, tool_name: str, full: str, reason: str) -> Shadow:
-        """Return the shadow of these."""
-        return cls(server_id=server_id, tool_name=tool_name, full=full, reason=reason)
 
     def uid(self) -> str:
         """Return the identity of what is found."""
@@ -78,15 +69,15 @@ class Shadow:
         )
 
 
-def shadow_told(claim: NameClaim, uid: str) -> Shadow | None:
-    """Return what an alert with this uid is about, if it is about this claim."""
-    return next((shadow for shadow in shadows_told(claim) if shadow.uid() == uid), None)
+def shadow_of(claim: NameClaim, uid: str) -> Shadow | None:
+    """Return what the alert with this uid is about, if it is about this claim."""
+    return next((shadow for shadow in shadows_of(claim) if shadow.uid() == uid), None)
 
 
-def shadows_told(claim: NameClaim) -> Iterator[Shadow]:
-    """Yield what alerts may be about that are about this claim."""
+def shadows_of(claim: NameClaim) -> Iterator[Shadow]:
+    """Yield everything that an alert about this claim can be about."""
     for reason in REASONS:
-        yield Shadow.of(claim.server_id, claim.tool_name, claim.full, reason)
+        yield Shadow(claim.server_id, claim.tool_name, claim.full, reason)
 
 
 def with_claim(state: Mapping[str, Any], claim: NameClaim) -> dict[str, Any]:
@@ -169,7 +160,7 @@ class _Holders:
         self._in_order: list[_Entry] = []
 
     def add(self, entry: _Entry) -> None:
-        """Take in the next holder."""
+        """Add the next holder."""
         self._by_name.setdefault(entry["tool_name"], []).append(entry)
         self._in_order.append(entry)
 
@@ -195,11 +186,11 @@ def _of(newcomer: _Entry, holders: _Holders) -> Iterator[tuple[Shadow, str]]:
         if approved:
             continue
         if look_alike is not None:
-            yield Shadow.of(*who, full, CONFUSABLE_NAME), look_alike["server_id"]
+            yield Shadow(*who, full, CONFUSABLE_NAME), look_alike["server_id"]
         namesake = next((one for one in namesakes if full not in one["definitions"]), None)
         if namesake is not None:
             reason = TAKEN_NAME if _takes(newcomer, namesakes) else SAME_NAME
-            yield Shadow.of(*who, full, reason), namesake["server_id"]
+            yield Shadow(*who, full, reason), namesake["server_id"]
 
 
 def _takes(newcomer: _Entry, namesakes: Sequence[_Entry]) -> bool:

@@ -46,8 +46,8 @@ class Bindings:
         self.progress: dict[tuple[str, int], int] = {}
         self._answers = AnswerBound()
         self._holders: dict[FactKey, set[int]] = {}
-        """Definitions, catalogues and signatures by the partitions whose registry holds them: a server that stands
-        in two partitions has two registries, and what one of them drops the other may still name."""
+        """The partitions whose registry holds a definition, catalogue or set of signatures: a server in two partitions
+        has two registries, and what one of them drops the other may still name."""
 
     def server(self, server_id: str) -> ServerBindings:
         """Return the state of a server, made empty if it is new."""
@@ -57,7 +57,7 @@ class Bindings:
         return found
 
     def take(self, record: Record) -> None:
-        """Take in one record of the binding topic, a fact or a tombstone.
+        """Apply one record of the binding topic, a fact or a tombstone.
 
         Raises:
             IntegrityError: if it is none that this version writes.
@@ -72,7 +72,7 @@ class Bindings:
             raise foreign_fact() from None
 
     def apply(self, fact: Fact, *, partition: int = 0) -> None:
-        """Take a fact in."""
+        """Apply a fact."""
         if isinstance(fact, ToolFact | Catalogue | Signatures):
             self._holders.setdefault(fact.key(), set()).add(partition)
         if isinstance(fact, Progress):
@@ -104,7 +104,7 @@ class Bindings:
                 server.controls.apply(fact)
 
     def forget(self, key: FactKey, *, partition: int = 0) -> None:
-        """Take a fact back."""
+        """Remove the fact of this key."""
         holders = self._holders.get(key)
         if holders is not None:
             holders.discard(partition)

@@ -36,7 +36,7 @@ class Transition:
         record: the record.
         server: the state of its server, before the record.
         since: the first position at which the record can change what is found.
-        analysis: the budget of the record. What stands wrong in its own observation is always found; what it changes
+        analysis: the budget of the record. What is wrong in its own observation is always found; what it changes
             elsewhere is paid from the budget.
         own: the observation that it brings, if any.
         decision: the control fact that it brings, if any; one about a tool's pin or policy changes no other tool.
@@ -76,7 +76,7 @@ class Transition:
         return [] if self._own is None else new_findings(set(), evaluate_one(self._server, self._own))
 
     def claims(self, *, had_complete: bool = False) -> Iterable[Output]:
-        """Return the claims to tool names that stand otherwise than before.
+        """Return the claims to tool names that differ.
 
         Args:
             had_complete: whether a complete list is among those that a snapshot was compared with.

@@ -1,6 +1,6 @@
 """Verdicts: what the digest policy makes of each tool now, for proxies that enforce it where the call is made.
 
-The stream cannot block a call that already happened. It keeps the standing answer per tool in a compacted topic,
+The stream cannot block a call that already happened. It keeps the current verdict per tool in a compacted topic,
 with the pins it rests on, so that a proxy can also hold the definition that it sees itself against them.
 """
 
@@ -30,7 +30,7 @@ Verdicts = dict[str | None, bytes]
 
 
 def verdicts_of(server_id: str, server: ServerBindings) -> Verdicts:
-    """Return the verdict on every tool of a server that a pin or a policy speaks of.
+    """Return the verdict on every tool of a server that has a pin or a policy.
 
     Of several definitions in force, the one that stands worst speaks for the tool.
     """
@@ -57,7 +57,7 @@ def verdicts_of(server_id: str, server: ServerBindings) -> Verdicts:
 
 
 def changed_verdicts(record: Record, server_id: str, before: Verdicts, after: Verdicts) -> Iterator[Output]:
-    """Yield the records that bring the verdict topic from one standing to another."""
+    """Yield the records that update the verdict topic."""
     for name in sorted(before.keys() | after.keys(), key=lambda name: (name is not None, name or "")):
         value = after.get(name)
         if value != before.get(name):
