@@ -14,6 +14,7 @@ from assay_stream.engine import EngineState
 from assay_stream.model.alert_state import AlertState
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Origin, Record, Role
+from assay_stream.model.wire import read_record
 from tests.property.test_registry_laws import BASE_MS
 
 HIGH = 4
@@ -59,7 +60,7 @@ def a_list(offset: int, shown: Shown, kind: str) -> Record:
 
 def grave_names(state: EngineState) -> set[str | None]:
     """The names about which an alert of high severity stands."""
-    alerts = [AlertState.from_json(stored) for key, stored in state.alerts.items() if is_alert(key)]
+    alerts = [read_record(AlertState, stored) for key, stored in state.alerts.items() if is_alert(key)]
     return {
         alert.last.get("tool_name") or alert.last.get("item_name")
         for alert in alerts
