@@ -24,7 +24,7 @@ from typing import Any
 import orjson
 from aiokafka import AIOKafkaProducer
 
-from assay_stream.cli.options import quiet_client_logs
+from assay_stream.cli.shared import quiet_client_logs
 from assay_stream.config import Settings, load_settings
 from assay_stream.kafka.topics import topic_names
 from assay_stream.model.record import Role

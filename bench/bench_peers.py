@@ -23,7 +23,7 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from assay_stream import __version__
-from assay_stream.cli.options import quiet_client_logs
+from assay_stream.cli.shared import quiet_client_logs
 from assay_stream.config import Settings, load_settings
 from assay_stream.errors import ConfigurationError
 from assay_stream.kafka.connection import start_admin

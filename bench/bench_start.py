@@ -18,7 +18,7 @@ import orjson
 import psutil
 from aiokafka import AIOKafkaProducer
 
-from assay_stream.cli.options import quiet_client_logs
+from assay_stream.cli.shared import quiet_client_logs
 from assay_stream.model.partition import murmur2_partition
 from assay_stream.model.record import Role
 from bench.results import write_line

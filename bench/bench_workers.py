@@ -15,7 +15,7 @@ from pathlib import Path
 
 import orjson
 
-from assay_stream.cli.options import quiet_client_logs
+from assay_stream.cli.shared import quiet_client_logs
 from assay_stream.config import load_settings
 from bench.bench_peers import Bench
 from bench.peers.programs import OURS, ROOT

@@ -15,8 +15,8 @@ import typer
 from assay_stream.alerts.formats import CONTENT_TYPES, AlertFormat, as_lines, read_alert, view_of
 from assay_stream.alerts.selection import AlertSelection, SeverityLevel, since_of
 from assay_stream.alerts.syslog_message import EXAMPLE_ENTERPRISE
-from assay_stream.cli.lines import input_lines
-from assay_stream.cli.options import Bootstrap, quiet_client_logs, say
+from assay_stream.cli.files import input_lines
+from assay_stream.cli.shared import Bootstrap, quiet_client_logs, say
 from assay_stream.config import Settings, command_settings, load_settings
 from assay_stream.errors import ConfigurationError, InputError
 from assay_stream.forward.receivers import Receiver, WebhookTarget, parse_target, secret_from, tls_context

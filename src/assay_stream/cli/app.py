@@ -32,7 +32,7 @@ from assay_stream.cli import (
     validate,
     verify,
 )
-from assay_stream.cli.options import say
+from assay_stream.cli.shared import say
 from assay_stream.errors import AssayStreamError, IntegrityError, OperatingError
 from assay_stream.kafka.refusals import explained
 

@@ -12,11 +12,10 @@ from typing import Annotated, BinaryIO
 
 import typer
 
-from assay_stream.cli.destinations import Force, refuse_filled_folder
-from assay_stream.cli.options import NOTHING_FOUND, Bootstrap, quiet_client_logs, say
-from assay_stream.cli.progress import Meter
+from assay_stream.cli.files import Force, refuse_filled_folder
+from assay_stream.cli.output import Meter, print_json
+from assay_stream.cli.shared import NOTHING_FOUND, Bootstrap, quiet_client_logs, say
 from assay_stream.cli.sources import FromTime, Offsets, ServerIds, Source, ToTime, make_selection, make_source
-from assay_stream.cli.tables import print_json
 from assay_stream.config import command_settings
 from assay_stream.errors import InputError
 from assay_stream.files.archive_manifest import ARCHIVE_MANIFEST, Place, manifest_bytes

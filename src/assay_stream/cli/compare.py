@@ -12,8 +12,9 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from assay_stream import __version__
-from assay_stream.cli.lines import archive_lines
-from assay_stream.cli.options import (
+from assay_stream.cli.files import archive_lines
+from assay_stream.cli.output import RowFormat, cell, json_line, print_line
+from assay_stream.cli.shared import (
     Bootstrap,
     RedactionDisable,
     RedactionEnable,
@@ -23,7 +24,6 @@ from assay_stream.cli.options import (
     say,
 )
 from assay_stream.cli.sources import Source, joined_source, make_source
-from assay_stream.cli.tables import RowFormat, cell, json_line, print_line
 from assay_stream.cli.verify import EvidenceFiles, Format, FromKafka, Inputs
 from assay_stream.config import Settings, command_settings
 from assay_stream.errors import InputError

@@ -12,8 +12,8 @@ from typing import Annotated, Any
 
 import typer
 
-from assay_stream.cli.options import quiet_client_logs, say
-from assay_stream.cli.tables import print_json, print_line
+from assay_stream.cli.output import print_json, print_line
+from assay_stream.cli.shared import quiet_client_logs, say
 from assay_stream.config import Settings, command_settings
 from assay_stream.errors import InputError, OperatingError
 from assay_stream.kafka.connection import connection_options, start_admin

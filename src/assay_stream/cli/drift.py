@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 import typer
 
 from assay_stream.canonical.decode import decode_json
-from assay_stream.cli.lines import read_input
-from assay_stream.cli.options import say
-from assay_stream.cli.tables import print_line
+from assay_stream.cli.files import read_input
+from assay_stream.cli.output import print_line
+from assay_stream.cli.shared import say
 from assay_stream.drift.severity import DEFAULT_PROFILE, PROFILES, Level
 from assay_stream.errors import InputError
 from assay_stream.report.drift import Offer, drift_findings, read_offer

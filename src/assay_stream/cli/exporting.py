@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
-from assay_stream.cli.destinations import Force, refuse_existing_file, refuse_filled_folder
-from assay_stream.cli.options import Bootstrap, quiet_client_logs, say
-from assay_stream.cli.tables import print_json
+from assay_stream.cli.files import Force, refuse_existing_file, refuse_filled_folder
+from assay_stream.cli.output import print_json
+from assay_stream.cli.shared import Bootstrap, quiet_client_logs, say
 from assay_stream.config import Settings, command_settings
 from assay_stream.errors import ConfigurationError, InputError
 from assay_stream.export.bundle_file import verify_bundle

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from assay_stream.canonical.decode import decode_json
-from assay_stream.cli.lines import read_input
-from assay_stream.cli.tables import print_json
+from assay_stream.cli.files import read_input
+from assay_stream.cli.output import print_json
 from assay_stream.errors import InputError
 from assay_stream.schemes import fingerprint as core
 

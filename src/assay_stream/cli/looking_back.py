@@ -11,8 +11,8 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from assay_stream import __version__
-from assay_stream.cli.options import Bootstrap, quiet_client_logs, say
-from assay_stream.cli.tables import RowFormat, cell, print_table
+from assay_stream.cli.output import RowFormat, cell, print_table
+from assay_stream.cli.shared import Bootstrap, quiet_client_logs, say
 from assay_stream.cli.verify import Format, operator_time_us
 from assay_stream.config import Settings, command_settings
 from assay_stream.errors import InputError

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from assay_stream.cli.options import Bootstrap, quiet_client_logs, say
-from assay_stream.cli.tables import print_json, print_line
+from assay_stream.cli.output import print_json, print_line
+from assay_stream.cli.shared import Bootstrap, quiet_client_logs, say
 from assay_stream.config import Settings, command_settings, load_settings
 from assay_stream.errors import ConfigurationError
 from assay_stream.kafka.access import ACCESS, Actor, acl_commands, grants_of

@@ -26,9 +26,9 @@ from assay_stream.cli.deciding import (
     known_bindings,
     print_rows,
 )
-from assay_stream.cli.lines import read_input
-from assay_stream.cli.options import Bootstrap, say
-from assay_stream.cli.tables import print_line
+from assay_stream.cli.files import read_input
+from assay_stream.cli.output import print_line
+from assay_stream.cli.shared import Bootstrap, say
 from assay_stream.errors import InputError
 from assay_stream.kafka.lookup import find_finding, read_definitions
 from assay_stream.limits import PIN_FILE_LIMITS

@@ -10,9 +10,8 @@ from typing import Annotated, BinaryIO
 
 import typer
 
-from assay_stream.cli.destinations import Force, refuse_existing_file
-from assay_stream.cli.lines import every_line
-from assay_stream.cli.options import (
+from assay_stream.cli.files import Force, every_line, refuse_existing_file
+from assay_stream.cli.shared import (
     AuthContext,
     Bootstrap,
     ObserverId,

@@ -13,21 +13,21 @@ from typing import Annotated, Any
 import typer
 
 from assay_stream import __version__
-from assay_stream.cli.collecting import collecting_seldom
 from assay_stream.cli.compare import AlertFiles, hold_against, hold_against_topics, recorded_in, written_in
-from assay_stream.cli.destinations import Force, refuse_filled_folder
-from assay_stream.cli.interrupts import noting_interrupts
-from assay_stream.cli.options import (
+from assay_stream.cli.files import Force, refuse_filled_folder
+from assay_stream.cli.output import Meter, RowFormat, print_json
+from assay_stream.cli.shared import (
     NOTHING_FOUND,
     Bootstrap,
     RedactionDisable,
     RedactionEnable,
     RedactionNames,
     SnapshotPartitions,
+    collecting_seldom,
+    noting_interrupts,
     quiet_client_logs,
     say,
 )
-from assay_stream.cli.progress import Meter
 from assay_stream.cli.sources import (
     FromKafka,
     FromTime,
@@ -39,7 +39,6 @@ from assay_stream.cli.sources import (
     make_selection,
     make_source,
 )
-from assay_stream.cli.tables import RowFormat, print_json
 from assay_stream.cli.verify import EvidenceFiles
 from assay_stream.config import Settings, command_settings
 from assay_stream.errors import ConfigurationError, InputError

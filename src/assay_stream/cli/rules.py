@@ -17,7 +17,7 @@ from assay_stream.cli.deciding import (
     known_bindings,
     print_rows,
 )
-from assay_stream.cli.options import Bootstrap, say
+from assay_stream.cli.shared import Bootstrap, say
 from assay_stream.model.control import KEY_ACCEPT_TYPE, KEY_REVOKE_TYPE, POLICY_SET_TYPE
 from assay_stream.report.pins import key_rows, policy_rows
 

@@ -16,11 +16,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from assay_stream.canonical.decode import decode_json
 from assay_stream.canonical.digest import Digest
-from assay_stream.cli.lines import read_input
-from assay_stream.cli.new_file import write_key_files
-from assay_stream.cli.options import Bootstrap, ObserverId, observer_or_host, quiet_client_logs, say
+from assay_stream.cli.files import read_input, write_key_files
+from assay_stream.cli.output import print_json
 from assay_stream.cli.publishing import deliver
-from assay_stream.cli.tables import print_json
+from assay_stream.cli.shared import Bootstrap, ObserverId, observer_or_host, quiet_client_logs, say
 from assay_stream.errors import ConfigurationError, InputError
 from assay_stream.observe import Vantage
 from assay_stream.schemes.schemapin import (

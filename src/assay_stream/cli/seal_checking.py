@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from assay_stream.cli.destinations import refuse_existing_file
-from assay_stream.cli.lines import read_input
-from assay_stream.cli.options import Bootstrap, quiet_client_logs, say
+from assay_stream.cli.files import read_input, refuse_existing_file
+from assay_stream.cli.output import json_line, print_json
 from assay_stream.cli.seal_report import Format, as_json, print_table
-from assay_stream.cli.tables import json_line, print_json
+from assay_stream.cli.shared import Bootstrap, quiet_client_logs, say
 from assay_stream.config import command_settings
 from assay_stream.errors import ConfigurationError, OperatingError
 from assay_stream.files.aside import Aside

@@ -10,11 +10,10 @@ from typing import Annotated, Any
 
 import typer
 
-from assay_stream.cli.destinations import Force, refuse_existing_file
-from assay_stream.cli.lines import read_input
-from assay_stream.cli.options import Bootstrap, say
+from assay_stream.cli.files import Force, read_input, refuse_existing_file
+from assay_stream.cli.output import json_line, print_json
 from assay_stream.cli.seal_checking import Checkpoints, Keys, logs_of
-from assay_stream.cli.tables import json_line, print_json
+from assay_stream.cli.shared import Bootstrap, say
 from assay_stream.errors import ConfigurationError, InputError
 from assay_stream.files.seal_files import LogName, Logs, record_in
 from assay_stream.files.seal_keys import read_public_keys

@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from assay_stream.cli.new_file import write_key_files
-from assay_stream.cli.options import Bootstrap
+from assay_stream.cli.files import write_key_files
 from assay_stream.cli.seal_proofs import DEFAULT_LOG_NAME
+from assay_stream.cli.shared import Bootstrap
 from assay_stream.config import Settings, load_settings
 from assay_stream.errors import ConfigurationError
 from assay_stream.files.seal_keys import read_private_key, read_public_keys

@@ -16,10 +16,10 @@ from assay_stream.alerts.page import page_of, severity_style
 from assay_stream.alerts.selection import AlertSelection, since_of
 from assay_stream.alerts.story import AlertStory
 from assay_stream.cli.alerts import AlertFile, ServerId, Severity
-from assay_stream.cli.options import Bootstrap, say
+from assay_stream.cli.output import print_json, print_line
 from assay_stream.cli.painting import Colour, Painter
+from assay_stream.cli.shared import Bootstrap, say
 from assay_stream.cli.story_sources import Sources, index_of, story_from
-from assay_stream.cli.tables import print_json, print_line
 from assay_stream.model.kinds import Kind
 from assay_stream.text.escaping import visible
 from assay_stream.text.visible import Span, shown

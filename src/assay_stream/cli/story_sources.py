@@ -16,8 +16,8 @@ from assay_stream.alerts.sightings import Sightings
 from assay_stream.alerts.story import AlertStory, story_of, tool_names_of
 from assay_stream.canonical.decode import decode_json
 from assay_stream.canonical.digest import jcs_digest
-from assay_stream.cli.lines import input_lines
-from assay_stream.cli.options import quiet_client_logs, say
+from assay_stream.cli.files import input_lines
+from assay_stream.cli.shared import quiet_client_logs, say
 from assay_stream.config import Settings, command_settings
 from assay_stream.errors import InputError
 from assay_stream.kafka.connection import start_admin

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from assay_stream.cli.deciding import Author, EventFile, Reason, decide
-from assay_stream.cli.options import Bootstrap, say
+from assay_stream.cli.shared import Bootstrap, say
 from assay_stream.errors import InputError
 from assay_stream.model.control import SUPPRESSION_REMOVE_TYPE, SUPPRESSION_SET_TYPE
 from assay_stream.model.glob import compile_glob

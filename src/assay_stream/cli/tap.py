@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from assay_stream.cli.options import (
+from assay_stream.cli.shared import (
     AuthContext,
     Bootstrap,
     InertFormatter,

@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal
 import typer
 
 from assay_stream.canonical.decode import decode_json
-from assay_stream.cli.lines import input_lines
-from assay_stream.cli.options import say
-from assay_stream.cli.tables import print_json
+from assay_stream.cli.files import input_lines
+from assay_stream.cli.output import print_json
+from assay_stream.cli.shared import say
 from assay_stream.errors import InputError
 from assay_stream.model.cloudevents import read_event
 from assay_stream.model.observation import CALL_TYPE

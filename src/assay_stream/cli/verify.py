@@ -10,19 +10,19 @@ from typing import Annotated, Any
 
 import typer
 
-from assay_stream.cli.collecting import collecting_seldom
-from assay_stream.cli.lines import STANDARD_INPUT, archive_lines
-from assay_stream.cli.options import (
+from assay_stream.cli.files import STANDARD_INPUT, archive_lines
+from assay_stream.cli.output import RowFormat, cell, json_line, print_line
+from assay_stream.cli.processes import Tell, in_processes
+from assay_stream.cli.shared import (
     NOTHING_FOUND,
     Bootstrap,
     RedactionDisable,
     RedactionEnable,
     RedactionNames,
+    collecting_seldom,
     quiet_client_logs,
     say,
 )
-from assay_stream.cli.processes import Tell, in_processes
-from assay_stream.cli.tables import RowFormat, cell, json_line, print_line
 from assay_stream.config import Settings, command_settings
 from assay_stream.errors import InputError
 from assay_stream.files.archive import read_files

@@ -7,8 +7,8 @@ import logging
 
 import pytest
 
-from assay_stream.cli.options import InertFormatter
-from assay_stream.cli.tables import CELL_CHARACTERS_MAX, cell, json_line, table_lines
+from assay_stream.cli.output import CELL_CHARACTERS_MAX, Meter, cell, json_line, table_lines
+from assay_stream.cli.shared import InertFormatter
 
 HOSTILE = ["\x1b[2J", "\x07", "a\nb", "a\rb", "\u202eevil", "\u2066x", "\x9b31m", "\u200b", "\x7f"]
 
@@ -60,3 +60,23 @@ def test_log_lines_are_inert(text: str) -> None:
     """Of a tap, which logs to the terminal of whoever runs the client."""
     record = logging.LogRecord("x", logging.WARNING, "", 0, "server %s", (text,), None)
     assert InertFormatter("tap: %(message)s").format(record).isprintable()
+
+
+def test_rate_and_time_left_are_of_this_run(capsys: pytest.CaptureFixture[str]) -> None:
+    """A thousand calls in ten seconds, nine thousand to go: ninety seconds."""
+    now = iter(range(0, 1_000, 10))
+    meter = Meter(True, clock_s=lambda: next(now))
+    meter.replaying([("calls:0", 0, 10_000)])
+    meter.replaying([("calls:0", 1_000, 10_000)])
+    said = capsys.readouterr().err
+    assert "10 % of 10,000 calls" in said
+    assert "calls:0 10 %" in said
+    assert "s left" in said
+
+
+def test_nothing_is_said_where_it_is_not_wanted(capsys: pytest.CaptureFixture[str]) -> None:
+    """Not on a pipe unless asked for."""
+    meter = Meter(False, clock_s=lambda: 10_000.0)
+    meter.reading(5)
+    meter.end()
+    assert capsys.readouterr().err == ""

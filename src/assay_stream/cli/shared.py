@@ -1,9 +1,13 @@
-"""Options that several commands share."""
+"""What commands share: options, sentences to a person, exit codes, interrupts."""
 
 from __future__ import annotations
 
+import gc
 import logging
+import signal
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
@@ -76,3 +80,36 @@ def observer_or_host(observer_id: str | None) -> str:
         observer_id: what the command line gave.
     """
     return observer_id if observer_id is not None else socket.gethostname()
+
+
+_THRESHOLDS = (50_000, 50, 100)
+
+
+@contextmanager
+def collecting_seldom() -> Iterator[None]:
+    """Look for circles less often: records come and go by the hundred thousand and refer to nothing in circles."""
+    before = gc.get_threshold()
+    gc.set_threshold(*_THRESHOLDS)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
+@contextmanager
+def noting_interrupts() -> Iterator[list[int]]:
+    """Note SIGINT and SIGTERM instead of dying of them; the second one kills as ever."""
+    noted: list[int] = []
+
+    def note(number: int, _: object) -> None:
+        noted.append(number)
+        signal.signal(number, before[number])
+
+    before = {int(number): signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number in before:
+        signal.signal(number, note)
+    try:
+        yield noted
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
