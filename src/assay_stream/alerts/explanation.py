@@ -66,11 +66,7 @@ def explanation_of(story: AlertStory) -> list[Section]:
 
 
 def as_text(sections: Sequence[Section]) -> Iterator[str]:
-    """Yield the lines of an explanation for a person.
-
-    Args:
-        sections: of the explanation.
-    """
+    """Yield the lines of an explanation for a person."""
     for number, section in enumerate(sections):
         if number:
             yield ""
@@ -82,11 +78,7 @@ def as_text(sections: Sequence[Section]) -> Iterator[str]:
 
 
 def as_markdown(sections: Sequence[Section]) -> Iterator[str]:
-    """Yield the lines of an explanation for a ticket; what others wrote stands in code blocks of its own.
-
-    Args:
-        sections: of the explanation.
-    """
+    """Yield the lines of an explanation for a ticket; what others wrote stands in code blocks of its own."""
     for section in sections:
         yield f"## {section.title}"
         yield ""

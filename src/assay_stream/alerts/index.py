@@ -113,11 +113,7 @@ class Life:
     latest: deque[AlertView] = field(default_factory=lambda: deque(maxlen=_LIFE_TAIL))
 
     def add(self, view: AlertView) -> None:
-        """Take one record more.
-
-        Args:
-            view: the record.
-        """
+        """Take one record more."""
         self.count += 1
         if len(self.first) < _LIFE_HEAD:
             self.first.append(view)
@@ -179,11 +175,7 @@ class AlertIndex:
         raise InputError("unknown_uid", f"no alert has a uid that begins so; {hint} (assay-stream alerts list)")
 
     def on_same_definition(self, uid: str) -> list[str]:
-        """Return what other alerts are about a definition that an alert is about, as a list shows them.
-
-        Args:
-            uid: the alert's.
-        """
+        """Return what other alerts are about a definition that an alert is about, as a list shows them."""
         about = self._definitions.get(uid)
         found = [
             self.rows[other]
@@ -201,11 +193,7 @@ class AlertIndex:
 
 
 def short_uids(uids: Iterable[str]) -> dict[str, str]:
-    """Return the shortest beginning of each uid that no other one has, of at least 8 characters.
-
-    Args:
-        uids: all uids there are.
-    """
+    """Return the shortest beginning of each uid that no other one has, of at least 8 characters."""
     ordered = sorted(uids)
     short: dict[str, str] = {}
     for index, uid in enumerate(ordered):

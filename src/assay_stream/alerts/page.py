@@ -33,11 +33,7 @@ class Line(NamedTuple):
 
 
 def severity_style(severity_id: int) -> Style:
-    """Return how a severity looks.
-
-    Args:
-        severity_id: OCSF severity.
-    """
+    """Return how a severity looks."""
     if severity_id in (1, 2):
         return ""
     return "warn" if severity_id == 3 else "grave"
@@ -255,12 +251,7 @@ def calls_text(story: AlertStory) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """Return a count with its noun.
-
-    Args:
-        count: how many.
-        noun: in the singular.
-    """
+    """Return a count with its noun."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 

@@ -182,11 +182,7 @@ class DueTimes:
         self._times_us: dict[str, int] = {}
 
     def note(self, states: Mapping[str, Any]) -> None:
-        """Take note of states that are other than they were.
-
-        Args:
-            states: by key.
-        """
+        """Take note of states that are other than they were."""
         for key, stored in states.items():
             time_us = due_us(read_record(AlertState, stored), self._rules) if is_alert(key) else None
             if time_us is None:

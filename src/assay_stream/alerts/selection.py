@@ -41,11 +41,7 @@ class AlertSelection:
     severity: SeverityLevel | None = None
 
     def wants(self, view: AlertView) -> bool:
-        """Say whether an alert is asked for. One whose severity is not told counts as higher than any.
-
-        Args:
-            view: the alert.
-        """
+        """Say whether an alert is asked for. One whose severity is not told counts as higher than any."""
         return self.fits(time_ms=view.time_ms, server_id=view.fact("mcp_server_id"), severity_id=view.severity_id)
 
     def fits(self, *, time_ms: int, server_id: str, severity_id: int) -> bool:

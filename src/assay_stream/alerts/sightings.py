@@ -87,11 +87,7 @@ class Sightings:
                     self.rules[key] = entry.rule
 
     def rule(self, rule_id: str) -> SuppressionRule | None:
-        """Return the rule of this name that is in force for the server, its own before one for every server.
-
-        Args:
-            rule_id: the operator's name of the rule.
-        """
+        """Return the rule of this name that is in force for the server, its own before one for every server."""
         return self.rules.get((self._server_id, rule_id)) or self.rules.get((ANY_SERVER, rule_id))
 
     def _claimed(self, claim: NameClaim) -> None:

@@ -197,11 +197,7 @@ def _details(view: AlertView) -> Iterator[tuple[str, str]]:
 
 
 def tool_names_of(view: AlertView) -> frozenset[str]:
-    """Return the names under which the tool of an alert is called, none where it is about no tool.
-
-    Args:
-        view: the alert.
-    """
+    """Return the names under which the tool of an alert is called, none where it is about no tool."""
     return frozenset(name for name in (view.fact("mcp_tool_name"), view.fact("mcp_renamed_to")) if name)
 
 

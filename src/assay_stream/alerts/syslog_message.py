@@ -61,11 +61,7 @@ def syslog_message(view: AlertView, body: str, *, host: str, enterprise: int = E
 
 
 def octet_counted(message: bytes) -> bytes:
-    """Return a message as a frame of a stream: its length, a space, the message (RFC 6587, 3.4.1; RFC 5425, 4.3).
-
-    Args:
-        message: a SYSLOG-MSG.
-    """
+    """Return a message as a frame of a stream: its length, a space, the message (RFC 6587, 3.4.1; RFC 5425, 4.3)."""
     return str(len(message)).encode() + b" " + message
 
 

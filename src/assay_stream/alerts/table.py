@@ -85,9 +85,6 @@ class AlertTable:
     def apply(self, record: Record) -> Step:
         """Apply one record of the finding topic.
 
-        Args:
-            record: the next one of the partition.
-
         Raises:
             IntegrityError: ``unknown_finding``.
         """
@@ -96,11 +93,7 @@ class AlertTable:
         return step
 
     def written(self, position: int) -> list[Output]:
-        """Return the records that make the state topic tell of the table as it is now.
-
-        Args:
-            position: the next finding to read.
-        """
+        """Return the records that make the state topic tell of the table as it is now."""
         changed = sorted(self._changed)
         self._changed.clear()
         progress: AlertProgress = {"position": position, "states": len(self._states)}

@@ -96,12 +96,7 @@ def not_compared() -> Change:
 
 
 def differing_fields(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """Return the names of the top-level fields that differ, sorted.
-
-    Args:
-        before: a definition.
-        after: another one.
-    """
+    """Return the names of the top-level fields that differ, sorted."""
     names = before.keys() | after.keys()
     return sorted(name for name in names if not same(before.get(name, ABSENT), after.get(name, ABSENT)))
 

@@ -67,12 +67,7 @@ class Schedule:
     longest_ms: int = 30_000
 
     def wait_ms(self, failures: int, *, retry_after_ms: int = 0) -> int:
-        """Return how long to wait after some failures in a row.
-
-        Args:
-            failures: failures in a row, 1 or more.
-            retry_after_ms: how long the receiver asks to wait.
-        """
+        """Return how long to wait after some failures in a row."""
         own = min(self.longest_ms, self.first_ms << min(failures - 1, _EXPONENT_MAX))
         return max(own, min(retry_after_ms, RETRY_AFTER_MAX_MS))
 
@@ -101,13 +96,7 @@ class Next:
 
 
 def after(answer: Answer, *, failures: int, schedule: Schedule) -> Next:
-    """Return what to do after an attempt.
-
-    Args:
-        answer: what the attempt came to.
-        failures: failures in a row before it.
-        schedule: how long to wait.
-    """
+    """Return what to do after an attempt."""
     if answer.outcome is Outcome.DELIVERED:
         return Next(step=Step.DONE)
     if answer.outcome is Outcome.REFUSED:
@@ -122,11 +111,6 @@ def http_answer(status: int, *, retry_after: str | None, now_s: float) -> Answer
 
     A client error other than 408 and 429 is a refusal for good; redirections are not followed, and wait for
     somebody to mend the address.
-
-    Args:
-        status: the status code.
-        retry_after: the ``Retry-After`` header, if there is one.
-        now_s: the time now, seconds since the epoch, to read a date in it.
     """
     if 200 <= status < 300:
         return DELIVERED
@@ -138,12 +122,7 @@ def http_answer(status: int, *, retry_after: str | None, now_s: float) -> Answer
 
 
 def retry_after_ms(text: str | None, *, now_s: float) -> int:
-    """Return the wait that a ``Retry-After`` header asks for: seconds or a date (RFC 9110, 10.2.3); else 0.
-
-    Args:
-        text: the header's value.
-        now_s: the time now, seconds since the epoch.
-    """
+    """Return the wait that a ``Retry-After`` header asks for: seconds or a date (RFC 9110, 10.2.3); else 0."""
     if text is None:
         return 0
     text = text.strip()
@@ -160,21 +139,10 @@ def retry_after_ms(text: str | None, *, now_s: float) -> int:
 
 
 def signature(secret: bytes, *, key: str, body: bytes) -> str:
-    """Return the signature of a delivery: HMAC-SHA256 (RFC 2104) over idempotency key, a dot and the body.
-
-    Args:
-        secret: the shared secret.
-        key: the idempotency key.
-        body: the body as it is sent.
-    """
+    """Return the signature of a delivery: HMAC-SHA256 (RFC 2104) over idempotency key, a dot and the body."""
     return "sha256=" + hmac.new(secret, key.encode() + b"." + body, hashlib.sha256).hexdigest()
 
 
 def dead_letter(record: Record, error: AssayStreamError) -> Output:
-    """Return the dead letter of an alert: its bytes, key and headers, and why it was refused.
-
-    Args:
-        record: the alert as it was read.
-        error: why it was refused.
-    """
+    """Return the dead letter of an alert: its bytes, key and headers, and why it was refused."""
     return rejected(record, error)._replace(role=Role.DEAD_LETTERS, label=f"dead:{error.code}")

@@ -166,11 +166,7 @@ class Forwarder:
         self._next.clear()
 
     def take_over(self, assigned: set[TopicPartition]) -> None:
-        """Note that partitions are ours now; the main loop goes to where each was left.
-
-        Args:
-            assigned: these partitions.
-        """
+        """Note that partitions are ours now; the main loop goes to where each was left."""
         self._generation += 1
         self._next.clear()
         _log.info("partitions_assigned", partitions=sorted(partition.partition for partition in assigned))

@@ -17,13 +17,7 @@ _ATTEMPTS = "attempt:"
 
 
 def pages_of(settings: Settings, forwarder: Forwarder, *, port: int) -> AbstractAsyncContextManager[None]:
-    """Return a block in which a forwarder's health and metrics are served.
-
-    Args:
-        settings: the operator's settings.
-        forwarder: what is watched.
-        port: where to listen.
-    """
+    """Return a block in which a forwarder's health and metrics are served."""
     meter = Meter(CollectorRegistry())
     health = Health(stall_limit_s=settings.stall_limit_s)
     health.watch(_STAGE, lambda: forwarder.ready, still_s=lambda: forwarder.still_s)

@@ -29,12 +29,7 @@ class Receiver(Protocol):
         """What it is called in logs and dead letters; holds no secret."""
 
     async def send(self, view: AlertView, body: str) -> Answer:
-        """Deliver one alert, and say what became of it.
-
-        Args:
-            view: the alert.
-            body: the alert in the receiver's format.
-        """
+        """Deliver one alert, and say what became of it."""
 
     async def close(self) -> None:
         """Let go of connections."""
@@ -113,10 +108,6 @@ def _syslog_target(text: str) -> SyslogTarget | None:
 
 def secret_from(variable: str, environment: Mapping[str, str]) -> str:
     """Return a secret from an environment variable, or from the file that ``<variable>_FILE`` names.
-
-    Args:
-        variable: its name.
-        environment: the variables.
 
     Raises:
         ConfigurationError: ``secret_missing`` where neither is set, or it is empty; ``bad_secret_file``.

@@ -76,12 +76,7 @@ class Syslog:
         """When the last connection ended, by the loop's clock; ``None`` while it stands."""
 
     async def send(self, view: AlertView, body: str) -> Answer:
-        """Send one alert, and say what became of it.
-
-        Args:
-            view: the alert.
-            body: the alert in the receiver's format.
-        """
+        """Send one alert, and say what became of it."""
         message = syslog_message(view, body, host=self._host, enterprise=self._enterprise)
         try:
             async with asyncio.timeout(self._timeout_s):

@@ -60,12 +60,7 @@ class Webhook:
         )
 
     async def send(self, view: AlertView, body: str) -> Answer:
-        """Post one alert, and say what became of it.
-
-        Args:
-            view: the alert.
-            body: the alert in the receiver's format.
-        """
+        """Post one alert, and say what became of it."""
         content, key = body.encode("utf-8"), view.key()
         headers = {IDEMPOTENCY_HEADER: key}
         if self._secret is not None:

@@ -98,11 +98,7 @@ class Report:
                 self.claims.setdefault(head, checkpoint.sequence)
 
     def tell(self, fault: Fault) -> None:
-        """Note a fault.
-
-        Args:
-            fault: what is wrong.
-        """
+        """Note a fault."""
         self.faults_count += 1
         if len(self.faults) < FAULTS_TOLD_MAX:
             self.faults.append(fault)

@@ -82,12 +82,7 @@ def check_heads(
 
 
 def check_sealed_offset(report: Report, sealed_offset: int) -> None:
-    """Hold the end of a chain against the offset that the sealer committed with its last checkpoint.
-
-    Args:
-        report: of the chain.
-        sealed_offset: the first offset that is not sealed.
-    """
+    """Hold the end of a chain against the offset that the sealer committed with its last checkpoint."""
     if not report.chain_broken and sealed_offset > _behind(report):
         detail = f"the sealer has committed offset {sealed_offset}"
         report.tell(Fault("head", _behind(report), "sealed_offset_ahead", detail))
@@ -111,11 +106,7 @@ def _behind(report: Report) -> int:
 
 
 def heads_as_json(reports: Iterable[Report]) -> dict[str, Any]:
-    """Return the heads of some chains, to be kept where nobody who runs the brokers can alter them.
-
-    Args:
-        reports: of chains that hold.
-    """
+    """Return the heads of some chains, to be kept where nobody who runs the brokers can alter them."""
     return {
         "schema": HEADS_SCHEMA,
         "heads": [

@@ -139,10 +139,6 @@ def last_of(chain: Chain) -> Sealed:
 def inclusion(chain: Chain, offset: int) -> Included:
     """Return the proof that the record at an offset is in the tree of the last checkpoint.
 
-    Args:
-        chain: the checkpoints of the partition.
-        offset: of the record in the evidence partition.
-
     Raises:
         InputError: ``offset_not_sealed``; as ``chain_of``.
     """
@@ -163,11 +159,6 @@ def inclusion(chain: Chain, offset: int) -> Included:
 
 def consistency(chain: Chain, first: int, second: int) -> dict[str, Any]:
     """Return the proof that the tree of one checkpoint begins with that of an earlier one.
-
-    Args:
-        chain: the checkpoints of the partition.
-        first: number of the earlier checkpoint, from 0.
-        second: number of the later one.
 
     Raises:
         InputError: ``checkpoint_not_found``; ``proof_out_of_range`` where the second is the earlier one; as
@@ -218,11 +209,6 @@ def check_tlog_proof(raw: bytes, keys: dsse.Keys, record: Record) -> dict[str, A
     2. Check that the origin names the record's partition, and that one of the keys signed the checkpoint.
     3. Cosignatures of witnesses are ignored: no witness is configured.
     4. Check the inclusion proof.
-
-    Args:
-        raw: the proof.
-        keys: whose signatures count.
-        record: the record that should be the leaf.
 
     Raises:
         InputError: ``bad_proof``, ``bad_note``, ``seal_key_unknown``, ``seal_signature_invalid``,

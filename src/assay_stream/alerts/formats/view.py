@@ -126,9 +126,6 @@ def read_alert(raw: bytes | None) -> dict[str, Any]:
 def view_of(alert: Any) -> AlertView:
     """Return what the converters know of an alert.
 
-    Args:
-        alert: a decoded OCSF Detection Finding.
-
     Raises:
         InputError: ``not_an_alert`` where it is something else.
     """
