@@ -6,10 +6,8 @@ outputs reach the next stage only as records that are handed back in.
 
 from __future__ import annotations
 
-from typing import Any
-
 from assay_stream.alerts.life_cycle import AlertRules
-from assay_stream.alerts.processor import DueTimes, take_in
+from assay_stream.alerts.processor import DueTimes, Remembered, take_in
 from assay_stream.canonical.redaction import DEFAULT_REDACTION, Redaction
 from assay_stream.errors import InputError
 from assay_stream.join import processor as joining
@@ -37,7 +35,7 @@ class EngineState:
     ) -> None:
         self.registry = registering.Registry(producer=producer, limits=limits, partitions=snapshot_partitions)
         self.join = joining.Join(producer=producer, limits=limits, redaction=redaction, call_profile=call_profile)
-        self.alerts: dict[str, dict[str, Any]] = {}
+        self.alerts: dict[str, Remembered] = {}
         self.alert_rules = AlertRules(version=producer.version) if alert_rules is None else alert_rules
         self.alerts_due = DueTimes(self.alert_rules)
 

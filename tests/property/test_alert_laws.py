@@ -13,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ocsf_json_schema import OcsfJsonSchemaEmbedded, get_ocsf_schema
 
-from assay_stream.alerts.processor import DueTimes, apply_entry
+from assay_stream.alerts.processor import DueTimes, Remembered, apply_entry, state_json, state_of
 from assay_stream.alerts.table import AlertTable
 from assay_stream.model.alert import OCSF_VERSION
+from assay_stream.model.alert_state import AlertState
 from assay_stream.model.finding import Finding
 from assay_stream.model.finding_topic import Entry, Resolution, Suppression, Tick
 from assay_stream.model.kinds import Kind
@@ -90,15 +91,20 @@ def in_log(entries: Iterable[Entry]) -> list[Placed]:
     return list(enumerate(entries))
 
 
+def as_stored(key: str, state: Remembered) -> Remembered:
+    """A state, written and read back."""
+    return state_of(key, json.loads(json.dumps(state_json(state))))
+
+
 def run(states: dict[str, Any], log: Iterable[Placed]) -> list[Output]:
     """The alerts that a part of a log gives; states are changed in place."""
     due = DueTimes(RULES)
-    due.note({key: state for key, state in states.items() if "/" not in key})
+    due.note(states)
     outputs = []
     for offset, entry in log:
         place_ = Origin(topic="findings", partition=0, offset=offset)
         step = apply_entry(states, entry, RULES, due, place=place_)
-        states.update(json.loads(json.dumps(step.states)))
+        states.update((key, as_stored(key, state)) for key, state in step.states.items())
         due.note(step.states)
         outputs += step.outputs
     return outputs
@@ -222,13 +228,13 @@ def test_the_count_is_of_distinct_records(entries: list[Entry], ticks: list[int]
     states: dict[str, Any] = {}
     outputs = run(states, in_log(with_ticks(entries, ticks)))
     for uid, state in states.items():
-        if "/" in uid:
+        if not isinstance(state, AlertState):
             continue
         found = [entry for entry in entries if isinstance(entry, Finding) and entry.uid() == uid]
-        assert state["count"] == len({finding.origin for finding in found})
-        assert sum(state["observers"].values()) == state["count"]
+        assert state.count == len({finding.origin for finding in found})
+        assert sum(state.observers.values()) == state.count
         times = [finding.time_us for finding in found]
-        assert (state["first_us"], state["last_us"]) == (min(times), max(times))
+        assert (state.first_us, state.last_us) == (min(times), max(times))
         counts = [body(output)["count"] for output in by_uid(outputs).get(uid, [])]
         assert counts == sorted(counts)
 
@@ -238,7 +244,7 @@ def test_there_are_never_more_records_than_the_pace_allows(entries: list[Entry],
     """One for the creation, one a round count, two an end and return, one an interval, one when a rule ends."""
     states: dict[str, Any] = {}
     for uid, outputs in by_uid(run(states, in_log(with_ticks(entries, [*ticks, at(5_000)])))).items():
-        count = states[uid]["count"]
+        count = states[uid].count
         bodies = [body(output) for output in outputs]
         closed = sum(told["activity_name"] == "Close" for told in bodies)
         round_counts = 3 * (int(math.log10(count)) + 1)
@@ -300,5 +306,5 @@ def test_clocks_that_disagree_lose_no_count(found: list[tuple[int, bool]], tick_
         entries.append(Tick(time_us=at(tick_s + offset)))
     states: dict[str, Any] = {}
     outputs = run(states, in_log(entries))
-    assert sum(state["count"] for key, state in states.items() if "/" not in key) == len(found)
+    assert sum(state.count for state in states.values() if isinstance(state, AlertState)) == len(found)
     assert bool(outputs) is bool(found)

@@ -9,12 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay_stream import engine
-from assay_stream.alerts.processor import is_alert
 from assay_stream.engine import EngineState
 from assay_stream.model.alert_state import AlertState
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Origin, Record, Role
-from assay_stream.model.wire import read_record
 from tests.property.test_registry_laws import BASE_MS
 
 HIGH = 4
@@ -60,11 +58,10 @@ def a_list(offset: int, shown: Shown, kind: str) -> Record:
 
 def grave_names(state: EngineState) -> set[str | None]:
     """The names about which an alert of high severity stands."""
-    alerts = [read_record(AlertState, stored) for key, stored in state.alerts.items() if is_alert(key)]
     return {
-        alert.last.get("tool_name") or alert.last.get("item_name")
-        for alert in alerts
-        if alert.raised and not alert.closed and alert.severity_id >= HIGH
+        alert.last.tool_name or alert.last.item_name
+        for alert in state.alerts.values()
+        if isinstance(alert, AlertState) and alert.raised and not alert.closed and alert.severity_id >= HIGH
     }
 
 

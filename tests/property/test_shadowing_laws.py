@@ -10,7 +10,8 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_stream.alerts.processor import DueTimes, apply_entry, is_alert
+from assay_stream.alerts.processor import DueTimes, apply_entry
+from assay_stream.model.alert_state import AlertState
 from assay_stream.model.envelope import Producer
 from assay_stream.model.finding_topic import NameClaim, decode_entry
 from assay_stream.model.partition import murmur2_partition
@@ -48,9 +49,9 @@ def open_alerts(log: list[NameClaim], partitions: int) -> set[tuple[str, int, st
                 place = Origin(topic="findings", partition=partition, offset=offset)
                 states |= apply_entry(states, claim, RULES, DueTimes(RULES), place=place).states
         found |= {
-            (uid, state["severity_id"], state["last"]["server_id"])
+            (uid, state.severity_id, state.last.server_id)
             for uid, state in states.items()
-            if is_alert(uid) and state["resolved_us"] is None
+            if isinstance(state, AlertState) and state.resolved_us is None
         }
     return found
 

@@ -207,7 +207,7 @@ def folded_finding(finding: Finding, place: str | None = None) -> Finding:
 
 def with_member(fold: AlertState | None, was: AlertState | None, member: AlertState, finding: Finding) -> AlertState:
     """Return a folded alert with one finding more."""
-    about = folded_finding(finding, None if fold is None else fold.last["reason"])
+    about = folded_finding(finding, None if fold is None else fold.last.reason)
     new = counted(fold, about, member.severity_id)
     if fold is None or fold.closed:
         # It is written where the record ends; where no end stands, an interval after its beginning.
@@ -251,7 +251,7 @@ def place_text(origin: Origin) -> str:
 
 
 def _stands(member: AlertState | None) -> int:
-    return int(member is not None and member.resolved_us is None and KINDS[Kind(member.last["kind"])].lasts)
+    return int(member is not None and member.resolved_us is None and KINDS[member.last.kind].lasts)
 
 
 def _gravest(members: list[list[Any]]) -> list[list[Any]]:

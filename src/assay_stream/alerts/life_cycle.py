@@ -37,9 +37,9 @@ from assay_stream.drift.severity import DEFAULT_PROFILE
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.alert import Activity, Status, alert_record
 from assay_stream.model.alert_state import AlertState
-from assay_stream.model.finding import Finding, finding_of
+from assay_stream.model.finding import Finding
 from assay_stream.model.finding_topic import Resolution
-from assay_stream.model.kinds import KINDS, Kind
+from assay_stream.model.kinds import KINDS
 from assay_stream.model.record import Output
 from assay_stream.model.suppression import SuppressionRule, covering_rule
 
@@ -207,7 +207,7 @@ def _next_due(state: AlertState, pacing: Pacing) -> _Due | None:
     due = []
     if state.resolved_us is not None:
         due.append(_Due(state.resolved_us + pacing.settle_us, "close"))
-    elif state.folded["open"] if state.folded else KINDS[Kind(state.last["kind"])].lasts:
+    elif state.folded["open"] if state.folded else KINDS[state.last.kind].lasts:
         due.append(_Due(state.written_us + pacing.repeat_interval_us, "repeat"))
     else:
         due.append(_Due(state.last_us + pacing.repeat_interval_us, "close"))
@@ -219,8 +219,7 @@ def _next_due(state: AlertState, pacing: Pacing) -> _Due | None:
 def _written(
     state: AlertState, activity: Activity, time_us: int, rules: AlertRules, suppressions: Suppressions
 ) -> tuple[AlertState, Output]:
-    finding = finding_of(state.last)
-    covering = covering_rule(suppressions, finding, time_us)
+    covering = covering_rule(suppressions, state.last, time_us)
     state = replace(
         state,
         written_count=state.count,
@@ -235,7 +234,7 @@ def _written(
     else:
         status = Status.NEW if activity is Activity.CREATE else Status.IN_PROGRESS
     return state, alert_record(
-        finding,
+        state.last,
         activity=activity,
         status=status,
         time_us=time_us,

@@ -1,6 +1,6 @@
 """The processor of the alert stage: records of the finding topic in, alerts and changed states out.
 
-State is one mapping of JSON objects: an alert under its uid; suppression rules under ``rules/<partition>/<server>``;
+State is one mapping: an alert under its uid; suppression rules under ``rules/<partition>/<server>``;
 claims to look-alike names under ``names/<partition>/<skeleton>``; under ``records/<server>``, how many alerts its
 latest records raised.
 
@@ -10,7 +10,7 @@ the states that include it already.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -31,6 +31,9 @@ from assay_stream.text.look_alikes import skeleton
 _RULES = "rules/"
 _NAMES = "names/"
 
+Remembered = AlertState | dict[str, Any]
+"""An alert; suppression rules by id; or the JSON object of name claims or of counts."""
+
 
 @dataclass(slots=True)
 class Step:
@@ -43,7 +46,7 @@ class Step:
     """
 
     outputs: list[Output] = field(default_factory=list)
-    states: dict[str, dict[str, Any]] = field(default_factory=dict)
+    states: dict[str, Remembered] = field(default_factory=dict)
     left_out: int = 0
 
 
@@ -63,20 +66,20 @@ def apply_entry(states: Mapping[str, Any], entry: Entry, rules: AlertRules, due:
             key = _rules_key(place.partition, entry.rule.server_id)
             kept = dict(states.get(key) or {})
             if entry.is_set:
-                kept[entry.rule.id] = write_record(entry.rule)
+                kept[entry.rule.id] = entry.rule
             else:
                 kept.pop(entry.rule.id, None)
             step.states[key] = kept
         case Tick():
             for uid in due.by(entry.time_us):
-                known = _state(states, uid)
+                known = states.get(uid)
                 if known is not None and not _is_behind(known, place):
-                    in_force = suppressions_for(states, place.partition, known.last["server_id"])
+                    in_force = suppressions_for(states, place.partition, known.last.server_id)
                     _note(step, place, uid, known, *tick(known, entry.time_us, rules, in_force))
     return step
 
 
-def take_in(states: dict[str, dict[str, Any]], record: Record, rules: AlertRules, due: DueTimes) -> Step:
+def take_in(states: MutableMapping[str, Remembered], record: Record, rules: AlertRules, due: DueTimes) -> Step:
     """Apply one record of the finding topic as it was read, and keep what it changes.
 
     A record that is set aside changes no state.
@@ -99,14 +102,14 @@ def take_in(states: dict[str, dict[str, Any]], record: Record, rules: AlertRules
 
 
 def _find(step: Step, states: Mapping[str, Any], finding: Finding, rules: AlertRules, place: Origin) -> None:
-    if _is_behind(_state(states, finding.uid()), place):
+    if _is_behind(states.get(finding.uid()), place):
         return
     key = records_key(finding.server_id)
     in_force = suppressions_for(states, place.partition, finding.server_id)
-    found = find(lambda uid: _state(states, uid), RecordCounts(states.get(key)), finding, rules, in_force)
+    found = find(states.get, RecordCounts(states.get(key)), finding, rules, in_force)
     step.outputs += found.outputs
     for uid, new in found.alerts.items():
-        _note(step, place, uid, _state(states, uid), new, [])
+        _note(step, place, uid, states.get(uid), new, [])
     if found.counts is not None:
         step.states[key] = dict(found.counts.as_json())
 
@@ -114,7 +117,7 @@ def _find(step: Step, states: Mapping[str, Any], finding: Finding, rules: AlertR
 def _end_flood(step: Step, states: Mapping[str, Any], end: FloodEnd, rules: AlertRules, place: Origin) -> None:
     in_force = suppressions_for(states, place.partition, end.server_id)
     for uid in RecordCounts(states.get(records_key(end.server_id))).touched():
-        known = _state(states, uid)
+        known = states.get(uid)
         if known is not None and not _is_behind(known, place):
             _note(step, place, uid, known, *write_folded(known, end.time_us, rules, in_force))
 
@@ -123,16 +126,16 @@ def _resolve(step: Step, states: Mapping[str, Any], resolution: Resolution, rule
     in_force = suppressions_for(states, place.partition, resolution.server_id)
     folds: dict[str, AlertState] = {}
     for uid in resolution.uids:
-        known = _state(states, uid)
+        known = states.get(uid)
         if known is None or _is_behind(known, place):
             continue
         new, outputs = apply_resolution(known, resolution, rules, in_force)
         _note(step, place, uid, known, new, outputs)
-        fold = None if known.fold is None else folds.get(known.fold) or _state(states, known.fold)
+        fold = None if known.fold is None else folds.get(known.fold) or states.get(known.fold)
         if known.fold is not None and fold is not None:
             folds[known.fold] = without_member(fold, known, new, resolution.time_us)
     for uid, new in folds.items():
-        _note(step, place, uid, _state(states, uid), new, [])
+        _note(step, place, uid, states.get(uid), new, [])
 
 
 def _claim(step: Step, states: Mapping[str, Any], claim: NameClaim, rules: AlertRules, place: Origin) -> None:
@@ -184,7 +187,7 @@ class DueTimes:
     def note(self, states: Mapping[str, Any]) -> None:
         """Take note of states that are other than they were."""
         for key, stored in states.items():
-            time_us = due_us(read_record(AlertState, stored), self._rules) if is_alert(key) else None
+            time_us = due_us(stored, self._rules) if isinstance(stored, AlertState) else None
             if time_us is None:
                 self._times_us.pop(key, None)
             else:
@@ -204,9 +207,24 @@ class DueTimes:
         return [key for _, key in due[: DEFAULT_LIMITS.alerts_per_tick_max]]
 
 
-def is_alert(key: str) -> bool:
-    """Tell whether a state is that of an alert."""
-    return not key.startswith((_RULES, _NAMES, RECORDS))
+def state_json(value: Remembered) -> dict[str, Any]:
+    """Return a state as its topic carries it."""
+    if isinstance(value, AlertState):
+        return write_record(value)
+    return {name: write_record(each) if isinstance(each, SuppressionRule) else each for name, each in value.items()}
+
+
+def state_of(key: str, content: dict[str, Any]) -> Remembered:
+    """Return the state that ``state_json`` gave.
+
+    Raises:
+        AttributeError, TypeError, ValueError or KeyError: where it is no state of this version.
+    """
+    if key.startswith((_NAMES, RECORDS)):
+        return content
+    if key.startswith(_RULES):
+        return {rule_id: read_record(SuppressionRule, rule) for rule_id, rule in content.items()}
+    return read_record(AlertState, content)
 
 
 def partition_key(finding: Mapping[str, Any]) -> str:
@@ -224,20 +242,15 @@ def partition_key(finding: Mapping[str, Any]) -> str:
 def suppressions_for(states: Mapping[str, Any], partition: int, server_id: str) -> list[SuppressionRule]:
     """Return the suppression rules in force for a server, its own and those for every server."""
     return [
-        read_record(SuppressionRule, fields)
+        rule
         for key in (_rules_key(partition, server_id), _rules_key(partition, ANY_SERVER))
-        for fields in (states.get(key) or {}).values()
+        for rule in states.get(key, {}).values()
     ]
 
 
 def _rules_key(partition: int, server_id: str) -> str:
     # A rule for every server is in every partition, and each partition has its own read position.
     return f"{_RULES}{partition}/{server_id}"
-
-
-def _state(states: Mapping[str, Any], uid: str) -> AlertState | None:
-    stored = states.get(uid)
-    return None if stored is None else read_record(AlertState, stored)
 
 
 def _is_behind(known: AlertState | None, place: Origin) -> bool:
@@ -249,4 +262,4 @@ def _note(
 ) -> None:
     step.outputs.extend(outputs)
     if new != known:
-        step.states[uid] = write_record(replace(new, through=place.offset))
+        step.states[uid] = replace(new, through=place.offset)

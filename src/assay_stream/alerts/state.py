@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.alert_state import AlertState
-from assay_stream.model.finding import Finding, finding_fields
+from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Origin
 
@@ -78,7 +78,7 @@ def counted(state: AlertState | None, finding: Finding, severity_id: int) -> Ale
             written_count=0,
             written_us=0,
             repeats=0,
-            last=finding_fields(finding),
+            last=finding,
         )
     observers = dict(state.observers)
     if observer not in observers and len(observers) >= DEFAULT_LIMITS.alert_observers_max:
@@ -94,7 +94,7 @@ def counted(state: AlertState | None, finding: Finding, severity_id: int) -> Ale
         active=tuple(sorted({*state.active, observer})),
         severity_id=max(state.severity_id, severity_id),
         raised=state.raised or _is_news(finding, severity_id),
-        last=finding_fields(finding),
+        last=finding,
     )
     if finding.approved or (finding.known and _only_returns(state, finding, new.severity_id)):
         return new

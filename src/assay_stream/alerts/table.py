@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from assay_stream.alerts.life_cycle import AlertRules
-from assay_stream.alerts.processor import DueTimes, Step, take_in
+from assay_stream.alerts.processor import DueTimes, Remembered, Step, state_json, state_of, take_in
 from assay_stream.errors import IntegrityError
 from assay_stream.model.alert_state import AlertProgress
 from assay_stream.model.finding_topic import Tick
@@ -33,7 +33,7 @@ class AlertTable:
     def __init__(self, partition: int, rules: AlertRules) -> None:
         self._partition = partition
         self._rules = rules
-        self._states: dict[str, dict[str, Any]] = {}
+        self._states: dict[str, Remembered] = {}
         self._due = DueTimes(rules)
         self._changed: set[str] = set()
         self._progress: dict[str, int] | None = None
@@ -59,8 +59,8 @@ class AlertTable:
             elif fields is None:
                 self._states.pop(key, None)
             else:
-                self._states[key] = fields
-        except (ValueError, KeyError, TypeError):
+                self._states[key] = state_of(key, fields)
+        except (AttributeError, ValueError, KeyError, TypeError):
             raise IntegrityError(
                 "unknown_alert_state",
                 f"the alert state topic holds a record this version cannot read, at offset {record.origin.offset} "
@@ -98,7 +98,7 @@ class AlertTable:
         self._changed.clear()
         progress: AlertProgress = {"position": position, "states": len(self._states)}
         return [
-            *(self._output(key, self._states.get(key)) for key in changed),
+            *(self._output(key, state_json(self._states[key]) if key in self._states else None) for key in changed),
             self._output(_PROGRESS, progress),
         ]
 

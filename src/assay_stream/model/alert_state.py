@@ -11,7 +11,7 @@ from typing_extensions import TypedDict
 
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.fields import BareHex, DigestText, Identifier, Micros, Natural, Positive, SeverityId
-from assay_stream.model.finding import FINDING_MEMBERS, Finding
+from assay_stream.model.finding import FINDING_MEMBERS, Finding, finding_fields, finding_of
 from assay_stream.model.finding_topic import NameDigest
 from assay_stream.model.kinds import Kind
 from assay_stream.model.suppression import SuppressionRule
@@ -63,7 +63,7 @@ class AlertState:
         written_count: count at the last writing.
         written_us: event time of the last writing.
         repeats: how often it was written again since the last finding.
-        last: the last finding, as the finding topic carries it.
+        last: the last finding.
         fold: uid of the folded alert that speaks for this one, which writes nothing itself then.
         folded: of a folded alert, its members.
         through: offset in the finding topic of what changed it last; what stands at it or before is applied.
@@ -84,7 +84,7 @@ class AlertState:
     written_count: Natural
     written_us: Micros
     repeats: Natural
-    last: Annotated[dict[str, Any], Wire(record_model(Finding, **FINDING_MEMBERS))]
+    last: Annotated[Finding, Wire(record_model(Finding, **FINDING_MEMBERS), finding_fields, finding_of)]
     fold: BareHex | None = None
     folded: Annotated[dict[str, Any] | None, Wire(FoldedMembers)] = None
     through: Annotated[Natural, ALWAYS] = -1

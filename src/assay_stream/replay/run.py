@@ -19,6 +19,7 @@ from typing import Any
 
 from assay_stream import engine
 from assay_stream.alerts.life_cycle import AlertRules
+from assay_stream.alerts.processor import state_json, state_of
 from assay_stream.canonical.redaction import DEFAULT_REDACTION, Redaction
 from assay_stream.engine import EngineState
 from assay_stream.errors import InputError
@@ -118,7 +119,7 @@ class Replay:
         return Checkpoint(
             positions=dict(zip(self._merge.logs, self._positions, strict=True)),
             done=dict(zip(self._merge.logs, self._done, strict=True)),
-            alerts=self._state.alerts,
+            alerts={key: state_json(value) for key, value in self._state.alerts.items()},
             findings=self._findings,
             ticked_us=self._ticked_us,
             time_us=self._time_us,
@@ -134,7 +135,7 @@ class Replay:
             outputs += self._register(placed.record)
         self._positions = [checkpoint.positions.get(log, Position()) for log in self._merge.logs]
         self._done = [checkpoint.done.get(log, 0) for log in self._merge.logs]
-        self._state.alerts = dict(checkpoint.alerts)
+        self._state.alerts = {key: state_of(key, content) for key, content in checkpoint.alerts.items()}
         self._state.alerts_due.note(self._state.alerts)
         self._findings = checkpoint.findings
         self._ticked_us, self._time_us = checkpoint.ticked_us, checkpoint.time_us

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from assay_stream.alerts.processor import DueTimes, apply_entry, is_alert, partition_key
+from assay_stream.alerts.processor import DueTimes, apply_entry, partition_key
 from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.model.alert_state import AlertState
 from assay_stream.model.finding_topic import Entry, Suppression, Tick
 from assay_stream.model.record import Origin, Output
 from tests.support.findings import RULES, a_claim, a_finding, a_rule, an_end, at, body, told
@@ -19,7 +20,7 @@ class Stage:
         self.partition = partition
         self.offset = 0
         self.due = DueTimes(RULES)
-        self.due.note({key: state for key, state in self.states.items() if is_alert(key)})
+        self.due.note(self.states)
 
     def reads(self, entry: Entry, *, offset: int | None = None) -> list[Output]:
         """One record; what is written for it."""
@@ -130,7 +131,7 @@ def test_a_rule_may_have_any_name() -> None:
     """Also one that is a field of an alert's state; rules are never taken for alerts."""
     stage = Stage()
     stage.reads(Suppression(rule=a_rule(id="last"), is_set=True, time_us=at(0)))
-    assert not any(is_alert(key) for key in stage.states)
+    assert not any(isinstance(state, AlertState) for state in stage.states.values())
     assert stage.reads(tick_at(10_000)) == []
 
 
