@@ -9,8 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from assay_stream.alerts.finding_severity import severity_under
-from assay_stream.alerts.life_cycle import AlertRules, Pacing
+from assay_stream.alerts.life_cycle import AlertRules, Pacing, severity_under
 from assay_stream.canonical.redaction import Redaction, redaction_with
 from assay_stream.drift.severity import PROFILES
 from assay_stream.errors import ConfigurationError

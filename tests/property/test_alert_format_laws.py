@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay_stream.alerts.formats import AlertFormat, read_alert, render, view_of
+from assay_stream.alerts.formats.syslog import syslog_message
 from assay_stream.alerts.life_cycle import AlertRules, apply_finding
-from assay_stream.alerts.syslog_message import syslog_message
 from assay_stream.errors import InputError
 from tests.property.test_alert_laws import any_findings
 

@@ -23,7 +23,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
-from assay_stream.alerts.finding_severity import severity_under
 from assay_stream.alerts.state import (
     DECIDED,
     FURTHER_OBSERVERS,
@@ -33,15 +32,19 @@ from assay_stream.alerts.state import (
     was_applied,
     with_origin,
 )
-from assay_stream.drift.severity import DEFAULT_PROFILE
+from assay_stream.drift import Change
+from assay_stream.drift.severity import DEFAULT_PROFILE, Level, Profile, assess, covers
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.alert import Activity, Status, alert_record
 from assay_stream.model.alert_state import AlertState
+from assay_stream.model.fields import Direction
 from assay_stream.model.finding import Finding
 from assay_stream.model.finding_topic import Resolution
-from assay_stream.model.kinds import KINDS
+from assay_stream.model.kinds import KINDS, Kind
 from assay_stream.model.record import Output
 from assay_stream.model.suppression import SuppressionRule, covering_rule
+from assay_stream.registry.shadowing import SAME_NAME
+from assay_stream.schemes.assay.manifest import action_class
 
 _NOT_SEEN_AGAIN = "not_seen_again"
 
@@ -61,6 +64,45 @@ class Pacing:
     update_interval_us: int = 3_600 * _SECOND_US
     settle_us: int = 600 * _SECOND_US
     repeat_interval_us: int = 24 * 3_600 * _SECOND_US
+
+
+class _Sign(NamedTuple):
+    rule: str
+    level: int
+
+
+def severity_under(profile: Profile) -> Callable[[Finding], int]:
+    """Return the function that tells how severe a finding is: an OCSF severity id.
+
+    What a peer's table does not look at is informational under it: it stays in the log, and is no alarm.
+
+    Args:
+        profile: one of ``drift.severity.PROFILES``.
+    """
+
+    def severity(finding: Finding) -> int:
+        changes = [Change(code, path, None, None, Direction(way)) for code, path, way in finding.changes]
+        if not covers(profile, finding.kind.value, changes):
+            return int(Level.INFORMATIONAL)
+        level = assess(
+            profile,
+            finding.kind.value,
+            changes,
+            [_Sign(rule, level) for rule, level, _ in finding.signs],
+            privileged=finding.tool_name is not None and action_class(finding.tool_name) is not None,
+            default=default_level(finding.kind, finding.reason),
+        )
+        return int(level)
+
+    return severity
+
+
+def default_level(kind: Kind, reason: str | None) -> Level:
+    """Return the level of a kind of finding where a profile says nothing of it."""
+    # Fleets hold many versions of one product: an equal name alone is no alarm.
+    if kind is Kind.TOOL_SHADOWED and reason == SAME_NAME:
+        return Level.LOW
+    return Level(KINDS[kind].severity_id)
 
 
 DEFAULT_PACING = Pacing()

@@ -7,11 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from assay_stream.alerts.calls import Calls
-from assay_stream.alerts.finding_severity import default_level
+from assay_stream.alerts.context import Calls, Sightings
 from assay_stream.alerts.formats.view import AlertView
 from assay_stream.alerts.index import AlertRow, Life, row_of
-from assay_stream.alerts.sightings import Sightings
+from assay_stream.alerts.life_cycle import default_level
 from assay_stream.detect import LEVELS, RULES, Indicator, detect_indicators
 from assay_stream.drift import CODES, Change, compare_definitions
 from assay_stream.drift.definition_diff import DefinitionDiff, definition_diff

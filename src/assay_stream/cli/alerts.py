@@ -13,8 +13,8 @@ from typing import Annotated, Any
 import typer
 
 from assay_stream.alerts.formats import CONTENT_TYPES, AlertFormat, as_lines, read_alert, view_of
+from assay_stream.alerts.formats.syslog import EXAMPLE_ENTERPRISE
 from assay_stream.alerts.selection import AlertSelection, SeverityLevel, since_of
-from assay_stream.alerts.syslog_message import EXAMPLE_ENTERPRISE
 from assay_stream.cli.files import input_lines
 from assay_stream.cli.shared import Bootstrap, quiet_client_logs, say
 from assay_stream.config import Settings, command_settings, load_settings

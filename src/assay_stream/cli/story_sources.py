@@ -8,11 +8,10 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from assay_stream.alerts.calls import Calls
+from assay_stream.alerts.context import Calls, Sightings
 from assay_stream.alerts.formats.view import AlertView, read_alert
 from assay_stream.alerts.index import AlertIndex, Life
 from assay_stream.alerts.processor import partition_key
-from assay_stream.alerts.sightings import Sightings
 from assay_stream.alerts.story import AlertStory, story_of, tool_names_of
 from assay_stream.canonical.decode import decode_json
 from assay_stream.canonical.digest import jcs_digest

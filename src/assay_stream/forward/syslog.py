@@ -18,12 +18,7 @@ from collections import deque
 from contextlib import suppress
 
 from assay_stream.alerts.formats import AlertView
-from assay_stream.alerts.syslog_message import (
-    DATAGRAM_BYTES_MAX,
-    EXAMPLE_ENTERPRISE,
-    octet_counted,
-    syslog_message,
-)
+from assay_stream.alerts.formats.syslog import DATAGRAM_BYTES_MAX, EXAMPLE_ENTERPRISE, octet_counted, syslog_message
 from assay_stream.forward.delivery import DELIVERED, Answer, Outcome
 from assay_stream.forward.receivers import SyslogTarget
 

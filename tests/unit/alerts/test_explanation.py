@@ -7,7 +7,7 @@ import re
 import orjson
 import pytest
 
-from assay_stream.alerts.calls import Calls
+from assay_stream.alerts.context import Calls
 from assay_stream.alerts.explanation import as_json, as_markdown, as_text, explanation_of
 from assay_stream.alerts.story import AlertStory, story_of
 from assay_stream.model.kinds import Kind

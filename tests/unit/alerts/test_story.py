@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assay_stream.alerts.sightings import Sightings
+from assay_stream.alerts.context import Sightings
 from assay_stream.alerts.story import ToldChange, ToldSign, story_of, tool_names_of
 from assay_stream.drift.severity import Level
 from assay_stream.model.kinds import KINDS, Kind

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from assay_stream.alerts.formats import view_of
-from assay_stream.alerts.syslog_message import octet_counted, syslog_message
+from assay_stream.alerts.formats.syslog import octet_counted, syslog_message
 from assay_stream.model.kinds import Kind
 from tests.support.alerts import alert_of, finding_of
 
