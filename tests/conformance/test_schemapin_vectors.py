@@ -20,13 +20,13 @@ from assay_stream.schemes.schemapin import (
     ErrorCode,
     Mode,
     PublicKey,
-    canonical,
     parse_well_known,
     schema_digest,
     sign_digest,
     verify,
     verify_digest,
 )
+from assay_stream.schemes.schemapin.canonical import canonical
 from tests.support.schemapin import KEY, OTHER_KEY, private_pem, public
 
 VECTORS = Path(__file__).resolve().parents[1] / "data" / "vectors"

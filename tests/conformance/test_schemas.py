@@ -30,7 +30,7 @@ from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.registry.ledger import progress
 from assay_stream.replay.run import replay
 from assay_stream.schemes import assay
-from assay_stream.schemes.handshake import htc_schema
+from assay_stream.schemes.handshake import htc
 from assay_stream.seal.checkpoint import encode
 from tests.support.events import handshake_call_data
 from tests.support.seals import Fleet
@@ -510,7 +510,7 @@ def test_the_command_checks_and_writes(tmp_path: Path, capsys: pytest.CaptureFix
 
 def test_the_envelope_schema_is_written_out_as_it_is() -> None:
     """schemas/htc_v1.json is the schema that envelopes are held against."""
-    assert json.loads((FOLDER / "htc_v1.json").read_text()) == htc_schema.SCHEMA
+    assert json.loads((FOLDER / "htc_v1.json").read_text()) == htc.SCHEMA
 
 
 def test_a_checkpoint_is_what_its_schemas_say() -> None:

@@ -19,8 +19,7 @@ from assay_stream.schemes.handshake import FIELDS, PROFILES, check_tool_call
 from assay_stream.schemes.handshake.conformance import check_tools
 from assay_stream.schemes.handshake.contract import Contract, contract, contract_drift
 from assay_stream.schemes.handshake.digest import args_digest, canonical_form, redact_text
-from assay_stream.schemes.handshake.htc import validate_envelope
-from assay_stream.schemes.handshake.htc_schema import SCHEMA
+from assay_stream.schemes.handshake.htc import SCHEMA, validate_envelope
 from assay_stream.schemes.semver import parse_version
 
 VALID = json.loads((Path(__file__).resolve().parents[1] / "data/vectors/handshake_tool_call.json").read_text())[

@@ -19,13 +19,13 @@ from assay_stream.schemes.schemapin import (
     ErrorCode,
     Mode,
     WellKnown,
-    canonical,
     parse_well_known,
     schema_digest,
     sign_digest,
     verify,
     verify_digest,
 )
+from assay_stream.schemes.schemapin.canonical import canonical
 from tests.property.test_digest_laws import ANYTHING, KEYS, VALUES, _shuffled
 from tests.support.schemapin import KEY, OTHER_KEY, public, public_pem
 

@@ -40,40 +40,24 @@ class Opened(NamedTuple):
 
 
 def pae(payload_type: str, payload: bytes) -> bytes:
-    """Return the pre-authentication encoding: what is signed.
-
-    Args:
-        payload_type: what the payload is.
-        payload: its bytes.
-    """
+    """Return the pre-authentication encoding: what is signed."""
     kind = payload_type.encode()
     return b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(payload), payload)
 
 
 def key_id(key: Ed25519PublicKey) -> str:
-    """Return the id of a public key.
-
-    Args:
-        key: the key.
-    """
+    """Return the id of a public key."""
     spki = key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
     return str(sha256_of(spki))
 
 
 def keys_of(keys: Iterable[Ed25519PublicKey]) -> dict[str, Ed25519PublicKey]:
-    """Return keys by their id.
-
-    Args:
-        keys: public keys.
-    """
+    """Return keys by their id."""
     return {key_id(key): key for key in keys}
 
 
 def load_public_key(pem: bytes) -> Ed25519PublicKey:
     """Return the public key that a PEM file holds.
-
-    Args:
-        pem: one ``PUBLIC KEY`` block.
 
     Raises:
         InputError: ``bad_seal_key``.
@@ -126,22 +110,12 @@ def private_pem(key: Ed25519PrivateKey, password: bytes | None = None) -> bytes:
 
 
 def public_pem(key: Ed25519PublicKey) -> bytes:
-    """Return the PEM file of a public key: SubjectPublicKeyInfo.
-
-    Args:
-        key: the key.
-    """
+    """Return the PEM file of a public key: SubjectPublicKeyInfo."""
     return key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
 
 
 def signed(payload_type: str, payload: bytes, keys: Iterable[Ed25519PrivateKey]) -> dict[str, Any]:
-    """Return an envelope.
-
-    Args:
-        payload_type: what the payload is.
-        payload: its bytes.
-        keys: who signs.
-    """
+    """Return an envelope."""
     covered = pae(payload_type, payload)
     return {
         "payload": base64.b64encode(payload).decode(),

@@ -106,12 +106,7 @@ def fingerprint(tool: Tool, *, server_id: str | None) -> Fingerprint:
 
 
 def changed_fields(before: Fingerprint, after: Fingerprint) -> tuple[str, ...]:
-    """Return the names of the top-level fields that differ, sorted.
-
-    Args:
-        before: fingerprint of the older definition.
-        after: fingerprint of the newer one.
-    """
+    """Return the names of the top-level fields that differ, sorted."""
     names = before.fields.keys() | after.fields.keys()
     return tuple(sorted(name for name in names if before.fields.get(name) != after.fields.get(name)))
 

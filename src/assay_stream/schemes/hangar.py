@@ -24,9 +24,6 @@ def digest_v1_2(tool: Tool) -> str:
     Sorted JSON with everything but printable ASCII escaped; only ``null`` is absent. Numbers stand as Python
     prints them, so ``1`` and ``1.0`` differ.
 
-    Args:
-        tool: one observed tool.
-
     Raises:
         InputError: ``tool_name_missing``, ``not_canonicalizable`` or ``too_deep``.
     """
@@ -40,9 +37,6 @@ def digest_v2(tool: Tool) -> str:
     """Return the tool digest as Hangar computes it since 1.2.1 (scheme ``hangar.v2``), bare hexadecimal.
 
     Canonical JSON (RFC 8785); ``null``, ``""``, ``{}`` and ``[]`` are all absent.
-
-    Args:
-        tool: one observed tool.
 
     Raises:
         InputError: ``tool_name_missing``, or as ``canonicalize``.

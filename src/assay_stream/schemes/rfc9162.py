@@ -16,21 +16,12 @@ EMPTY_ROOT = sha256(b"").digest()
 
 
 def leaf_hash(entry: bytes) -> bytes:
-    """Return the hash of one entry (2.1.1).
-
-    Args:
-        entry: the entry's bytes.
-    """
+    """Return the hash of one entry (2.1.1)."""
     return sha256(b"\x00" + entry).digest()
 
 
 def node_hash(left: bytes, right: bytes) -> bytes:
-    """Return the hash of an inner node (2.1.1).
-
-    Args:
-        left: hash of the left subtree.
-        right: hash of the right subtree.
-    """
+    """Return the hash of an inner node (2.1.1)."""
     return sha256(b"\x01" + left + right).digest()
 
 
@@ -54,11 +45,7 @@ class Frontier:
             raise InputError("bad_frontier", "a frontier has one hash of 32 bytes for each bit set in its size")
 
     def append(self, leaf: bytes) -> None:
-        """Add one leaf.
-
-        Args:
-            leaf: its leaf hash.
-        """
+        """Add one leaf."""
         size = self.size
         while size & 1:
             leaf = node_hash(self.peaks.pop(), leaf)

@@ -41,11 +41,7 @@ class Version:
         return not self.pre_release and not self.build
 
     def precedes(self, other: Version) -> bool:
-        """Tell whether this version has lower precedence than another (clause 11).
-
-        Args:
-            other: the version to compare with.
-        """
+        """Tell whether this version has lower precedence than another (clause 11)."""
         return self._rank() < other._rank()
 
     def _rank(self) -> tuple[tuple[int, int, int], bool, tuple[tuple[bool, int, str], ...]]:

@@ -157,9 +157,6 @@ def write_proof(index: int, path: Sequence[bytes], note: str) -> str:
 def read_proof(raw: bytes) -> TlogProof:
     """Read an inclusion proof; its note is not checked yet.
 
-    Args:
-        raw: the file.
-
     Raises:
         InputError: ``bad_proof``.
     """

@@ -28,10 +28,6 @@ class _Open:
 def decode_json_or_yaml(raw: bytes, *, limits: Limits) -> Any:
     """Decode one JSON text, or one YAML document.
 
-    Args:
-        raw: UTF-8 bytes.
-        limits: bounds on size and depth.
-
     Raises:
         InputError: as ``decode_json`` and ``decode_yaml``.
     """
@@ -46,10 +42,6 @@ def decode_json_or_yaml(raw: bytes, *, limits: Limits) -> Any:
 
 def decode_yaml(raw: bytes, *, limits: Limits) -> Any:
     """Decode one YAML document, every scalar as a text but for a plain null.
-
-    Args:
-        raw: UTF-8 bytes.
-        limits: bounds on size and depth.
 
     Raises:
         InputError: ``too_large``, ``not_utf8``, ``not_yaml``, ``too_deep``, ``duplicate_key`` or

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from assay_stream.model.schemas.asyncapi import asyncapi
 from assay_stream.model.schemas.documents import ASYNCAPI_FILE, HTC_FILE, all_schemas
-from assay_stream.schemes.handshake import htc_schema
+from assay_stream.schemes.handshake import htc
 
 
 def all_files() -> dict[str, str]:
     """Return every generated file of the schema folder: file name to text."""
-    documents = {**all_schemas(), ASYNCAPI_FILE: asyncapi(), HTC_FILE: htc_schema.SCHEMA}
+    documents = {**all_schemas(), ASYNCAPI_FILE: asyncapi(), HTC_FILE: htc.SCHEMA}
     return {name: json.dumps(content, indent=2, ensure_ascii=False) + "\n" for name, content in documents.items()}
 
 

@@ -163,11 +163,7 @@ def check_event(event: Any) -> Digest:
 
 
 def decode_limits(limits: BundleLimits) -> Limits:
-    """Return the bounds under which one event is decoded.
-
-    Args:
-        limits: bounds on a bundle.
-    """
+    """Return the bounds under which one event is decoded."""
     return Limits(record_bytes_max=limits.line_bytes_max, depth_max=limits.depth_max)
 
 

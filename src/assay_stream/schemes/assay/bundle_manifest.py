@@ -62,10 +62,6 @@ class Manifest:
 def read_manifest(raw: bytes, *, limits: BundleLimits = BUNDLE_LIMITS) -> Manifest:
     """Return what ``manifest.json`` says. Members that it does not need are left aside, as Assay does.
 
-    Args:
-        raw: its bytes.
-        limits: bounds on a bundle.
-
     Raises:
         InputError: ``bundle_manifest`` or ``bundle_limit``.
     """

@@ -36,11 +36,7 @@ class Member(NamedTuple):
 
 
 def tar_header(member: Member) -> bytes:
-    """Return the header block of a member.
-
-    Args:
-        member: name and size.
-    """
+    """Return the header block of a member."""
     block = bytearray(BLOCK_BYTES)
     name = member.name.encode("ascii")
     block[: len(name)] = name
@@ -55,19 +51,12 @@ def tar_header(member: Member) -> bytes:
 
 
 def tar_padding(size_bytes: int) -> bytes:
-    """Return the zeros that follow a member's content.
-
-    Args:
-        size_bytes: size of the content.
-    """
+    """Return the zeros that follow a member's content."""
     return bytes(-size_bytes % BLOCK_BYTES)
 
 
 def read_tar_header(block: bytes) -> Member | None:
     """Return the member that a header block announces, ``None`` for the end of the tar.
-
-    Args:
-        block: 512 bytes.
 
     Raises:
         InputError: ``bundle_member`` for anything but a plain file.

@@ -48,11 +48,7 @@ Status = Literal["observed", "not_observed", "ambiguous"]
 
 
 def manifest_projection(tool: Tool) -> dict[str, Any]:
-    """Return the projection of a tool that manifest drift compares: absent fields are null.
-
-    Args:
-        tool: one observed tool.
-    """
+    """Return the projection of a tool that manifest drift compares: absent fields are null."""
     return {
         "name": tool.get("name"),
         "description": tool.get("description"),
@@ -65,9 +61,6 @@ def manifest_projection(tool: Tool) -> dict[str, Any]:
 def manifest_tool_digest(tool: Tool) -> Digest:
     """Return the digest of a tool in a manifest (scheme ``assay.p60``).
 
-    Args:
-        tool: one observed tool.
-
     Raises:
         InputError: ``tool_name_missing``, or as ``canonicalize``.
     """
@@ -77,9 +70,6 @@ def manifest_tool_digest(tool: Tool) -> Digest:
 
 def manifest_field_digests(tool: Tool) -> dict[str, Digest]:
     """Return the digest of each field that manifest drift names; the field's name is part of what is hashed.
-
-    Args:
-        tool: one observed tool.
 
     Raises:
         InputError: as ``canonicalize``.

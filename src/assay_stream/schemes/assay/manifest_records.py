@@ -22,9 +22,6 @@ from assay_stream.schemes.assay.manifest import (
 def read_observed(record: Any) -> ObservedManifest:
     """Return the manifest of an ``assay.mcp_manifest_observed.v0`` record.
 
-    Args:
-        record: the record, decoded strictly.
-
     Raises:
         InputError: ``wrong_type``, ``missing_field``, ``unknown_value`` or ``bad_digest``, with its path.
     """
@@ -46,9 +43,6 @@ def read_observed(record: Any) -> ObservedManifest:
 
 def read_declared(record: Any) -> DeclaredManifest:
     """Return the manifest of an ``assay.declared_mcp_manifest.v0`` record.
-
-    Args:
-        record: the record, decoded strictly.
 
     Raises:
         InputError: ``wrong_type``, ``missing_field``, ``unknown_value`` or ``bad_digest``, with its path.

@@ -44,9 +44,6 @@ def check_payload(payload: Mapping[str, Any], *, at: str = "$") -> None:
 def check_envelope(event: Mapping[str, Any]) -> None:
     """Check one evidence record: its content hash where it has one, and the payload of a tool decision.
 
-    Args:
-        event: the whole CloudEvent, decoded strictly.
-
     Raises:
         InputError: ``content_hash_mismatch``, or as ``check_payload`` and ``content_hash``.
     """

@@ -50,10 +50,6 @@ class ToolIdentity:
 def tool_identity(tool: Tool, *, server_id: str) -> ToolIdentity:
     """Return the identity of an observed tool.
 
-    Args:
-        tool: one observed tool.
-        server_id: the server that listed it.
-
     Raises:
         InputError: ``tool_name_missing`` or ``lone_surrogate``, or as ``canonicalize``.
     """

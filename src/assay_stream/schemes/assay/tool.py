@@ -44,11 +44,7 @@ _WHITE_SPACE = (
 
 
 def trim(text: str) -> str:
-    """Return a text without the white space around it, as Rust's ``str::trim`` does.
-
-    Args:
-        text: any text.
-    """
+    """Return a text without the white space around it, as Rust's ``str::trim`` does."""
     return text.strip(_WHITE_SPACE)
 
 
@@ -90,19 +86,12 @@ def definition_digest(tool: Tool, *, server_id: str | None) -> Digest:
 
 
 def definition_cluster(digest: Digest) -> dict[str, str]:
-    """Return the whole tool definition cluster.
-
-    Args:
-        digest: a tool definition digest v1.
-    """
+    """Return the whole tool definition cluster."""
     return {"tool_definition_digest": str(digest), **CLUSTER_CONSTANTS}
 
 
 def check_definition_cluster(payload: Mapping[str, Any]) -> str | None:
     """Return the digest of a tool definition cluster, or ``None`` where the cluster is absent.
-
-    Args:
-        payload: a decision payload.
 
     Raises:
         InputError: ``half_definition_cluster`` or ``bad_definition_cluster``.
@@ -114,9 +103,6 @@ def check_policy_cluster(payload: Mapping[str, Any]) -> str | None:
     """Return the digest of a policy snapshot cluster, or ``None`` where the cluster is absent.
 
     A ``policy_digest`` alone is legal; with the cluster it must be the cluster's digest.
-
-    Args:
-        payload: a decision payload.
 
     Raises:
         InputError: ``half_policy_cluster`` or ``bad_policy_cluster``.
@@ -159,9 +145,6 @@ def _check_cluster(
 def schema_hash(tool: Tool) -> str:
     """Return the schema hash of the tool identity, bare hexadecimal.
 
-    Args:
-        tool: one observed tool.
-
     Raises:
         InputError: ``tool_name_missing``.
     """
@@ -172,9 +155,6 @@ def schema_hash(tool: Tool) -> str:
 
 def meta_hash(tool: Tool) -> str:
     """Return the description hash of the tool identity, bare hexadecimal.
-
-    Args:
-        tool: one observed tool.
 
     Raises:
         InputError: ``tool_name_missing`` or ``lone_surrogate``.
@@ -191,9 +171,6 @@ def meta_hash(tool: Tool) -> str:
 def content_hash(event: Mapping[str, Any]) -> Digest:
     """Return the content hash of an evidence envelope.
 
-    Args:
-        event: the whole CloudEvent.
-
     Raises:
         InputError: ``missing_field``, or as ``canonicalize``.
     """
@@ -206,9 +183,6 @@ def content_hash(event: Mapping[str, Any]) -> Digest:
 
 def name_of(tool: Tool) -> str:
     """Return a tool's name, untrimmed.
-
-    Args:
-        tool: one observed tool.
 
     Raises:
         InputError: ``tool_name_missing``: it is absent, blank or no text.

@@ -83,11 +83,7 @@ class Contract:
 
 
 def contract(tool: Tool) -> Contract | None:
-    """Return the contract of a tool, ``None`` where it declares none. Whatever a server sends, it never raises.
-
-    Args:
-        tool: one observed tool, decoded strictly.
-    """
+    """Return the contract of a tool, ``None`` where it declares none. Whatever a server sends, it never raises."""
     meta = tool.get("_meta")
     if not isinstance(meta, Mapping) or "handshake" not in meta:
         return None
@@ -117,10 +113,6 @@ def contract_drift(before: Contract | None, after: Contract | None) -> list[str]
 
     A change of MAJOR, in either direction, is a new contract. Where the versions do not show one, the old contract
     holds. What was not declared before was not promised, so declaring it breaks nothing.
-
-    Args:
-        before: the contract of the older definition.
-        after: the contract of the newer one.
     """
     if before is None:
         return []
@@ -142,11 +134,7 @@ def contract_drift(before: Contract | None, after: Contract | None) -> list[str]
 
 
 def is_denied_by_default(declared: Contract | None) -> bool:
-    """Tell whether a tool must be denied by default: its contract does not say what it does or needs.
-
-    Args:
-        declared: the tool's contract, if it has one.
-    """
+    """Tell whether a tool must be denied by default: its contract does not say what it does or needs."""
     return declared is None or declared.side_effect is None or declared.required_capabilities is None
 
 

@@ -82,9 +82,6 @@ def args_digest(value: Any) -> str:
 def canonical_form(value: Any) -> bytes:
     """Return what ``args_digest`` hashes: the redacted value in Handshake's canonical form, with its line feed.
 
-    Args:
-        value: a JSON value.
-
     Raises:
         InputError: as ``args_digest``.
     """
@@ -98,11 +95,7 @@ def canonical_form(value: Any) -> bytes:
 
 
 def redact_text(text: str) -> str:
-    """Return a text with what looks like a secret replaced by ``[REDACTED:<category>:<pattern id>]``.
-
-    Args:
-        text: any text.
-    """
+    """Return a text with what looks like a secret replaced by ``[REDACTED:<category>:<pattern id>]``."""
     return _SECRET.sub(lambda match: _REPLACEMENTS[match.lastgroup] if match.lastgroup else match[0], text)
 
 

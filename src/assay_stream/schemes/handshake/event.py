@@ -189,11 +189,7 @@ def _time(value: Any, at: str, _: Profile) -> None:
 
 
 def is_time(text: str) -> bool:
-    """Tell whether a text is a time as RFC 3339 (section 5.6) writes it.
-
-    Args:
-        text: any text.
-    """
+    """Tell whether a text is a time as RFC 3339 (section 5.6) writes it."""
     if not re.fullmatch(TIME, text):
         return False
     try:

@@ -2,15 +2,17 @@
 
 1. The envelope as received has a cap of its own, before anything is decoded.
 2. It is decoded strictly: what two parsers could read in two ways is no envelope.
-3. It is held against ``htc_schema.SCHEMA``: a response if it says ``ok``, else a request.
+3. It is held against ``SCHEMA``: a response if it says ``ok``, else a request.
 4. ``args`` and ``result`` are 32 KiB at most in canonical form; more goes by reference.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
-from typing import Any
+from importlib.resources import files
+from typing import Any, Final
 
 from jsonschema import Draft202012Validator, FormatChecker, ValidationError
 from jsonschema.validators import extend
@@ -22,7 +24,6 @@ from assay_stream.canonical.digest import canonicalize
 from assay_stream.errors import InputError
 from assay_stream.limits import DEFAULT_LIMITS, Limits
 from assay_stream.schemes.handshake.event import UUID, is_time
-from assay_stream.schemes.handshake.htc_schema import SCHEMA
 
 ERROR_CODE = "VAL-HTC-001"
 ERROR_KIND = "validation"
@@ -31,6 +32,9 @@ _formats = FormatChecker(formats=())
 _formats.checks("uuid")(lambda value: not isinstance(value, str) or re.fullmatch(UUID, value) is not None)
 _formats.checks("date-time")(lambda value: not isinstance(value, str) or is_time(value))
 
+SCHEMA: Final[dict[str, Any]] = json.loads((files(__package__) / "data" / "htc_v1.json").read_bytes())
+"""The JSON Schema of request, response and error envelopes: our own, from the requirements and bounds of Handshake's
+tool contract. No schema can say that a payload is 32 KiB at most."""
 # A registry of its own, which retrieves nothing: no schema is ever fetched.
 _REGISTRY = Registry().with_resource(SCHEMA["$id"], DRAFT202012.create_resource(SCHEMA))
 
@@ -67,10 +71,6 @@ _OTHER_REASON = ("bad_format", "the value does not have the required form")
 def validate_envelope(raw: bytes, *, limits: Limits = DEFAULT_LIMITS) -> dict[str, Any] | None:
     """Return what is wrong with an envelope, ``None`` if nothing is. Whatever the bytes, it never raises.
 
-    Args:
-        raw: one request or response, UTF-8 JSON.
-        limits: bounds on sizes and depth.
-
     Returns:
         ``{"ok": False, "error": {...}}`` with kind ``validation``, code ``VAL-HTC-001``, the path, a stable
         ``reason`` and a message that quotes nothing.
@@ -94,10 +94,6 @@ def validate_envelope(raw: bytes, *, limits: Limits = DEFAULT_LIMITS) -> dict[st
 
 def check_envelope(raw: bytes, *, limits: Limits = DEFAULT_LIMITS) -> None:
     """Check one envelope.
-
-    Args:
-        raw: one request or response, UTF-8 JSON.
-        limits: bounds on sizes and depth.
 
     Raises:
         InputError: as ``decode_json``; ``not_an_envelope``, ``payload_too_large``, or what the schema refuses.

@@ -168,11 +168,7 @@ def drift_between(before: Manifest, after: Manifest) -> tuple[DriftItem, ...]:
 
 
 def drift_v2(items: Iterable[DriftItem]) -> list[dict[str, str]]:
-    """Return drift as MCPTrust has it for a v2 lockfile: tools alone, sorted by type and name.
-
-    Args:
-        items: what ``drift`` found.
-    """
+    """Return drift as MCPTrust has it for a v2 lockfile: tools alone, sorted by type and name."""
     found = [
         {
             "ToolName": item.identifier,

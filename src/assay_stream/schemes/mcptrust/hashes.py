@@ -45,9 +45,6 @@ _DEPTH_MAX = 254
 def description_hash(tool: Tool) -> str:
     """Return the hash of the raw description (scheme ``mcptrust.description_hash``).
 
-    Args:
-        tool: one observed tool.
-
     Raises:
         InputError: ``wrong_type`` or ``input_schema_not_object``.
     """
@@ -56,9 +53,6 @@ def description_hash(tool: Tool) -> str:
 
 def input_schema_hash(tool: Tool) -> str:
     """Return the hash of the input schema (scheme ``mcptrust.input_schema_hash``).
-
-    Args:
-        tool: one observed tool.
 
     Returns:
         ``sha256:<hex>``, or an empty text where there is no schema or an empty one.
@@ -75,9 +69,6 @@ def input_schema_hash_before_go_1_22(tool: Tool) -> str | None:
 
     Go 1.22 changed how U+0008 and U+000C are escaped, so MCPTrust's hash depends on what built it.
 
-    Args:
-        tool: one observed tool.
-
     Returns:
         ``sha256:<hex>``, or ``None`` where both spellings have one hash.
 
@@ -91,9 +82,6 @@ def input_schema_hash_before_go_1_22(tool: Tool) -> str | None:
 
 def risk_level(tool: Tool) -> str:
     """Return ``LOW``, ``MEDIUM`` or ``HIGH``: none, one, or more of the risk words in name and description.
-
-    Args:
-        tool: one observed tool.
 
     Raises:
         InputError: ``wrong_type`` or ``input_schema_not_object``.
@@ -119,9 +107,6 @@ def go_canonical(value: Any) -> bytes:
     """Return JSON with sorted keys as Go's ``encoding/json`` writes it (MCPTrust's canonical form v1).
 
     Every number is a double; ``<``, ``>``, ``&``, U+2028 and U+2029 are escaped; keys stand in code point order.
-
-    Args:
-        value: a JSON value.
 
     Raises:
         InputError: ``not_canonicalizable`` or ``too_deep``.
@@ -205,9 +190,5 @@ def _repaired(text: str) -> str:
 
 
 def text_hash(text: str) -> str:
-    """Return the hash of a text's UTF-8 bytes, ``sha256:<hex>``.
-
-    Args:
-        text: any Unicode text.
-    """
+    """Return the hash of a text's UTF-8 bytes, ``sha256:<hex>``."""
     return f"sha256:{sha256(text.encode()).hexdigest()}"

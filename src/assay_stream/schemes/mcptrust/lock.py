@@ -102,9 +102,6 @@ def lock(manifest: Manifest) -> Lock:
 def lock_tool(tool: hashes.Tool) -> ToolLock:
     """Return what MCPTrust locks of one tool.
 
-    Args:
-        tool: one observed tool.
-
     Raises:
         InputError: as the hashes.
     """

@@ -69,9 +69,6 @@ def new_lockfile_v3(lock: Lock, *, server: str, generator: str, updated_at: str)
 def read_lockfile(raw: bytes) -> Lockfile:
     """Read a lockfile.
 
-    Args:
-        raw: the file's bytes.
-
     Raises:
         InputError: ``unknown_lockfile_version``, ``missing_field``, ``wrong_type``, ``bad_digest``,
             ``unknown_value``, ``ambiguous_name``, or as ``decode_json``.
@@ -105,11 +102,7 @@ def read_lockfile(raw: bytes) -> Lockfile:
 
 
 def write_lockfile(lockfile: Lockfile) -> bytes:
-    """Return a lockfile as MCPTrust writes it: two blanks of indent, sorted names, unknown members last.
-
-    Args:
-        lockfile: what to write.
-    """
+    """Return a lockfile as MCPTrust writes it: two blanks of indent, sorted names, unknown members last."""
     rest, lock = dict(lockfile.rest), lockfile.lock
     tools = {name: _written_tool(tool) for name, tool in sorted(lock.tools.items())}
     document: dict[str, Any]

@@ -61,9 +61,6 @@ def canonical_v2(value: Any) -> bytes:
 
     Those stand as Go's ``strconv`` prints them in format ``g``: ``1e-07``, ``3.3e+08``.
 
-    Args:
-        value: a JSON value, decoded strictly.
-
     Raises:
         InputError: as ``canonicalize``.
     """

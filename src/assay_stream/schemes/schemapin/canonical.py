@@ -70,9 +70,6 @@ def canonical(value: Any) -> bytes:
 def schema_digest(tool: Mapping[str, Any]) -> Digest:
     """Return the schema digest: SHA-256 over the canonical form of a tool without the signature it carries.
 
-    Args:
-        tool: one tool definition, decoded strictly.
-
     Raises:
         InputError: ``schema_canonicalization_failed``.
     """
@@ -80,11 +77,7 @@ def schema_digest(tool: Mapping[str, Any]) -> Digest:
 
 
 def carried_signature(tool: Mapping[str, Any]) -> str | None:
-    """Return the signature that a tool carries, or ``None``.
-
-    Args:
-        tool: one tool definition.
-    """
+    """Return the signature that a tool carries, or ``None``."""
     for holder in (tool, tool.get("_meta")):
         if isinstance(holder, Mapping) and isinstance(signature := holder.get(SIGNATURE_FIELD), str):
             return signature

@@ -39,9 +39,6 @@ class PublicKey:
     def from_pem(cls, pem: str) -> PublicKey:
         """Return the key that a PEM text holds.
 
-        Args:
-            pem: one ``PUBLIC KEY`` block.
-
         Raises:
             InputError: ``key_not_found`` where it is malformed or of another kind or curve; the code is that of
                 the SDKs (specification, section 10: such keys must be rejected).
@@ -56,11 +53,7 @@ class PublicKey:
 
     @classmethod
     def of(cls, key: ec.EllipticCurvePublicKey) -> PublicKey:
-        """Return the value of a key of the library.
-
-        Args:
-            key: a key on P-256.
-        """
+        """Return the value of a key of the library."""
         spki = key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
         return cls(spki, key)
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from assay_stream.errors import InputError
 from assay_stream.limits import DEFAULT_LIMITS
-from assay_stream.schemes.handshake.htc import check_envelope, validate_envelope
+from assay_stream.schemes.handshake.event import ACTOR_KINDS, TOOL_ID
+from assay_stream.schemes.handshake.htc import SCHEMA, check_envelope, validate_envelope
 
 ID = "11111111-1111-4111-8111-111111111111"
 TIMING = {"started_at": "2026-01-01T00:00:00Z", "ended_at": "2026-01-01T00:00:01Z", "duration_ms": 1000}
@@ -140,3 +143,50 @@ def test_checking_raises_what_the_verdict_says() -> None:
     with pytest.raises(InputError) as caught:
         check_envelope(json.dumps(REQUEST | {"args": 1}).encode())
     assert (caught.value.code, caught.value.path) == ("wrong_type", "$.args")
+
+
+def values_of(part: Any, keyword: str) -> Iterator[Any]:
+    """Every value of a keyword, at any depth."""
+    if isinstance(part, dict):
+        for key, value in part.items():
+            if key == keyword and not isinstance(value, dict):
+                yield value
+            yield from values_of(value, keyword)
+    elif isinstance(part, list):
+        for item in part:
+            yield from values_of(item, keyword)
+
+
+def test_it_is_a_schema_of_draft_2020_12() -> None:
+    """It satisfies the dialect that it names."""
+    Draft202012Validator.check_schema(SCHEMA)
+    assert SCHEMA["$schema"] == Draft202012Validator.META_SCHEMA["$id"]
+
+
+def test_it_refers_to_itself_only() -> None:
+    """No reference leads out of the document, so nothing has to be fetched."""
+    references = set(values_of(SCHEMA, "$ref"))
+    assert references == {f"#/$defs/{name}" for name in SCHEMA["$defs"]}
+
+
+def test_every_pattern_spans_the_whole_text() -> None:
+    """The check matches whole texts; the patterns say so to every other reader."""
+    patterns = set(values_of(SCHEMA, "pattern"))
+    assert patterns
+    for pattern in patterns:
+        assert pattern.startswith("^")
+        assert pattern.endswith("$")
+
+
+@pytest.mark.parametrize("part", ["request", "response", "actor", "timing", "resources"])
+def test_objects_are_closed(part: str) -> None:
+    """All but the error object, whose further fields are the tool's."""
+    assert SCHEMA["$defs"][part]["additionalProperties"] is False
+    assert "additionalProperties" not in SCHEMA["$defs"]["error"]
+
+
+def test_its_words_are_those_of_the_events() -> None:
+    """Tool ids and kinds of actors are one vocabulary."""
+    parts = SCHEMA["$defs"]
+    assert parts["actor"]["properties"]["kind"]["enum"] == list(ACTOR_KINDS)
+    assert parts["request"]["properties"]["tool_id"]["pattern"] == f"^{TOOL_ID}$"
