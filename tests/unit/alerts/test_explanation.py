@@ -14,7 +14,7 @@ from assay_stream.model.kinds import Kind
 from assay_stream.text.visible import is_unseen
 from tests.support.alerts import alert_of
 from tests.support.stories import HOSTILE, KNOWN, NEW, a_life, changed_alert, digest_of
-from tests.unit.alerts.test_calls import evidence
+from tests.unit.alerts.test_context import evidence
 from tests.unit.alerts.test_page import sightings_of
 
 

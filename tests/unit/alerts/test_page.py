@@ -12,7 +12,7 @@ from assay_stream.model.kinds import Kind
 from assay_stream.text.visible import is_unseen
 from tests.support.findings import a_rule
 from tests.support.stories import HOSTILE, KNOWN, NEW, OLD, a_life, changed_alert, changed_finding, digest_of
-from tests.unit.alerts.test_calls import evidence
+from tests.unit.alerts.test_context import evidence
 
 START_MS = 1_772_323_200_123
 

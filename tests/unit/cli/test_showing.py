@@ -14,7 +14,7 @@ from assay_stream.errors import AssayStreamError
 from assay_stream.model.kinds import Kind
 from tests.support.alerts import alert_of
 from tests.support.stories import HOSTILE, NEW, OLD, changed_alert, changed_finding, digest_of
-from tests.unit.alerts.test_calls import evidence
+from tests.unit.alerts.test_context import evidence
 
 UID = changed_finding().uid()
 LATE_US = 1_772_323_300_000_000

@@ -10,7 +10,7 @@ import orjson
 from assay_stream.alerts.story import AlertStory
 from assay_stream.cli.story_sources import Sources, index_of, story_from
 from tests.support.stories import NEW, OLD, changed_alert, changed_finding, digest_of
-from tests.unit.alerts.test_calls import evidence
+from tests.unit.alerts.test_context import evidence
 
 UID = changed_finding().uid()
 
