@@ -124,7 +124,7 @@ def canonicalize(value: Any) -> bytes:
         raise InputError("not_canonicalizable", "the value is not JSON, or a number is not finite") from None
 
 
-def kept(form: bytes) -> bytes:
+def compact_copy(form: bytes) -> bytes:
     """Return bytes that orjson wrote in a block of their own size, for those that stay in memory.
 
     orjson leaves one to four kilobytes behind whatever it writes.

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from msgspec import UNSET, Raw, UnsetType
 
-from assay_stream.canonical.digest import canonicalize, kept
+from assay_stream.canonical.digest import canonicalize, compact_copy
 from assay_stream.canonical.redaction import DEFAULT_REDACTION, Redaction
 from assay_stream.errors import InputError
 from assay_stream.limits import DEFAULT_LIMITS, Limits
@@ -227,9 +227,9 @@ def _describe(server: ServerBindings | None, server_id: str, tool_name: str, bin
                 "schema_hash": found.schemes["assay.schema_hash"],
                 "meta_hash": found.schemes["assay.meta_hash"],
             }
-            identity = Raw(kept(canonicalize(named)))
+            identity = Raw(compact_copy(canonicalize(named)))
     return InForcePart(
-        Raw(kept(canonicalize(rests_on))),
+        Raw(compact_copy(canonicalize(rests_on))),
         identity,
         UNSET if digest is None else digest,
         UNSET if binding.unbound is None else binding.unbound.value,

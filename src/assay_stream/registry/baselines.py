@@ -1,7 +1,10 @@
-"""What a snapshot is compared with: the lists before it, of its observer or else of the rest of the fleet.
+"""Baselines: what a list is compared with, of its observer or else of the rest of the fleet.
 
-Lists are merged from the newest one back to the last complete one. A list whose analysis was rationed is no
-baseline for the analysis of the next one, only for what ends with it.
+1. Lists are merged from the newest back to the last complete one. One whose analysis was rationed is no baseline for
+   the next analysis, only for what is resolved.
+2. A tool that comes or comes back is compared with its last definition: what the same observer was shown goes first,
+   then anybody under the same rights, then anybody, and last what is kept of lists that were folded away.
+3. Prompts and templates have no rights of their own: what was stated last counts, by the same observer or by anybody.
 """
 
 from __future__ import annotations
@@ -189,7 +192,7 @@ class ItemBaseline:
 
 
 def latest_stating(server: ServerBindings, subject: Subject, seen: Seen) -> Seen | None:
-    """Return the observation before a snapshot that its prompts, or templates, are compared with first."""
+    """Return the observation that the prompts, or templates, of a snapshot are compared with first."""
     own = next(stated(server, seen.observer_id, subject, seen.position), None)
     if own is not None:
         return own
@@ -206,15 +209,14 @@ def repeats(latest: Seen, offer: ItemOffer) -> bool:
 
 
 def item_baseline(server: ServerBindings, subject: Subject, seen: Seen, analysis: Analysis) -> ItemBaseline:
-    """Return what a list is compared with. Merging more than one list draws on the budget."""
-    observer_id: str | None = seen.observer_id
-    if next(stated(server, seen.observer_id, subject, seen.position), None) is None:
-        observer_id = _latest_observer(server, subject, seen.position)
-    baseline = ItemBaseline(stated=observer_id is not None)
-    if observer_id is None:
-        return baseline
+    """Return what a list of prompts, or templates, is compared with. Merging more than one list draws on the budget."""
+    latest = next(stated(server, seen.observer_id, subject, seen.position), None)
+    latest = latest or server.observations.latest_stating(seen.position, subject)
+    if latest is None:
+        return ItemBaseline()
+    baseline = ItemBaseline(stated=True)
     merged: set[str] = set()
-    for old in stated(server, observer_id, subject, seen.position):
+    for old in stated(server, latest.observer_id, subject, seen.position):
         listed = _list_of(server, old, subject)
         if listed.digest not in merged:
             try:
@@ -223,8 +225,7 @@ def item_baseline(server: ServerBindings, subject: Subject, seen: Seen, analysis
                 analysis.left_out.add(LeftOut.HISTORY)
                 break
             merged.add(listed.digest)
-            for name, fulls in listed.by_name().items():
-                baseline.names.setdefault(name, fulls)
+            baseline.names = listed.by_name() | baseline.names
         if old.completeness == "complete" and not listed.is_cut:
             baseline.complete = True
             break
@@ -254,11 +255,6 @@ def last_stated(
     except WorkExhaustedError:
         analysis.left_out.add(LeftOut.HISTORY)
     return found
-
-
-def _latest_observer(server: ServerBindings, subject: Subject, position: Position) -> str | None:
-    found = server.observations.latest_stating(position, subject)
-    return None if found is None else found.observer_id
 
 
 def stated(server: ServerBindings, observer_id: str, subject: Subject, position: Position) -> Iterator[Seen]:

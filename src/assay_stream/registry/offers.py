@@ -1,6 +1,16 @@
-"""What a snapshot offers, fingerprinted: the part of the registry's work that depends on the content alone.
+"""What a snapshot offers: its tools fingerprinted, its prompts and resource templates digested.
 
-Equal bytes are never canonicalised twice, whether a whole list repeats or a single tool in it does.
+Equal bytes are never canonicalised twice, whether a whole list repeats or a single tool in it does. Of prompts and
+resource templates, none of which can make a snapshot be refused:
+
+1. Absent is unknown: a snapshot that states no prompts says nothing of prompts.
+2. Prompts are identified by name, resource templates by URI template. One without it cannot be asked for by a client
+   and is ignored. A name beyond the limit is cut, and ends with its digest.
+3. A name may occur several times; each of its definitions counts by itself.
+4. Of an item beyond the limits of a definition only the digest is known: that it changed is reported, not how.
+5. Of more items than the limit the first by name are kept, and the list counts as incomplete.
+
+Definitions are kept canonical and packed, so that a change is understood after a restart.
 """
 
 from __future__ import annotations
@@ -43,6 +53,46 @@ class Offer:
     """Definitions without a name: they bind nothing, but reviewers see them."""
 
 
+_NAMES = {Subject.PROMPT: "name", Subject.TEMPLATE: "uriTemplate"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemOffer:
+    """The prompts, or the resource templates, of one snapshot.
+
+    Args:
+        subject: which of both.
+        digest: digest of the set, whatever its order.
+        items: name and full digest of each, sorted.
+        definitions: the items as received, by full digest.
+        oversized: full digests of those that are beyond the limits of a definition.
+        is_cut: whether there were more than are kept.
+    """
+
+    subject: Subject
+    digest: str
+    items: tuple[tuple[str, str], ...]
+    definitions: Mapping[str, dict[str, Any]]
+    oversized: frozenset[str]
+    is_cut: bool
+
+    def as_fact(self, server_id: str) -> ItemList:
+        """Return the set as a fact."""
+        return ItemList(
+            server_id=server_id,
+            subject=self.subject,
+            digest=self.digest,
+            items=self.items,
+            is_cut=self.is_cut,
+        )
+
+    def item_facts(self, server_id: str) -> Iterator[ItemFact]:
+        """Yield each item as a fact, in the order of the set."""
+        for full in dict.fromkeys(full for _, full in self.items):
+            packed = None if full in self.oversized else pack(self.definitions[full])
+            yield ItemFact(server_id=server_id, subject=self.subject, full=full, packed=packed)
+
+
 class Offers:
     """Fingerprints snapshots and remembers what it has seen.
 
@@ -54,6 +104,7 @@ class Offers:
         self._limits = limits
         self._by_list: ContentCache[Offer] = ContentCache(_LISTS_KEPT, limits.offers_kept_bytes_max)
         self._by_tool: ContentCache[Fingerprint] = ContentCache(_TOOLS_KEPT)
+        self._by_item_list: ContentCache[ItemOffer] = ContentCache(_LISTS_KEPT, limits.offers_kept_bytes_max)
 
     def of(self, data: SnapshotData) -> Offer:
         """Return the fingerprinted content of a snapshot.
@@ -125,90 +176,18 @@ class Offers:
                 self._by_tool.put(content, found)
         return found
 
-
-def _weight(print_: Fingerprint) -> int:
-    return print_.size_bytes + BYTES_PER_DEFINITION
-
-
-def content_key(content: Any, scope: str | None) -> bytes | None:
-    """Return a key that equal content shares, ``None`` for integers that orjson cannot write."""
-    try:
-        raw = orjson.dumps([scope, content], option=orjson.OPT_PASSTHROUGH_SUBCLASS, default=_told_apart)
-    except TypeError:
-        return None
-    return sha256(raw).digest()
-
-
-def _told_apart(value: Any) -> orjson.Fragment:
-    if isinstance(value, NegativeZero):
-        return orjson.Fragment(b"-0")
-    raise TypeError
-
-
-_LISTS_KEPT = 1_024
-_NAMES = {Subject.PROMPT: "name", Subject.TEMPLATE: "uriTemplate"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ItemOffer:
-    """The prompts, or the resource templates, of one snapshot.
-
-    Args:
-        subject: which of both.
-        digest: digest of the set, whatever its order.
-        items: name and full digest of each, sorted.
-        definitions: the items as received, by full digest.
-        oversized: full digests of those that are beyond the limits of a definition.
-        is_cut: whether there were more than are kept.
-    """
-
-    subject: Subject
-    digest: str
-    items: tuple[tuple[str, str], ...]
-    definitions: Mapping[str, dict[str, Any]]
-    oversized: frozenset[str]
-    is_cut: bool
-
-    def as_fact(self, server_id: str) -> ItemList:
-        """Return the set as a fact."""
-        return ItemList(
-            server_id=server_id,
-            subject=self.subject,
-            digest=self.digest,
-            items=self.items,
-            is_cut=self.is_cut,
-        )
-
-    def item_facts(self, server_id: str) -> Iterator[ItemFact]:
-        """Yield each item as a fact, in the order of the set."""
-        for full in dict.fromkeys(full for _, full in self.items):
-            packed = None if full in self.oversized else pack(self.definitions[full])
-            yield ItemFact(server_id=server_id, subject=self.subject, full=full, packed=packed)
-
-
-class ItemOffers:
-    """Digests the lists beside the tools, and remembers what it has seen.
-
-    Args:
-        limits: bounds on what is kept.
-    """
-
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
-        self._by_list: ContentCache[ItemOffer] = ContentCache(_LISTS_KEPT, limits.offers_kept_bytes_max)
-
-    def of(self, data: SnapshotData) -> dict[Subject, ItemOffer]:
+    def items_of(self, data: SnapshotData) -> dict[Subject, ItemOffer]:
         """Return what a snapshot states of prompts and of resource templates."""
         stated = {Subject.PROMPT: data.prompts, Subject.TEMPLATE: data.resource_templates}
-        return {subject: self._offer(subject, items) for subject, items in stated.items() if items is not None}
+        return {subject: self._item_offer(subject, items) for subject, items in stated.items() if items is not None}
 
-    def _offer(self, subject: Subject, items: list[dict[str, Any]]) -> ItemOffer:
+    def _item_offer(self, subject: Subject, items: list[dict[str, Any]]) -> ItemOffer:
         content = content_key(items, subject.value)
-        cached = self._by_list.get(content) if content else None
+        cached = self._by_item_list.get(content) if content else None
         if cached is None:
             cached, weight = self._digested(subject, items)
             if content:
-                self._by_list.put(content, cached, weight)
+                self._by_item_list.put(content, cached, weight)
         return cached
 
     def _digested(self, subject: Subject, items: list[dict[str, Any]]) -> tuple[ItemOffer, int]:
@@ -253,6 +232,25 @@ class ItemOffers:
             return name
         digest = str(sha256_of(name.encode()))
         return f"{name[: self._limits.identifier_chars_max - len(digest) - 1]}~{digest}"
+
+
+def _weight(print_: Fingerprint) -> int:
+    return print_.size_bytes + BYTES_PER_DEFINITION
+
+
+def content_key(content: Any, scope: str | None) -> bytes | None:
+    """Return a key that equal content shares, ``None`` for integers that orjson cannot write."""
+    try:
+        raw = orjson.dumps([scope, content], option=orjson.OPT_PASSTHROUGH_SUBCLASS, default=_told_apart)
+    except TypeError:
+        return None
+    return sha256(raw).digest()
+
+
+def _told_apart(value: Any) -> orjson.Fragment:
+    if isinstance(value, NegativeZero):
+        return orjson.Fragment(b"-0")
+    raise TypeError
 
 
 _LEVEL = 6

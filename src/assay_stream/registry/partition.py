@@ -5,7 +5,7 @@ from __future__ import annotations
 from assay_stream.limits import DEFAULT_LIMITS, Limits
 from assay_stream.model.envelope import Producer
 from assay_stream.registry.ledger import Ledger
-from assay_stream.registry.offers import ItemOffers, Offers
+from assay_stream.registry.offers import Offers
 from assay_stream.registry.server import ServerBindings
 from assay_stream.registry.verdicts import Verdicts, verdicts_of
 
@@ -26,7 +26,6 @@ class Registry:
         self.ledger = Ledger(limits)
         self.bindings = self.ledger.bindings
         self.offers = Offers(limits)
-        self.item_offers = ItemOffers(limits)
         self._verdicts: dict[str, Verdicts] = {}
         """What the verdict topic holds of each server that was asked about; it follows from the bindings."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple, TypedDict
 
-from assay_stream.canonical.digest import canonicalize, kept
+from assay_stream.canonical.digest import canonicalize, compact_copy
 from assay_stream.model.evidence import PinResult, PinStatus
 from assay_stream.model.facts import Seen
 from assay_stream.model.finding import Finding
@@ -86,8 +86,8 @@ def _encoded(pin: PinResult, signature: SignatureResult | None) -> PinEvaluation
     return PinEvaluation(
         pin=pin,
         signature=signature,
-        pin_fragment=kept(canonicalize(pin.as_json())),
-        signature_fragment=None if signature is None else kept(canonicalize(signature.as_json())),
+        pin_fragment=compact_copy(canonicalize(pin.as_json())),
+        signature_fragment=None if signature is None else compact_copy(canonicalize(signature.as_json())),
     )
 
 

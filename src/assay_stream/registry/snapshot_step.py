@@ -40,7 +40,7 @@ def apply_snapshot(registry: Registry, record: Record, event: SnapshotEvent) -> 
     """
     data, limits = event.data, registry.limits
     attributed = check_observer(record, data.observer_id, limits=limits)
-    offer, lists = registry.offers.of(data), registry.item_offers.of(data)
+    offer, lists = registry.offers.of(data), registry.offers.items_of(data)
     signatures = signatures_of(data, offer, limits)
     server = registry.bindings.server(data.server_id)
     seen = Seen(

@@ -13,8 +13,8 @@ from assay_stream.canonical.digest import (
     Canonicalized,
     Digest,
     canonicalize,
+    compact_copy,
     jcs_digest,
-    kept,
     plain_form,
     sha256_of,
 )
@@ -194,7 +194,7 @@ def test_what_is_kept_takes_its_own_size() -> None:
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
-        forms = [kept(canonicalize({"number": number, "text": "x" * 100})) for number in range(1_000)]
+        forms = [compact_copy(canonicalize({"number": number, "text": "x" * 100})) for number in range(1_000)]
         after, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
