@@ -6,11 +6,11 @@ into a fresh virtual environment, and measures what that holds beyond an empty o
 
 from __future__ import annotations
 
+import resource
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -33,14 +33,15 @@ def size_mb(folder: Path) -> float:
 
 
 def import_ms(python: Path, code: str) -> float:
-    """Return how much longer a process takes with an import than without, milliseconds (median)."""
+    """Return the processor time that an import adds to a process, milliseconds (median)."""
 
     def median_s(script: str) -> float:
         times = []
         for _ in range(RUNS):
-            begun_s = time.perf_counter()
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
             run(python, "-c", script)
-            times.append(time.perf_counter() - begun_s)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
         return statistics.median(times)
 
     run(python, "-c", code)  # compiles

@@ -12,10 +12,10 @@ from assay_stream.cli import (
     alerts,
     archiving,
     compare,
-    conformance,
     drift,
     exporting,
     fingerprint,
+    handshake,
     looking_back,
     operating,
     pins,
@@ -38,7 +38,7 @@ from assay_stream.kafka.refusals import explained
 
 app = typer.Typer(
     name="assay-stream",
-    help="Joins what MCP servers offered to what agents called, and writes the evidence to Kafka.",
+    help="Record which tool definition each MCP tool call used, as evidence on Kafka.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -55,9 +55,10 @@ app.command()(verify.verify)
 app.command()(looking_back.asof)
 app.command()(looking_back.timeline)
 app.command()(looking_back.trace)
-app.command()(conformance.conformance)
+app.command("conformance", hidden=True)(handshake.check)  # the former name
 app.command(context_settings={"allow_interspersed_args": False})(tap.tap)
 app.add_typer(schemapin.schemapin_app, name="schemapin")
+app.add_typer(handshake.handshake_app, name="handshake")
 app.add_typer(operating.topics_app, name="topics")
 app.add_typer(pins.pins_app, name="pins")
 app.add_typer(rules.policy_app, name="policy")
@@ -88,7 +89,7 @@ def _options(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Joins what MCP servers offered to what agents called, and writes the evidence to Kafka."""
+    """Record which tool definition each MCP tool call used, as evidence on Kafka."""
 
 
 def run() -> None:

@@ -13,7 +13,7 @@ import typer
 
 from assay_stream import __version__
 from assay_stream.cli.files import archive_lines
-from assay_stream.cli.output import RowFormat, cell, json_line, print_line
+from assay_stream.cli.output import RowFormat, cell, json_line, print_line, print_summary
 from assay_stream.cli.shared import (
     Bootstrap,
     RedactionDisable,
@@ -37,7 +37,7 @@ from assay_stream.verify.compare import Comparison, Difference
 from assay_stream.verify.evidence import Recorded, of_lines, of_record
 
 AlertFiles = Annotated[
-    list[Path] | None, typer.Option("--alerts", help="Alerts (NDJSON). Without them alerts are not compared.")
+    list[Path] | None, typer.Option("--alerts", help="Alerts (NDJSON). Omit to compare evidence only.")
 ]
 
 
@@ -70,9 +70,9 @@ def compare(
     redaction_names: RedactionNames = None,
     bootstrap_servers: Bootstrap = None,
 ) -> None:
-    """Replay what was observed and hold the result against the evidence and alerts that were recorded.
+    """Replay what was observed and compare the result with the recorded evidence and alerts.
 
-    Each difference is told with its cause. Exit code 0: all is identical. 1: there are differences.
+    Reports each difference with its cause. Exit code 0: everything is identical. 1: there are differences.
     """
     if from_kafka == bool(evidence or inputs or alerts) or bool(evidence) != bool(inputs):
         raise InputError("bad_option", "give --from-kafka, or files: --evidence FILE --input FILE [--alerts FILE]")
@@ -184,7 +184,7 @@ def hold_against(
         "differences": count,
         "causes": dict(sorted(comparison.causes.items())),
     }
-    typer.echo(json_line({"summary": summary}).encode(), err=True)
+    print_summary(summary, target)
     if recorded.alerts is None:
         say("alerts were not compared: give them with --alerts")
     if count:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import partial
 from pathlib import Path
@@ -31,10 +32,10 @@ _UNKNOWN = frozenset({"server_not_known", "tool_not_known", "nothing_known_then"
 
 Inputs = Annotated[
     list[Path] | None,
-    typer.Option("--input", help="Recorded observations (NDJSON) in place of Kafka. May be repeated."),
+    typer.Option("--input", help="Recorded observations (NDJSON) instead of Kafka. Repeatable."),
 ]
 ServerId = Annotated[str, typer.Option(help="Your name for the server.")]
-Tool = Annotated[str | None, typer.Option("--tool", help="Only what is about this tool.")]
+Tool = Annotated[str | None, typer.Option("--tool", help="This tool only.")]
 Result = TypeVar("Result")
 Rows = Iterable[Mapping[str, Any]]
 
@@ -45,30 +46,33 @@ _TRACE = ("call", "step", "time", "state", "kind", "tool_name", "observer_id", "
 
 def asof(
     server_id: ServerId,
-    at: Annotated[str, typer.Option(metavar="TIME", help="The time (RFC 3339), inclusive.")],
+    at: Annotated[
+        str | None, typer.Option(metavar="TIME", help="The time (RFC 3339), inclusive. Default: now.")
+    ] = None,
     tool: Tool = None,
     inputs: Inputs = None,
     from_log: Annotated[
         bool,
         typer.Option(
-            "--from-log", help="Read the snapshot and control topics, which reach further back than the facts."
+            "--from-log",
+            help="Read the snapshot and control topics, which reach back further than the facts.",
         ),
     ] = False,
     target: Format = RowFormat.TABLE,
     bootstrap_servers: Bootstrap = None,
 ) -> None:
-    """Show the catalogue, pins, policy and keys in force on a server at a time, and what says so.
+    """Show the tools, pins, policy and keys in force on a server at a given time, with the records that prove it.
 
-    Exit code 3: history that old was folded away. 5: nothing is known of what was asked for.
+    Exit code 3: history that old has been compacted away. 5: nothing is known about the server or tool.
     """
-    time_us = operator_time_us(at)
+    time_us = time.time_ns() // 1_000 if at is None else operator_time_us(at)
 
     def answer() -> None:
         bindings = _bindings(inputs, from_log, bootstrap_servers)
         rows = asof_rows(server_of(bindings, server_id), server_id, time_us, tool_name=tool)
         print_table(rows, _ASOF, target)
         if any(row["what"] == "forgotten" for row in rows):
-            say("what some observers saw then was folded away: ask the snapshot log with --from-log, or --input")
+            say("part of that history has been compacted away: read the log with --from-log, or files with --input")
             raise typer.Exit(EXIT_GONE)
 
     _answered(answer)
@@ -83,9 +87,9 @@ def timeline(
     target: Format = RowFormat.TABLE,
     bootstrap_servers: Bootstrap = None,
 ) -> None:
-    """Show every change on a server with its evidence: lists that differ, findings, decisions, alerts.
+    """Show every change on a server with its evidence: changed lists, findings, decisions, alerts.
 
-    Exit code 5: nothing is known of what was asked for.
+    Exit code 5: nothing is known about the server or tool.
     """
     since_us = None if since is None else operator_time_us(since)
     until_us = None if until is None else operator_time_us(until)
@@ -102,7 +106,7 @@ def timeline(
             dated = _from_kafka(timeline_from_kafka(settings, server_id, tool_name=tool))
         rows = timeline_rows(server_id, dated, since_us=since_us, until_us=until_us)
         if not rows:
-            raise InputError("nothing_known_then", "nothing changed on this server, or this tool, in that time")
+            raise InputError("nothing_known_then", "nothing changed on this server or tool in that time")
         print_table(rows, _TIMELINE, target)
 
     _answered(answer)
@@ -120,7 +124,7 @@ def trace(
     Exit code 5: no call and no evidence has this id.
     """
     if tool_call_id is None and trace_id is None:
-        raise InputError("bad_option", "say which call: --tool-call-id or --trace-id")
+        raise InputError("bad_option", "name the call: give --tool-call-id or --trace-id")
     sought = Sought(tool_call_id=tool_call_id, trace_id=trace_id)
 
     def answer() -> None:
@@ -138,7 +142,7 @@ def trace(
 
             traces = _from_kafka(traces_from_kafka(settings, sought))
         if not traces:
-            raise InputError("call_not_known", "no call and no evidence has this id: check it")
+            raise InputError("call_not_known", "no call or evidence has this id: check it")
         print_table(trace_rows(traces), _TRACE, target)
 
     _answered(answer)

@@ -91,6 +91,30 @@ def print_line(text: str) -> None:
     typer.echo(text.encode())
 
 
+def print_summary(content: Mapping[str, Any], target: RowFormat) -> None:
+    """Print a summary to standard error: in words for a person at a terminal, else as one JSON object.
+
+    Args:
+        content: counts by name, and groups of counts by name.
+        target: what the command prints; ``JSON`` is JSON at a terminal, too.
+    """
+    if target is RowFormat.JSON or not sys.stderr.isatty():
+        typer.echo(json_line({"summary": content}).encode(), err=True)
+        return
+    for line in summary_lines(content):
+        typer.echo(line, err=True)
+
+
+def summary_lines(content: Mapping[str, Any]) -> list[str]:
+    """Return a summary in words: the counts in one line, and a line for each group that is not empty."""
+    counts = [f"{value:,} {name}" for name, value in content.items() if not isinstance(value, Mapping)]
+    groups = {name: value for name, value in content.items() if isinstance(value, Mapping) and value}
+    lines = [", ".join(counts)]
+    for name, group in groups.items():
+        lines.append(f"{name}: " + ", ".join(f"{count:,} {cell(key)}" for key, count in group.items()))
+    return lines
+
+
 def print_table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], target: RowFormat) -> None:
     """Print rows, for a person or for a program.
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from assay_stream.cli.files import STANDARD_INPUT, archive_lines
-from assay_stream.cli.output import RowFormat, cell, json_line, print_line
+from assay_stream.cli.output import RowFormat, cell, json_line, print_line, print_summary
 from assay_stream.cli.processes import Tell, in_processes
 from assay_stream.cli.shared import (
     NOTHING_FOUND,
@@ -84,10 +84,10 @@ def verify(
     redaction_names: RedactionNames = None,
     bootstrap_servers: Bootstrap = None,
 ) -> None:
-    """Work evidence out anew from the calls, snapshots and decisions that it names, and find calls without any.
+    """Recompute evidence from the calls, snapshots and decisions it refers to, and find calls without evidence.
 
-    Exit code 0: all of it holds. 1: some is wrong or missing. 3: some rests on what is no longer there. 5: none
-    is as asked for. A summary goes to standard error. That a record holds says nothing about the tool.
+    Exit code 0: all of it holds. 1: some is wrong or missing. 3: some relies on records that are gone. 5: none
+    matches. A summary goes to standard error. A record that holds says nothing about the tool.
     """
     selection = EvidenceSelection(
         since_us=None if since is None else operator_time_us(since),
@@ -107,7 +107,7 @@ def verify(
         bootstrap_servers=bootstrap_servers,
     )
     if processes > 1 and any(path == STANDARD_INPUT for path in evidence or []):
-        raise InputError("bad_option", "standard input cannot be shared: give a file, or leave --processes out")
+        raise InputError("bad_option", "processes cannot share standard input: give a file, or omit --processes")
     if from_kafka:
         quiet_client_logs()
 
@@ -139,7 +139,7 @@ def verify(
         summary = Summary()
         for one in in_processes(check, processes, print_line) if processes > 1 else [check(WHOLE, print_line)]:
             summary.add(one)
-    _end(summary)
+    _end(summary, target)
 
 
 def _verifier(read: Read, settings: Settings, producers: Collection[str], archived: ArchivedOffsets) -> Verifier:
@@ -154,7 +154,7 @@ def _verifier(read: Read, settings: Settings, producers: Collection[str], archiv
 
 
 class _Rows:
-    """Tells of judgements as they come, so that a year of evidence needs no memory, and counts them."""
+    """Prints judgements as they come, so that a year of evidence needs no memory, and counts them."""
 
     def __init__(self, target: RowFormat, tell: Tell, *, strict: bool, every: bool) -> None:
         self._target, self._tell, self._strict, self._every = target, tell, strict, every
@@ -169,18 +169,18 @@ class _Rows:
         self._tell(json_line(row) if self._target is RowFormat.JSON else _line(row))
 
 
-def _end(summary: Summary) -> None:
-    told = summary.as_json()
-    typer.echo(json_line({"summary": told}).encode(), err=True)
-    if not told["records"] and not summary.exit_code:
-        say("no evidence is as asked for: look at the times, offsets and servers")
+def _end(summary: Summary, target: RowFormat) -> None:
+    counts = summary.as_json()
+    print_summary(counts, target)
+    if not counts["records"] and not summary.exit_code:
+        say("no evidence matches: check the times, offsets and servers")
         raise typer.Exit(NOTHING_FOUND)
     if summary.exit_code:
         raise typer.Exit(summary.exit_code)
 
 
 def _line(row: dict[str, Any]) -> str:
-    """Return a judgement for a person: status, which call, what is wrong, what is missing or was late."""
+    """Return a judgement as a line of text: status, call, what is wrong, what is missing or was late."""
     parts = [
         f"{row['status']:<6}",
         f"{cell(row.get('call')):<32}",

@@ -26,7 +26,7 @@ def test_the_version_is_printed() -> None:
     "command",
     [
         (),
-        ("conformance",),
+        ("handshake", "check"),
         ("fingerprint",),
         ("keys",),
         ("pins",),

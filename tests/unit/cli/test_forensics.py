@@ -176,6 +176,12 @@ def test_compare_ends_with_1_and_names_each_cause(files: Path) -> None:
     assert "altered_record" in again.stdout
 
 
+def test_asof_is_about_now_by_default(files: Path) -> None:
+    """The answer is that for a time after everything."""
+    given = ("asof", "--server-id", SERVER, "--input", files / "in.ndjson", "--format", "json")
+    assert run(*given).stdout == run(*given, "--at", "2099-01-01T00:00:00Z").stdout != ""
+
+
 def test_asof_timeline_and_trace_answer_from_files(files: Path) -> None:
     """Each as a table and as JSON, and nothing of the attacker's text steers the terminal."""
     source = ("--input", files / "in.ndjson")

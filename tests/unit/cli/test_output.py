@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
+from typing import ClassVar
 
 import pytest
 
-from assay_stream.cli.output import CELL_CHARACTERS_MAX, Meter, cell, json_line, table_lines
+from assay_stream.cli.output import CELL_CHARACTERS_MAX, Meter, RowFormat, cell, json_line, print_summary, table_lines
 from assay_stream.cli.shared import InertFormatter
 
 HOSTILE = ["\x1b[2J", "\x07", "a\nb", "a\rb", "\u202eevil", "\u2066x", "\x9b31m", "\u200b", "\x7f"]
@@ -80,3 +82,28 @@ def test_nothing_is_said_where_it_is_not_wanted(capsys: pytest.CaptureFixture[st
     meter.reading(5)
     meter.end()
     assert capsys.readouterr().err == ""
+
+
+class TestSummary:
+    """Words for a person at a terminal, JSON for everything else."""
+
+    CONTENT: ClassVar = {"records": 1200, "wrong": 1, "codes": {"digest_differs": 1}, "producers": {}}
+
+    def test_a_pipe_gets_json(self, capsys: pytest.CaptureFixture[str]) -> None:
+        """One object, whatever the rows are."""
+        print_summary(self.CONTENT, RowFormat.TABLE)
+        assert json.loads(capsys.readouterr().err) == {"summary": self.CONTENT}
+
+    def test_a_person_gets_words(self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+        """Empty groups are left out."""
+        monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+        print_summary(self.CONTENT, RowFormat.TABLE)
+        assert capsys.readouterr().err == "1,200 records, 1 wrong\ncodes: 1 digest_differs\n"
+
+    def test_a_person_who_asks_for_json_gets_it(
+        self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """``--format json`` is JSON throughout."""
+        monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+        print_summary(self.CONTENT, RowFormat.JSON)
+        assert json.loads(capsys.readouterr().err) == {"summary": self.CONTENT}

@@ -1,4 +1,4 @@
-"""``assay-stream conformance``: a captured list of tools held against Handshake's requirements."""
+"""``assay-stream handshake check``: check a captured list of tools against Handshake's requirements."""
 
 from __future__ import annotations
 
@@ -19,9 +19,17 @@ if TYPE_CHECKING:
 
 _NAME_CHARS_MAX = 60
 
+handshake_app = typer.Typer(help="Check captured tools against Handshake's requirements.", no_args_is_help=True)
 
-def conformance(
-    server_id: Annotated[str, typer.Option(help="Your name for the server: it may begin its tools' ids.")],
+
+@handshake_app.callback()
+def _group() -> None:
+    """Check captured tools against Handshake's requirements."""
+
+
+@handshake_app.command()
+def check(
+    server_id: Annotated[str, typer.Option(help="Your name for the server, which may prefix its tools' ids.")],
     capture: Annotated[
         Path | None, typer.Argument(help="A tools/list result, the response around it, or a snapshot event.")
     ] = None,
@@ -31,9 +39,9 @@ def conformance(
 ) -> None:
     """Check a captured list of tools against Handshake's tool conformance requirements.
 
-    Each check of each tool says pass, fail or not_applicable, with a reason. Passing means that the definition has
-    the required form; it says nothing about what the tool does. Exit code 0 if nothing fails, 1 if anything does
-    or there are no tools, 2 if the capture cannot be read.
+    Each check of each tool reports pass, fail or not_applicable, with a reason. A pass means that the definition has
+    the required form; it says nothing about what the tool does. Exit code 0: nothing fails. 1: something fails, or
+    there are no tools. 2: the capture cannot be read.
     """
     from assay_stream.schemes.handshake.conformance import Status, check_tools
 
@@ -51,7 +59,7 @@ def conformance(
         for line in _table(reports):
             print_line(line)
         typer.echo(", ".join(f"{number} {name}" for name, number in counts.items()))
-        typer.echo("These checks are about form. They do not say what a tool does.")
+        typer.echo("These checks cover form only. They do not say what a tool does.")
     if not reports or counts[Status.FAIL.value]:
         raise typer.Exit(1)
 

@@ -1,4 +1,4 @@
-"""``assay-stream conformance``."""
+"""``assay-stream handshake check``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LIST = CAPTURES / "mcp-server-time@2026.10.19.tools_list.json"
 
 def run(*arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     """The command."""
-    return run_command("conformance", "--server-id", "time", *arguments, stdin=stdin)
+    return run_command("handshake", "check", "--server-id", "time", *arguments, stdin=stdin)
 
 
 def report(done: subprocess.CompletedProcess[bytes]) -> dict[str, Any]:
@@ -119,3 +119,11 @@ def test_an_unreadable_capture_exits_2(tmp_path: Path) -> None:
     done = run(str(tmp_path / "missing"))
     assert done.returncode == 2
     assert b"unreadable_file" in done.stderr
+
+
+def test_the_former_name_still_works() -> None:
+    """It is hidden, and prints the same."""
+    former = run_command("conformance", "--server-id", "time", str(LIST))
+    now = run(str(LIST))
+    assert (former.returncode, former.stdout, former.stderr) == (now.returncode, now.stdout, now.stderr)
+    assert b"conformance" not in run_command("--help").stdout
