@@ -413,6 +413,20 @@ def test_before_the_horizon_nothing_is_made_up(history: list[Record], entries_ma
             assert answer.scope is Scope.SERVER or answer.unbound in reasons
 
 
+def test_folding_keeps_a_list_that_names_its_observer_beside_one_that_does_not() -> None:
+    """A rejection that names nobody ends the second's force, not the first's."""
+    values = [snapshot_value(second=second, snapshot_id=f"s-{second}") for second in (0, 1, 2)]
+    history = [
+        a_record(0, b"alpha", values[0]),
+        named(a_record(1, b"alpha", values[1]), "alice"),
+        a_record(2, b"alpha", b"{")._replace(timestamp_ms=BASE_MS + 1_000),
+        a_record(3, b"alpha", values[2]),
+    ]
+    folded = a_state(Limits(timeline_entries_max=2))
+    run(folded, history)
+    assert ask(folded.registry.bindings, "alpha", "alice", 1).scope is Scope.OBSERVER
+
+
 def test_folding_keeps_what_a_rejection_made_necessary() -> None:
     """An observation that put a list in force again after a rejected one is not folded as a repeat."""
     history = [

@@ -138,7 +138,8 @@ class Timeline:
         same_tools: Seen | None = None
         for older, seen, newer in zip(entries, entries[1:], entries[2:], strict=False):
             repeats = _same_tools(older, seen) and _same_tools(seen, newer)
-            if repeats and not parts(older, seen):
+            # A rejection that names no observer ends the force of a list only if the list names none either.
+            if repeats and older.attributed == seen.attributed and not parts(older, seen):
                 if _same_items(older, seen) and _same_items(seen, newer):
                     return seen, False
                 same_tools = same_tools or seen
