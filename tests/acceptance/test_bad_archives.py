@@ -231,7 +231,7 @@ def test_calls_behind_the_last_evidence_are_pending(files: Path) -> None:
 def test_an_archive_knows_how_far_the_join_had_come(files: Path) -> None:
     """By its manifest a call that was committed is missing its evidence, though nothing stands behind it."""
     evidence = without(files, 38, 39)
-    manifest = manifest_bytes({("calls", 0): 40}, {("calls", 0): 39})
+    manifest = manifest_bytes({("calls", 0): 40}, {("calls", 0): 39}, {("calls", 0): 39})
     (files / "archive.json").write_bytes(manifest)
     code, rows, summary = verify(files, evidence)
     assert (code, [row["call"]["offset"] for row in rows], summary["pending"]) == (1, [38], 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -32,7 +32,7 @@ BAD_TOOL = OTHER | {
 class Talk(Fleet):
     """Lists and operators' decisions, and what is told of them."""
 
-    def pins(self, tool: dict[str, Any], minute: float) -> Talk:
+    def pins(self, tool: dict[str, Any], minute: float) -> Self:
         """An operator approves a definition."""
         digest = fingerprint(tool, server_id=None).schemes["assay.v1"]
         raw = a_control("pin.set", second=minute * 60, tool_name=tool["name"], scheme="assay.v1", value=digest)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import orjson
 import pytest
@@ -56,7 +56,7 @@ class Fleet:
         self._story = Story()
         self._number = 0
 
-    def sees(self, tools: Tools, *, observer: str = "proxy-1", minute: float, **fields: Any) -> Fleet:
+    def sees(self, tools: Tools, *, observer: str = "proxy-1", minute: float, **fields: Any) -> Self:
         """An observer sees a list, some minutes after the start."""
         self._number += 1
         given = {"observer_id": observer, "snapshot_id": f"snapshot-{self._number}", **fields}

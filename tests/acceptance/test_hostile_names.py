@@ -17,7 +17,7 @@ import typer
 from assay_stream.cli.app import app
 from assay_stream.text.visible import is_unseen
 from tests.support.command import run_command
-from tests.unit.cli.test_destinations import commands
+from tests.unit.cli.test_files import commands
 
 RANGES = {
     "C0": (0x01, 0x1F),

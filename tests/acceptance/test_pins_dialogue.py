@@ -26,7 +26,7 @@ from tests.acceptance.test_binding_dialogue import (
 from tests.support.controls import DOMAIN, a_control, a_document, signature_of
 from tests.support.events import SERVER, Outcome, a_snapshot
 
-PIN = {"tool_name": "read_file", "scheme": "assay.v1"}
+PIN: dict[str, Any] = {"tool_name": "read_file", "scheme": "assay.v1"}
 
 
 class Talk(Dialogue):
@@ -356,7 +356,7 @@ def test_a_list_that_comes_late_finds_nothing_twice() -> None:
 
 def test_a_first_use_that_comes_late_is_held_against_others_lists() -> None:
     """Another observer's later list without the signature is found, though it was read before."""
-    document = {"status": "observed", "document": a_document()}
+    document: dict[str, Any] = {"status": "observed", "document": a_document()}
     talk = Talk().control(0, "discovery.observed", domain=DOMAIN, **document).offers(4, FIRST)
     signed = {"read_file": signature_of(FIRST)}
     value = a_snapshot(FIRST, number=9, second=2, snapshot_id="late", observer_id="proxy-2", signatures=signed)

@@ -31,14 +31,14 @@ class Fleet(Dialogue):
     def offers(self, second: float, server_id: str, *tools: Any, **fields: Any) -> Fleet:
         """A proxy publishes what a server listed; a text is the name of a tool."""
         listed = [a_tool(tool) if isinstance(tool, str) else tool for tool in tools]
-        place = {"key": server_id.encode(), "partition": PARTITIONS[server_id]}
+        place: dict[str, Any] = {"key": server_id.encode(), "partition": PARTITIONS[server_id]}
         self.lists(second, *listed, server_id=server_id, **place, **fields)
         return self
 
     def control(self, second: float, kind: str, server_id: str, **data: Any) -> Fleet:
         """An operator publishes a decision about a server."""
         value = a_control(kind, number=len(self.records), second=second, server_id=server_id, **data)
-        place = {"key": server_id.encode(), "partition": PARTITIONS.get(server_id, 0)}
+        place: dict[str, Any] = {"key": server_id.encode(), "partition": PARTITIONS.get(server_id, 0)}
         self._add(Role.CONTROL, value, second, **place)
         return self
 

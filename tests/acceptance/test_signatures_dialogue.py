@@ -31,7 +31,11 @@ class SignedTalk(Talk):
     ) -> SignedTalk:
         """Somebody fetched the domain's document: one with this key, or nothing."""
         if key is None:
-            data = {"status": "fetch_failed", "error_code": "discovery_fetch_failed", "detail": "timed out"}
+            data: dict[str, Any] = {
+                "status": "fetch_failed",
+                "error_code": "discovery_fetch_failed",
+                "detail": "timed out",
+            }
         else:
             data = {"status": "observed", "document": a_document(key) | document}
         self.control(second, "discovery.observed", domain=domain, **data)
@@ -228,7 +232,7 @@ def test_a_domain_that_could_never_be_read_gives_no_key() -> None:
 )
 def test_a_document_says_what_it_is_worth(document: dict[str, str], code: str) -> None:
     """An unknown version is read as the newest known; a document for another domain is not this one's."""
-    found_there = {"status": "observed", "document": a_document() | document}
+    found_there: dict[str, Any] = {"status": "observed", "document": a_document() | document}
     talk = SignedTalk()
     talk.control(0, "discovery.observed", domain=DOMAIN, **found_there)
     assert said(talk.signs(1).call(2).ends()) == [code]

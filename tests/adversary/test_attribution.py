@@ -23,7 +23,7 @@ from tests.support.neighbours import HOME, in_partition, watched
 pytestmark = pytest.mark.kafka
 
 OBSERVERS = ("proxy-1", "proxy-2")
-TOOL = {"name": "read_file_of_team", "description": "Reads a file.", "inputSchema": {"type": "object"}}
+TOOL: dict[str, Any] = {"name": "read_file_of_team", "description": "Reads a file.", "inputSchema": {"type": "object"}}
 
 
 async def command(arena: Arena, *arguments: str) -> None:

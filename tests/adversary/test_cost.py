@@ -112,8 +112,8 @@ async def publish_observers(arena: Arena, server: str) -> None:
     topics = arena.deployment.topics
     try:
         for number, (observer, tools) in enumerate(CLASSES[f"{OBSERVERS:,} observers"][1]()):
-            data = {"server_id": server, "observer_id": observer, "snapshot_id": f"s-{number}", "tools": tools}
-            data |= {"server_scoped": True, "completeness": "complete"}
+            place = {"server_id": server, "observer_id": observer, "snapshot_id": f"s-{number}"}
+            data = {**place, "tools": tools, "server_scoped": True, "completeness": "complete"}
             value = event("list", number, data)
             await producer.send(topics[Role.SNAPSHOTS], value, key=server.encode())
         await producer.flush()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from assay_stream.canonical.redaction import RULES
+from assay_stream.canonical.redaction_rules import RULES
 from assay_stream.errors import InputError
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.schemes import handshake

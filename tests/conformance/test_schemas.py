@@ -19,14 +19,13 @@ from assay_stream.alerts.table import AlertTable
 from assay_stream.engine import EngineState
 from assay_stream.errors import InputError
 from assay_stream.files.record_line import rejected_line
-from assay_stream.kafka.topics import TOPIC_NAMES
 from assay_stream.limits import Limits
 from assay_stream.model import schemas
 from assay_stream.model.cloudevents import read_event
 from assay_stream.model.envelope import Producer
 from assay_stream.model.finding_topic import Tick
 from assay_stream.model.observation import Reported
-from assay_stream.model.record import Origin, Output, Record, Role
+from assay_stream.model.record import TOPIC_NAMES, Origin, Output, Record, Role
 from assay_stream.registry.ledger import progress
 from assay_stream.replay.run import replay
 from assay_stream.schemes import assay
@@ -404,7 +403,8 @@ def test_every_event_that_is_accepted_is_valid() -> None:
 def _with_data(**fields: Any) -> dict[str, Any]:
     log = Log()
     log.call(1, "read", **fields)
-    return orjson.loads(log.records[0].value or b"")
+    event: dict[str, Any] = orjson.loads(log.records[0].value or b"")
+    return event
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,8 @@ async def lag(deployment: Deployment, group: str) -> int:
     finally:
         await admin.close()
         await consumer.stop()
-    return sum(ends.values()) - sum(max(entry.offset, 0) for entry in committed.values())
+    left: int = sum(ends.values()) - sum(max(entry.offset, 0) for entry in committed.values())
+    return left
 
 
 async def test_a_webhook_that_was_down_gets_every_alert(deployment: Deployment, forwarders: Forwarders) -> None:

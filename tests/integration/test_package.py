@@ -30,7 +30,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     # A complete environment has the locked backend.
     isolation = ["--no-isolation"] if importlib.util.find_spec("hatchling") else []
-    build = [sys.executable, "-m", "build", *isolation, "--outdir", folder, ROOT]
+    build: list[str | Path] = [sys.executable, "-m", "build", *isolation, "--outdir", folder, ROOT]
     done = run(*build, cwd=folder)  # the sdist, and the wheel from it
     assert done.returncode == 0, done.stderr
     [found] = folder.glob("assay_stream-*.whl")

@@ -85,7 +85,7 @@ def cli(
 def cli_with(deployment: SecuredDeployment, user: str, env: dict[str, str], *arguments: str) -> str:
     """A command that is refused, and what it says; it exits with 2 and shows no stack trace."""
     started = time.monotonic()
-    done = run_command_text(*arguments, **(deployment.env | deployment.env_of(user) | env))
+    done = run_command_text(*arguments, stdin=b"", **(deployment.env | deployment.env_of(user) | env))
     assert done.returncode == 2, done.stderr
     assert "Traceback" not in done.stderr
     assert password_of(user) not in done.stderr
@@ -200,7 +200,9 @@ def test_secrets_may_stand_in_files(deployment: SecuredDeployment, tmp_path: Pat
     path.write_text(password_of(Actor.ANALYST) + "\n")
     env = deployment.env_of(Actor.ANALYST)
     del env["ASSAY_STREAM_SASL_PASSWORD"]
-    done = run_command_text("topics", "show", **(deployment.env | env | {"ASSAY_STREAM_SASL_PASSWORD_FILE": str(path)}))
+    done = run_command_text(
+        "topics", "show", stdin=b"", **(deployment.env | env | {"ASSAY_STREAM_SASL_PASSWORD_FILE": str(path)})
+    )
     assert done.returncode == 0, done.stderr
 
 

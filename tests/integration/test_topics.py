@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import pytest
 from aiokafka.admin import NewTopic
@@ -21,7 +20,7 @@ pytestmark = pytest.mark.kafka
 
 
 @pytest.fixture
-def bare(broker: Broker, request: pytest.FixtureRequest) -> Iterator[Deployment]:
+def bare(broker: Broker, request: pytest.FixtureRequest) -> Deployment:
     """A deployment without topics."""
     return Deployment(broker.bootstrap, name=f"topics-{request.node.name}"[:60])
 

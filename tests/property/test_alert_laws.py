@@ -280,7 +280,7 @@ def test_it_closes_when_the_last_observer_has_returned(order: list[str], returne
 @given(lives(), TICKS)
 def test_what_is_suppressed_is_written_and_says_so(entries: list[Entry], ticks: list[int]) -> None:
     """A rule for everything changes the status of records, and nothing else of how many there are and when."""
-    plain = [entry for entry in entries if not isinstance(entry, Suppression)]
+    plain: list[Entry] = [entry for entry in entries if not isinstance(entry, Suppression)]
     everything = Suppression(rule=a_rule(server_id="*"), is_set=True, time_us=at(0))
     as_found = run({}, in_log(with_ticks(plain, ticks)))
     suppressed = run({}, in_log([everything, *with_ticks(plain, ticks)]))

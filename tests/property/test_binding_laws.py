@@ -155,6 +155,8 @@ def test_a_digest_is_one_that_was_observed(facts: History, observer_id: str, tim
         time_us=time_us,
     )
     if found.unbound is None:
+        assert found.seen is not None
+        assert found.fingerprint is not None
         assert found.seen in facts
         assert found.seen.time_us <= time_us
         assert found.fingerprint.full == CATALOGUES[found.seen.catalogue].tools["t"]

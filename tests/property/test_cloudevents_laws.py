@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from assay_stream.errors import InputError
 from assay_stream.limits import Limits
 from assay_stream.model.cloudevents import read_event
-from assay_stream.model.observation import Envelope
+from assay_stream.model.observation import CallEvent, Envelope
 from assay_stream.model.record import Headers, Origin, Record, Role
 from tests.support.events import TOOL, an_event, call_data, snapshot_data
 
@@ -63,7 +63,7 @@ def a_record(role: Role, value: bytes | None, headers: Headers = ()) -> Record:
     return Record(role=role, origin=place, key=None, value=value, headers=headers)
 
 
-def outcome(record: Record) -> Envelope | str:
+def outcome(record: Record) -> Envelope | CallEvent | str:
     """The event, or the code of the error."""
     error = refusal(record)
     return read_event(record) if error is None else error.code

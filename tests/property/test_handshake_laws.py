@@ -20,7 +20,7 @@ from assay_stream.schemes.handshake.conformance import check_tools
 from assay_stream.schemes.handshake.contract import Contract, contract, contract_drift
 from assay_stream.schemes.handshake.digest import args_digest, canonical_form, redact_text
 from assay_stream.schemes.handshake.htc import SCHEMA, validate_envelope
-from assay_stream.schemes.semver import parse_version
+from assay_stream.schemes.semver import Version, parse_version
 
 VALID = json.loads((Path(__file__).resolve().parents[1] / "data/vectors/handshake_tool_call.json").read_text())[
     "valid_event"
@@ -139,7 +139,8 @@ def test_redacting_twice_changes_nothing(text: str) -> None:
 
 def is_error_object(verdict: dict[str, Any]) -> bool:
     """Whether the error of a verdict satisfies the contract's own schema of errors."""
-    return Draft202012Validator({"$ref": "#/$defs/error", "$defs": SCHEMA["$defs"]}).is_valid(verdict["error"])
+    validator = Draft202012Validator({"$ref": "#/$defs/error", "$defs": SCHEMA["$defs"]})
+    return bool(validator.is_valid(verdict["error"]))
 
 
 @given(st.binary() | JSON.map(lambda value: json.dumps(value).encode()))
@@ -231,11 +232,15 @@ VERSIONS = st.tuples(NUMBERS, NUMBERS, NUMBERS, LABELS).map(
 )
 
 
+def _compared(one: Version, other: Version) -> int:
+    return other.precedes(one) - one.precedes(other)
+
+
 @given(st.lists(VERSIONS, max_size=6))
 def test_versions_are_in_one_order(texts: list[str]) -> None:
     """Of two versions one precedes the other or they are equal, and sorting them settles all pairs."""
     versions = [parse_version(text) for text in texts]
-    ordered = sorted(versions, key=cmp_to_key(lambda a, b: b.precedes(a) - a.precedes(b)))
+    ordered = sorted(versions, key=cmp_to_key(_compared))
     for index, one in enumerate(ordered):
         for other in ordered[index:]:
             assert not other.precedes(one)

@@ -61,6 +61,10 @@ def test_an_index_that_was_kept_up_to_date_equals_one_that_is_built_anew(history
         assert vars(Observations(observations_of(server))) == vars(server.observations)
 
 
+def _last(observations: list[Seen]) -> Seen | None:
+    return observations[-1] if observations else None
+
+
 @given(histories(), LIMITS)
 def test_the_sorted_observations_answer_what_a_scan_would(history: list[Record], limits: Limits) -> None:
     """For every position at which anything was observed."""
@@ -68,11 +72,11 @@ def test_the_sorted_observations_answer_what_a_scan_would(history: list[Record],
         every = observations_of(server)
         for seen in every:
             before = [old for old in every if old.position < seen.position]
-            assert server.observations.latest_before(seen.position) == (before or [None])[-1]
+            assert server.observations.latest_before(seen.position) == _last(before)
             alike = [old for old in before if old.auth_context == seen.auth_context]
-            assert server.observations.latest_under_rights(seen.position, seen.auth_context) == (alike or [None])[-1]
+            assert server.observations.latest_under_rights(seen.position, seen.auth_context) == _last(alike)
             stating = [old for old in before if old.prompts is not None]
-            assert server.observations.latest_stating(seen.position, Subject.PROMPT) == (stating or [None])[-1]
+            assert server.observations.latest_stating(seen.position, Subject.PROMPT) == _last(stating)
             assert server.observations.was_shown_complete(seen.catalogue, seen.position) == any(
                 old.completeness == "complete" and old.catalogue == seen.catalogue for old in before
             )

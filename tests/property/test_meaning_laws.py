@@ -164,7 +164,7 @@ def test_many_parameters_take_linear_time() -> None:
     """Ten thousand parameters that all changed take seconds at most, deep nesting too."""
     wide = [{"properties": {f"p{i}": {"type": kind} for i in range(10_000)}} for kind in ("string", "integer")]
     assert _seconds(*wide) < 10
-    deep = [{"type": "string"}, {"type": "integer"}]
+    deep: list[dict[str, Any]] = [{"type": "string"}, {"type": "integer"}]
     for _ in range(80):
         deep = [{"properties": {"x": side, "y": {"enum": list(range(500))}}} for side in deep]
     assert _seconds(*deep) < 10

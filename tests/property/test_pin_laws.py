@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import yaml
@@ -71,7 +72,7 @@ PROMPTS = st.fixed_dictionaries(
 TEMPLATES = st.fixed_dictionaries({"uriTemplate": TEXTS}, optional={"name": TEXTS, "mimeType": TEXTS})
 MANIFESTS = st.fixed_dictionaries(
     {
-        "tools": st.lists(TOOLS, max_size=4, unique_by=lambda tool: tool["name"]),
+        "tools": st.lists(TOOLS, max_size=4, unique_by=lambda tool: str(tool["name"])),
         "prompts": st.lists(PROMPTS, max_size=3, unique_by=lambda prompt: prompt["name"]),
         "resourceTemplates": st.lists(TEMPLATES, max_size=3, unique_by=lambda template: template["uriTemplate"]),
     }
@@ -202,7 +203,7 @@ def test_our_own_form_leaves_nothing_out(entries: list[PinEntry]) -> None:
 def test_nothing_but_our_errors_escapes_from_files(raw: bytes) -> None:
     """Any bytes give pins or an error of ours, in every format."""
     for kind in FORMATS:
-        _outcome(lambda content, kind=kind: read_pins(content, format=kind, server_id=None), raw)
+        _outcome(partial(read_pins, format=kind, server_id=None), raw)
     _outcome(lambda content: signature.verify_lockfile_signature(b"{}", content, raw), raw)
 
 

@@ -148,5 +148,6 @@ def test_verification_never_raises_and_never_accepts_what_is_not_signed(
     """Whatever comes in gives a reason, and never a key to pin."""
     found = verify(digest, signature, document, pinned_fingerprint=pinned, domain=domain)
     assert not found.valid
+    assert found.error_code is not None
     assert found.error_code in ErrorCode
     assert not found.pins_key

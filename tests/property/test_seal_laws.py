@@ -108,5 +108,6 @@ def test_a_cut_chain_over_whole_evidence_is_never_taken_for_whole(
     cut()
     fleet.records[partition] = evidence
     assert outcome(fleet, expected) is Outcome.BROKEN
-    reports = verify_logs(*map(MemoryLogs, fleet.logs()), KEYS)
+    evidence_log, checkpoints = fleet.logs()
+    reports = verify_logs(MemoryLogs(evidence_log), MemoryLogs(checkpoints), KEYS)
     assert next(report for report in reports if report.partition == partition).unsealed

@@ -25,7 +25,7 @@ def test_a_text_is_the_same_as_itself(text: str) -> None:
     assert all(piece.op == "same" for piece in word_diff(text, text))
 
 
-@given(st.text(alphabet=st.characters(exclude_categories=("Cs",))))
+@given(st.text(alphabet=st.characters(exclude_categories=["Cs"])))
 def test_nothing_unseen_reaches_a_terminal(text: str) -> None:
     """Whatever the text."""
     assert not any(is_unseen(character) for character in shown(text))

@@ -85,6 +85,6 @@ def faulty(process: Callable[..., list[Output]]) -> Callable[..., list[Output]]:
 
 
 if __name__ == "__main__":
-    registering.process = faulty(registering.process)  # type: ignore[assignment]
-    joining.process = faulty(joining.process)  # type: ignore[assignment]
+    registering.process = faulty(registering.process)
+    joining.process = faulty(joining.process)
     main()

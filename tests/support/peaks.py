@@ -52,7 +52,7 @@ def taken(kind: str, *names: str) -> dict[str, Taken]:
     return {name: Taken(*figures) for name, figures in json.loads(done.stdout).items()}
 
 
-def hostile_definitions(name: str, size: int) -> Pair:
+def hostile_definitions(name: str, size: int) -> tuple[dict[str, Any], dict[str, Any]]:
     """Two definitions as they are read from a record."""
     before, after = PAIRS[name](size)
     return orjson.loads(orjson.dumps(before)), orjson.loads(orjson.dumps(after))

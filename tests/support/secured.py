@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,10 +35,10 @@ def password_of(user: str) -> str:
     return f"planted-password-of-{user}"
 
 
-class _CreateAcls(CreateAclsRequest):
+class _CreateAcls(CreateAclsRequest):  # type: ignore[misc]  # aiokafka is not typed
     """Several at once: aiokafka's own takes one."""
 
-    def __init__(self, rows: list[tuple[object, ...]]) -> None:
+    def __init__(self, rows: Sequence[tuple[object, ...]]) -> None:
         self._rows = rows
 
     def build(self, request_struct_class: Any) -> Any:

@@ -80,14 +80,14 @@ class WarmPopen(_Popen):  # type: ignore[type-arg]
         usual = (executable, preexec, pass_fds, shell, gid, gids, uid, umask, group)
         with _lock:
             if usual != (None, None, (), False, None, None, None, -1, -1) or not _is_ours(command, env):
-                return super()._execute_child(*given)
+                super()._execute_child(*given)  # type: ignore[misc]  # of CPython, in no stub
+                return
             stdin, _, _, stdout, _, stderr = pipes
             streams = [stream if stream != -1 else number for number, stream in enumerate((stdin, stdout, stderr))]
             request = {"command": command[2:], "cwd": os.fspath(cwd or os.getcwd()), "env": env}
             self.pid = _templates[0].fork(request | {"new_session": new_session}, streams)
             self._child_created = True
             self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
-        return None
 
 
 def _is_ours(command: list[Any], env: dict[str, str]) -> bool:

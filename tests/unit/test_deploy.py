@@ -26,8 +26,8 @@ def metric_names() -> dict[str, set[str]]:
     Meter(registry)
     names: dict[str, set[str]] = {}
     for metric in registry._collector_to_names:
-        labels = set(metric._labelnames)  # type: ignore[attr-defined]
-        [family] = metric.describe()  # type: ignore[attr-defined]
+        labels = set(metric._labelnames)
+        [family] = metric.describe()
         suffixes = {"counter": ["_total"], "histogram": ["_bucket", "_sum", "_count"]}.get(family.type, [""])
         names |= {family.name + suffix: labels for suffix in suffixes}
     return names

@@ -20,12 +20,10 @@ import orjson
 import pytest
 
 from assay_stream.config import Settings
-from assay_stream.kafka.topics import TOPIC_NAMES
 from assay_stream.limits import DEFAULT_LIMITS
-from assay_stream.model import cloudevents, finding, wire
+from assay_stream.model import cloudevents, evidence, kinds, wire
 from assay_stream.model.envelope import Producer
-from assay_stream.model.record import Origin, Record, Role
-from assay_stream.registry import as_of, pins
+from assay_stream.model.record import TOPIC_NAMES, Origin, Record, Role
 from assay_stream.replay.run import replay
 from assay_stream.report.drift import KIND_TITLES
 from assay_stream.schemes import fingerprint
@@ -381,10 +379,10 @@ def test_every_value_of_our_own_vocabulary_is_in_the_glossary() -> None:
     """Scopes, reasons, kinds of finding, kinds of fact, pin states and schemes are explained there."""
     page = text_of("glossary.md")
     words = [
-        *as_of.Scope,
-        *as_of.Unbound,
-        *finding.Kind,
-        *pins.PinStatus,
+        *evidence.Scope,
+        *evidence.Unbound,
+        *kinds.Kind,
+        *evidence.PinStatus,
         *wire.FACTS,
         *fingerprint.SCHEMES,
     ]

@@ -203,7 +203,7 @@ def test_a_restart_at_any_record_changes_no_byte() -> None:
     """What is folded stands in the state topic."""
     listed = [*names(EACH + 4), *names(EACH + 2, "c")]
     uids = tuple(one.uid() for one in a_list(listed, 1))
-    entries = [
+    entries: list[Any] = [
         *(*a_list(listed, 1), an_end_of(1), *a_list(listed, 2, observer_id="bob"), an_end_of(2)),
         *(an_end(3, uids=uids), an_end(4, uids=uids, observer_id="bob"), Tick(time_us=at(100))),
         *(*a_list(listed, 200), an_end_of(200), Tick(time_us=at(900))),
@@ -224,7 +224,7 @@ def test_counts_of_old_records_are_let_go() -> None:
     counts = RecordCounts(None)
     for offset in range(100):
         counts.count(place(offset), 2)
-    kept = RecordCounts(counts.as_json())
+    kept = RecordCounts(dict(counts.as_json()))
     assert len(kept.as_json()["records"]) == DEFAULT_LIMITS.alert_records_max
     assert kept.as_json() == counts.as_json()
 

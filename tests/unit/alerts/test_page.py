@@ -127,8 +127,8 @@ def test_a_definition_that_none_came_before_is_shown_without_marks() -> None:
 
 def test_hostile_text_reaches_no_terminal() -> None:
     """Wherever a server can put it: in its name, the tool's, descriptions, names of parameters, values."""
-    before = {"name": HOSTILE, "description": "Reads."}
-    after = {
+    before: dict[str, Any] = {"name": HOSTILE, "description": "Reads."}
+    after: dict[str, Any] = {
         "name": HOSTILE,
         "description": HOSTILE,
         "title": HOSTILE,

@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 
 from assay_stream.cli.app import app
 from assay_stream.errors import AssayStreamError
-from assay_stream.model.finding import Kind
+from assay_stream.model.kinds import Kind
 from tests.support.alerts import alert_records, finding_of
 
 FINDINGS = [

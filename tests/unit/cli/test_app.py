@@ -13,7 +13,7 @@ from tests.support.deployment import free_port
 
 def run(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
     """The command line; no variable of the surroundings reaches it."""
-    return run_command_text(*arguments, **env)
+    return run_command_text(*arguments, stdin=b"", **env)
 
 
 def test_the_version_is_printed() -> None:

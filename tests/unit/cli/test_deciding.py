@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import getpass
 import json
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ POLICY = {"server_id": "s", "enforcement": "warn", "unknown": "warn"}
 
 def test_who_decides_is_named_or_logged_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """In this order."""
-    monkeypatch.setattr(deciding.getpass, "getuser", lambda: "login")
+    monkeypatch.setattr(getpass, "getuser", lambda: "login")
     assert author_or_login("ann") == "ann"
     assert author_or_login(None) == "login"
 
@@ -34,7 +35,7 @@ def test_a_container_without_users_asks_for_an_author(monkeypatch: pytest.Monkey
     def fail() -> str:
         raise error
 
-    monkeypatch.setattr(deciding.getpass, "getuser", fail)
+    monkeypatch.setattr(getpass, "getuser", fail)
     with pytest.raises(InputError, match=r"author_unknown.*--author"):
         author_or_login(None)
 

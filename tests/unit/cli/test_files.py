@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 import typer
 
@@ -72,7 +71,7 @@ ADDED_TO = {
 OUTPUTS = {"--output", "--out", "--private-key", "--public-key"}
 
 
-def commands(command: click.Command, name: str = "") -> Iterator[tuple[str, click.Command]]:
+def commands(command: Any, name: str = "") -> Iterator[tuple[str, Any]]:
     """Every command there is, by its full name."""
     inner: dict[str, Any] = getattr(command, "commands", {})
     for each, found in inner.items():

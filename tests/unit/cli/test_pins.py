@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from assay_stream.cli import deciding, pins
+from assay_stream.cli import pins
 from assay_stream.cli.app import app
 from assay_stream.config import load_settings
 from assay_stream.errors import AssayStreamError
@@ -226,7 +227,7 @@ def test_import_and_export_need_a_server_and_a_file(state: Bindings, tmp_path: P
 
 def test_the_author_is_who_is_logged_in(state: Bindings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Unless the command line or the environment says otherwise."""
-    monkeypatch.setattr(deciding.getpass, "getuser", lambda: "login")
+    monkeypatch.setattr(getpass, "getuser", lambda: "login")
     arguments = ("reject", "--alert", "uid-1", "--reason", "r", "--output", tmp_path / "o")
     run(*arguments)
     assert decided(tmp_path / "o")[0][1]["author"] == "login"

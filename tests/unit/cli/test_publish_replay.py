@@ -233,7 +233,7 @@ def test_a_replay_redacts_as_it_is_told(tmp_path: Path) -> None:
         ("off", ("--redaction-enable", ""), {"ASSAY_STREAM_REDACTION_ENABLE": "path_absolute"}),
         ("names", ("--redaction-names", "path", "--redaction-disable", "env_var"), {}),
     ):
-        done = run("replay", "--input", str(path), "--output", str(tmp_path / name), *options, **env)
+        done = run("replay", "--input", str(path), "--output", str(tmp_path / name), *options, stdin=b"", **env)
         assert done.returncode == 0, done.stderr
         data = json.loads((tmp_path / name / "evidence.ndjson").read_bytes())["data"]
         told[name] = (data["args_hash"], data.get("redaction"))
@@ -268,6 +268,6 @@ def test_calls_can_be_held_to_the_handshake_profile(
 ) -> None:
     """Captured calls lack what it asks for: under it they are rejected. The option beats the variable."""
     path = observed(tmp_path, called(tmp_path))
-    done = run("replay", "--input", str(path), "--output", str(tmp_path / "out"), *options, **env)
+    done = run("replay", "--input", str(path), "--output", str(tmp_path / "out"), *options, stdin=b"", **env)
     counts = json.loads(done.stdout)["written"]
     assert (counts["evidence"], counts["rejected"]) == (written, 2 - written)

@@ -26,7 +26,7 @@ FINGERPRINT = public().fingerprint
 
 def run(*arguments: str | Path, **env: str) -> subprocess.CompletedProcess[str]:
     """The command; no variable of the surroundings reaches it."""
-    return run_command_text("schemapin", *map(str, arguments), **env)
+    return run_command_text("schemapin", *map(str, arguments), stdin=b"", **env)
 
 
 def failed(done: subprocess.CompletedProcess[str], code: str, exit_code: int = 2) -> bool:

@@ -22,7 +22,7 @@ PASSWORD = "ASSAY_STREAM_SEAL_KEY_PASSWORD"
 def run(*arguments: str | Path, **env: str) -> subprocess.CompletedProcess[str]:
     """The command, with no broker to reach."""
     env = {"ASSAY_STREAM_BOOTSTRAP_SERVERS": "127.0.0.1:1", "ASSAY_STREAM_CONNECT_LIMIT_S": "1", **env}
-    return run_command_text("seal", *map(str, arguments), **env)
+    return run_command_text("seal", *map(str, arguments), stdin=b"", **env)
 
 
 def failed(done: subprocess.CompletedProcess[str], code: str) -> bool:

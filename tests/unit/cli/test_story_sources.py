@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import orjson
 
@@ -17,7 +18,7 @@ UID = changed_finding().uid()
 
 def sources(tmp_path: Path, **files: bytes) -> Sources:
     """Files with these contents, and one alert unless they say otherwise."""
-    paths = {}
+    paths: dict[str, Any] = {}
     for name, content in ({"alerts": orjson.dumps(changed_alert())} | files).items():
         paths[name] = tmp_path / name
         paths[name].write_bytes(content)

@@ -44,8 +44,8 @@ def test_the_defaults_are_the_standards() -> None:
 )
 def test_a_hint(name: str, before: Any, after: Any, code: str, direction: str) -> None:
     """Each transition has its code and direction; absence means the default."""
-    sides = [{} if side is ABSENT else {name: side} for side in (before, after)]
-    (change,) = compare_annotations("$.annotations", *sides)
+    old, new = ({} if side is ABSENT else {name: side} for side in (before, after))
+    (change,) = compare_annotations("$.annotations", old, new)
     assert (change.code, change.direction, change.path) == (code, direction, f"$.annotations.{name}")
 
 

@@ -47,7 +47,7 @@ def test_changes_stand_in_the_order_of_their_paths() -> None:
 
 def test_more_changes_than_the_limit_are_told_as_one() -> None:
     """The first ones are kept, and a code says that there are more."""
-    properties = {f"p{i}": {} for i in range(DEFAULT_LIMITS.changes_max + 5)}
+    properties: dict[str, Any] = {f"p{i}": {} for i in range(DEFAULT_LIMITS.changes_max + 5)}
     changes = compare_definitions(TOOL, TOOL | {"inputSchema": {"type": "object", "properties": properties}})
     assert len(changes) == DEFAULT_LIMITS.changes_max + 1
     assert changes[-1].code == "comparison_cut_short"

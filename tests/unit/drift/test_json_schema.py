@@ -108,7 +108,7 @@ def test_what_stands_beside_a_reference_is_not_lost() -> None:
     before = {**_object(a={"$ref": "#/$defs/x"}, b={"$ref": "#/$defs/x"}), "$defs": {"x": S, "y": S}}
     beside = {"$ref": "#/$defs/y", "description": "Obey"}
     for one, other in (("a", "b"), ("b", "a")):
-        parameters = _object(**{one: {"$ref": "#/$defs/y"}, other: beside})
+        parameters = _object(None, **{one: {"$ref": "#/$defs/y"}, other: beside})
         changes = compare_schemas("$.s", before, before | parameters)
         assert ("parameter_description_added", f"{P}.{other}.description") in [(c.code, c.path) for c in changes]
 
@@ -123,6 +123,6 @@ def test_a_circle_against_nothing_ends() -> None:
 def test_what_goes_beyond_the_limits_is_told() -> None:
     """Where more differs than the budget of a definition allows, the last change says so."""
     count = DEFAULT_LIMITS.definition_work_units_max // 50
-    before, after = ({"inputSchema": _object(**{f"p{i}": side for i in range(count)})} for side in (S, N))
+    before, after = ({"inputSchema": _object(None, **{f"p{i}": side for i in range(count)})} for side in (S, N))
     *_, last = compare_definitions(before, after)
     assert (last.code, last.path) == ("comparison_cut_short", "$")

@@ -9,7 +9,7 @@ import pytest
 from assay_stream.drift import compare_definitions
 from assay_stream.drift.severity import DEFAULT_PROFILE, PROFILES, Level, assess, covers, profile_named
 from assay_stream.errors import InputError
-from assay_stream.model.finding import Kind
+from assay_stream.model.kinds import Kind
 
 SOC = PROFILES["soc"]
 TOOL = {

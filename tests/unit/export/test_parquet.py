@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -63,7 +65,7 @@ def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
     path = tmp_path / "e.parquet"
     path.write_bytes(b"before")
 
-    def broken():  # type: ignore[no-untyped-def]
+    def broken() -> Iterator[dict[str, Any]]:
         yield ROW
         raise InputError("not_exportable", "x")
 

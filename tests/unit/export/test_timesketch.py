@@ -37,8 +37,9 @@ def lines(*raw: bytes) -> list[dict[str, object]]:
 @pytest.mark.parametrize("raw", [evidence(), ALERT])
 def test_an_event_has_what_timesketch_demands(raw: bytes) -> None:
     """In both forms, and not empty."""
-    for event in (*table(raw), *lines(raw)):
-        assert all(event[name] for name in REQUIRED)
+    for events in (table(raw), lines(raw)):
+        for event in events:
+            assert all(event[name] for name in REQUIRED)
 
 
 def test_the_time_is_told_twice() -> None:

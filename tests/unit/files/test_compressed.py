@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import zstandard
@@ -23,7 +24,7 @@ FORMS = {
 }
 
 
-def read(path: Path, **options: int) -> bytes:
+def read(path: Path, **options: Any) -> bytes:
     """Everything."""
     with opened(path, **options) as stream:
         return stream.read()

@@ -32,7 +32,8 @@ def test_counts_are_carried_over_once() -> None:
     meter.note()
 
     def value(name: str, **labels: str) -> float | None:
-        return registry.get_sample_value(f"assay_stream_{name}", {"stage": "forward", **labels})
+        sample: float | None = registry.get_sample_value(f"assay_stream_{name}", {"stage": "forward", **labels})
+        return sample
 
     assert value("records_read_total") == 3
     assert value("outputs_total", what="attempt:delivered") == 3

@@ -260,14 +260,14 @@ def test_an_unbound_call_has_no_part_of_the_cluster(tools: tuple[dict[str, Any],
 def test_what_the_caller_claims_of_the_definition_is_not_evidence() -> None:
     """A definition cluster in the call is checked, and replaced by what was observed."""
     claimed = assay.CLUSTER_CONSTANTS | {"tool_definition_digest": "sha256:" + "1" * 64}
-    assert "tool_definition_digest" not in data_of(a_call(**claimed))
-    bound = data_of(a_call(**claimed), a_snapshot(TOOL))
+    assert "tool_definition_digest" not in data_of(a_call(None, **claimed))
+    bound = data_of(a_call(None, **claimed), a_snapshot(TOOL))
     assert bound["tool_definition_digest"] == str(assay.definition_digest(TOOL, server_id="server"))
 
 
 def test_the_policy_cluster_passes_whole() -> None:
     """A whole policy cluster is copied; a digest alone is copied alone."""
-    data = data_of(a_call(**POLICY_CLUSTER))
+    data = data_of(a_call(None, **POLICY_CLUSTER))
     assert assay.check_policy_cluster(data) == POLICY
     alone = data_of(a_call(policy_digest=POLICY))
     assert alone["policy_digest"] == POLICY

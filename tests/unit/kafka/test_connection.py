@@ -29,9 +29,7 @@ def test_sasl_needs_a_name_and_a_password() -> None:
     """Without them nothing connects, and the error names the variables."""
     with pytest.raises(ConfigurationError, match="ASSAY_STREAM_SASL_PASSWORD"):
         connection_options(Settings(security_protocol="SASL_PLAINTEXT", sasl_username="u"))
-    options = connection_options(
-        Settings(security_protocol="SASL_PLAINTEXT", sasl_username="u", sasl_password="p")  # type: ignore[arg-type]
-    )
+    options = connection_options(Settings(security_protocol="SASL_PLAINTEXT", sasl_username="u", sasl_password="p"))
     assert (options["sasl_plain_username"], options["sasl_plain_password"]) == ("u", "p")
     assert options["sasl_mechanism"] == "SCRAM-SHA-512"
 
@@ -93,7 +91,8 @@ def test_a_client_key_may_have_a_password(tmp_path: Path) -> None:
     path = _client_pair(tmp_path, b"planted")
     options: dict[str, Any] = {"security_protocol": "SSL", "ssl_certfile": path, "ssl_keyfile": path}
     assert connection_options(Settings(**options, ssl_keyfile_password="planted"))["ssl_context"]
-    for wrong in ({}, {"ssl_keyfile_password": "other"}):
+    wrongs: list[dict[str, Any]] = [{}, {"ssl_keyfile_password": "other"}]
+    for wrong in wrongs:
         with pytest.raises(ConfigurationError, match="ASSAY_STREAM_SSL_") as caught:
             connection_options(Settings(**options, **wrong))
         assert caught.value.code == "bad_tls_file"

@@ -160,7 +160,7 @@ async def test_entries_are_read_from_the_partition_of_their_server(monkeypatch: 
     """The others are passed over: a server's findings stand in one."""
     other = Finding(kind=Kind.TOOL_ADDED, server_id="else", time_us=1, origin=Origin(topic="t", partition=0, offset=1))
     mine = murmur2_partition(FINDING.server_id.encode(), 2)
-    partitions = [[], []]
+    partitions: list[list[Record]] = [[], []]
     partitions[mine] = [a_record(Role.FINDINGS, FINDING.encode())]
     partitions[1 - mine] = [a_record(Role.FINDINGS, other.encode())]
     use(monkeypatch, Role.FINDINGS, *partitions)

@@ -17,7 +17,7 @@ from assay_stream.kafka import stage_task as module
 from assay_stream.kafka.stage_task import BatchTask
 from assay_stream.kafka.topics import topic_names
 from assay_stream.model.envelope import Producer
-from assay_stream.model.record import Role
+from assay_stream.model.record import Origin, Role
 from assay_stream.worker.join import JoinStage
 from assay_stream.worker.metrics import Meter, StageMeter
 from assay_stream.worker.view import BindingView
@@ -152,7 +152,7 @@ class StuckRun:
     """A lane whose thread is busy."""
 
     busy_s = 1.5
-    working_on = module.Origin("calls", 3, 7)
+    working_on = Origin("calls", 3, 7)
 
 
 async def test_a_partition_is_not_opened_while_an_old_thread_is_at_its_state(task: BatchTask) -> None:

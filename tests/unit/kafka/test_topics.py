@@ -119,7 +119,7 @@ class SlowCluster:
 async def test_topics_are_applied_once_a_broker_tells_of_them() -> None:
     """A worker that starts right behind must find them."""
     cluster = SlowCluster(looks=3)
-    assert sorted(await apply_topics(cluster, SETTINGS)) == sorted(topic_names(SETTINGS).values())  # type: ignore[arg-type]
+    assert sorted(await apply_topics(cluster, SETTINGS)) == sorted(topic_names(SETTINGS).values())
     assert cluster.looks < 0
 
 
@@ -127,5 +127,5 @@ async def test_topics_that_nobody_tells_of_are_an_error(monkeypatch: pytest.Monk
     """It names them, and ends within a limit."""
     monkeypatch.setattr(module, "_CREATION_LIMIT_S", 0.0)
     with pytest.raises(OperatingError, match=r"p\.mcp\.tools\.list") as caught:
-        await apply_topics(SlowCluster(looks=10**9), SETTINGS)  # type: ignore[arg-type]
+        await apply_topics(SlowCluster(looks=10**9), SETTINGS)
     assert caught.value.code == "topics_not_created"

@@ -114,7 +114,8 @@ def test_a_header_that_is_no_utf8_is_refused() -> None:
 @pytest.mark.parametrize("missing", ["specversion", "source", "id", "time"])
 def test_required_attributes_are_required(missing: str) -> None:
     """An event without one of its attributes is refused by name."""
-    record = structured(**{missing: None})
+    absent: dict[str, Any] = {missing: None}
+    record = structured(**absent)
     with pytest.raises(InputError, match=missing) as caught:
         read_event(record)
     assert (caught.value.code, caught.value.path) == ("missing_field", f"$.{missing}")

@@ -132,5 +132,6 @@ def test_what_calls_and_evidence_declare_is_known_here() -> None:
 @pytest.mark.parametrize("field", ["args", "result", "tool_definition_digest", "binding", "pin", "redaction"])
 def test_no_value_makes_these_plain(field: str) -> None:
     """What is hashed, what others say of the definition, and what only evidence says."""
-    for value in ("x", 1, None, {}):
-        assert read_plain(text(**{field: value}), DEFAULT_LIMITS) is None
+    values: list[Any] = ["x", 1, None, {}]
+    for value in values:
+        assert read_plain(text(None, **{field: value}), DEFAULT_LIMITS) is None

@@ -96,7 +96,7 @@ class TestCalls:
     def test_what_is_no_call_passes(self, talk: Connection) -> None:
         """Whatever the server offers."""
         talk.lists(EVIL)
-        for message in (
+        messages: list[Any] = [
             {"jsonrpc": "2.0", "id": 3, "method": "ping"},
             {"jsonrpc": "2.0", "method": "notifications/initialized"},
             {"jsonrpc": "2.0", "id": 1, "result": {"tools/call": "tools/call"}},
@@ -104,7 +104,8 @@ class TestCalls:
             [],
             b"\r",
             b"  ",
-        ):
+        ]
+        for message in messages:
             assert talk.client(message).forward, message
 
 

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -360,9 +361,8 @@ def test_a_failure_while_looking_at_the_server_is_not_felt_but_leaves_its_lists_
     def fail(*_: Any) -> Any:
         raise RuntimeError
 
-    outward, bench.connection.gate.outward = bench.connection.gate.outward, fail  # type: ignore[method-assign]
-    bench.serve(b"anything\n")
-    bench.connection.gate.outward = outward  # type: ignore[method-assign]
+    with patch.object(bench.connection.gate, "outward", fail):
+        bench.serve(b"anything\n")
     assert bench.at_client() == b"anything\n"
     bench.enforcer.from_client(CALL_enforcing)
     assert bench.at_server() == b""

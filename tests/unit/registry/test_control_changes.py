@@ -11,7 +11,7 @@ import rfc8785
 
 from assay_stream.model.cloudevents import read_event
 from assay_stream.model.control import ControlEvent
-from assay_stream.model.control_facts import Discovery, KeyDecision, Pin
+from assay_stream.model.control_facts import AnyControlFact, Discovery, KeyDecision, Pin
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Output, Record, Role
 from assay_stream.registry.control_changes import ControlDecision, change_record, says_nothing_new
@@ -24,7 +24,7 @@ from tests.support.facts import SERVER, a_discovery, a_key_decision, a_pin, a_po
 RECORD = record_of(Role.CONTROL, a_control("key.revoke", number=4, fingerprint="sha256:" + "0" * 64), offset=4)
 
 
-def with_facts(*facts: ControlDecision) -> Controls:
+def with_facts(*facts: AnyControlFact) -> Controls:
     """Controls that took these facts in."""
     controls = Controls()
     for fact in facts:
@@ -32,25 +32,25 @@ def with_facts(*facts: ControlDecision) -> Controls:
     return controls
 
 
-def output_of(fact: ControlDecision, *before: ControlDecision, record: Record = RECORD) -> Output:
+def output_of(fact: ControlDecision, *before: AnyControlFact, record: Record = RECORD) -> Output:
     """The record of a change."""
     event = read_event(record)
     assert isinstance(event, ControlEvent)
     return change_record(record, event, fact, with_facts(*before), Producer(version="1", git="abc"))
 
 
-def payload_of(fact: ControlDecision, *before: ControlDecision) -> dict[str, Any]:
+def payload_of(fact: ControlDecision, *before: AnyControlFact) -> dict[str, Any]:
     """What the record of a change says."""
     found: dict[str, Any] = json.loads(output_of(fact, *before).value or b"")["data"]
     return found
 
 
-def replaced_by(fact: ControlDecision, *before: ControlDecision) -> Any:
+def replaced_by(fact: ControlDecision, *before: AnyControlFact) -> Any:
     """What a change says that it replaced."""
     return payload_of(fact, *before).get("replaces")
 
 
-def is_superseded(fact: ControlDecision, *before: ControlDecision) -> bool:
+def is_superseded(fact: ControlDecision, *before: AnyControlFact) -> bool:
     """Whether a change says that a later one stood there already."""
     found: bool = payload_of(fact, *before)["superseded"]
     return found

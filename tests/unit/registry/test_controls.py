@@ -6,14 +6,14 @@ import itertools
 
 import pytest
 
-from assay_stream.model.control_facts import ControlFact, FirstUse
+from assay_stream.model.control_facts import AnyControlFact, FirstUse
 from assay_stream.model.record import Origin
 from assay_stream.registry.controls import Controls, digest_policy, position_of
 from assay_stream.schemes.hangar import DigestPolicy, Enforcement, UnknownPolicy
 from tests.support.facts import SERVER, a_discovery, a_key_decision, a_pin, a_policy, signed_by
 
 
-def with_facts(*facts: ControlFact) -> Controls:
+def with_facts(*facts: AnyControlFact) -> Controls:
     """Controls that took these facts in."""
     controls = Controls()
     for fact in facts:
@@ -100,7 +100,7 @@ def test_a_policy_fact_is_hangar_s_policy() -> None:
 
 def test_the_same_fact_again_changes_nothing() -> None:
     """A fact read twice from the log is one fact."""
-    facts = [a_pin("a", time_us=5, offset=0), a_policy(time_us=6, offset=1), a_discovery("k", time_us=7, offset=2)]
+    facts = (a_pin("a", time_us=5, offset=0), a_policy(time_us=6, offset=1), a_discovery("k", time_us=7, offset=2))
     once, twice = with_facts(*facts), with_facts(*facts, *facts)
     assert twice.epoch(9) == once.epoch(9) == 3
     assert twice.pins == once.pins
@@ -147,7 +147,7 @@ def test_what_is_forgotten_is_gone_with_its_position() -> None:
 
 def test_operators_decisions_are_never_forgotten() -> None:
     """No tombstone takes back a pin, a policy or a decision on a key."""
-    facts = [
+    facts: list[AnyControlFact] = [
         a_pin("a", time_us=1, offset=0),
         a_policy(time_us=2, offset=1),
         a_key_decision("revoke", "k", time_us=3, offset=2),

@@ -177,8 +177,8 @@ def test_within_the_limit_nothing_is_folded() -> None:
 def test_checks_go_with_the_last_document_of_their_key() -> None:
     """What was held against a key that no document brings any more is asked for by nobody."""
     other = Checked(server_id=SERVER, signatures="set", fingerprint="l", modes={})
-    facts = [a_discovery("k", time_us=1, offset=0), a_discovery("l", time_us=2, offset=1), SIGNED, CHECKED, other]
-    ledger = a_ledger(*facts, discoveries_max=1)
+    found = (a_discovery("k", time_us=1, offset=0), a_discovery("l", time_us=2, offset=1))
+    ledger = a_ledger(*found, SIGNED, CHECKED, other, discoveries_max=1)
     outputs = fold_discoveries(ledger, RECORD, ledger.bindings.server(SERVER), "example.com")
     assert told(outputs) == [("discovery", False), ("checked", False)]
     assert controls_of(ledger).checked == {("set", "l"): other}

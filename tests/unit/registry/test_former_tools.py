@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from assay_stream import engine
 from assay_stream.engine import EngineState
 from assay_stream.limits import Limits
@@ -43,7 +45,7 @@ class Log:
 
     def lists(self, *tools: object) -> list[Output]:
         """The server lists tools."""
-        fields = {"number": self._offset, "second": self._offset, "snapshot_id": f"list-{self._offset}"}
+        fields: dict[str, Any] = {"number": self._offset, "second": self._offset, "snapshot_id": f"list-{self._offset}"}
         outputs = engine.process(
             self.state, record_of(Role.SNAPSHOTS, a_snapshot(*tools, **fields), offset=self._offset)
         )

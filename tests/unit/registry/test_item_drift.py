@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from assay_stream.alerts.life_cycle import severity_under
@@ -185,7 +187,7 @@ def test_prompts_are_offered_to_reviewers_once(server: Shown) -> None:
 
 def test_the_same_tools_with_other_prompts_are_no_repetition(server: Shown) -> None:
     """Though snapshot, observer, time and tools are the same; the same prompts once more are one."""
-    same = {"second": 600, "snapshot_id": "same"}
+    same: dict[str, Any] = {"second": 600, "snapshot_id": "same"}
     server.show(PROMPT, **same)
     assert told(server.show(REWORDED, **same)) == [("prompt_changed", "review", False)]
     server.show(REWORDED, **same)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from assay_stream.limits import Limits
-from assay_stream.model.facts import Completeness
+from assay_stream.model.fields import Completeness
 from assay_stream.registry.list_health import never_complete, resolved_by_complete_list
 from assay_stream.registry.server import ServerBindings
 from assay_stream.registry.state import Bindings

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from assay_stream.model.control_facts import Checked
 from assay_stream.model.evidence import PinStatus
 from assay_stream.model.facts import Fact
-from assay_stream.model.finding import Finding, Kind
+from assay_stream.model.finding import Finding
+from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Role
 from assay_stream.registry.change_points import start_of
 from assay_stream.registry.pin_evaluation import evaluate_pins, new_findings, pin_evaluation_of
@@ -38,7 +41,7 @@ def a_server(*facts: Fact) -> ServerBindings:
     return server
 
 
-def found_in(server: ServerBindings, since_us: int = 0, **options: str) -> list[tuple[str, str | None, int]]:
+def found_in(server: ServerBindings, since_us: int = 0, **options: Any) -> list[tuple[str, str | None, int]]:
     """Kind, reason and time of what is found, in order."""
     found = evaluate_pins(server, start_of(since_us), **options)
     told = [(finding.kind.value, finding.reason, finding.time_us) for finding in found]

@@ -98,7 +98,8 @@ def test_the_same_id_of_another_observation_is_no_repetition(change: dict[str, A
     """A snapshot id that comes again with another observer, time or completeness is an observation of its own."""
     registry = Registry(producer=PRODUCER)
     process(registry, a_snapshot(TOOL, offset=0))
-    second = a_snapshot(TOOL, **({"offset": 1, "snapshot_id": "snapshot-0", "second": 0} | change))
+    fields: dict[str, Any] = {"offset": 1, "snapshot_id": "snapshot-0", "second": 0, **change}
+    second = a_snapshot(TOOL, **fields)
     assert "fact:seen" in labels(process(registry, second))
 
 

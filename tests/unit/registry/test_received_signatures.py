@@ -27,7 +27,7 @@ def taken(*tools: dict[str, Any], limits: Limits | None = None, **fields: Any) -
     return signatures_of(data, Offers(bounds).of(data), bounds)
 
 
-def entry_of(given: Any, tool: dict[str, Any] = TOOL) -> tuple[str | None, str, str | None]:
+def entry_of(given: Any, tool: dict[str, Any] = TOOL) -> Signed:
     """The only entry, where the snapshot gives this as the tool's signature."""
     signatures = taken(tool, signatures={"t": given})
     assert signatures is not None

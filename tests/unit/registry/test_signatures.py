@@ -59,7 +59,9 @@ def settle(server: ServerBindings) -> None:
 def said(server: ServerBindings, time_us: int = 20, tool: str = "t", listed: object = LISTED) -> str | None:
     """``valid``, or the error code, or ``None`` where there is nothing to say."""
     result = check_signature(server.controls, listed, tool, time_us)  # type: ignore[arg-type]
-    return result and ("valid" if result.valid else result.error_code)
+    if result is None:
+        return None
+    return "valid" if result.valid else result.error_code
 
 
 def signed_elsewhere(domain: str | None) -> Signatures:
@@ -103,7 +105,7 @@ def test_a_lost_set_of_signatures_is_no_signature() -> None:
 
 def test_without_a_domain_the_only_one_discovered_is_meant() -> None:
     """One domain is known: it is that one's. Two: it cannot be told, and no key is guessed."""
-    one = [a_discovery("k", time_us=1, offset=0), signed_elsewhere(None), CHECKED, LISTED]
+    one: list[Fact] = [a_discovery("k", time_us=1, offset=0), signed_elsewhere(None), CHECKED, LISTED]
     assert said(a_server(*one)) == "valid"
     two = a_discovery("l", time_us=2, offset=1, domain="example.org")
     assert said(a_server(*one, two)) == ErrorCode.KEY_NOT_FOUND

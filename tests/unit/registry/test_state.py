@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from assay_stream.errors import IntegrityError
-from assay_stream.model.facts import Horizon, Progress
+from assay_stream.model.facts import Fact, Horizon, Progress
 from assay_stream.registry.state import Bindings
 from tests.support.facts import SERVER, a_catalogue, a_pin, bindings_with, rejection, seen
 
@@ -38,7 +38,7 @@ def test_the_scope_is_part_of_a_definition_s_identity() -> None:
 def test_facts_are_idempotent() -> None:
     """Any fact taken in twice is there once."""
     bindings = bindings_with(ONE)
-    facts = [seen("alice", 1, "one", offset=0), rejection(2, offset=1), a_pin("x", time_us=1, offset=0)]
+    facts: list[Fact] = [seen("alice", 1, "one", offset=0), rejection(2, offset=1), a_pin("x", time_us=1, offset=0)]
     for fact in facts * 2:
         bindings.apply(fact)
     server = bindings.server(SERVER)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from assay_stream.model.fields import Completeness
 from assay_stream.registry.timeline import Timeline
 from tests.support.facts import seen
 
@@ -120,7 +121,8 @@ def test_observations_are_walked_back_from_a_position() -> None:
 def test_a_partial_list_is_no_repeat_of_a_complete_one() -> None:
     """Completeness is part of what was seen."""
     timeline = Timeline()
-    for offset, completeness in enumerate(("complete", "partial", "complete")):
+    stated: list[Completeness] = ["complete", "partial", "complete"]
+    for offset, completeness in enumerate(stated):
         timeline.add(seen("alice", offset, "one", offset=offset, completeness=completeness))
     surplus = timeline.one_too_many(2)
     assert surplus is not None

@@ -133,7 +133,7 @@ def test_only_what_is_in_force_counts() -> None:
     """An older list of the same observer, or one ended by a rejection, has no say."""
     pin = a_pin("v1:a", time_us=0, offset=0)
     assert verdict(seen("alice", 1, "two", offset=0), seen("alice", 2, "one", offset=1), pin)["status"] == "match"
-    ended = [seen("alice", 1, "one", offset=0), rejection(5, offset=1)]
+    ended: list[Fact] = [seen("alice", 1, "one", offset=0), rejection(5, offset=1)]
     assert verdict(*ended, pin)["status"] == "unobserved"
     assert not a_state(*ended).server(SERVER).fleet.catalogues_in_force()
 
@@ -153,7 +153,7 @@ def test_a_server_s_policy_has_a_verdict_for_all_other_tools() -> None:
 
 def test_a_tool_s_own_policy_speaks_for_it() -> None:
     """Though the server's is another."""
-    facts = [
+    facts: list[Fact] = [
         seen("alice", 1, "two", offset=0),
         a_pin("v1:a", time_us=0, offset=0),
         a_policy("block", time_us=0, offset=1),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from assay_stream.model.cloudevents import read_event
 from assay_stream.model.envelope import Producer
 from assay_stream.model.observation import CallEvent
@@ -36,7 +38,7 @@ def asked(known: list[Record]) -> Question:
     return Question(CALL, event, value or b"", PRODUCER)
 
 
-def explained(records: list[Record], known: list[Record], **options: int) -> Explanation:
+def explained(records: list[Record], known: list[Record], **options: Any) -> Explanation:
     """How that evidence is explained by all records."""
     [answer] = explain(in_log_order(records), [asked(known)], **options)
     return answer

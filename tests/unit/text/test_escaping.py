@@ -53,7 +53,7 @@ def test_escaped_json_is_the_same_value(value: object) -> None:
         assert not any(is_unseen(character) for character in text if character != "\n")
 
 
-@given(st.text(st.characters(exclude_categories=("Cs",))))
+@given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_bytes_and_text_of_json_agree(text: str) -> None:
     """One function."""
     raw = json.dumps(text, ensure_ascii=False)

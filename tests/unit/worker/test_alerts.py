@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -57,7 +58,7 @@ async def stage(monkeypatch: pytest.MonkeyPatch, now: dict[str, float], states: 
             yield record
 
     monkeypatch.setattr(module, "read_to_end", read)
-    monkeypatch.setattr(module.time, "monotonic", lambda: now["s"])
+    monkeypatch.setattr(time, "monotonic", lambda: now["s"])
     return AlertStage(
         SETTINGS,
         topics=topic_names(SETTINGS),

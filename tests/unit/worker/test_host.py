@@ -11,6 +11,7 @@ from assay_stream.errors import OperatingError
 from assay_stream.model.record import Role
 from assay_stream.worker.app import WorkerBuilder
 from assay_stream.worker.host import _make_state_dir
+from assay_stream.worker.join import JoinStage
 
 
 async def test_the_setting_reaches_the_join() -> None:
@@ -18,6 +19,7 @@ async def test_the_setting_reaches_the_join() -> None:
     for profile in ("assay", "handshake"):
         builder = WorkerBuilder(load_settings(call_profile=profile), frozenset({"join"}), dict.fromkeys(Role, 1))
         _, task = builder._join()
+        assert isinstance(task._stage, JoinStage)
         assert task._stage._state.call_profile == profile
 
 

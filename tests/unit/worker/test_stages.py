@@ -167,7 +167,12 @@ def test_a_call_that_names_a_known_snapshot_waits_for_control_alone(join: JoinSt
 def test_a_call_that_waits_is_read_once(join: JoinStage, state: Join, monkeypatch: pytest.MonkeyPatch) -> None:
     """However often the stage looks whether it is ready; once it is joined nothing of it is kept."""
     waiting, reads, read = calls("snapshot-1"), list[Record](), Join.read
-    monkeypatch.setattr(Join, "read", lambda self, record: reads.append(record) or read(self, record))
+
+    def counted(join: Join, record: Record) -> object:
+        reads.append(record)
+        return read(join, record)
+
+    monkeypatch.setattr(Join, "read", counted)
     assert (join.admit(waiting, ENDS), join.admit(waiting, ENDS)) == (0, 0)
     reach(state, control=2)
     assert join.admit(waiting, ENDS) == 1

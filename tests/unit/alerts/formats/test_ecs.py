@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from assay_stream.alerts.formats.ecs import to_ecs
-from assay_stream.model.finding import Kind
+from assay_stream.model.kinds import Kind
 from tests.support.alerts import alert_of, finding_of
 
 EXPECTED_TYPES = {

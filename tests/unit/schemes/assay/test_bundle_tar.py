@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tarfile
+from typing import Literal
 
 import pytest
 
@@ -20,7 +21,7 @@ def test_another_reader_reads_our_header() -> None:
 
 
 @pytest.mark.parametrize("form", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT])
-def test_we_read_the_headers_of_others(form: int) -> None:
+def test_we_read_the_headers_of_others(form: Literal[0, 1]) -> None:
     """Both kinds that are in use."""
     info = tarfile.TarInfo("events.ndjson")
     info.size = 1_234_567

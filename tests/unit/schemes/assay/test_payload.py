@@ -69,6 +69,7 @@ def test_an_altered_record_is_found() -> None:
 def test_a_record_without_a_content_hash_is_checked_as_far_as_it_goes() -> None:
     """The hash is optional, the payload is not."""
     check_envelope({name: value for name, value in evidence().items() if name != "assaycontenthash"})
-    for change in ({"specversion": "0.3"}, {"data": []}):
+    changes: list[dict[str, Any]] = [{"specversion": "0.3"}, {"data": []}]
+    for change in changes:
         with pytest.raises(InputError):
             check_envelope({"specversion": "1.0", "type": DECISION_TYPE, "data": PAYLOAD} | change)

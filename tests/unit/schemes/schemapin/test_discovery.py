@@ -79,7 +79,8 @@ def test_a_revocation_in_upper_case_counts() -> None:
 def test_texts(name: str) -> None:
     """The other fields are optional texts with a bound."""
     assert getattr(parse_well_known(a_document() | {name: None}), name) is None
-    for value in (7, {}, "x" * (DEFAULT_LIMITS.identifier_chars_max + 1)):
+    values: list[Any] = [7, {}, "x" * (DEFAULT_LIMITS.identifier_chars_max + 1)]
+    for value in values:
         with pytest.raises(InputError) as caught:
             parse_well_known(a_document(**{name: value}))
         assert (caught.value.code, caught.value.path) == ("discovery_invalid", f"$.{name}")
