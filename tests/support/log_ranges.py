@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -74,7 +74,9 @@ class LogsInMemory:
         ]
         return min(offsets, default=2**40)
 
-    async def read(self, role: Role, number: int, *, first: int = 0) -> AsyncIterator[list[Record]]:
+    async def read(
+        self, role: Role, number: int, *, first: int = 0, end: int | None = None
+    ) -> AsyncGenerator[list[Record], None]:
         """One partition, two records at a time."""
         found = [
             record
@@ -82,6 +84,7 @@ class LogsInMemory:
             if record.role is role
             and record.origin.partition == number
             and record.origin.offset >= max(first, self._firsts.get(record.origin[:2], 0))
+            and (end is None or record.origin.offset < end)
         ]
         for at in range(0, len(found), 2):
             yield found[at : at + 2]

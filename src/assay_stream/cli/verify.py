@@ -117,7 +117,7 @@ def verify(
         rows = _Rows(target, tell, strict=strict, every=every)
         coverage = Coverage(expect, joined)
         if verifier is None:
-            asyncio.run(_from_kafka(settings, selection, producer or (), share, coverage, rows))
+            _from_kafka(settings, selection, producer or (), share, coverage, rows)
         else:
             given = _evidence(evidence or [])
             for judgement in judgements(verifier, given, read, selection=selection, share=share, coverage=coverage):
@@ -193,7 +193,7 @@ def _line(row: dict[str, Any]) -> str:
     return "  ".join(part for part in parts if part).rstrip()
 
 
-async def _from_kafka(
+def _from_kafka(
     settings: Settings,
     selection: EvidenceSelection,
     producers: Collection[str],
@@ -205,7 +205,7 @@ async def _from_kafka(
 
     written_by: Mapping[str, int] = {}
     found = verified(settings, selection, producers=producers, share=share, coverage=coverage)
-    async for verifier, judgement in found:
+    for verifier, judgement in found:
         written_by = verifier.written_by
         rows.show(judgement)
     rows.summary.note_producers(written_by)

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 from assay_stream.config import Settings
 from assay_stream.kafka.ranges import LogRanges
 from assay_stream.kafka.topics import topic_names
-from assay_stream.kafka.verification import read_history
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.registry.state import Bindings
+from assay_stream.replay.history import History
 from assay_stream.report.pins import server_of
 from assay_stream.report.timeline import Dated, alert_about, changes, finding_about
 from assay_stream.report.trace import Sought, Trace, add_consequences, call_of
@@ -23,7 +23,10 @@ _WRITTEN = (Role.FINDINGS, Role.CHANGES, Role.ALERTS)
 async def read_log_history(settings: Settings) -> tuple[Bindings, list[Origin]]:
     """Return what the snapshot and control topics add up to, and where those start that lost their beginning."""
     async with LogRanges(settings, [Role.SNAPSHOTS, Role.CONTROL]) as logs:
-        history = await read_history(logs)
+        history = History()
+        for role in (Role.CONTROL, Role.SNAPSHOTS):
+            async for record in logs.records(role):
+                history.take(record)
         starts = [Origin(*place, first) for place, first in logs.starts().items() if first > 0]
         return history.view, starts
 

@@ -55,15 +55,15 @@ async def find_finding(settings: Settings, uid: str) -> Finding | None:
         raise InputError("bad_uid", "give the first 6 to 64 hexadecimal digits of an alert's uid")
     found: dict[str, Finding] = {}
     async for record in _records(settings, Role.FINDINGS):
-        told = _told_of(decode_entry(record.value))
-        found.update((each, finding) for each, finding in told if each.startswith(wanted))
+        entries = _findings_in(decode_entry(record.value))
+        found.update((each, finding) for each, finding in entries if each.startswith(wanted))
     if len(found) > 1:
         named = ", ".join(sorted(found)[:_CANDIDATES_MAX])
         raise InputError("ambiguous_uid", f"{len(found)} findings have a uid that begins so, give more of it: {named}")
     return next(iter(found.values()), None)
 
 
-def _told_of(entry: Entry) -> Iterator[tuple[str, Finding]]:
+def _findings_in(entry: Entry) -> Iterator[tuple[str, Finding]]:
     if isinstance(entry, Finding):
         yield entry.uid(), entry
     elif isinstance(entry, NameClaim):

@@ -5,14 +5,16 @@ No consumer group is joined and no offset is committed, so that looking back lea
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterator, Mapping, Sequence
 from types import TracebackType
+from typing import Any, Self, TypeVar
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
 from assay_stream.config import Settings
-from assay_stream.errors import ConfigurationError
+from assay_stream.errors import ConfigurationError, OperatingError
 from assay_stream.kafka.connection import broker_unreachable, reading_consumer, start_admin
 from assay_stream.kafka.refusals import explained
 from assay_stream.kafka.set_aside import marked, read_set_aside
@@ -23,6 +25,7 @@ from assay_stream.model.record import Origin, Record, Role
 Ends = dict[Role, dict[int, int]]
 """By role and partition, the first offset that is not read."""
 
+_T = TypeVar("_T")
 _INPUTS = frozenset({Role.SNAPSHOTS, Role.CONTROL, Role.CALLS})
 _POLL_MS = 200
 _BATCH_RECORDS_MAX = 5_000
@@ -171,3 +174,61 @@ class LogRanges:
             raise broker_unreachable(self._settings, error) from None
         self._consumers.append(consumer)
         return consumer
+
+
+class SyncRanges:
+    """``LogRanges`` for synchronous code, while it is entered.
+
+    Args:
+        settings: the operator's settings.
+        roles: which topics.
+        runner: runs the client; it must live as long as this does.
+
+    Raises:
+        ConfigurationError: ``topic_missing``.
+        OperatingError: ``broker_unreachable`` or ``brokers_failing``; the latter also while records are read.
+    """
+
+    def __init__(self, settings: Settings, roles: Sequence[Role], runner: asyncio.Runner) -> None:
+        self._roles = roles
+        self._runner = runner
+        self._limit_s = settings.connect_limit_s
+        self.ranges = LogRanges(settings, roles)
+
+    def __enter__(self) -> Self:
+        self.run(self.ranges.__aenter__())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.run(self.ranges.__aexit__(kind, error, trace))
+
+    def batches(self, role: Role, number: int, *, first: int = 0, end: int | None = None) -> Iterator[list[Record]]:
+        """Yield the committed records of a partition in batches, as ``LogRanges.read`` does."""
+        batches = self.ranges.read(role, number, first=first, end=end)
+        try:
+            while (batch := self.run(self._next(batches))) is not None:
+                yield batch
+        finally:
+            self.run(batches.aclose())
+
+    def all(self, role: Role) -> Iterator[Record]:
+        """Yield every committed record of a topic, partition by partition."""
+        for number in self.ranges.partitions(role):
+            for batch in self.batches(role, number):
+                yield from batch
+
+    def run(self, step: Coroutine[Any, Any, _T]) -> _T:
+        """Run a step of the client."""
+        try:
+            return self._runner.run(step)
+        except (KafkaError, OSError, TimeoutError) as error:
+            topics = ", ".join(role.value for role in self._roles)
+            raise OperatingError(
+                "brokers_failing", f"reading the topics of {topics} failed with {type(error).__name__}: try again"
+            ) from error
+
+    async def _next(self, batches: AsyncGenerator[list[Record], None]) -> list[Record] | None:
+        async with asyncio.timeout(self._limit_s):
+            return await anext(batches, None)

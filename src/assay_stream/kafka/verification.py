@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection
-from functools import partial
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 from assay_stream.config import Settings
-from assay_stream.kafka.ranges import LogRanges
+from assay_stream.kafka.ranges import SyncRanges
+from assay_stream.kafka.topics import topic_names
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.record import Record, Role
 from assay_stream.replay.history import History
 from assay_stream.verify.evidence import EvidenceSelection, Recorded, of_record
-from assay_stream.verify.judging import WHOLE, Coverage, Expect, Share, leftovers
+from assay_stream.verify.judging import WHOLE, Coverage, Expect, Share, judged
 from assay_stream.verify.pairing import CALLS, Pairing
 from assay_stream.verify.verification import Judgement, Verifier
 
-_ALL = 2**63
-_ROLES = (Role.SNAPSHOTS, Role.CONTROL, Role.CALLS, Role.EVIDENCE)
+_APPLIED = (Role.CONTROL, Role.SNAPSHOTS)
 
 
-async def verified(
+def verified(
     settings: Settings,
     selection: EvidenceSelection,
     *,
     producers: Collection[str] = (),
     share: Share = WHOLE,
     coverage: Coverage | None = None,
-) -> AsyncIterator[tuple[Verifier, Judgement]]:
+) -> Iterator[tuple[Verifier, Judgement]]:
     """Yield the judgement on each selected record of the evidence topic, and on each call without one; and who gave it.
 
     Args:
@@ -38,146 +38,113 @@ async def verified(
 
     Raises:
         ConfigurationError: ``topic_missing``.
+        OperatingError: ``brokers_failing``.
     """
-    async with LogRanges(settings, _ROLES) as logs:
-        history = await read_history(logs)
+    coverage = Coverage(Expect.NONE) if coverage is None else coverage
+    roles = (Role.SNAPSHOTS, Role.CONTROL, Role.CALLS, Role.EVIDENCE)
+    with asyncio.Runner() as runner, SyncRanges(settings, roles, runner) as logs:
+
+        def applied(servers: set[str]) -> Iterator[Record]:
+            keys = {name.encode() for name in servers}
+            return (record for role in _APPLIED for record in logs.all(role) if record.key in keys)
+
+        history = History()
+        for role in _APPLIED:
+            for record in logs.all(role):
+                history.take(record)
         verifier = Verifier(
             history,
-            starts=logs.starts(),
+            starts=logs.ranges.starts(),
             redaction=settings.redaction(),
             call_profile=settings.call_profile,
             producers=producers,
         )
-        for number in logs.partitions(Role.EVIDENCE):
+        for number in logs.ranges.partitions(Role.EVIDENCE):
             if selection.partition not in (None, number) or number % share.of != share.number:
                 continue
-            covers = Coverage(Expect.NONE) if coverage is None else coverage
-            async for judgement in _partition(logs, verifier, selection, number, covers):
+            part = _Partition(logs, verifier, selection, coverage, (topic_names(settings)[Role.CALLS], number))
+            for judgement in part.judged(applied):
                 yield verifier, judgement
-        for judgement in await _settled(logs, verifier, True):
-            yield verifier, judgement
+        if verifier.servers_in_doubt():
+            for judgement in verifier.settle(applied(verifier.servers_in_doubt())):
+                yield verifier, judgement
 
 
-async def read_history(logs: LogRanges) -> History:
-    """Return what the snapshot and control topics say."""
-    history = History()
-    for role in (Role.CONTROL, Role.SNAPSHOTS):
-        async for record in logs.records(role):
-            history.take(record)
-    return history
+class _Partition:
+    """The evidence in one partition, and the calls in the partition of its number, which ours all name."""
 
+    def __init__(
+        self,
+        logs: SyncRanges,
+        verifier: Verifier,
+        selection: EvidenceSelection,
+        coverage: Coverage,
+        place: tuple[str, int],
+    ) -> None:
+        self._logs, self._verifier, self._selection, self._coverage = logs, verifier, selection, coverage
+        self._number = place[1]
+        self._pairing = Pairing(CALLS, places={place} & logs.ranges.bounds.keys())
+        self._gone_before = 0
+        self._first_call: int | None = None
+        self._last_call = -1
+        self._has_ended = False
 
-async def records_of_servers(logs: LogRanges, server_ids: Collection[str]) -> list[Record]:
-    """Return the snapshot and control records of some servers."""
-    keys = {name.encode() for name in server_ids}
-    return [
-        record for role in (Role.CONTROL, Role.SNAPSHOTS) async for record in logs.records(role) if record.key in keys
-    ]
+    def judged(self, applied: Callable[[set[str]], Iterable[Record]]) -> Iterator[Judgement]:
+        """Yield the judgements on this partition."""
+        return judged(
+            self._verifier,
+            self._evidence(),
+            self._calls(),
+            applied,
+            selection=self._selection,
+            coverage=self._coverage,
+            pairing=self._pairing,
+            keep=self._may_have_evidence,
+            gone_before=lambda: self._gone_before,
+        )
 
+    def _evidence(self) -> Iterator[Recorded]:
+        first, since_us = 0, self._selection.since_us
+        if since_us is not None:
+            first = self._logs.run(self._logs.ranges.offset_at(Role.EVIDENCE, self._number, since_us // 1_000))
+        for batch in self._logs.batches(Role.EVIDENCE, self._number, first=first):
+            given = [of_record(record) for record in batch]
+            if not self._gone_before and given[0].call is not None:
+                # Of a log that lost its beginning: calls before its first record's lost their evidence.
+                begin, _ = self._logs.ranges.bounds[batch[0].origin[:2]]
+                self._gone_before = given[0].call.offset if begin > 0 and first <= begin else 0
+            wanted = []
+            for evidence in given:
+                is_here, is_wanted = self._pairing.takes(evidence), self._selection.wants(evidence)
+                # What is not selected does not cover a call that is: it may have been altered to escape the selection.
+                self._coverage.note(evidence.call if is_here else None, shared=is_wanted)
+                if is_wanted:
+                    wanted.append(evidence)
+            offsets = [one.call.offset for one in wanted if one.call is not None and self._pairing.takes(one)]
+            if self._first_call is None and offsets:
+                self._first_call = min(offsets)
+            self._last_call = max([self._last_call, *offsets])
+            yield from wanted
+        self._has_ended = True
 
-async def _partition(
-    logs: LogRanges, verifier: Verifier, selection: EvidenceSelection, number: int, coverage: Coverage
-) -> AsyncIterator[Judgement]:
-    pairing = Pairing(CALLS)
-    first = 0
-    if selection.since_us is not None:
-        first = await logs.offset_at(Role.EVIDENCE, number, selection.since_us // 1_000)
-    calls = _Calls(logs, number, await _first_call(logs, selection, number) if coverage.asks else None)
-    gone_before = 0
-    is_due = partial(_is_due, verifier, selection, coverage)
-    async for batch in logs.read(Role.EVIDENCE, number, first=first):
-        given = [of_record(record) for record in batch]
-        gone_before = gone_before or _gone_before(logs, given[0], first)
-        here = []
-        for evidence in given:
-            is_here = _is_in_partition(logs, evidence, number)
-            is_wanted = selection.wants(evidence)
-            # What is not selected does not cover a call that is: it may have been altered to escape the selection.
-            coverage.note(evidence.call if is_here else None, shared=is_wanted)
-            if is_wanted and is_here:
-                here.append(evidence)
-            elif is_wanted:
-                yield verifier.without_call(evidence)
-        pairs = [pairing.evidence(evidence) for evidence in here]
-        offsets = [evidence.call.offset for evidence in here if evidence.call]
-        last, least = max(offsets, default=-1), min(offsets, default=0)
-        pairs += [
-            pairing.other(call, keep=call.origin.offset > last or is_due(call))
-            async for call in calls.up_to(last, first=least)
-        ]
-        for judgement in filter(None, [verifier.check(*pair) for pair in pairs if pair is not None]):
-            yield judgement
-        for judgement in await _settled(logs, verifier, verifier.must_settle):
-            yield judgement
-    if coverage.asks:
-        await _read_on(calls, pairing, selection, is_due)
-    for left in leftovers(verifier, pairing, selection, coverage, gone_before=gone_before):
-        for judgement in [left] if left is not None else await _settled(logs, verifier, verifier.must_settle):
-            yield judgement
+    def _calls(self) -> Iterator[Record]:
+        """Yield the calls from the first that may be selected; without coverage, those that evidence names."""
+        asks, selection = self._coverage.asks, self._selection
+        first = selection.from_offset or 0 if asks else self._first_call or 0
+        if asks and selection.since_us is not None:
+            # Its event time may lie after its record's own by as much, and no more.
+            since_ms = max(0, selection.since_us // 1_000 - DEFAULT_LIMITS.future_max_ms)
+            first = max(first, self._logs.run(self._logs.ranges.offset_at(Role.CALLS, self._number, since_ms)))
+        for batch in self._logs.batches(Role.CALLS, self._number, first=first, end=selection.to_offset):
+            yield from batch
+            if self._has_ended and not asks and batch[-1].origin.offset >= self._last_call:
+                return
 
-
-def _is_due(verifier: Verifier, selection: EvidenceSelection, coverage: Coverage, call: Record) -> bool:
-    """Tell whether a call is selected, and no evidence of it was noted so far."""
-    if not coverage.lacks(call.origin):
-        return False
-    expected = verifier.expected(call)
-    return expected is not None and selection.wants(expected)
-
-
-async def _read_on(
-    calls: _Calls, pairing: Pairing[Record], selection: EvidenceSelection, is_due: Callable[[Record], bool]
-) -> None:
-    """Read the calls behind the last one that evidence names, as far as they are selected."""
-    last = _ALL if selection.to_offset is None else selection.to_offset - 1
-    async for call in calls.up_to(last, first=0):
-        pairing.other(call, keep=is_due(call))
-
-
-def _gone_before(logs: LogRanges, earliest: Recorded, first: int) -> int:
-    """Return the call of the first record of a log that lost its beginning: calls before it lost their evidence."""
-    if earliest.record is None or earliest.call is None:
-        return 0
-    begin, _ = logs.bounds[earliest.record.origin[:2]]
-    return earliest.call.offset if begin > 0 and first <= begin else 0
-
-
-async def _first_call(logs: LogRanges, selection: EvidenceSelection, number: int) -> int:
-    """Return the offset before which no call is selected."""
-    first = selection.from_offset or 0
-    if selection.since_us is not None:
-        # Its event time may lie after its record's own by as much, and no more.
-        since_ms = max(0, selection.since_us // 1_000 - DEFAULT_LIMITS.future_max_ms)
-        first = max(first, await logs.offset_at(Role.CALLS, number, since_ms))
-    return first
-
-
-class _Calls:
-    """The calls of one partition, read as far as needed, from ``first`` or from where ``up_to`` says first."""
-
-    def __init__(self, logs: LogRanges, number: int, first: int | None) -> None:
-        self._logs, self._number, self._first = logs, number, first
-        self._batches: AsyncIterator[list[Record]] | None = None
-        self._last = -1
-
-    async def up_to(self, last: int, *, first: int) -> AsyncIterator[Record]:
-        """Yield the calls up to an offset, and those that were read with them."""
-        if self._batches is None:
-            begin = first if self._first is None else self._first
-            self._batches = self._logs.read(Role.CALLS, self._number, first=begin)
-        while self._last < last and (batch := await anext(self._batches, None)) is not None:
-            self._last = batch[-1].origin.offset
-            for call in batch:
-                yield call
-
-
-def _is_in_partition(logs: LogRanges, evidence: Recorded, number: int) -> bool:
-    """Tell whether a record names a call in the partition that has its own number, as ours all do."""
-    call = evidence.call
-    return call is not None and call.partition == number and call[:2] in logs.bounds
-
-
-async def _settled(logs: LogRanges, verifier: Verifier, is_due: bool) -> list[Judgement]:
-    servers = verifier.servers_in_doubt() if is_due else set()
-    if not servers:
-        return []
-    return list(verifier.settle(await records_of_servers(logs, servers)))
+    def _may_have_evidence(self, call: Record) -> bool:
+        """Tell whether evidence of a call may still come, or is asked for and was not noted so far."""
+        if call.origin.offset > self._last_call:
+            return True
+        if not self._coverage.lacks(call.origin):
+            return False
+        expected = self._verifier.expected(call)
+        return expected is not None and self._selection.wants(expected)

@@ -190,8 +190,11 @@ class Comparison:
 
     def _of_evidence(self, replayed: Iterable[Output], recorded: Iterable[Recorded]) -> Iterator[Difference]:
         nameless: list[Recorded] = []
-        for pair in paired(_naming(recorded, nameless), self._evidence_in(replayed), self._pairing, keep=True):
-            yield from self._compared(*pair)
+        for given, again in paired(recorded, self._evidence_in(replayed), self._pairing, keep=True):
+            if again is None:
+                nameless.append(given)
+            else:
+                yield from self._compared(given, again)
         yield from self._settled()
         for given in nameless:
             yield of_evidence(given, ALTERED)
@@ -287,11 +290,3 @@ class Comparison:
                 records=records,
                 kind=alert.kind or None,
             )
-
-
-def _naming(recorded: Iterable[Recorded], nameless: list[Recorded]) -> Iterator[Recorded]:
-    for given in recorded:
-        if given.call is None:
-            nameless.append(given)
-        else:
-            yield given

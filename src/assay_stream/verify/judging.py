@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
+from itertools import chain
 from typing import Any, NamedTuple
 
 from assay_stream.files.archive_manifest import Place
@@ -118,68 +119,64 @@ def judgements(
         pairing: holds what waits.
         coverage: which calls must have evidence; ``None`` for none.
     """
-    pairing = Pairing(CALLS) if pairing is None else pairing
     coverage = Coverage(Expect.NONE) if coverage is None else coverage
-    nameless: list[Recorded] = []
-    naming = _naming(evidence, selection, share, nameless, coverage)
+    selected = _selected(evidence, selection, share, coverage)
     calls = (record for record in read() if record.role is Role.CALLS and share.has(record.origin))
-    for pair in paired(naming, calls, pairing, keep=coverage.asks):
-        yield from _checked(verifier, pair, read)
-        if nameless:
-            yield from map(verifier.without_call, nameless)
-            nameless.clear()
-    yield from map(verifier.without_call, nameless)
-    for judgement in leftovers(verifier, pairing, selection, coverage):
-        if judgement is not None:
-            yield judgement
-        elif verifier.must_settle:
-            yield from verifier.settle(_of_servers(verifier, read))
+
+    def applied(servers: set[str]) -> Iterator[Record]:
+        keys = {name.encode() for name in servers}
+        return (record for record in read() if record.role is not Role.CALLS and record.key in keys)
+
+    yield from judged(verifier, selected, calls, applied, selection=selection, coverage=coverage, pairing=pairing)
     if verifier.servers_in_doubt():
-        yield from verifier.settle(_of_servers(verifier, read))
+        yield from verifier.settle(applied(verifier.servers_in_doubt()))
 
 
-def _checked(verifier: Verifier, pair: tuple[Recorded, Record], read: Read) -> Iterator[Judgement]:
-    judgement = verifier.check(*pair)
-    if judgement is not None:
-        yield judgement
-    if verifier.must_settle:
-        yield from verifier.settle(_of_servers(verifier, read))
-
-
-def leftovers(
+def judged(
     verifier: Verifier,
-    pairing: Pairing[Record],
+    evidence: Iterable[Recorded],
+    calls: Iterable[Record],
+    applied: Callable[[set[str]], Iterable[Record]],
+    *,
     selection: EvidenceSelection,
     coverage: Coverage,
-    *,
-    gone_before: int = 0,
-) -> Iterator[Judgement | None]:
-    """Yield the judgements on what waits in a pairing once all evidence was noted; ``None`` where one is in doubt.
+    pairing: Pairing[Record] | None = None,
+    keep: Callable[[Record], bool] | None = None,
+    gone_before: Callable[[], int] = lambda: 0,
+) -> Iterator[Judgement]:
+    """Yield the judgement on each record of evidence, and on each call that should have one, but those in doubt.
 
     Args:
-        verifier: judges.
-        pairing: holds calls, and evidence, that have not found each other.
+        verifier: judges; the last records in doubt are still to be settled.
+        evidence: the selected records; the coverage has noted each.
+        calls: those that the evidence names.
+        applied: gives the snapshot and control records of some servers.
         selection: which evidence to judge.
         coverage: which calls must have evidence.
-        gone_before: evidence of calls before this offset may have been deleted.
+        pairing: holds what waits, and tells which evidence names one of the calls.
+        keep: whether a call without evidence so far may get some, or should have it.
+        gone_before: tells before which offset calls may have lost their evidence.
     """
-    for given, call in pairing.rest():
+    pairing = Pairing(CALLS) if pairing is None else pairing
+    found = paired(evidence, calls, pairing, keep=coverage.asks if keep is None else keep)
+    for given, call in chain(found, pairing.rest()):
+        judgement = None
         if given is not None and call is not None:
-            yield verifier.check(given, call)
+            judgement = verifier.check(given, call)
         elif given is not None:
-            yield verifier.repeated(given) if pairing.is_paired(given.call) else verifier.without_call(given)
+            judgement = verifier.repeated(given) if pairing.is_paired(given.call) else verifier.without_call(given)
         elif call is not None and coverage.lacks(call.origin):
             expected = verifier.expected(call)
             if expected is not None and selection.wants(expected) and coverage.is_missing(call.origin):
-                yield verifier.without_evidence(expected, gone=call.origin.offset < gone_before)
+                judgement = verifier.without_evidence(expected, gone=call.origin.offset < gone_before())
+        if judgement is not None:
+            yield judgement
+        if verifier.must_settle:
+            yield from verifier.settle(applied(verifier.servers_in_doubt()))
 
 
-def _naming(
-    evidence: Iterable[Recorded],
-    selection: EvidenceSelection,
-    share: Share,
-    nameless: list[Recorded],
-    coverage: Coverage,
+def _selected(
+    evidence: Iterable[Recorded], selection: EvidenceSelection, share: Share, coverage: Coverage
 ) -> Iterator[Recorded]:
     wants_all = selection == EvidenceSelection()
     for given in evidence:
@@ -188,18 +185,8 @@ def _naming(
         # Before asking for the share: all evidence shows how far the join has come. What is not selected does not
         # cover a call that is: it may be evidence of that call, altered to escape the selection.
         coverage.note(call, shared=is_wanted and call is not None and share.has(call))
-        if not is_wanted or not (share.is_first if call is None else share.has(call)):
-            continue
-        if call is None:
-            nameless.append(given)
-        else:
+        if is_wanted and (share.is_first if call is None else share.has(call)):
             yield given
-
-
-def _of_servers(verifier: Verifier, read: Read) -> Iterable[Record]:
-    # Asked now, since settling forgets the servers.
-    keys = {name.encode() for name in verifier.servers_in_doubt()}
-    return (record for record in read() if record.role is not Role.CALLS and record.key in keys)
 
 
 class Summary:

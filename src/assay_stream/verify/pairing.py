@@ -7,11 +7,12 @@ may hold, the rest of both sides goes to a spool, and is paired from there in th
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import count
 from operator import itemgetter
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from assay_stream.files.archive_manifest import Place
 from assay_stream.files.spool import Row, Spool
 from assay_stream.limits import HELD_BYTES_MAX
 from assay_stream.model.record import Origin, Record, Role
@@ -101,9 +102,13 @@ class Pairing(Generic[Other]):
     Args:
         others: what evidence is paired with.
         waiting_max: how many values of either side wait in memory.
+        places: partitions whose calls can be paired; ``None`` for all.
     """
 
-    def __init__(self, others: Side[Other], *, waiting_max: int = WAITING_MAX) -> None:
+    def __init__(
+        self, others: Side[Other], *, waiting_max: int = WAITING_MAX, places: Collection[Place] | None = None
+    ) -> None:
+        self._places = places
         self._side: Side[Other] = others
         self._waiting_max = waiting_max
         self._evidence: _Waiting[Recorded] = _Waiting()
@@ -150,6 +155,10 @@ class Pairing(Generic[Other]):
         if keep or self._spool is not None:
             self._wait(_OTHER_SIDE, self._others, self._side, origin, value)
         return None
+
+    def takes(self, given: Recorded) -> bool:
+        """Tell whether a record of evidence names a call that can be paired."""
+        return given.call is not None and (self._places is None or given.call[:2] in self._places)
 
     def is_paired(self, call: Origin | None) -> bool:
         """Tell whether evidence of a call has had its other."""
@@ -200,28 +209,36 @@ class Pairing(Generic[Other]):
 
 
 def paired(
-    evidence: Iterable[Recorded], others: Iterable[Other], pairing: Pairing[Other], *, keep: bool = False
-) -> Iterator[tuple[Recorded, Other]]:
+    evidence: Iterable[Recorded],
+    others: Iterable[Other],
+    pairing: Pairing[Other],
+    *,
+    keep: bool | Callable[[Other], bool] = False,
+) -> Iterator[tuple[Recorded, Other | None]]:
     """Yield the pairs found while reading from the side of which less waits; ``Pairing.rest`` has what is left.
 
+    Evidence that the pairing does not take comes at once, alone.
+
     Args:
-        evidence: records that name a call.
+        evidence: the records.
         others: what they are paired with.
         pairing: holds what waits.
-        keep: whether others that no evidence names are kept to the end or passed over.
+        keep: whether others that no evidence has named wait to the end, or which of them.
     """
     waiting_evidence, waiting_others = iter(evidence), iter(others)
     more_evidence = more_others = True
     while more_evidence or (more_others and (keep or pairing.wants_others)):
-        pair = None
+        pair: tuple[Recorded, Other | None] | None = None
         if more_evidence and (not more_others or pairing.wants_evidence):
             given = next(waiting_evidence, None)
             more_evidence = given is not None
-            pair = None if given is None else pairing.evidence(given)
+            if given is not None:
+                pair = pairing.evidence(given) if pairing.takes(given) else (given, None)
         else:
             value = next(waiting_others, None)
             more_others = value is not None
-            pair = None if value is None else pairing.other(value, keep=keep or more_evidence)
+            if value is not None:
+                pair = pairing.other(value, keep=keep(value) if callable(keep) else keep or more_evidence)
         if pair is not None:
             yield pair
 

@@ -13,7 +13,7 @@ from aiokafka.errors import KafkaConnectionError
 from assay_stream.config import Settings, load_settings
 from assay_stream.errors import OperatingError
 from assay_stream.files.seal_files import LogName
-from assay_stream.kafka import seal_logs
+from assay_stream.kafka import ranges
 from assay_stream.kafka.seal_logs import KafkaLogs
 from assay_stream.model.record import Record, Role
 from tests.support.seals import TOPIC, some_records
@@ -40,7 +40,7 @@ class Ranges:
     async def __aexit__(self, *_: object) -> None:
         Ranges.entered -= 1
 
-    async def read(self, role: Role, number: int) -> AsyncGenerator[list[Record], None]:
+    async def read(self, role: Role, number: int, **_: object) -> AsyncGenerator[list[Record], None]:
         """The batches."""
         if Ranges.error is not None:
             raise Ranges.error
@@ -57,7 +57,7 @@ class Ranges:
 @pytest.fixture
 def logs(monkeypatch: pytest.MonkeyPatch) -> Iterator[KafkaLogs]:
     """The evidence of two partitions."""
-    monkeypatch.setattr(seal_logs, "LogRanges", Ranges)
+    monkeypatch.setattr(ranges, "LogRanges", Ranges)
     monkeypatch.setattr(Ranges, "error", None)
     monkeypatch.setattr(Ranges, "is_stuck", False)
     with asyncio.Runner() as runner, KafkaLogs(load_settings(connect_limit_s=1), Role.EVIDENCE, runner) as made:

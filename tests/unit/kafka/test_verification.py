@@ -7,7 +7,7 @@ import pytest
 
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.config import load_settings
-from assay_stream.kafka import verification
+from assay_stream.kafka import ranges, verification
 from assay_stream.model.record import Record, Role
 from assay_stream.verify.evidence import EvidenceSelection
 from assay_stream.verify.verification import Judgement, Status
@@ -22,24 +22,24 @@ def a_run() -> list[Record]:
     return topics_of(Story().lists(TOOL).calls().calls().calls(), SETTINGS)
 
 
-async def judged(
+def judged(
     monkeypatch: pytest.MonkeyPatch, logs: LogsInMemory, selection: EvidenceSelection | None = None
 ) -> list[Judgement]:
     """The judgements on what is asked for, all where nothing is said."""
-    stand_in(monkeypatch, verification, logs)
+    stand_in(monkeypatch, ranges, logs)
     found = verification.verified(SETTINGS, selection or EvidenceSelection())
-    return [judgement async for _, judgement in found]
+    return [judgement for _, judgement in found]
 
 
-async def test_all_that_was_written_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_that_was_written_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each record once, and only the topics that it takes are opened."""
     logs = LogsInMemory(a_run())
-    judgements = await judged(monkeypatch, logs)
+    judgements = judged(monkeypatch, logs)
     assert [judgement.status for judgement in judgements] == [Status.HOLDS] * 3
     assert logs.opened == [(Role.SNAPSHOTS, Role.CONTROL, Role.CALLS, Role.EVIDENCE)]
 
 
-async def test_a_selection_narrows_what_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_selection_narrows_what_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     """By partition, by offsets of the calls, and by time."""
     logs = LogsInMemory(a_run())
     for selection, count in (
@@ -48,11 +48,11 @@ async def test_a_selection_narrows_what_is_judged(monkeypatch: pytest.MonkeyPatc
         (EvidenceSelection(from_offset=1, to_offset=2), 1),
         (EvidenceSelection(since_us=(TEN_O_CLOCK_MS + 2_000) * 1_000), 2),
     ):
-        judgements = await judged(monkeypatch, logs, selection)
+        judgements = judged(monkeypatch, logs, selection)
         assert [judgement.status for judgement in judgements] == [Status.HOLDS] * count
 
 
-async def test_what_was_altered_repeated_or_is_of_no_call_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_altered_repeated_or_is_of_no_call_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     """And nothing else is."""
     records = a_run()
     evidence = [record for record in records if record.role is Role.EVIDENCE]
@@ -67,26 +67,18 @@ async def test_what_was_altered_repeated_or_is_of_no_call_is_wrong(monkeypatch: 
         evidence[2]._replace(origin=evidence[2].origin._replace(offset=3)),
     ]
     inputs = [record for record in records if record.role is not Role.EVIDENCE]
-    judgements = await judged(monkeypatch, LogsInMemory([*inputs, *others]))
+    judgements = judged(monkeypatch, LogsInMemory([*inputs, *others]))
     statuses = sorted(judgement.status.value for judgement in judgements)
     assert statuses == ["holds", "wrong", "wrong", "wrong"]
 
 
-async def test_what_retention_deleted_is_gone_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_retention_deleted_is_gone_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """A log that begins behind the snapshot that evidence rests on."""
     records = a_run()
     snapshot = next(record for record in records if record.role is Role.SNAPSHOTS)
     later = Story().lists(TOOL).records[0]
     later = later._replace(origin=snapshot.origin._replace(offset=1), key=b"another")
     logs = LogsInMemory([*records, later], {snapshot.origin[:2]: 1})
-    judgements = await judged(monkeypatch, logs)
+    judgements = judged(monkeypatch, logs)
     assert {judgement.status for judgement in judgements} == {Status.GONE}
     assert {origin for judgement in judgements for origin in judgement.missing} == {snapshot.origin}
-
-
-async def test_the_records_of_some_servers_are_found_by_their_keys() -> None:
-    """Of both topics, and calls are none of them."""
-    records = a_run()
-    found = await verification.records_of_servers(LogsInMemory(records), {"server-a"})  # type: ignore[arg-type]
-    assert [record.role for record in found] == [Role.SNAPSHOTS]
-    assert await verification.records_of_servers(LogsInMemory(records), {"another"}) == []  # type: ignore[arg-type]
