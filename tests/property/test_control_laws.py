@@ -33,7 +33,7 @@ OTHER: dict[str, Any] = {"name": "write_file", "inputSchema": {"type": "object"}
 LISTS: tuple[list[dict[str, Any]], ...] = ([FIRST], [SECOND], [FIRST, OTHER], [FIRST, SECOND], [OTHER], [])
 VALUES = [str(assay.definition_digest(tool, server_id=None)) for tool in (FIRST, SECOND)]
 DOMAINS = (DOMAIN, "example.org")
-STANDING = {
+PIN_KINDS = {
     "pin_mismatch",
     "unpinned_tool",
     "signature_invalid",
@@ -177,10 +177,10 @@ def evidence(state: EngineState) -> list[bytes | None]:
     return found_
 
 
-def pin_evaluation_of(outputs: list[Output]) -> list[bytes]:
+def pin_findings_of(outputs: list[Output]) -> list[bytes]:
     """The findings about pins and signatures."""
     values = [output.value or b"" for output in outputs if output.role is Role.FINDINGS]
-    return [value for value in values if orjson.loads(value)["kind"] in STANDING]
+    return [value for value in values if orjson.loads(value)["kind"] in PIN_KINDS]
 
 
 def verdicts(outputs: list[Output]) -> dict[bytes | None, bytes | None]:
@@ -189,8 +189,8 @@ def verdicts(outputs: list[Output]) -> dict[bytes | None, bytes | None]:
     return {key: value for key, value in last.items() if value is not None}
 
 
-def all_standing(state: EngineState) -> set[bytes]:
-    """What stands wrong at any moment, worked out from the whole state at once."""
+def all_wrong(state: EngineState) -> set[bytes]:
+    """What is wrong at any change point, worked out from the whole state at once."""
     server = state.registry.bindings.server(SERVER)
     return {finding.encode() for finding in evaluate_pins(server, start_of(0))}
 
@@ -202,7 +202,7 @@ ANY = histories(orderly=False) | histories(orderly=True)
 def test_evidence_and_verdicts_do_not_depend_on_which_log_was_read_first(
     history: list[Record], data: st.DataObject
 ) -> None:
-    """Each log in its own order, mixed in any way: the same bytes of evidence, the same standing verdicts."""
+    """Each log in its own order, mixed in any way: the same bytes of evidence, the same verdicts."""
     one, other = a_state(), a_state()
     told, told_again = read(one, history), read(other, data.draw(reorderings(history)))
     assert evidence(other) == evidence(one)
@@ -218,23 +218,23 @@ def test_every_finding_was_true_when_it_was_made_and_none_is_left_out(history: l
     state = a_state()
     told: set[bytes] = set()
     for record in history:
-        before = all_standing(state)
-        new = pin_evaluation_of(read(state, [record]))
+        before = all_wrong(state)
+        new = pin_findings_of(read(state, [record]))
         assert len(new) == len(set(new))
-        assert set(new) <= all_standing(state)
+        assert set(new) <= all_wrong(state)
         assert before.isdisjoint(new)
         told |= set(new)
-    assert all_standing(state) <= told
+    assert all_wrong(state) <= told
 
 
 @given(histories(orderly=True), st.data())
 def test_no_order_of_reading_leaves_a_finding_out(history: list[Record], data: st.DataObject) -> None:
     """Read in the order of event times, exactly what stands wrong is found, once; in any other, no less."""
     state = a_state()
-    in_time = pin_evaluation_of(read(state, history))
+    in_time = pin_findings_of(read(state, history))
     assert len(in_time) == len(set(in_time))
-    assert set(in_time) == all_standing(state)
-    mixed = pin_evaluation_of(read(a_state(), data.draw(reorderings(history))))
+    assert set(in_time) == all_wrong(state)
+    mixed = pin_findings_of(read(a_state(), data.draw(reorderings(history))))
     assert set(in_time) <= set(mixed)
 
 
@@ -306,7 +306,7 @@ def test_a_control_record_published_twice_changes_no_evidence_of_calls(
     repeated = read(state, [again._replace(origin=place)])
     assert evidence(state) == was
     assert verdicts(told + repeated) == verdicts(told)
-    assert pin_evaluation_of(repeated) == []
+    assert pin_findings_of(repeated) == []
 
 
 _GRAVITY = {None: 0, Action.ALLOW: 0, Action.WARN: 1, Action.BLOCK: 2}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain
 
 from assay_stream.canonical.digest import Canonicalized, jcs_digest
 from assay_stream.model.cloudevents import check_observer, event_time_us
+from assay_stream.model.control_facts import Signatures
 from assay_stream.model.definition import definition_record
 from assay_stream.model.facts import Announcement, Catalogue, Seen, ToolFact
 from assay_stream.model.fields import Subject
@@ -43,20 +44,7 @@ def apply_snapshot(registry: Registry, record: Record, event: SnapshotEvent) -> 
     offer, lists = registry.offers.of(data), registry.offers.items_of(data)
     signatures = signatures_of(data, offer, limits)
     server = registry.bindings.server(data.server_id)
-    seen = Seen(
-        server_id=data.server_id,
-        observer_id=data.observer_id,
-        origin=record.origin,
-        time_us=event_time_us(event),
-        snapshot_id=data.snapshot_id,
-        catalogue=offer.digest,
-        completeness=data.completeness,
-        auth_context=None if data.auth_context is None else jcs_digest(data.auth_context).hex,
-        signatures=None if signatures is None else signatures.digest,
-        prompts=lists[Subject.PROMPT].digest if Subject.PROMPT in lists else None,
-        templates=lists[Subject.TEMPLATE].digest if Subject.TEMPLATE in lists else None,
-        attributed=attributed,
-    )
+    seen = _observation(record, event, offer, lists, signatures, attributed=attributed)
     if _is_repetition(server, seen):
         return []
     catalogue = Catalogue(
@@ -120,6 +108,32 @@ def apply_announcement(registry: Registry, record: Record, event: ListChangedEve
         time_us=event_time_us(event),
     )
     return announce(registry.ledger, record, announcement, registry.limits)
+
+
+def _observation(
+    record: Record,
+    event: SnapshotEvent,
+    offer: Offer,
+    lists: Mapping[Subject, ItemOffer],
+    signatures: Signatures | None,
+    *,
+    attributed: bool,
+) -> Seen:
+    data = event.data
+    return Seen(
+        server_id=data.server_id,
+        observer_id=data.observer_id,
+        origin=record.origin,
+        time_us=event_time_us(event),
+        snapshot_id=data.snapshot_id,
+        catalogue=offer.digest,
+        completeness=data.completeness,
+        auth_context=None if data.auth_context is None else jcs_digest(data.auth_context).hex,
+        signatures=None if signatures is None else signatures.digest,
+        prompts=lists[Subject.PROMPT].digest if Subject.PROMPT in lists else None,
+        templates=lists[Subject.TEMPLATE].digest if Subject.TEMPLATE in lists else None,
+        attributed=attributed,
+    )
 
 
 def _compare(

@@ -1,4 +1,4 @@
-"""The moments at which a standing can change."""
+"""Where the pin evaluation of a server can change."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NOW = a_catalogue("one", {"t": "a"})
 
 
 def told(server: ServerBindings, since: Position, **options: str) -> list[tuple[str, int, bool]]:
-    """Snapshot id, time and maker of each moment."""
+    """Snapshot id, time and maker of each change point."""
     return [(found.snapshot_id, place[0], by) for found, place, by in change_points(server, since, **options)]
 
 
@@ -23,14 +23,14 @@ def a_server(*facts: object) -> ServerBindings:
     return bindings.server(SERVER)
 
 
-def test_every_observation_is_a_moment() -> None:
+def test_every_observation_is_a_change_point() -> None:
     """From the start of a time on, that time included."""
     server = a_server(seen("alice", 1, "one", offset=0), seen("alice", 2, "one", offset=1))
     assert told(server, start_of(0)) == [("snapshot-0", 1, False), ("snapshot-1", 2, False)]
     assert told(server, start_of(2)) == [("snapshot-1", 2, False)]
 
 
-def test_a_control_record_is_a_moment_of_what_is_in_force() -> None:
+def test_a_control_record_is_a_change_point_of_what_is_in_force() -> None:
     """It concerns the observation before it and not the one that was replaced, nor the one that came later."""
     server = a_server(
         seen("alice", 1, "one", offset=0),
@@ -39,10 +39,10 @@ def test_a_control_record_is_a_moment_of_what_is_in_force() -> None:
         a_pin("a", time_us=5, offset=0),
     )
     assert ("snapshot-1", 5, True) in told(server, start_of(0))
-    assert [moment for moment in told(server, start_of(0)) if moment[2]] == [("snapshot-1", 5, True)]
+    assert [point for point in told(server, start_of(0)) if point[2]] == [("snapshot-1", 5, True)]
 
 
-def test_a_control_record_is_a_moment_for_each_observer_or_for_the_one_asked_for() -> None:
+def test_a_control_record_is_a_change_point_for_each_observer_or_for_the_one_asked_for() -> None:
     """Each observer has something in force."""
     server = a_server(
         seen("alice", 1, "one", offset=0), seen("bob", 2, "one", offset=1), a_pin("a", time_us=5, offset=0)
@@ -51,7 +51,7 @@ def test_a_control_record_is_a_moment_for_each_observer_or_for_the_one_asked_for
     assert told(server, start_of(5), observer_id="bob") == [("snapshot-1", 5, True)]
 
 
-def test_at_one_time_the_observation_alone_is_the_moment() -> None:
+def test_at_one_time_only_the_observation_is_a_change_point() -> None:
     """An observation is judged by all that was set at its time, and what it replaced is in force no more."""
     server = a_server(
         seen("alice", 1, "one", offset=0), seen("alice", 5, "one", offset=1), a_pin("a", time_us=5, offset=0)
@@ -59,7 +59,7 @@ def test_at_one_time_the_observation_alone_is_the_moment() -> None:
     assert told(server, start_of(2)) == [("snapshot-1", 5, False)]
 
 
-def test_what_was_ended_by_a_rejection_has_no_moments_any_more() -> None:
+def test_what_was_ended_by_a_rejection_has_no_change_points_any_more() -> None:
     """A control record after it finds nothing in force; one before it does."""
     server = a_server(
         seen("alice", 1, "one", offset=0),

@@ -1,4 +1,4 @@
-"""How definitions stand at each moment, and what is found about it."""
+"""Pins and signatures at each change point, and what is found about them."""
 
 from __future__ import annotations
 

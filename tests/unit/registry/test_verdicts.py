@@ -173,7 +173,7 @@ def test_a_decision_dated_ahead_of_all_others_is_what_stands() -> None:
     assert verdict(*facts, seen("alice", 1, "one", offset=0))["expected"] == "v1:b"
 
 
-def test_the_topic_is_brought_from_one_standing_to_another() -> None:
+def test_the_topic_gets_only_the_verdicts_that_differ() -> None:
     """New and changed verdicts are written, those that are gone deleted, equal ones left alone."""
     before: Verdicts = {"same": b"1", "changed": b"2", "gone": b"3"}
     after: Verdicts = {"same": b"1", "changed": b"4", "new": b"5", None: b"6"}
