@@ -17,156 +17,163 @@ from assay_stream.limits import DEFAULT_LIMITS, Limits
 from assay_stream.model.observation import CallProfile
 
 _SECRETS = ("ssl_keyfile_password", "sasl_password", "seal_key_password")
-"""Settings that a file may hold instead: ``<name>_file``."""
+"""Settings that can be read from a file instead: ``<name>_file``."""
 
 SECRET_FILE_BYTES_MAX = 64 * 1_024
-"""A longer file is no password: somebody named the wrong one."""
+"""A longer file is not a password file: the path is probably wrong."""
 
 _TOPIC_PREFIX = r"^[a-zA-Z0-9._-]{0,100}$"
 
 
 class Settings(BaseSettings):
-    """What an operator can set, with the defaults of a single local broker."""
+    """All settings; the defaults suit a single local broker."""
 
     model_config = SettingsConfigDict(env_prefix="ASSAY_STREAM_", extra="ignore", frozen=True)
 
-    bootstrap_servers: str = Field("127.0.0.1:9092", description="Kafka brokers, host:port, comma separated.")
+    bootstrap_servers: str = Field("127.0.0.1:9092", description="Kafka brokers: host:port, comma-separated.")
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(
-        "PLAINTEXT", description="How to speak to the brokers."
+        "PLAINTEXT", description="Security protocol for broker connections."
     )
-    ssl_cafile: Path | None = Field(None, description="CA certificates that the brokers' are checked against.")
-    ssl_certfile: Path | None = Field(None, description="Client certificate, where the brokers ask for one.")
-    ssl_keyfile: Path | None = Field(None, description="Its private key.")
+    ssl_cafile: Path | None = Field(None, description="CA certificates used to verify the brokers.")
+    ssl_certfile: Path | None = Field(None, description="Client certificate, if the brokers require one.")
+    ssl_keyfile: Path | None = Field(None, description="Private key of the client certificate.")
     ssl_keyfile_password: SecretStr | None = Field(
-        None, description="Password of that key, where it has one; never logged."
+        None, description="Password of the client key, if it has one; never logged."
     )
-    ssl_keyfile_password_file: Path | None = Field(None, description="File that holds it, instead.")
+    ssl_keyfile_password_file: Path | None = Field(None, description="File to read the client key password from.")
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = Field(
-        "SCRAM-SHA-512", description="Used with SASL_* protocols."
+        "SCRAM-SHA-512", description="SASL mechanism, with SASL_* protocols."
     )
-    sasl_username: str | None = Field(None, description="Used with SASL_* protocols.")
-    sasl_password: SecretStr | None = Field(None, description="Used with SASL_* protocols; never logged.")
-    sasl_password_file: Path | None = Field(None, description="File that holds the password, instead.")
+    sasl_username: str | None = Field(None, description="SASL user name, with SASL_* protocols.")
+    sasl_password: SecretStr | None = Field(None, description="SASL password, with SASL_* protocols; never logged.")
+    sasl_password_file: Path | None = Field(None, description="File to read the SASL password from.")
 
     topic_prefix: Annotated[str, Field(pattern=_TOPIC_PREFIX)] = Field(
-        "", description="Put before every topic name, to run several deployments on one cluster."
+        "", description="Prefix for every topic name, to run several deployments on one cluster."
     )
     group_prefix: Annotated[str, Field(pattern=_TOPIC_PREFIX)] = Field(
         "assay-stream",
-        description="Consumer groups and transactional ids are named after it: one value per deployment.",
+        description="Prefix for consumer groups and transactional ids: one value per deployment.",
     )
     replication_factor: Annotated[int, Field(ge=1, le=32)] = Field(
-        1, description="For `topics apply`; 3 in production."
+        1, description="Replication factor for `topics apply`; use 3 in production."
     )
     input_partitions: Annotated[int, Field(ge=1, le=10_000)] = Field(
-        4, description="For `topics apply`: partitions of the snapshot, control, binding and finding topics."
+        4, description="Partitions of the snapshot, control, binding and finding topics, for `topics apply`."
     )
     call_partitions: Annotated[int, Field(ge=1, le=10_000)] = Field(
-        8, description="For `topics apply`: partitions of the call and evidence topics."
+        8, description="Partitions of the call and evidence topics, for `topics apply`."
     )
 
     batch_records_max: Annotated[int, Field(ge=1, le=100_000)] = Field(
         10_000,
-        description="Records per poll at most. A poll takes what is there: this matters under load only.",
+        description="Maximum records per poll. Matters only under load: a poll returns whatever is available.",
     )
     poll_timeout_ms: Annotated[int, Field(ge=1, le=60_000)] = Field(
-        100, description="How long a poll waits for records."
+        100, description="How long a poll waits for records, milliseconds."
     )
     hold_limit_ms: Annotated[int, Field(ge=0)] = Field(
         0,
         description="How long a call may wait for the registry before it is written as "
-        "definition_unavailable. 0: it waits for ever (back-pressure).",
+        "definition_unavailable, milliseconds. 0 waits forever (back-pressure).",
     )
     call_profile: CallProfile = Field(
         "assay",
-        description="What every call must satisfy, whatever profile it names: `assay` or `handshake`.",
+        description="Profile that every call must satisfy, whichever profile it names: `assay` or `handshake`.",
     )
     transaction_timeout_ms: Annotated[int, Field(ge=1_000, le=900_000)] = Field(
-        60_000, description="After this the broker ends the transaction of a worker that fell silent."
+        60_000, description="How long a worker may stay silent before the broker aborts its transaction, milliseconds."
     )
     session_timeout_ms: Annotated[int, Field(ge=1_000, le=300_000)] = Field(
-        10_000, description="After this a silent worker's partitions go to others."
+        10_000, description="How long a worker may stay silent before its partitions are reassigned, milliseconds."
     )
     connect_limit_s: Annotated[int, Field(ge=1, le=86_400)] = Field(
         60,
-        description="How long `worker`, `seal` and `alerts forward` try to reach the brokers at start, seconds.",
+        description="How long `worker`, `seal` and `alerts forward` try to reach the brokers at startup, seconds.",
     )
     command_connect_limit_s: Annotated[int, Field(ge=1, le=86_400)] = Field(
-        10, description="How long every other command tries to reach the brokers before it gives up, seconds."
+        10, description="How long every other command tries to reach the brokers, seconds."
     )
 
     severity_profile: Literal["soc", "mcptrust", "mcptrust-code", "assay-p60", "strict"] = Field(
-        "soc", description="By which profile the severity of an alert is told."
+        "soc", description="Severity profile for alerts."
     )
     alert_update_s: Annotated[int, Field(ge=1, le=7 * 86_400)] = Field(
-        3_600, description="Between two updates of one alert that nothing but its count calls for, seconds."
+        3_600, description="Minimum interval between updates of an alert when only its count has changed, seconds."
     )
     alert_settle_s: Annotated[int, Field(ge=0, le=7 * 86_400)] = Field(
-        600, description="How long nobody must see it before an alert is closed, seconds."
+        600, description="How long an alert must go unobserved before it is closed, seconds."
     )
     alert_repeat_s: Annotated[int, Field(ge=60, le=365 * 86_400)] = Field(
-        86_400, description="After this an alert that lasts is written again, seconds."
+        86_400, description="Interval at which an alert that stays open is written again, seconds."
     )
     alert_tick_s: Annotated[int, Field(ge=0, le=3_600)] = Field(
         10,
-        description="How often to look whether an alert is due, seconds. 0: never; time then passes with what is "
-        "found alone, as it should while old records are loaded.",
+        description="How often to check whether an alert is due, seconds. 0 disables the check: time then advances "
+        "only with findings, which is what you want while loading old records.",
     )
     batch_ms_max: Annotated[int, Field(ge=1, le=60_000)] = Field(
         250,
-        description="After this a batch is committed as far as it is done, and its partition waits for its next "
-        "turn, milliseconds.",
+        description="Maximum time per batch, milliseconds. A longer batch commits what is done; the rest waits for the "
+        "partition's next turn.",
     )
     record_limit_s: Annotated[int, Field(ge=1, le=86_400)] = Field(
         60,
-        description="How long one record may be worked on before its worker stops with record_stuck, seconds.",
+        description="Maximum processing time of one record before the worker stops with record_stuck, seconds.",
     )
     record_attempts_max: Annotated[int, Field(ge=1, le=100)] = Field(
         2,
-        description="How often a record that ends its worker is tried by itself before it is set aside.",
+        description="How often a record that crashes its worker is retried on its own before it is set aside.",
     )
     work_units_max: Annotated[int, Field(ge=1, le=1_000_000_000)] = Field(
         DEFAULT_LIMITS.work_units_max,
-        description="What one record may cost beyond decoding and fingerprints, in units of work: some ten "
-        "million a second. A replay needs the value that the workers had.",
+        description="Work budget per record beyond decoding and fingerprints, in units of work (about ten million "
+        "per second). A replay must use the same value as the workers did.",
     )
     allowance_units_per_s: Annotated[int, Field(ge=1, le=1_000_000_000)] = Field(
         DEFAULT_LIMITS.allowance_units_per_s,
-        description="What the lists of one server may cost per second of log time, in units of work; as above.",
+        description="Work budget for the lists of one server, in units of work per second of log time. "
+        "A replay must use the same value as the workers did.",
     )
     allowance_burst_units: Annotated[int, Field(ge=1, le=10_000_000_000)] = Field(
         DEFAULT_LIMITS.allowance_burst_units,
-        description="What a server may save up of that, in units of work; as above.",
+        description="How much unused budget a server can accumulate, in units of work. A replay must use the "
+        "same value as the workers did.",
     )
     stop_limit_s: Annotated[int, Field(ge=1, le=3_600)] = Field(
         30,
-        description="How long a graceful stop may take before the process ends anyway; nothing is lost by it.",
+        description="How long a graceful shutdown may take before the process exits anyway, seconds. No data is lost.",
     )
 
     stall_limit_s: Annotated[int, Field(ge=1, le=86_400)] = Field(
-        300, description="How long a stage may not move before /healthz says that it hangs, seconds."
+        300, description="How long a stage may make no progress before /healthz reports it as hanging, seconds."
     )
 
     seal_key_password: SecretStr | None = Field(
-        None, description="Password of the private key that `seal` signs with, where it has one; never logged."
+        None, description="Password of the private key that `seal` signs with, if it has one; never logged."
     )
-    seal_key_password_file: Path | None = Field(None, description="File that holds it, instead.")
+    seal_key_password_file: Path | None = Field(None, description="File to read the sealing key password from.")
 
     redaction_enable: str = Field(
         "",
-        description="Redaction rules to turn on, comma separated, for arguments and results that are hashed here.",
+        description="Redaction rules to enable for arguments and results that are hashed here, comma-separated.",
     )
-    redaction_disable: str = Field("", description="Redaction rules to turn off, comma separated.")
+    redaction_disable: str = Field("", description="Redaction rules to disable, comma-separated.")
     redaction_names: str = Field(
-        "", description="Further key names whose value is redacted whole, comma separated; only letters count."
+        "",
+        description="Additional key names whose whole value is redacted, comma-separated; only letters are compared.",
     )
 
-    web_host: str = Field("127.0.0.1", description="Where /healthz, /readyz and /metrics are served.")
-    web_port: Annotated[int, Field(ge=1, le=65_535)] = Field(6_066, description="Its port.")
-    state_dir: Path = Field(Path(".run/state"), description="Folder for Faust's own state.")
-    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field("INFO", description="Of our own loggers.")
-    log_format: Literal["json", "console"] = Field("json", description="How log lines look.")
-    git_commit: str = Field("unknown", description="Commit this was built from, for the evidence envelope.")
+    web_host: str = Field("127.0.0.1", description="Address that serves /healthz, /readyz and /metrics.")
+    web_port: Annotated[int, Field(ge=1, le=65_535)] = Field(6_066, description="Port of that address.")
+    state_dir: Path = Field(Path(".run/state"), description="Directory for Faust's own state.")
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
+        "INFO", description="Log level of assay-stream's own loggers."
+    )
+    log_format: Literal["json", "console"] = Field("json", description="Format of log lines.")
+    git_commit: str = Field(
+        "unknown", description="Commit this build was made from, recorded in the evidence envelope."
+    )
 
     @field_validator("bootstrap_servers")
     @classmethod
@@ -188,7 +195,7 @@ class Settings(BaseSettings):
         return value
 
     def alert_rules(self, version: str) -> AlertRules:
-        """Return what the alert stage is told.
+        """Return the rules of the alert stage.
 
         Args:
             version: version of this software.
@@ -197,7 +204,7 @@ class Settings(BaseSettings):
         return AlertRules(version=version, severity=severity, pacing=self.pacing())
 
     def pacing(self) -> Pacing:
-        """Return how often an alert may be written."""
+        """Return how often alerts may be written."""
         return Pacing(
             update_interval_us=self.alert_update_s * 1_000_000,
             settle_us=self.alert_settle_s * 1_000_000,
@@ -205,7 +212,7 @@ class Settings(BaseSettings):
         )
 
     def limits(self) -> Limits:
-        """Return the bounds on what is accepted and kept, and on what it may cost."""
+        """Return the default limits with the configured work budgets."""
         return replace(
             DEFAULT_LIMITS,
             work_units_max=self.work_units_max,
@@ -214,7 +221,7 @@ class Settings(BaseSettings):
         )
 
     def redaction(self) -> Redaction:
-        """Return what leaves arguments and results before they are hashed."""
+        """Return the redaction applied to arguments and results before hashing."""
         return _redaction_of(self.redaction_enable, self.redaction_disable, self.redaction_names)
 
 
@@ -232,10 +239,10 @@ def load_settings(**overrides: object) -> Settings:
     """Read the settings from the environment.
 
     Args:
-        overrides: settings that the command line gave.
+        overrides: settings given on the command line.
 
     Raises:
-        ConfigurationError: naming the first wrong variable and how to mend it.
+        ConfigurationError: names the first invalid variable and how to fix it.
     """
     given = {name: value for name, value in overrides.items() if value is not None}
     try:
@@ -248,10 +255,10 @@ def load_settings(**overrides: object) -> Settings:
 
 
 def command_settings(**overrides: object) -> Settings:
-    """Read the settings of a command that a person waits for: it gives up sooner where no broker answers.
+    """Read the settings of an interactive command, which gives up sooner when no broker answers.
 
     Args:
-        overrides: settings that the command line gave.
+        overrides: settings given on the command line.
 
     Raises:
         ConfigurationError: as ``load_settings``.
@@ -274,11 +281,11 @@ def _secrets_of_files(settings: Settings) -> dict[str, SecretStr]:
 
 
 def secret_of_file(path: Path, *, variable: str) -> str:
-    """Return the secret that a file holds, without the line feed at its end.
+    """Return the secret in a file, without its trailing line feed.
 
     Args:
         path: the file.
-        variable: what named it, for the error.
+        variable: the variable that named the file, for the error.
 
     Raises:
         ConfigurationError: ``bad_secret_file``.
