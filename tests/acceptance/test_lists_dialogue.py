@@ -53,7 +53,7 @@ def test_a_prompt_that_turns_malicious_is_one_alert_for_the_fleet() -> None:
     assert last["message"] == f"A prompt changed: {SERVER}/review (description)"
     assert last["unmapped"]["mcp_item_name"] == "review"
     assert "mcp_tool_name" not in last["unmapped"]
-    assert last["unmapped"]["mcp_signs"]
+    assert last["unmapped"]["mcp_indicators"]
     assert last["severity_id"] >= 4
     assert b"previous" not in outcome.all_bytes(Role.ALERTS, Role.FINDINGS, Role.EVIDENCE)
 

@@ -84,9 +84,10 @@ class Change:
             if self.new is None or self.new == value:
                 del parent[name]
         elif self.old_name:
+            first, end = _sorted_around(list(parent), name)
             items = [(self.old_name if key == name else key, item) for key, item in parent.items()]
             parent.clear()
-            parent.update(items)
+            parent.update([*items[:first], *sorted(items[first:end], key=lambda item: item[0]), *items[end:]])
             parent[self.old_name] = self._value(value)
         else:
             parent[name] = self._value(value)
@@ -95,6 +96,17 @@ class Change:
         if self.within:
             return value.replace(self.new, self.old) if isinstance(value, str) else value
         return self.old if self.new is not None and value == self.new else value
+
+
+def _sorted_around(names: list[str], name: str) -> tuple[int, int]:
+    """The first and the end of the names around one that stand in order: there a new name has another place."""
+    first = names.index(name)
+    end = first + 1
+    while first and names[first - 1] < names[first]:
+        first -= 1
+    while end < len(names) and names[end - 1] < names[end]:
+        end += 1
+    return first, end
 
 
 def _reached(value: Any, path: list[str]) -> Iterator[Any]:

@@ -41,7 +41,7 @@ _CHANGED: dict[str, Any] = {
         ("read_only_claimed", "$.annotations.readOnlyHint", "narrows"),
         ("description_words_added", "$.description", "widens"),
     ),
-    "signs": (("instructions_overridden", 5, "$.description"),),
+    "indicators": (("instructions_overridden", 5, "$.description"),),
 }
 
 

@@ -185,7 +185,7 @@ def _find_alone(
         step.outputs += written
         return
     fold_uid = folded_finding(finding).uid() if was is None else str(was.fold)
-    member = replace(alone, fold=fold_uid, told=False, written_count=0 if known is None else known.written_count)
+    member = replace(alone, fold=fold_uid, reported=False, written_count=0 if known is None else known.written_count)
     fold = step.alerts.get(fold_uid) or state_of(fold_uid)
     step.alerts[uid] = member
     step.alerts[fold_uid] = with_member(fold, was, member, finding)
@@ -242,7 +242,7 @@ def released(member: AlertState) -> AlertState:
     """Return a member as an alert of its own that is closed, or was never written."""
     if member.written_count:
         return replace(member, fold=None, closed=True)
-    return replace(member, fold=None, raised=False, closed=False, told=False)
+    return replace(member, fold=None, raised=False, closed=False, reported=False)
 
 
 def place_text(origin: Origin) -> str:

@@ -88,7 +88,7 @@ def severity_under(profile: Profile) -> Callable[[Finding], int]:
             profile,
             finding.kind.value,
             changes,
-            [_Sign(rule, level) for rule, level, _ in finding.signs],
+            [_Sign(rule, level) for rule, level, _ in finding.indicators],
             privileged=finding.tool_name is not None and action_class(finding.tool_name) is not None,
             default=default_level(finding.kind, finding.reason),
         )
@@ -149,7 +149,7 @@ def apply_finding(
             or new.severity_id > state.severity_id
             or is_round(new.count)
             or finding.time_us >= new.written_us + rules.pacing.update_interval_us
-            or (not new.told and covering_rule(suppressions, finding, finding.time_us) is None)
+            or (not new.reported and covering_rule(suppressions, finding, finding.time_us) is None)
         )
     if not is_due:
         return new, outputs
@@ -266,7 +266,7 @@ def _written(
         state,
         written_count=state.count,
         written_us=max(state.written_us, time_us),
-        told=state.told or covering is None,
+        reported=state.reported or covering is None,
         folded=state.folded and state.folded | {"due": False},
     )
     if covering is not None:

@@ -44,7 +44,7 @@ def _is_news(finding: Finding, severity_id: int) -> bool:
         return True
     if finding.approved or severity_id < _SEVERITY_HIGH:
         return False
-    return not finding.offered_elsewhere or any(level >= _SEVERITY_HIGH for _, level, _ in finding.signs)
+    return not finding.offered_elsewhere or any(level >= _SEVERITY_HIGH for _, level, _ in finding.indicators)
 
 
 def _only_returns(state: AlertState, finding: Finding, severity_id: int) -> bool:
@@ -72,7 +72,7 @@ def counted(state: AlertState | None, finding: Finding, severity_id: int) -> Ale
             severity_id=severity_id,
             raised=_is_news(finding, severity_id),
             closed=False,
-            told=False,
+            reported=False,
             resolved_us=None,
             resolved_by=None,
             written_count=0,
@@ -101,7 +101,7 @@ def counted(state: AlertState | None, finding: Finding, severity_id: int) -> Ale
     return replace(
         new,
         closed=False,
-        told=state.told and not state.closed,
+        reported=state.reported and not state.closed,
         resolved_us=None,
         resolved_by=None,
         repeats=0,

@@ -222,14 +222,14 @@ def _told_change(code: str, path: str, direction: str) -> ToldChange:
 def _signs(
     view: AlertView, sightings: Sightings | None, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None
 ) -> Iterator[ToldSign]:
-    rules = list(filter(None, view.fact("mcp_signs").split(",")))
+    rules = list(filter(None, view.fact("mcp_indicators").split(",")))
     named = view.fact("mcp_digest_before")
     # Without the older definition all of its text would count as new.
     can_search = after is not None and (before is not None or not named) and bool(rules)
     found = detect_indicators(before, after or {}, work=Work(UNLIMITED)) if can_search else []
     last = sightings.last if sightings is not None else None
     if last is not None:
-        for rule, level, path in last.signs:
+        for rule, level, path in last.indicators:
             excerpt = next((sign.excerpt for sign in found if (sign.rule, sign.path) == (rule, path)), "")
             yield _told_sign(rule, level, path, excerpt)
         return

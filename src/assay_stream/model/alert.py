@@ -126,7 +126,7 @@ class AlertFlat(TypedDict, total=False):
     mcp_reason: str | None
     mcp_renamed_to: str | None
     mcp_change_codes: str | None
-    mcp_signs: str | None
+    mcp_indicators: str | None
     mcp_late_ms: Natural | None
     mcp_left_out: str | None
     mcp_counted: str | None
@@ -325,7 +325,7 @@ def _flat(finding: Finding) -> dict[str, Any]:
         mcp_reason=finding.reason,
         mcp_renamed_to=finding.renamed_to,
         mcp_change_codes=_listed(code for code, _, _ in finding.changes),
-        mcp_signs=_listed(rule for rule, _, _ in finding.signs),
+        mcp_indicators=_listed(rule for rule, _, _ in finding.indicators),
         mcp_late_ms=finding.late_ms,
         mcp_left_out=",".join(finding.left_out) or None,
         mcp_counted=",".join(f"{kind}:{number}" for kind, number in finding.counted) or None,

@@ -57,7 +57,7 @@ class AlertState:
         severity_id: the gravest it ever was.
         raised: whether an alert was ever written for it.
         closed: whether the last one written closed it.
-        told: whether it was written unsuppressed since it was raised or came back.
+        reported: whether it was written unsuppressed since it was raised or came back.
         resolved_us: since when nobody sees it, ``None`` while somebody does.
         resolved_by: how it ended.
         written_count: count at the last writing.
@@ -78,7 +78,7 @@ class AlertState:
     severity_id: SeverityId
     raised: bool
     closed: bool
-    told: bool
+    reported: bool
     resolved_us: Micros | None
     resolved_by: str | None
     written_count: Natural

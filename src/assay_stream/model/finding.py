@@ -64,7 +64,7 @@ class Finding:
         action: of a policy, what it would have done.
         renamed_to: of a renamed tool, its new name.
         changes: what changed, by meaning: code, path and direction; of one code in one field the first.
-        signs: what new text brings: rule, OCSF severity id and path.
+        indicators: what new text brings: rule, OCSF severity id and path.
         late_ms: of a late list, how long before the latest one its event time lies.
     """
 
@@ -88,7 +88,7 @@ class Finding:
     action: Annotated[str | None, Wire(ActionText)] = None
     renamed_to: str | None = None
     changes: Annotated[tuple[tuple[str, str, str], ...], rows(tuple[str, str, Direction])] = ()
-    signs: Annotated[tuple[tuple[str, int, str], ...], rows(tuple[str, SeverityId, str])] = ()
+    indicators: Annotated[tuple[tuple[str, int, str], ...], rows(tuple[str, SeverityId, str])] = ()
     late_ms: Natural | None = None
     approved: bool = False
     offered_elsewhere: bool = False

@@ -21,6 +21,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar, get_a
 from pydantic import BaseModel, Field, create_model
 
 from assay_stream.model.fields import Closed, Natural, OriginField
+from assay_stream.model.old_names import renamed
 from assay_stream.model.record import Origin
 
 _Record = TypeVar("_Record")
@@ -223,20 +224,21 @@ def _codec(cls: type) -> _Codec:
 def _codec_of(cls: type) -> _Codec:
     """Return writer and reader of a class, compiled as ``dataclasses`` compiles a constructor: facts are the many."""
     hints = get_type_hints(cls, include_extras=True)
-    used: dict[str, Any] = {"cls": cls, "Origin": Origin, "names": {name for name, _ in _value_fields(cls)}}
+    names = {name for name, _ in _value_fields(cls)}
+    used: dict[str, Any] = {"cls": cls, "record": cls.__name__, "names": names, "Origin": Origin, "renamed": renamed}
     always, optional, arguments = [], [], []
     for name, default in _value_fields(cls):
         form = _wire(hints[name])
         used |= {f"write_{name}": form.write, f"read_{name}": form.read, f"default_{name}": default}
         written = f"write_{name}(self.{name})" if form.write else f"self.{name}"
-        read = f"read_{name}(content[{name!r}])" if form.read else f"content[{name!r}]"
+        taken = f"read_{name}(content[{name!r}])" if form.read else f"content[{name!r}]"
         if default is MISSING or _is_always(hints[name]):
             always.append(f"{name!r}: {written}")
         else:
             present = f"self.{name} is not None" if default is None else f"self.{name} != default_{name}"
             optional.append(f"    if {present}: content[{name!r}] = {written}")
-            read = f"{read} if {name!r} in content else default_{name}"
-        arguments.append(f"{name}={read}")
+            taken = f"{taken} if {name!r} in content else default_{name}"
+        arguments.append(f"{name}={taken}")
     unpacked = ""
     if issubclass(cls, BaseFact):
         known = {name: _wire(hints[name]).read or _plain_type(hints[name]) for name in cls.key_fields}
@@ -250,10 +252,13 @@ def _codec_of(cls: type) -> _Codec:
             for name in known
         ]
     write = [f"def write(self):\n    content = {{{', '.join(always)}}}", *optional, "    return content"]
-    read_lines = (
-        f"{unpacked}    if not content.keys() <= names: raise ValueError\n    return cls({', '.join(arguments)})"
-    )
-    return _Codec(_compiled("\n".join(write), used), _compiled(f"def read(key, content):\n{read_lines}", used))
+    read = [
+        f"def read(key, content):\n{unpacked}    if not content.keys() <= names:",
+        "        content = renamed(record, content)",
+        "        if not content.keys() <= names: raise ValueError",
+        f"    return cls({', '.join(arguments)})",
+    ]
+    return _Codec(_compiled("\n".join(write), used), _compiled("\n".join(read), used))
 
 
 def _compiled(source: str, used: dict[str, Any]) -> Any:

@@ -58,7 +58,7 @@ def compare_items(
                 yield drift.found("removed", name, before=was.names[name][0])
         elif name in come:
             for full in now[name]:
-                yield drift.found("added", name, after=full, signs=drift.signs(None, full))
+                yield drift.found("added", name, after=full, indicators=drift.signs(None, full))
         else:
             older = was.names.get(name) or shown.get(name, ())
             for full in now[name]:
@@ -83,7 +83,7 @@ class _ItemDrift:
         after: str | None = None,
         changed_fields: tuple[str, ...] = (),
         changes: Changes = (),
-        signs: Signs = (),
+        indicators: Signs = (),
     ) -> Finding:
         seen = self._seen
         return Finding(
@@ -99,7 +99,7 @@ class _ItemDrift:
             changed_fields=changed_fields,
             known=after is not None and (self._offer.subject, after) in self._server.items,
             changes=changes,
-            signs=signs,
+            indicators=indicators,
         )
 
     def changed(self, name: str, before: str, after: str) -> Finding:
@@ -107,7 +107,7 @@ class _ItemDrift:
         was = None if packed is None else unpack(packed)
         signs = self.signs(was, after, before)
         if was is None or after in self._offer.oversized:
-            return self.found("changed", name, before=before, after=after, changes=NOT_COMPARED, signs=signs)
+            return self.found("changed", name, before=before, after=after, changes=NOT_COMPARED, indicators=signs)
         now = self._offer.definitions[after]
         return self.found(
             "changed",
@@ -116,7 +116,7 @@ class _ItemDrift:
             after=after,
             changed_fields=tuple(differing_fields(was, now)),
             changes=self._comparison.changes(before, after, lambda: was, now),
-            signs=signs,
+            indicators=signs,
         )
 
     def signs(self, was: Mapping[str, Any] | None, full: str, before: str | None = None) -> Signs:

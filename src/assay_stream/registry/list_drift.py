@@ -195,7 +195,7 @@ class _ToolDrift:
                 yield self._found(step.what, name, before=old)
         elif full is not None and old is None:
             signs = self._searched.get((None, full), ())
-            yield self._found(step.what, name, after=self._offer.fingerprints[full], signs=signs)
+            yield self._found(step.what, name, after=self._offer.fingerprints[full], indicators=signs)
         elif full is not None and old is not None:
             yield from self._differing(step.what, name, old, full, renamed_to=step.renamed_to)
 
@@ -211,7 +211,7 @@ class _ToolDrift:
             after=new,
             renamed_to=renamed_to,
             changes=self._comparison.changes(old.full, full, was, now),
-            signs=self._searched.get((old.full, full), ()),
+            indicators=self._searched.get((old.full, full), ()),
         )
         if _risk(new) > _risk(old):
             yield self._found(Kind.RISK_LEVEL_CHANGED, name, before=old, after=new)
@@ -264,7 +264,7 @@ class _ToolDrift:
 class _More(TypedDict, total=False):
     reason: str | None
     changes: Changes
-    signs: Signs
+    indicators: Signs
 
 
 def set_digest(fulls: Sequence[str]) -> str:

@@ -43,7 +43,7 @@ def test_an_explanation_says_what_is_known_and_what_is_not() -> None:
 
 def test_it_never_says_that_something_is_safe() -> None:
     """Where no rule found anything, that is said of the rules."""
-    text = text_of(story_of(a_life(changed_alert(signs=())), definitions=KNOWN))
+    text = text_of(story_of(a_life(changed_alert(indicators=())), definitions=KNOWN))
     assert "Whether the definition is harmful. No rule found an indicator of an attack" in text
     assert not re.search(r"\b(safe|harmless|trusted|benign)\b", text)
 

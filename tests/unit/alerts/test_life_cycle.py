@@ -188,8 +188,8 @@ def test_what_was_shown_and_never_reported_is_news_when_it_is_grave() -> None:
 def test_text_that_is_grave_is_news_though_another_observer_is_offered_it() -> None:
     """Two versions side by side are no return; poison side by side with the harmless text is."""
     signs = (("override", 4, "$.description"),)
-    assert told(live(a_finding(0, **SIDE_BY_SIDE, signs=signs))[1]) == [CREATED]
-    assert live(a_finding(0, **SIDE_BY_SIDE, signs=(("url_introduced", 3, "$.description"),)))[1] == []
+    assert told(live(a_finding(0, **SIDE_BY_SIDE, indicators=signs))[1]) == [CREATED]
+    assert live(a_finding(0, **SIDE_BY_SIDE, indicators=(("url_introduced", 3, "$.description"),)))[1] == []
 
 
 def test_an_approval_that_was_taken_back_keeps_nothing_closed() -> None:

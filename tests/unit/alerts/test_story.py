@@ -91,7 +91,7 @@ def test_a_new_tool_is_searched_whole() -> None:
 
 def test_a_pinned_definition_stands_in_for_the_one_before() -> None:
     """Of an alert about a pin, which names no definition before."""
-    alert = changed_alert(kind=Kind.PIN_MISMATCH, before=None, changes=(), signs=(), scheme="assay.v1",
+    alert = changed_alert(kind=Kind.PIN_MISMATCH, before=None, changes=(), indicators=(), scheme="assay.v1",
                           expected="sha256:" + "1" * 64, observed="sha256:" + "2" * 64)  # fmt: skip
     story = story_of(a_life(alert), definitions=KNOWN, pinned=digest_of(OLD))
     assert (story.against_pin, story.has_before) == (True, True)
@@ -105,13 +105,13 @@ def test_a_pinned_definition_stands_in_for_the_one_before() -> None:
         (changed_alert(), "by what the new text brings: instructions_overridden"),
         (
             changed_alert(
-                signs=(), changes=(("title_added", "$.title", "widens"), ("default_changed", "$.x", "neutral"))
+                indicators=(), changes=(("title_added", "$.title", "widens"), ("default_changed", "$.x", "neutral"))
             ),
             "by what changed: a default is another value (default_changed)",
         ),
         (alert_of(None, kind=Kind.SNAPSHOT_REJECTED), "by its kind, snapshot_rejected"),
         (
-            changed_alert(signs=()) | {"severity_id": 5},
+            changed_alert(indicators=()) | {"severity_id": 5},
             "by an earlier finding: an alert stays as severe as it ever was",
         ),
     ],

@@ -13,6 +13,7 @@ from typing import Any
 
 from assay_stream.canonical.decode import decode_json
 from assay_stream.errors import InputError
+from assay_stream.model.old_names import renamed_alert
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TIME_MS_MAX = 253_402_300_799_999
@@ -108,7 +109,7 @@ class AlertView:
 
 
 def read_alert(raw: bytes | None) -> dict[str, Any]:
-    """Return the alert that a record or a line holds.
+    """Return the alert that a record or a line holds, under the names of today.
 
     Args:
         raw: value bytes, ``None`` for a record without a value.
@@ -120,7 +121,7 @@ def read_alert(raw: bytes | None) -> dict[str, Any]:
         raise InputError("not_an_alert", "the record has no value: alerts are never deleted")
     alert = decode_json(raw)
     view_of(alert)
-    return alert  # type: ignore[no-any-return]
+    return renamed_alert(alert)
 
 
 def view_of(alert: Any) -> AlertView:
@@ -140,7 +141,8 @@ def view_of(alert: Any) -> AlertView:
             raise InputError("not_an_alert", "an alert has this member, an integer", path=f"$.{name}")
     types = info.get("types")
     kind = next((item for item in types if isinstance(item, str)), "") if isinstance(types, list) else ""
-    flat = {name: value for name, value in _object(alert, "unmapped").items() if isinstance(value, Scalar)}
+    facts = _object(renamed_alert(alert), "unmapped")
+    flat = {name: value for name, value in facts.items() if isinstance(value, Scalar)}
     time_ms = alert["time"]
     title = _text(info, "title")
     status_id = _integer(alert, "status_id", 0)
