@@ -13,6 +13,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
+from semver import Version
 
 from assay_stream.errors import InputError
 from assay_stream.schemes.handshake import FIELDS, PROFILES, check_tool_call
@@ -20,7 +21,7 @@ from assay_stream.schemes.handshake.conformance import check_tools
 from assay_stream.schemes.handshake.contract import Contract, contract, contract_drift
 from assay_stream.schemes.handshake.digest import args_digest, canonical_form, redact_text
 from assay_stream.schemes.handshake.htc import SCHEMA, validate_envelope
-from assay_stream.schemes.semver import Version, parse_version
+from assay_stream.schemes.semver import parse_version
 
 VALID = json.loads((Path(__file__).resolve().parents[1] / "data/vectors/handshake_tool_call.json").read_text())[
     "valid_event"
@@ -233,7 +234,7 @@ VERSIONS = st.tuples(NUMBERS, NUMBERS, NUMBERS, LABELS).map(
 
 
 def _compared(one: Version, other: Version) -> int:
-    return other.precedes(one) - one.precedes(other)
+    return (other < one) - (one < other)
 
 
 @given(st.lists(VERSIONS, max_size=6))
@@ -243,5 +244,5 @@ def test_versions_are_in_one_order(texts: list[str]) -> None:
     ordered = sorted(versions, key=cmp_to_key(_compared))
     for index, one in enumerate(ordered):
         for other in ordered[index:]:
-            assert not other.precedes(one)
-            assert one.precedes(other) or one == other
+            assert not other < one
+            assert one < other or one == other

@@ -28,6 +28,7 @@ from assay_stream.errors import InputError
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.schemes.handshake.contract import Contract, contract, is_denied_by_default
 from assay_stream.schemes.handshake.event import TOOL_ID
+from assay_stream.schemes.semver import is_plain
 
 Tool = Mapping[str, Any]
 
@@ -211,7 +212,7 @@ def _metadata(declared: Contract | None) -> Answer:
 def _version(declared: Contract | None) -> Answer:
     if declared is None or declared.tool_version is None:
         return _fail("tool_version_missing", "_meta.handshake.tool_version must be a semantic version")
-    if not declared.tool_version.is_plain():
+    if not is_plain(declared.tool_version):
         return _fail("bad_format", "the recorder of calls takes MAJOR.MINOR.PATCH without labels")
     return _PASS
 

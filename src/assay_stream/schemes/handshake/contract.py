@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
+from semver import Version
+
 from assay_stream.errors import InputError
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.schemes.handshake.event import IDEMPOTENCIES, SIDE_EFFECTS, TOOL_ID
-from assay_stream.schemes.semver import Version, parse_version
+from assay_stream.schemes.semver import parse_version
 
 Tool = Mapping[str, Any]
 
@@ -122,7 +124,7 @@ def contract_drift(before: Contract | None, after: Contract | None) -> list[str]
     old, new = before.tool_version, after.tool_version
     if new is None:
         codes.append(VERSION_MISSING)
-    elif old is not None and new.precedes(old):
+    elif old is not None and new < old:
         codes.append(VERSION_REGRESSED)
     if old is not None and new is not None and old.major != new.major:
         return codes

@@ -18,7 +18,7 @@ from typing import Any
 
 from assay_stream.errors import InputError
 from assay_stream.limits import DEFAULT_LIMITS
-from assay_stream.schemes.semver import parse_version
+from assay_stream.schemes.semver import is_plain, parse_version
 
 EVENT_TYPE = "tool_call"
 TRANSPORTS = ("local", "mcp", "mex", "stage_bridge", "other")
@@ -162,7 +162,7 @@ def _version(value: Any, at: str, profile: Profile) -> None:
         version = parse_version(text)
     except InputError as error:
         raise InputError(error.code, error.message, path=at) from None
-    if profile.as_recorded and not version.is_plain():
+    if profile.as_recorded and not is_plain(version):
         raise InputError("bad_format", "the recorder takes MAJOR.MINOR.PATCH without labels", path=at)
 
 
