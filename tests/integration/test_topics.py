@@ -60,7 +60,7 @@ def test_apply_creates_every_topic_once(bare: Deployment) -> None:
     wanted = {spec.name for spec in topic_table(bare.settings)}
     assert {line.removeprefix("created ") for line in first.stdout.splitlines()} == wanted
     second = topics(bare, "apply")
-    assert (second.returncode, second.stdout) == (0, "nothing to do: every topic is there\n")
+    assert (second.returncode, second.stdout) == (0, "nothing to do: every topic exists\n")
     assert set(states(bare).values()) == {"ok"}
 
 

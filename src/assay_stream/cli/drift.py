@@ -25,17 +25,17 @@ _COLOURS = {Level.CRITICAL: typer.colors.RED, Level.HIGH: typer.colors.RED, Leve
 def drift(
     before: Annotated[Path, typer.Argument(metavar="BEFORE.json", help="The earlier recording.")],
     after: Annotated[Path, typer.Argument(metavar="AFTER.json", help="The later recording.")],
-    profile: Annotated[ProfileName, typer.Option(help="By which severities are told.")] = "soc",
-    fail_on: Annotated[LevelName, typer.Option(help="The least severity that makes the exit code 1.")] = "high",
+    profile: Annotated[ProfileName, typer.Option(help="Severity profile.")] = "soc",
+    fail_on: Annotated[LevelName, typer.Option(help="The lowest severity that sets exit code 1.")] = "high",
     output_format: Annotated[
         Literal["table", "json", "sarif"], typer.Option("--format", help="For a person, a program, code scanning.")
     ] = "table",
 ) -> None:
-    """Compare what a server offered with what it offers now, by meaning.
+    """Compare two recordings of a server's tools by meaning.
 
     Each file holds a Tool object, a tools/list result, the JSON-RPC response around one, a snapshot event, or a
-    manifest of tools, prompts and resource templates. Exit code: 0 where nothing reaches --fail-on, 1 where
-    something does, 2 where the input cannot be read.
+    manifest of tools, prompts and resource templates. Exit code 0: nothing reaches --fail-on. 1: something does.
+    2: the input cannot be read.
     """
     was, now = _read(before), _read(after)
     try:

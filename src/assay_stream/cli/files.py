@@ -102,7 +102,7 @@ def _unreadable(path: Path, error: OSError) -> InputError:
 
 Force = Annotated[
     bool,
-    typer.Option("--force", help="Replace what is there, once the new results are complete."),
+    typer.Option("--force", help="Replace existing results once the new ones are complete."),
 ]
 
 

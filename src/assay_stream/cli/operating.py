@@ -50,14 +50,14 @@ def worker(
 
 @topics_app.command("apply")
 def topics_apply(bootstrap_servers: Bootstrap = None) -> None:
-    """Create the topics that are missing. Existing ones are never altered; one that differs is an error."""
+    """Create missing topics. Existing topics are never altered; one that differs is an error."""
     quiet_client_logs()
     settings = command_settings(bootstrap_servers=bootstrap_servers)
     created = asyncio.run(_apply(settings))
     for name in created:
         typer.echo(f"created {name}")
     if not created:
-        typer.echo("nothing to do: every topic is there")
+        typer.echo("nothing to do: every topic exists")
 
 
 @topics_app.command("show")
@@ -65,7 +65,7 @@ def topics_show(
     bootstrap_servers: Bootstrap = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per topic.")] = False,
 ) -> None:
-    """Show every topic as it is and as it should be. Exit code 1 if one is missing or differs."""
+    """Compare every topic with its specification. Exit code 1 if one is missing or differs."""
     quiet_client_logs()
     settings = command_settings(bootstrap_servers=bootstrap_servers)
     rows = asyncio.run(_show(settings))
@@ -88,7 +88,7 @@ def topics_acls(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per grant.")] = False,
 ) -> None:
-    """Print the commands that grant each role what it needs and no more. Asks no broker.
+    """Print the commands that grant each role exactly what it needs. Contacts no broker.
 
     The commands are Kafka's own kafka-acls.sh; add --bootstrap-server and --command-config as your cluster needs.
     """

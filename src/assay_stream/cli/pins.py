@@ -48,7 +48,7 @@ from assay_stream.report.pins import (
 from assay_stream.schemes.pin_files import LockfileStamp, read_pins, write_pins
 from assay_stream.text.escaping import visible
 
-pins_app = typer.Typer(help="What operators decided about definitions, and how to decide.", no_args_is_help=True)
+pins_app = typer.Typer(help="Review, approve and reject tool definitions.", no_args_is_help=True)
 
 
 class PinFormat(StrEnum):
@@ -145,7 +145,7 @@ def reject(
     output: EventFile = None,
     bootstrap_servers: Bootstrap = None,
 ) -> None:
-    """Say that a definition must not be: it is a mismatch from now on, whatever else is pinned."""
+    """Reject a definition: it is a mismatch from now on, whatever else is pinned."""
     _decide_on(
         PIN_REJECT_TYPE, reason, server_id, tool, False, alert, digest, scheme, author, output, bootstrap_servers
     )
@@ -164,7 +164,7 @@ def remove(
     output: EventFile = None,
     bootstrap_servers: Bootstrap = None,
 ) -> None:
-    """Take a decision back."""
+    """Withdraw a decision."""
     data = {"server_id": server_id, "tool_name": tool, "scheme": scheme, "value": value}
     decide([(PIN_REMOVE_TYPE, data)], author=author, reason=reason, output=output, bootstrap=bootstrap_servers)
     say(f"removed: {tool} on {server_id}, {scheme}")

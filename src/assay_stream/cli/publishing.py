@@ -63,7 +63,7 @@ def publish(
     observer_id: ObserverId = None,
     unscoped: Unscoped = False,
     auth_context: AuthContext = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Write to --output, touch no broker.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Write to --output; do not contact a broker.")] = False,
     output: Annotated[
         Path | None, typer.Option(help="With --dry-run: the NDJSON file to write, which must not exist.")
     ] = None,
@@ -72,8 +72,8 @@ def publish(
 ) -> None:
     """Publish recorded traffic as observations.
 
-    The same file gives the same events with the same ids, so that publishing it twice is recognisable as one. Bad
-    lines are named and left out; the others are published. Exit code 2 if any line was bad.
+    The same file yields the same events with the same ids, so that publishing it twice does no harm. Bad lines are
+    reported and skipped; the others are published. Exit code 2 if any line was bad.
     """
     quiet_client_logs()
     if dry_run != (output is not None):

@@ -15,7 +15,7 @@ import typer
 from assay_stream.text.escaping import visible
 
 NOTHING_FOUND = 5
-"""Exit code where nothing of what was asked for is there."""
+"""Exit code if nothing matches."""
 
 Bootstrap = Annotated[
     str | None, typer.Option(help="Kafka brokers, host:port. Default: ASSAY_STREAM_BOOTSTRAP_SERVERS.")
@@ -26,7 +26,7 @@ ObserverId = Annotated[
 ]
 Unscoped = Annotated[bool, typer.Option("--unscoped", help="Leave the server's id out of the tool definition digest.")]
 AuthContext = Annotated[
-    str | None, typer.Option(help="A name (no secret) for the rights under which the server is asked.")
+    str | None, typer.Option(help="A label (not a secret) for the permissions under which the server is queried.")
 ]
 
 RedactionEnable = Annotated[
@@ -53,11 +53,7 @@ def quiet_client_logs() -> None:
 
 
 def say(text: str) -> None:
-    """Tell a person something that is no result.
-
-    Args:
-        text: one sentence.
-    """
+    """Print a sentence for a person to standard error."""
     typer.echo(f"assay-stream: {visible(text)}", err=True)
 
 
@@ -87,7 +83,7 @@ _THRESHOLDS = (50_000, 50, 100)
 
 @contextmanager
 def collecting_seldom() -> Iterator[None]:
-    """Look for circles less often: records come and go by the hundred thousand and refer to nothing in circles."""
+    """Collect garbage less often: records come and go by the hundred thousand and form no reference cycles."""
     before = gc.get_threshold()
     gc.set_threshold(*_THRESHOLDS)
     try:
@@ -98,7 +94,7 @@ def collecting_seldom() -> Iterator[None]:
 
 @contextmanager
 def noting_interrupts() -> Iterator[list[int]]:
-    """Note SIGINT and SIGTERM instead of dying of them; the second one kills as ever."""
+    """Note SIGINT and SIGTERM instead of dying of them; a second one kills as usual."""
     noted: list[int] = []
 
     def note(number: int, _: object) -> None:

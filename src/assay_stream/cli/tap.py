@@ -36,24 +36,26 @@ def tap(
     observer_id: ObserverId = None,
     unscoped: Unscoped = False,
     auth_context: AuthContext = None,
-    output: Annotated[Path | None, typer.Option(help="Add observations to this NDJSON file instead of Kafka.")] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="Append observations to this NDJSON file instead of Kafka.")
+    ] = None,
     enforce: Annotated[
         bool, typer.Option("--enforce", help="Refuse calls that the digest policy blocks (the verdict topic).")
     ] = False,
     unavailable: Annotated[
         Literal["allow", "block"],
-        typer.Option("--enforce-unavailable", help="What to do while no verdicts could be read yet."),
+        typer.Option("--enforce-unavailable", help="What to do with calls until the verdicts have been read."),
     ] = "block",
     bootstrap_servers: Bootstrap = None,
 ) -> None:
-    """Run an MCP server (stdio) behind the tap and publish what passes.
+    """Run an MCP server (stdio) behind a transparent proxy and publish what passes.
 
-    Client and server get each other's bytes unchanged. A snapshot is published for every tools/list result, a call
-    record for every tools/call. Arguments and results are redacted, hashed and dropped. If Kafka is away the tap
-    goes on: it queues, then drops and says how much. Exit code: the server's.
+    Client and server get each other's bytes unchanged. Every tools/list result is published as a snapshot, every
+    tools/call as a call record. Arguments and results are redacted, hashed and dropped. While Kafka is away the tap
+    keeps working: it queues, then drops and reports how many. Exit code: the server's.
 
-    With --enforce it follows the verdicts of the stream and holds the definitions that it sees itself against the
-    pins. A blocked call never reaches the server; its caller gets a JSON-RPC error that says why.
+    With --enforce it follows the stream's verdicts and checks the definitions it sees against the pins. A blocked
+    call never reaches the server; its caller gets a JSON-RPC error that says why.
 
     Example: assay-stream tap --server-id time -- uvx mcp-server-time
     """
