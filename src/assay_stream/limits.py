@@ -219,8 +219,8 @@ class Limits:
     length. The largest of the captures has 1,137 bytes."""
 
     answers_max: int = 100_000
-    """What was in force for calls alike, kept by whoever joins: some 5 KB each, half a gigabyte. Beyond that all
-    are worked out anew."""
+    """Answers about servers that one process keeps: what was in force, and how it stood to its pins. At most some 5 KB
+    each, half a gigabyte together. When there is no room for another, all are dropped."""
 
     timeline_entries_max: int = 512
     """Observations kept per server and observer. Older repeats are folded first, see ``registry.timeline``."""
