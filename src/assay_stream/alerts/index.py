@@ -1,4 +1,4 @@
-"""The alerts as they stand: of each the latest record, of those that are asked for their life too."""
+"""Current alerts: the latest record of each, and the whole history of those asked for."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ class Listing:
     """What a list shows, and what it does not.
 
     Args:
-        rows: the gravest first, then the latest.
+        rows: the most severe first, then the latest.
         states: of all that fit apart from their state: how many are in which.
         fitting: how many fit altogether, shown or not.
     """
@@ -248,7 +248,7 @@ def listing(
     """Return the alerts that are asked for, in order.
 
     Args:
-        rows: the alerts as they stand.
+        rows: the current alerts.
         selection: by server, severity and time: last seen then or later.
         state: the state asked for, ``None`` for any.
         tool: glob over tool names.
@@ -272,6 +272,6 @@ def listing(
 
 
 def _order(row: AlertRow) -> tuple[int, int, str]:
-    # A severity that is not told may be any: it comes first.
+    # An unknown severity may be any: it comes first.
     known = 1 <= row.severity_id <= _KNOWN_SEVERITY_MAX
     return -(row.severity_id if known else _KNOWN_SEVERITY_MAX + 1), -row.last_seen_ms, row.uid

@@ -41,11 +41,11 @@ class AlertSelection:
     severity: SeverityLevel | None = None
 
     def wants(self, view: AlertView) -> bool:
-        """Say whether an alert is asked for. One whose severity is not told counts as higher than any."""
+        """Tell whether an alert is selected; an unknown severity counts as higher than any."""
         return self.fits(time_ms=view.time_ms, server_id=view.fact("mcp_server_id"), severity_id=view.severity_id)
 
     def fits(self, *, time_ms: int, server_id: str, severity_id: int) -> bool:
-        """Say the same of an alert's time, server and severity."""
+        """Tell the same from an alert's time, server and severity."""
         if self.since_ms is not None and time_ms < self.since_ms:
             return False
         if self.server_id is not None and server_id != self.server_id:
@@ -57,7 +57,7 @@ class AlertSelection:
 
 
 def since_of(text: str) -> int:
-    """Return the time that an operator means, milliseconds since the epoch.
+    """Parse a time, and return it as milliseconds since the epoch.
 
     Args:
         text: RFC 3339, with its offset from UTC.

@@ -1,4 +1,4 @@
-"""What there is to be said of one alert: from its records, and from whatever else could be read about it."""
+"""All that is known about one alert: from its records, and from whatever else could be read about it."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ _DETAILS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToldChange:
-    """One change, as it is told.
+    """One change, as it is shown.
 
     Args:
         code: what changed.
-        title: the same for a person.
+        title: the same in words.
         path: where, ``""`` where that is not known.
         direction: which way it goes.
     """
@@ -62,7 +62,7 @@ class ToldChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToldSign:
-    """One sign, as it is told.
+    """One indicator, as it is shown.
 
     Args:
         rule: id of the rule.
@@ -81,16 +81,16 @@ class ToldSign:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertStory:
-    """What there is to be said of one alert.
+    """All that is known about one alert.
 
     Args:
-        row: the alert as it stands.
+        row: its current state.
         life: its records.
         info: what its kind means, ``None`` for a kind that this version does not know.
         details: what else the record says: a label, and text that may be a server's.
         changes: what changed, by meaning.
-        signs: what new text brings.
-        severity_reasons: why it is as severe as it is, a sentence each.
+        signs: indicators in new text.
+        severity_reasons: why it has its severity, one sentence each.
         diff: old and new definition, ``None`` where neither could be read.
         has_before: whether the older definition could be read.
         has_after: whether the newer one could.
@@ -147,7 +147,7 @@ def story_of(
     see_also: Iterable[str] = (),
     full: bool = False,
 ) -> AlertStory:
-    """Return what there is to be said of an alert.
+    """Return all that is known about an alert.
 
     Args:
         life: its records.
@@ -156,7 +156,7 @@ def story_of(
         pinned: full digest of the definition that an operator pinned, where the alert is about a pin.
         calls: which calls used the tool, if that was looked for.
         see_also: uids of other alerts about the same definition.
-        full: whether everything that differs is kept, however much.
+        full: keep every difference, however many.
     """
     view, known = life.last, definitions or {}
     named_before = view.fact("mcp_digest_before")
@@ -247,7 +247,7 @@ def _told_sign(rule: str, level: int | None, path: str, excerpt: str) -> ToldSig
 
 
 def _severity_reasons(view: AlertView, changes: Iterable[ToldChange], signs: Iterable[ToldSign]) -> Iterator[str]:
-    """Yield why, under the profile by which alerts are told; each thing that reaches the severity, once."""
+    """Yield everything that reaches the severity under the default profile, once."""
     causes: list[tuple[int, str]] = []
     told = list(changes)
     if view.fact("mcp_folded"):

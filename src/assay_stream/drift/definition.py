@@ -1,4 +1,4 @@
-"""Two definitions by meaning: each top-level field by what it holds."""
+"""Compare two definitions by meaning, each top-level field by what it holds."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def compare_definitions(before: Mapping[str, Any], after: Mapping[str, Any], wor
 
 
 class _Found:
-    """The changes of one comparison: the first ones in their order, no more than are told."""
+    """The changes of one comparison: the first in order, up to the limit."""
 
     def __init__(self) -> None:
         self._changes: list[Change] = []
@@ -67,7 +67,7 @@ class _Found:
             self.told()
 
     def told(self) -> list[Change]:
-        """Return the changes that are told."""
+        """Return the changes to report."""
         self._changes.sort(key=_place_of)
         ordered = []
         for _, alike in groupby(self._changes, key=_place_of):
@@ -91,7 +91,7 @@ def _compare(before: Mapping[str, Any], after: Mapping[str, Any], values: Values
 
 
 def not_compared() -> Change:
-    """Return the change that says that two definitions differ, and that it was not told how."""
+    """Return the change that says that two definitions differ, but not how."""
     return Change("comparison_cut_short", "$", None, None, CODES["comparison_cut_short"].direction)
 
 

@@ -1,4 +1,4 @@
-"""Two definitions held against each other place by place, for a person to read."""
+"""Compare two definitions place by place, for a person to read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LACKING = object()
 
 
 class Leaf(NamedTuple):
-    """What stands at one place.
+    """The value at one place.
 
     Args:
         text: a string as it is, anything else as JSON.
@@ -77,7 +77,7 @@ def definition_diff(
     Args:
         before: the older definition, ``None`` where there was none.
         after: the newer one, ``None`` where there is none.
-        full: whether everything that differs is kept, however much.
+        full: keep every difference, however many.
     """
     counted = _Counted()
     sides = (_LACKING if side is None else side for side in (before, after))

@@ -1,10 +1,10 @@
 """How severe a finding is: levels, profiles as data, and the rule that combines them.
 
-1. A kind that a profile lists has the level listed, and at least that where the finding tells of changes too.
-2. A finding that tells of changes has the highest level of them: by code, or by the field they are in. What a
+1. A kind that a profile lists has at least the level listed.
+2. A finding with changes has the highest level of them: by code, or by the field they are in. What a
    peer's table does not look at has no level under it (``covers``).
 3. A profile's floor holds for everything.
-4. Signs, that is what new text brings, raise the level and never lower it.
+4. Indicators in new text raise the level and never lower it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _OUTPUT_MAX = Level.LOW
 
 
 class Sign(Protocol):
-    """One thing that new text brings."""
+    """One indicator in new text."""
 
     @property
     def rule(self) -> str:
@@ -72,7 +72,7 @@ Levels = tuple[Level | None, Level | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """A way to tell how severe findings are.
+    """A set of rules for the severity of findings.
 
     Args:
         name: as an operator writes it.
@@ -106,7 +106,7 @@ def assess(
         profile: one of ``PROFILES``.
         kind: of the finding: ``tool_changed``.
         changes: what changed, of a finding about a change.
-        signs: what new text brings.
+        signs: indicators in new text.
         privileged: whether Assay's classifier calls the tool privileged.
         default: level of a kind that the profile does not know.
     """

@@ -1,6 +1,6 @@
 """Two texts that a model reads: whether white space, typography, the spelling of a word, or words changed.
 
-Each step takes less for the same than the one before; the first that finds the texts equal names the change:
+Each step ignores more than the one before; the first that finds the texts equal names the change:
 
 1. *White space*: equal after runs of ASCII white space became one blank. No other character is white space here:
    what a person cannot see may still be read.

@@ -1,11 +1,11 @@
-"""What becomes of an alert that a receiver did or did not take: the rules, and the schedule of further attempts.
+"""What happens after an attempt to deliver an alert: the rules, and the schedule of retries.
 
 1. Taken: the alert is done.
 2. Refused for good: the alert goes to the dead letters, and is done.
-3. Anything else says nothing about the alert but about the receiver: it waits, for as long as it takes. The n-th
+3. Anything else is the receiver's problem, not the alert's: the alert waits for as long as it takes. The n-th
    wait in a row is ``first_ms * 2**(n-1)``, ``longest_ms`` at most, and never shorter than the receiver asked for.
 
-No clock and no chance: the same outcomes give the same schedule.
+No clock and no jitter: the same outcomes give the same schedule.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a receiver made of one attempt.
+    """The result of one attempt.
 
     Args:
         outcome: what it came to.
@@ -109,8 +109,8 @@ def after(answer: Answer, *, failures: int, schedule: Schedule) -> Next:
 def http_answer(status: int, *, retry_after: str | None, now_s: float) -> Answer:
     """Return what an HTTP status says about the alert (RFC 9110, 15).
 
-    A client error other than 408 and 429 is a refusal for good; redirections are not followed, and wait for
-    somebody to mend the address.
+    A client error other than 408 and 429 is a refusal for good; redirects are not followed, and wait for
+    somebody to fix the address.
     """
     if 200 <= status < 300:
         return DELIVERED

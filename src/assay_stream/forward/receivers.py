@@ -1,6 +1,6 @@
 """Who alerts are sent to: a webhook over HTTP, or a syslog receiver over UDP, TCP or TLS.
 
-A receiver is told one alert at a time and says what became of it; it never raises for what happens outside.
+A receiver gets one alert at a time and returns the result; it never raises for failures outside this process.
 """
 
 from __future__ import annotations

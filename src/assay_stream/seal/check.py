@@ -1,8 +1,8 @@
-"""Evidence held against its checkpoints: what was altered, removed, inserted or exchanged, and at which offset.
+"""Check evidence against its checkpoints: what was altered, removed, inserted or exchanged, and at which offset.
 
 1. Checkpoints are read in order; each must be signed, and continue the one before.
 2. Within a range each sealed offset must hold the record of its leaf, and no other offset a record.
-3. A record that stands where another was sealed is *reordered* if it was sealed at another offset of its range,
+3. A record where another was sealed is *reordered* if it was sealed at another offset of its range,
    else *altered*. A record that comes after a later offset is *reordered* too.
 4. What lies before the start of the log is *expired*: nothing is said about it.
 5. What lies behind the last range is not sealed yet.
@@ -22,7 +22,7 @@ from assay_stream.schemes import dsse
 from assay_stream.seal.checkpoint import Leaf, Sealed, decode, follows, leaf_of
 
 FAULTS_TOLD_MAX = 100
-"""Faults that are told one by one; further ones are counted."""
+"""Faults that are listed; the rest are counted."""
 _EXCHANGED_MAX = 64
 """Records of one range whose place is searched: the search grows with the square."""
 

@@ -1,4 +1,4 @@
-"""The ends of all partitions held against each other, and against what was known of them before.
+"""Compare the ends of all partitions with each other, and with what was known of them before.
 
 1. A head that a checkpoint of another partition names must be in the chain of its own: the same root at that size.
 2. So must a head that is expected: one that was noted somewhere safe.
@@ -6,7 +6,7 @@
    lost it.
 4. How many partitions there are may grow, and never shrink.
 
-Of a chain that is broken the end is not known: nothing is said of its head, and it is a fault already.
+The end of a broken chain is unknown: its head is not checked, since the break is reported already.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def check_heads(
     only: Collection[int] = (),
     partition_count: int | None = None,
 ) -> None:
-    """Hold heads against each other; what is wrong is told in the reports, one that is missing is added.
+    """Compare heads; faults go into the reports, and missing reports are added.
 
     Args:
         reports: of all chains.
