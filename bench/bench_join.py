@@ -15,8 +15,10 @@ import gc
 import os
 import platform
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from aiokafka import TopicPartition
 from prometheus_client import CollectorRegistry
@@ -24,16 +26,19 @@ from prometheus_client import CollectorRegistry
 from assay_stream import __version__
 from assay_stream.config import Settings, load_settings
 from assay_stream.join.processor import Join
-from assay_stream.kafka.connection import start_admin
-from assay_stream.kafka.stage import Stage
-from assay_stream.kafka.stage_task import BatchTask
-from assay_stream.kafka.state_thread import EngineThread
+from assay_stream.kafka.batch import Agent, Step
+from assay_stream.kafka.connection import Clients, KafkaClients, start_admin
+from assay_stream.kafka.stage import NoState, Stage
+from assay_stream.kafka.stage_task import StageTask
+from assay_stream.kafka.state_thread import StateThread
 from assay_stream.kafka.topics import apply_topics, check_topics, inspect_topics, topic_names
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Output, Record, Role
-from assay_stream.worker.join import JoinStage
-from assay_stream.worker.metrics import Meter, StageMeter
-from assay_stream.worker.registry import RegistryStage
+from assay_stream.registry import processor
+from assay_stream.worker.channel import AgentApp, Batches, TransactionalChannel
+from assay_stream.worker.join import JoinStage, join_call
+from assay_stream.worker.metrics import Metrics, PrometheusStage
+from assay_stream.worker.stages import registry_stage
 from assay_stream.worker.view import BindingView
 from bench.publishing import publish
 from deploy.local.kafka import Broker
@@ -42,48 +47,40 @@ from tests.support.fleet import Fleet
 ROLES = set(Role) - {Role.ALERTS}
 
 
-class PassThrough:
-    """The ceiling of our client: every call's own bytes to the evidence topic."""
+def pass_on(_: NoState, record: Record) -> list[Output]:
+    """The ceiling of our client: a call's own bytes to the evidence topic."""
+    return [Output(role=Role.EVIDENCE, key=record.key, value=record.value, partition=record.origin.partition)]
 
-    input_roles = (Role.CALLS,)
-    entries = changes = 0
-    piece_records = 100
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self._thread = EngineThread(name)
+def pass_through(name: str, clients: Clients, topics: Mapping[Role, str]) -> Stage[NoState]:
+    """A stage that only passes on."""
+    return Stage(
+        name,
+        (Role.CALLS,),
+        clients=clients,
+        topics=topics,
+        new_state=lambda _: NoState(),
+        thread=StateThread(name),
+        piece_records=100,
+    )
 
-    def thread(self, partition: int) -> EngineThread:
-        return self._thread
 
-    async def done_before(self, partition: int) -> Mapping[TopicPartition, int]:
-        return {}
+@asynccontextmanager
+async def hosted(name: str, partitions: int, step: Step[Any]) -> AsyncIterator[Agent]:
+    """Run an agent in a Faust application, as a worker does, and yield what takes its batches."""
+    app = AgentApp("bench", store="memory://", web_enabled=False)
+    channel = TransactionalChannel(app, name=name, partitions=partitions)
 
-    async def open(self, partition: int) -> Mapping[TopicPartition, int | None]:
-        return {}
+    @app.agent(channel)
+    async def agent(batches: Batches) -> None:
+        async for batch in batches:
+            await batch.process(step)
 
-    def close(self, partition: int) -> None:
-        pass
-
-    async def note_ends(self) -> Mapping[TopicPartition, int]:
-        return {}
-
-    def admit(self, records: Sequence[Record], ends: Mapping[TopicPartition, int]) -> int:
-        return len(records)
-
-    async def wait(self, limit_s: float, *, since: int) -> None:
-        pass
-
-    def process(self, partition: int, records: Sequence[Record]) -> list[Output]:
-        return [
-            Output(role=Role.EVIDENCE, key=record.key, value=record.value, partition=partition) for record in records
-        ]
-
-    def seal(self, partition: int, positions: Mapping[TopicPartition, int]) -> list[Output]:
-        return []
-
-    def unasked(self, partition: int) -> list[Output]:
-        return []
+    await app.start()
+    try:
+        yield channel.process
+    finally:
+        await app.stop()
 
 
 @dataclass(kw_only=True)
@@ -93,16 +90,16 @@ class Count:
     calls: int = 0
 
 
-class CountingMeter(StageMeter):
-    """Counts like the worker's meter, and keeps the number of calls at hand."""
+class CountingMetrics(PrometheusStage):
+    """Counts like the worker, and keeps the number of calls at hand."""
 
-    def __init__(self, meter: Meter, stage: str, count: Count) -> None:
-        super().__init__(meter, stage)
+    def __init__(self, stage: str, count: Count) -> None:
+        super().__init__(Metrics(CollectorRegistry()), stage)
         self._count = count
 
-    def batch(self, count: int, labels: Mapping[str, int], *, seconds: float) -> None:
-        super().batch(count, labels, seconds=seconds)
-        self._count.calls += count
+    def batch(self, records: int, labels: Mapping[str, int], *, seconds: float) -> None:
+        super().batch(records, labels, seconds=seconds)
+        self._count.calls += records
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +110,7 @@ class Measure:
     cpu_us: float
 
 
-async def run_until(task: BatchTask, count: Count, calls: int) -> Measure:
+async def run_until(task: StageTask, count: Count, calls: int) -> Measure:
     """Run a task until it has processed all calls."""
     running = asyncio.create_task(task.run())
     while not task.ready:
@@ -136,22 +133,35 @@ async def run_until(task: BatchTask, count: Count, calls: int) -> Measure:
 
 async def run_registry(settings: Settings, counts: dict[Role, int], producer: Producer) -> None:
     """Let the registry apply everything, so that what follows measures the join alone."""
-    stage = RegistryStage(settings, topics=topic_names(settings), partitions=counts[Role.SNAPSHOTS], producer=producer)
+    stage = registry_stage(
+        settings,
+        clients=KafkaClients(settings),
+        topics=topic_names(settings),
+        partitions=counts[Role.SNAPSHOTS],
+        producer=producer,
+    )
     count = Count()
-    task = make_task(settings, stage, counts, count)
-    running = asyncio.create_task(task.run())
-    seen = -1
-    while count.calls != seen or not task.ready or not count.calls:
-        seen = count.calls
-        await asyncio.sleep(1.0)
-    task.stop()
-    await running
+    async with hosted("registry", counts[Role.SNAPSHOTS], processor.process) as agent:
+        task = make_task(settings, stage, agent, counts, count)
+        running = asyncio.create_task(task.run())
+        seen = -1
+        while count.calls != seen or not task.ready or not count.calls:
+            seen = count.calls
+            await asyncio.sleep(1.0)
+        task.stop()
+        await running
 
 
-def make_task(settings: Settings, stage: Stage, counts: dict[Role, int], count: Count) -> BatchTask:
-    """Return a batch task that counts."""
-    meter = CountingMeter(Meter(CollectorRegistry()), stage.name, count)
-    return BatchTask(settings, stage, topics=topic_names(settings), partition_counts=counts, meter=meter)
+def make_task(settings: Settings, stage: Stage[Any], agent: Agent, counts: dict[Role, int], count: Count) -> StageTask:
+    """Return a task that counts."""
+    return StageTask(
+        settings,
+        stage,
+        agent,
+        topics=topic_names(settings),
+        partition_counts=counts,
+        metrics=CountingMetrics(stage.name, count),
+    )
 
 
 async def bench(bootstrap: str, calls: int, rounds: int) -> None:
@@ -170,13 +180,20 @@ async def bench(bootstrap: str, calls: int, rounds: int) -> None:
     )
     for number in range(rounds):
         count = Count()
-        raw = await run_until(make_task(settings, PassThrough(f"raw-{number}"), counts, count), count, calls)
+        raw = await run_raw(settings, f"raw-{number}", counts, count, calls)
         join = await run_join(settings.model_copy(update={"group_prefix": f"bench-{number}"}), counts, calls)
         print(
             f"round {number + 1}: join {join.calls_per_s:,.0f} calls/s at {join.cpu_us:.1f} us CPU; "
             f"raw pass-through {raw.calls_per_s:,.0f} calls/s at {raw.cpu_us:.1f} us CPU; "
             f"ratio {join.calls_per_s / raw.calls_per_s:.2f}"
         )
+
+
+async def run_raw(settings: Settings, name: str, counts: dict[Role, int], count: Count, calls: int) -> Measure:
+    """Run the pass-through over all calls."""
+    stage = pass_through(name, KafkaClients(settings), topic_names(settings))
+    async with hosted(name, counts[Role.CALLS], pass_on) as agent:
+        return await run_until(make_task(settings, stage, agent, counts, count), count, calls)
 
 
 async def run_join(settings: Settings, counts: dict[Role, int], calls: int) -> Measure:
@@ -188,13 +205,17 @@ async def run_join(settings: Settings, counts: dict[Role, int], calls: int) -> M
         for role in (Role.SNAPSHOTS, Role.CONTROL)
         for number in range(counts[role])
     ]
-    view = BindingView(settings, state, topic=topics[Role.BINDINGS], partitions=counts[Role.BINDINGS], inputs=inputs)
+    clients = KafkaClients(settings)
+    view = BindingView(
+        state, clients=clients, topic=topics[Role.BINDINGS], partitions=counts[Role.BINDINGS], inputs=inputs
+    )
     following = asyncio.create_task(view.run())
     while not view.ready:
         await asyncio.sleep(0.05)
     count = Count()
-    stage = JoinStage(settings, state, view, topics=topics)
-    measure = await run_until(make_task(settings, stage, counts, count), count, calls)
+    stage = JoinStage(state, view, clients=clients, topics=topics)
+    async with hosted("join", counts[Role.CALLS], join_call) as agent:
+        measure = await run_until(make_task(settings, stage, agent, counts, count), count, calls)
     view.stop()
     await following
     return measure

@@ -142,7 +142,6 @@ class Bench:
             "ASSAY_STREAM_GROUP_PREFIX": environment.group.removesuffix("-join"),
             "ASSAY_STREAM_CALL_PARTITIONS": str(self._settings.call_partitions),
             "ASSAY_STREAM_WEB_PORT": str(free_port()),
-            "ASSAY_STREAM_STATE_DIR": f"{environment.state_dir}-{process}",
             "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}",
         }
         return dict(os.environ) | ours | environment.variables()

@@ -27,7 +27,7 @@ from assay_stream.limits import DEFAULT_LIMITS, Limits
 from assay_stream.model.kinds import KINDS, Kind
 from assay_stream.model.record import TOPIC_NAMES, Role
 from assay_stream.model.schemas.asyncapi import asyncapi
-from assay_stream.worker.metrics import Meter
+from assay_stream.worker.metrics import Metrics
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -80,7 +80,7 @@ def metric_table() -> str:
         KeyError: a metric without an entry in ``data/metrics.toml``.
     """
     registry = CollectorRegistry()
-    Meter(registry)
+    Metrics(registry)
     entries = tomllib.loads((DOCS / "data" / "metrics.toml").read_text(encoding="utf-8"))
     names = [family.name + ("_total" if family.type == "counter" else "") for family in registry.collect()]
     return table(

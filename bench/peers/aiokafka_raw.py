@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import gc
 
-from prometheus_client import CollectorRegistry
-
 from assay_stream.config import load_settings
-from assay_stream.kafka.stage_task import BatchTask
+from assay_stream.kafka.connection import KafkaClients
+from assay_stream.kafka.stage_task import StageTask
 from assay_stream.model.record import Role
-from assay_stream.worker.metrics import Meter, StageMeter
-from bench.bench_join import PassThrough
+from bench.bench_join import hosted, pass_on, pass_through
 from bench.peers.environment import Environment
 
 
@@ -19,15 +17,16 @@ async def run() -> None:
     """Run until killed."""
     environment = Environment.read()
     settings = load_settings()
-    stage = PassThrough("raw")
-    task = BatchTask(
-        settings.model_copy(update={"group_prefix": environment.group.removesuffix("-raw")}),
-        stage,
-        topics={Role.CALLS: environment.calls_topic, Role.EVIDENCE: environment.evidence_topic},
-        partition_counts={Role.CALLS: settings.call_partitions, Role.EVIDENCE: settings.call_partitions},
-        meter=StageMeter(Meter(CollectorRegistry()), stage.name),
-    )
-    await task.run()
+    settings = settings.model_copy(update={"group_prefix": environment.group.removesuffix("-raw")})
+    topics = {Role.CALLS: environment.calls_topic, Role.EVIDENCE: environment.evidence_topic}
+    async with hosted("raw", settings.call_partitions, pass_on) as agent:
+        await StageTask(
+            settings,
+            pass_through("raw", KafkaClients(settings), topics),
+            agent,
+            topics=topics,
+            partition_counts=dict.fromkeys(topics, settings.call_partitions),
+        ).run()
 
 
 def main() -> None:

@@ -206,7 +206,6 @@ def run(keep: bool) -> int:
         env = os.environ | {
             "ASSAY_STREAM_BOOTSTRAP_SERVERS": broker.bootstrap,
             "ASSAY_STREAM_WEB_PORT": str(free_port()),
-            "ASSAY_STREAM_STATE_DIR": str(FOLDER / "state"),
         }
         with step("create the topics"):
             assay_stream("topics", "apply", env=env)

@@ -166,7 +166,6 @@ class Settings(BaseSettings):
 
     web_host: str = Field("127.0.0.1", description="Address that serves /healthz, /readyz and /metrics.")
     web_port: Annotated[int, Field(ge=1, le=65_535)] = Field(6_066, description="Port of that address.")
-    state_dir: Path = Field(Path(".run/state"), description="Directory for Faust's own state.")
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
         "INFO", description="Log level of assay-stream's own loggers."
     )

@@ -1,9 +1,8 @@
-"""Faults of what is kept: a state folder gone or full, alert states lost, facts compacted away unread."""
+"""Faults of what is kept: alert states lost, facts compacted away unread."""
 
 from __future__ import annotations
 
 import asyncio
-import shutil
 from collections.abc import Awaitable, Callable
 
 from assay_stream.kafka.connection import start_admin
@@ -14,14 +13,6 @@ from tests.chaos.world import SESSION_TIMEOUT_S, World
 _GONE_LIMIT_S = 60.0
 _COMPACTION_S = (12.0, 16.0)
 """Some segments of the binding topic and some rounds of its cleaner."""
-
-
-async def lose_state_folder(world: World) -> None:
-    """``kill -9`` of the workers of the alert stage, whose folder is gone when they come back."""
-    for post in [*world.crew.of_role("alerts"), *world.crew.of_role(None)]:
-        world.crew.kill(post)
-    # The logs of the workers stand in the same folder.
-    shutil.rmtree(world.deployment.settings.state_dir / "v1", ignore_errors=True)
 
 
 async def lose_alert_states(world: World) -> None:
@@ -71,7 +62,6 @@ async def compact_under(world: World, *, role: str) -> None:
 
 
 FAULTS: dict[str, Callable[[World], Awaitable[None]]] = {
-    "state folder lost": lose_state_folder,
     "alert states lost": lose_alert_states,
     "bindings compacted under the join": lambda world: compact_under(world, role="join"),
     "bindings compacted under the registry": lambda world: compact_under(world, role="registry"),

@@ -20,7 +20,7 @@ from assay_stream.engine import EngineState
 from assay_stream.files.record_line import rejected_line
 from assay_stream.limits import Limits
 from assay_stream.model.envelope import Producer
-from assay_stream.model.record import Origin, Output, Record, Role
+from assay_stream.model.record import TOPIC_NAMES, Origin, Output, Record, Role
 from assay_stream.model.schemas.documents import FACT_KEY, OUTPUTS, SUFFIX
 from assay_stream.registry.ledger import progress
 from assay_stream.seal.checkpoint import encode
@@ -75,7 +75,7 @@ def of_history(seed: int) -> Iterator[Output]:
         EngineState(producer=PRODUCER, limits=LIMITS, snapshot_partitions=partitions) for _ in range(partitions)
     ]
     join = EngineState(producer=PRODUCER)
-    alerts = AlertTable(0, AlertRules(version=PRODUCER.version))
+    alerts = AlertTable(0, AlertRules(version=PRODUCER.version), now_us=lambda: 2**52)
     offset = 0
     for record in records_of(history.content()):
         state = join if record.role is Role.CALLS else registries[record.origin.partition]
@@ -88,10 +88,8 @@ def of_history(seed: int) -> Iterator[Output]:
                 engine.process(join, again)
             elif output.role is Role.FINDINGS:
                 yield from alerts.apply(again).outputs
-        yield from alerts.written(offset)
-    tick = alerts.tick(2**52)
-    if tick is not None:
-        yield tick
+        yield from alerts.flush({TOPIC_NAMES[Role.FINDINGS]: offset})
+    yield from alerts.punctuate()
     yield progress(topic="mcp.tools.list", partition=0, position=offset)
 
 

@@ -268,7 +268,7 @@ def test_what_the_alert_stage_remembers_is_valid() -> None:
     for offset, output in enumerate(findings):
         table.apply(Record(Role.FINDINGS, Origin("findings", 0, offset), output.key, output.value))
     seen = set()
-    for output in table.written(len(findings)):
+    for output in table.flush({TOPIC_NAMES[Role.FINDINGS]: len(findings)}):
         kind, slash, _ = (output.key or b"").decode().partition("/")
         own = f".{kind}" if slash or kind == "progress" else ""
         seen.add(own)

@@ -55,7 +55,6 @@ def main() -> None:
             "ASSAY_STREAM_INPUT_PARTITIONS": str(history.archive.partitions),
             "ASSAY_STREAM_CALL_PARTITIONS": "2",
             "ASSAY_STREAM_WEB_PORT": "31999",
-            "ASSAY_STREAM_STATE_DIR": f"{folder}/state",
             # The records are of other days than this one: the clock would have every alert due at once.
             "ASSAY_STREAM_ALERT_TICK_S": "0",
         }

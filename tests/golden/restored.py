@@ -15,7 +15,7 @@ from assay_stream.alerts.life_cycle import AlertRules
 from assay_stream.alerts.table import AlertTable
 from assay_stream.engine import EngineState
 from assay_stream.model.envelope import Producer
-from assay_stream.model.record import Origin, Output, Record, Role
+from assay_stream.model.record import TOPIC_NAMES, Origin, Output, Record, Role
 from tests.golden.changes import as_before
 from tests.golden.histories import History
 from tests.golden.live import SEED, STEPS
@@ -110,14 +110,14 @@ def _alerts(files: Outputs, written: Written) -> None:
         table = AlertTable(number, AlertRules(version=__version__))
         for record in records_in(files, f"half/alert_states-{number}.ndjson"):
             table.restore(record)
-        position = table.restored()
+        position = table.restored()[TOPIC_NAMES[Role.FINDINGS]]
         assert position is not None, "the table was not restored"
         for finding in records_in(files, f"end/findings-{number}.ndjson"):
             if finding.origin.offset >= position:
                 for output in table.apply(finding).outputs:
                     if output.role is Role.ALERTS:
                         written.add("alerts", number, output.key, output.value)
-        for output in table.written(0):
+        for output in table.flush({TOPIC_NAMES[Role.FINDINGS]: 0}):
             written.add("alert_states", number, output.key, output.value)
 
 

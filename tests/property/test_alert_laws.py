@@ -20,7 +20,7 @@ from assay_stream.model.alert_state import AlertState
 from assay_stream.model.finding import Finding
 from assay_stream.model.finding_topic import Entry, Resolution, Suppression, Tick
 from assay_stream.model.kinds import Kind
-from assay_stream.model.record import Origin, Output, Record, Role
+from assay_stream.model.record import TOPIC_NAMES, Origin, Output, Record, Role
 from tests.support.findings import PACING, RULES, a_finding, a_rule, an_end, at, body, place
 
 DIGESTS = st.sampled_from([None, "sha256:" + "a" * 64, "sha256:" + "b" * 64])
@@ -191,12 +191,12 @@ def test_a_table_restored_after_any_batch_goes_on_as_if_it_had_never_stopped(
         table = AlertTable(0, RULES)
         for record in topic.values():
             table.restore(record)
-        assert table.restored() == (done or None)
+        assert table.restored() == {TOPIC_NAMES[Role.FINDINGS]: done or None}
         batch = log[done : done + next(size)]
         for offset, entry in batch:
             outputs += table.apply(as_read(offset, entry)).outputs
         done += len(batch)
-        for output in table.written(done):
+        for output in table.flush({TOPIC_NAMES[Role.FINDINGS]: done}):
             topic[output.key] = Record(Role.ALERT_STATES, Origin("states", 0, 0), output.key, output.value)
     assert outputs == expected
 

@@ -112,7 +112,6 @@ class Deployment:
             "ASSAY_STREAM_SESSION_TIMEOUT_MS": "1500",
             # The fleet's records are of a day long ago: the clock would have every alert due at once.
             "ASSAY_STREAM_ALERT_TICK_S": "0",
-            "ASSAY_STREAM_STATE_DIR": str(Path(".run/tests") / self.name),
             **self.env,
         }
 

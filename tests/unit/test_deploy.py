@@ -10,7 +10,7 @@ import pytest
 import yaml
 from prometheus_client import CollectorRegistry
 
-from assay_stream.worker.metrics import Meter
+from assay_stream.worker.metrics import Metrics
 
 ROOT = Path(__file__).parents[2]
 RULES: list[dict[str, Any]] = [
@@ -23,7 +23,7 @@ RULES: list[dict[str, Any]] = [
 def metric_names() -> dict[str, set[str]]:
     """Every name that a process serves, and its labels."""
     registry = CollectorRegistry()
-    Meter(registry)
+    Metrics(registry)
     names: dict[str, set[str]] = {}
     for metric in registry._collector_to_names:
         labels = set(metric._labelnames)

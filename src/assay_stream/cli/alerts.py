@@ -105,10 +105,15 @@ def forward(
 
     A receiver that does not answer is waited for. What it refuses for good goes to the dead letters.
     """
-    from assay_stream.forward.process import run_forwarder
     from assay_stream.forward.syslog import Syslog
     from assay_stream.forward.webhook import Webhook
 
+    try:
+        from assay_stream.forward.process import run_forwarder
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(
+            "extra_missing", f"{error.name} is not installed: pip install 'assay-stream[worker]'"
+        ) from None
     settings = load_settings(bootstrap_servers=bootstrap_servers)
     place = parse_target(to)
     receiver: Receiver

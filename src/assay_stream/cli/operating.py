@@ -39,13 +39,13 @@ def worker(
     """
     settings = load_settings(bootstrap_servers=bootstrap_servers, web_port=web_port)
     try:
-        from assay_stream.worker.host import run_worker
+        from assay_stream.worker.worker import run_worker
     except ModuleNotFoundError as error:
         raise ConfigurationError(
             "extra_missing", f"{error.name} is not installed: pip install 'assay-stream[worker]'"
         ) from None
     roles = frozenset(chosen.value for chosen in role or list(WorkerRole))
-    raise typer.Exit(run_worker(settings, roles))
+    run_worker(settings, roles)
 
 
 @topics_app.command("apply")

@@ -78,21 +78,20 @@ def seal(
     private = read_private_key(key, _password(settings))
     trusted = read_public_keys(also_trust or ()) | dsse.keys_of([private.public_key()])
     try:
-        from assay_stream.worker.sealing_process import run_sealer
+        from assay_stream.worker.sealing import SealPlan, run_sealer
     except ModuleNotFoundError as error:
         raise ConfigurationError(
             "extra_missing", f"{error.name} is not installed: pip install 'assay-stream[worker]'"
         ) from None
-    run_sealer(
-        settings,
-        private,
-        trusted,
-        once=once,
+    plan = SealPlan(
+        key=private,
+        trusted=trusted,
         every_records=every_records,
         every_s=every_s,
-        web_port=web_port,
         log_name=log_name,
+        once=once,
     )
+    run_sealer(settings, plan, web_port=web_port)
 
 
 @seal_app.command()

@@ -1,9 +1,6 @@
-"""The process that forwards: checks before it starts, and an end within a bound."""
+"""The process that forwards."""
 
 from __future__ import annotations
-
-import asyncio
-from contextlib import AbstractAsyncContextManager, nullcontext
 
 import structlog
 
@@ -12,13 +9,14 @@ from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError
 from assay_stream.forward.forwarder import Forwarder
 from assay_stream.forward.receivers import Receiver
-from assay_stream.kafka.connection import start_admin
-from assay_stream.kafka.topics import check_topics, inspect_topics
 from assay_stream.model.record import Role
-from assay_stream.worker.logs import configure_logs
-from assay_stream.worker.stopping import stopped_by_signals
+from assay_stream.worker.host import Host, PartitionCounts, run_host
+from assay_stream.worker.metrics import PrometheusStage
 
 _log = structlog.get_logger(__name__)
+
+_STAGE = "forward"
+_ATTEMPTS = "attempt:"
 
 
 def run_forwarder(
@@ -39,36 +37,46 @@ def run_forwarder(
         web_port: where health and metrics are served, if anywhere.
 
     Raises:
-        ConfigurationError: ``topic_missing``, ``bad_group``, ``web_port_taken``, ``extra_missing``.
+        ConfigurationError: ``topic_missing``, ``bad_group``, ``web_port_taken``.
         OperatingError: ``broker_unreachable`` or ``brokers_failing``.
     """
     own = {f"{settings.group_prefix}-{stage}" for stage in ("registry", "join", "alerts")}
     if group in own or not group.strip():
         raise ConfigurationError("bad_group", "--group must not be a stage's group, or empty: choose another name")
-    configure_logs(settings)
-    asyncio.run(_forward(settings, receiver, target=target, group=group, web_port=web_port))
 
-
-async def _forward(
-    settings: Settings, receiver: Receiver, *, target: AlertFormat, group: str, web_port: int | None
-) -> None:
-    admin = await start_admin(settings, waiting=lambda text: _log.warning("waiting_for_brokers", why=text))
-    try:
-        check_topics(await inspect_topics(admin, settings), {Role.ALERTS, Role.DEAD_LETTERS})
-    finally:
-        await admin.close()
-    forwarder = Forwarder(settings, receiver, target=target, group=group)
-    with stopped_by_signals(forwarder.stop, limit_s=settings.stop_limit_s):
+    def build(host: Host, counts: PartitionCounts) -> None:
+        forwarder = Forwarder(settings, receiver, target=target, group=group)
+        note = ForwardMetrics(forwarder, PrometheusStage(host.metrics, _STAGE)).note
+        host.add(_STAGE, forwarder, still_s=lambda: forwarder.still_s, note_gauges=note)
         _log.info("forwarding_started", receiver=receiver.name, format=target.value, group=group)
-        async with nullcontext() if web_port is None else _pages(settings, forwarder, web_port):
-            await forwarder.run()
+
+    run_host(settings, {Role.ALERTS, Role.DEAD_LETTERS}, build, web_port=web_port)
 
 
-def _pages(settings: Settings, forwarder: Forwarder, port: int) -> AbstractAsyncContextManager[None]:
-    try:
-        from assay_stream.forward.meter import pages_of
-    except ModuleNotFoundError as error:
-        raise ConfigurationError(
-            "extra_missing", f"{error.name} is not installed: pip install 'assay-stream[worker]'"
-        ) from None
-    return pages_of(settings, forwarder, port=port)
+class ForwardMetrics:
+    """Copies a forwarder's own counts to the metrics.
+
+    Args:
+        forwarder: counts.
+        metrics: where to.
+    """
+
+    def __init__(self, forwarder: Forwarder, metrics: PrometheusStage) -> None:
+        self._forwarder = forwarder
+        self._metrics = metrics
+        self._counted: dict[str, int] = {}
+
+    def note(self) -> None:
+        """Add what was counted since the last time."""
+        for what, count in self._forwarder.counts.items():
+            new = count - self._counted.get(what, 0)
+            self._counted[what] = count
+            if what == "read":
+                self._metrics.done(new, {})
+            elif what == "expired":
+                self._metrics.lost(new)
+            else:
+                label = "dead_letter" if what == "dead" else _ATTEMPTS + what
+                self._metrics.done(0, {label: new})
+        self._metrics.buffered(int(self._forwarder.is_waiting))
+        self._metrics.lags(self._forwarder.lags())

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
 
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaConnectionError, KafkaError
 
@@ -19,6 +19,9 @@ from assay_stream.limits import DEFAULT_LIMITS
 REQUEST_BYTES_MAX = 2 * DEFAULT_LIMITS.record_bytes_max
 """Room for the largest record and what goes with it in one request."""
 _ATTEMPT_LEAST_S = 1.0
+_BATCH_BYTES = 512 * 1_024
+_BACKOFF_MS = 10
+"""Before the client asks again: mostly until the coordinator has ended the transaction before."""
 
 
 def connection_options(settings: Settings) -> dict[str, Any]:
@@ -133,9 +136,64 @@ def broker_unreachable(settings: Settings, error: Exception) -> OperatingError:
     )
 
 
-def reading_consumer(
-    settings: Settings, *, isolation_level: str = "read_committed", **options: Any
-) -> AIOKafkaConsumer:
+class Consumer(AIOKafkaConsumer):  # type: ignore[misc]
+    """A consumer that also returns the metadata of committed offsets, which aiokafka keeps to itself."""
+
+    async def committed_with_metadata(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, tuple[int | None, str]]:
+        """Return the group's committed offset of each partition, ``None`` where there is none, and its metadata.
+
+        Args:
+            partitions: which ones.
+        """
+        found = await self._coordinator.fetch_committed_offsets(list(partitions))
+        return {tp: (None if has.offset < 0 else has.offset, has.metadata or "") for tp, has in found.items()}
+
+
+class Clients(Protocol):
+    """Makes the clients of one deployment, not started: ``KafkaClients``, or a ``kafka.memory.MemoryCluster``."""
+
+    def consumer(self, **options: Any) -> Consumer:
+        """Return a consumer as ``reading_consumer`` does."""
+
+    def producer(self, transactional_id: str) -> AIOKafkaProducer:
+        """Return a transactional producer."""
+
+
+class KafkaClients:
+    """Makes clients of the brokers that the settings name.
+
+    Args:
+        settings: the operator's settings.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def consumer(self, **options: Any) -> Consumer:
+        """Return a consumer of committed records, not started."""
+        return reading_consumer(self._settings, **options)
+
+    def producer(self, transactional_id: str) -> AIOKafkaProducer:
+        """Return a transactional producer, not started.
+
+        Args:
+            transactional_id: names the input partition: the same on every worker.
+        """
+        return AIOKafkaProducer(
+            **connection_options(self._settings),
+            transactional_id=transactional_id,
+            transaction_timeout_ms=self._settings.transaction_timeout_ms,
+            acks="all",
+            max_batch_size=_BATCH_BYTES,
+            max_request_size=REQUEST_BYTES_MAX,
+            linger_ms=0,
+            retry_backoff_ms=_BACKOFF_MS,
+        )
+
+
+def reading_consumer(settings: Settings, *, isolation_level: str = "read_committed", **options: Any) -> Consumer:
     """Return a consumer, not started, that sees committed records only and never resets by itself.
 
     Args:
@@ -143,7 +201,7 @@ def reading_consumer(
         isolation_level: ``read_uncommitted`` to see where open transactions end, too.
         options: further aiokafka arguments.
     """
-    return AIOKafkaConsumer(
+    return Consumer(
         **connection_options(settings),
         enable_auto_commit=False,
         isolation_level=isolation_level,

@@ -1,10 +1,9 @@
-"""The work of one lane: fetch, hold, process and commit, over and over, whatever the other lanes do.
+"""The task of one input partition: fetch, buffer, give to the agent and commit, whatever other partitions do.
 
-1. Records are processed in the thread of their state, a slice at a time, and each slice is committed: a partition
-   with expensive records costs the others nothing but their share of the processor.
-2. Nothing new is read while records wait: what is upstream is Kafka's to keep.
-3. What is dropped while its thread works on it is waited for before the partition is opened again: the thread must
-   never meet the state of another lane.
+1. The agent works on the records in the thread of their state, for a limited time; what is done is committed.
+2. Nothing new is fetched while records are buffered: backlog stays in Kafka.
+3. A task that is dropped while its thread works is waited for before the partition is opened again: the thread must
+   never meet the state of another owner.
 4. A task that gives way pauses for longer than it works while others have work: evidence needs the registry, and
    alerts can wait.
 5. A mark is committed before suspicious records are tried (``kafka.attempts``).
@@ -14,22 +13,23 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass
+from typing import Any
 
 import structlog
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
 
 from assay_stream.config import Settings
-from assay_stream.errors import ConfigurationError, IntegrityError
-from assay_stream.kafka.attempts import Level, Plan
-from assay_stream.kafka.partition_tasks import Lane
-from assay_stream.kafka.stage import Stage
-from assay_stream.kafka.transport import Gathered, positions_of, record_of
+from assay_stream.errors import ConfigurationError, IntegrityError, OperatingError
+from assay_stream.kafka.attempts import Level, Plan, Suspicion
+from assay_stream.kafka.batch import Agent, AgentFailed, Batch, BatchDropped
+from assay_stream.kafka.connection import Clients, Consumer
+from assay_stream.kafka.stage import Stage, StageMetrics
+from assay_stream.kafka.transport import Gathered, TransactionalWriter, positions_of, record_of
 from assay_stream.model.record import Origin, Record, Role
-from assay_stream.worker.metrics import StageMeter
 
 _log = structlog.get_logger(__name__)
 
@@ -39,110 +39,134 @@ MAY_PASS = (KafkaError, OSError, TimeoutError)
 _PROGRESS_WAIT_S = 0.25
 _CANCELLING_S = 5.0
 _PAUSE_SHARE = 3.0
-"""How long a lane that gives way pauses, as a share of what it worked: a quarter of a processor is left to it."""
-
-Result = TypeVar("Result")
+"""How long a task that gives way pauses, as a share of its work: a quarter of a processor is left to it."""
 
 
-class _Slice(NamedTuple):
-    done: int
-    gathered: Gathered
-    positions: dict[TopicPartition, int]
-    is_needed: bool
-
-
-class LaneRun:
-    """Runs one lane until it is finished.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskContext:
+    """What the partition tasks of a stage share.
 
     Args:
         settings: the operator's settings.
-        stage: what to do with the records.
-        lane: the lane, open.
-        consumer: reads its partitions.
-        roles: role of each input topic.
-        group_id: the consumer group.
-        records_max: how many records to fetch at once.
-        quarantine: held while a record is tried by itself, so that no two suspects are tried at a time.
-        meter: where to count.
+        stage: the stage.
+        agent: works on its batches.
+        clients: make consumers and producers.
+        topics: topic name of every role.
+        partition_counts: how many partitions each role's topic has.
+        metrics: where to count.
+        quarantine: held while a record is tried by itself, so that a process tries one suspect at a time.
         on_commit: called with the partition number after each batch that was committed.
         on_failure: called with it after each that could not be.
-        busy_elsewhere: whether somebody has work to whom this lane gives way.
+        busy_elsewhere: whether a task has work that this one gives way to.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        stage: Stage,
-        lane: Lane,
-        consumer: AIOKafkaConsumer,
-        *,
-        roles: Mapping[str, Role],
-        group_id: str,
-        records_max: int,
-        quarantine: asyncio.Lock,
-        meter: StageMeter,
-        on_commit: Callable[[int], None],
-        on_failure: Callable[[int], None],
-        busy_elsewhere: Callable[[], bool],
-    ) -> None:
-        self._settings = settings
-        self._stage = stage
-        self.lane = lane
-        self._consumer = consumer
-        self._roles = roles
-        self._group_id = group_id
-        self._records_max = records_max
-        self._quarantine = quarantine
-        self._meter = meter
-        self._on_commit = on_commit
-        self._on_failure = on_failure
-        self._busy_elsewhere = busy_elsewhere
-        self._thread = stage.thread(lane.partition)
-        self._waiting: list[Record] = []
+    settings: Settings
+    stage: Stage[Any]
+    agent: Agent
+    clients: Clients
+    topics: Mapping[Role, str]
+    partition_counts: Mapping[Role, int]
+    metrics: StageMetrics
+    quarantine: asyncio.Lock
+    on_commit: Callable[[int], None]
+    on_failure: Callable[[int], None]
+    busy_elsewhere: Callable[[], bool]
+
+    @property
+    def group_id(self) -> str:
+        """The consumer group; transactional ids begin with it."""
+        return f"{self.settings.group_prefix}-{self.stage.name}"
+
+
+class PartitionTask:
+    """Runs one input partition number, over all topics of a stage, until it is finished.
+
+    Args:
+        context: what it shares with others.
+        partition: its number.
+
+    Attributes:
+        writer: its transactional producer.
+        committed: next offset of each of its partitions, as committed.
+        metadata: what was committed with them: the mark of an owner that has begun on records, or nothing.
+        suspicion: which records the owner before this one makes suspect.
+        buffered: how many records wait for the registry.
+        buffered_since_s: since when, by the monotonic clock.
+        working_on: the first of the records that are worked on now.
+        is_in_thread: whether its thread works on its state now, awaited or not.
+        agent_failed: whether it ended because its agent raised.
+    """
+
+    def __init__(self, context: TaskContext, partition: int) -> None:
+        self._context = context
+        self._stage = context.stage
+        self.partition = partition
+        self.writer = TransactionalWriter(
+            context.clients.producer(f"{context.group_id}-{partition}"),
+            topics=context.topics,
+            partition_counts=context.partition_counts,
+        )
+        self.committed: dict[TopicPartition, int] = {}
+        self.metadata = ""
+        self.suspicion = Suspicion()
+        self._roles = {context.topics[role]: role for role in context.stage.input_roles}
+        self._records: list[Record] = []
         self._ends: Mapping[TopicPartition, int] = {}
         self._fetched_s = time.monotonic()
         self._is_idle = True
         self._is_finishing = False
         self._is_dropped = False
         self.is_in_thread = False
-        """Whether its thread works on its state now, awaited or not."""
         self.working_on: Origin | None = None
-        """The first of the records that are being worked on now."""
-        self.held = 0
-        """How many records wait for the registry."""
-        self.held_since_s: float | None = None
-        self.task = asyncio.create_task(self._run(), name=f"{stage.name}-{lane.partition}")
+        self.buffered = 0
+        self.buffered_since_s: float | None = None
+        self.agent_failed = False
+        self.running: asyncio.Task[None] | None = None
 
     @property
     def busy_s(self) -> float:
         """For how many seconds its thread has been working on one thing."""
-        return self._thread.busy_s
+        return 0.0 if self.running is None else self._thread.busy_s
 
     @property
     def has_work(self) -> bool:
-        """Whether records that need not wait for others are in hand."""
-        return len(self._waiting) > self.held
+        """Whether it has records that need not wait."""
+        return len(self._records) > self.buffered
+
+    def start(self, consumer: Consumer, *, records_max: int) -> None:
+        """Start to run; it is open.
+
+        Args:
+            consumer: reads its partitions.
+            records_max: how many records to fetch at once.
+        """
+        self._consumer = consumer
+        self._records_max = records_max
+        self._thread = self._stage.thread(self.partition)
+        self.running = asyncio.create_task(self._run(), name=f"{self._stage.name}-{self.partition}")
 
     async def finish(self, limit_s: float) -> None:
-        """Let the slice in hand be committed, and stop; drop it where that takes too long.
+        """Let the batch in hand be committed, and stop; drop it where that takes too long.
 
         What is dropped was not committed: the next owner does it again.
 
         Args:
             limit_s: how long to wait, seconds.
         """
+        if self.running is None:
+            return
         self._is_finishing = True
         if not self._is_idle:
-            await asyncio.wait([self.task], timeout=limit_s)
+            await asyncio.wait([self.running], timeout=limit_s)
         self._is_dropped = True
-        self.task.cancel()
-        await asyncio.wait([self.task], timeout=_CANCELLING_S)
+        self.running.cancel()
+        await asyncio.wait([self.running], timeout=_CANCELLING_S)
 
     async def _run(self) -> None:
         while not self._is_finishing:
-            if not self._waiting:
+            if not self._records:
                 await self._fetch()
-            noted = self._stage.changes
+            changes = self._stage.changes
             self._expire()
             admitted = await self._admitted()
             self._is_idle = False
@@ -151,132 +175,149 @@ class LaneRun:
                 await self._commit(admitted)
             finally:
                 self._is_idle = True
-            if admitted and self._busy_elsewhere():
+            if admitted and self._context.busy_elsewhere():
                 await asyncio.sleep(_PAUSE_SHARE * (time.monotonic() - worked_s))
-            if self.held and not admitted:
-                await self._stage.wait(_PROGRESS_WAIT_S, since=noted)
+            if self.buffered and not admitted:
+                await self._stage.wait(_PROGRESS_WAIT_S, since=changes)
 
     async def _fetch(self) -> None:
-        partitions = sorted(self.lane.committed, key=self._input_order)
+        partitions = sorted(self.committed, key=self._input_order)
         fetched = await self._consumer.getmany(
-            *partitions, timeout_ms=self._settings.poll_timeout_ms, max_records=self._records_max
+            *partitions, timeout_ms=self._context.settings.poll_timeout_ms, max_records=self._records_max
         )
         # Control records go before snapshots: a pin set first is in force first.
-        self._waiting = [
+        self._records = [
             record_of(self._roles[tp.topic], message) for tp in partitions for message in fetched.get(tp, ())
         ]
-        if self._waiting:
+        if self._records:
             self._fetched_s = time.monotonic()
             self._ends = await self._stage.note_ends()
 
     def _input_order(self, partition: TopicPartition) -> tuple[bool, int]:
-        suspect = self.lane.suspicion.record
+        suspect = self.suspicion.record
         is_suspect = suspect is not None and partition.topic == suspect.topic
         return not is_suspect, self._stage.input_roles.index(self._roles[partition.topic])
 
     def _expire(self) -> None:
-        limit_ms = self._settings.hold_limit_ms
-        if limit_ms and self.held and (time.monotonic() - self._fetched_s) * 1_000 >= limit_ms:
-            self._waiting = [record._replace(hold_expired=True) for record in self._waiting]
+        limit_ms = self._context.settings.hold_limit_ms
+        if limit_ms and self.buffered and (time.monotonic() - self._fetched_s) * 1_000 >= limit_ms:
+            self._records = [record._replace(hold_expired=True) for record in self._records]
 
     async def _admitted(self) -> int:
         admitted = 0
-        if self._waiting:
-            admitted = await self._thread.run(self._stage.admit, self._waiting, self._ends)
-        self.held = len(self._waiting) - admitted
-        self.held_since_s = self._fetched_s if self.held else None
+        if self._records:
+            admitted = await self._thread.run(self._stage.admit, self._records, self._ends)
+        self.buffered = len(self._records) - admitted
+        self.buffered_since_s = self._fetched_s if self.buffered else None
         return admitted
 
     async def _commit(self, admitted: int) -> None:
-        """Process a slice of the records that are admitted, and write what comes of it in one transaction."""
-        lane, waiting = self.lane, self._waiting
+        """Have a batch of the admitted records processed, and commit what comes of it."""
         plan = Plan(count=0)
         if admitted:
-            limit = self._settings.record_attempts_max
-            plan = lane.suspicion.plan(waiting[0].origin, admitted, attempts_max=limit)
-        if plan.mark is not None and plan.mark.level is Level.ONE:
-            async with self._quarantine:
-                await self._try(plan)
-        else:
+            limit = self._context.settings.record_attempts_max
+            plan = self.suspicion.plan(self._records[0].origin, admitted, attempts_max=limit)
+        is_single = plan.mark is not None and plan.mark.level is Level.ONE
+        async with self._context.quarantine if is_single else nullcontext():
             await self._try(plan)
 
     async def _try(self, plan: Plan) -> None:
-        lane, started_s = self.lane, time.monotonic()
-        batch = self._waiting[: plan.count]
-        end = await positions_of(self._consumer, lane.committed)
+        started_s = time.monotonic()
+        records = self._records[: plan.count]
+        end = await positions_of(self._consumer, self.committed)
         if plan.set_aside:
-            batch = [record._replace(set_aside=True) for record in batch]
-            _log.error("record_set_aside", stage=self._stage.name, **batch[0].origin.as_json())
+            records = [record._replace(set_aside=True) for record in records]
+            _log.error("record_set_aside", stage=self._stage.name, **records[0].origin.as_json())
         if plan.mark is not None:
             await self._mark(plan.mark.encode(), end)
+        batch = self._batch(records)
         try:
-            done, gathered, positions, is_needed = await self._in_thread(lambda: self._slice(batch, end))
+            if records:
+                await self._give_to_agent(batch)
+            positions = self._positions(batch.done, end)
+            is_needed = await self._in_thread(self._complete, batch, positions)
         except (IntegrityError, ConfigurationError):
-            # Not the record's fault: whoever mends the cause finds it waiting.
+            # Not the record's fault: whoever fixes the cause finds it waiting.
             with suppress(*MAY_PASS):
                 await self._mark("", end)
             raise
         if not is_needed:
             return
-        await self._write(gathered, positions, metadata="" if done else lane.metadata)
-        del self._waiting[:done]
-        if done:
-            lane.suspicion = lane.suspicion.after(done)
-            self._on_commit(lane.partition)
-        self._meter.batch(done, gathered.labels, seconds=time.monotonic() - started_s)
+        await self._write(batch.outputs, positions, metadata="" if batch.done else self.metadata)
+        del self._records[: batch.done]
+        if batch.done:
+            self.suspicion = self.suspicion.after(batch.done)
+            self._context.on_commit(self.partition)
+        self._context.metrics.batch(batch.done, batch.outputs.labels, seconds=time.monotonic() - started_s)
 
-    def _slice(self, batch: Sequence[Record], end: dict[TopicPartition, int]) -> _Slice:
-        """Process records until the time of a slice is over, in the thread of their state."""
-        stage, partition = self._stage, self.lane.partition
-        gathered = self.lane.writer.gather()
-        until_s = time.monotonic() + self._settings.batch_ms_max / 1_000
-        done = 0
-        while done < len(batch) and (not done or time.monotonic() < until_s):
-            piece = batch[done : done + stage.piece_records]
-            self.working_on = piece[0].origin
-            self._thread.note_progress()
-            gathered.add(stage.process(partition, piece))
-            done += len(piece)
-        self.working_on = None
-        positions = self._positions(done, end)
-        unasked = stage.unasked(partition)
-        is_needed = bool(done or unasked or positions != self.lane.committed)
-        if is_needed:
-            gathered.add([*unasked, *stage.seal(partition, positions)])
-        return _Slice(done, gathered, positions, is_needed)
+    def _batch(self, records: list[Record]) -> Batch[Any]:
+        return Batch(
+            self.partition,
+            records,
+            self._stage.state(self.partition),
+            outputs=self.writer.gather(),
+            piece_records=self._stage.piece_records,
+            limit_s=self._context.settings.batch_ms_max / 1_000,
+            in_thread=self._in_thread,
+            on_piece=self._note_piece,
+        )
+
+    def _note_piece(self, record: Record) -> None:
+        self.working_on = record.origin
+        self._thread.note_progress()
+
+    async def _give_to_agent(self, batch: Batch[Any]) -> None:
+        try:
+            await self._context.agent(batch)
+        except asyncio.CancelledError:
+            batch.drop()
+            raise
+        except (IntegrityError, ConfigurationError, OperatingError):
+            raise
+        except Exception as error:
+            self.agent_failed = True
+            raise AgentFailed(self._stage.name, self.partition, error) from error
+
+    def _complete(self, batch: Batch[Any], positions: dict[TopicPartition, int]) -> bool:
+        """Add what goes with the offsets, in the thread of the state; tell whether there is anything to commit."""
+        punctuated = self._stage.punctuate(self.partition)
+        if not (batch.done or punctuated or positions != self.committed):
+            return False
+        batch.write([*punctuated, *self._stage.flush(self.partition, positions)])
+        return True
 
     def _positions(self, done: int, end: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return the next offset of each partition once so many of the waiting records are done."""
+        """Return the next offset of each partition once so many of the records are done: buffered ones are not."""
         positions = dict(end)
-        for record in reversed(self._waiting[done:]):
+        for record in reversed(self._records[done:]):
             positions[TopicPartition(record.origin.topic, record.origin.partition)] = record.origin.offset
         return positions
 
-    async def _in_thread(self, function: Callable[[], Result]) -> Result:
-        def guarded() -> Result:
-            # In this order: whoever drops the lane looks at both, in the other one.
+    def _in_thread(self, function: Callable[..., Any], *arguments: object) -> asyncio.Future[Any]:
+        def guarded() -> Any:
+            # In this order: whoever drops the task looks at both, in the other one.
             self.is_in_thread = True
             try:
                 if self._is_dropped:
-                    raise asyncio.CancelledError
-                return function()
+                    raise BatchDropped
+                return function(*arguments)
             finally:
                 self.working_on = None
                 self.is_in_thread = False
 
-        return await self._thread.run(guarded)
+        return self._thread.run(guarded)
 
     async def _mark(self, metadata: str, end: dict[TopicPartition, int]) -> None:
-        gathered, positions = self.lane.writer.gather(), self._positions(0, end)
-        gathered.add(await self._in_thread(lambda: self._stage.seal(self.lane.partition, positions)))
-        await self._write(gathered, positions, metadata=metadata)
+        outputs, positions = self.writer.gather(), self._positions(0, end)
+        outputs.add(await self._in_thread(self._stage.flush, self.partition, positions))
+        await self._write(outputs, positions, metadata=metadata)
 
-    async def _write(self, gathered: Gathered, positions: dict[TopicPartition, int], *, metadata: str) -> None:
-        lane, writing_s = self.lane, time.monotonic()
+    async def _write(self, outputs: Gathered, positions: dict[TopicPartition, int], *, metadata: str) -> None:
+        writing_s = time.monotonic()
         try:
-            await lane.writer.write(gathered, positions, self._group_id, metadata=metadata)
+            await self.writer.write(outputs, positions, self._context.group_id, metadata=metadata)
         except MAY_PASS:
-            self._on_failure(lane.partition)
+            self._context.on_failure(self.partition)
             raise
-        self._meter.transaction(time.monotonic() - writing_s)
-        lane.committed, lane.metadata = positions, metadata
+        self._context.metrics.transaction(time.monotonic() - writing_s)
+        self.committed, self.metadata = positions, metadata

@@ -1,7 +1,7 @@
-"""A thread of its own for the work on records, so that heartbeats and pages live meanwhile.
+"""Work on records happens in a thread, so that heartbeats and pages go on meanwhile.
 
 Python switches threads every few milliseconds, so a record that costs seconds delays the event loop by
-milliseconds. What a thread works on belongs to it alone: one thread for each state.
+milliseconds. A state belongs to one thread alone.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ OUT_OF_MEMORY = OperatingError(
 """Made beforehand: there is no memory to make it later."""
 
 
-class EngineThread:
+class StateThread:
     """Runs calls one after the other in a daemon thread.
 
     Args:
@@ -49,10 +49,10 @@ class EngineThread:
         """Note that one thing is done and the next begins; to be called in the thread."""
         self._moved_s = time.monotonic()
 
-    async def run(self, function: Callable[..., Result], *arguments: object) -> Result:
-        """Run a function in the thread and return what it returns.
+    def run(self, function: Callable[..., Result], *arguments: object) -> asyncio.Future[Result]:
+        """Run a function in the thread, and return the future of its result.
 
-        A caller that is cancelled leaves the function running: what it returns is dropped.
+        Where the future is cancelled or set before, the function runs on and its result is dropped.
 
         Args:
             function: what to call.
@@ -77,7 +77,7 @@ class EngineThread:
                 _hand_over(loop, answer.set_result, answer, result)
 
         self._calls.put(call)
-        return await answer
+        return answer
 
     def close(self) -> None:
         """Let the thread end once it has done what it was given."""

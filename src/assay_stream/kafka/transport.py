@@ -8,21 +8,18 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError
 from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.structs import ConsumerRecord
 
 from assay_stream.canonical.digest import sha256_of
 from assay_stream.config import Settings
-from assay_stream.kafka.connection import REQUEST_BYTES_MAX, connection_options, reading_consumer
+from assay_stream.kafka.connection import Consumer, reading_consumer
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.partition import murmur2_partition
 from assay_stream.model.record import Origin, Output, Record, Role, made_of
 
-_BATCH_BYTES = 512 * 1_024
-_BACKOFF_MS = 10
-"""How long the client waits to ask again: mostly until the coordinator has ended the transaction before."""
 _CLOSE_LIMIT_S = 10.0
 _ERROR_HEADERS = 5
 _REJECTED = Role.REJECTED
@@ -46,7 +43,7 @@ def record_of(role: Role, message: ConsumerRecord) -> Record:
     return made_of(Record, (role, origin, message.key, message.value, message.headers, timestamp_ms, False, False))
 
 
-async def read_to_end(
+def read_to_end(
     settings: Settings, role: Role, partition: TopicPartition, *, since_ms: int | None = None
 ) -> AsyncIterator[Record]:
     """Yield every committed record that one partition holds now.
@@ -55,9 +52,22 @@ async def read_to_end(
         settings: the operator's settings.
         role: what the topic carries.
         partition: topic and partition.
-        since_ms: pass over what stands before the first record of this timestamp or later.
+        since_ms: skip what stands before the first record of this timestamp or later.
     """
-    consumer = reading_consumer(settings)
+    return read_partition(reading_consumer(settings), role, partition, since_ms=since_ms)
+
+
+async def read_partition(
+    consumer: Consumer, role: Role, partition: TopicPartition, *, since_ms: int | None = None
+) -> AsyncIterator[Record]:
+    """Yield every committed record that one partition holds now, as ``read_to_end``.
+
+    Args:
+        consumer: not started; it is stopped at the end.
+        role: what the topic carries.
+        partition: topic and partition.
+        since_ms: skip what stands before the first record of this timestamp or later.
+    """
     consumer.assign([partition])
     try:
         await consumer.start()
@@ -79,15 +89,14 @@ async def read_to_end(
         await consumer.stop()
 
 
-async def read_last(settings: Settings, role: Role, partition: TopicPartition) -> Record | None:
+async def read_last(consumer: Consumer, role: Role, partition: TopicPartition) -> Record | None:
     """Return the last committed record of one partition; ``None`` where there is none.
 
     Args:
-        settings: the operator's settings.
+        consumer: not started; it is stopped at the end.
         role: what the topic carries.
         partition: topic and partition.
     """
-    consumer = reading_consumer(settings)
     consumer.assign([partition])
     try:
         await consumer.start()
@@ -161,35 +170,20 @@ class Gathered:
 class TransactionalWriter:
     """Writes outputs and input offsets of one input partition, all or nothing.
 
-    Opening it ends the transaction of whoever had the same id before, and shuts that one out for good.
+    Opening it ends the transaction of the previous owner of its transactional id, and fences that owner for good.
 
     Args:
-        settings: the operator's settings.
-        transactional_id: names the input partition: the same on every worker.
+        producer: transactional, not started.
         topics: topic name of every role.
         partition_counts: how many partitions each role's topic has.
     """
 
     def __init__(
-        self,
-        settings: Settings,
-        *,
-        transactional_id: str,
-        topics: Mapping[Role, str],
-        partition_counts: Mapping[Role, int],
+        self, producer: AIOKafkaProducer, *, topics: Mapping[Role, str], partition_counts: Mapping[Role, int]
     ) -> None:
+        self._producer = producer
         self._topics = topics
         self._partition_counts = partition_counts
-        self._producer = AIOKafkaProducer(
-            **connection_options(settings),
-            transactional_id=transactional_id,
-            transaction_timeout_ms=settings.transaction_timeout_ms,
-            acks="all",
-            max_batch_size=_BATCH_BYTES,
-            max_request_size=REQUEST_BYTES_MAX,
-            linger_ms=0,
-            retry_backoff_ms=_BACKOFF_MS,
-        )
 
     async def open(self) -> None:
         """Take the transactional id over."""
@@ -270,7 +264,7 @@ def _append(builder: BatchBuilder, output: Output) -> bool:
     return appended is not None
 
 
-async def positions_of(consumer: AIOKafkaConsumer, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+async def positions_of(consumer: Consumer, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
     """Return a consumer's position in each of some partitions.
 
     Args:

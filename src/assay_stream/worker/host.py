@@ -1,144 +1,305 @@
-"""The process of a worker: from its checks to its end."""
+"""The process of a worker, a sealer or a forwarder: Faust runs its parts, and it ends within a bound.
+
+1. Reach the brokers and check the topics.
+2. Build the parts, check the port, start Faust: pages, agents, then the parts, which reach Kafka by themselves.
+3. Stop on SIGTERM or SIGINT, when a part fails, or when one is done: parts first, then agents, then pages.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import gc
+import os
+import signal
 import socket
-import sys
-from typing import Any
+import threading
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
+from typing import Protocol
 
-import faust
 import structlog
+from mode import Service
+from prometheus_client import CollectorRegistry, ProcessCollector
 
 from assay_stream.config import Settings
-from assay_stream.errors import ConfigurationError, OperatingError
+from assay_stream.errors import ConfigurationError
+from assay_stream.kafka.broker_watch import BrokerWatch
 from assay_stream.kafka.connection import start_admin
 from assay_stream.kafka.refusals import explained
 from assay_stream.kafka.state_thread import OUT_OF_MEMORY
 from assay_stream.kafka.topics import check_topics, inspect_topics
 from assay_stream.model.record import Role
-from assay_stream.worker.app import ROLES_OF_STAGE, WorkerBuilder
-from assay_stream.worker.logs import configure_logs, on_memory_error
-from assay_stream.worker.stopping import Deadline
+from assay_stream.worker.channel import AgentApp
+from assay_stream.worker.http import Health, add_pages
+from assay_stream.worker.logs import configure_logs, watching_memory
+from assay_stream.worker.metrics import Metrics
 
 _log = structlog.get_logger(__name__)
 
-_GC_THRESHOLDS = (50_000, 50, 100)
+_CUT_SHORT = 3
+_STDERR = 2
+
+PartitionCounts = Mapping[Role, int]
 
 
-class _BoundedWorker(faust.Worker):  # type: ignore[misc]
-    """Stops within a bound, also where the brokers are away and the clients wait for them.
+class Part(Protocol):
+    """What a host runs."""
 
-    Args:
-        deadline: started when stopping begins.
-    """
+    @property
+    def ready(self) -> bool:
+        """Whether it does its work now."""
 
-    def __init__(self, *args: Any, deadline: Deadline, **options: Any) -> None:
-        self._deadline = deadline
-        super().__init__(*args, **options)
+    async def run(self) -> None:
+        """Run until stopped, or until its work is done."""
 
-    async def stop(self) -> None:
-        self._deadline.start()
-        await super().stop()
+    def stop(self) -> None:
+        """Ask it to finish what it has in hand."""
 
 
-def run_worker(settings: Settings, stages: frozenset[str]) -> int:
-    """Run a worker until it is told to stop, and return the process's exit code.
+class Host:
+    """The parts of one process, their health and their metrics.
 
     Args:
         settings: the operator's settings.
-        stages: which of ``registry``, ``join`` and ``alerts`` to run.
-
-    Raises:
-        AssayStreamError: where the worker cannot start, or had to stop.
+        deadline: ends the process where stopping takes too long.
+        web_port: where pages are served, ``None`` for nowhere.
     """
-    configure_logs(settings)
-    # A batch makes many short-lived objects and no cycles: looking for cycles every 700 of them is wasted work.
-    gc.set_threshold(*_GC_THRESHOLDS)
-    counts = asyncio.run(_preflight(settings, stages))
-    loop = asyncio.new_event_loop()
-    asyncio.set_event_loop(loop)
-    failures: list[BaseException] = []
-    deadline = Deadline(settings.stop_limit_s)
 
-    def fail(error: BaseException) -> None:
+    def __init__(self, settings: Settings, deadline: Deadline, *, web_port: int | None) -> None:
+        self._settings = settings
+        self._deadline = deadline
+        self._web_port = web_port
+        self._stopping = asyncio.Event()
+        self.failure: BaseException | None = None
+        self.health = Health(stall_limit_s=settings.stall_limit_s)
+        registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        self.metrics = Metrics(registry)
+        self.app = AgentApp(
+            settings.group_prefix,
+            store="memory://",
+            web_enabled=web_port is not None,
+            web_bind=settings.web_host,
+            web_host=settings.web_host,
+            web_port=web_port or settings.web_port,
+            web_in_thread=False,
+        )
+
+    def add(
+        self,
+        name: str,
+        part: Part,
+        *,
+        still_s: Callable[[], float] | None = None,
+        note_gauges: Callable[[], None] | None = None,
+    ) -> None:
+        """Run a part.
+
+        Args:
+            name: names it on the pages.
+            part: the part.
+            still_s: for how many seconds it has not moved, though it should.
+            note_gauges: sets its gauges before metrics are read.
+        """
+        self.health.watch(name, lambda: part.ready, still_s=still_s)
+        self.app.hosted.append(_PartService(name, part, self._note_end))
+        if note_gauges is not None:
+            self.metrics.on_scrape(note_gauges)
+
+    async def run(self) -> None:
+        """Run the parts until told to stop, or until one fails or is done.
+
+        Raises:
+            ConfigurationError: ``web_port_taken``.
+        """
+        if self._web_port is not None:
+            _check_port(self._settings.web_host, self._web_port)
+            self._serve()
+        loop = asyncio.get_running_loop()
+        # Clients log what ends their own tasks, and go on without them.
+        with watching_memory(lambda: self._fail_for_memory(loop)):
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(number, self._stopping.set)
+            try:
+                await self.app.start()
+                await self._stopping.wait()
+            finally:
+                self._deadline.start()
+                await self.app.stop()
+
+    def fail(self, error: BaseException) -> None:
+        """Stop the process for an error.
+
+        Args:
+            error: why.
+        """
         # Our own errors quote nothing; what others say may hold what they were given.
         told = explained(error)
         # First: whatever comes next may fail too, where memory has run out.
-        deadline.start(None if told is None else str(told))
-        failures.append(error)
-        builder.health.failed = True
+        self._deadline.start(None if told is None else str(told))
+        self.failure = self.failure or error
+        self.health.failed = True
         _log.error("worker_stopping", error=None if told is None else str(told), kind=type(error).__name__)
-        stopping.append(loop.create_task(worker.stop()))
+        self._stopping.set()
 
-    stopping: list[asyncio.Task[None]] = []
-    builder = WorkerBuilder(settings, stages, counts)
-    app = builder.build(fail)
-    _make_state_dir(settings, app)
-    _check_port(settings)
-    # Clients log what ends their own tasks, and go on without them.
-    on_memory_error(lambda: loop.call_soon_threadsafe(fail, OUT_OF_MEMORY), deadline)
-    worker = _BoundedWorker(
-        app,
-        deadline=deadline,
-        loop=loop,
-        override_logging=False,
-        redirect_stdouts=False,
-        quiet=True,
-        stdout=sys.stderr,
-    )
-    # Faust's progress spinner writes escape codes between the log lines.
-    worker.spinner = None
-    code = 0
+    def _fail_for_memory(self, loop: asyncio.AbstractEventLoop) -> None:
+        # First: the rest may take memory.
+        self._deadline.start(str(OUT_OF_MEMORY))
+        loop.call_soon_threadsafe(self.fail, OUT_OF_MEMORY)
+
+    def _note_end(self, error: BaseException | None) -> None:
+        if error is None:
+            self._stopping.set()
+        else:
+            self.fail(error)
+
+    def _serve(self) -> None:
+        brokers = BrokerWatch(self._settings)
+        metrics = self.metrics
+        self.add("brokers", brokers, note_gauges=lambda: metrics.brokers_silent_seconds.set(brokers.silent_s))
+
+        def note_ready() -> None:
+            for name, is_ready in self.health.stages().items():
+                metrics.stage_ready.labels(name).set(is_ready)
+
+        metrics.on_scrape(note_ready)
+        add_pages(self.app, self.health, metrics)
+
+
+Build = Callable[[Host, PartitionCounts], None]
+
+
+def run_host(
+    settings: Settings,
+    needed: AbstractSet[Role],
+    build: Build,
+    *,
+    web_port: int | None,
+) -> None:
+    """Run a process to its end.
+
+    Args:
+        settings: the operator's settings.
+        needed: roles whose topics it reads or writes.
+        build: adds the parts to the host; it is given how many partitions the topics have.
+        web_port: where pages are served, ``None`` for nowhere.
+
+    Raises:
+        AssayStreamError: if it cannot start, or had to stop.
+    """
+    configure_logs(settings)
+    deadline = Deadline(settings.stop_limit_s)
     try:
-        worker.execute_from_commandline()
-    except SystemExit as exit_:
-        code = exit_.code if isinstance(exit_.code, int) else 1
+        failure = asyncio.run(_run(settings, needed, build, deadline, web_port))
     finally:
         # A thread that hangs, as in looking up a name, would keep the process alive.
         deadline.settle()
-    if failures:
-        told = explained(failures[0])
-        if told is not None:
-            raise told from failures[0]
-        raise RuntimeError("a stage failed without a reason of its own") from failures[0]
-    return code
+    if failure is not None:
+        told = explained(failure)
+        if told is None:
+            raise RuntimeError("a part of the process failed without a reason of its own") from failure
+        raise told from failure
 
 
-def _make_state_dir(settings: Settings, app: faust.App) -> None:
-    """Make Faust's folders before it does: its own error would pass for a defect of ours."""
+async def _run(
+    settings: Settings, needed: AbstractSet[Role], build: Build, deadline: Deadline, web_port: int | None
+) -> BaseException | None:
+    admin = await start_admin(settings, waiting=lambda text: _log.warning("waiting_for_brokers", why=text))
     try:
-        settings.state_dir.mkdir(parents=True, exist_ok=True)
-        app._create_directories()
-    except OSError as error:
-        raise OperatingError(
-            "state_dir_unusable",
-            f"ASSAY_STREAM_STATE_DIR: cannot make a folder in {settings.state_dir}: {error.strerror}. Free some "
-            "space there, or name another folder.",
-        ) from None
+        counts = check_topics(await inspect_topics(admin, settings), set(needed))
+    finally:
+        await admin.close()
+    host = Host(settings, deadline, web_port=web_port)
+    build(host, counts)
+    await host.run()
+    return host.failure
 
 
-def _check_port(settings: Settings) -> None:
+def _check_port(address: str, port: int) -> None:
     """Try the port before Faust does: its own error would pass for a defect of ours."""
-    family = socket.AF_INET6 if ":" in settings.web_host else socket.AF_INET
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((settings.web_host, settings.web_port))
+            probe.bind((address, port))
         except OSError as error:
             raise ConfigurationError(
                 "web_port_taken",
-                f"cannot listen on {settings.web_host}:{settings.web_port} ({error.strerror}): choose another "
-                "ASSAY_STREAM_WEB_PORT (--web-port) for each worker of a machine",
+                f"cannot listen on {address}:{port} ({error.strerror}): choose another ASSAY_STREAM_WEB_PORT "
+                "(--web-port) for each process of a machine",
             ) from None
 
 
-async def _preflight(settings: Settings, stages: frozenset[str]) -> dict[Role, int]:
-    """Reach the brokers and check the topics before anything starts."""
-    admin = await start_admin(settings, waiting=lambda text: _log.warning("waiting_for_brokers", why=text))
-    try:
-        needed = set().union(*(ROLES_OF_STAGE[stage] for stage in stages))
-        return check_topics(await inspect_topics(admin, settings), needed)
-    finally:
-        await admin.close()
+class _PartService(Service):  # type: ignore[misc]
+    """Runs one part under Faust's supervision, and reports its end."""
+
+    def __init__(self, name: str, part: Part, note_end: Callable[[BaseException | None], None]) -> None:
+        self._name = name
+        self._part = part
+        self._note_end = note_end
+        self._running: asyncio.Task[None] | None = None
+        super().__init__()
+
+    async def on_start(self) -> None:
+        self._running = asyncio.create_task(self._part.run(), name=self._name)
+        self._running.add_done_callback(self._ended)
+
+    def _ended(self, running: asyncio.Task[None]) -> None:
+        if not running.cancelled():
+            self._note_end(running.exception())
+
+    async def on_stop(self) -> None:
+        self._part.stop()
+        if self._running is not None:
+            await asyncio.wait([self._running])
+
+
+class Deadline:
+    """Ends the process when stopping takes too long. What was not committed is done again by the next owner.
+
+    Its thread is made at once: a process without memory may be unable to start one.
+
+    Args:
+        limit_s: how long stopping may take, seconds.
+    """
+
+    def __init__(self, limit_s: int) -> None:
+        self._limit_s = limit_s
+        self._started = threading.Event()
+        self._cancelled = threading.Event()
+        self._reason: str | None = None
+        threading.Thread(target=self._watch, name="deadline", daemon=True).start()
+
+    def start(self, reason: str | None = None) -> None:
+        """Start the countdown; later calls change nothing.
+
+        Args:
+            reason: the error to print if the process has to be ended.
+        """
+        if not self._started.is_set():
+            self._reason = reason
+            self._started.set()
+
+    def settle(self) -> None:
+        """Note that all is done. Where other threads would keep the process alive, the countdown goes on for them."""
+        here = threading.current_thread()
+        if any(thread is not here and not thread.daemon for thread in threading.enumerate()):
+            self.start()
+        else:
+            self.cancel()
+
+    def cancel(self) -> None:
+        """Let the process live, and the thread end."""
+        self._cancelled.set()
+        self._started.set()
+
+    def _watch(self) -> None:
+        self._started.wait()
+        if self._cancelled.wait(self._limit_s):
+            return
+        try:
+            _log.error("stop_cut_short", limit_s=self._limit_s)
+            if self._reason is not None:
+                os.write(_STDERR, f"assay-stream: {self._reason}\n".encode())
+        finally:
+            # Whatever logging needs may be what is missing.
+            os._exit(_CUT_SHORT)

@@ -1,7 +1,4 @@
-"""Health, readiness and metrics, as pages.
-
-``/healthz`` says that nothing has failed and nothing hangs; ``/readyz`` that every stage does its work now.
-"""
+"""``/healthz`` (nothing failed, nothing hangs), ``/readyz`` (every stage does its work now) and ``/metrics``."""
 
 from __future__ import annotations
 
@@ -11,22 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from assay_stream.worker.metrics import Meter
+from assay_stream.worker.metrics import Metrics
 
 if TYPE_CHECKING:
     import faust
 
-METRICS_TYPE = CONTENT_TYPE_LATEST.partition(";")[0]
+_METRICS_TYPE = CONTENT_TYPE_LATEST.partition(";")[0]
 
 Page = tuple[int, dict[str, Any]]
-"""An HTTP status, and what the page says."""
+"""An HTTP status, and the body."""
 
 
 class Health:
-    """What the stages say of themselves.
+    """What the stages of a process report.
 
     Args:
-        stall_limit_s: how long a stage may not move before it counts as hung.
+        stall_limit_s: how long a stage may not move before it counts as hung, seconds.
     """
 
     def __init__(self, *, stall_limit_s: float = math.inf) -> None:
@@ -47,35 +44,34 @@ class Health:
         if still_s is not None:
             self._still_s[name] = still_s
 
-    def stages(self) -> dict[str, bool]:
-        """Return which stages do their work now."""
-        return {name: bool(check()) for name, check in self._checks.items()}
-
-    def stuck(self) -> list[str]:
-        """Return the stages that have not moved for longer than the limit."""
-        return [name for name, still_s in self._still_s.items() if still_s() > self._stall_limit_s]
-
     def liveness(self) -> Page:
         """Return what ``/healthz`` answers."""
-        stuck = self.stuck()
+        stuck = self._stuck()
         is_ok = not self.failed and not stuck
         return (200 if is_ok else 503), {"ok": is_ok, "stuck": stuck}
 
     def readiness(self) -> Page:
         """Return what ``/readyz`` answers."""
-        stages, stuck = self.stages(), set(self.stuck())
-        stages = {name: is_ready and name not in stuck for name, is_ready in stages.items()}
+        stages = self.stages()
         is_ready = all(stages.values()) and not self.failed
         return (200 if is_ready else 503), {"ready": is_ready, "stages": stages}
 
+    def stages(self) -> dict[str, bool]:
+        """Return which stages do their work now."""
+        stuck = self._stuck()
+        return {name: bool(check()) and name not in stuck for name, check in self._checks.items()}
 
-def add_pages(app: faust.App, health: Health, meter: Meter) -> None:
+    def _stuck(self) -> list[str]:
+        return [name for name, still_s in self._still_s.items() if still_s() > self._stall_limit_s]
+
+
+def add_pages(app: faust.App, health: Health, metrics: Metrics) -> None:
     """Serve health, readiness and metrics.
 
     Args:
         app: the application whose web server serves them.
-        health: what the stages say.
-        meter: what they count.
+        health: what the stages report.
+        metrics: what they count.
     """
 
     @app.page("/healthz")  # type: ignore[untyped-decorator]
@@ -89,5 +85,5 @@ def add_pages(app: faust.App, health: Health, meter: Meter) -> None:
         return web.json(body, status=status)
 
     @app.page("/metrics")  # type: ignore[untyped-decorator]
-    async def metrics(web: Any, request: Any) -> Any:
-        return web.bytes(meter.text(), content_type=METRICS_TYPE)
+    async def metrics_(web: Any, request: Any) -> Any:
+        return web.bytes(metrics.text(), content_type=_METRICS_TYPE)

@@ -1,4 +1,4 @@
-"""The join on Kafka: calls in, evidence out, once what was observed before them is known."""
+"""The join's stage: which calls are ready, and the view of the binding topic that they are looked up in."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 import orjson
 from aiokafka import TopicPartition
 
-from assay_stream.config import Settings
 from assay_stream.errors import InputError
 from assay_stream.join import processor
 from assay_stream.join.processor import Join
-from assay_stream.kafka.state_thread import EngineThread
+from assay_stream.kafka.connection import Clients
+from assay_stream.kafka.stage import NoState, Stage
 from assay_stream.kafka.transport import read_last
 from assay_stream.model.cloudevents import Call
 from assay_stream.model.partition import murmur2_partition
@@ -20,50 +20,73 @@ from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.worker.view import BindingView
 
 
-class JoinStage:
-    """Looks calls up in the view. It keeps no state of its own, so any worker may take any partition.
+class Joining(NoState):
+    """The join of a process, and the calls that it has read and that wait: they are not read again.
+
+    Args:
+        join: what all partitions look into.
+    """
+
+    def __init__(self, join: Join) -> None:
+        self.join = join
+        self.read: dict[Origin, Call | InputError] = {}
+
+
+def join_call(state: Joining, record: Record) -> list[Output]:
+    """Join one call.
+
+    Args:
+        state: the join.
+        record: a call that is ready.
+    """
+    event = state.read.pop(record.origin, None) if state.read else None
+    return processor.process(state.join, record, None if record.set_aside else event)
+
+
+class JoinStage(Stage[Joining]):
+    """Looks calls up in the view. No partition has state of its own, so any worker may take any.
 
     A call is ready once the registry has applied every snapshot and control record that stood in the partitions of
     its server when the call was read. A call that names a known snapshot needs the control records only.
 
     Args:
-        settings: the operator's settings.
-        state: the state that the view feeds.
+        join: what the view feeds.
         view: the view of the binding topic.
+        clients: read the evidence topic.
         topics: topic name of every role.
     """
 
-    name = "join"
-    input_roles = (Role.CALLS,)
-    piece_records = 100
-
-    def __init__(self, settings: Settings, state: Join, view: BindingView, *, topics: Mapping[Role, str]) -> None:
-        self._settings = settings
-        self._state = state
+    def __init__(self, join: Join, view: BindingView, *, clients: Clients, topics: Mapping[Role, str]) -> None:
+        self._joining = Joining(join)
+        super().__init__(
+            "join",
+            (Role.CALLS,),
+            clients=clients,
+            topics=topics,
+            new_state=lambda _: self._joining,
+            thread=view.thread,
+            piece_records=100,
+        )
+        self._join = join
         self._view = view
-        self._topics = topics
         self._asking = asyncio.Lock()
-        self._waiting: dict[Origin, Call | InputError] = {}
-        """Calls that were read and have to wait: they are not read again."""
         self._next_ends: asyncio.Task[Mapping[TopicPartition, int]] | None = None
 
     @property
     def entries(self) -> int:
         """How many servers the view holds."""
-        return len(self._state.view.servers)
+        return len(self._join.view.servers)
 
     @property
     def changes(self) -> int:
         """How often the view has changed."""
         return self._view.changes
 
-    def thread(self, partition: int) -> EngineThread:
-        """Return the thread of the view: all partitions look into the same one."""
-        return self._view.thread
-
-    async def open(self, partition: int) -> Mapping[TopicPartition, int | None]:
-        """Nothing to restore; the group's committed offset is where to start."""
-        return {}
+    def close(self, partition: int) -> None:
+        """Drop the calls of the partition that were read and never joined."""
+        super().close(partition)
+        read = self._joining.read
+        self._joining.read = {origin: call for origin, call in read.items() if origin.partition != partition}
 
     async def done_before(self, partition: int) -> Mapping[TopicPartition, int]:
         """Return the call behind the last one that has evidence.
@@ -72,18 +95,14 @@ class JoinStage:
         """
         calls = TopicPartition(self._topics[Role.CALLS], partition)
         log = TopicPartition(self._topics[Role.EVIDENCE], partition)
-        last = await read_last(self._settings, Role.EVIDENCE, log)
+        last = await read_last(self._clients.consumer(), Role.EVIDENCE, log)
         offset = None if last is None else _call_offset(last, calls)
         return {} if offset is None else {calls: offset + 1}
-
-    def close(self, partition: int) -> None:
-        """Drop the calls of the partition that were read and never joined."""
-        self._waiting = {origin: call for origin, call in self._waiting.items() if origin.partition != partition}
 
     async def note_ends(self) -> Mapping[TopicPartition, int]:
         """Return where the logs of snapshots and control records end now.
 
-        Partitions that ask at the same time share an answer, provided that nobody had asked for it before.
+        Partitions that ask at the same time share an answer, unless somebody had asked for it before them.
         """
         if self._next_ends is None:
             self._next_ends = asyncio.create_task(self._ask_for_ends())
@@ -106,12 +125,12 @@ class JoinStage:
         return len(records)
 
     def _is_ready(self, record: Record, missing: Sequence[TopicPartition], partitions: int) -> bool:
-        event = self._waiting.get(record.origin)
+        event = self._joining.read.get(record.origin)
         if event is None:
-            event = self._state.read(record)
+            event = self._join.read(record)
         if isinstance(event, InputError):
             return True
-        server = self._state.view.servers.get(event.server_id)
+        server = self._join.view.servers.get(event.server_id)
         # Where its records belong, and wherever some have been seen: a producer may partition otherwise.
         numbers = {murmur2_partition(event.server_id.encode(), partitions)}
         if server is not None:
@@ -119,31 +138,14 @@ class JoinStage:
         awaited = {tp.topic for tp in missing if tp.partition in numbers}
         if not awaited:
             return True
-        if awaited == {self._topics[Role.SNAPSHOTS]} and self._state.names_known_snapshot(event):
+        if awaited == {self._topics[Role.SNAPSHOTS]} and self._join.names_known_snapshot(event):
             return True
-        self._waiting[record.origin] = event
+        self._joining.read[record.origin] = event
         return False
 
     async def wait(self, limit_s: float, *, since: int) -> None:
         """Wait for the registry to come further."""
         await self._view.wait_for_change(limit_s, since=since)
-
-    def process(self, partition: int, records: Sequence[Record]) -> list[Output]:
-        """Join the calls."""
-        outputs: list[Output] = []
-        state, waiting = self._state, self._waiting
-        for record in records:
-            event = waiting.pop(record.origin, None) if waiting else None
-            outputs += processor.process(state, record, None if record.set_aside else event)
-        return outputs
-
-    def seal(self, partition: int, positions: Mapping[TopicPartition, int]) -> list[Output]:
-        """Nothing goes with the offsets."""
-        return []
-
-    def unasked(self, partition: int) -> list[Output]:
-        """Nothing is written but for a record."""
-        return []
 
 
 def _call_offset(evidence: Record, calls: TopicPartition) -> int | None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import structlog
 
 from assay_stream.config import Settings
-from assay_stream.kafka.state_thread import OUT_OF_MEMORY
 from assay_stream.text.escaping import json_text, visible
-from assay_stream.worker.stopping import Deadline
 
 _LIBRARIES = ("faust", "mode", "aiokafka", "aiohttp")
 _OURS = "assay_stream"
@@ -54,30 +53,32 @@ class _MemoryErrors(logging.Handler):
 
     Args:
         act: what to do; called once.
-        deadline: started first: acting may take memory.
     """
 
-    def __init__(self, act: Callable[[], object], deadline: Deadline) -> None:
+    def __init__(self, act: Callable[[], object]) -> None:
         super().__init__(level=logging.WARNING)
         self._act: Callable[[], object] | None = act
-        self._deadline = deadline
 
     def handle(self, record: logging.LogRecord) -> bool:
         if self._act is not None and record.exc_info and isinstance(record.exc_info[1], MemoryError):
             act, self._act = self._act, None
-            self._deadline.start(str(OUT_OF_MEMORY))
             act()
         return True
 
 
-def on_memory_error(act: Callable[[], object], deadline: Deadline) -> None:
-    """Act once a library logs that memory ran out.
+@contextmanager
+def watching_memory(act: Callable[[], object]) -> Iterator[None]:
+    """Act once a library logs that memory ran out, while the block runs.
 
     Args:
         act: what to do, from whichever thread logs.
-        deadline: started first.
     """
-    logging.getLogger().addHandler(_MemoryErrors(act, deadline))
+    handler = _MemoryErrors(act)
+    logging.getLogger().addHandler(handler)
+    try:
+        yield
+    finally:
+        logging.getLogger().removeHandler(handler)
 
 
 def _inert_line(_logger: object, _method: str, line: object) -> str:

@@ -1,4 +1,4 @@
-"""What the stages count, for Prometheus."""
+"""What a process counts, for Prometheus."""
 
 from __future__ import annotations
 
@@ -6,88 +6,56 @@ from collections.abc import Callable, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-_BATCH_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+from assay_stream.kafka.stage import StageMetrics
+
+_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
 
-class Meter:
+class Metrics:
     """All metrics of one process.
 
     Args:
-        registry: where they are registered; a new one for every application.
+        registry: where they are registered; a new one for every process.
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registry = registry
         self._on_scrape: list[Callable[[], None]] = []
-        self.read = Counter("assay_stream_records_read", "Input records processed.", ["stage"], registry=registry)
-        self.outputs = Counter(
-            "assay_stream_outputs",
-            "Records written, by what happened: bound by scope, unbound by reason, rejected by code.",
-            ["stage", "what"],
-            registry=registry,
+
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(f"assay_stream_{name}", text, ["stage", *labels], registry=registry)
+
+        def gauge(name: str, text: str, *labels: str) -> Gauge:
+            return Gauge(f"assay_stream_{name}", text, labels, registry=registry)
+
+        def histogram(name: str, text: str) -> Histogram:
+            return Histogram(f"assay_stream_{name}", text, ["stage"], registry=registry, buckets=_BUCKETS_S)
+
+        self.read = counter("records_read", "Input records processed.")
+        self.outputs = counter(
+            "outputs", "Records written, by what happened: bound by scope, unbound by reason, rejected by code.", "what"
         )
-        self.held = Gauge(
-            "assay_stream_calls_held", "Records that wait for the registry.", ["stage"], registry=registry
+        self.buffered = gauge("calls_held", "Records that wait for the registry.", "stage")
+        self.batch_seconds = histogram("batch_seconds", "From the start of a batch to its commit.")
+        self.lost = counter("input_expired", "Offsets that retention deleted before they were read.")
+        self.claims_left_out = counter(
+            "name_claims_left_out", "Claims to tool names compared once and not remembered: too many look-alikes."
         )
-        self.batch_seconds = Histogram(
-            "assay_stream_batch_seconds",
-            "From the start of a batch to its commit.",
-            ["stage"],
-            registry=registry,
-            buckets=_BATCH_BUCKETS_S,
+        self.reopened = counter("partitions_reopened", "Failed batches that were undone.")
+        self.opening_seconds = gauge(
+            "opening_seconds", "How long the last take-over of partitions took, restoring included.", "stage"
         )
-        self.lost = Counter(
-            "assay_stream_input_expired",
-            "Offsets that retention deleted before they were read.",
-            ["stage"],
-            registry=registry,
+        self.opened = gauge("partitions_opened", "Partitions taken over last.", "stage")
+        self.transaction_seconds = histogram("transaction_seconds", "From the begin of a transaction to its commit.")
+        self.lag = gauge(
+            "lag_records", "Offsets of a partition that are not processed yet.", "stage", "topic", "partition"
         )
-        self.claims_left_out = Counter(
-            "assay_stream_name_claims_left_out",
-            "Claims to tool names compared once and not remembered: too many look-alikes.",
-            ["stage"],
-            registry=registry,
-        )
-        self.reopened = Counter(
-            "assay_stream_lanes_reopened", "Times a failed batch was undone.", ["stage"], registry=registry
-        )
-        self.opening_seconds = Gauge(
-            "assay_stream_opening_seconds",
-            "How long the last take-over of partitions took, restoring included.",
-            ["stage"],
-            registry=registry,
-        )
-        self.lanes = Gauge(
-            "assay_stream_partitions_opened", "Partitions taken over last.", ["stage"], registry=registry
-        )
-        self.transaction_seconds = Histogram(
-            "assay_stream_transaction_seconds",
-            "From the begin of a transaction to its commit.",
-            ["stage"],
-            registry=registry,
-            buckets=_BATCH_BUCKETS_S,
-        )
-        self.lag = Gauge(
-            "assay_stream_lag_records",
-            "Offsets of a partition that are not processed yet.",
-            ["stage", "topic", "partition"],
-            registry=registry,
-        )
-        self.state_entries = Gauge(
-            "assay_stream_state_entries", "What a stage keeps in memory.", ["stage"], registry=registry
-        )
-        self.brokers_silent_seconds = Gauge(
-            "assay_stream_brokers_silent_seconds", "Since a broker last answered.", registry=registry
-        )
-        self.stage_ready = Gauge(
-            "assay_stream_stage_ready",
-            "1 while a stage does its work, as /readyz says.",
-            ["stage"],
-            registry=registry,
-        )
+        self.state_entries = gauge("state_entries", "What a stage keeps in memory.", "stage")
+        self.brokers_silent_seconds = gauge("brokers_silent_seconds", "Since a broker last answered.")
+        self.stage_ready = gauge("stage_ready", "1 while a stage does its work, as /readyz says.", "stage")
 
     def on_scrape(self, note: Callable[[], None]) -> None:
-        """Have something noted just before the metrics are read.
+        """Call a function that sets gauges just before the metrics are read.
 
         Args:
             note: sets gauges.
@@ -102,99 +70,63 @@ class Meter:
         return text
 
 
-class StageMeter:
-    """The part of the metrics that one stage counts.
+class PrometheusStage(StageMetrics):
+    """What one stage counts; the methods are explained in ``kafka.stage``.
 
     Args:
-        meter: all metrics.
-        stage: the stage's name.
+        metrics: all metrics of the process.
+        stage: name of the stage.
     """
 
-    def __init__(self, meter: Meter, stage: str) -> None:
-        self._meter = meter
+    def __init__(self, metrics: Metrics, stage: str) -> None:
+        self._metrics = metrics
         self._stage = stage
         self._lagging: set[tuple[str, int]] = set()
 
-    def batch(self, count: int, labels: Mapping[str, int], *, seconds: float) -> None:
-        """Count a committed batch.
+    def batch(self, records: int, labels: Mapping[str, int], *, seconds: float) -> None:
+        """Count a committed batch."""
+        self._metrics.batch_seconds.labels(self._stage).observe(seconds)
+        self.done(records, labels)
 
-        Args:
-            count: records read.
-            labels: what was written: how many outputs of each label.
-            seconds: how long it took.
-        """
-        self._meter.batch_seconds.labels(self._stage).observe(seconds)
-        self.done(count, labels)
-
-    def done(self, count: int, labels: Mapping[str, int]) -> None:
-        """Count records processed and what came of them.
-
-        Args:
-            count: records processed.
-            labels: what was written: how many outputs of each label.
-        """
-        self._meter.read.labels(self._stage).inc(count)
+    def done(self, records: int, labels: Mapping[str, int]) -> None:
+        """Count records processed and outputs by label."""
+        self._metrics.read.labels(self._stage).inc(records)
         for what, written in labels.items():
-            self._meter.outputs.labels(self._stage, what).inc(written)
+            self._metrics.outputs.labels(self._stage, what).inc(written)
 
     def transaction(self, seconds: float) -> None:
-        """Time a committed transaction.
+        """Time a committed transaction."""
+        self._metrics.transaction_seconds.labels(self._stage).observe(seconds)
 
-        Args:
-            seconds: how long it took.
-        """
-        self._meter.transaction_seconds.labels(self._stage).observe(seconds)
-
-    def lags(self, records: Mapping[tuple[str, int], int]) -> None:
-        """Note how far behind each partition is; those of others are forgotten.
-
-        Args:
-            records: topic and partition to offsets that are not processed yet.
-        """
-        for topic, partition in self._lagging - records.keys():
-            self._meter.lag.remove(self._stage, topic, str(partition))
-        self._lagging = set(records)
-        for (topic, partition), count in records.items():
-            self._meter.lag.labels(self._stage, topic, str(partition)).set(max(count, 0))
+    def lags(self, offsets: Mapping[tuple[str, int], int]) -> None:
+        """Set the lag of each partition; those of others are removed."""
+        for topic, partition in self._lagging - offsets.keys():
+            self._metrics.lag.remove(self._stage, topic, str(partition))
+        self._lagging = set(offsets)
+        for (topic, partition), count in offsets.items():
+            self._metrics.lag.labels(self._stage, topic, str(partition)).set(max(count, 0))
 
     def state(self, entries: int) -> None:
-        """Note how much is kept in memory.
+        """Set how many entries are kept in memory."""
+        self._metrics.state_entries.labels(self._stage).set(entries)
 
-        Args:
-            entries: servers, or alerts.
-        """
-        self._meter.state_entries.labels(self._stage).set(entries)
+    def buffered(self, records: int) -> None:
+        """Set how many records wait."""
+        self._metrics.buffered.labels(self._stage).set(records)
 
-    def held(self, count: int) -> None:
-        """Note how many records wait now.
-
-        Args:
-            count: records held.
-        """
-        self._meter.held.labels(self._stage).set(count)
-
-    def lost(self, count: int) -> None:
-        """Count offsets that expired unread.
-
-        Args:
-            count: how many.
-        """
-        self._meter.lost.labels(self._stage).inc(count)
+    def lost(self, offsets: int) -> None:
+        """Count offsets that expired unread."""
+        self._metrics.lost.labels(self._stage).inc(offsets)
 
     def claim_left_out(self) -> None:
         """Count a claim to a tool name that is not remembered."""
-        self._meter.claims_left_out.labels(self._stage).inc()
+        self._metrics.claims_left_out.labels(self._stage).inc()
 
     def reopened(self) -> None:
-        """Count a failed batch that was undone."""
-        self._meter.reopened.labels(self._stage).inc()
+        """Count a failed batch."""
+        self._metrics.reopened.labels(self._stage).inc()
 
-    def opened(self, count: int, *, seconds: float) -> None:
-        """Note a take-over of partitions.
-
-        Args:
-            count: partitions opened.
-            seconds: how long it took, restoring included.
-        """
-        self._meter.lanes.labels(self._stage).set(count)
-        self._meter.opening_seconds.labels(self._stage).set(seconds)
+    def opened(self, partitions: int, *, seconds: float) -> None:
+        """Note a take-over of partitions."""
+        self._metrics.opened.labels(self._stage).set(partitions)
+        self._metrics.opening_seconds.labels(self._stage).set(seconds)

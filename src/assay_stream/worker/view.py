@@ -1,4 +1,4 @@
-"""The memory view of the whole binding topic, followed by every process that joins."""
+"""The binding topic in memory, followed by every process that joins."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 import structlog
-from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
+from aiokafka import ConsumerRecord, TopicPartition
 
-from assay_stream.config import Settings
 from assay_stream.join import processor
 from assay_stream.join.processor import Join
-from assay_stream.kafka.connection import reading_consumer
-from assay_stream.kafka.state_thread import EngineThread
+from assay_stream.kafka.connection import Clients, Consumer
+from assay_stream.kafka.state_thread import StateThread
 from assay_stream.kafka.transport import record_of
 from assay_stream.model.record import Role
 
@@ -24,11 +23,11 @@ _POLL_MS = 500
 
 
 class BindingView:
-    """Follows the binding topic, committed records only, and tells how far the registry has come.
+    """Follows the binding topic, committed records only, and knows how far the registry has come.
 
     Args:
-        settings: the operator's settings.
-        state: the join whose view is fed.
+        join: the join whose view is fed.
+        clients: read the topics.
         topic: name of the binding topic.
         partitions: how many partitions it has.
         inputs: the registry's input partitions.
@@ -36,27 +35,27 @@ class BindingView:
 
     def __init__(
         self,
-        settings: Settings,
-        state: Join,
+        join: Join,
         *,
+        clients: Clients,
         topic: str,
         partitions: int,
         inputs: list[TopicPartition],
     ) -> None:
-        self._settings = settings
-        self._state = state
+        self._join = join
+        self._clients = clients
         self._partitions = [TopicPartition(topic, number) for number in range(partitions)]
         self._inputs = inputs
         self._changed = asyncio.Event()
         self.changes = 0
         """How often facts have arrived."""
-        self.thread = EngineThread("join")
+        self.thread = StateThread("join")
         """The state belongs to it: whoever looks into it does so there."""
         self._stopping = asyncio.Event()
         self._started = asyncio.Event()
         # A broker answers one connection's requests in order: asked on the reading consumer's, the ends would
         # wait for its long poll.
-        self._ends_reader: AIOKafkaConsumer | None = None
+        self._ends_reader: Consumer | None = None
         self.ready = False
         self._moved_s = time.monotonic()
 
@@ -75,9 +74,9 @@ class BindingView:
         Raises:
             IntegrityError: where the topic holds what is not ours.
         """
-        consumer = reading_consumer(self._settings)
+        consumer = self._clients.consumer()
         consumer.assign(self._partitions)
-        ends_reader = self._ends_reader = reading_consumer(self._settings)
+        ends_reader = self._ends_reader = self._clients.consumer()
         try:
             await consumer.start()
             await ends_reader.start()
@@ -106,7 +105,7 @@ class BindingView:
         Args:
             ends: input partitions of the registry and the positions to be reached.
         """
-        progress = self._state.view.progress
+        progress = self._join.view.progress
         return [tp for tp, end in ends.items() if progress.get((tp.topic, tp.partition), 0) < end]
 
     async def wait_for_change(self, limit_s: float, *, since: int) -> None:
@@ -120,7 +119,7 @@ class BindingView:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), limit_s)
 
-    async def _follow(self, consumer: AIOKafkaConsumer) -> None:
+    async def _follow(self, consumer: Consumer) -> None:
         self._moved_s = time.monotonic()
         fetched = await consumer.getmany(timeout_ms=_POLL_MS)
         if fetched:
@@ -134,11 +133,11 @@ class BindingView:
         for messages in fetched.values():
             for message in messages:
                 self.thread.note_progress()
-                processor.process(self._state, record_of(Role.BINDINGS, message))
+                processor.process(self._join, record_of(Role.BINDINGS, message))
 
-    async def _reached(self, consumer: AIOKafkaConsumer, ends: Mapping[TopicPartition, int]) -> bool:
+    async def _reached(self, consumer: Consumer, ends: Mapping[TopicPartition, int]) -> bool:
         for partition, end in ends.items():
             if await consumer.position(partition) < end:
                 return False
-        _log.info("view_caught_up", servers=len(self._state.view.servers))
+        _log.info("view_caught_up", servers=len(self._join.view.servers))
         return True

@@ -16,9 +16,10 @@ from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.finding import Finding
 from assay_stream.model.finding_topic import FloodEnd, Resolution, Suppression, Tick, decode_entry
 from assay_stream.model.kinds import Kind
-from assay_stream.model.record import Origin, Output, Record, Role
+from assay_stream.model.record import TOPIC_NAMES, Origin, Output, Record, Role
 from tests.support.findings import RULES, a_finding, a_rule, an_end, at, body, place
 
+FINDINGS = TOPIC_NAMES[Role.FINDINGS]
 EACH = DEFAULT_LIMITS.alerts_per_record_max
 _LEVELS = {"a": 2, "c": 5}
 BY_NAME = replace(RULES, severity=lambda finding: _LEVELS.get((finding.tool_name or "a")[0], 2))
@@ -51,12 +52,12 @@ class Stage:
         return self
 
     def _restart(self) -> None:
-        self._topic.update((output.key, output.value) for output in self._table.written(self._offset))
+        self._topic.update((output.key, output.value) for output in self._table.flush({FINDINGS: self._offset}))
         self._table = AlertTable(0, self._rules)
         for key, value in self._topic.items():
             if value is not None:
                 self._table.restore(Record(Role.ALERT_STATES, Origin("states", 0, 0), key, value))
-        assert self._table.restored() == self._offset
+        assert self._table.restored() == {FINDINGS: self._offset}
 
 
 def a_list(names: Sequence[str], offset: int, second: float | None = None, **changes: Any) -> list[Finding]:

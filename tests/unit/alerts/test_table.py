@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import orjson
 import pytest
@@ -11,10 +11,11 @@ from assay_stream.alerts.table import AlertTable
 from assay_stream.errors import IntegrityError
 from assay_stream.model.finding import Finding
 from assay_stream.model.finding_topic import Tick
-from assay_stream.model.record import Origin, Output, Record, Role
+from assay_stream.model.record import TOPIC_NAMES, Origin, Output, Record, Role
 from tests.support.findings import PACING, RULES, a_finding, at, body
 
 PARTITION = 3
+FINDINGS = TOPIC_NAMES[Role.FINDINGS]
 
 
 def found(offset: int, finding: Finding) -> Record:
@@ -29,9 +30,9 @@ def kept(outputs: Iterable[Output]) -> list[Record]:
     return [Record(Role.ALERT_STATES, place, output.key, output.value) for output in outputs]
 
 
-def a_table(records: Iterable[Record] = ()) -> AlertTable:
+def a_table(records: Iterable[Record] = (), now_us: Callable[[], int | None] = lambda: None) -> AlertTable:
     """A table that took in what a state topic holds."""
-    table = AlertTable(PARTITION, RULES)
+    table = AlertTable(PARTITION, RULES, now_us=now_us)
     for record in records:
         table.restore(record)
     return table
@@ -41,17 +42,17 @@ def a_table(records: Iterable[Record] = ()) -> AlertTable:
 def written() -> list[Output]:
     """What is written after two findings of two tools."""
     table = a_table()
-    assert table.restored() is None
+    assert table.restored() == {FINDINGS: None}
     table.apply(found(0, a_finding()))
     table.apply(found(1, a_finding(1, tool_name="other")))
-    return table.written(2)
+    return table.flush({FINDINGS: 2})
 
 
 def test_a_new_table_begins_with_the_first_finding() -> None:
     """With nothing in its topic there is nothing to take back either."""
     table = a_table()
-    assert table.restored() is None
-    (progress,) = table.written(0)
+    assert table.restored() == {FINDINGS: None}
+    (progress,) = table.flush({FINDINGS: 0})
     assert progress.key == b"progress"
 
 
@@ -69,21 +70,21 @@ def test_what_changed_is_written_once_with_how_far_it_is(written: list[Output]) 
 def test_a_restored_table_counts_on(written: list[Output]) -> None:
     """From where it was, with the counts it had."""
     table = a_table(kept(written))
-    assert table.restored() == 2
+    assert table.restored() == {FINDINGS: 2}
     assert len(table) == 3
     (alert,) = table.apply(found(2, a_finding(100))).outputs
     assert body(alert)["count"] == 2
-    assert [output.key for output in table.written(3)] == [a_finding().uid().encode(), b"progress"]
+    assert [output.key for output in table.flush({FINDINGS: 3})] == [a_finding().uid().encode(), b"progress"]
 
 
 def test_a_restored_table_knows_what_is_due(written: list[Output]) -> None:
     """What nobody found again for a while is repeated: the time of that is not forgotten."""
-    table = a_table(kept(written))
+    now_us = [at(2)]
+    table = a_table(kept(written), lambda: now_us[0])
     table.restored()
-    assert table.tick(at(2)) is None
-    due = at(2) + PACING.repeat_interval_us
-    tick = table.tick(due)
-    assert tick is not None
+    assert table.punctuate() == []
+    due = now_us[0] = at(2) + PACING.repeat_interval_us
+    (tick,) = table.punctuate()
     assert (tick.role, tick.partition, tick.value) == (Role.FINDINGS, PARTITION, Tick(time_us=due).encode())
 
 
@@ -92,13 +93,13 @@ def test_a_table_of_which_something_is_gone_is_made_anew(written: list[Output], 
     """Any record of its topic missing: every finding is read again, and what was left of the states goes."""
     left = [*written[:lost], *written[lost + 1 :]]
     table = a_table(kept(left))
-    assert table.restored() is None
+    assert table.restored() == {FINDINGS: None}
     assert len(table) == 0
-    again = table.written(0)
+    again = table.flush({FINDINGS: 0})
     gone = {output.key for output in left} - {b"progress"}
     assert {output.key for output in again if output.value is None} == gone
     healed = a_table(kept([*left, *again]))
-    assert healed.restored() == 0
+    assert healed.restored() == {FINDINGS: 0}
     assert len(healed) == 0
 
 
@@ -108,7 +109,7 @@ def test_states_that_come_back_are_not_taken_back(written: list[Output]) -> None
     table.restored()
     table.apply(found(0, a_finding()))
     table.apply(found(1, a_finding(1, tool_name="other")))
-    assert table.written(2) == written
+    assert table.flush({FINDINGS: 2}) == written
 
 
 @pytest.mark.parametrize(
@@ -120,4 +121,4 @@ def test_what_is_no_state_stops_the_worker(key: bytes, value: bytes) -> None:
     record = Record(Role.ALERT_STATES, Origin("states", PARTITION, 7), key, value)
     with pytest.raises(IntegrityError, match="offset 7 of partition 3") as caught:
         a_table([record])
-    assert caught.value.code == "unknown_alert_state"
+    assert caught.value.code == "unknown_state"

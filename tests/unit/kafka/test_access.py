@@ -10,7 +10,6 @@ from assay_stream.config import Settings
 from assay_stream.kafka.access import ACCESS, Actor, Operation, Resource, acl_commands, grants_of
 from assay_stream.kafka.topics import topic_names
 from assay_stream.model.record import Role
-from assay_stream.worker.app import ROLES_OF_STAGE
 from tests.support.command import run_command_text
 
 WRITTEN_BY_WORKERS_ALONE = set(Role) - {
@@ -41,13 +40,6 @@ def test_an_analyst_writes_nothing() -> None:
         # Of groups it sees what was committed, and joins none.
         assert grant.resource is Resource.TOPIC or grant.operations == (Operation.DESCRIBE,)
         assert not {Operation.WRITE, Operation.CREATE} & set(grant.operations)
-
-
-@pytest.mark.parametrize("stage", sorted(ROLES_OF_STAGE))
-def test_a_stage_is_granted_the_topics_that_it_checks_at_start(stage: str) -> None:
-    """What a worker looks for before it runs is what its role may at least describe."""
-    access = ACCESS[Actor(stage)]
-    assert access.reads | access.writes | access.looks_at == ROLES_OF_STAGE[stage]
 
 
 def test_grants_carry_the_prefixes_of_the_deployment() -> None:

@@ -10,14 +10,14 @@ import time
 import pytest
 
 from assay_stream.errors import OperatingError
-from assay_stream.kafka.state_thread import EngineThread
+from assay_stream.kafka.state_thread import StateThread
 
 
 async def test_the_loop_lives_while_a_record_is_worked_on() -> None:
     """Pure Python that goes on until the loop has had its turns delays nobody else for long."""
-    thread = EngineThread("engine")
+    thread = StateThread("engine")
     enough = threading.Event()
-    working = asyncio.create_task(thread.run(spin_until, enough))
+    working = asyncio.ensure_future(thread.run(spin_until, enough))
     delays_s = []
     for _ in range(50):
         asked_s = time.monotonic()
@@ -39,7 +39,7 @@ def spin_until(enough: threading.Event) -> None:
 
 async def test_calls_run_one_after_the_other_in_one_thread() -> None:
     """State that they share needs no lock."""
-    thread = EngineThread("engine")
+    thread = StateThread("engine")
     seen: list[tuple[int, str]] = []
 
     def note(number: int) -> int:
@@ -53,7 +53,7 @@ async def test_calls_run_one_after_the_other_in_one_thread() -> None:
 
 async def test_an_error_is_raised_where_it_is_waited_for() -> None:
     """And the thread goes on."""
-    thread = EngineThread("engine")
+    thread = StateThread("engine")
     with pytest.raises(ValueError, match="bad"):
         await thread.run(int, "bad")
     assert await thread.run(int, "7") == 7
@@ -62,7 +62,7 @@ async def test_an_error_is_raised_where_it_is_waited_for() -> None:
 
 async def test_a_lack_of_memory_is_an_operating_error_that_holds_nothing() -> None:
     """The frames of the original would keep what fills the memory."""
-    thread = EngineThread("engine")
+    thread = StateThread("engine")
 
     def exhaust() -> None:
         raise MemoryError
@@ -76,10 +76,10 @@ async def test_a_lack_of_memory_is_an_operating_error_that_holds_nothing() -> No
 
 async def test_it_tells_for_how_long_it_has_been_busy_with_one_thing() -> None:
     """Idle is 0; progress begins anew."""
-    thread = EngineThread("engine")
+    thread = StateThread("engine")
     assert thread.busy_s == 0.0
     release = threading.Event()
-    working = asyncio.create_task(thread.run(release.wait, 10))
+    working = asyncio.ensure_future(thread.run(release.wait, 10))
     await asyncio.sleep(0.1)
     assert thread.busy_s > 0.05
     release.set()
@@ -91,9 +91,9 @@ async def test_it_tells_for_how_long_it_has_been_busy_with_one_thing() -> None:
 
 async def test_a_caller_that_is_cancelled_leaves_the_thread_in_order() -> None:
     """The answer is dropped; the next call gets its own."""
-    thread = EngineThread("engine")
+    thread = StateThread("engine")
     release = threading.Event()
-    working = asyncio.create_task(thread.run(release.wait, 10))
+    working = asyncio.ensure_future(thread.run(release.wait, 10))
     await asyncio.sleep(0.01)
     working.cancel()
     release.set()

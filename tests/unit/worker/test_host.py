@@ -1,34 +1,231 @@
-"""A worker put together from its settings."""
+"""The process that hosts stages, a sealer or a forwarder: its pages, its ends, and its bounds."""
 
 from __future__ import annotations
 
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
+import httpx
 import pytest
 
-from assay_stream.config import load_settings
-from assay_stream.errors import OperatingError
+from assay_stream.config import Settings, load_settings
+from assay_stream.errors import ConfigurationError, OperatingError
+from assay_stream.kafka.stage_task import StageTask
 from assay_stream.model.record import Role
-from assay_stream.worker.app import WorkerBuilder
-from assay_stream.worker.host import _make_state_dir
-from assay_stream.worker.join import JoinStage
+from assay_stream.worker.host import Deadline, Host
+from assay_stream.worker.metrics import PrometheusStage
+from assay_stream.worker.worker import STAGES, Worker
+from tests.support.deployment import free_port
+
+
+class Part:
+    """A part that runs until it is stopped, or until it ends of itself."""
+
+    def __init__(self, error: BaseException | None = None, *, ends: bool = False) -> None:
+        self.ready = True
+        self.still_s = 0.0
+        self.stopped = asyncio.Event()
+        self._error = error
+        if ends or error is not None:
+            self.stopped.set()
+
+    async def run(self) -> None:
+        """Run."""
+        await self.stopped.wait()
+        if self._error is not None:
+            raise self._error
+
+    def stop(self) -> None:
+        """Stop."""
+        self.stopped.set()
+
+
+@asynccontextmanager
+async def hosted(part: Part, *, web_port: int | None = None) -> AsyncIterator[Host]:
+    """A host that runs one part, without brokers, until the block ends."""
+    settings = Settings(bootstrap_servers=f"127.0.0.1:{free_port()}", stall_limit_s=60)
+    deadline = Deadline(60)
+    host = Host(settings, deadline, web_port=web_port)
+    host.add("seal", part, still_s=lambda: part.still_s)
+    running = asyncio.create_task(host.run())
+    try:
+        while not host.app.started and not running.done():
+            await asyncio.sleep(0.01)
+        yield host
+    finally:
+        part.stop()
+        await asyncio.wait_for(running, 20)
+        deadline.cancel()
+
+
+async def test_the_pages_are_served_until_it_ends() -> None:
+    """Brokers that do not answer make it unready, and nothing else; a part that hangs is named."""
+    part, port = Part(), free_port()
+    url = f"http://127.0.0.1:{port}"
+    async with hosted(part, web_port=port) as host, httpx.AsyncClient() as client:
+        metrics = PrometheusStage(host.metrics, "seal")
+        host.metrics.on_scrape(lambda: metrics.state(7))
+        metrics.done(3, {"checkpoint": 1})
+        assert (await client.get(f"{url}/healthz")).json() == {"ok": True, "stuck": []}
+        ready = await client.get(f"{url}/readyz")
+        assert (ready.status_code, ready.json()["stages"]) == (503, {"seal": True, "brokers": False})
+        page = await client.get(f"{url}/metrics")
+        assert page.headers["content-type"].startswith("text/plain")
+        for line in (
+            'assay_stream_state_entries{stage="seal"} 7.0',
+            'assay_stream_records_read_total{stage="seal"} 3.0',
+            'assay_stream_outputs_total{stage="seal",what="checkpoint"} 1.0',
+            'assay_stream_stage_ready{stage="brokers"} 0.0',
+        ):
+            assert line in page.text
+        part.still_s = 61.0
+        answer = await client.get(f"{url}/healthz")
+        assert (answer.status_code, answer.json()["stuck"]) == (503, ["seal"])
+    async with httpx.AsyncClient() as client:
+        with pytest.raises(httpx.ConnectError):
+            await client.get(f"{url}/healthz")
+
+
+async def test_a_port_that_is_taken_is_named() -> None:
+    """With the setting to change, before anything starts."""
+    port = free_port()
+    async with hosted(Part(), web_port=port):
+        with pytest.raises(ConfigurationError, match="--web-port") as caught:
+            async with hosted(Part(), web_port=port):
+                raise AssertionError("the port is taken")
+    assert caught.value.code == "web_port_taken"
+
+
+async def test_a_part_that_is_done_ends_the_process() -> None:
+    """As a sealer that seals once."""
+    async with asyncio.timeout(20), hosted(Part(ends=True)) as host:
+        pass
+    assert host.failure is None
+
+
+async def test_a_part_that_fails_ends_the_process_with_its_error() -> None:
+    """Which says so on its pages meanwhile."""
+    error = OperatingError("brokers_failing", "why")
+    async with asyncio.timeout(20), hosted(Part(error)) as host:
+        pass
+    assert host.failure is error
+    assert host.health.liveness()[0] == 503
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_ends_the_process(number: signal.Signals) -> None:
+    """Its parts finish what they have in hand."""
+    part = Part()
+    async with hosted(part):
+        os.kill(os.getpid(), number)
+        await asyncio.wait_for(part.stopped.wait(), 10)
 
 
 async def test_the_setting_reaches_the_join() -> None:
     """ASSAY_STREAM_CALL_PROFILE is what the join holds every call to."""
     for profile in ("assay", "handshake"):
-        builder = WorkerBuilder(load_settings(call_profile=profile), frozenset({"join"}), dict.fromkeys(Role, 1))
-        _, task = builder._join()
-        assert isinstance(task._stage, JoinStage)
-        assert task._stage._state.call_profile == profile
+        deadline = Deadline(60)
+        host = Host(load_settings(call_profile=profile), deadline, web_port=None)
+        worker = Worker(load_settings(call_profile=profile), host, dict.fromkeys(Role, 1))
+        assert worker._join()._join.call_profile == profile
+        deadline.cancel()
 
 
-async def test_a_state_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
-    """Where Faust's folders cannot be made the worker names the setting, and a restart may help."""
-    in_the_way = tmp_path / "file"
-    in_the_way.write_text("")
-    settings = load_settings(state_dir=in_the_way / "state")
-    app = WorkerBuilder(settings, frozenset({"join"}), dict.fromkeys(Role, 1)).app
-    with pytest.raises(OperatingError, match="ASSAY_STREAM_STATE_DIR") as refused:
-        _make_state_dir(settings, app)
-    assert refused.value.code == "state_dir_unusable"
+async def test_alerts_give_way_to_the_other_stages() -> None:
+    """And they to nobody."""
+    deadline = Deadline(60)
+    host = Host(load_settings(), deadline, web_port=None)
+    Worker(load_settings(), host, dict.fromkeys(Role, 1)).add(frozenset(STAGES))
+    tasks = [service._part for service in host.app.hosted if isinstance(service._part, StageTask)]
+    assert [task._stage.name for task in tasks] == list(STAGES)
+    tasks[0].__class__ = BusyTask
+    assert [task._context.busy_elsewhere() for task in tasks] == [False, False, True]
+    deadline.cancel()
+
+
+class BusyTask(StageTask):
+    """A task with work."""
+
+    has_work = True
+
+
+STUCK = """
+import asyncio
+from assay_stream.config import load_settings
+from assay_stream.worker.host import Deadline, Host
+
+class Part:
+    ready = True
+    def stop(self): pass
+    async def run(self):
+        print("ready", flush=True)
+        await asyncio.sleep(60)
+
+async def main():
+    host = Host(load_settings(), Deadline(1), web_port=None)
+    host.add("stuck", Part())
+    await host.run()
+
+asyncio.run(main())
+"""
+
+
+def test_a_part_that_does_not_end_is_cut_short() -> None:
+    """With exit code 3, once the time is up."""
+    with subprocess.Popen([sys.executable, "-c", STUCK], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 3
+
+
+def test_a_deadline_that_is_called_off_leaves_no_thread() -> None:
+    """Whether it was started or not."""
+    before = threading.active_count()
+    for starts in (False, True):
+        deadline = Deadline(60)
+        if starts:
+            deadline.start()
+        deadline.cancel()
+    until_s = time.monotonic() + 10
+    while threading.active_count() > before and time.monotonic() < until_s:
+        time.sleep(0.01)
+    assert threading.active_count() <= before
+
+
+LEFT_BEHIND = """
+import sys, threading
+from assay_stream.worker.host import Deadline
+
+deadline = Deadline(1)
+if "start" in sys.argv:
+    deadline.start()
+if "thread" in sys.argv:
+    threading.Thread(target=threading.Event().wait).start()
+deadline.settle()
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"), [(["thread"], 3), (["start", "thread"], 3), (["start"], 0), ([], 0)], ids=str
+)
+def test_a_thread_that_is_left_behind_does_not_keep_the_process(arguments: list[str], code: int) -> None:
+    """Once all is done the deadline is off, unless another thread would keep the process alive."""
+    done = subprocess.run([sys.executable, "-c", LEFT_BEHIND, *arguments], check=False, timeout=60)
+    assert done.returncode == code
+
+
+def test_a_worker_makes_no_folder(tmp_path: Path) -> None:
+    """Nothing of a worker stands on disk."""
+    script = STUCK.replace('print("ready", flush=True)\n        await asyncio.sleep(60)', "pass")
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=False, timeout=60)
+    assert done.returncode == 0
+    assert list(tmp_path.iterdir()) == []

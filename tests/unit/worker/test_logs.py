@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from assay_stream.text.visible import is_unseen
-from assay_stream.worker.logs import Seldom, on_memory_error
+from assay_stream.worker.logs import Seldom, watching_memory
 
 
 def a_line(at_s: float, name: str = "aiokafka", msg: str = "no connection to %s", node: int = 1) -> logging.LogRecord:
@@ -93,29 +93,11 @@ def test_log_lines_are_inert(log_format: str) -> None:
         assert not any(line.startswith("forged") for line in lines[:2])
 
 
-class ADeadline:
-    """Notes that it was started."""
-
-    def __init__(self) -> None:
-        self.reasons: list[str | None] = []
-
-    def start(self, reason: str | None = None) -> None:
-        """Note it."""
-        self.reasons.append(reason)
-
-
 def test_memory_that_runs_out_in_a_library_is_acted_upon_once() -> None:
     """Its task has ended, and the process would wait for it. Other errors are the library's own business."""
     acted: list[str] = []
-    deadline = ADeadline()
-    handlers = logging.getLogger().handlers
-    before = list(handlers)
-    on_memory_error(lambda: acted.append("stop"), deadline)  # type: ignore[arg-type]
-    try:
-        library = logging.getLogger("aiokafka.consumer.fetcher")
+    library = logging.getLogger("aiokafka.consumer.fetcher")
+    with watching_memory(lambda: acted.append("stop")):
         for error in (ValueError("other"), MemoryError(), MemoryError()):
             library.error("unexpected error in a routine", exc_info=error)
-    finally:
-        handlers[:] = before
     assert acted == ["stop"]
-    assert [reason is not None and reason.startswith("out_of_memory") for reason in deadline.reasons] == [True]

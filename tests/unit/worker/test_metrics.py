@@ -6,7 +6,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from assay_stream.worker.http import Health
-from assay_stream.worker.metrics import Meter, StageMeter
+from assay_stream.worker.metrics import Metrics, PrometheusStage
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def registry() -> CollectorRegistry:
 
 def test_outputs_are_counted_by_what_happened(registry: CollectorRegistry) -> None:
     """Each label has a counter of its own, and records read are counted too."""
-    meter = StageMeter(Meter(registry), "join")
+    meter = PrometheusStage(Metrics(registry), "join")
     meter.done(3, {"bound:exact": 2, "rejected:not_json": 1})
     read = registry.get_sample_value("assay_stream_records_read_total", {"stage": "join"})
     exact = registry.get_sample_value("assay_stream_outputs_total", {"stage": "join", "what": "bound:exact"})
@@ -26,9 +26,9 @@ def test_outputs_are_counted_by_what_happened(registry: CollectorRegistry) -> No
 
 def test_stages_are_counted_apart(registry: CollectorRegistry) -> None:
     """Two stages of one process share the metrics, not the counts."""
-    meter = Meter(registry)
-    StageMeter(meter, "join").held(5)
-    StageMeter(meter, "registry").lost(7)
+    meter = Metrics(registry)
+    PrometheusStage(meter, "join").buffered(5)
+    PrometheusStage(meter, "registry").lost(7)
     assert registry.get_sample_value("assay_stream_calls_held", {"stage": "join"}) == 5
     assert registry.get_sample_value("assay_stream_calls_held", {"stage": "registry"}) is None
     assert registry.get_sample_value("assay_stream_input_expired_total", {"stage": "registry"}) == 7
@@ -36,13 +36,13 @@ def test_stages_are_counted_apart(registry: CollectorRegistry) -> None:
 
 def test_claims_that_are_not_remembered_are_counted(registry: CollectorRegistry) -> None:
     """So that an operator sees that a name has more look-alikes than are compared."""
-    StageMeter(Meter(registry), "alerts").claim_left_out()
+    PrometheusStage(Metrics(registry), "alerts").claim_left_out()
     assert registry.get_sample_value("assay_stream_name_claims_left_out_total", {"stage": "alerts"}) == 1
 
 
 def test_a_batch_is_timed(registry: CollectorRegistry) -> None:
     """A batch counts its records and how long it took; a take-over how many partitions."""
-    meter = StageMeter(Meter(registry), "join")
+    meter = PrometheusStage(Metrics(registry), "join")
     meter.batch(1, {"bound:exact": 1}, seconds=0.5)
     meter.opened(3, seconds=1.5)
     meter.reopened()
@@ -50,7 +50,7 @@ def test_a_batch_is_timed(registry: CollectorRegistry) -> None:
     assert registry.get_sample_value("assay_stream_batch_seconds_sum", stage) == 0.5
     assert registry.get_sample_value("assay_stream_partitions_opened", stage) == 3
     assert registry.get_sample_value("assay_stream_opening_seconds", stage) == 1.5
-    assert registry.get_sample_value("assay_stream_lanes_reopened_total", stage) == 1
+    assert registry.get_sample_value("assay_stream_partitions_reopened_total", stage) == 1
 
 
 def test_health_asks_every_stage_anew() -> None:
@@ -67,7 +67,7 @@ def test_health_asks_every_stage_anew() -> None:
 
 def test_the_lag_of_a_partition_that_went_elsewhere_is_forgotten(registry: CollectorRegistry) -> None:
     """Its last value would stand for ever otherwise, and wake somebody."""
-    meter = StageMeter(Meter(registry), "join")
+    meter = PrometheusStage(Metrics(registry), "join")
     meter.lags({("calls", 0): 5, ("calls", 1): -1})
     place = {"stage": "join", "topic": "calls"}
     assert registry.get_sample_value("assay_stream_lag_records", place | {"partition": "0"}) == 5
@@ -79,9 +79,9 @@ def test_the_lag_of_a_partition_that_went_elsewhere_is_forgotten(registry: Colle
 
 def test_gauges_are_noted_when_the_metrics_are_read(registry: CollectorRegistry) -> None:
     """And transactions are timed."""
-    meter = Meter(registry)
-    meter.on_scrape(lambda: StageMeter(meter, "registry").state(3))
-    StageMeter(meter, "join").transaction(0.2)
+    meter = Metrics(registry)
+    meter.on_scrape(lambda: PrometheusStage(meter, "registry").state(3))
+    PrometheusStage(meter, "join").transaction(0.2)
     text = meter.text().decode()
     assert 'assay_stream_state_entries{stage="registry"} 3.0' in text
     assert 'assay_stream_transaction_seconds_sum{stage="join"} 0.2' in text

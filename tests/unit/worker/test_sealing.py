@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import pytest
@@ -12,16 +13,17 @@ from aiokafka import TopicPartition
 from aiokafka.errors import KafkaConnectionError, KafkaError, ProducerFenced
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from assay_stream.config import Settings, load_settings
+from assay_stream.config import load_settings
 from assay_stream.errors import ConfigurationError, InputError, IntegrityError, OperatingError
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.schemes import dsse
 from assay_stream.seal.checkpoint import decode
 from assay_stream.worker import sealing
-from assay_stream.worker.sealing import Lane, Sealer
+from assay_stream.worker.sealing import OpenRange, Sealer, SealPlan
 from tests.support.kept import Kept
 from tests.support.seals import KEY, KEYS, OTHER_KEY, TOPIC, Fleet, a_record, checked, checkpoints_of, some_records
 
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 HOME = TopicPartition(TOPIC, 0)
 
 
@@ -120,13 +122,27 @@ class Log:
         self.values.append(output.value)
         self.committed.append(offsets[HOME])
 
-    async def last_record(self, settings: Settings, role: Role, partition: TopicPartition) -> Record | None:
+    async def last_record(self, consumer: object, role: Role, partition: TopicPartition) -> Record | None:
         """The last checkpoint. The producer was opened before."""
         assert self.opened > self.closed
         assert partition == TopicPartition("assay.evidence.checkpoint", 0)
         if not self.values:
             return None
         return Record(role, Origin(partition.topic, 0, len(self.values) - 1), None, self.values[-1])
+
+
+class LogClients:
+    """What reaches the log."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+
+    def consumer(self, **_: object) -> Log:
+        """The log itself."""
+        return self._log
+
+    def producer(self, transactional_id: str) -> None:
+        """The log's own writer takes its place."""
 
 
 @pytest.fixture(autouse=True)
@@ -143,20 +159,14 @@ async def seal(
     every_records: int = 3,
 ) -> None:
     """Seal what the log holds."""
-    monkeypatch.setattr(sealing, "reading_consumer", lambda _: log)
     monkeypatch.setattr(sealing, "TransactionalWriter", lambda _, **__: log)
-    monkeypatch.setattr(sealing, "last_record", log.last_record)
+    monkeypatch.setattr(sealing, "read_last", log.last_record)
+    plan = SealPlan(key=key, trusted=trusted, every_records=every_records, every_s=60.0, log_name="test", once=True)
+    clients: Any = LogClients(log)
     sealer = Sealer(
-        load_settings(),
-        key,
-        trusted,
-        partitions=1,
-        every_records=every_records,
-        every_s=60.0,
-        log_name="test",
-        now=lambda: ("2026-03-01T10:00:00Z", 1),
+        load_settings(), plan, partitions=1, clients=clients, now=lambda: datetime(2026, 3, 1, 10, tzinfo=UTC)
     )
-    await sealer.run(once=True)
+    await sealer.run()
     assert log.opened == log.closed
 
 
@@ -266,16 +276,15 @@ def test_a_sealer_does_not_go_on_where_a_sibling_knows_of_more(checkpoints: int,
         fleet.seal(partition)
     left = fleet.chains[0][:checkpoints]
     writer: Any = None
-    lanes = {
-        0: Lane(partition=0, writer=writer, before=left[-1].checkpoint if left else None),
-        1: Lane(partition=1, writer=writer, before=fleet.chains[1][-1].checkpoint),
+    ranges = {
+        0: OpenRange(partition=0, writer=writer, before=left[-1].checkpoint if left else None),
+        1: OpenRange(partition=1, writer=writer, before=fleet.chains[1][-1].checkpoint),
     }
-    sealer = Sealer(
-        load_settings(), KEY, KEYS, partitions=2, every_records=3, every_s=60.0, log_name="test", now=lambda: ("", 1)
-    )
+    plan = SealPlan(key=KEY, trusted=KEYS, every_records=3, every_s=60.0, log_name="test")
+    sealer = Sealer(load_settings(), plan, partitions=2)
     if goes_on:
-        sealer._check_siblings(lanes)
+        sealer._check_siblings(ranges)
         return
     with pytest.raises(IntegrityError, match="partition 1 was sealed after 4 records of partition 0") as caught:
-        sealer._check_siblings(lanes)
+        sealer._check_siblings(ranges)
     assert caught.value.code == "checkpoints_cut_off"

@@ -11,26 +11,29 @@ from aiokafka import TopicPartition
 
 from assay_stream.config import Settings
 from assay_stream.join.processor import Join
+from assay_stream.kafka.memory import MemoryCluster
 from assay_stream.kafka.topics import topic_names
 from assay_stream.kafka.transport import record_of
 from assay_stream.model.envelope import Producer
 from assay_stream.model.facts import Progress
 from assay_stream.model.partition import murmur2_partition
-from assay_stream.model.record import Origin, Record, Role
+from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.registry.processor import Registry, process
-from assay_stream.worker.join import JoinStage
-from assay_stream.worker.registry import RegistryStage
+from assay_stream.worker.join import JoinStage, join_call
+from assay_stream.worker.stages import RegistryState, registry_stage
 from assay_stream.worker.view import BindingView
 from tests.support.fleet import START, a_call_by, a_listing
 
 PRODUCER = Producer(version="1")
+TOPICS = topic_names(Settings())
+CLUSTER = MemoryCluster(dict.fromkeys(TOPICS.values(), 2))
 SNAPSHOTS = TopicPartition("mcp.tools.list", 0)
 CONTROL = TopicPartition("assay.control", 0)
 
 
 def a_view(state: Join) -> BindingView:
     """A view that follows nothing."""
-    return BindingView(Settings(), state, topic="b", partitions=1, inputs=[SNAPSHOTS, CONTROL])
+    return BindingView(state, clients=CLUSTER, topic="b", partitions=1, inputs=[SNAPSHOTS, CONTROL])
 
 
 @pytest.fixture
@@ -53,7 +56,7 @@ def join(state: Join) -> JoinStage:
 
 def a_join(state: Join) -> JoinStage:
     """A join over a state."""
-    return JoinStage(Settings(), state, a_view(state), topics=topic_names(Settings()))
+    return JoinStage(state, a_view(state), clients=CLUSTER, topics=TOPICS)
 
 
 def at(role: Role, offset: int, key: bytes | None, value: bytes | None) -> Record:
@@ -77,6 +80,11 @@ def reach(state: Join, **positions: int) -> None:
     for tp, position in ((SNAPSHOTS, positions.get("snapshots")), (CONTROL, positions.get("control"))):
         if position is not None:
             state.view.apply(Progress(topic=tp.topic, partition=tp.partition, position=position))
+
+
+def joined(stage: JoinStage, records: list[Record]) -> list[Output]:
+    """What the agent writes for calls that are ready."""
+    return [output for record in records for output in join_call(stage._joining, record)]
 
 
 ENDS = {SNAPSHOTS: 5, CONTROL: 2}
@@ -177,17 +185,17 @@ def test_a_call_that_waits_is_read_once(join: JoinStage, state: Join, monkeypatc
     reach(state, control=2)
     assert join.admit(waiting, ENDS) == 1
     assert reads == waiting
-    assert [output.label for output in join.process(0, waiting)] == ["bound:exact"]
-    assert not join._waiting
+    assert [output.label for output in joined(join, waiting)] == ["bound:exact"]
+    assert not join._joining.read
 
 
 def test_a_call_that_waited_is_forgotten_with_its_partition(join: JoinStage) -> None:
     """Whoever owns the partition next reads it again."""
     assert join.admit(calls("snapshot-1"), ENDS) == 0
     join.close(1)
-    assert join._waiting
+    assert join._joining.read
     join.close(0)
-    assert not join._waiting
+    assert not join._joining.read
 
 
 def test_the_order_of_a_partition_is_kept(join: JoinStage, state: Join) -> None:
@@ -210,23 +218,40 @@ async def test_waiting_for_the_registry_has_a_limit(state: Join) -> None:
 
 
 async def test_the_registry_s_state_belongs_to_its_partition() -> None:
-    """Each partition has a state of its own; records are stepped in order; closing drops it."""
-    stage = RegistryStage(Settings(), topics=topic_names(Settings()), partitions=2, producer=PRODUCER)
-    stage._states[0] = Registry(producer=PRODUCER)
+    """Each partition has a state of its own; closing drops it."""
+    stage = registry_stage(Settings(), clients=CLUSTER, topics=TOPICS, partitions=2, producer=PRODUCER)
+    assert await stage.open(0) == {SNAPSHOTS: None, CONTROL: None}
     _, key, value = a_listing(0, 0, 0, 1, START)
-    outputs = stage.process(0, [at(Role.SNAPSHOTS, 0, key, value), at(Role.SNAPSHOTS, 1, key, value)])
+    listing = [at(Role.SNAPSHOTS, offset, key, value) for offset in (0, 1)]
+    outputs = [output for record in listing for output in process(stage.state(0), record)]
     assert [output.label for output in outputs].count("fact:seen") == 1
+    assert stage.entries == 1
     stage.close(0)
     stage.close(0)
-    assert stage._states == {}
+    assert stage.entries == 0
     assert await stage.note_ends() == {}
     assert stage.admit(calls(None, None), {}) == 2
 
 
-def test_the_registry_seals_its_progress() -> None:
-    """With every batch go records of how far it came, one per input partition, behind the facts."""
-    stage = RegistryStage(Settings(), topics=topic_names(Settings()), partitions=2, producer=PRODUCER)
-    outputs = stage.seal(0, {SNAPSHOTS: 3, CONTROL: 1})
+async def test_the_registry_is_restored_from_its_facts() -> None:
+    """And goes on from the progress that stands among them."""
+    cluster = MemoryCluster(dict.fromkeys(TOPICS.values(), 2))
+    stage = registry_stage(Settings(), clients=cluster, topics=TOPICS, partitions=2, producer=PRODUCER)
+    await stage.open(0)
+    _, key, value = a_listing(0, 0, 0, 1, START)
+    written = process(stage.state(0), at(Role.SNAPSHOTS, 0, key, value)) + stage.flush(0, {SNAPSHOTS: 1, CONTROL: 0})
+    for output in written:
+        if output.role is Role.BINDINGS:
+            cluster.append(TOPICS[Role.BINDINGS], 0, output.key, output.value)
+    stage.close(0)
+    assert await stage.open(0) == {SNAPSHOTS: 1, CONTROL: 0}
+    assert stage.entries == 1
+
+
+def test_the_registry_flushes_its_progress() -> None:
+    """With every batch go records of how far it came, one per input topic, behind the facts."""
+    state = RegistryState(Settings(), 0, topics=TOPICS, partitions=2, producer=PRODUCER)
+    outputs = state.flush({SNAPSHOTS.topic: 3, CONTROL.topic: 1})
     assert [orjson.loads(output.key or b"") for output in outputs] == [
         ["progress", "mcp.tools.list", 0],
         ["progress", "assay.control", 0],

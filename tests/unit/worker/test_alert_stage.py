@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 from aiokafka import TopicPartition
-from prometheus_client import CollectorRegistry
 
 from assay_stream.alerts.table import AlertTable
-from assay_stream.config import load_settings
+from assay_stream.config import Settings, load_settings
+from assay_stream.kafka.memory import MemoryCluster
+from assay_stream.kafka.stage import Stage
 from assay_stream.kafka.topics import topic_names
 from assay_stream.model.record import Origin, Record, Role
-from assay_stream.worker import alerts as module
-from assay_stream.worker.alerts import AlertStage
-from assay_stream.worker.metrics import Meter, StageMeter
+from assay_stream.worker.stages import CountingTable, alert_stage
 from tests.support.findings import PACING, RULES, a_finding, at
 
 SETTINGS = load_settings(alert_tick_s=5)
-FINDINGS = TopicPartition(topic_names(SETTINGS)[Role.FINDINGS], 0)
+TOPICS = topic_names(SETTINGS)
+FINDINGS = TopicPartition(TOPICS[Role.FINDINGS], 0)
 
 
 def found(offset: int = 0) -> Record:
@@ -34,7 +32,10 @@ def a_state_topic(*findings: Record) -> list[Record]:
     for finding in findings:
         table.apply(finding)
     place = Origin("states", 0, 0)
-    return [Record(Role.ALERT_STATES, place, output.key, output.value) for output in table.written(len(findings))]
+    return [
+        Record(Role.ALERT_STATES, place, output.key, output.value)
+        for output in table.flush({FINDINGS.topic: len(findings)})
+    ]
 
 
 @pytest.fixture
@@ -50,64 +51,64 @@ def states() -> list[Record]:
 
 
 @pytest.fixture
-async def stage(monkeypatch: pytest.MonkeyPatch, now: dict[str, float], states: list[Record]) -> AlertStage:
-    """A stage whose state topic is a list and whose clocks stand."""
-
-    async def read(*_: Any) -> AsyncIterator[Record]:
-        for record in states:
-            yield record
-
-    monkeypatch.setattr(module, "read_to_end", read)
+def stage(monkeypatch: pytest.MonkeyPatch, now: dict[str, float], states: list[Record]) -> Stage[CountingTable]:
+    """A stage on a cluster in memory, whose clocks stand."""
     monkeypatch.setattr(time, "monotonic", lambda: now["s"])
-    return AlertStage(
-        SETTINGS,
-        topics=topic_names(SETTINGS),
+    return a_stage(SETTINGS, now, states)
+
+
+def a_stage(settings: Settings, now: dict[str, float], states: list[Record]) -> Stage[CountingTable]:
+    """A stage, and what its state topic holds."""
+    cluster = MemoryCluster(dict.fromkeys(TOPICS.values(), 1))
+    for record in states:
+        cluster.append(TOPICS[Role.ALERT_STATES], 0, record.key, record.value)
+    return alert_stage(
+        settings,
+        clients=cluster,
+        topics=TOPICS,
         rules=RULES,
         clock_us=lambda: int(now["us"]),
-        meter=StageMeter(Meter(CollectorRegistry()), "alerts"),
+        claim_left_out=lambda: None,
     )
 
 
-async def test_it_goes_on_from_where_its_table_is(stage: AlertStage) -> None:
+async def test_it_goes_on_from_where_its_table_is(stage: Stage[CountingTable]) -> None:
     """The table says which finding is next, whatever the group committed."""
     assert await stage.open(0) == {FINDINGS: 1}
     assert stage.entries == 2  # the alert, and what its record has begun
-    stage.process(0, [found(1)])
-    state, progress = stage.seal(0, {FINDINGS: 2})
+    stage.state(0).count(found(1))
+    state, progress = stage.flush(0, {FINDINGS: 2})
     assert (state.key, progress.key) == (a_finding().uid().encode(), b"progress")
 
 
-async def test_without_a_table_it_begins_with_the_first_finding(stage: AlertStage, states: list[Record]) -> None:
+async def test_without_a_table_it_begins_with_the_first_finding(now: dict[str, float]) -> None:
     """Whatever the group committed: counts would start anew otherwise."""
-    states.clear()
-    assert await stage.open(0) == {FINDINGS: None}
+    assert await a_stage(SETTINGS, now, []).open(0) == {FINDINGS: None}
 
 
-async def test_a_closed_partition_is_forgotten(stage: AlertStage) -> None:
+async def test_a_closed_partition_is_forgotten(stage: Stage[CountingTable]) -> None:
     """Its states belong to whoever has it next."""
     await stage.open(0)
     stage.close(0)
     assert stage.entries == 0
 
 
-async def test_a_tick_is_written_where_something_is_due(stage: AlertStage, now: dict[str, float]) -> None:
+async def test_a_tick_is_written_where_something_is_due(stage: Stage[CountingTable], now: dict[str, float]) -> None:
     """Not before, and no more often than the interval says."""
     await stage.open(0)
-    assert stage.unasked(0) == []
+    assert stage.punctuate(0) == []
     now["us"] += PACING.repeat_interval_us
     now["s"] += 4.9
-    assert stage.unasked(0) == [], "it was asked within the interval"
+    assert stage.punctuate(0) == [], "it was asked within the interval"
     now["s"] += 0.1
-    (tick,) = stage.unasked(0)
+    (tick,) = stage.punctuate(0)
     assert (tick.role, tick.partition) == (Role.FINDINGS, 0)
-    assert stage.unasked(0) == []
+    assert stage.punctuate(0) == []
 
 
-async def test_without_an_interval_time_never_comes(
-    stage: AlertStage, now: dict[str, float], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_without_an_interval_time_never_comes(now: dict[str, float], states: list[Record]) -> None:
     """``ASSAY_STREAM_ALERT_TICK_S=0`` is for loading old records: nothing of them is due now."""
-    monkeypatch.setattr(stage, "_settings", load_settings(alert_tick_s=0))
+    stage = a_stage(load_settings(alert_tick_s=0), now, states)
     await stage.open(0)
     now["us"] += PACING.repeat_interval_us
-    assert stage.unasked(0) == []
+    assert stage.punctuate(0) == []

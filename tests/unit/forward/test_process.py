@@ -6,8 +6,8 @@ from collections import Counter
 
 from prometheus_client import CollectorRegistry
 
-from assay_stream.forward.meter import ForwardMeter
-from assay_stream.worker.metrics import Meter, StageMeter
+from assay_stream.forward.process import ForwardMetrics
+from assay_stream.worker.metrics import Metrics, PrometheusStage
 
 
 class Forwarder:
@@ -24,7 +24,7 @@ class Forwarder:
 def test_counts_are_carried_over_once() -> None:
     """Each by its name, however often the metrics are read."""
     registry, forwarder = CollectorRegistry(), Forwarder()
-    meter = ForwardMeter(forwarder, StageMeter(Meter(registry), "forward"))  # type: ignore[arg-type]
+    meter = ForwardMetrics(forwarder, PrometheusStage(Metrics(registry), "forward"))  # type: ignore[arg-type]
     meter.note()
     meter.note()
     forwarder.counts["delivered"] += 1

@@ -1,0 +1,410 @@
+"""A Kafka cluster in memory: the part of aiokafka's interface that stages use, for tests that need no broker.
+
+It keeps what exactly-once rests on:
+
+1. A transaction's records are read by nobody before its commit, and never after its abort. Commit and abort take an
+   offset of their own, as Kafka's markers do, and nothing is read past a transaction that is open.
+2. Offsets sent to a transaction are committed with it or not at all.
+3. Starting a producer raises the epoch of its transactional id and aborts what the previous one left open. From then
+   on every request of the previous one raises ``ProducerFenced``.
+4. A group's partitions are assigned by range; whoever loses any is asked to revoke first.
+
+Pass a ``MemoryCluster`` where ``clients`` are asked for. It is not thread-safe: use it in one event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from aiokafka import ConsumerRebalanceListener, TopicPartition
+from aiokafka.errors import IllegalStateError, ProducerFenced
+from aiokafka.structs import OffsetAndTimestamp
+
+Headers = Sequence[tuple[str, bytes]]
+
+
+class Message(NamedTuple):
+    """A record as a consumer gives it."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes], ...]
+
+
+class _Transaction:
+    """What one producer has begun."""
+
+    def __init__(self) -> None:
+        self.written: set[TopicPartition] = set()
+        self.offsets: dict[str, dict[TopicPartition, tuple[int, str]]] = defaultdict(dict)
+        self.is_open = True
+        self.is_aborted = False
+
+
+class _Entry(NamedTuple):
+    message: Message | None  # ``None`` for a marker
+    transaction: _Transaction | None
+
+
+class MemoryCluster:
+    """Topics, consumer groups and transactional ids.
+
+    Args:
+        partitions: how many partitions each topic has.
+
+    Attributes:
+        before: called with the name of each request of a producer before it takes effect: ``start``, ``begin``,
+            ``send``, ``offsets``, ``commit`` or ``abort``. Let it raise to make the request fail.
+    """
+
+    def __init__(self, partitions: Mapping[str, int]) -> None:
+        self._logs: dict[TopicPartition, list[_Entry]] = {
+            TopicPartition(topic, number): [] for topic, count in partitions.items() for number in range(count)
+        }
+        self._beginnings: dict[TopicPartition, int] = dict.fromkeys(self._logs, 0)
+        self._groups: dict[str, _Group] = {}
+        self._epochs: dict[str, int] = defaultdict(int)
+        self._open: dict[str, _Transaction] = {}
+        self._appended = asyncio.Event()
+        self.before: Callable[[str], None] = lambda _: None
+
+    def consumer(self, *, group_id: str | None = None, **_: Any) -> Any:
+        """Return a consumer of committed records, not started.
+
+        Args:
+            group_id: the consumer group.
+        """
+        group = None if group_id is None else self._groups.setdefault(group_id, _Group(self))
+        return MemoryConsumer(self, group)
+
+    def producer(self, transactional_id: str) -> Any:
+        """Return a transactional producer, not started.
+
+        Args:
+            transactional_id: shared by all producers of which one may write.
+        """
+        return MemoryProducer(self, transactional_id)
+
+    def append(
+        self, topic: str, partition: int, key: bytes | None, value: bytes | None, *, headers: Headers = ()
+    ) -> int:
+        """Append a record outside any transaction, and return its offset."""
+        return self._append(TopicPartition(topic, partition), key, value, tuple(headers), 0, None)
+
+    def read(self, topic: str) -> list[Message]:
+        """Return the committed records of a topic, partition by partition."""
+        return [
+            message for tp in self._logs if tp.topic == topic for message in self._committed(tp, self._beginnings[tp])
+        ]
+
+    def committed(self, group_id: str) -> dict[TopicPartition, tuple[int, str]]:
+        """Return the offsets that a group has committed, and their metadata."""
+        return dict(self._groups[group_id].offsets) if group_id in self._groups else {}
+
+    def delete_before(self, topic: str, partition: int, offset: int) -> None:
+        """Delete the records before an offset, as retention does."""
+        self._beginnings[TopicPartition(topic, partition)] = offset
+
+    def expel(self, consumer: Any) -> None:
+        """Give a member's partitions to the rest of its group without telling it, as after a session that expired."""
+        consumer.leave_silently()
+
+    def _append(
+        self,
+        tp: TopicPartition,
+        key: bytes | None,
+        value: bytes | None,
+        headers: tuple[tuple[str, bytes], ...],
+        timestamp_ms: int,
+        transaction: _Transaction | None,
+    ) -> int:
+        log = self._logs[tp]
+        message = Message(tp.topic, tp.partition, len(log), timestamp_ms, key, value, headers)
+        log.append(_Entry(message, transaction))
+        self._wake()
+        return message.offset
+
+    def _wake(self) -> None:
+        appended, self._appended = self._appended, asyncio.Event()
+        appended.set()
+
+    def _last_stable(self, tp: TopicPartition) -> int:
+        log = self._logs[tp]
+        return next((at for at, entry in enumerate(log) if entry.transaction and entry.transaction.is_open), len(log))
+
+    def _committed(self, tp: TopicPartition, start: int) -> Iterable[Message]:
+        for entry in self._logs[tp][start : self._last_stable(tp)]:
+            is_aborted = entry.transaction is not None and entry.transaction.is_aborted
+            if entry.message is not None and not is_aborted:
+                yield entry.message
+
+    def _end(self, transactional_id: str, *, is_aborted: bool) -> None:
+        transaction = self._open.pop(transactional_id, None)
+        if transaction is None:
+            return
+        transaction.is_open, transaction.is_aborted = False, is_aborted
+        for tp in transaction.written:
+            self._logs[tp].append(_Entry(None, None))
+        if not is_aborted:
+            for group_id, offsets in transaction.offsets.items():
+                self._groups.setdefault(group_id, _Group(self)).offsets.update(offsets)
+        self._wake()
+
+
+class _Builder:
+    """Records to be sent together."""
+
+    def __init__(self) -> None:
+        self.records: list[tuple[int, bytes | None, bytes | None, tuple[tuple[str, bytes], ...]]] = []
+
+    def append(self, *, timestamp: int, key: bytes | None, value: bytes | None, headers: Headers = ()) -> bool:
+        self.records.append((timestamp, key, value, tuple(headers)))
+        return True
+
+
+class MemoryProducer:
+    """A transactional producer; see ``MemoryCluster``."""
+
+    def __init__(self, cluster: MemoryCluster, transactional_id: str) -> None:
+        self._cluster = cluster
+        self._id = transactional_id
+        self._epoch = 0
+
+    async def start(self) -> None:
+        """Fence the previous producer of the transactional id, and abort what it left open."""
+        self._cluster.before("start")
+        self._cluster._epochs[self._id] += 1
+        self._epoch = self._cluster._epochs[self._id]
+        self._cluster._end(self._id, is_aborted=True)
+
+    def create_batch(self) -> _Builder:
+        """Return a batch to fill."""
+        return _Builder()
+
+    async def begin_transaction(self) -> None:
+        """Begin."""
+        self._request("begin")
+        if self._id in self._cluster._open:
+            raise IllegalStateError("a transaction is open")
+        self._cluster._open[self._id] = _Transaction()
+
+    async def send_batch(self, batch: _Builder, topic: str, *, partition: int) -> asyncio.Future[None]:
+        """Write a batch in the transaction."""
+        transaction = self._transaction("send")
+        tp = TopicPartition(topic, partition)
+        transaction.written.add(tp)
+        for timestamp_ms, key, value, headers in batch.records:
+            self._cluster._append(tp, key, value, headers, timestamp_ms, transaction)
+        delivered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        delivered.set_result(None)
+        return delivered
+
+    async def send_offsets_to_transaction(
+        self, offsets: Mapping[TopicPartition, tuple[int, str]], group_id: str
+    ) -> None:
+        """Commit a group's offsets with the transaction."""
+        self._transaction("offsets").offsets[group_id].update(offsets)
+
+    async def commit_transaction(self) -> None:
+        """Commit."""
+        self._transaction("commit")
+        self._cluster._end(self._id, is_aborted=False)
+
+    async def abort_transaction(self) -> None:
+        """Abort."""
+        self._transaction("abort")
+        self._cluster._end(self._id, is_aborted=True)
+
+    async def stop(self) -> None:
+        """Close the connection; an open transaction is the next producer's to abort."""
+
+    def _request(self, name: str) -> None:
+        self._cluster.before(name)
+        if self._cluster._epochs[self._id] != self._epoch:
+            raise ProducerFenced
+
+    def _transaction(self, request: str) -> _Transaction:
+        self._request(request)
+        if self._id not in self._cluster._open:
+            raise IllegalStateError("no transaction is open")
+        return self._cluster._open[self._id]
+
+
+class _Group:
+    """Members of a consumer group, and its committed offsets."""
+
+    def __init__(self, cluster: MemoryCluster) -> None:
+        self._cluster = cluster
+        self._members: list[MemoryConsumer] = []
+        self._balancing = asyncio.Lock()
+        self.offsets: dict[TopicPartition, tuple[int, str]] = {}
+
+    async def join(self, consumer: MemoryConsumer) -> None:
+        """Add a member, and share the partitions out again."""
+        self._members.append(consumer)
+        await self._balance()
+
+    async def leave(self, consumer: MemoryConsumer) -> None:
+        """Remove a member, and share its partitions out."""
+        self._members = [member for member in self._members if member is not consumer]
+        await self._balance()
+
+    async def _balance(self) -> None:
+        async with self._balancing:
+            for member in self._members:
+                await member.revoke()
+            for index, member in enumerate(self._members):
+                await member.assign_share(index, len(self._members))
+
+
+class MemoryConsumer:
+    """A consumer of committed records; see ``MemoryCluster``."""
+
+    def __init__(self, cluster: MemoryCluster, group: _Group | None) -> None:
+        self._cluster = cluster
+        self._group = group
+        self._topics: Sequence[str] = ()
+        self._listener: ConsumerRebalanceListener | None = None
+        self._assigned: set[TopicPartition] = set()
+        self._positions: dict[TopicPartition, int] = {}
+        self._leaving: asyncio.Task[None] | None = None
+
+    def subscribe(self, topics: Sequence[str], listener: ConsumerRebalanceListener | None = None) -> None:
+        """Take a share of the partitions of topics, once started."""
+        self._topics, self._listener = topics, listener
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Take partitions, outside any group."""
+        self._assigned = set(partitions)
+        self._positions = {}
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        """Return what is assigned."""
+        return frozenset(self._assigned)
+
+    async def start(self) -> None:
+        """Join the group, if there is one."""
+        if self._group is not None and self._topics:
+            await self._group.join(self)
+
+    async def stop(self) -> None:
+        """Leave the group."""
+        if self._group is not None and self._topics:
+            await self._group.leave(self)
+
+    def leave_silently(self) -> None:
+        """Leave the group as a member that fell silent: it still believes that its partitions are its own."""
+        if self._group is not None:
+            self._leaving = asyncio.create_task(self._group.leave(self))
+
+    async def revoke(self) -> None:
+        """Have the listener give up what is assigned."""
+        if self._listener is not None:
+            await self._listener.on_partitions_revoked(self._assigned)
+        self.assign(())
+
+    async def assign_share(self, index: int, members: int) -> None:
+        """Take this member's share of the partitions, by range."""
+        mine: set[TopicPartition] = set()
+        for topic in self._topics:
+            numbers = sorted(tp.partition for tp in self._cluster._logs if tp.topic == topic)
+            each, extra = divmod(len(numbers), members)
+            first = index * each + min(index, extra)
+            mine |= {TopicPartition(topic, number) for number in numbers[first : first + each + (index < extra)]}
+        self.assign(mine)
+        if self._listener is not None:
+            await self._listener.on_partitions_assigned(mine)
+
+    async def getmany(
+        self, *partitions: TopicPartition, timeout_ms: int = 0, max_records: int | None = None
+    ) -> dict[TopicPartition, list[Message]]:
+        """Return committed records from the positions on, or nothing when the time is over."""
+        wanted = partitions or tuple(tp for tp in self._assigned if tp in self._positions)
+        fetched = self._fetch(wanted, max_records)
+        if not fetched:
+            appended = self._cluster._appended
+            with suppress(TimeoutError):
+                await asyncio.wait_for(appended.wait(), timeout_ms / 1_000)
+            fetched = self._fetch(wanted, max_records)
+        return fetched
+
+    def _fetch(
+        self, partitions: Iterable[TopicPartition], max_records: int | None
+    ) -> dict[TopicPartition, list[Message]]:
+        left = 1 << 31 if max_records is None else max_records
+        fetched: dict[TopicPartition, list[Message]] = {}
+        for tp in partitions:
+            messages = list(self._cluster._committed(tp, self._position(tp)))
+            taken = messages[:left]
+            left -= len(taken)
+            whole = len(taken) == len(messages)
+            # Past markers and aborted records, too, once all before them is read.
+            self._positions[tp] = (
+                self._cluster._last_stable(tp) if whole else taken[-1].offset + 1 if taken else self._positions[tp]
+            )
+            if taken:
+                fetched[tp] = taken
+        return fetched
+
+    def _position(self, tp: TopicPartition) -> int:
+        if tp not in self._assigned or tp not in self._positions:
+            raise IllegalStateError(f"{tp} is not assigned, or has no position")
+        return self._positions[tp]
+
+    async def position(self, tp: TopicPartition) -> int:
+        """Return the offset to be read next."""
+        return self._position(tp)
+
+    def seek(self, tp: TopicPartition, offset: int) -> None:
+        """Go to an offset."""
+        if tp not in self._assigned:
+            raise IllegalStateError(f"{tp} is not assigned")
+        self._positions[tp] = offset
+
+    async def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Go to the first records."""
+        for tp in partitions:
+            self.seek(tp, self._cluster._beginnings[tp])
+
+    async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return where logs begin."""
+        return {tp: self._cluster._beginnings[tp] for tp in partitions}
+
+    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return where logs end, before the first transaction that is open."""
+        return {tp: self._cluster._last_stable(tp) for tp in partitions}
+
+    async def offsets_for_times(
+        self, times_ms: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """Return the first records of these times or later."""
+        return {
+            tp: next(
+                (
+                    OffsetAndTimestamp(message.offset, message.timestamp)
+                    for message in self._cluster._committed(tp, self._cluster._beginnings[tp])
+                    if message.timestamp >= time_ms
+                ),
+                None,
+            )
+            for tp, time_ms in times_ms.items()
+        }
+
+    def last_stable_offset(self, tp: TopicPartition) -> int:
+        """Return where a log ends."""
+        return self._cluster._last_stable(tp)
+
+    async def committed_with_metadata(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, tuple[int | None, str]]:
+        """Return the group's committed offsets and their metadata."""
+        offsets = {} if self._group is None else self._group.offsets
+        return {tp: offsets.get(tp, (None, "")) for tp in partitions}

@@ -1,0 +1,140 @@
+"""A table of JSON objects, kept in one partition of a compacted topic, that knows which input it follows from.
+
+Under each key stands its value; under ``progress``, the next offset to read and how many values there are. Both are
+written in the transaction of the input they follow from. A table that has another number of values than its
+progress says has lost part of its topic: it is emptied, and the input is read from its beginning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, MutableMapping
+from typing import Any, TypeVar
+
+import orjson
+
+from assay_stream.errors import IntegrityError
+from assay_stream.model.alert_state import AlertProgress
+from assay_stream.model.record import Output, Record, Role
+
+_PROGRESS = "progress"
+
+Value = TypeVar("Value")
+
+
+class Table(MutableMapping[str, Value]):
+    """Values by key, for one input partition. To change a value, store it again: ``table[key] = value``.
+
+    Args:
+        role: the compacted topic.
+        partition: its partition, the same as the input's.
+        input_topic: topic whose records the values follow from.
+    """
+
+    def __init__(self, role: Role, partition: int, input_topic: str) -> None:
+        self._role = role
+        self._partition = partition
+        self._input_topic = input_topic
+        self._values: dict[str, Value] = {}
+        self._changed: set[str] = set()
+        self._progress: dict[str, int] | None = None
+
+    @property
+    def entries(self) -> int:
+        """How many values it holds."""
+        return len(self._values)
+
+    def __getitem__(self, key: str) -> Value:
+        return self._values[key]
+
+    def __setitem__(self, key: str, value: Value) -> None:
+        if key == _PROGRESS:
+            raise ValueError(f"{_PROGRESS!r} is the table's own key")
+        self._values[key] = value
+        self._changed.add(key)
+
+    def __delitem__(self, key: str) -> None:
+        del self._values[key]
+        self._changed.add(key)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def restore(self, record: Record) -> None:
+        """Take in one record of the compacted topic.
+
+        Args:
+            record: a value, the progress, or a tombstone of either.
+
+        Raises:
+            IntegrityError: ``unknown_state`` where this version did not write it.
+        """
+        try:
+            key = (record.key or b"").decode()
+            fields = None if record.value is None else orjson.loads(record.value)
+            if key == _PROGRESS:
+                names = ("position", "states")
+                self._progress = None if fields is None else {name: fields[name] for name in names}
+            elif fields is None:
+                self._values.pop(key, None)
+            else:
+                self._values[key] = self.decode(key, fields)
+        except (AttributeError, ValueError, KeyError, TypeError):
+            raise IntegrityError(
+                "unknown_state",
+                f"{record.origin.topic} holds a record this version cannot read, at offset {record.origin.offset} "
+                f"of partition {record.origin.partition}: run the version that wrote it",
+            ) from None
+
+    def restored(self) -> Mapping[str, int | None]:
+        """Return the next offset of the input topic; ``None`` for its beginning, the table being empty then."""
+        progress = self._progress
+        if progress is not None and progress["states"] == len(self._values):
+            return {self._input_topic: progress["position"]}
+        self._changed.update(self._values)
+        self._values.clear()
+        return {self._input_topic: None}
+
+    def flush(self, positions: Mapping[str, int]) -> list[Output]:
+        """Return the records that bring the compacted topic up to date.
+
+        Args:
+            positions: next offset by input topic.
+        """
+        changed = sorted(self._changed)
+        self._changed.clear()
+        progress: AlertProgress = {"position": positions[self._input_topic], "states": len(self._values)}
+        return [*(self._state(key) for key in changed), self._output(_PROGRESS, progress)]
+
+    def punctuate(self) -> list[Output]:
+        """Return nothing: time alone changes no value."""
+        return []
+
+    def decode(self, key: str, fields: dict[str, Any]) -> Value:
+        """Return a value as it is kept in memory."""
+        raise NotImplementedError
+
+    def encode(self, value: Value) -> Mapping[str, Any]:
+        """Return a value as it stands in the topic."""
+        raise NotImplementedError
+
+    def _state(self, key: str) -> Output:
+        return self._output(key, self.encode(self._values[key]) if key in self._values else None)
+
+    def _output(self, key: str, value: Mapping[str, Any] | None) -> Output:
+        body = None if value is None else orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+        return Output(self._role, key.encode(), body, partition=self._partition)
+
+
+class StateTable(Table[dict[str, Any]]):
+    """A table whose values are JSON objects."""
+
+    def decode(self, _key: str, fields: dict[str, Any]) -> dict[str, Any]:
+        """Return the object itself."""
+        return fields
+
+    def encode(self, value: dict[str, Any]) -> Mapping[str, Any]:
+        """Return the object itself."""
+        return value

@@ -1,0 +1,178 @@
+"""Faust agents over batches: an application, and the channel between a partition task and its agent.
+
+The partition task puts a batch on the channel and waits until the agent asks for the next one. Then it commits what
+the agent wrote, the state and the offsets in one transaction. What an agent raises is raised in the task instead,
+which aborts and tries again; the agent goes on with the next batch. Faust holds no offsets and no state.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import aclosing
+from functools import wraps
+from typing import Any
+
+import faust
+from faust.app import BootStrategy
+from mode import Service
+
+from assay_stream.errors import OperatingError
+from assay_stream.kafka.batch import Batch, BatchDropped, place_of
+
+Batches = AsyncIterator[Batch[Any]]
+AgentFunction = Callable[[Batches], Awaitable[None]]
+
+
+class TransactionalChannel(faust.Channel):  # type: ignore[misc]
+    """A channel whose events are batches. Its agent runs once per partition, so that no batch waits for another's.
+
+    Args:
+        app: the application.
+        name: the stage whose batches it carries.
+        partitions: how many input partitions the stage has.
+        options: Faust's own.
+    """
+
+    def __init__(self, app: faust.App, *, name: str = "", partitions: int = 1, **options: Any) -> None:
+        super().__init__(app, **options)
+        self.name = name
+        self.partitions = partitions
+        self._ended: OperatingError | None = None
+        self._waiting: dict[int, asyncio.Future[None]] = {}
+
+    async def process(self, batch: Batch[Any]) -> None:
+        """Give a batch to the agent, and wait until it is done with it.
+
+        Args:
+            batch: the batch.
+
+        Raises:
+            OperatingError: ``agent_failed`` where the agent has returned, or failed outside any batch.
+            Exception: what the agent raised.
+        """
+        if self._ended is not None:
+            raise self._ended
+        done = self._waiting[id(batch)] = asyncio.get_running_loop().create_future()
+        try:
+            await self.send(value=batch)
+            await done
+        finally:
+            del self._waiting[id(batch)]
+
+    def guarded(self, function: AgentFunction) -> Callable[[AsyncIterator[Any]], Awaitable[None]]:
+        """Return an agent function that settles every batch it takes, however it leaves it.
+
+        Args:
+            function: iterates over batches.
+        """
+
+        @wraps(function)
+        async def agent(stream: AsyncIterator[Any]) -> None:
+            in_hand = _InHand(aiter(stream), self._settle)
+            why = f"the {self.name} agent returned: an agent iterates over its batches until the worker stops"
+            while True:
+                try:
+                    async with aclosing(in_hand.batches()) as batches:
+                        await function(batches)
+                    break
+                except Exception as error:  # noqa: BLE001 - the task that waits for the batch raises it
+                    if in_hand.batch is None:
+                        why = f"the {self.name} agent failed outside any batch: {place_of(error)}"
+                        break
+                    in_hand.settle(error)
+                except asyncio.CancelledError:
+                    in_hand.settle(BatchDropped())
+                    raise
+            if not in_hand.is_exhausted:
+                self._end(OperatingError("agent_failed", why))
+
+        return agent
+
+    def _settle(self, batch: Batch[Any], error: Exception | None) -> None:
+        done = self._waiting.get(id(batch))
+        if done is None or done.done():
+            return  # dropped meanwhile
+        if error is None:
+            done.set_result(None)
+        else:
+            done.set_exception(error)
+
+    def _end(self, error: OperatingError) -> None:
+        """Fail whatever waits: with one run of the agent gone, batches would wait for ever."""
+        self._ended = error
+        for done in self._waiting.values():
+            if not done.done():
+                done.set_exception(error)
+
+
+class _InHand:
+    """The batch that one run of an agent works on.
+
+    Args:
+        stream: Faust's stream; it outlives what the agent raises.
+        settle: called with a batch that the agent is done with, and with what it raised.
+    """
+
+    def __init__(self, stream: AsyncIterator[Any], settle: Callable[[Batch[Any], Exception | None], None]) -> None:
+        self._stream = stream
+        self._settle = settle
+        self.batch: Batch[Any] | None = None
+        self.is_exhausted = False
+
+    async def batches(self) -> AsyncGenerator[Batch[Any], None]:
+        """Yield batches until the application stops. Whoever asks for the next is done with the one before."""
+        while True:
+            try:
+                batch: Batch[Any] = await anext(self._stream)
+            except StopAsyncIteration:
+                self.is_exhausted = True
+                return
+            self.batch = batch
+            yield batch
+            self.settle(None)
+
+    def settle(self, error: Exception | None) -> None:
+        """Report the batch in hand as done, or as failed."""
+        batch, self.batch = self.batch, None
+        if batch is not None:
+            self._settle(batch, error)
+
+
+class _WithoutKafka(BootStrategy):  # type: ignore[misc]
+    """Faust runs services, agents and pages; the services reach Kafka by themselves."""
+
+    enable_kafka = False
+
+
+class AgentApp(faust.App):  # type: ignore[misc]
+    """A Faust application whose agents work on batches, beside services of ours."""
+
+    BootStrategy = _WithoutKafka
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self.hosted: list[Service] = []
+        super().__init__(*args, **options)
+
+    def on_init_dependencies(self) -> Iterable[Service]:
+        """Start our services last, and so stop them first."""
+        return [*super().on_init_dependencies(), *self.hosted]
+
+    async def on_first_start(self) -> None:
+        """Open the flow, which else only Faust's own consumer does; tables are not used, and need no folder."""
+        self.flow_control.resume()
+
+    def agent(self, channel: TransactionalChannel, **options: Any) -> Callable[[AgentFunction], faust.Agent]:
+        """Declare the agent of a channel.
+
+        Args:
+            channel: what it reads.
+            options: Faust's own.
+        """
+        declare = super().agent
+
+        def declared(function: AgentFunction) -> faust.Agent:
+            named = {"name": channel.name, "concurrency": channel.partitions, **options}
+            return declare(channel, **named)(channel.guarded(function))
+
+        return declared

@@ -1,0 +1,169 @@
+"""What the registry and the alerts read, and the state they keep. The join is in ``worker.join``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+import structlog
+
+from assay_stream.alerts.life_cycle import AlertRules
+from assay_stream.alerts.table import AlertTable
+from assay_stream.config import Settings
+from assay_stream.kafka.connection import Clients
+from assay_stream.kafka.stage import NoState, Stage
+from assay_stream.model.envelope import Producer
+from assay_stream.model.record import Output, Record, Role
+from assay_stream.registry.ledger import progress
+from assay_stream.registry.processor import Registry
+
+_log = structlog.get_logger(__name__)
+
+_REGISTRY_INPUTS = (Role.CONTROL, Role.SNAPSHOTS)
+
+
+class RegistryState(NoState, Registry):
+    """The registry of one partition, kept as facts in the binding topic; every join reads them too.
+
+    Args:
+        settings: the operator's settings.
+        partition: its number.
+        topics: topic name of every role.
+        partitions: how many partitions the snapshot topic has.
+        producer: who writes.
+    """
+
+    def __init__(
+        self, settings: Settings, partition: int, *, topics: Mapping[Role, str], partitions: int, producer: Producer
+    ) -> None:
+        super().__init__(producer=producer, limits=settings.limits(), partitions=partitions)
+        self.number = partition
+        self._inputs = [topics[role] for role in _REGISTRY_INPUTS]
+
+    @property
+    def entries(self) -> int:
+        """How many servers it holds."""
+        return len(self.bindings.servers)
+
+    def restore(self, record: Record) -> None:
+        """Take in one fact."""
+        self.bindings.take(record)
+
+    def restored(self) -> Mapping[str, int | None]:
+        """Return the progress that it last recorded."""
+        known = self.bindings.progress
+        return {topic: known.get((topic, self.number)) for topic in self._inputs}
+
+    def flush(self, positions: Mapping[str, int]) -> list[Output]:
+        """Return the progress records that make what was applied visible to every join."""
+        return [
+            progress(topic=topic, partition=self.number, position=position) for topic, position in positions.items()
+        ]
+
+
+def registry_stage(
+    settings: Settings, *, clients: Clients, topics: Mapping[Role, str], partitions: int, producer: Producer
+) -> Stage[RegistryState]:
+    """Return the registry's stage.
+
+    Args:
+        settings: the operator's settings.
+        clients: read its topic.
+        topics: topic name of every role.
+        partitions: how many partitions the snapshot topic has.
+        producer: who writes.
+    """
+    return Stage(
+        "registry",
+        _REGISTRY_INPUTS,
+        clients=clients,
+        topics=topics,
+        state_role=Role.BINDINGS,
+        new_state=lambda partition: RegistryState(
+            settings, partition, topics=topics, partitions=partitions, producer=producer
+        ),
+    )
+
+
+class CountingTable(AlertTable):
+    """An alert table that reports what it cannot remember.
+
+    Args:
+        partition: its number.
+        rules: how alerts live.
+        input_topic: name of the finding topic.
+        now_us: as for ``AlertTable``.
+        claim_left_out: counts a claim to a tool name that is not remembered.
+    """
+
+    def __init__(
+        self,
+        partition: int,
+        rules: AlertRules,
+        *,
+        input_topic: str,
+        now_us: Callable[[], int | None],
+        claim_left_out: Callable[[], None],
+    ) -> None:
+        super().__init__(partition, rules, input_topic=input_topic, now_us=now_us)
+        self._claim_left_out = claim_left_out
+
+    def count(self, record: Record) -> list[Output]:
+        """Apply one record of the finding topic, and return the alerts."""
+        step = self.apply(record)
+        if step.left_out:
+            self._claim_left_out()
+        if step.left_out == 1:
+            # Once for each set of look-alikes: who floods it shall not flood the log.
+            _log.warning("name_claims_left_out", partition=record.origin.partition, offset=record.origin.offset)
+        return step.outputs
+
+
+def alert_stage(
+    settings: Settings,
+    *,
+    clients: Clients,
+    topics: Mapping[Role, str],
+    rules: AlertRules,
+    clock_us: Callable[[], int],
+    claim_left_out: Callable[[], None],
+) -> Stage[CountingTable]:
+    """Return the alerts' stage.
+
+    Args:
+        settings: the operator's settings.
+        clients: read its topic.
+        topics: topic name of every role.
+        rules: how alerts live.
+        clock_us: returns the time, microseconds since the epoch.
+        claim_left_out: counts a claim to a tool name that is not remembered.
+    """
+    return Stage(
+        "alerts",
+        (Role.FINDINGS,),
+        clients=clients,
+        topics=topics,
+        state_role=Role.ALERT_STATES,
+        new_state=lambda partition: CountingTable(
+            partition,
+            rules,
+            input_topic=topics[Role.FINDINGS],
+            now_us=_every(settings.alert_tick_s, clock_us),
+            claim_left_out=claim_left_out,
+        ),
+    )
+
+
+def _every(interval_s: int, clock_us: Callable[[], int]) -> Callable[[], int | None]:
+    """Return a clock that gives the time once per interval, and never where the interval is 0."""
+    looked_s: float | None = None
+
+    def now_us() -> int | None:
+        nonlocal looked_s
+        now_s = time.monotonic()
+        if not interval_s or (looked_s is not None and now_s - looked_s < interval_s):
+            return None
+        looked_s = now_s
+        return clock_us()
+
+    return now_us

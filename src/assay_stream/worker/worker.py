@@ -1,0 +1,153 @@
+"""The worker: the stages' tasks and their agents in one process."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from aiokafka import TopicPartition
+
+from assay_stream import __version__
+from assay_stream.config import Settings
+from assay_stream.join.processor import Join
+from assay_stream.kafka.access import ACCESS, Actor
+from assay_stream.kafka.connection import KafkaClients
+from assay_stream.kafka.stage import Stage
+from assay_stream.kafka.stage_task import StageTask
+from assay_stream.kafka.topics import topic_names
+from assay_stream.model.envelope import Producer
+from assay_stream.model.record import Role
+from assay_stream.worker.agents import declare
+from assay_stream.worker.channel import TransactionalChannel
+from assay_stream.worker.host import Host, run_host
+from assay_stream.worker.join import JoinStage
+from assay_stream.worker.metrics import PrometheusStage
+from assay_stream.worker.stages import alert_stage, registry_stage
+from assay_stream.worker.view import BindingView
+
+STAGES = ("registry", "join", "alerts")
+"""In this order: alerts give way to what is before them."""
+
+_GC_THRESHOLDS = (50_000, 50, 100)
+
+
+def run_worker(settings: Settings, stages: frozenset[str]) -> None:
+    """Run stages until told to stop.
+
+    Args:
+        settings: the operator's settings.
+        stages: which of ``STAGES``.
+
+    Raises:
+        AssayStreamError: if the worker cannot start, or had to stop.
+    """
+    # A batch makes many short-lived objects and no cycles: looking for cycles every 700 of them is wasted work.
+    gc.set_threshold(*_GC_THRESHOLDS)
+    access = [ACCESS[Actor(stage)] for stage in stages]
+    needed = frozenset().union(*(grants.reads | grants.writes | grants.looks_at for grants in access))
+    run_host(
+        settings,
+        needed,
+        lambda host, counts: Worker(settings, host, counts).add(stages),
+        web_port=settings.web_port,
+    )
+
+
+class Worker:
+    """Adds stages to a host.
+
+    Args:
+        settings: the operator's settings.
+        host: the process.
+        partition_counts: how many partitions each role's topic has.
+    """
+
+    def __init__(self, settings: Settings, host: Host, partition_counts: Mapping[Role, int]) -> None:
+        self._settings = settings
+        self._host = host
+        self._counts = partition_counts
+        self._clients = KafkaClients(settings)
+        self._topics = topic_names(settings)
+        self._producer = Producer(version=__version__, git=settings.git_commit)
+        self._quarantine = asyncio.Lock()
+
+    def add(self, stages: frozenset[str]) -> None:
+        """Add stages, and declare the agents.
+
+        Args:
+            stages: which of ``STAGES``.
+        """
+        made = {name: self._stage(name) for name in STAGES if name in stages}
+        channels = {
+            name: TransactionalChannel(
+                self._host.app,
+                name=name,
+                partitions=self._counts[made[name].input_roles[0]] if name in made else 1,
+            )
+            for name in STAGES
+        }
+        declare(self._host.app, channels)
+        tasks: list[StageTask] = []
+        for name, stage in made.items():
+            task = StageTask(
+                self._settings,
+                stage,
+                channels[name].process,
+                topics=self._topics,
+                partition_counts=self._counts,
+                metrics=PrometheusStage(self._host.metrics, name),
+                clients=self._clients,
+                quarantine=self._quarantine,
+                gives_way_to=tuple(tasks) if name == "alerts" else (),
+            )
+            self._add_task(name, task)
+            tasks.append(task)
+
+    def _add_task(self, name: str, task: StageTask) -> None:
+        self._host.add(name, task, still_s=lambda: task.still_s, note_gauges=task.note_gauges)
+
+    def _stage(self, name: str) -> Stage[Any]:
+        match name:
+            case "registry":
+                return registry_stage(
+                    self._settings,
+                    clients=self._clients,
+                    topics=self._topics,
+                    partitions=self._counts[Role.SNAPSHOTS],
+                    producer=self._producer,
+                )
+            case "join":
+                return self._join()
+            case _:
+                return alert_stage(
+                    self._settings,
+                    clients=self._clients,
+                    topics=self._topics,
+                    rules=self._settings.alert_rules(__version__),
+                    clock_us=lambda: time.time_ns() // 1_000,
+                    claim_left_out=PrometheusStage(self._host.metrics, "alerts").claim_left_out,
+                )
+
+    def _join(self) -> JoinStage:
+        join = Join(
+            producer=self._producer,
+            redaction=self._settings.redaction(),
+            call_profile=self._settings.call_profile,
+        )
+        inputs = [
+            TopicPartition(self._topics[role], number)
+            for role in (Role.SNAPSHOTS, Role.CONTROL)
+            for number in range(self._counts[role])
+        ]
+        view = BindingView(
+            join,
+            clients=self._clients,
+            topic=self._topics[Role.BINDINGS],
+            partitions=self._counts[Role.BINDINGS],
+            inputs=inputs,
+        )
+        self._host.add("view", view, still_s=lambda: view.still_s)
+        return JoinStage(join, view, clients=self._clients, topics=self._topics)

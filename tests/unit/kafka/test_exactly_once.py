@@ -1,0 +1,375 @@
+"""Exactly once without a broker: a stage on the in-memory cluster, under failures, kills and zombies.
+
+The agent numbers the records of a partition: each output holds its record and how many there were so far. So an
+output that is lost, doubled or made from a lost state shows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from aiokafka import TopicPartition
+from aiokafka.errors import KafkaError
+
+from assay_stream.config import Settings
+from assay_stream.errors import OperatingError
+from assay_stream.kafka import stage_task as module
+from assay_stream.kafka.batch import Agent, Batch
+from assay_stream.kafka.memory import MemoryCluster
+from assay_stream.kafka.stage import Stage
+from assay_stream.kafka.stage_task import StageTask
+from assay_stream.kafka.topics import topic_names
+from assay_stream.model.record import Output, Record, Role
+from assay_stream.model.state_table import StateTable
+
+TOPICS = topic_names(Settings())
+INPUT, OUTPUT, STATES = (TOPICS[role] for role in (Role.CALLS, Role.EVIDENCE, Role.ALERT_STATES))
+GROUP = "assay-stream-number"
+RECORDS = 7
+
+
+class KilledError(BaseException):
+    """What ends a process without another word."""
+
+
+@pytest.fixture(autouse=True)
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Try again at once."""
+    monkeypatch.setattr(module, "_REOPENING_PAUSE_S", 0.0)
+    monkeypatch.setattr(module, "_LOOK_S", 0.005)
+
+
+@pytest.fixture
+def cluster() -> MemoryCluster:
+    """Two input partitions; in the first, some records."""
+    cluster = MemoryCluster(dict.fromkeys(TOPICS.values(), 2))
+    publish(cluster, range(RECORDS))
+    return cluster
+
+
+def publish(cluster: MemoryCluster, numbers: Sequence[int], partition: int = 0) -> None:
+    """Append records to the input topic."""
+    for number in numbers:
+        cluster.append(INPUT, partition, b"key", f"record-{number}".encode())
+
+
+def number(state: StateTable, record: Record) -> list[Output]:
+    """Number a record."""
+    count = state.get("count", {"n": 0})["n"] + 1
+    state["count"] = {"n": count}
+    value = b"set aside" if record.set_aside else record.value or b""
+    return [Output(Role.EVIDENCE, b"key", b"%s:%d" % (value, count), partition=record.origin.partition)]
+
+
+async def numbering(batch: Batch[StateTable]) -> None:
+    """The agent."""
+    await batch.process(number)
+
+
+class NumberStage(Stage[StateTable]):
+    """A stage that keeps how many records there were, and may find only some of them ready."""
+
+    ready_records = RECORDS
+
+    def __init__(self, cluster: MemoryCluster) -> None:
+        super().__init__(
+            "number",
+            (Role.CALLS,),
+            clients=cluster,
+            topics=TOPICS,
+            state_role=Role.ALERT_STATES,
+            new_state=lambda partition: StateTable(Role.ALERT_STATES, partition, INPUT),
+        )
+
+    def admit(self, records: Sequence[Record], _: object) -> int:
+        return min(self.ready_records, len(records))
+
+
+def a_task(cluster: MemoryCluster, agent: Agent = numbering, **settings: Any) -> StageTask:
+    """A worker's task."""
+    return StageTask(
+        Settings(poll_timeout_ms=5, **settings),
+        NumberStage(cluster),
+        agent,
+        topics=TOPICS,
+        partition_counts=dict.fromkeys(Role, 2),
+        clients=cluster,
+    )
+
+
+def written(cluster: MemoryCluster, partition: int = 0) -> list[str]:
+    """The committed outputs of a partition."""
+    return [(each.value or b"").decode() for each in cluster.read(OUTPUT) if each.partition == partition]
+
+
+def expected(count: int = RECORDS) -> list[str]:
+    """The outputs that an undisturbed worker writes."""
+    return [f"record-{number}:{number + 1}" for number in range(count)]
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for something."""
+    async with asyncio.timeout(10):
+        while not condition():
+            await asyncio.sleep(0.002)
+
+
+async def run_until(task: StageTask, condition: Callable[[], bool]) -> None:
+    """Run a task until something is so, and stop it."""
+    running = asyncio.create_task(task.run())
+    try:
+        await until(lambda: condition() or running.done())
+    finally:
+        task.stop()
+        await running
+
+
+async def finish(cluster: MemoryCluster) -> None:
+    """Run a healthy worker until everything is committed, and look for what comes twice."""
+    await run_until(a_task(cluster), lambda: committed(cluster) == RECORDS and not uncommitted(cluster))
+
+
+def committed(cluster: MemoryCluster, partition: int = 0) -> int:
+    """The group's offset of an input partition."""
+    return cluster.committed(GROUP).get(TopicPartition(INPUT, partition), (0, ""))[0]
+
+
+def uncommitted(cluster: MemoryCluster) -> bool:
+    """Whether outputs of the first partition are still to come."""
+    return len(written(cluster)) < RECORDS
+
+
+async def test_each_record_is_written_once(cluster: MemoryCluster) -> None:
+    """With the state that all before it led to, and with its offset."""
+    await finish(cluster)
+    assert written(cluster) == expected()
+    assert committed(cluster) == RECORDS
+
+
+async def test_another_worker_goes_on_where_one_stopped(cluster: MemoryCluster) -> None:
+    """Offsets and state are those of the last transaction."""
+    await finish(cluster)
+    publish(cluster, range(RECORDS, RECORDS + 3))
+    await run_until(a_task(cluster), lambda: committed(cluster) == RECORDS + 3)
+    assert written(cluster) == expected(RECORDS + 3)
+
+
+@contextmanager
+def fault(cluster: MemoryCluster, at_request: int, error: BaseException) -> Iterator[list[str]]:
+    """Let one request of a producer fail; yields what was asked for up to then."""
+    asked: list[str] = []
+
+    def before(request: str) -> None:
+        asked.append(request)
+        if len(asked) == at_request:
+            raise error
+
+    cluster.before = before
+    yield asked
+    cluster.before = lambda _: None
+
+
+REQUESTS = range(1, 31)
+"""Starting two producers, a marked batch of few records and the batches behind it."""
+
+
+@pytest.mark.parametrize("at_request", REQUESTS)
+async def test_a_request_that_fails_loses_and_doubles_nothing(cluster: MemoryCluster, at_request: int) -> None:
+    """Whichever it is: the transaction is undone, and the batch done again."""
+    with fault(cluster, at_request, KafkaError("the broker is away")) as asked:
+        NumberStage.ready_records = 2
+        await finish(cluster)
+    assert written(cluster) == expected()
+    assert len(asked) >= at_request
+
+
+@pytest.mark.parametrize("at_request", REQUESTS)
+async def test_a_worker_that_is_killed_loses_and_doubles_nothing(cluster: MemoryCluster, at_request: int) -> None:
+    """At whichever request it dies, the next one restores and goes on."""
+    with fault(cluster, at_request, KilledError()):
+        NumberStage.ready_records = 2
+        with pytest.raises(KilledError):
+            await finish(cluster)
+    await finish(cluster)
+    assert written(cluster) == expected()
+
+
+@pytest.fixture(autouse=True)
+def all_ready() -> Iterator[None]:
+    """Everything is ready unless a test says otherwise."""
+    yield
+    NumberStage.ready_records = RECORDS
+
+
+async def test_buffered_records_are_not_committed(cluster: MemoryCluster) -> None:
+    """Records that were fetched and had to wait are read again by the next owner."""
+    NumberStage.ready_records = 2
+    done = asyncio.Event()
+
+    async def first_batch_only(batch: Batch[StateTable]) -> None:
+        if done.is_set():
+            await asyncio.Event().wait()
+        await batch.process(number)
+        done.set()
+
+    dying = asyncio.create_task(a_task(cluster, first_batch_only).run())
+    await until(lambda: len(written(cluster)) == 2)
+    assert committed(cluster) == 2
+    dying.cancel()
+    await asyncio.wait([dying])
+    await finish(cluster)
+    assert written(cluster) == expected()
+
+
+async def test_a_batch_whose_time_is_over_is_committed_as_far_as_it_is_done(cluster: MemoryCluster) -> None:
+    """What is left comes in the next batch."""
+    sizes: list[int] = []
+
+    def slow(state: StateTable, record: Record) -> list[Output]:
+        time.sleep(0.004)
+        return number(state, record)
+
+    async def agent(batch: Batch[StateTable]) -> None:
+        await batch.process(slow)
+        sizes.append(batch.done)
+
+    await run_until(a_task(cluster, agent, batch_ms_max=1), lambda: committed(cluster) == RECORDS)
+    assert sizes == [1] * RECORDS
+    assert written(cluster) == expected()
+
+
+async def test_a_zombie_can_write_nothing(cluster: MemoryCluster) -> None:
+    """A worker that was frozen with a batch in hand, and lost its partitions unnoticed, is fenced."""
+    frozen, thaw = asyncio.Event(), asyncio.Event()
+
+    async def freezing(batch: Batch[StateTable]) -> None:
+        await batch.process(number)
+        frozen.set()
+        await thaw.wait()
+
+    zombie = a_task(cluster, freezing)
+    running = asyncio.create_task(zombie.run())
+    await asyncio.wait_for(frozen.wait(), 10)
+    cluster.expel(zombie._consumer)
+    await finish(cluster)
+    thaw.set()
+    await until(lambda: zombie._reopenings > 0)
+    zombie.stop()
+    await running
+    assert written(cluster) == expected()
+
+
+async def test_a_rebalance_hands_partitions_over(cluster: MemoryCluster) -> None:
+    """A second worker takes its share while the first works; each record is done once."""
+    publish(cluster, range(RECORDS), partition=1)
+
+    def is_done() -> bool:
+        return all(len(written(cluster, partition)) == RECORDS + 20 for partition in (0, 1))
+
+    first, second = a_task(cluster), a_task(cluster)
+    tasks = [asyncio.create_task(first.run())]
+    await until(lambda: len(written(cluster)) > 0)
+    tasks.append(asyncio.create_task(second.run()))
+    for more in range(20):
+        for partition in (0, 1):
+            publish(cluster, [RECORDS + more], partition)
+        await asyncio.sleep(0.001)
+    await until(is_done)
+    assert (first._tasks.partitions, second._tasks.partitions) == ({0}, {1})
+    for task in (first, second):
+        task.stop()
+    await asyncio.gather(*tasks)
+    for partition in (0, 1):
+        assert written(cluster, partition) == expected(RECORDS + 20)
+
+
+async def test_a_state_topic_that_lost_records_starts_over(cluster: MemoryCluster) -> None:
+    """The count of its progress shows it; the input is read from its beginning, with an empty state."""
+    await finish(cluster)
+    lost = next(each.offset for each in reversed(cluster.read(STATES)) if each.key == b"count")
+    cluster.delete_before(STATES, 0, lost + 1)
+    await run_until(a_task(cluster), lambda: len(written(cluster)) == 2 * RECORDS)
+    assert written(cluster) == expected() * 2
+
+
+# Agents that fail
+
+
+Failing = Callable[[Batch[StateTable]], Awaitable[None]]
+
+
+async def raises_before(batch: Batch[StateTable]) -> None:
+    """Does nothing at all."""
+    raise ValueError("secret text of a record")
+
+
+async def raises_after(batch: Batch[StateTable]) -> None:
+    """Has written everything by then."""
+    await batch.process(number)
+    raise ValueError("secret text of a record")
+
+
+async def raises_in_a_record(batch: Batch[StateTable]) -> None:
+    """At each record, in the thread."""
+
+    def step(state: StateTable, record: Record) -> list[Output]:
+        number(state, record)
+        raise ValueError("secret text of a record")
+
+    await batch.process(step)
+
+
+@pytest.mark.parametrize("agent", [raises_before, raises_after, raises_in_a_record])
+async def test_an_agent_that_raises_on_every_batch_stops_its_worker(cluster: MemoryCluster, agent: Failing) -> None:
+    """With its name and the cause, which quotes no record; then nothing is lost, doubled or set aside."""
+    with pytest.raises(OperatingError, match=r"the number agent failed 4 times in a row.*ValueError at") as stopped:
+        await asyncio.wait_for(a_task(cluster, agent).run(), 10)
+    assert stopped.value.code == "agent_failed"
+    assert "secret" not in str(stopped.value)
+    assert written(cluster) == []
+    await finish(cluster)
+    assert written(cluster) == expected()
+
+
+async def test_an_agent_that_raises_now_and_then_does_not(cluster: MemoryCluster) -> None:
+    """The batch comes again, with the state as it was before."""
+    attempts = 0
+
+    async def agent(batch: Batch[StateTable]) -> None:
+        nonlocal attempts
+        attempts += 1
+        await batch.process(number)
+        if attempts % 4:
+            raise OSError("an agent's own")
+
+    await run_until(a_task(cluster, agent, batch_records_max=4), lambda: committed(cluster) == RECORDS)
+    assert written(cluster) == expected()
+
+
+async def test_an_agent_that_ignores_its_batch_is_done_with_it(cluster: MemoryCluster) -> None:
+    """Records that an agent does not care for are read."""
+
+    async def agent(batch: Batch[StateTable]) -> None:
+        batch.write([Output(Role.EVIDENCE, b"key", b"%d" % len(batch.records), partition=0)])
+
+    await run_until(a_task(cluster, agent), lambda: committed(cluster) == RECORDS)
+    assert written(cluster) == [str(RECORDS)]
+
+
+async def test_an_agent_that_waits_for_ever_holds_up_nobody_on_a_rebalance(cluster: MemoryCluster) -> None:
+    """Its batch is taken away, and whoever owns the partition next does it."""
+
+    async def waiting(batch: Batch[StateTable]) -> None:
+        await asyncio.Event().wait()
+
+    stuck = asyncio.create_task(a_task(cluster, waiting, session_timeout_ms=1_000).run())
+    await asyncio.sleep(0.05)
+    stuck.cancel()
+    await asyncio.wait([stuck])
+    await finish(cluster)
+    assert written(cluster) == expected()

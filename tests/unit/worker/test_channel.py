@@ -1,0 +1,169 @@
+"""The channel between a partition task and its Faust agent, in a real Faust application."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay_stream.errors import OperatingError
+from assay_stream.worker.channel import AgentApp, AgentFunction, Batches, TransactionalChannel
+
+PARTITIONS = 3
+
+
+class Item:
+    """Stands for a batch."""
+
+    def __init__(self, number: int = 0) -> None:
+        self.number = number
+
+
+@asynccontextmanager
+async def running(function: AgentFunction) -> AsyncIterator[TransactionalChannel]:
+    """An application with one agent."""
+    app = AgentApp("test", store="memory://", web_enabled=False)
+    channel = TransactionalChannel(app, name="counting", partitions=PARTITIONS)
+    app.agent(channel)(function)
+    await app.start()
+    try:
+        yield channel
+    finally:
+        await app.stop()
+
+
+async def process(channel: TransactionalChannel, number: int = 0) -> None:
+    """Give the agent something to do, and wait for it."""
+    async with asyncio.timeout(5):
+        await channel.process(Item(number))  # type: ignore[arg-type]
+
+
+async def test_a_batch_is_done_when_the_agent_asks_for_the_next() -> None:
+    """And not while it works on it."""
+    seen: list[int] = []
+    release = asyncio.Event()
+
+    async def agent(batches: Any) -> None:
+        async for batch in batches:
+            await release.wait()
+            seen.append(batch.number)
+
+    async with running(agent) as channel:
+        working = asyncio.create_task(process(channel, 7))
+        await asyncio.sleep(0.02)
+        assert not working.done()
+        release.set()
+        await working
+    assert seen == [7]
+
+
+async def test_no_batch_waits_for_that_of_another_partition() -> None:
+    """The agent runs once for each."""
+    release = asyncio.Event()
+
+    async def agent(batches: Any) -> None:
+        async for batch in batches:
+            if batch.number == 0:
+                await release.wait()
+
+    async with running(agent) as channel:
+        slow = [asyncio.create_task(process(channel, 0)) for _ in range(PARTITIONS - 1)]
+        for number in range(1, 50):
+            await process(channel, number)
+        assert not any(task.done() for task in slow)
+        release.set()
+        await asyncio.gather(*slow)
+
+
+async def test_what_an_agent_raises_is_raised_to_the_task() -> None:
+    """The agent goes on with the next batch, as often as it raises."""
+
+    async def agent(batches: Any) -> None:
+        async for batch in batches:
+            if batch.number % 2:
+                raise ValueError(batch.number)
+
+    async with running(agent) as channel:
+        for number in range(0, 200, 2):
+            await process(channel, number)
+            with pytest.raises(ValueError, match=str(number + 1)):
+                await process(channel, number + 1)
+
+
+async def returns_at_once(batches: Batches) -> None:
+    """An agent that forgot its loop."""
+
+
+async def returns_with_a_batch_in_hand(batches: Batches) -> None:
+    """An agent that takes one batch."""
+    async for _ in batches:
+        return
+
+
+async def raises_before_its_loop(batches: Batches) -> None:
+    """An agent whose set-up fails."""
+    raise KeyError("secret")
+
+
+@pytest.mark.parametrize(
+    ("agent", "why"),
+    [
+        (returns_at_once, "counting agent returned"),
+        (returns_with_a_batch_in_hand, "counting agent returned"),
+        (raises_before_its_loop, "counting agent failed outside any batch: KeyError at"),
+    ],
+)
+async def test_an_agent_that_ends_fails_its_batch_and_all_others(agent: AgentFunction, why: str) -> None:
+    """No task waits for it; the error names it."""
+    async with running(agent) as channel:
+        for _ in range(2 * PARTITIONS):
+            with pytest.raises(OperatingError, match=why) as failed:
+                await process(channel)
+            assert failed.value.code == "agent_failed"
+            assert "secret" not in str(failed.value)
+
+
+async def test_an_agent_that_is_cancelled_fails_the_batch_in_hand() -> None:
+    """As by an application that is stopped: its task never waits for it."""
+    stopped: list[Callable[[], None]] = []
+
+    async def agent(batches: Any) -> None:
+        async for _ in batches:
+            await asyncio.Event().wait()
+
+    async with running(agent) as channel:
+        working = asyncio.create_task(process(channel))
+        await asyncio.sleep(0.02)
+    assert stopped == []
+    await asyncio.wait([working], timeout=5)
+    assert working.done()
+    assert working.exception() is not None
+
+
+async def test_faust_makes_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of value would stand there."""
+    monkeypatch.chdir(tmp_path)
+    async with running(returns_at_once):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_batch_costs_little() -> None:
+    """Tens of microseconds, of the milliseconds that its transaction takes (``docs/adr/0022``)."""
+
+    async def agent(batches: Any) -> None:
+        async for _ in batches:
+            pass
+
+    async with running(agent) as channel:
+        started_s, count = time.process_time(), 2_000
+        for number in range(count):
+            await process(channel, number)
+        cost_s = (time.process_time() - started_s) / count
+    print(f"{cost_s * 1e6:.0f} us per batch")
+    assert cost_s < 0.001
