@@ -21,6 +21,7 @@ import rfc8785
 CHANGES = Path(__file__).parents[1] / "data" / "golden" / "changes.toml"
 _COVERED = ("specversion", "type", "datacontenttype", "data", "subject")
 _MISSING = object()
+_TIMELINE_ORDER = ("decision", "snapshot", "announcement", "rejection", "finding", "alert")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +38,7 @@ class Change:
         old: value of before; without ``new`` a field that is no longer written.
         within: whether ``new`` is a part of a text, to be replaced by ``old``.
         added: whether the field was not written before.
+        timeline_order: whether lines are put back in the order of time, kind and content, which timelines had.
         read_translated: whether reports read the golden results with this change made in them, because ``compare``
             holds this very text against today's. Without it they read what the old code wrote.
     """
@@ -49,6 +51,7 @@ class Change:
     old: Any = None
     within: bool = False
     added: bool = False
+    timeline_order: bool = False
     read_translated: bool = False
 
     def applies(self, output: str) -> bool:
@@ -159,12 +162,20 @@ def changed(content: bytes, listed: Sequence[Change]) -> bytes:
         listed: what to take back.
     """
     for change in listed:
-        if not change.path:
+        if change.timeline_order:
+            content = b"".join(sorted(content.splitlines(keepends=True), key=_timeline_place))
+        elif not change.path:
             content = content.replace(change.new.encode(), change.old.encode())
     in_records = [change for change in listed if change.path]
     if not in_records:
         return content
     return b"".join(_line_changed(line, in_records) for line in content.splitlines(keepends=True))
+
+
+def _timeline_place(line: bytes) -> tuple[str, int, bytes]:
+    row = orjson.loads(line)
+    time, _ = row.pop("time"), row.pop("server_id")
+    return time, _TIMELINE_ORDER.index(row["what"]), orjson.dumps(row, option=orjson.OPT_SORT_KEYS)
 
 
 def _line_changed(line: bytes, listed: Sequence[Change]) -> bytes:
