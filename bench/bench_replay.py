@@ -82,9 +82,7 @@ def run(folder: Path, *arguments: str, cores: int = 1) -> Measure:
     told = (folder / "out.txt").read_text()
     assert status == 0, f"{arguments[0]} ended with {os.waitstatus_to_exitcode(status)}: {told}"
     return Measure(
-        wall_s=time.perf_counter() - started,
-        cpu_s=usage.ru_utime + usage.ru_stime,
-        rss_bytes=usage.ru_maxrss * 1_024,
+        wall_s=time.perf_counter() - started, cpu_s=usage.ru_utime + usage.ru_stime, rss_bytes=usage.ru_maxrss * 1_024
     )
 
 

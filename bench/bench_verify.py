@@ -71,10 +71,7 @@ async def publish(settings: Settings, written: list[tuple[Role, Record]]) -> Non
     """Write the records to their topics, each at the offset that it has."""
     topics = topic_names(settings)
     producer = AIOKafkaProducer(
-        bootstrap_servers=settings.bootstrap_servers,
-        linger_ms=20,
-        max_batch_size=512 * 1_024,
-        enable_idempotence=True,
+        bootstrap_servers=settings.bootstrap_servers, linger_ms=20, max_batch_size=512 * 1_024, enable_idempotence=True
     )
     await producer.start()
     try:

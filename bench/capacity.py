@@ -72,11 +72,7 @@ class Fleet:
     changes_per_day: float = 1.0
 
 
-FLEETS = (
-    Fleet(proxies=10, servers=5),
-    Fleet(proxies=1_000, servers=100),
-    Fleet(proxies=100_000, servers=2_000),
-)
+FLEETS = (Fleet(proxies=10, servers=5), Fleet(proxies=1_000, servers=100), Fleet(proxies=100_000, servers=2_000))
 
 
 def needs(fleet: Fleet, costs: Costs) -> dict[str, float]:

@@ -81,13 +81,7 @@ def latency(rows: list[Row]) -> str:
     """Percentiles of every setting."""
     parts = ("p50_ms", "p90_ms", "p99_ms", "p99.9_ms")
     return markdown(
-        [
-            "batch_records_max",
-            "poll_timeout_ms",
-            "lists/s",
-            "calls/s",
-            *(part.removesuffix("_ms") for part in parts),
-        ],
+        ["batch_records_max", "poll_timeout_ms", "lists/s", "calls/s", *(part.removesuffix("_ms") for part in parts)],
         (
             (
                 f"{row['batch_records_max']:,}",

@@ -25,14 +25,7 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 LOCK: Final = ROOT / "requirements.lock"
 SPEC_VERSION: Final = "1.6"
 
-_UNREACHABLE: Final = (
-    "ConnectionError",
-    "ServiceError",
-    "Could not connect",
-    "Max retries",
-    "timed out",
-    "HTTPError",
-)
+_UNREACHABLE: Final = ("ConnectionError", "ServiceError", "Could not connect", "Max retries", "timed out", "HTTPError")
 """What pip-audit says where the advisory service does not answer."""
 
 

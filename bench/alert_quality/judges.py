@@ -123,9 +123,5 @@ def _read(states: Mapping[str, Any], claim: NameClaim, offset: int) -> Step:
     return apply_entry(states, claim, _RULES, DueTimes(_RULES), place=place)
 
 
-JUDGES: dict[str, Judge] = {
-    "assay-stream": assay_stream,
-    "any change": any_change,
-    "mcptrust": mcptrust,
-}
+JUDGES: dict[str, Judge] = {"assay-stream": assay_stream, "any change": any_change, "mcptrust": mcptrust}
 """Who is scored, by the name in the table."""

@@ -70,11 +70,7 @@ def tools_of(server_id: str, server: ServerBindings) -> Iterator[tuple[str, dict
     catalogue = server.catalogue_of(newest)
     for tool_name in catalogue.tools:
         answer = bind(
-            server,
-            tool_name=tool_name,
-            observer_id=newest.observer_id,
-            snapshot_id=newest.snapshot_id,
-            time_us=_NOW_US,
+            server, tool_name=tool_name, observer_id=newest.observer_id, snapshot_id=newest.snapshot_id, time_us=_NOW_US
         )
         fingerprint = answer.fingerprint
         digest = None if fingerprint is None else fingerprint.definition_digest()

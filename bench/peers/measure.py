@@ -53,11 +53,7 @@ class _Sample:
 
 
 async def measure(
-    command: tuple[str, ...],
-    variables: Sequence[Mapping[str, str]],
-    log: Path,
-    progress: Progress,
-    window: Window,
+    command: tuple[str, ...], variables: Sequence[Mapping[str, str]], log: Path, progress: Progress, window: Window
 ) -> Measure:
     """Run a program over a window and kill it.
 

@@ -175,10 +175,7 @@ def show(evidence: list[dict[str, Any]], alerts: list[dict[str, Any]]) -> None:
         )
     console.print(table)
     drift = Table(
-        title="Drift alerts: assay.tool.drift (OCSF 2004)",
-        title_justify="left",
-        box=box.SIMPLE,
-        padding=(0, 1, 0, 0),
+        title="Drift alerts: assay.tool.drift (OCSF 2004)", title_justify="left", box=box.SIMPLE, padding=(0, 1, 0, 0)
     )
     for column in ("severity", "kind", "tool", "changed", "count"):
         drift.add_column(column)

@@ -151,10 +151,7 @@ def histories() -> dict[str, tuple[History, History]]:
             History().listed(0, _READ).called(1, "delete_everything"),
             History().listed(0, _READ).listed(1, _POISONED).called(2, "read_file"),
         ),
-        "signature_trouble": (
-            _signed(History()),
-            History().listed(0, _READ).listed(1, _POISONED),
-        ),
+        "signature_trouble": (_signed(History()), History().listed(0, _READ).listed(1, _POISONED)),
         "snapshot_rejected": (
             History().listed(0, _READ).listed(1, _READ, completeness="perhaps"),
             History().listed(0, _READ, _WRITE).listed(1, _READ),

@@ -52,8 +52,7 @@ class Settings(BaseSettings):
         "", description="Prefix for every topic name, to run several deployments on one cluster."
     )
     group_prefix: Annotated[str, Field(pattern=_TOPIC_PREFIX)] = Field(
-        "assay-stream",
-        description="Prefix for consumer groups and transactional ids: one value per deployment.",
+        "assay-stream", description="Prefix for consumer groups and transactional ids: one value per deployment."
     )
     replication_factor: Annotated[int, Field(ge=1, le=32)] = Field(
         1, description="Replication factor for `topics apply`; use 3 in production."
@@ -66,8 +65,7 @@ class Settings(BaseSettings):
     )
 
     batch_records_max: Annotated[int, Field(ge=1, le=100_000)] = Field(
-        10_000,
-        description="Maximum records per poll. Matters only under load: a poll returns whatever is available.",
+        10_000, description="Maximum records per poll. Matters only under load: a poll returns whatever is available."
     )
     poll_timeout_ms: Annotated[int, Field(ge=1, le=60_000)] = Field(
         100, description="How long a poll waits for records, milliseconds."
@@ -78,8 +76,7 @@ class Settings(BaseSettings):
         "definition_unavailable, milliseconds. 0 waits forever (back-pressure).",
     )
     call_profile: CallProfile = Field(
-        "assay",
-        description="Profile that every call must satisfy, whichever profile it names: `assay` or `handshake`.",
+        "assay", description="Profile that every call must satisfy, whichever profile it names: `assay` or `handshake`."
     )
     transaction_timeout_ms: Annotated[int, Field(ge=1_000, le=900_000)] = Field(
         60_000, description="How long a worker may stay silent before the broker aborts its transaction, milliseconds."
@@ -88,8 +85,7 @@ class Settings(BaseSettings):
         10_000, description="How long a worker may stay silent before its partitions are reassigned, milliseconds."
     )
     connect_limit_s: Annotated[int, Field(ge=1, le=86_400)] = Field(
-        60,
-        description="How long `worker`, `seal` and `alerts forward` try to reach the brokers at startup, seconds.",
+        60, description="How long `worker`, `seal` and `alerts forward` try to reach the brokers at startup, seconds."
     )
     command_connect_limit_s: Annotated[int, Field(ge=1, le=86_400)] = Field(
         10, description="How long every other command tries to reach the brokers, seconds."
@@ -118,12 +114,10 @@ class Settings(BaseSettings):
         "partition's next turn.",
     )
     record_limit_s: Annotated[int, Field(ge=1, le=86_400)] = Field(
-        60,
-        description="Maximum processing time of one record before the worker stops with record_stuck, seconds.",
+        60, description="Maximum processing time of one record before the worker stops with record_stuck, seconds."
     )
     record_attempts_max: Annotated[int, Field(ge=1, le=100)] = Field(
-        2,
-        description="How often a record that crashes its worker is retried on its own before it is set aside.",
+        2, description="How often a record that crashes its worker is retried on its own before it is set aside."
     )
     work_units_max: Annotated[int, Field(ge=1, le=1_000_000_000)] = Field(
         DEFAULT_LIMITS.work_units_max,
@@ -155,8 +149,7 @@ class Settings(BaseSettings):
     seal_key_password_file: Path | None = Field(None, description="File to read the sealing key password from.")
 
     redaction_enable: str = Field(
-        "",
-        description="Redaction rules to enable for arguments and results that are hashed here, comma-separated.",
+        "", description="Redaction rules to enable for arguments and results that are hashed here, comma-separated."
     )
     redaction_disable: str = Field("", description="Redaction rules to disable, comma-separated.")
     redaction_names: str = Field(
@@ -194,11 +187,7 @@ class Settings(BaseSettings):
         return value
 
     def alert_rules(self, version: str) -> AlertRules:
-        """Return the rules of the alert stage.
-
-        Args:
-            version: version of this software.
-        """
+        """Return the rules of the alert stage."""
         severity = severity_under(PROFILES[self.severity_profile])
         return AlertRules(version=version, severity=severity, pacing=self.pacing())
 
@@ -237,9 +226,6 @@ def _listed(text: str) -> list[str]:
 def load_settings(**overrides: object) -> Settings:
     """Read the settings from the environment.
 
-    Args:
-        overrides: settings given on the command line.
-
     Raises:
         ConfigurationError: names the first invalid variable and how to fix it.
     """
@@ -255,9 +241,6 @@ def load_settings(**overrides: object) -> Settings:
 
 def command_settings(**overrides: object) -> Settings:
     """Read the settings of an interactive command, which gives up sooner when no broker answers.
-
-    Args:
-        overrides: settings given on the command line.
 
     Raises:
         ConfigurationError: as ``load_settings``.

@@ -52,9 +52,6 @@ class Work:
     def spend(self, units: int) -> None:
         """Spend units before the work that they stand for.
 
-        Args:
-            units: how many, zero or more.
-
         Raises:
             WorkExhaustedError: where fewer are left. The rest is gone then.
         """

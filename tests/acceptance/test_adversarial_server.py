@@ -79,7 +79,7 @@ class Stream:
                 value=output.value,
                 headers=(),
                 timestamp_ms=0,
-            ),
+            )
         )
         if output.value is None:
             self.facts.pop(output.key, None)

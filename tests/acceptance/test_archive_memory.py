@@ -125,12 +125,7 @@ def test_a_replay_rejects_an_endless_line_and_reads_on(
 )
 def test_every_other_reader_names_the_endless_line(command: str, folder: Path, normal_mb: float) -> None:
     """With file, line, limit and what to do; exit code 2."""
-    places = {
-        "bomb": folder / "endless.gz",
-        "out": folder / "out",
-        "sound": folder / "in.ndjson",
-        "server": SERVER,
-    }
+    places = {"bomb": folder / "endless.gz", "out": folder / "out", "sound": folder / "in.ndjson", "server": SERVER}
     done, peak = run(*command.format(**places).split())
     assert done.returncode == 2, done.stderr
     assert "line_too_long" in done.stderr

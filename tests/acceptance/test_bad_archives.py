@@ -148,11 +148,7 @@ def test_a_checkpoint_that_another_key_signed_breaks_the_seal(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("command", "code", "sentence"),
     [
-        (
-            ("replay", "--from-time", "2099-01-01T00:00:00Z", "--output", "again"),
-            5,
-            "no call is in what was asked",
-        ),
+        (("replay", "--from-time", "2099-01-01T00:00:00Z", "--output", "again"), 5, "no call is in what was asked"),
         (("timeline", "--server-id", SERVER, "--since", "2099-01-01T00:00:00Z"), 5, "nothing_known_then"),
         (("asof", "--server-id", SERVER, "--at", "2020-01-01T00:00:00Z"), 5, "nothing_known_then"),
     ],

@@ -70,10 +70,7 @@ def everywhere() -> list[Any]:
 CALLS_ONLY = [
     pytest.param(Role.CALLS, with_data(Role.CALLS, decision="maybe"), "unknown_value", id="unknown decision"),
     pytest.param(
-        Role.CALLS,
-        with_data(Role.CALLS, policy_snapshot_schema="x"),
-        "half_policy_cluster",
-        id="half a policy cluster",
+        Role.CALLS, with_data(Role.CALLS, policy_snapshot_schema="x"), "half_policy_cluster", id="half a policy cluster"
     ),
     pytest.param(
         Role.CALLS,

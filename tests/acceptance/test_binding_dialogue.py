@@ -286,10 +286,7 @@ def test_a_change_that_a_second_observer_sees_too_is_counted_on_the_same_alert()
     outcome = both.lists(1, SECOND).lists(2, SECOND, observer_id="proxy-2").ends()
     created, updated = alerts_of(outcome)
     assert created["finding_info"]["uid"] == updated["finding_info"]["uid"]
-    assert [(alert["activity_name"], alert["count"]) for alert in (created, updated)] == [
-        ("Create", 1),
-        ("Update", 2),
-    ]
+    assert [(alert["activity_name"], alert["count"]) for alert in (created, updated)] == [("Create", 1), ("Update", 2)]
 
 
 def test_a_list_published_twice_changes_nothing() -> None:

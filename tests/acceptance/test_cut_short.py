@@ -275,11 +275,7 @@ def test_a_flood_of_rationed_lists_is_one_alert() -> None:
     for offset, output in enumerate(found):
         origin = Origin(topic="assay.tool.finding", partition=0, offset=offset)
         record = Record(
-            role=Role.FINDINGS,
-            origin=origin,
-            key=output.key,
-            value=output.value,
-            timestamp_ms=output.timestamp_ms,
+            role=Role.FINDINGS, origin=origin, key=output.key, value=output.value, timestamp_ms=output.timestamp_ms
         )
         alerts += take_in(states, record, rules, due).outputs
     bodies = [orjson.loads(alert.value or b"") for alert in alerts]
@@ -308,10 +304,7 @@ def test_a_list_that_repeats_is_charged_nothing() -> None:
 def test_two_thousand_new_tools_of_a_kilobyte_are_analysed_in_full() -> None:
     """The budget is for the hostile."""
     tools = [
-        {
-            "name": f"tool_{index}",
-            "description": f"Does thing {index}. " + "Reads one record of the archive. " * 29,
-        }
+        {"name": f"tool_{index}", "description": f"Does thing {index}. " + "Reads one record of the archive. " * 29}
         for index in range(2_000)
     ]
     state = a_state(Limits())

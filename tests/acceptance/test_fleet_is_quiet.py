@@ -208,5 +208,5 @@ def test_grave_tool_that_comes_back_is_told_again() -> None:
     for start in range(6):
         fleet.sees(bad if start % 2 else OLD, minute=start * 30)
     assert [alert["status"] for alert in fleet.alerts() if alert["severity_id"] >= HIGH] == [
-        *("New", "Resolved", "In Progress", "Resolved", "In Progress"),
+        *("New", "Resolved", "In Progress", "Resolved", "In Progress")
     ]

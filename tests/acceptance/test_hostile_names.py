@@ -57,11 +57,7 @@ SERVER = "server\x1b[2J\u202e\U000e0041\x9b\u200b"
 def session(description: str) -> Iterator[tuple[str, object]]:
     """A list of tools with these names, and a call of each."""
     tools = [
-        {
-            "name": name,
-            "description": f"{description} {name}",
-            "inputSchema": {"properties": {name: {"title": name}}},
-        }
+        {"name": name, "description": f"{description} {name}", "inputSchema": {"properties": {name: {"title": name}}}}
         for name in NAMES
     ]
     yield "client->server", {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
@@ -91,12 +87,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
         *("--dry-run", "--output", str(observations), str(folder / "wire.jsonl")),
     )
     assert done.returncode == 0, done.stderr
-    poison = {
-        "specversion": "1.0",
-        "id": "\x1b\u202e",
-        "type": "mcp.tool.call",
-        "data": {"\u202e\x9b": "\U000e0041"},
-    }
+    poison = {"specversion": "1.0", "id": "\x1b\u202e", "type": "mcp.tool.call", "data": {"\u202e\x9b": "\U000e0041"}}
     with observations.open("ab") as file:
         file.write(orjson.dumps(poison) + b"\n")
     done = run_command("replay", "--input", str(observations), "--output", str(folder / "out"))
@@ -164,14 +155,7 @@ PRINTS_NO_NAMES = {
         "seal vkey",
         "schemapin keygen",
     ),
-    *(
-        "schemapin sign",
-        "schemapin verify",
-        "schemapin well-known",
-        "schemapin fetch",
-        "topics apply",
-        "topics show",
-    ),
+    *("schemapin sign", "schemapin verify", "schemapin well-known", "schemapin fetch", "topics apply", "topics show"),
     *("pins approve", "pins reject", "pins remove", "pins export", "policy set", "keys accept", "keys revoke"),
     *("alerts suppress", "alerts unsuppress"),
 }

@@ -49,12 +49,7 @@ ANNOUNCED = ("none", None, "list_change_announced")
 def test_from_an_announced_change_until_the_next_list_no_digest_is_claimed() -> None:
     """Live in the order of the logs, replayed, or joined when all of it is known: the same."""
     talk = Dialogue().lists(1, FIRST).calls(1.5).announces(2).calls(2).calls(2.5).lists(3, SECOND).calls(3)
-    expected = [
-        ("observer", DIGEST_OF_FIRST, None),
-        ANNOUNCED,
-        ANNOUNCED,
-        ("observer", DIGEST_OF_SECOND, None),
-    ]
+    expected = [("observer", DIGEST_OF_FIRST, None), ANNOUNCED, ANNOUNCED, ("observer", DIGEST_OF_SECOND, None)]
     assert answers(talk.ends()) == answers(talk.joined_late()) == answers(talk.joined_in_order()) == expected
 
 
@@ -75,11 +70,7 @@ def test_what_other_observers_saw_is_not_claimed_either() -> None:
     """They were not told; what the caller's server serves now is not known from them."""
     talk = Dialogue().lists(1, FIRST).lists(1, FIRST, observer_id="proxy-2").announces(2)
     talk.calls(3).calls(3, observer_id="proxy-2").calls(3, observer_id="proxy-3")
-    assert answers(talk.ends()) == [
-        ANNOUNCED,
-        ("observer", DIGEST_OF_FIRST, None),
-        ("server", DIGEST_OF_FIRST, None),
-    ]
+    assert answers(talk.ends()) == [ANNOUNCED, ("observer", DIGEST_OF_FIRST, None), ("server", DIGEST_OF_FIRST, None)]
 
 
 def test_an_observer_without_a_list_who_was_told_of_a_change_is_bound_to_nothing() -> None:
@@ -116,11 +107,7 @@ def test_a_recording_that_is_published_twice_changes_nothing() -> None:
     for number, record in enumerate(again, start=len(again)):
         talk.records.append(record._replace(origin=record.origin._replace(offset=number)))
     outcome = talk.calls(2.5).calls(3.5).calls(5).ends()
-    assert answers(outcome) == [
-        ("observer", DIGEST_OF_SECOND, None),
-        ANNOUNCED,
-        ("observer", DIGEST_OF_FIRST, None),
-    ]
+    assert answers(outcome) == [("observer", DIGEST_OF_SECOND, None), ANNOUNCED, ("observer", DIGEST_OF_FIRST, None)]
 
 
 def test_announcements_without_a_list_between_are_one_fact() -> None:

@@ -5,14 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from assay_stream.model.record import Role
-from tests.acceptance.test_binding_dialogue import (
-    DIGEST_OF_FIRST,
-    FIRST,
-    SECOND,
-    Dialogue,
-    alerts_of,
-    findings_of,
-)
+from tests.acceptance.test_binding_dialogue import DIGEST_OF_FIRST, FIRST, SECOND, Dialogue, alerts_of, findings_of
 from tests.support.events import SERVER, Outcome
 from tests.support.lists import PROMPT, TEMPLATE
 

@@ -43,10 +43,7 @@ def test_supported_list_to_call_flows_emit_assay_tool_decision_with_the_atomic_c
     event = json.loads(output.value or b"")
     assert event["type"] == "assay.tool.decision"
     digest = CASES["simple"]["unscoped"]["tool_definition_digest"]
-    assert {name: event["data"][name] for name in CLUSTER} == {
-        "tool_definition_digest": digest,
-        **VECTORS["cluster"],
-    }
+    assert {name: event["data"][name] for name in CLUSTER} == {"tool_definition_digest": digest, **VECTORS["cluster"]}
 
 
 @pytest.mark.parametrize(

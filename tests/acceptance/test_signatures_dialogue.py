@@ -96,10 +96,7 @@ def test_a_sound_signature_is_told_with_its_mode_key_and_document(mode: Mode) ->
         "mode": mode.value,
         "key_fingerprint": OURS,
         "domain": DOMAIN,
-        "discovery": {
-            "origin": {"topic": "assay.control", "partition": 0, "offset": 0},
-            "status": "observed",
-        },
+        "discovery": {"origin": {"topic": "assay.control", "partition": 0, "offset": 0}, "status": "observed"},
     }
     assert found(outcome) == []
 

@@ -30,11 +30,7 @@ Alerts = set[tuple[str, int]]
 def a_tool(name: str, description: str = "Reads a page.", **schema: Any) -> Tool:
     """A tool with one parameter."""
     properties = {"page": {"type": "string", **schema}}
-    return {
-        "name": name,
-        "description": description,
-        "inputSchema": {"type": "object", "properties": properties},
-    }
+    return {"name": name, "description": description, "inputSchema": {"type": "object", "properties": properties}}
 
 
 def poisoned(tool: Tool) -> Tool:
@@ -97,9 +93,7 @@ async def test_lists_that_are_never_complete(arena: Arena, tmp_path: Path) -> No
     async with watched(arena.deployment, arena.worker):
         await serve(arena, server, tmp_path, *[page] * DEFAULT_LIMITS.incomplete_lists_max, worse)
         await alerted(
-            arena,
-            server,
-            lambda found: {("lists_never_complete", MEDIUM), ("tool_added", CRITICAL)} <= found,
+            arena, server, lambda found: {("lists_never_complete", MEDIUM), ("tool_added", CRITICAL)} <= found
         )
 
 
@@ -122,7 +116,5 @@ async def test_a_name_that_always_stands_twice(arena: Arena, tmp_path: Path) -> 
     async with watched(arena.deployment, arena.worker):
         await serve(arena, server, tmp_path, {"tools": [one, other]}, {"tools": [one, poisoned(other)]})
         await alerted(
-            arena,
-            server,
-            lambda found: {("definition_ambiguous", HIGH), ("tool_changed", CRITICAL)} <= found,
+            arena, server, lambda found: {("definition_ambiguous", HIGH), ("tool_changed", CRITICAL)} <= found
         )

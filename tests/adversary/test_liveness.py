@@ -139,10 +139,7 @@ async def test_a_list_that_kills_its_worker_is_set_aside(deployment: Deployment,
     record, codes = await until_set_aside(faulty(deployment))
     assert set(codes) == {-9}
     headers = dict(record.headers)
-    assert (headers["error.topic"], headers["error.partition"]) == (
-        deployment.topics[Role.SNAPSHOTS].encode(),
-        b"0",
-    )
+    assert (headers["error.topic"], headers["error.partition"]) == (deployment.topics[Role.SNAPSHOTS].encode(), b"0")
     assert await is_served(deployment, server, 100) < EVIDENCE_LIMIT_S
     findings = [orjson.loads(found.value or b"{}") for found in await deployment.read(Role.FINDINGS)]
     assert [found["server_id"] for found in findings if found.get("reason") == "record_kills_worker"] == ["dies"]

@@ -36,6 +36,4 @@ async def clock_jump(world: World) -> None:
     world.crew.dismiss("clock", gently=True)
 
 
-FAULTS: dict[str, Callable[[World], Awaitable[None]]] = {
-    "clock jumps": clock_jump,
-}
+FAULTS: dict[str, Callable[[World], Awaitable[None]]] = {"clock jumps": clock_jump}

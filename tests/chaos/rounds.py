@@ -30,10 +30,7 @@ class Record:
 
     def table(self) -> str:
         """Each fault, how often it was injected, and how long recovery took."""
-        lines = [
-            f"seed {self.seed}",
-            f"{'fault':42}{'injected':>9}{'recovery: median':>18}{'longest':>9}",
-        ]
+        lines = [f"seed {self.seed}", f"{'fault':42}{'injected':>9}{'recovery: median':>18}{'longest':>9}"]
         for name, times in self.recovery_s.items():
             lines.append(f"{name:42}{len(times):>9}{median(times):>16.1f} s{max(times):>7.1f} s")
         lines.extend(f"{name:42}  skipped: {why}" for name, why in self.skipped.items())

@@ -116,8 +116,7 @@ def test_redaction_looks_at_values_only() -> None:
 
 
 @pytest.mark.parametrize(
-    ("part", "required"),
-    [("request", VECTORS["htc_request_required"]), ("response", VECTORS["htc_response_required"])],
+    ("part", "required"), [("request", VECTORS["htc_request_required"]), ("response", VECTORS["htc_response_required"])]
 )
 def test_the_envelopes_require_what_is_published(part: str, required: list[str]) -> None:
     """The lists of required fields are the published ones."""

@@ -15,10 +15,7 @@ from assay_stream.schemes import hangar
 VECTORS = Path(__file__).resolve().parents[1] / "data" / "vectors"
 CASES: list[dict[str, Any]] = json.loads((VECTORS / "mcp_hangar_digests.json").read_text("utf-8"))["cases"]
 ROWS: list[dict[str, Any]] = json.loads((VECTORS / "peers_digest_matrix.json").read_text("utf-8"))["rows"]
-VARIANTS: dict[str, Callable[[dict[str, Any]], str]] = {
-    "v1.2.0": hangar.digest_v1_2,
-    "v2.21.2": hangar.digest_v2,
-}
+VARIANTS: dict[str, Callable[[dict[str, Any]], str]] = {"v1.2.0": hangar.digest_v1_2, "v2.21.2": hangar.digest_v2}
 COLUMNS = {"hangar_1.2.0": hangar.digest_v1_2, "hangar_2.21.2": hangar.digest_v2}
 CODES = {"ValueError": "tool_name_missing", "UnicodeEncodeError": "lone_surrogate"}
 """Our code for what Hangar raises."""

@@ -58,11 +58,7 @@ EVERY_CALL_FIELD: dict[str, Any] = {
     "result_hash": DIGEST,
     "ok": False,
     "error": {"code": "E1", "kind": "io", "message": "no such file: /etc/passwd"},
-    "timing": {
-        "started_at": "2026-03-01T10:00:00Z",
-        "ended_at": "2026-03-01T10:00:01+01:00",
-        "duration_ms": 1.5,
-    },
+    "timing": {"started_at": "2026-03-01T10:00:00Z", "ended_at": "2026-03-01T10:00:01+01:00", "duration_ms": 1.5},
     "actor": {"kind": "agent", "agent_id": "a", "model_id": "m"},
     "side_effect": "READ",
     "idempotency": "IDEMPOTENT",
@@ -136,13 +132,7 @@ class Log:
         self._event(Role.CALLS, "mcp.tools.call.observed", minute, data | fields, **attributes)
 
     def pin(self, minute: int, value: str | None, *, scheme: str = "assay.v1") -> None:
-        data = {
-            "server_id": "files",
-            "tool_name": "read",
-            "scheme": scheme,
-            "author": "ann",
-            "reason": "review",
-        }
+        data = {"server_id": "files", "tool_name": "read", "scheme": scheme, "author": "ann", "reason": "review"}
         if value is None:
             self._event(Role.CONTROL, "assay.control.pin.remove", minute, data)
         else:

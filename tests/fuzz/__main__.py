@@ -102,11 +102,7 @@ def fuzz(seconds: float, first_seed: int, *, examples: int = _EXAMPLES_PER_ROUND
         AssertionError: where a law is broken; the seed and the law are on standard error.
     """
     profile = settings(
-        max_examples=examples,
-        deadline=None,
-        database=None,
-        derandomize=False,
-        suppress_health_check=list(HealthCheck),
+        max_examples=examples, deadline=None, database=None, derandomize=False, suppress_health_check=list(HealthCheck)
     )
     settings.register_profile("fuzz", profile)
     before = settings.get_current_profile_name()

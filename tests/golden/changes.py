@@ -163,8 +163,8 @@ def changed(content: bytes, listed: Sequence[Change]) -> bytes:
     """
     for change in listed:
         if change.timeline_order:
-            rows: list[bytes] = content.splitlines(keepends=True)
-            content = b"".join(sorted(rows, key=_timeline_place))
+            rows = sorted(content.splitlines(keepends=True), key=_timeline_place)
+            content = b"".join(rows)
         elif not change.path:
             content = content.replace(change.new.encode(), change.old.encode())
     in_records = [change for change in listed if change.path]

@@ -150,11 +150,7 @@ class Archive:
         if partition is None:
             partition = murmur2_partition(key or b"", self.partitions)
         line: Json = {
-            "origin": {
-                "topic": TOPICS[role],
-                "partition": partition,
-                "offset": self._offsets[role, partition],
-            },
+            "origin": {"topic": TOPICS[role], "partition": partition, "offset": self._offsets[role, partition]},
             "role": role,
             "timestamp_ms": int(at.timestamp() * 1_000),
         }
@@ -397,11 +393,7 @@ class History:
             "args_ref": "artifact://tool/args/1",
             "args_hash": "0" * 64,
             "result_ref": "artifact://tool/result/1",
-            "timing": {
-                "started_at": "2026-01-01T00:00:00Z",
-                "ended_at": "2026-01-01T00:00:01Z",
-                "duration_ms": 1000,
-            },
+            "timing": {"started_at": "2026-01-01T00:00:00Z", "ended_at": "2026-01-01T00:00:01Z", "duration_ms": 1000},
         }
         if draw.chance(0.3):
             del fields[draw.one_of(sorted(fields))]
@@ -415,14 +407,7 @@ class History:
         scheme = draw.one_of(_SCHEMES)
         value = draw.one_of([entry, entry, *variants])["values"].get(scheme, "0" * 64)
         keys = pool()["fingerprints"]
-        kinds = ["pin.set"] * 4 + [
-            "pin.reject",
-            "pin.remove",
-            "policy.set",
-            "policy.set",
-            "key.accept",
-            "key.revoke",
-        ]
+        kinds = ["pin.set"] * 4 + ["pin.reject", "pin.remove", "policy.set", "policy.set", "key.accept", "key.revoke"]
         kind = draw.one_of(kinds)
         data: Json
         match kind:

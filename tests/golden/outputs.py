@@ -69,14 +69,7 @@ def reported(scenario: Scenario, archive: Path) -> Iterator[tuple[str, bytes]]:
     yield (
         "compare.json",
         printed(
-            "compare",
-            *recorded,
-            "--alerts",
-            "replay/alerts.ndjson",
-            *partitions,
-            "--format",
-            "json",
-            env=scenario.env,
+            "compare", *recorded, "--alerts", "replay/alerts.ndjson", *partitions, "--format", "json", env=scenario.env
         ),
     )
     yield "verify.json", printed("verify", *recorded, "--all", "--format", "json", env=scenario.env)

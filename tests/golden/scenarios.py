@@ -109,11 +109,7 @@ def _broad(name: str, **variants: tuple[tuple[str, ...], dict[str, str]]) -> Sce
         name=name,
         arguments=("--snapshot-partitions", str(history.archive.partitions)),
         servers=tuple(dict.fromkeys(history.servers))[:2],
-        variants={
-            "cut": (cut, {}),
-            "profile": ((), {"ASSAY_STREAM_SEVERITY_PROFILE": _PROFILE_OF[name]}),
-            **variants,
-        },
+        variants={"cut": (cut, {}), "profile": ((), {"ASSAY_STREAM_SEVERITY_PROFILE": _PROFILE_OF[name]}), **variants},
     )
 
 

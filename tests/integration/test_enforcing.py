@@ -47,9 +47,7 @@ async def enforced(deployment: Deployment, command: list[str], *options: str) ->
     """A client of a server behind ``assay-stream tap --enforce``."""
     arguments = ["-m", "assay_stream", "tap", "--server-id", "time", "--observer-id", "proxy-1", "--enforce"]
     through_tap = StdioServerParameters(
-        command=sys.executable,
-        args=[*arguments, *options, "--", *command],
-        env={**os.environ, **deployment.env},
+        command=sys.executable, args=[*arguments, *options, "--", *command], env={**os.environ, **deployment.env}
     )
     async with Client(stdio_client(through_tap), mode="legacy") as client:
         yield client
@@ -156,8 +154,7 @@ async def test_a_pinned_tool_of_a_swapped_server_is_refused_until_it_is_approved
         assert isinstance(pin, dict)
         assert (pin["status"], pin["action"], pin["observed"]) == ("mismatch", "block", error["observed"])
         raised = await deployment.wait_for(
-            Role.ALERTS,
-            lambda all_: any(b'"pin_mismatch"' in (each.value or b"") for each in all_),
+            Role.ALERTS, lambda all_: any(b'"pin_mismatch"' in (each.value or b"") for each in all_)
         )
         alerts = [json.loads(each.value or b"") for each in raised if b'"pin_mismatch"' in (each.value or b"")]
         found = findings(await deployment.read(Role.FINDINGS), "pin_mismatch")
@@ -275,9 +272,7 @@ async def test_the_last_verdicts_stand_while_the_brokers_are_away(tmp_path: Path
         key, verdict = b'["time","t"]', b'{"action":"%s","status":"unpinned"}'
         await deployment.send(Role.VERDICTS, [(key, verdict % b"block")])
         client = VerdictClient(
-            connection_options(deployment.settings),
-            topic=deployment.topics[Role.VERDICTS],
-            monotonic_s=time.monotonic,
+            connection_options(deployment.settings), topic=deployment.topics[Role.VERDICTS], monotonic_s=time.monotonic
         )
         assert client.rule("time", "t").reason_code == "verdicts_unavailable"
         client.start()

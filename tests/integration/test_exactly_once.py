@@ -98,9 +98,7 @@ async def test_live_evidence_is_the_replayed_evidence(deployment: Deployment) ->
     assert worker.terminate() == 0
 
 
-async def test_kill_9_in_mid_stream_leaves_exactly_one_evidence_record_per_call(
-    deployment: Deployment,
-) -> None:
+async def test_kill_9_in_mid_stream_leaves_exactly_one_evidence_record_per_call(deployment: Deployment) -> None:
     """Five kills: one record per call read committed, the undisturbed bytes, every alert once."""
     choose = random.Random(5)
     calls = await publish(deployment, Fleet(servers=9, calls=12_000, changes=60, seed=5))

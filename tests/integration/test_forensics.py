@@ -85,15 +85,7 @@ async def test_a_live_run_is_looked_back_at(deployment: Deployment) -> None:
     assert {row["snapshot_id"] for row in rows if row["what"] == "tool"} == {"snapshot-1"}
     assert [(row["author"], row["reason"]) for row in rows if row["what"] == "pin"] == [("ann", "review")]
     code, again, said = run(
-        deployment,
-        "asof",
-        "--from-log",
-        "--server-id",
-        "server-0",
-        "--at",
-        "2026-03-01T00:01:00Z",
-        "--format",
-        "json",
+        deployment, "asof", "--from-log", "--server-id", "server-0", "--at", "2026-03-01T00:01:00Z", "--format", "json"
     )
     assert (code, again) == (0, rows), said
     code, rows, said = run(deployment, "timeline", "--server-id", "server-0", "--format", "json")

@@ -68,10 +68,7 @@ async def fill(deployment: Deployment, flood: list[bytes], first: int) -> None:
     try:
         for number in range(RECORDS):
             calls = [call(first + number * 2 + index) for index in range(len(SOUND))]
-            for partition, value in [
-                (FLOODED, flood[number % len(flood)]),
-                *zip(SOUND, calls, strict=True),
-            ]:
+            for partition, value in [(FLOODED, flood[number % len(flood)]), *zip(SOUND, calls, strict=True)]:
                 await producer.send(topic, value, key=b"server-0", partition=partition)
     finally:
         await producer.stop()

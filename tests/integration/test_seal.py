@@ -134,10 +134,7 @@ async def test_the_life_of_a_seal(deployment: Deployment, seals: Seals) -> None:
     assert {fault["code"] for log in alone["logs"] for fault in log["faults"]} == {"seal_key_unknown"}
 
     told = json.loads((await seals.run("archive", "--output", "kept")).stdout)
-    assert told == {
-        "written": {"checkpoints": len(await checkpoints(deployment)), "evidence": 500},
-        "log_start": {},
-    }
+    assert told == {"written": {"checkpoints": len(await checkpoints(deployment)), "evidence": 500}, "log_start": {}}
     files = ("--evidence", "kept", "--checkpoints", "kept")
     deployment.env["ASSAY_STREAM_BOOTSTRAP_SERVERS"] = "127.0.0.1:1"
     assert sums(await seals.verify(*both, *files), "verified", "unsealed", "faults_count") == [500, 0, 0]

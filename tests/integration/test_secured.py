@@ -121,13 +121,7 @@ def test_what_a_proxy_publishes_becomes_evidence_and_alerts(deployment: SecuredD
 def test_a_tap_that_enforces_publishes_and_follows_the_verdicts(deployment: SecuredDeployment, worker: Worker) -> None:
     """The tap and the verdict client come as the proxy."""
     lines = [
-        said(
-            1,
-            "initialize",
-            protocolVersion="2025-11-25",
-            capabilities={},
-            clientInfo={"name": "c", "version": "1"},
-        ),
+        said(1, "initialize", protocolVersion="2025-11-25", capabilities={}, clientInfo={"name": "c", "version": "1"}),
         said(2, "tools/list"),
         said(3, "tools/call", name="echo", arguments={}),
     ]

@@ -79,11 +79,7 @@ async def test_a_look_alike_of_a_server_in_another_partition(deployment: Deploym
     await deployment.send(Role.SNAPSHOTS, [listing(HOLDER, 0, "read_file"), listing(NEWCOMER, 1, HOMOGLYPH)])
     [raised] = await told(deployment, 1)
     flat = raised["unmapped"]
-    assert (raised["activity_name"], raised["severity"], flat["mcp_reason"]) == (
-        "Create",
-        "High",
-        "confusable_name",
-    )
+    assert (raised["activity_name"], raised["severity"], flat["mcp_reason"]) == ("Create", "High", "confusable_name")
     assert (flat["mcp_server_id"], flat["mcp_pin_observed"]) == (NEWCOMER, HOLDER)
 
     uid = raised["finding_info"]["uid"]

@@ -79,10 +79,6 @@ async def test_a_list_in_pages_is_put_together(tmp_path: Path, mode: str) -> Non
     events = read_events(output)
     snapshots = data_of(events, "list")
     assert [snapshot["completeness"] for snapshot in snapshots] == ["partial", "partial", "complete"]
-    assert [[tool["name"] for tool in snapshot["tools"]] for snapshot in snapshots] == [
-        NAMES[:2],
-        NAMES[:4],
-        NAMES,
-    ]
+    assert [[tool["name"] for tool in snapshot["tools"]] for snapshot in snapshots] == [NAMES[:2], NAMES[:4], NAMES]
     named = [call["snapshot_id"] for call in data_of(events, "call")]
     assert named == [snapshot["snapshot_id"] for snapshot in snapshots]

@@ -20,14 +20,7 @@ from aiokafka.admin import NewTopic
 from assay_stream.kafka.connection import start_admin
 from assay_stream.model.record import Headers, Record, Role
 from deploy.local.kafka import QUICK_START, Broker
-from tests.integration.test_exactly_once import (
-    advance_time,
-    findings_of,
-    of_one_server,
-    publish,
-    undisturbed,
-    values,
-)
+from tests.integration.test_exactly_once import advance_time, findings_of, of_one_server, publish, undisturbed, values
 from tests.support.deployment import Deployment, Worker, free_port, payload
 from tests.support.fleet import START, Fleet, Published, a_call_by, a_listing
 

@@ -131,11 +131,7 @@ def test_binding_is_the_naive_scan_in_any_order_of_arrival(
         bindings.apply(fact)
     snapshot_id = None if named is None else f"snapshot-{named}"
     found = bind(
-        bindings.servers.get(SERVER),
-        tool_name="t",
-        observer_id=observer_id,
-        snapshot_id=snapshot_id,
-        time_us=time_us,
+        bindings.servers.get(SERVER), tool_name="t", observer_id=observer_id, snapshot_id=snapshot_id, time_us=time_us
     )
     digest = found.fingerprint.definition_digest() if found.fingerprint else None
     assert (found.scope, digest, found.unbound) == naive_bind(facts, observer_id, snapshot_id, time_us)
@@ -148,11 +144,7 @@ def test_a_digest_is_one_that_was_observed(facts: History, observer_id: str, tim
     for fact in facts:
         bindings.apply(fact)
     found = bind(
-        bindings.servers.get(SERVER),
-        tool_name="t",
-        observer_id=observer_id,
-        snapshot_id=None,
-        time_us=time_us,
+        bindings.servers.get(SERVER), tool_name="t", observer_id=observer_id, snapshot_id=None, time_us=time_us
     )
     if found.unbound is None:
         assert found.seen is not None

@@ -25,17 +25,7 @@ from assay_stream.verify.evidence import Recorded
 from assay_stream.verify.pairing import EVIDENCE, Pairing
 from tests.property.test_engine_laws import PARTITIONS, Logs, logs
 from tests.property.test_engine_laws import live as deployed
-from tests.property.test_replay_laws import (
-    FLEETS,
-    LOGS,
-    PRODUCER,
-    Drawn,
-    drawn_log,
-    handed_in,
-    in_time,
-    live,
-    logged,
-)
+from tests.property.test_replay_laws import FLEETS, LOGS, PRODUCER, Drawn, drawn_log, handed_in, in_time, live, logged
 from tests.support.fleet import START, Fleet
 
 

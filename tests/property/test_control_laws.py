@@ -33,14 +33,7 @@ OTHER: dict[str, Any] = {"name": "write_file", "inputSchema": {"type": "object"}
 LISTS: tuple[list[dict[str, Any]], ...] = ([FIRST], [SECOND], [FIRST, OTHER], [FIRST, SECOND], [OTHER], [])
 VALUES = [str(assay.definition_digest(tool, server_id=None)) for tool in (FIRST, SECOND)]
 DOMAINS = (DOMAIN, "example.org")
-PIN_KINDS = {
-    "pin_mismatch",
-    "unpinned_tool",
-    "signature_invalid",
-    "signature_missing",
-    "key_changed",
-    "key_revoked",
-}
+PIN_KINDS = {"pin_mismatch", "unpinned_tool", "signature_invalid", "signature_missing", "key_changed", "key_revoked"}
 
 
 @st.composite
@@ -325,10 +318,7 @@ def test_a_verdict_is_the_worst_over_the_definitions_in_force(history: list[Reco
             continue
         catalogue = server.catalogue_of(seen)
         for name, full in catalogue.tools.items():
-            pins, policy = (
-                server.controls.pins_as_of(name, end_us),
-                server.controls.policy_as_of(name, end_us),
-            )
+            pins, policy = (server.controls.pins_as_of(name, end_us), server.controls.policy_as_of(name, end_us))
             value = held.get(verdict_key(SERVER, name))
             assert (value is not None) == (bool(pins) or policy is not None)
             if value is None:

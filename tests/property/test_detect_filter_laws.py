@@ -23,24 +23,7 @@ VOCABULARY = sorted(BOOK.words | BOOK.stems)
 PIECES = st.sampled_from([*VOCABULARY, "the", "x", "u5er", "pr3vious", "1gnore", ".", ";", "a@b.example", "\u0430ll"])
 PLAIN_WORDS = [word for word in VOCABULARY if word.isascii()]
 ENCODED = st.sampled_from(
-    [
-        "68 65 ",
-        "6c,",
-        "104 ",
-        "01101000 ",
-        ",",
-        " ",
-        "a b ",
-        ". ",
-        "- ",
-        "/ ",
-        "\\x41",
-        "QUJD",
-        "ABCD",
-        "_",
-        "·",
-        "é",
-    ]
+    ["68 65 ", "6c,", "104 ", "01101000 ", ",", " ", "a b ", ". ", "- ", "/ ", "\\x41", "QUJD", "ABCD", "_", "·", "é"]
 )
 
 

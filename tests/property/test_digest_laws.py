@@ -31,9 +31,7 @@ NUMBERS = st.one_of(
 TEXTS = st.text() | st.text(st.characters(max_codepoint=0xA0), max_size=10)
 LEAVES = st.none() | st.booleans() | NUMBERS | TEXTS
 VALUES = st.recursive(
-    LEAVES,
-    lambda children: st.lists(children, max_size=5) | st.dictionaries(KEYS, children, max_size=6),
-    max_leaves=20,
+    LEAVES, lambda children: st.lists(children, max_size=5) | st.dictionaries(KEYS, children, max_size=6), max_leaves=20
 )
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53) + 1, 2**53 - 1) | TEXTS,

@@ -259,10 +259,7 @@ def test_every_record_of_evidence_can_be_checked_by_hand(made: Logs) -> None:
         assert event["assaycontenthash"] == str(assay.content_hash(event))
         payload = event["data"]
         call = json.loads(by_place[tuple(Origin(**payload["origin"]))].value or b"")
-        assert (payload["tool"], payload["tool_call_id"]) == (
-            call["data"]["tool_name"],
-            call["data"]["tool_call_id"],
-        )
+        assert (payload["tool"], payload["tool_call_id"]) == (call["data"]["tool_name"], call["data"]["tool_call_id"])
         if "origin" in payload["binding"]:
             listed = json.loads(by_place[tuple(Origin(**payload["binding"]["origin"]))].value or b"")["data"]
             assert payload["binding"]["snapshot_id"] == listed["snapshot_id"]

@@ -183,13 +183,7 @@ def test_a_contract_never_raises(value: Any) -> None:
 @given(st.sampled_from([*DECLARED, "deprecated_since", "sunset_on", "replaced_by"]), JSON)
 def test_the_checks_of_a_tool_never_raise(name: str, value: Any) -> None:
     """Whatever a server declares or sends as schemas, each check of each tool has an answer."""
-    tool = {
-        "name": "fs.read",
-        "inputSchema": value,
-        "outputSchema": value,
-        "examples": value,
-        "annotations": value,
-    }
+    tool = {"name": "fs.read", "inputSchema": value, "outputSchema": value, "examples": value, "annotations": value}
     (report,) = check_tools([tool | {"_meta": {"handshake": DECLARED | {name: value}}}], server_id="s")
     assert len(report.answers) == 11
 

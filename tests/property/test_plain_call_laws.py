@@ -38,23 +38,7 @@ TIMES = st.sampled_from(
     ]
 )
 TEXTS = st.text(min_size=1, max_size=12) | st.sampled_from(
-    [
-        "a",
-        " ",
-        "\u3000",
-        "\x85",
-        "x" * 512,
-        "x" * 513,
-        "x" * 129,
-        '"',
-        "\\",
-        "é",
-        "\x7f",
-        "a b",
-        "\u2028",
-        "null",
-        "",
-    ]
+    ["a", " ", "\u3000", "\x85", "x" * 512, "x" * 513, "x" * 129, '"', "\\", "é", "\x7f", "a b", "\u2028", "null", ""]
 )
 NUMBERS = (
     st.integers(-2, 2**53 + 2)

@@ -466,11 +466,7 @@ def time_us(second: int) -> int:
 def ask(bindings: Bindings, server: str, observer: str, second: int) -> Binding:
     """What a call of the tool ``t`` at some second is bound to."""
     return bind(
-        bindings.servers.get(server),
-        tool_name="t",
-        observer_id=observer,
-        snapshot_id=None,
-        time_us=time_us(second),
+        bindings.servers.get(server), tool_name="t", observer_id=observer, snapshot_id=None, time_us=time_us(second)
     )
 
 

@@ -161,11 +161,7 @@ class Deployment:
         await self.send_with_headers(role, ((key, value, ()) for key, value in records))
 
     async def send_with_headers(
-        self,
-        role: Role,
-        records: Iterable[tuple[bytes | None, bytes | None, Headers]],
-        *,
-        transactional: bool = False,
+        self, role: Role, records: Iterable[tuple[bytes | None, bytes | None, Headers]], *, transactional: bool = False
     ) -> None:
         """Publish records (key, value, headers) to a role's topic, acknowledged; in a transaction as stages do."""
         producer = AIOKafkaProducer(

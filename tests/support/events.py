@@ -82,11 +82,7 @@ def handshake_call_data(**fields: Any) -> dict[str, Any]:
             "args_ref": "artifact://tool/args/1",
             "args_hash": "0" * 64,
             "result_ref": "artifact://tool/result/1",
-            "timing": {
-                "started_at": "2026-01-01T00:00:00Z",
-                "ended_at": "2026-01-01T00:00:01Z",
-                "duration_ms": 1000,
-            },
+            "timing": {"started_at": "2026-01-01T00:00:00Z", "ended_at": "2026-01-01T00:00:01Z", "duration_ms": 1000},
         }
         | fields
     )

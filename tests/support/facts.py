@@ -29,11 +29,7 @@ def a_fingerprint(name: str) -> Fingerprint:
     """A fingerprint whose digests are made of a name, so that failures read well."""
     return Fingerprint(
         full=f"full:{name}",
-        schemes={
-            "assay.v1": f"v1:{name}",
-            "assay.schema_hash": f"sh:{name}",
-            "assay.meta_hash": f"mh:{name}",
-        },
+        schemes={"assay.v1": f"v1:{name}", "assay.schema_hash": f"sh:{name}", "assay.meta_hash": f"mh:{name}"},
         errors={},
         fields={"name": f"field:{name}"},
     )

@@ -77,11 +77,7 @@ def a_listing(server: int, observer: int, version: int, number: int, at: datetim
         {
             "name": f"tool_{index}",
             "description": f"Does thing {index}, version {version if index == 0 else 0}.",
-            "inputSchema": {
-                "type": "object",
-                "properties": {"path": {"type": "string"}},
-                "required": ["path"],
-            },
+            "inputSchema": {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]},
         }
         for index in range(3)
     ]

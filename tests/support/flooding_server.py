@@ -38,10 +38,7 @@ def main() -> None:
     for line in sys.stdin:
         request = json.loads(line)
         if "id" in request:
-            print(
-                json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": _answer(request["method"])}),
-                flush=True,
-            )
+            print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": _answer(request["method"])}), flush=True)
 
 
 if __name__ == "__main__":

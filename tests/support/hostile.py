@@ -60,11 +60,7 @@ def references_to_one_list(size: int) -> Pair:
     names = [f"n{number % 7}" for number in range(size // 20)]
 
     def side(mark: str) -> Definition:
-        part = {
-            "required": [*names, mark],
-            "type": ["string"] * (size // 40),
-            "anyOf": [{"x": mark}] * (size // 60),
-        }
+        part = {"required": [*names, mark], "type": ["string"] * (size // 40), "anyOf": [{"x": mark}] * (size // 60)}
         return {"$defs": {mark: part}, **_users_of(mark, size // 80)}
 
     return _schemas(side("a"), side("b"))

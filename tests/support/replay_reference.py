@@ -176,14 +176,7 @@ def _joined(entries: list[_Dated], applied_ms: dict[tuple[str, str], int]) -> It
 
 def _key(entry: _Dated, time_ms: int) -> _Key:
     origin = entry.record.origin
-    return (
-        time_ms,
-        _RANK[entry.record.role],
-        origin.topic,
-        origin.partition,
-        origin.offset,
-        entry.record,
-    )
+    return (time_ms, _RANK[entry.record.role], origin.topic, origin.partition, origin.offset, entry.record)
 
 
 def _date(record: Record, limits: Limits, call_profile: CallProfile) -> _Dated:

@@ -39,10 +39,7 @@ def some_records(*offsets: int) -> list[Record]:
 
 
 def checkpoints_of(
-    *ranges: list[Record],
-    keys: list[Ed25519PrivateKey] | None = None,
-    topic: str = TOPIC,
-    log_name: str | None = None,
+    *ranges: list[Record], keys: list[Ed25519PrivateKey] | None = None, topic: str = TOPIC, log_name: str | None = None
 ) -> list[bytes]:
     """The checkpoint records of some ranges that follow one another."""
     before: Checkpoint | None = None

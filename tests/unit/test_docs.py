@@ -36,14 +36,7 @@ VECTORS = ROOT / "tests" / "data" / "vectors" / "assay_tool_definition_p56b.json
 
 _FENCE = re.compile(r"^```([a-z-]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[[^\]]+\]\(([^)#\s]+)(?:#[^)]*)?\)")
-_ERROR_CLASSES = {
-    "Refusal",
-    "AssayStreamError",
-    "InputError",
-    "ConfigurationError",
-    "OperatingError",
-    "IntegrityError",
-}
+_ERROR_CLASSES = {"Refusal", "AssayStreamError", "InputError", "ConfigurationError", "OperatingError", "IntegrityError"}
 
 
 def text_of(name: str) -> str:
@@ -137,14 +130,7 @@ def test_the_records_on_that_page_are_what_the_engine_writes() -> None:
 
 
 def _record(role: Role, kind: str, id_: str, time: str, data: dict[str, Any]) -> Record:
-    event = {
-        "specversion": "1.0",
-        "type": kind,
-        "source": "urn:proxy-1",
-        "id": id_,
-        "time": time,
-        "data": data,
-    }
+    event = {"specversion": "1.0", "type": kind, "source": "urn:proxy-1", "id": id_, "time": time, "data": data}
     return Record(
         role=role,
         origin=Origin(topic=TOPIC_NAMES[role], partition=0, offset=0),
@@ -158,8 +144,7 @@ def _record(role: Role, kind: str, id_: str, time: str, data: dict[str, Any]) ->
 
 
 @pytest.mark.parametrize(
-    "notion",
-    ["ToolIdentity", "tool_definition_digest", "SchemaPin", "x-assay-sig", "DSSE", "transparency logs"],
+    "notion", ["ToolIdentity", "tool_definition_digest", "SchemaPin", "x-assay-sig", "DSSE", "transparency logs"]
 )
 def test_the_neighbouring_notions_have_a_heading_each(notion: str) -> None:
     """The page tells the six notions that stand close together apart."""
@@ -378,14 +363,7 @@ def test_the_generated_pages_are_up_to_date() -> None:
 def test_every_value_of_our_own_vocabulary_is_in_the_glossary() -> None:
     """Scopes, reasons, kinds of finding, kinds of fact, pin states and schemes are explained there."""
     page = text_of("glossary.md")
-    words = [
-        *evidence.Scope,
-        *evidence.Unbound,
-        *kinds.Kind,
-        *evidence.PinStatus,
-        *wire.FACTS,
-        *fingerprint.SCHEMES,
-    ]
+    words = [*evidence.Scope, *evidence.Unbound, *kinds.Kind, *evidence.PinStatus, *wire.FACTS, *fingerprint.SCHEMES]
     missing = [str(word) for word in words if f"`{word}`" not in page]
     assert missing == []
 

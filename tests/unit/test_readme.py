@@ -50,12 +50,7 @@ def test_the_walk_without_a_broker_gives_bound_evidence(tmp_path: Path, shell: d
     (tmp_path / "tests").symlink_to(ROOT / "tests")
     script = block_after("Without any broker")
     done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", script],
-        cwd=tmp_path,
-        env=shell,
-        capture_output=True,
-        text=True,
-        check=False,
+        ["bash", "-euo", "pipefail", "-c", script], cwd=tmp_path, env=shell, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     rows = [line for line in done.stdout.splitlines() if line.startswith('["')]
@@ -77,10 +72,7 @@ def test_the_proxys_lines_become_observations() -> None:
     exec(source.replace("broker-1:9092", "127.0.0.1:1"), names)  # noqa: S102 -- the README's own words
     for direction, line in (
         ("client->server", b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}'),
-        (
-            "server->client",
-            b'{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"t","inputSchema":{}}]}}',
-        ),
+        ("server->client", b'{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"t","inputSchema":{}}]}}'),
         ("client->server", b'{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t"}}'),
         ("server->client", b'{"jsonrpc":"2.0","id":2,"result":{"content":[]}}'),
     ):

@@ -50,8 +50,7 @@ def explanation_of(story: AlertStory) -> list[Section]:
             quotes=tuple((label, shown(text)) for label, text in named if text),
         ),
         Section(
-            title="Why it matters",
-            sentences=(info.explanation if info is not None else shown(story.view.explanation),),
+            title="Why it matters", sentences=(info.explanation if info is not None else shown(story.view.explanation),)
         ),
         Section(title=f"Why it is {story.row.severity.lower()}", sentences=story.severity_reasons),
         Section(title="What is known", sentences=tuple(_known(story)), quotes=tuple(_quotes(story))),

@@ -198,8 +198,7 @@ def short_uids(uids: Iterable[str]) -> dict[str, str]:
     short: dict[str, str] = {}
     for index, uid in enumerate(ordered):
         alike = max(
-            (_alike(uid, ordered[other]) for other in (index - 1, index + 1) if 0 <= other < len(ordered)),
-            default=0,
+            (_alike(uid, ordered[other]) for other in (index - 1, index + 1) if 0 <= other < len(ordered)), default=0
         )
         short[uid] = uid[: max(_SHOWN_PREFIX_MIN, alike + 1)]
     return short

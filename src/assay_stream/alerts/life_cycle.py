@@ -179,14 +179,7 @@ def apply_resolution(
 
 
 def tick(state: AlertState, now_us: int, rules: AlertRules, suppressions: Suppressions = ()) -> _Result:
-    """Write what is due, in order: deferred counts, repetitions, closings.
-
-    Args:
-        state: what is remembered of the alert.
-        now_us: the time, microseconds since the epoch.
-        rules: what the stage is told.
-        suppressions: the suppression rules in force for its server.
-    """
+    """Write what is due, in order: deferred counts, repetitions, closings."""
     outputs: list[Output] = []
     while (due := _next_due(state, rules.pacing)) is not None and due.at_us <= now_us:
         if due.what == "close":

@@ -99,12 +99,7 @@ def counted(state: AlertState | None, finding: Finding, severity_id: int) -> Ale
     if finding.approved or (finding.known and _only_returns(state, finding, new.severity_id)):
         return new
     return replace(
-        new,
-        closed=False,
-        reported=state.reported and not state.closed,
-        resolved_us=None,
-        resolved_by=None,
-        repeats=0,
+        new, closed=False, reported=state.reported and not state.closed, resolved_us=None, resolved_by=None, repeats=0
     )
 
 

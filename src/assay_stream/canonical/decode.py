@@ -61,10 +61,6 @@ def decode_json(raw: bytes | bytearray | memoryview, *, limits: Limits = DEFAULT
 def check_containers(raw: bytes, limits: Limits = DEFAULT_LIMITS) -> None:
     """Refuse a long text with too many objects and arrays before anything is built of it.
 
-    Args:
-        raw: UTF-8 bytes.
-        limits: bounds on containers and depth.
-
     Raises:
         InputError: ``too_many_containers``, or ``too_deep`` where that shows first.
     """
@@ -80,8 +76,7 @@ def check_containers(raw: bytes, limits: Limits = DEFAULT_LIMITS) -> None:
                 raise InputError("too_deep", f"more than {limits.depth_max} nested containers at byte {token.start()}")
             if found > limits.containers_max:
                 raise InputError(
-                    "too_many_containers",
-                    f"more than {limits.containers_max} objects and arrays: split the record",
+                    "too_many_containers", f"more than {limits.containers_max} objects and arrays: split the record"
                 )
         elif mark in (b"}", b"]"):
             depth -= 1
@@ -110,10 +105,6 @@ def _is_as_written(value: Any, text: bytes, limits: Limits) -> bool:
 
 def decode_json_strict(raw: bytes, *, limits: Limits = DEFAULT_LIMITS) -> Any:
     """Decode one JSON text by the slow path alone; ``decode_json`` gives the same.
-
-    Args:
-        raw: UTF-8 bytes.
-        limits: bounds on depth, containers and integer digits.
 
     Raises:
         InputError: as ``decode_json``.

@@ -53,19 +53,12 @@ class Digest:
 
 
 def sha256_of(raw: bytes) -> Digest:
-    """Return the SHA-256 digest of some bytes.
-
-    Args:
-        raw: what to hash.
-    """
+    """Return the SHA-256 digest of some bytes."""
     return Digest(sha256(raw).hexdigest())
 
 
 def jcs_digest(value: Any) -> Digest:
     """Return the SHA-256 digest of a value's canonical form.
-
-    Args:
-        value: a JSON value.
 
     Raises:
         InputError: as ``canonicalize``.
@@ -128,9 +121,6 @@ def compact_copy(form: bytes) -> bytes:
     """Return bytes that orjson wrote in a block of their own size, for those that stay in memory.
 
     orjson leaves one to four kilobytes behind whatever it writes.
-
-    Args:
-        form: what was written.
     """
     return bytes(memoryview(form))
 

@@ -56,11 +56,7 @@ class Redaction:
     """Each hint of an enabled rule, and the rule's id where it is costly, else ``""``."""
 
     def __post_init__(self) -> None:
-        configuration = {
-            "schema": _CONFIGURATION_SCHEMA,
-            "rules": sorted(self.rules),
-            "names": sorted(self.names),
-        }
+        configuration = {"schema": _CONFIGURATION_SCHEMA, "rules": sorted(self.rules), "names": sorted(self.names)}
         hints = tuple(
             (hint, rule.id if rule.costly else "")
             for rule in RULES
@@ -98,8 +94,7 @@ def redaction_with(*, enable: Iterable[str] = (), disable: Iterable[str] = (), n
         plain = _NOT_IN_NAMES.sub("", name.lower())
         if not plain or len(name) > _NAME_TAIL_CHARS:
             raise ConfigurationError(
-                "bad_redaction",
-                f"a key name has a letter from a to z, and {_NAME_TAIL_CHARS} characters at most",
+                "bad_redaction", f"a key name has a letter from a to z, and {_NAME_TAIL_CHARS} characters at most"
             )
         letters.append(plain)
     return Redaction(rules=(_BY_DEFAULT | on) - off, names=frozenset(letters).difference(SENSITIVE_NAMES))
@@ -107,10 +102,6 @@ def redaction_with(*, enable: Iterable[str] = (), disable: Iterable[str] = (), n
 
 def redacted_digest(value: Any, redaction: Redaction = DEFAULT_REDACTION) -> Digest:
     """Return the digest of a value's canonical form after redaction.
-
-    Args:
-        value: a JSON value.
-        redaction: which rules and key names count.
 
     Raises:
         InputError: as ``canonicalize``.

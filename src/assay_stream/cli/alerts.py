@@ -34,9 +34,7 @@ Severity = Annotated[
 AlertFile = Annotated[
     Path | None,
     typer.Option(
-        "--input",
-        "--from-file",
-        help="Alerts (NDJSON) from this file, `-` for standard input. Default: from Kafka.",
+        "--input", "--from-file", help="Alerts (NDJSON) from this file, `-` for standard input. Default: from Kafka."
     ),
 ]
 
@@ -87,8 +85,7 @@ def forward(
         ),
     ] = None,
     hmac_variable: Annotated[
-        str | None,
-        typer.Option(metavar="VARIABLE", help="Webhook: sign with the secret in this environment variable."),
+        str | None, typer.Option(metavar="VARIABLE", help="Webhook: sign with the secret in this environment variable.")
     ] = None,
     ca_file: Annotated[
         Path | None, typer.Option(help="Authorities that take the place of the usual ones (PEM).")
@@ -132,11 +129,7 @@ def forward(
         if header is not None or hmac_variable is not None:
             raise ConfigurationError("bad_option", "--header and --hmac-variable are for webhooks")
         receiver = Syslog(
-            place,
-            host=socket.gethostname(),
-            timeout_s=timeout_s,
-            tls=tls_context(ca_file),
-            enterprise=enterprise,
+            place, host=socket.gethostname(), timeout_s=timeout_s, tls=tls_context(ca_file), enterprise=enterprise
         )
     run_forwarder(
         settings,
@@ -151,12 +144,6 @@ def chosen_alerts(
     file: Path | None, selection: AlertSelection, refused: list[str], *, bootstrap: str | None
 ) -> Iterator[dict[str, Any]]:
     """Yield the alerts that are asked for, from a file or from Kafka.
-
-    Args:
-        file: the file, ``-`` for standard input, ``None`` for Kafka.
-        selection: which ones.
-        refused: gets a sentence about every line or record that is no alert.
-        bootstrap: Kafka brokers, ``None`` for the settings'.
 
     Raises:
         InputError: ``unreadable_file``.

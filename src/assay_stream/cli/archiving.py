@@ -56,8 +56,7 @@ def archive(
     ],
     force: Force = False,
     topics: Annotated[
-        list[ArchivedRole] | None,
-        typer.Option(help="This topic only, by what it carries. May be given several times."),
+        list[ArchivedRole] | None, typer.Option(help="This topic only, by what it carries. May be given several times.")
     ] = None,
     compression: Annotated[Compression, typer.Option(help="How files are compressed.")] = Compression.GZIP,
     from_time: FromTime = None,

@@ -111,13 +111,6 @@ def hold_against_topics(
 ) -> None:
     """Hold a replay of the topics against the evidence and alert topics, and print the differences.
 
-    Args:
-        source: the topics, and how far they were read.
-        spool: what was replayed.
-        made: the replay.
-        replayed: what it writes.
-        target: what to print.
-
     Raises:
         typer.Exit: with 1 where there are differences.
     """
@@ -155,14 +148,6 @@ def hold_against(
 ) -> None:
     """Hold a replay against what was recorded, and print the differences.
 
-    Args:
-        settings: the operator's settings.
-        spool: what was replayed.
-        made: the replay.
-        replayed: what it writes; all of it is taken before time passes on.
-        recorded: what was recorded.
-        target: what to print.
-
     Raises:
         typer.Exit: with 1 where there are differences.
     """
@@ -171,10 +156,7 @@ def hold_against(
     )
     count = 0
     for difference in comparison.differences(
-        replayed,
-        recorded.evidence,
-        recorded.alerts,
-        lambda until_us: chain.from_iterable(made.advance_time(until_us)),
+        replayed, recorded.evidence, recorded.alerts, lambda until_us: chain.from_iterable(made.advance_time(until_us))
     ):
         count += difference.counts
         row = difference.as_json()
@@ -192,11 +174,7 @@ def hold_against(
 
 
 def written_in(folder: Path) -> Iterator[Output]:
-    """Yield the evidence and alerts that a replay wrote to a folder.
-
-    Args:
-        folder: where ``assay-stream replay`` wrote to.
-    """
+    """Yield the evidence and alerts that a replay wrote to a folder."""
     for role, name in ((Role.ALERTS, "alerts.ndjson"), (Role.EVIDENCE, "evidence.ndjson")):
         for _, line in archive_lines(folder / name):
             yield Output(role=role, key=None, value=line)

@@ -41,9 +41,6 @@ EventFile = Annotated[
 def author_or_login(author: str | None) -> str:
     """Return who decides.
 
-    Args:
-        author: what the command line or the environment says.
-
     Raises:
         InputError: ``author_unknown`` where nobody is logged in.
     """
@@ -65,13 +62,6 @@ def decide(
 ) -> int:
     """Publish some decisions, all effective from now, and return how many.
 
-    Args:
-        decisions: event type and data of each; author and reason are added.
-        author: who decides, ``None`` for whoever is logged in.
-        reason: why.
-        output: file to write to instead of Kafka.
-        bootstrap: Kafka brokers, ``None`` for the settings'.
-
     Raises:
         InputError: where a decision is wrong; none is published then.
         OperatingError: ``not_delivered`` or ``broker_unreachable``.
@@ -88,11 +78,7 @@ def decide(
 
 
 def known_bindings(bootstrap: str | None) -> tuple[Settings, Bindings]:
-    """Return the settings and everything that the registry has published.
-
-    Args:
-        bootstrap: Kafka brokers, ``None`` for the settings'.
-    """
+    """Return the settings and everything that the registry has published."""
     quiet_client_logs()
     settings = command_settings(bootstrap_servers=bootstrap)
 
@@ -105,13 +91,7 @@ def known_bindings(bootstrap: str | None) -> tuple[Settings, Bindings]:
 
 
 def print_rows(rows: Iterable[Mapping[str, Any]], columns: Iterable[str], *, as_json: bool) -> None:
-    """Print rows, for a person or for a program.
-
-    Args:
-        rows: what to print.
-        columns: what a person sees of a row, in order.
-        as_json: whether to print one JSON object per line instead.
-    """
+    """Print rows, for a person or for a program."""
     listed = list(rows)
     if as_json:
         for row in listed:

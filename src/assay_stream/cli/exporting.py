@@ -15,13 +15,7 @@ from assay_stream.cli.shared import Bootstrap, quiet_client_logs, say
 from assay_stream.config import Settings, command_settings
 from assay_stream.errors import ConfigurationError, InputError
 from assay_stream.export.bundle_file import verify_bundle
-from assay_stream.export.export import (
-    Collection,
-    export_bundles,
-    export_parquet,
-    export_timesketch,
-    numbered_bundles,
-)
+from assay_stream.export.export import Collection, export_bundles, export_parquet, export_timesketch, numbered_bundles
 from assay_stream.export.input import Kind, Selection, Stored, stored_in, time_us_of
 from assay_stream.export.parquet import check_installed
 from assay_stream.limits import BUNDLE_LIMITS
@@ -136,9 +130,7 @@ def timesketch(
 
 
 @bundle_app.command()
-def verify(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The bundle.")],
-) -> None:
+def verify(file: Annotated[Path, typer.Argument(metavar="FILE", help="The bundle.")]) -> None:
     """Hold a bundle against every rule of the format, and print the answer as one JSON object.
 
     Exit code 0 if it keeps them, 1 if it breaks one. That it keeps them says that nothing was changed since it was

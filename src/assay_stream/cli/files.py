@@ -21,11 +21,6 @@ STANDARD_INPUT = Path("-")
 def read_input(path: Path | None, *, bytes_max: int = DEFAULT_LIMITS.record_bytes_max, cut: bool = False) -> bytes:
     """Return everything in a file.
 
-    Args:
-        path: the file, ``None`` or ``-`` for standard input.
-        bytes_max: what it may hold at most.
-        cut: return one byte over the limit of a larger file, for a reader that refuses it with an answer.
-
     Raises:
         InputError: ``unreadable_file``, ``too_large``.
     """
@@ -46,9 +41,6 @@ def read_input(path: Path | None, *, bytes_max: int = DEFAULT_LIMITS.record_byte
 def every_line(path: Path) -> Iterator[bytes]:
     """Yield every line of a file; one over the limit of a record is cut behind it, so that its reader refuses it.
 
-    Args:
-        path: the file, or ``-`` for standard input.
-
     Raises:
         InputError: ``unreadable_file``.
     """
@@ -68,9 +60,6 @@ def input_lines(path: Path | None) -> Iterator[tuple[int, bytes]]:
 
     A line over the size limit is cut behind it, so that whoever decodes it refuses it.
 
-    Args:
-        path: the file, ``None`` or ``-`` for standard input.
-
     Raises:
         InputError: ``unreadable_file``.
     """
@@ -81,9 +70,6 @@ def input_lines(path: Path | None) -> Iterator[tuple[int, bytes]]:
 
 def archive_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """Yield the lines of a file that are not blank, with their numbers; one in gzip or zstd is decompressed.
-
-    Args:
-        path: the file, or ``-`` for standard input.
 
     Raises:
         InputError: as ``open_archive``.
@@ -100,18 +86,11 @@ def _unreadable(path: Path, error: OSError) -> InputError:
     return InputError("unreadable_file", f"cannot read {path}: {error.strerror}")
 
 
-Force = Annotated[
-    bool,
-    typer.Option("--force", help="Replace existing results once the new ones are complete."),
-]
+Force = Annotated[bool, typer.Option("--force", help="Replace existing results once the new ones are complete.")]
 
 
 def refuse_existing_file(path: Path, *, force: bool) -> None:
     """Make sure that no file with content is replaced unasked.
-
-    Args:
-        path: where a command is about to write; a device or a pipe is not replaced by that, and passes.
-        force: whether replacing was asked for.
 
     Raises:
         ConfigurationError: ``output_exists``.
@@ -122,12 +101,6 @@ def refuse_existing_file(path: Path, *, force: bool) -> None:
 
 def refuse_filled_folder(folder: Path, *, force: bool, leftovers: Collection[str] = (), hint: str = "") -> None:
     """Make sure that no results are written among what a folder holds already.
-
-    Args:
-        folder: where a command is about to write.
-        force: whether replacing was asked for.
-        leftovers: names of unfinished files, which are nobody's results.
-        hint: what else the user can do, a half-sentence.
 
     Raises:
         ConfigurationError: ``output_exists``.
@@ -149,10 +122,6 @@ def refuse_filled_folder(folder: Path, *, force: bool, leftovers: Collection[str
 
 def write_key_files(private: tuple[Path, bytes], public: tuple[Path, bytes]) -> None:
     """Write both files of a key pair, or none.
-
-    Args:
-        private: path and content of the private key, which its owner alone can read.
-        public: path and content of the public key.
 
     Raises:
         ConfigurationError: ``file_exists`` or ``unwritable_file``.

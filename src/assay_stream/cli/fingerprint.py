@@ -19,8 +19,7 @@ _OF_A_TOOL = ("name", "description", "inputSchema", "input_schema")
 
 def fingerprint(
     files: Annotated[
-        list[Path] | None,
-        typer.Argument(help="Tool objects or tools/list results; standard input by default."),
+        list[Path] | None, typer.Argument(help="Tool objects or tools/list results; standard input by default.")
     ] = None,
     server_id: Annotated[
         str | None, typer.Option(help="The observation is scoped to this server: its id enters assay.v1.")

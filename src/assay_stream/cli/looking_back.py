@@ -31,8 +31,7 @@ EXIT_GONE, EXIT_UNKNOWN = 3, 5
 _UNKNOWN = frozenset({"server_not_known", "tool_not_known", "nothing_known_then", "call_not_known"})
 
 Inputs = Annotated[
-    list[Path] | None,
-    typer.Option("--input", help="Recorded observations (NDJSON) instead of Kafka. Repeatable."),
+    list[Path] | None, typer.Option("--input", help="Recorded observations (NDJSON) instead of Kafka. Repeatable.")
 ]
 ServerId = Annotated[str, typer.Option(help="Your name for the server.")]
 Tool = Annotated[str | None, typer.Option("--tool", help="This tool only.")]
@@ -54,8 +53,7 @@ def asof(
     from_log: Annotated[
         bool,
         typer.Option(
-            "--from-log",
-            help="Read the snapshot and control topics, which reach back further than the facts.",
+            "--from-log", help="Read the snapshot and control topics, which reach back further than the facts."
         ),
     ] = False,
     target: Format = RowFormat.TABLE,

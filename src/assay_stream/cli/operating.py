@@ -83,8 +83,7 @@ def topics_show(
 def topics_acls(
     role: Annotated[list[Actor] | None, typer.Option(help="This role only. May be given several times.")] = None,
     principal: Annotated[
-        list[str] | None,
-        typer.Option(metavar="ROLE=USER", help="Who has a role; default: User:assay-<role>."),
+        list[str] | None, typer.Option(metavar="ROLE=USER", help="Who has a role; default: User:assay-<role>.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per grant.")] = False,
 ) -> None:

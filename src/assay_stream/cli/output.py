@@ -29,11 +29,7 @@ class RowFormat(StrEnum):
 
 
 def cell(value: object) -> str:
-    """Return a value as a cell: nothing in it steers the terminal, and it is short.
-
-    Args:
-        value: any value; an origin's members stand as ``topic/partition/offset``.
-    """
+    """Return a value as a cell: nothing in it steers the terminal, and it is short."""
     if value is None or value == [] or value == ():
         return "-"
     if isinstance(value, Mapping) and value.keys() == {"topic", "partition", "offset"}:
@@ -47,35 +43,19 @@ def cell(value: object) -> str:
 
 
 def table_lines(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> list[str]:
-    """Return rows as the lines of a table.
-
-    Args:
-        rows: what to show.
-        columns: which members, in order.
-    """
+    """Return rows as the lines of a table."""
     table = [list(columns), *([cell(row.get(name)) for name in columns] for row in rows)]
     widths = [max(len(cells[index]) for cells in table) for index in range(len(columns))]
     return ["  ".join(text.ljust(width) for text, width in zip(cells, widths, strict=True)).rstrip() for cells in table]
 
 
 def json_line(value: object, *, sort_keys: bool = False) -> str:
-    """Return a value as one line of JSON in which nothing can steer a terminal or hide in it.
-
-    Args:
-        value: what to write.
-        sort_keys: whether members stand in the order of their names.
-    """
+    """Return a value as one line of JSON in which nothing can steer a terminal or hide in it."""
     return json_text(orjson.dumps(value, option=orjson.OPT_SORT_KEYS if sort_keys else None).decode())
 
 
 def print_json(value: object, *, indented: bool = False, sort_keys: bool = False) -> None:
-    """Print a value as JSON, as ``json_line`` writes it.
-
-    Args:
-        value: what to print.
-        indented: whether to print it for a person, on many lines.
-        sort_keys: whether members stand in the order of their names.
-    """
+    """Print a value as JSON, as ``json_line`` writes it."""
     text = json_line(value, sort_keys=sort_keys)
     if indented:
         text = json_text(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
@@ -83,21 +63,12 @@ def print_json(value: object, *, indented: bool = False, sort_keys: bool = False
 
 
 def print_line(text: str) -> None:
-    """Print a line in UTF-8: a terminal's own encoding may know fewer characters.
-
-    Args:
-        text: in which nothing steers a terminal.
-    """
+    """Print a line in UTF-8: a terminal's own encoding may know fewer characters."""
     typer.echo(text.encode())
 
 
 def print_summary(content: Mapping[str, Any], target: RowFormat) -> None:
-    """Print a summary to standard error: in words for a person at a terminal, else as one JSON object.
-
-    Args:
-        content: counts by name, and groups of counts by name.
-        target: what the command prints; ``JSON`` is JSON at a terminal, too.
-    """
+    """Print a summary to standard error: in words for a person at a terminal, else as one JSON object."""
     if target is RowFormat.JSON or not sys.stderr.isatty():
         typer.echo(json_line({"summary": content}).encode(), err=True)
         return
@@ -116,13 +87,7 @@ def summary_lines(content: Mapping[str, Any]) -> list[str]:
 
 
 def print_table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], target: RowFormat) -> None:
-    """Print rows, for a person or for a program.
-
-    Args:
-        rows: what to print.
-        columns: what a person sees of them, in order.
-        target: table, or one JSON object a line.
-    """
+    """Print rows, for a person or for a program."""
     if target is RowFormat.JSON:
         for row in rows:
             print_json(row)
@@ -151,20 +116,12 @@ class Meter:
         self._first: int | None = None
 
     def reading(self, count: int) -> None:
-        """Tell how many records were read in, if it is time to.
-
-        Args:
-            count: so far.
-        """
+        """Tell how many records were read in, if it is time to."""
         if self._is_time():
             self._tell(f"{count:,} records read")
 
     def replaying(self, partitions: Iterable[tuple[str, int, int]]) -> None:
-        """Tell how far each partition of calls is, if it is time to.
-
-        Args:
-            partitions: name, calls done and calls in all of each.
-        """
+        """Tell how far each partition of calls is, if it is time to."""
         if not self._is_time():
             return
         listed = list(partitions)

@@ -76,11 +76,7 @@ class Painter:
         )
 
     def lines(self, lines: Iterable[Line]) -> None:
-        """Print lines, wrapped to the width, each with its gutter.
-
-        Args:
-            lines: whose spans hold nothing that a terminal may not be given.
-        """
+        """Print lines, wrapped to the width, each with its gutter."""
         for line in lines:
             for text in _split(line.spans):
                 if not line.wraps:
@@ -91,12 +87,7 @@ class Painter:
                     self._print(Text.assemble((line.gutter, "dim"), part))
 
     def table(self, rows: Sequence[Sequence[Span]], *, flexible: Sequence[int]) -> None:
-        """Print rows in columns; on a terminal some columns give way where the width does not do.
-
-        Args:
-            rows: the head first; every row has as many cells.
-            flexible: numbers of the columns that may be cut.
-        """
+        """Print rows in columns; on a terminal some columns give way where the width does not do."""
         widths = [max(cell_len(row[index].text) for row in rows) for index in range(len(rows[0]))]
         if self.is_terminal:
             over = sum(widths) + 2 * (len(widths) - 1) - self.columns

@@ -87,10 +87,7 @@ _HISTORY_COLUMNS = ("time", "change", "server_id", "tool_name", "scheme", "value
 
 @pins_app.command("list")
 def list_pins(
-    server_id: AnyServerId = None,
-    tool: AnyTool = None,
-    as_json: AsJson = False,
-    bootstrap_servers: Bootstrap = None,
+    server_id: AnyServerId = None, tool: AnyTool = None, as_json: AsJson = False, bootstrap_servers: Bootstrap = None
 ) -> None:
     """Show the decisions in force, and how what is offered now stands to them.
 
@@ -102,10 +99,7 @@ def list_pins(
 
 @pins_app.command()
 def history(
-    server_id: AnyServerId = None,
-    tool: AnyTool = None,
-    as_json: AsJson = False,
-    bootstrap_servers: Bootstrap = None,
+    server_id: AnyServerId = None, tool: AnyTool = None, as_json: AsJson = False, bootstrap_servers: Bootstrap = None
 ) -> None:
     """Show every decision on pins, policies and keys, oldest first, superseded ones included."""
     _, bindings = known_bindings(bootstrap_servers)
@@ -224,11 +218,7 @@ def export_pins(
 
 
 @pins_app.command()
-def diff(
-    server_id: ServerId,
-    tool: Tool = None,
-    bootstrap_servers: Bootstrap = None,
-) -> None:
+def diff(server_id: ServerId, tool: Tool = None, bootstrap_servers: Bootstrap = None) -> None:
     """Show how pinned tools differ from what is offered now. Exit code 1 if any does."""
     settings, bindings = known_bindings(bootstrap_servers)
     server = server_of(bindings, server_id)
@@ -308,8 +298,7 @@ def _differing(bindings: Bindings, server: ServerBindings, server_id: str, tool:
         if tool not in (None, entry.tool_name):
             continue
         pinned = next(
-            (print_.full for print_ in server.tools.values() if print_.has_value(entry.scheme, entry.value)),
-            None,
+            (print_.full for print_ in server.tools.values() if print_.has_value(entry.scheme, entry.value)), None
         )
         for offered in offered_now(server, entry.tool_name):
             if not offered.fingerprint.has_value(entry.scheme, entry.value):

@@ -26,11 +26,6 @@ _job: list[Any] = []
 def in_processes(work: Callable[[Share, Tell], Result], count: int, tell: Tell) -> list[Result]:
     """Do a job in processes of their own, and return the result of each share, in the order of shares.
 
-    Args:
-        work: does one share; it gets what takes its lines.
-        count: how many processes.
-        tell: takes the lines of all, in the order in which they come.
-
     Raises:
         AssayStreamError: what a share was refused for.
         ConfigurationError: ``bad_option`` where this system cannot fork a process.

@@ -130,11 +130,6 @@ def _read(
 async def deliver(observations: Iterator[Observation], output: Path | BinaryIO | None, bootstrap: str | None) -> int:
     """Publish observations and return how many were delivered.
 
-    Args:
-        observations: what to publish.
-        output: a file to write them to instead of Kafka.
-        bootstrap: brokers, as the command line gave them.
-
     Raises:
         OperatingError: ``not_delivered`` or ``broker_unreachable``.
     """

@@ -152,11 +152,7 @@ def replay(
 
 
 def _check_comparison(
-    selection: Selection,
-    to_kafka: bool,
-    against_topics: bool,
-    evidence: list[Path] | None,
-    alerts: list[Path] | None,
+    selection: Selection, to_kafka: bool, against_topics: bool, evidence: list[Path] | None, alerts: list[Path] | None
 ) -> None:
     if to_kafka or selection.narrows:
         raise ConfigurationError(

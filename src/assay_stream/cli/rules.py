@@ -48,12 +48,7 @@ def set_policy(
     The stream itself blocks nothing: evidence says what the policy would have done, and proxies that follow the
     verdict topic (`assay-stream tap --enforce`) do it.
     """
-    data = {
-        "server_id": server_id,
-        "tool_name": tool,
-        "enforcement": enforcement,
-        "unknown": unknown,
-    }
+    data = {"server_id": server_id, "tool_name": tool, "enforcement": enforcement, "unknown": unknown}
     decide([(POLICY_SET_TYPE, data)], author=author, reason=reason, output=output, bootstrap=bootstrap_servers)
     say(f"policy set for {tool or 'every tool'} on {server_id}: {enforcement}, unknown {unknown}")
 

@@ -136,12 +136,7 @@ def verify(
     if signature is None:
         raise ConfigurationError("bad_option", "the tool carries no signature: give --signature")
     found = _verify(digest, signature, read_input(well_known, cut=True), pinned, all_revoked)
-    line = {
-        "valid": found.valid,
-        "mode": found.mode,
-        "fingerprint": found.fingerprint,
-        "error_code": found.error_code,
-    }
+    line = {"valid": found.valid, "mode": found.mode, "fingerprint": found.fingerprint, "error_code": found.error_code}
     typer.echo(json.dumps(line))
     raise typer.Exit(0 if found.valid else 1)
 
@@ -152,12 +147,10 @@ def fetch(
     server_id: Annotated[str, typer.Option(help="Your name for the server whose tools it signs.")],
     observer_id: ObserverId = None,
     ca_file: Annotated[
-        Path | None,
-        typer.Option(help="PEM file with the only CA certificates to accept. Default: the usual ones."),
+        Path | None, typer.Option(help="PEM file with the only CA certificates to accept. Default: the usual ones.")
     ] = None,
     revocation_domain: Annotated[
-        str | None,
-        typer.Option(help="Host that may serve the revocation document. Default: the domain itself."),
+        str | None, typer.Option(help="Host that may serve the revocation document. Default: the domain itself.")
     ] = None,
     timeout_s: Annotated[float, typer.Option(help="Seconds for the whole fetch.", min=0.1, max=300.0)] = 10.0,
     output: Annotated[

@@ -33,8 +33,7 @@ _EXIT_CODES = {Outcome.HOLDS: 0, Outcome.BROKEN: 1, Outcome.NOTHING_VERIFIED: 3,
 Evidence = Annotated[
     list[Path] | None,
     typer.Option(
-        "--evidence",
-        help="Archive of evidence, or folder of `seal archive`; may be repeated. Default: from Kafka.",
+        "--evidence", help="Archive of evidence, or folder of `seal archive`; may be repeated. Default: from Kafka."
     ),
 ]
 Checkpoints = Annotated[
@@ -59,11 +58,7 @@ LogStarts = Annotated[
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands of this module to a group.
-
-    Args:
-        app: the group.
-    """
+    """Add the commands of this module to a group."""
     app.command()(verify)
     app.command()(archive)
 
@@ -86,7 +81,7 @@ def verify(
         Path | None,
         typer.Option(
             help="If nothing is broken, write what is sealed now to this file, for a later --expect. Keep it "
-            "where nobody who runs the brokers can alter it. One that exists is replaced if it is expected, too.",
+            "where nobody who runs the brokers can alter it. One that exists is replaced if it is expected, too."
         ),
     ] = None,
     target: Annotated[Format, typer.Option("--format", help="What to write.")] = Format.TABLE,
@@ -213,14 +208,7 @@ def _logs(
 def logs_of(
     role: Role, paths: list[Path] | None, bootstrap: str | None, starts: dict[int, int] | None = None
 ) -> Iterator[FileLogs | KafkaLogs]:
-    """Open the logs of one kind: of archives if there are any, else of Kafka.
-
-    Args:
-        role: evidence or checkpoints.
-        paths: archives.
-        bootstrap: brokers, if not those of the settings.
-        starts: for archives, where each partition's log began.
-    """
+    """Open the logs of one kind: of archives if there are any, else of Kafka."""
     if paths:
         yield FileLogs(paths, role, starts=starts)
         return

@@ -45,11 +45,7 @@ class ProofFormat(StrEnum):
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands of this module to a group.
-
-    Args:
-        app: the group.
-    """
+    """Add the commands of this module to a group."""
     app.command()(prove)
     app.command("check-proof")(check_proof_file)
     app.command()(checkpoint)

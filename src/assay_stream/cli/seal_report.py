@@ -40,13 +40,7 @@ class Format(StrEnum):
 
 
 def as_json(outcome: Outcome, reports: list[Report], files: list[FileLogs]) -> dict[str, Any]:
-    """Return a verification as JSON.
-
-    Args:
-        outcome: what it comes to.
-        reports: one for each log.
-        files: the archives that were read.
-    """
+    """Return a verification as JSON."""
     return {
         "result": outcome.value,
         "logs": [
@@ -79,24 +73,11 @@ def _fault_as_json(fault: Fault) -> dict[str, Any]:
 
 
 def print_table(outcome: Outcome, reports: list[Report], files: list[FileLogs]) -> None:
-    """Print a verification as a table, its faults, and its outcome.
-
-    Args:
-        outcome: what it comes to.
-        reports: one for each log.
-        files: the archives that were read.
-    """
+    """Print a verification as a table, its faults, and its outcome."""
     typer.echo(_ROW.format("LOG", "VERIFIED", "SEALED", "EXPIRED", "UNSEALED", "CHECKPOINTS", "SEALED TO", "FAULTS"))
     for report in reports:
         sealed_to = "-" if report.sealed_to is None else report.sealed_to
-        counts = (
-            report.verified,
-            report.tree_size,
-            report.expired,
-            report.unsealed,
-            report.checkpoints,
-            sealed_to,
-        )
+        counts = (report.verified, report.tree_size, report.expired, report.unsealed, report.checkpoints, sealed_to)
         typer.echo(_ROW.format(_name(report), *counts, report.faults_count))
     for report in reports:
         for fault in report.faults:

@@ -46,8 +46,7 @@ def seal(
         int, typer.Option(min=1, max=RANGE_RECORDS_MAX, help="Records of one range at most.")
     ] = 4_096,
     every_s: Annotated[
-        float,
-        typer.Option(min=0.1, max=86_400, help="How long a record waits for its checkpoint at most, seconds."),
+        float, typer.Option(min=0.1, max=86_400, help="How long a record waits for its checkpoint at most, seconds.")
     ] = 60.0,
     log_name: Annotated[
         str,
@@ -84,12 +83,7 @@ def seal(
             "extra_missing", f"{error.name} is not installed: pip install 'assay-stream[worker]'"
         ) from None
     plan = SealPlan(
-        key=private,
-        trusted=trusted,
-        every_records=every_records,
-        every_s=every_s,
-        log_name=log_name,
-        once=once,
+        key=private, trusted=trusted, every_records=every_records, every_s=every_s, log_name=log_name, once=once
     )
     run_sealer(settings, plan, web_port=web_port)
 
@@ -97,8 +91,7 @@ def seal(
 @seal_app.command()
 def keygen(
     out: Annotated[
-        Path,
-        typer.Option(help="File for the private key, which must not exist. The public key goes to *.pub.pem."),
+        Path, typer.Option(help="File for the private key, which must not exist. The public key goes to *.pub.pem.")
     ],
 ) -> None:
     """Make an ed25519 key pair. Prints the id of the key.

@@ -21,8 +21,7 @@ Bootstrap = Annotated[
     str | None, typer.Option(help="Kafka brokers, host:port. Default: ASSAY_STREAM_BOOTSTRAP_SERVERS.")
 ]
 ObserverId = Annotated[
-    str | None,
-    typer.Option(envvar="ASSAY_STREAM_OBSERVER_ID", help="Name of this proxy. Default: the host's name."),
+    str | None, typer.Option(envvar="ASSAY_STREAM_OBSERVER_ID", help="Name of this proxy. Default: the host's name.")
 ]
 Unscoped = Annotated[bool, typer.Option("--unscoped", help="Leave the server's id out of the tool definition digest.")]
 AuthContext = Annotated[
@@ -42,8 +41,7 @@ RedactionNames = Annotated[
     typer.Option(help="Further sensitive key names, comma separated. Default: ASSAY_STREAM_REDACTION_NAMES."),
 ]
 SnapshotPartitions = Annotated[
-    int | None,
-    typer.Option(min=1, help="Partitions of the snapshot topic that the files were read from."),
+    int | None, typer.Option(min=1, help="Partitions of the snapshot topic that the files were read from.")
 ]
 
 
@@ -70,11 +68,7 @@ class InertFormatter(logging.Formatter):
 
 
 def observer_or_host(observer_id: str | None) -> str:
-    """Return the observer's name, by default the host's.
-
-    Args:
-        observer_id: what the command line gave.
-    """
+    """Return the observer's name, by default the host's."""
     return observer_id if observer_id is not None else socket.gethostname()
 
 

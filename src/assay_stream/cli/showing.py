@@ -47,8 +47,7 @@ class ExplainFormat(StrEnum):
 
 
 ColourOption = Annotated[
-    Colour,
-    typer.Option("--color", help="Colours: by itself where the output is a terminal and NO_COLOR is not set."),
+    Colour, typer.Option("--color", help="Colours: by itself where the output is a terminal and NO_COLOR is not set.")
 ]
 Uid = Annotated[
     str, typer.Argument(metavar="UID", help="The alert's uid, or as much of its beginning as no other one has.")
@@ -56,8 +55,7 @@ Uid = Annotated[
 DefinitionFile = Annotated[
     Path | None,
     typer.Option(
-        "--definitions",
-        help="Definitions (NDJSON, as replay writes them). Default: from Kafka; none with --input.",
+        "--definitions", help="Definitions (NDJSON, as replay writes them). Default: from Kafka; none with --input."
     ),
 ]
 EvidenceFile = Annotated[
@@ -99,12 +97,7 @@ def list_alerts(
     index = asyncio.run(index_of(Sources(alerts=file, bootstrap=bootstrap_servers), refused))
     state = None if status is StatusChoice.ALL else AlertState(status.value)
     found = listing(
-        index.rows.values(),
-        selection,
-        state=state,
-        tool=tool,
-        kind=None if kind is None else kind.value,
-        limit=limit,
+        index.rows.values(), selection, state=state, tool=tool, kind=None if kind is None else kind.value, limit=limit
     )
     summary = found.summary(state)
     if output_format == "json":
@@ -126,8 +119,7 @@ def show(
     no_calls: NoCalls = False,
     since: CallsSince = None,
     full: Annotated[
-        bool,
-        typer.Option("--full", help="Show everything that differs, however much. What is the same stays short."),
+        bool, typer.Option("--full", help="Show everything that differs, however much. What is the same stays short.")
     ] = False,
     file: AlertFile = None,
     definitions: DefinitionFile = None,
@@ -174,11 +166,7 @@ def explain(
 
 
 def register(alerts_app: typer.Typer) -> None:
-    """Put the commands under ``assay-stream alerts``.
-
-    Args:
-        alerts_app: the sub-command.
-    """
+    """Put the commands under ``assay-stream alerts``."""
     alerts_app.command("list")(list_alerts)
     alerts_app.command()(show)
     alerts_app.command()(explain)

@@ -18,8 +18,7 @@ from assay_stream.model.record import Record, Role
 from assay_stream.replay.selection import OFFSETS_METAVAR, Selection, offsets_of
 
 FromTime = Annotated[
-    str | None,
-    typer.Option(help="Calls from this time of the log on (RFC 3339). Snapshots count from the beginning."),
+    str | None, typer.Option(help="Calls from this time of the log on (RFC 3339). Snapshots count from the beginning.")
 ]
 ToTime = Annotated[str | None, typer.Option(help="Records before this time of the log (RFC 3339).")]
 Offsets = Annotated[
@@ -71,10 +70,7 @@ class Source:
             "snapshot_partitions": self.partitions,
         }
         if self.ends is not None:
-            return told | {
-                "bootstrap_servers": self.settings.bootstrap_servers,
-                "prefix": self.settings.topic_prefix,
-            }
+            return told | {"bootstrap_servers": self.settings.bootstrap_servers, "prefix": self.settings.topic_prefix}
         try:
             stats = [(str(path), path.stat()) for path in self.files]
         except OSError as error:
@@ -83,10 +79,6 @@ class Source:
 
     def read(self, take: Take, *, too_long: TooLong | None = None) -> None:
         """Hand every record that is asked for to somebody.
-
-        Args:
-            take: called with each.
-            too_long: as in ``read_file``.
 
         Raises:
             InputError: where a file cannot be read.
@@ -109,12 +101,6 @@ def make_selection(
     from_time: str | None, to_time: str | None, offsets: list[str] | None, server_ids: list[str] | None
 ) -> Selection:
     """Return what the options ask for.
-
-    Args:
-        from_time: RFC 3339, ``None`` for the beginning.
-        to_time: RFC 3339, ``None`` for the end.
-        offsets: as the options have them.
-        server_ids: servers, none for all.
 
     Raises:
         InputError: ``bad_time``.
@@ -139,14 +125,6 @@ def make_source(
 ) -> Source:
     """Return where to read.
 
-    Args:
-        files: archives.
-        from_kafka: whether to read topics instead.
-        selection: which records.
-        settings: the operator's settings.
-        snapshot_partitions: what the command line said of files.
-        ends: where to stop in the topics, if that was noted before.
-
     Raises:
         ConfigurationError: ``no_source``, ``topic_missing``.
         OperatingError: ``broker_unreachable``.
@@ -168,9 +146,6 @@ def make_source(
 
 def joined_source(settings: Settings) -> Source:
     """Return the topics of a deployment, their calls as far as there is evidence of them.
-
-    Args:
-        settings: the operator's settings.
 
     Raises:
         ConfigurationError: ``topic_missing``.

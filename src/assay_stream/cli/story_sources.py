@@ -50,11 +50,6 @@ class Sources:
 async def index_of(sources: Sources, refused: list[str], prefix: str | None = None) -> AlertIndex:
     """Return the alerts as they stand.
 
-    Args:
-        sources: where they are.
-        refused: gets a sentence about every line or record that is no alert.
-        prefix: the beginning of the uid whose life is asked for.
-
     Raises:
         InputError: ``unreadable_file`` or ``bad_uid``.
         OperatingError: ``broker_unreachable``.
@@ -74,13 +69,6 @@ async def index_of(sources: Sources, refused: list[str], prefix: str | None = No
 
 async def story_from(uid: str, sources: Sources, refused: list[str], *, since_ms: int | None, full: bool) -> AlertStory:
     """Return what there is to be said of one alert.
-
-    Args:
-        uid: its uid, or the beginning of it.
-        sources: where to read.
-        refused: gets a sentence about every line or record that could not be read.
-        since_ms: calls from this time on, ``None`` for all since the first finding.
-        full: whether everything that differs is kept, however much.
 
     Raises:
         InputError: ``bad_uid``, ``unknown_uid`` or ``ambiguous_uid``; as ``index_of`` besides.
@@ -110,13 +98,7 @@ async def story_from(uid: str, sources: Sources, refused: list[str], *, since_ms
         async for record in _told(read_records(settings, Role.EVIDENCE, since_ms=calls.since_ms)):
             calls.add(record.value)
     return story_of(
-        life,
-        sightings=sightings,
-        definitions=definitions,
-        pinned=pinned,
-        calls=calls,
-        see_also=see_also,
-        full=full,
+        life, sightings=sightings, definitions=definitions, pinned=pinned, calls=calls, see_also=see_also, full=full
     )
 
 

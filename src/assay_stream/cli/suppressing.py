@@ -49,8 +49,7 @@ def suppress(
         str | None, typer.Option("--field", help="Only where nothing but this field of the definition changed.")
     ] = None,
     until: Annotated[
-        str | None,
-        typer.Option("--until", help="When the rule ends, in ISO 8601; UTC if no zone is named."),
+        str | None, typer.Option("--until", help="When the rule ends, in ISO 8601; UTC if no zone is named.")
     ] = None,
     author: Author = None,
     output: EventFile = None,
@@ -93,11 +92,7 @@ def unsuppress(
 
 
 def register(alerts_app: typer.Typer) -> None:
-    """Put both commands under ``assay-stream alerts``.
-
-    Args:
-        alerts_app: the sub-command.
-    """
+    """Put both commands under ``assay-stream alerts``."""
     alerts_app.command()(suppress)
     alerts_app.command()(unsuppress)
 

@@ -54,13 +54,7 @@ def _verdict(number: int, raw: bytes, check: _Check) -> dict[str, Any]:
     try:
         check(raw)
     except InputError as error:
-        return {
-            "line": number,
-            "valid": False,
-            "code": error.code,
-            "path": error.path,
-            "message": error.message,
-        }
+        return {"line": number, "valid": False, "code": error.code, "path": error.path, "message": error.message}
     return {"line": number, "valid": True, "code": None, "path": None, "message": None}
 
 

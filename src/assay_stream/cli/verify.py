@@ -34,8 +34,7 @@ from assay_stream.verify.judging import WHOLE, Coverage, Expect, Read, Share, Su
 from assay_stream.verify.verification import Judgement, Status, Verifier, late_only
 
 Inputs = Annotated[
-    list[Path] | None,
-    typer.Option("--input", help="Recorded observations (NDJSON). May be given several times."),
+    list[Path] | None, typer.Option("--input", help="Recorded observations (NDJSON). May be given several times.")
 ]
 EvidenceFiles = Annotated[
     list[Path] | None, typer.Option("--evidence", help="Evidence (NDJSON). May be given several times.")
@@ -58,8 +57,7 @@ def verify(
     from_offset: Annotated[int | None, typer.Option(min=0, help="Only calls at this offset or later.")] = None,
     to_offset: Annotated[int | None, typer.Option(min=0, help="Only calls before this offset.")] = None,
     producer: Annotated[
-        list[str] | None,
-        typer.Option(help="VERSION or VERSION@GIT that may have written evidence. Default: any."),
+        list[str] | None, typer.Option(help="VERSION or VERSION@GIT that may have written evidence. Default: any.")
     ] = None,
     expect: Annotated[
         Expect,
@@ -145,12 +143,7 @@ def verify(
 def _verifier(read: Read, settings: Settings, producers: Collection[str], archived: ArchivedOffsets) -> Verifier:
     history = history_of(read)
     check_whole(archived, history.ranges)
-    return Verifier(
-        history,
-        redaction=settings.redaction(),
-        call_profile=settings.call_profile,
-        producers=producers,
-    )
+    return Verifier(history, redaction=settings.redaction(), call_profile=settings.call_profile, producers=producers)
 
 
 class _Rows:
@@ -217,9 +210,6 @@ def _evidence(paths: Iterable[Path]) -> Iterator[Recorded]:
 
 def operator_time_us(text: str) -> int:
     """Return the time that an operator means, microseconds since the epoch.
-
-    Args:
-        text: RFC 3339, with its offset from UTC.
 
     Raises:
         InputError: ``bad_time``.

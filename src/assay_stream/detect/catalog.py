@@ -122,9 +122,6 @@ class Catalog:
 def load(data: Traversable = _DATA) -> Catalog:
     """Read and check the data files.
 
-    Args:
-        data: the folder that has them.
-
     Raises:
         ValueError: says which file and entry is wrong, and how.
     """

@@ -89,14 +89,7 @@ def gates_of(texts: Sequence[str], work: Work) -> dict[str, set[int]]:
 def hidden_views(
     text: str, work: Work, *, gates: Collection[str] = ALL_GATES, is_unseen: bool = True
 ) -> Iterator[View]:
-    """Yield what a text says when each known disguise is taken off it.
-
-    Args:
-        text: a text exactly as it stands.
-        work: the budget.
-        gates: the ways of decoding that may concern it, of ``gates_of``.
-        is_unseen: whether it has characters that a reader does not see.
-    """
+    """Yield what a text says when each known disguise is taken off it."""
     if is_unseen:
         yield from _unseen(text, work)
     yield from _respelt(text, gates, work)

@@ -60,11 +60,7 @@ CUT_SHORT: Final = Indicator("text_oversized", LEVELS["text_oversized"], "$", ""
 
 
 def detect_indicators(
-    before: Mapping[str, Any] | None,
-    after: Mapping[str, Any],
-    *,
-    tool_names: ToolNames = NO_TOOLS,
-    work: Work,
+    before: Mapping[str, Any] | None, after: Mapping[str, Any], *, tool_names: ToolNames = NO_TOOLS, work: Work
 ) -> list[Indicator]:
     """Return what the new text of a definition brings, gravest first, one indicator for each rule and path.
 
@@ -111,11 +107,7 @@ def _indicators(matches: Iterable[Match], is_cut_short: bool) -> list[Indicator]
 
 
 def _search(
-    before: Mapping[str, Any] | None,
-    after: Mapping[str, Any],
-    others: OtherTools,
-    work: Work,
-    found: list[Match],
+    before: Mapping[str, Any] | None, after: Mapping[str, Any], others: OtherTools, work: Work, found: list[Match]
 ) -> None:
     """Put what new text brings into ``found``. Where the budget ends, that may hold what stood there before."""
     old_texts = list(texts_of(before, work)) if before is not None else []

@@ -114,13 +114,7 @@ def shown(raw: str, work: Work) -> str:
 
 
 def _give_hints(pages: Sequence[Page], work: Work, *, is_dressed: bool) -> None:
-    """Find out what can stand in pages, in a few passes over all of them together.
-
-    Args:
-        pages: the pages.
-        work: the budget.
-        is_dressed: whether some of them have anything but printable ASCII and breaks.
-    """
+    """Find out what can stand in pages, in a few passes over all of them together."""
     raws = [page.raw for page in pages]
     rules = RULE_NEEDLES.rules_of([page.lowered for page in pages], work)
     unseen: set[int] = set()

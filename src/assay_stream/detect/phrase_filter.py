@@ -116,14 +116,7 @@ class PhraseFilter:
         return self._given.setdefault(name, 1 << len(self._given))
 
     def possible(self, readings: Collection[Readings], way: int, given: Iterable[str], work: Work) -> list[int]:
-        """Return the phrases that can stand in a text, ascending.
-
-        Args:
-            readings: of each word of the text.
-            way: how the text is read.
-            given: what may stand in it of that which phrases name in braces.
-            work: the budget.
-        """
+        """Return the phrases that can stand in a text, ascending."""
         asked = {number for reading in readings if reading.asked >> way & 1 for number in reading.ways[way].phrases}
         asked.update(self.given_only)
         work.spend(_UNITS_PER_PHRASE * len(asked) + len(readings))
@@ -143,14 +136,7 @@ class PhraseFilter:
     def possible_near(
         self, numbers: Sequence[int], windows: Iterable[Collection[Readings]], way: int, work: Work
     ) -> list[int]:
-        """Return the phrases of which all words can stand close enough to each other.
-
-        Args:
-            numbers: phrases that can stand in the whole text, ascending.
-            windows: the readings of each part of the text; parts of twice ``reach`` words, each half in the next.
-            way: how the text is read.
-            work: the budget.
-        """
+        """Return the phrases of which all words can stand close enough to each other."""
         # What is given has any number of words.
         near = {number for number in numbers if self._is_given[number]}
         for window in windows:
@@ -177,11 +163,7 @@ class PhraseFilter:
         )
 
     def read(self, word: str) -> Readings | None:
-        """Return what a word gives to phrases in each of its readings, ``None`` where that is nothing.
-
-        Args:
-            word: a word in its plain form. One that is not ASCII is read as it stands alone.
-        """
+        """Return what a word gives to phrases in each of its readings, ``None`` where that is nothing."""
         if len(word) > _CACHED_CHARS_MAX:
             return self._read_in_some_ways(word)
         if word not in self._known:
@@ -236,21 +218,12 @@ class WordReadings(dict[str, "Readings | None"]):
         return found
 
     def windows(self, forms: Sequence[str], reach: int) -> Iterator[list[Readings]]:
-        """Yield the readings of each part of a text.
-
-        Args:
-            forms: the words of the text.
-            reach: half the words of a part.
-        """
+        """Yield the readings of each part of a text."""
         for start in range(0, len(forms), reach):
             yield self.of(forms[start : start + 2 * reach])
 
     def of(self, forms: Collection[str]) -> list[Readings]:
-        """Return the readings of the words that have any.
-
-        Args:
-            forms: the words of a text, in their plain form.
-        """
+        """Return the readings of the words that have any."""
         self._work.spend(len(forms))
         return [readings for form in set(forms) if (readings := self[form]) is not None]
 

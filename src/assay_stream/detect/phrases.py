@@ -74,14 +74,7 @@ class PhraseBook:
                 self._long[head] = (*self._long.get(head, ()), stem)
 
     def search(self, words: Words, given: Given, work: Work, numbers: Iterable[int] | None = None) -> Iterator[Found]:
-        """Yield every phrase that stands in a text, by phrase and then by place.
-
-        Args:
-            words: the text.
-            given: gives the places of what ``{name}`` stands for in phrases, sorted.
-            work: the budget.
-            numbers: indexes in ``phrases`` of those to look for, ascending; ``None`` for all of them.
-        """
+        """Yield every phrase that stands in a text, by phrase and then by place."""
         work.spend(_UNITS_PER_WORD * len(words.forms))
         places = self._atom_places(words)
         slots: dict[object, Sequence[Span]] = {}
@@ -155,11 +148,7 @@ def _alternative(text: str) -> tuple[str, ...]:
 
 
 def _slot_spans(
-    slot: Slot,
-    places: Mapping[str, list[int]],
-    given: Given,
-    known: dict[object, Sequence[Span]],
-    work: Work,
+    slot: Slot, places: Mapping[str, list[int]], given: Given, known: dict[object, Sequence[Span]], work: Work
 ) -> Sequence[Span]:
     if len(slot.places) == 1 and not slot.alternatives:
         return given(slot.places[0])

@@ -58,13 +58,7 @@ def has_address(seen: str) -> bool:
 
 
 def names_in(seen: str, rules: Set[str] | None, *, is_tool_named: bool) -> set[str]:
-    """Return the names in braces that may stand for something in a text.
-
-    Args:
-        seen: the text, as it is read.
-        rules: ids of the rules whose pattern may match it, ``None`` where that is not known.
-        is_tool_named: whether a tool may be named in it.
-    """
+    """Return the names in braces that may stand for something in a text."""
     names = {"tool"} if is_tool_named else set()
     if has_address(seen):
         names.add("address")

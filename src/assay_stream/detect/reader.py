@@ -23,8 +23,7 @@ FILTER: Final = PhraseFilter(PhraseBook(CATALOG.phrases))
 _NOTES = PhraseBook(CATALOG.note_phrases)
 _PATTERNS = [(rule, re.compile(rule.regex, re.IGNORECASE | re.MULTILINE)) for rule in RULES if rule.pattern]
 _CONTACT = re.compile(
-    r"\b(?:contact|questions?|support|feedback|maintaine[rd]\w?|authors?|help|bugs?)\b[^.!?\n]{0,40}$",
-    re.IGNORECASE,
+    r"\b(?:contact|questions?|support|feedback|maintaine[rd]\w?|authors?|help|bugs?)\b[^.!?\n]{0,40}$", re.IGNORECASE
 )
 _CONTACT_CHARS = 60
 _RESPELT = re.compile(r"[&%\\+]")

@@ -55,14 +55,7 @@ class _Use:
 
 
 def new_scripts(old_texts: Sequence[Text], new_texts: Iterable[Text], kept: bool, work: Work) -> Iterator[Script]:
-    """Yield where each script begins that is new to a definition.
-
-    Args:
-        old_texts: every text of the older definition.
-        new_texts: the texts of the newer one that the older one did not have.
-        kept: whether any text of several words stands in both.
-        work: the budget.
-    """
+    """Yield where each script begins that is new to a definition."""
     foreign = [text for text in new_texts if not text.value.isascii() and text.role is Role.TEXT]
     if not foreign:
         return

@@ -22,14 +22,7 @@ _BATCH_CHARS = 16_384
 
 
 def all_matches(texts: Iterable[Text], others: OtherTools, required: frozenset[str], work: Work) -> Iterator[Match]:
-    """Yield what every text gives, up to the bound on what is read of one definition.
-
-    Args:
-        texts: the texts.
-        others: the other tools.
-        required: the parameters that a call must give.
-        work: the budget.
-    """
+    """Yield what every text gives, up to the bound on what is read of one definition."""
     listed = []
     left = DEFAULT_LIMITS.introduced_chars_max
     for text in texts:

@@ -8,13 +8,4 @@ from assay_stream.drift.definition import compare_definitions
 from assay_stream.drift.lists import ItemDrift, compare_lists
 from assay_stream.model.fields import Direction, Subject
 
-__all__ = [
-    "CODES",
-    "Change",
-    "CodeInfo",
-    "Direction",
-    "ItemDrift",
-    "Subject",
-    "compare_definitions",
-    "compare_lists",
-]
+__all__ = ["CODES", "Change", "CodeInfo", "Direction", "ItemDrift", "Subject", "compare_definitions", "compare_lists"]

@@ -25,10 +25,7 @@ DEFAULTS: Mapping[str, bool] = {
 """What the absence of each hint means."""
 
 _HARMLESS = {"readOnlyHint": "read_only", "idempotentHint": "idempotent"}
-_HARMFUL = {
-    "destructiveHint": ("destructive", "non_destructive"),
-    "openWorldHint": ("open_world", "closed_world"),
-}
+_HARMFUL = {"destructiveHint": ("destructive", "non_destructive"), "openWorldHint": ("open_world", "closed_world")}
 
 
 def compare_annotations(path: Path | str, before: Any, after: Any, values: Values | None = None) -> Iterator[Change]:

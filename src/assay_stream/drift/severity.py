@@ -197,10 +197,7 @@ def _mcptrust(name: str, explanation: str) -> Profile:
         },
         fields={
             "tool_changed": {"description": both[what.TOOL_DESCRIPTION], "inputSchema": both[what.TOOL_SCHEMA]},
-            "prompt_changed": {
-                "description": both[what.PROMPT_DESCRIPTION],
-                "arguments": both[what.PROMPT_ARGUMENTS],
-            },
+            "prompt_changed": {"description": both[what.PROMPT_DESCRIPTION], "arguments": both[what.PROMPT_ARGUMENTS]},
             "template_changed": {"mimeType": both[what.TEMPLATE_CHANGED]},
         },
     )

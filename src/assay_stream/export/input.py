@@ -197,8 +197,7 @@ def _item(raw: bytes, kind: Kind | None) -> Item:
     found = _kind_of(content)
     if found is None or (kind is not None and found is not kind):
         raise InputError(
-            "not_exportable",
-            "not evidence, an alert or a definition: replay observations first (assay-stream replay)",
+            "not_exportable", "not evidence, an alert or a definition: replay observations first (assay-stream replay)"
         )
     if found is Kind.EVIDENCE:
         check_event(content)
@@ -256,11 +255,7 @@ def _definition_place(content: dict[str, Any]) -> Place:
     return Place(Kind.DEFINITIONS, 0, digest)
 
 
-_PLACES = {
-    Kind.EVIDENCE: _evidence_place,
-    Kind.ALERTS: _alert_place,
-    Kind.DEFINITIONS: _definition_place,
-}
+_PLACES = {Kind.EVIDENCE: _evidence_place, Kind.ALERTS: _alert_place, Kind.DEFINITIONS: _definition_place}
 
 
 def _int64(value: object) -> int:

@@ -21,11 +21,6 @@ ROW_GROUP_BYTES = 64 * 1024 * 1024
 def write_parquet(path: Path, kind: Kind, rows: Iterable[Mapping[str, Value]]) -> int:
     """Write a dataset, replacing the file whole or not at all, and return its number of rows.
 
-    Args:
-        path: the file.
-        kind: which dataset.
-        rows: its rows, as ``row_of`` gives them.
-
     Raises:
         ConfigurationError: ``extra_missing``.
         InputError: ``unwritable_file``.

@@ -58,10 +58,6 @@ _LINES = msgspec.json.Decoder(_RecordLine)
 def record_line_parts(raw: bytes, place: Origin) -> Record | None:
     """Return the record in a record line, whatever its topic carries; ``None`` for another line.
 
-    Args:
-        raw: a line.
-        place: its file and line number.
-
     Raises:
         InputError: ``bad_record_line``.
     """
@@ -73,11 +69,6 @@ def record_line_parts(raw: bytes, place: Origin) -> Record | None:
 
 def record_of_line(content: dict[str, Any] | bytes, place: Origin, roles: Collection[Role]) -> Record:
     """Return the record in a record line.
-
-    Args:
-        content: the line, decoded or not.
-        place: its file and line number.
-        roles: what it may carry.
 
     Raises:
         InputError: ``bad_record_line``.

@@ -20,12 +20,7 @@ _ATTEMPTS = "attempt:"
 
 
 def run_forwarder(
-    settings: Settings,
-    receiver: Receiver,
-    *,
-    target: AlertFormat,
-    group: str,
-    web_port: int | None = None,
+    settings: Settings, receiver: Receiver, *, target: AlertFormat, group: str, web_port: int | None = None
 ) -> None:
     """Forward alerts until SIGTERM or SIGINT.
 

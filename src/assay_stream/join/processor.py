@@ -245,11 +245,7 @@ def _is_overdue(server: ServerBindings | None, event: Call, binding: Binding) ->
 
 
 def _call_finding(
-    kind: Kind,
-    record: Record,
-    event: Call,
-    binding: Binding,
-    evaluation: PinEvaluation | None = None,
+    kind: Kind, record: Record, event: Call, binding: Binding, evaluation: PinEvaluation | None = None
 ) -> Finding:
     return Finding(
         kind=kind,

@@ -61,11 +61,7 @@ class Mark:
 
 
 def decode_mark(metadata: str) -> Mark | None:
-    """Return the mark that metadata of a committed offset holds.
-
-    Args:
-        metadata: empty after a commit of records; what is not ours counts as empty.
-    """
+    """Return the mark that metadata of a committed offset holds."""
     try:
         fields = orjson.loads(metadata)
         record = None if fields["record"] is None else Origin(*fields["record"])
@@ -108,13 +104,7 @@ class Suspicion:
     attempts: int = 0
 
     def plan(self, first: Origin, available: int, *, attempts_max: int) -> Plan:
-        """Return how to take the next records.
-
-        Args:
-            first: the first of them.
-            available: how many there are, one or more.
-            attempts_max: how often one record may be tried by itself.
-        """
+        """Return how to take the next records."""
         match self.level:
             case Level.FREE:
                 return Plan(count=available)
@@ -131,11 +121,7 @@ class Suspicion:
                 return Plan(count=1, mark=mark)
 
     def after(self, count: int) -> Suspicion:
-        """Return what is suspected once some records were committed.
-
-        Args:
-            count: how many, one or more.
-        """
+        """Return what is suspected once some records were committed."""
         if self.level in (Level.FREE, Level.BATCH):
             return Suspicion(level=Level.FREE)
         left = self.left - count
@@ -145,11 +131,7 @@ class Suspicion:
 
 
 def suspicion_after(mark: Mark | None) -> Suspicion:
-    """Return what a new owner suspects.
-
-    Args:
-        mark: what the committed offset says; ``None`` where it says nothing.
-    """
+    """Return what a new owner suspects."""
     if mark is None:
         return Suspicion()
     match mark.level:

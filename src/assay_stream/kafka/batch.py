@@ -38,11 +38,7 @@ class AgentFailed(Exception):  # noqa: N818 - says what happened
 
 
 def place_of(error: Exception) -> str:
-    """Return the class of an error and the line that raised it: its text may quote the record.
-
-    Args:
-        error: what was raised.
-    """
+    """Return the class of an error and the line that raised it: its text may quote the record."""
     if isinstance(error, AssayStreamError):
         return str(error)
     frames = traceback.extract_tb(error.__traceback__)
@@ -98,9 +94,6 @@ class Batch(Generic[State]):
 
     async def process(self, step: Step[State]) -> None:
         """Apply a step to each record, in the thread of the state, until the time of a batch is over.
-
-        Args:
-            step: applies one record.
 
         Raises:
             BatchDropped: the partition has another owner by now.

@@ -27,9 +27,6 @@ _BACKOFF_MS = 10
 def connection_options(settings: Settings) -> dict[str, Any]:
     """Return the connection arguments that aiokafka's clients share.
 
-    Args:
-        settings: the operator's settings.
-
     Raises:
         ConfigurationError: ``bad_tls_file`` where a certificate or key cannot be read.
     """
@@ -52,12 +49,7 @@ def connection_options(settings: Settings) -> dict[str, Any]:
 
 
 def writing_producer(settings: Settings, **options: Any) -> AIOKafkaProducer:
-    """Return a producer, not started, whose writes are acknowledged by all in-sync replicas, once and in order.
-
-    Args:
-        settings: the operator's settings.
-        options: further aiokafka arguments.
-    """
+    """Return a producer, not started, whose writes are acknowledged by all in-sync replicas, once and in order."""
     return AIOKafkaProducer(
         **connection_options(settings),
         acks="all",
@@ -74,9 +66,7 @@ def _ssl_context(settings: Settings) -> ssl.SSLContext:
             password = settings.ssl_keyfile_password
             # Without a password of ours OpenSSL would ask the terminal for one, and wait.
             context.load_cert_chain(
-                settings.ssl_certfile,
-                settings.ssl_keyfile,
-                "" if password is None else password.get_secret_value(),
+                settings.ssl_certfile, settings.ssl_keyfile, "" if password is None else password.get_secret_value()
             )
     except (OSError, ssl.SSLError, ValueError) as error:
         raise ConfigurationError("bad_tls_file", f"cannot use the TLS files of ASSAY_STREAM_SSL_*: {error}") from None
@@ -121,12 +111,7 @@ async def start_admin(settings: Settings, *, waiting: Callable[[str], None] | No
 
 
 def broker_unreachable(settings: Settings, error: Exception) -> OperatingError:
-    """Return the error that says which brokers could not be reached, and what to check.
-
-    Args:
-        settings: the operator's settings.
-        error: what the client said.
-    """
+    """Return the error that says which brokers could not be reached, and what to check."""
     detail = "" if isinstance(error, KafkaConnectionError) else f" ({type(error).__name__})"
     return OperatingError(
         "broker_unreachable",
@@ -142,11 +127,7 @@ class Consumer(AIOKafkaConsumer):  # type: ignore[misc]
     async def committed_with_metadata(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, tuple[int | None, str]]:
-        """Return the group's committed offset of each partition, ``None`` where there is none, and its metadata.
-
-        Args:
-            partitions: which ones.
-        """
+        """Return the group's committed offset of each partition, ``None`` where there is none, and its metadata."""
         found = await self._coordinator.fetch_committed_offsets(list(partitions))
         return {tp: (None if has.offset < 0 else has.offset, has.metadata or "") for tp, has in found.items()}
 

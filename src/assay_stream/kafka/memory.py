@@ -77,20 +77,12 @@ class MemoryCluster:
         self.before: Callable[[str], None] = lambda _: None
 
     def consumer(self, *, group_id: str | None = None, **_: Any) -> Any:
-        """Return a consumer of committed records, not started.
-
-        Args:
-            group_id: the consumer group.
-        """
+        """Return a consumer of committed records, not started."""
         group = None if group_id is None else self._groups.setdefault(group_id, _Group(self))
         return MemoryConsumer(self, group)
 
     def producer(self, transactional_id: str) -> Any:
-        """Return a transactional producer, not started.
-
-        Args:
-            transactional_id: shared by all producers of which one may write.
-        """
+        """Return a transactional producer, not started."""
         return MemoryProducer(self, transactional_id)
 
     def append(

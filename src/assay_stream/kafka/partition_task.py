@@ -134,12 +134,7 @@ class PartitionTask:
         return len(self._records) > self.buffered
 
     def start(self, consumer: Consumer, *, records_max: int) -> None:
-        """Start to run; it is open.
-
-        Args:
-            consumer: reads its partitions.
-            records_max: how many records to fetch at once.
-        """
+        """Start to run; it is open."""
         self._consumer = consumer
         self._records_max = records_max
         self._thread = self._stage.thread(self.partition)
@@ -149,9 +144,6 @@ class PartitionTask:
         """Let the batch in hand be committed, and stop; drop it where that takes too long.
 
         What is dropped was not committed: the next owner does it again.
-
-        Args:
-            limit_s: how long to wait, seconds.
         """
         if self.running is None:
             return

@@ -58,10 +58,6 @@ class PartitionTasks:
     async def open(self, consumer: Consumer, partitions: Iterable[int]) -> None:
         """Take partitions over, set the consumer to where each goes on, and start their tasks.
 
-        Args:
-            consumer: reads the partitions.
-            partitions: their numbers.
-
         Raises:
             KafkaError: a task could not be opened; those that could are open.
         """
@@ -72,11 +68,7 @@ class PartitionTasks:
                 task.start(consumer, records_max=records_max)
 
     async def close(self, limit_s: float) -> None:
-        """Close every task; what was not committed is left to the next owner.
-
-        Args:
-            limit_s: how long to wait for the batches in hand, seconds.
-        """
+        """Close every task; what was not committed is left to the next owner."""
         tasks, self._open = self._open, {}
         await asyncio.gather(*(task.finish(limit_s) for task in tasks.values()))
         self._dropped += [task for task in tasks.values() if task.is_in_thread]

@@ -108,13 +108,7 @@ class LogRanges:
         return {place: first for place, (first, _) in self.bounds.items()}
 
     async def offset_at(self, role: Role, number: int, time_ms: int) -> int:
-        """Return an offset before which no record of a partition has this log timestamp or a later one.
-
-        Args:
-            role: what the topic carries.
-            number: the partition.
-            time_ms: milliseconds since the epoch.
-        """
+        """Return an offset before which no record of a partition has this log timestamp or a later one."""
         place = TopicPartition(self._names[role], number)
         found = (await self._consumers[0].offsets_for_times({place: time_ms}))[place]
         return self.bounds[place.topic, number][1] if found is None else int(found.offset)
@@ -122,14 +116,7 @@ class LogRanges:
     async def read(
         self, role: Role, number: int, *, first: int = 0, end: int | None = None
     ) -> AsyncGenerator[list[Record], None]:
-        """Yield the records of one partition in batches, those that the deployment set aside marked.
-
-        Args:
-            role: what the topic carries.
-            number: the partition.
-            first: the first offset to read.
-            end: where to stop, if before the end noted when this was opened; exclusive.
-        """
+        """Yield the records of one partition in batches, those that the deployment set aside marked."""
         place = TopicPartition(self._names[role], number)
         begin, last = self.bounds[place.topic, number]
         begin, last = max(begin, first), last if end is None else min(end, last)

@@ -34,8 +34,7 @@ class Refusal(NamedTuple):
 
 
 _SASL_NOT_EXPECTED = Refusal(
-    "sasl_not_expected",
-    "does not ask for a user on this listener: check ASSAY_STREAM_SECURITY_PROTOCOL and the port",
+    "sasl_not_expected", "does not ask for a user on this listener: check ASSAY_STREAM_SECURITY_PROTOCOL and the port"
 )
 
 _BY_CLASS: Mapping[str, Refusal] = {
@@ -54,11 +53,7 @@ _BY_CLASS: Mapping[str, Refusal] = {
 
 
 async def why_refused(connection: Mapping[str, Any]) -> ConfigurationError | None:
-    """Return why none of the brokers can be used; ``None`` where one can, or where they are just away.
-
-    Args:
-        connection: aiokafka's connection arguments.
-    """
+    """Return why none of the brokers can be used; ``None`` where one can, or where they are just away."""
     # Imported here: a tap that writes to a file starts faster without it.
     from aiokafka.conn import collect_hosts, create_conn
 
@@ -105,8 +100,7 @@ def _refusal_of(error: Exception, *, is_sasl: bool) -> Refusal | None:
         return _distrusted(error)
     if isinstance(error, ssl.SSLError) and error.reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"):
         return Refusal(
-            "broker_without_tls",
-            "does not speak TLS on this port: check the port and ASSAY_STREAM_SECURITY_PROTOCOL",
+            "broker_without_tls", "does not speak TLS on this port: check the port and ASSAY_STREAM_SECURITY_PROTOCOL"
         )
     if is_sasl and isinstance(error, ValueError):
         return Refusal(
@@ -121,8 +115,7 @@ def _distrusted(error: ssl.SSLCertVerificationError) -> Refusal:
         return Refusal("broker_certificate_expired", "shows a certificate that has expired: renew it on the broker")
     if error.verify_code == _NOT_YET_VALID:
         return Refusal(
-            "broker_certificate_expired",
-            "shows a certificate that is not valid yet: check the clocks of both machines",
+            "broker_certificate_expired", "shows a certificate that is not valid yet: check the clocks of both machines"
         )
     if error.verify_code in _NAME_DIFFERS:
         return Refusal(

@@ -14,11 +14,7 @@ from assay_stream.model.record import SET_ASIDE, Origin, Record, Role
 
 
 async def read_set_aside(settings: Settings) -> frozenset[Origin]:
-    """Return the places of the records that are set aside, as the rejected topic names them.
-
-    Args:
-        settings: the operator's settings.
-    """
+    """Return the places of the records that are set aside, as the rejected topic names them."""
     topic = topic_names(settings)[Role.REJECTED]
     admin = await start_admin(settings)
     try:
@@ -36,11 +32,7 @@ async def read_set_aside(settings: Settings) -> frozenset[Origin]:
 
 
 def set_aside_place(rejected: Record) -> Origin | None:
-    """Return the place of the original of a rejected record that was set aside; ``None`` of another.
-
-    Args:
-        rejected: a record of the rejected topic.
-    """
+    """Return the place of the original of a rejected record that was set aside; ``None`` of another."""
     # Ours stand behind the record's own, which may have the same names.
     headers = {name: value or b"" for name, value in rejected.headers}
     if headers.get("error.code") != SET_ASIDE.encode():
@@ -52,12 +44,7 @@ def set_aside_place(rejected: Record) -> Origin | None:
 
 
 def marked(records: Iterable[Record], places: frozenset[Origin]) -> list[Record]:
-    """Return records as they are to be read again.
-
-    Args:
-        records: records of input topics.
-        places: from ``read_set_aside``.
-    """
+    """Return records as they are to be read again."""
     if not places:
         return list(records)
     return [record._replace(set_aside=True) if record.origin in places else record for record in records]

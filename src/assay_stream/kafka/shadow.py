@@ -31,19 +31,13 @@ def shadow_topics(settings: Settings, prefix: str) -> dict[Role, str]:
     live = {*topic_names(settings).values(), *TOPIC_NAMES.values()}
     if live & set(names.values()):
         raise ConfigurationError(
-            "live_topics",
-            "with this prefix a replay would write to the live topics: choose another --topic-prefix",
+            "live_topics", "with this prefix a replay would write to the live topics: choose another --topic-prefix"
         )
     return names
 
 
 async def write_shadow(
-    settings: Settings,
-    topics: dict[Role, str],
-    steps: Iterable[list[Output]],
-    *,
-    call_partitions: int,
-    tally: Tally,
+    settings: Settings, topics: dict[Role, str], steps: Iterable[list[Output]], *, call_partitions: int, tally: Tally
 ) -> None:
     """Write results to their topics, which are created if missing.
 
@@ -86,8 +80,7 @@ async def write_shadow(
         await asyncio.gather(*pending)
     except KafkaError as error:
         raise OperatingError(
-            "shadow_failed",
-            f"the brokers refused a result ({type(error).__name__}): replay again, with a new prefix",
+            "shadow_failed", f"the brokers refused a result ({type(error).__name__}): replay again, with a new prefix"
         ) from None
     finally:
         await producer.stop()

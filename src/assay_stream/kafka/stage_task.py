@@ -196,11 +196,7 @@ class StageTask:
             await self._close(limit_s)
 
     def take_over(self, partitions: set[int]) -> None:
-        """Note which partition numbers are ours now; the main loop opens them.
-
-        Args:
-            partitions: all partition numbers assigned to this worker.
-        """
+        """Note which partition numbers are ours now; the main loop opens them."""
         self._generation += 1
         self._assigned = partitions
         self._settled = True

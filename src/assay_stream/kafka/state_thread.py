@@ -54,10 +54,6 @@ class StateThread:
 
         Where the future is cancelled or set before, the function runs on and its result is dropped.
 
-        Args:
-            function: what to call.
-            arguments: its arguments.
-
         Raises:
             OperatingError: ``out_of_memory`` in place of ``MemoryError``.
         """

@@ -54,9 +54,6 @@ def topic_table(settings: Settings) -> list[TopicSpec]:
 
     The snapshot, control, binding and finding topics must agree in partitions: the registry's facts go to the
     partition of their input. So must the call and evidence topics.
-
-    Args:
-        settings: the operator's settings.
     """
     few, many = settings.input_partitions, settings.call_partitions
     input_bytes = DEFAULT_LIMITS.record_bytes_max
@@ -94,11 +91,7 @@ def topic_table(settings: Settings) -> list[TopicSpec]:
 
 
 def topic_names(settings: Settings) -> dict[Role, str]:
-    """Return the full topic name of every role.
-
-    Args:
-        settings: the operator's settings.
-    """
+    """Return the full topic name of every role."""
     return {role: settings.topic_prefix + name for role, name in TOPIC_NAMES.items()}
 
 
@@ -118,12 +111,7 @@ class TopicState:
 
 
 async def inspect_topics(admin: AIOKafkaAdminClient, settings: Settings) -> list[TopicState]:
-    """Return the state of every topic in the cluster.
-
-    Args:
-        admin: a started admin client.
-        settings: the operator's settings.
-    """
+    """Return the state of every topic in the cluster."""
     specs = topic_table(settings)
     present = set(await admin.list_topics())
     described = await admin.describe_topics([spec.name for spec in specs if spec.name in present])
@@ -143,10 +131,6 @@ async def inspect_topics(admin: AIOKafkaAdminClient, settings: Settings) -> list
 
 async def apply_topics(admin: AIOKafkaAdminClient, settings: Settings) -> list[str]:
     """Create the topics that are missing; never alter those that exist.
-
-    Args:
-        admin: a started admin client.
-        settings: the operator's settings.
 
     Returns:
         The names of the topics created.

@@ -30,12 +30,7 @@ REJECTED_BYTES_MAX = DEFAULT_LIMITS.record_bytes_max + 512 * 1_024
 
 
 def record_of(role: Role, message: ConsumerRecord) -> Record:
-    """Return the core's form of a record read from Kafka.
-
-    Args:
-        role: what the record's topic carries.
-        message: the record as aiokafka gives it.
-    """
+    """Return the core's form of a record read from Kafka."""
     timestamp_ms = message.timestamp
     origin = made_of(Origin, (message.topic, message.partition, message.offset))
     if timestamp_ms < 0:
@@ -46,28 +41,14 @@ def record_of(role: Role, message: ConsumerRecord) -> Record:
 def read_to_end(
     settings: Settings, role: Role, partition: TopicPartition, *, since_ms: int | None = None
 ) -> AsyncIterator[Record]:
-    """Yield every committed record that one partition holds now.
-
-    Args:
-        settings: the operator's settings.
-        role: what the topic carries.
-        partition: topic and partition.
-        since_ms: skip what stands before the first record of this timestamp or later.
-    """
+    """Yield every committed record that one partition holds now."""
     return read_partition(reading_consumer(settings), role, partition, since_ms=since_ms)
 
 
 async def read_partition(
     consumer: Consumer, role: Role, partition: TopicPartition, *, since_ms: int | None = None
 ) -> AsyncIterator[Record]:
-    """Yield every committed record that one partition holds now, as ``read_to_end``.
-
-    Args:
-        consumer: not started; it is stopped at the end.
-        role: what the topic carries.
-        partition: topic and partition.
-        since_ms: skip what stands before the first record of this timestamp or later.
-    """
+    """Yield every committed record that one partition holds now, as ``read_to_end``."""
     consumer.assign([partition])
     try:
         await consumer.start()
@@ -131,10 +112,7 @@ class Gathered:
     """
 
     def __init__(
-        self,
-        create_batch: Callable[[], BatchBuilder],
-        topics: Mapping[Role, str],
-        partition_counts: Mapping[Role, int],
+        self, create_batch: Callable[[], BatchBuilder], topics: Mapping[Role, str], partition_counts: Mapping[Role, int]
     ) -> None:
         self._create_batch = create_batch
         self._topics = topics
@@ -143,11 +121,7 @@ class Gathered:
         self.labels: Counter[str] = Counter()
 
     def add(self, outputs: Sequence[Output]) -> None:
-        """Take outputs in.
-
-        Args:
-            outputs: what to write next, in order.
-        """
+        """Take outputs in."""
         self.labels.update([output.label for output in outputs])
         # Outputs of one place follow each other, by the thousand.
         last: tuple[Role | None, int | None] = (None, None)
@@ -265,10 +239,5 @@ def _append(builder: BatchBuilder, output: Output) -> bool:
 
 
 async def positions_of(consumer: Consumer, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """Return a consumer's position in each of some partitions.
-
-    Args:
-        consumer: a started consumer that has these partitions.
-        partitions: which ones.
-    """
+    """Return a consumer's position in each of some partitions."""
     return {partition: await consumer.position(partition) for partition in partitions}

@@ -299,12 +299,7 @@ def _members(folded: Mapping[str, Any] | None) -> dict[str, Any]:
         return {}
     listed = [
         _present(
-            uid=uid,
-            type=kind,
-            title=KINDS[Kind(kind)].title,
-            desc=name,
-            severity_id=level,
-            severity=_SEVERITY[level],
+            uid=uid, type=kind, title=KINDS[Kind(kind)].title, desc=name, severity_id=level, severity=_SEVERITY[level]
         )
         for level, kind, name, uid in folded["gravest"]
     ]

@@ -102,9 +102,7 @@ class Checkpoint:
     key_id: DigestText
     software: str
     partitions: Annotated[
-        int | None,
-        Wire(Annotated[int, Field(ge=1, description="How many partitions the evidence topic has.")]),
-        ALWAYS,
+        int | None, Wire(Annotated[int, Field(ge=1, description="How many partitions the evidence topic has.")]), ALWAYS
     ] = None
     siblings: Annotated[
         tuple[Head, ...],

@@ -171,9 +171,6 @@ def _validated(record: Record, limits: Limits) -> Envelope:
 def event_time_us(event: Envelope | CallEvent) -> int:
     """Return the event time in microseconds since the epoch.
 
-    Args:
-        event: a validated event.
-
     Raises:
         InputError: ``bad_time`` for a date that does not exist.
     """
@@ -224,11 +221,7 @@ def _attributes_and_data(record: Record, limits: Limits) -> dict[str, Any]:
 
 
 def is_binary(headers: Headers) -> bool:
-    """Tell binary from structured mode: the content type decides (Kafka protocol binding 1.0, section 3).
-
-    Args:
-        headers: a record's headers.
-    """
+    """Tell binary from structured mode: the content type decides (Kafka protocol binding 1.0, section 3)."""
     for name, value in headers:
         if name == "content-type" and value.lower().startswith(b"application/cloudevents"):
             return False
@@ -236,12 +229,7 @@ def is_binary(headers: Headers) -> bool:
 
 
 def observer_in_header(headers: Headers, *, limits: Limits = DEFAULT_LIMITS) -> str | None:
-    """Return the observer that a record's headers name, ``None`` unless they name exactly one.
-
-    Args:
-        headers: a record's headers.
-        limits: bounds on identifiers.
-    """
+    """Return the observer that a record's headers name, ``None`` unless they name exactly one."""
     named = [value for name, value in headers if name == OBSERVER_HEADER]
     # A header may be null in Kafka, whatever its type says.
     if len(named) != 1 or not named[0] or len(named[0]) > limits.identifier_chars_max * 4:
@@ -255,11 +243,6 @@ def observer_in_header(headers: Headers, *, limits: Limits = DEFAULT_LIMITS) -> 
 
 def check_observer(record: Record, observer_id: str, *, limits: Limits = DEFAULT_LIMITS) -> bool:
     """Check that a record's header names the observer that its data names; tell whether there is such a header.
-
-    Args:
-        record: a record that was decoded.
-        observer_id: the observer in its data.
-        limits: bounds on identifiers.
 
     Raises:
         InputError: ``observer_mismatch``.

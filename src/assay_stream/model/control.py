@@ -221,10 +221,6 @@ _HEX_DIGITS = 64
 def printed_value(scheme: str, value: str) -> str:
     """Return a value as its scheme prints it; digests may be given with or without ``sha256:``.
 
-    Args:
-        scheme: a named scheme.
-        value: what was given.
-
     Raises:
         ValueError: where the scheme has no such values.
     """

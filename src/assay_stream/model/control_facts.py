@@ -110,11 +110,7 @@ class Discovery(ControlFact):
 
     def says_the_same(self, other: Discovery) -> bool:
         """Tell whether another discovery found the same."""
-        return (self.status, self.public_key_pem, self.revoked) == (
-            other.status,
-            other.public_key_pem,
-            other.revoked,
-        )
+        return (self.status, self.public_key_pem, self.revoked) == (other.status, other.public_key_pem, other.revoked)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,12 +34,7 @@ _ANY_TEXT_PATTERN = r"\S"
 
 
 def plain_form(hint: Any, name: str = "") -> Any:
-    """Return the msgspec type of what the fast reader takes of a field.
-
-    Args:
-        hint: the field's declared type.
-        name: the field.
-    """
+    """Return the msgspec type of what the fast reader takes of a field."""
     if name in _NARROWER:
         return _NARROWER[name]
     if hint == Timestamp:

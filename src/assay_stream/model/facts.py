@@ -69,14 +69,7 @@ class ToolFact(BaseFact):
 
     @classmethod
     def of(cls, *, server_id: str, server_scoped: bool, fingerprint: Fingerprint, packed: str) -> ToolFact:
-        """Return the fact of a definition.
-
-        Args:
-            server_id: the server.
-            server_scoped: whether its digests cover the server's id.
-            fingerprint: of the definition.
-            packed: the definition itself.
-        """
+        """Return the fact of a definition."""
         return cls(
             server_id=server_id,
             server_scoped=server_scoped,
@@ -364,20 +357,12 @@ FACT_CLASSES = dict(sorted(FACTS.items()))
 
 
 def encode_key(key: FactKey) -> bytes:
-    """Return the binding topic's key bytes of a fact.
-
-    Args:
-        key: a fact's key.
-    """
+    """Return the binding topic's key bytes of a fact."""
     return orjson.dumps(key)
 
 
 def encode_value(record: BaseFact) -> bytes:
-    """Return the binding topic's value bytes of a fact: equal facts give equal bytes.
-
-    Args:
-        record: a fact.
-    """
+    """Return the binding topic's value bytes of a fact: equal facts give equal bytes."""
     return orjson.dumps(write_record(record), option=orjson.OPT_SORT_KEYS)
 
 

@@ -11,16 +11,14 @@ from typing_extensions import TypedDict
 from assay_stream.limits import DEFAULT_LIMITS
 
 Identifier = Annotated[
-    str,
-    StringConstraints(min_length=1, max_length=DEFAULT_LIMITS.identifier_chars_max, pattern=r"\S"),
+    str, StringConstraints(min_length=1, max_length=DEFAULT_LIMITS.identifier_chars_max, pattern=r"\S")
 ]
 Text = Annotated[str, StringConstraints(min_length=1, max_length=DEFAULT_LIMITS.identifier_chars_max)]
 HashText = Annotated[str, StringConstraints(min_length=1, max_length=128)]
 Count = Annotated[int, Field(ge=0, le=2**53)]
 # An alphabet without queries and users: what is copied into evidence must not carry credentials there.
 Token = Annotated[
-    str,
-    StringConstraints(min_length=1, max_length=DEFAULT_LIMITS.identifier_chars_max, pattern=r"^[A-Za-z0-9_:./-]+$"),
+    str, StringConstraints(min_length=1, max_length=DEFAULT_LIMITS.identifier_chars_max, pattern=r"^[A-Za-z0-9_:./-]+$")
 ]
 Reference = Annotated[str, StringConstraints(min_length=1, max_length=2_048, pattern=r"^[A-Za-z0-9_:./-]+$")]
 UriReference = Annotated[str, StringConstraints(min_length=1, max_length=2_048)]

@@ -118,9 +118,6 @@ class Finding:
 def decode_finding(value: bytes | None) -> Finding:
     """Return the finding that a record of the finding topic holds.
 
-    Args:
-        value: value bytes.
-
     Raises:
         IntegrityError: where the record is not a finding that this version knows.
     """
@@ -133,8 +130,7 @@ def decode_finding(value: bytes | None) -> Finding:
 def unknown_finding() -> IntegrityError:
     """Return the error for a record of the finding topic that this version does not know."""
     return IntegrityError(
-        "unknown_finding",
-        "the finding topic holds a record this version cannot read: run the version that wrote it",
+        "unknown_finding", "the finding topic holds a record this version cannot read: run the version that wrote it"
     )
 
 
@@ -168,19 +164,12 @@ def uid_of(
 
 
 def finding_fields(finding: Finding) -> dict[str, Any]:
-    """Return a finding as a JSON object, without what is absent.
-
-    Args:
-        finding: the finding.
-    """
+    """Return a finding as a JSON object, without what is absent."""
     return write_record(finding) | {"uid": finding.uid()}
 
 
 def finding_of(fields: Mapping[str, Any]) -> Finding:
     """Return the finding that a JSON object holds.
-
-    Args:
-        fields: what ``finding_fields`` gave.
 
     Raises:
         AttributeError, KeyError, ValueError or TypeError: where it is no finding.

@@ -207,10 +207,6 @@ def suppression_records(decision: SuppressionDecision, partitions: int) -> list[
 
     All for a rule for every server, and for one that covers alerts of shadowed tools: these stand where the
     look-alikes of the name do, whichever partition that is.
-
-    Args:
-        decision: what the operator decided.
-        partitions: how many partitions the finding topic has.
     """
     rule = SuppressionRule(
         id=decision.id,

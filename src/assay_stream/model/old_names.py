@@ -13,12 +13,7 @@ OLD_NAMES: dict[str, dict[str, str]] = {
 
 
 def renamed(record: str, content: dict[str, Any]) -> dict[str, Any]:
-    """Return the members of a record under the names of today.
-
-    Args:
-        record: its class.
-        content: the JSON object; it is not changed.
-    """
+    """Return the members of a record under the names of today."""
     old_names = OLD_NAMES.get(record)
     if old_names is None or old_names.keys().isdisjoint(content):
         return content
@@ -26,11 +21,7 @@ def renamed(record: str, content: dict[str, Any]) -> dict[str, Any]:
 
 
 def renamed_alert(alert: dict[str, Any]) -> dict[str, Any]:
-    """Return a decoded alert under the names of today.
-
-    Args:
-        alert: the JSON object; it is not changed.
-    """
+    """Return a decoded alert under the names of today."""
     flat = alert.get("unmapped")
     if not isinstance(flat, dict) or OLD_NAMES["AlertFlat"].keys().isdisjoint(flat):
         return alert

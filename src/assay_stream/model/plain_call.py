@@ -91,12 +91,7 @@ class PlainCall(Struct, frozen=True, gc=False):
 
 
 def read_plain(raw: bytes, limits: Limits) -> PlainCall | None:
-    """Return a call from its event in structured mode, or ``None`` where the model must decide.
-
-    Args:
-        raw: the value of the record.
-        limits: bounds on what is accepted.
-    """
+    """Return a call from its event in structured mode, or ``None`` where the model must decide."""
     if (
         b"\\" in raw
         or len(raw) > limits.record_bytes_max

@@ -153,10 +153,6 @@ def rejected(record: Record, error: AssayStreamError) -> Output:
     """Return the rejected-topic copy of a record: original bytes, key and headers, and why it was refused.
 
     Header names follow the style of Kafka's KIP-1034.
-
-    Args:
-        record: the refused record.
-        error: why it was refused.
     """
     origin = record.origin
     why = (error.code, str(error), origin.topic, str(origin.partition), str(origin.offset))

@@ -98,11 +98,7 @@ class Table(MutableMapping[str, Value]):
         return {self._input_topic: None}
 
     def flush(self, positions: Mapping[str, int]) -> list[Output]:
-        """Return the records that bring the compacted topic up to date.
-
-        Args:
-            positions: next offset by input topic.
-        """
+        """Return the records that bring the compacted topic up to date."""
         changed = sorted(self._changed)
         self._changed.clear()
         progress: AlertProgress = {"position": positions[self._input_topic], "states": len(self._values)}

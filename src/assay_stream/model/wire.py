@@ -48,20 +48,12 @@ class Wire(NamedTuple):
 
 
 def pairs(value_form: Any) -> Wire:
-    """Return the wire form of a mapping: a sorted list of names with their values.
-
-    Args:
-        value_form: type of a value.
-    """
+    """Return the wire form of a mapping: a sorted list of names with their values."""
     return Wire(list[tuple[str, value_form]], lambda mapping: sorted(mapping.items()), dict)
 
 
 def rows(row_form: Any) -> Wire:
-    """Return the wire form of a tuple of tuples: a list of lists.
-
-    Args:
-        row_form: type of one row.
-    """
+    """Return the wire form of a tuple of tuples: a list of lists."""
     width = len(get_args(row_form))
 
     def read(given: list[list[Any]]) -> tuple[tuple[Any, ...], ...]:
@@ -73,11 +65,7 @@ def rows(row_form: Any) -> Wire:
 
 
 def nested(cls: type) -> Wire:
-    """Return the wire form of a declared record within another one.
-
-    Args:
-        cls: its class.
-    """
+    """Return the wire form of a declared record within another one."""
     return Wire(record_model(cls), write_record, lambda content: read_record(cls, content))
 
 
@@ -110,11 +98,7 @@ def fact(kind: str, *key: str) -> Callable[[type[_Record]], type[_Record]]:
 
 
 def write_record(record: Any) -> dict[str, Any]:
-    """Return the JSON object of a record, without the fields of its key.
-
-    Args:
-        record: an instance of a declared class.
-    """
+    """Return the JSON object of a record, without the fields of its key."""
     content: dict[str, Any] = _codec(type(record)).write(record)
     return content
 
@@ -136,10 +120,6 @@ def read_record(cls: type[_Record], content: dict[str, Any]) -> _Record:
 def read_fact(key: FactKey, content: dict[str, Any]) -> Any:
     """Return the fact that a key and a value hold.
 
-    Args:
-        key: a decoded key.
-        content: the decoded value.
-
     Raises:
         AttributeError, TypeError, ValueError or KeyError: where it is no fact of this version.
     """
@@ -147,22 +127,13 @@ def read_fact(key: FactKey, content: dict[str, Any]) -> Any:
 
 
 def origin_of_key(place: list[str | int | bool]) -> Origin:
-    """Return the origin that the last three parts of a fact's key name.
-
-    Args:
-        place: topic, partition and offset.
-    """
+    """Return the origin that the last three parts of a fact's key name."""
     topic, partition, offset = place
     return Origin(topic=str(topic), partition=int(partition), offset=int(offset))
 
 
 def record_model(cls: type, **more: Any) -> type[BaseModel]:
-    """Return the model of a record's JSON object, for its schema.
-
-    Args:
-        cls: a declared class.
-        more: types of members that stand beside its fields.
-    """
+    """Return the model of a record's JSON object, for its schema."""
     hints = get_type_hints(cls, include_extras=True)
     members: dict[str, Any] = {
         name: (form, None if type(None) in get_args(form) else ...) for name, form in more.items()
@@ -179,11 +150,7 @@ def record_model(cls: type, **more: Any) -> type[BaseModel]:
 
 
 def key_form(cls: type[BaseFact]) -> Any:
-    """Return the type of the keys of a class of facts, for its schema.
-
-    Args:
-        cls: a class of facts.
-    """
+    """Return the type of the keys of a class of facts, for its schema."""
     hints = get_type_hints(cls, include_extras=True)
     parts: list[Any] = [Literal[cls.fact_kind]]
     for name in cls.key_fields:

@@ -136,14 +136,7 @@ def well_known_url(domain: str) -> str:
 
 
 def discovery_event(vantage: Vantage, fetched: Fetched, *, event_id: str, observed_at: datetime) -> Observation:
-    """Return the event of one attempt to fetch a discovery document.
-
-    Args:
-        vantage: who asked, and for which server.
-        fetched: the result.
-        event_id: unique among this observer's events.
-        observed_at: when the result arrived, timezone-aware.
-    """
+    """Return the event of one attempt to fetch a discovery document."""
     data = {
         "server_id": vantage.server_id,
         "domain": fetched.domain,

@@ -17,14 +17,7 @@ import orjson
 
 from assay_stream.errors import ConfigurationError
 from assay_stream.limits import DEFAULT_LIMITS
-from assay_stream.model.record import (
-    CALL_TYPE,
-    LIST_CHANGED_TYPE,
-    OBSERVER_HEADER,
-    SNAPSHOT_TYPE,
-    Headers,
-    Role,
-)
+from assay_stream.model.record import CALL_TYPE, LIST_CHANGED_TYPE, OBSERVER_HEADER, SNAPSHOT_TYPE, Headers, Role
 
 Kind = Literal["list", "call", "control"]
 Completeness = Literal["complete", "partial", "unknown"]
@@ -209,14 +202,7 @@ def snapshot_event(
 def list_changed_event(
     vantage: Vantage, *, event_id: str, observed_at: datetime, session_id: str | None = None
 ) -> Observation:
-    """Return the event of one ``notifications/tools/list_changed``.
-
-    Args:
-        vantage: who observed which server.
-        event_id: unique among this observer's events.
-        observed_at: when the notification was seen.
-        session_id: the connection it came on.
-    """
+    """Return the event of one ``notifications/tools/list_changed``."""
     data: dict[str, Any] = {
         "server_id": vantage.server_id,
         "observer_id": vantage.observer_id,
@@ -267,15 +253,7 @@ def call_event(
 
 
 def control_event(source: str, kind: str, data: Mapping[str, Any], *, event_id: str, at: datetime) -> Observation:
-    """Return an event of the control topic.
-
-    Args:
-        source: CloudEvents source: who publishes it.
-        kind: event type.
-        data: what the event says, its ``server_id`` included; ``None`` becomes null.
-        event_id: unique among the events of this source.
-        at: when it takes effect.
-    """
+    """Return an event of the control topic."""
     value = _dumps(_envelope(source, kind, event_id, at, None) | {"data": dict(data)})
     return Observation(
         kind="control",
@@ -303,12 +281,7 @@ def timestamp_ms(moment: datetime) -> int:
 
 
 def observation_headers(traceparent: str | None, *, observer_id: str | None = None) -> Headers:
-    """Return the Kafka headers of an event in structured mode.
-
-    Args:
-        traceparent: W3C trace context, repeated as a plain header for tracing tools.
-        observer_id: who observed it, repeated so that it is known even if the record cannot be read.
-    """
+    """Return the Kafka headers of an event in structured mode."""
     headers: Headers = (("content-type", b"application/cloudevents+json"),)
     if observer_id is not None:
         headers = (*headers, (OBSERVER_HEADER, observer_id.encode()))

@@ -50,12 +50,7 @@ class Line:
 
 
 def read_line(raw: bytes, limits: Limits) -> Line:
-    """Return the messages of a line; never raises.
-
-    Args:
-        raw: the line's bytes.
-        limits: what the strict decoder accepts.
-    """
+    """Return the messages of a line; never raises."""
     exact = True
     try:
         content = decode_json(raw, limits=limits)
@@ -73,10 +68,6 @@ def is_ambiguous(line: Line, raw: bytes) -> bool:
 
     Some take a carriage return for a line ending and find a message inside a message. Some ignore case, so that
     they read ``Method`` as ``method`` and find a message where others find none.
-
-    Args:
-        line: the line as it was read.
-        raw: its bytes.
     """
     return b"\r" in raw.strip(BLANKS) or any(_has_case_variants(message) for message in line.messages)
 

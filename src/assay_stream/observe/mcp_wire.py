@@ -137,13 +137,7 @@ class WireObserver:
         return self._lists.awaited
 
     def feed(self, direction: Direction, raw: bytes, observed_at: datetime) -> list[Observation]:
-        """Take one line and return the observations to publish, in order.
-
-        Args:
-            direction: which way it went.
-            raw: its bytes, with or without the line feed.
-            observed_at: when it was seen.
-        """
+        """Take one line and return the observations to publish, in order."""
         return self.take(direction, self.read(raw), raw, observed_at) if raw.strip(BLANKS) else []
 
     def read(self, raw: bytes) -> Line:
@@ -169,13 +163,7 @@ class WireObserver:
     def refuse(
         self, line: Line, reason_code: Callable[[Mapping[str, Any]], str], observed_at: datetime
     ) -> list[Observation]:
-        """Take a line from the client that is not passed on, and return the calls in it as denied.
-
-        Args:
-            line: the parsed line.
-            reason_code: returns the reason for each call in it.
-            observed_at: when it was seen.
-        """
+        """Take a line from the client that is not passed on, and return the calls in it as denied."""
         self._count(line)
         return [
             self._calls.refused(

@@ -76,13 +76,7 @@ class Lister:
         return _UNMATCHED
 
     def result(self, base: Assembly, result: Mapping[str, Any], *, size_bytes: int) -> Assembly:
-        """Return the list with one more page.
-
-        Args:
-            base: what the request continued.
-            result: the result; a page whose entries are not an array makes the list unsound.
-            size_bytes: bytes of the message.
-        """
+        """Return the list with one more page."""
         page = result.get(self._member)
         grown = replace(base, next_cursor=result.get("nextCursor"), size_bytes=base.size_bytes + size_bytes)
         if not isinstance(page, list):
@@ -169,9 +163,5 @@ class Offered:
         self.doubts += 1
 
     def settle(self, doubts: int) -> None:
-        """Resolve doubts, now that a list was read from beginning to end.
-
-        Args:
-            doubts: how many there were when the list was requested.
-        """
+        """Resolve doubts, now that a list was read from beginning to end."""
         self._settled = max(self._settled, doubts)

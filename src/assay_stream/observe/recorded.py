@@ -40,10 +40,7 @@ OnError = Callable[[InputError], None]
 
 _NAMESPACE = uuid.UUID("6f7c3f0e-5d2b-5a53-9d0c-1f2a2f3b9c11")
 _RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)")
-_DIRECTIONS: dict[Any, Direction] = {
-    "client->server": "client->server",
-    "server->client": "server->client",
-}
+_DIRECTIONS: dict[Any, Direction] = {"client->server": "client->server", "server->client": "server->client"}
 _KINDS: dict[str, Kind] = {
     SNAPSHOT_TYPE: "list",
     LIST_CHANGED_TYPE: "list",

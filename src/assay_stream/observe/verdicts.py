@@ -88,10 +88,6 @@ class VerdictTable:
     def apply(self, key: bytes | None, value: bytes | None) -> None:
         """Apply one record of the verdict topic.
 
-        Args:
-            key: JSON array of server and tool.
-            value: the verdict, ``None`` to forget it.
-
         Raises:
             IntegrityError: ``foreign_verdict`` if somebody else has written to the topic.
         """
@@ -116,11 +112,6 @@ class VerdictTable:
 
         The definition that the client was given takes precedence over what the fleet sees. If it has no value under
         a pin's scheme it counts as a mismatch, because the approved definition had one.
-
-        Args:
-            server_id: the server.
-            tool_name: the tool, exactly as called.
-            definition: fingerprint of the definition that this proxy's client was given, ``None`` if unknown.
         """
         own = self._verdicts.get((server_id, tool_name))
         verdict = own or self._verdicts.get((server_id, None))

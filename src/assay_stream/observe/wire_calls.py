@@ -56,24 +56,9 @@ class CallObserver:
         self._highest_id: float | None = None
 
     def request(
-        self,
-        key: RequestKey | None,
-        params: Mapping[str, Any],
-        *,
-        snapshot_id: str | None,
-        exact: bool,
-        at: datetime,
+        self, key: RequestKey | None, params: Mapping[str, Any], *, snapshot_id: str | None, exact: bool, at: datetime
     ) -> list[Observation]:
-        """Note a call and return what it evicted.
-
-        Args:
-            key: its id. A call without one is returned at once: there is no answer to wait for, but a server may
-                obey it all the same.
-            params: its parameters.
-            snapshot_id: the snapshot it refers to.
-            exact: whether its line is sound JSON.
-            at: when it was seen.
-        """
+        """Note a call and return what it evicted."""
         reason_code = "forwarded" if exact else "forwarded_inexact_json"
         call = self._call(key, params, reason_code, "allow", snapshot_id=snapshot_id, exact=exact, at=at)
         if key is None:
@@ -127,14 +112,7 @@ class CallObserver:
     def response(
         self, key: RequestKey, message: Mapping[str, Any], exact: bool, at: datetime
     ) -> list[Observation] | None:
-        """Return what a response yields; ``None`` if it does not answer a call.
-
-        Args:
-            key: its id.
-            message: the response.
-            exact: whether its line is sound JSON.
-            at: when it was seen.
-        """
+        """Return what a response yields; ``None`` if it does not answer a call."""
         call = self._pending.pop(key, None)
         if call is None:
             return None

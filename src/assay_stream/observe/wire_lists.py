@@ -123,17 +123,7 @@ class ListObserver:
         *,
         same_id: bool = True,
     ) -> list[Observation] | None:
-        """Return what a response yields; ``None`` if it does not answer a list request.
-
-        Args:
-            key: the id of the request.
-            message: the response.
-            raw: the line it came in.
-            exact: whether the line is sound JSON.
-            at: when it was seen.
-            same_id: whether its id is exactly the request's. If it is a string that only reads like it, some
-                clients ignore the response and wait for another.
-        """
+        """Return what a response yields; ``None`` if it does not answer a list request."""
         request = self._pending.pop(key, None)
         if request is None:
             return None

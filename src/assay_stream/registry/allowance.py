@@ -29,11 +29,7 @@ from assay_stream.registry.server import ServerBindings
 
 
 def refilled(known: Allowance | None, server_id: str, time_ms: int, limits: Limits) -> Allowance:
-    """Return the allowance of a server at the time of a record.
-
-    Args:
-        known: the allowance so far, ``None`` for a server that was never charged.
-    """
+    """Return the allowance of a server at the time of a record."""
     if known is None:
         return Allowance(server_id=server_id, time_ms=max(time_ms, 0), units=limits.allowance_burst_units)
     if time_ms < known.time_ms - limits.late_limit_ms:
@@ -143,21 +139,12 @@ class Ration:
         """Yield the finding that says what was left out, if anything was."""
         seen = self._seen
         return self.analysis.finding(
-            seen.server_id,
-            seen.origin,
-            seen.time_us,
-            catalogue=seen.catalogue,
-            cut=self._cut,
-            counted=self._counted,
+            seen.server_id, seen.origin, seen.time_us, catalogue=seen.catalogue, cut=self._cut, counted=self._counted
         )
 
 
 def change_of(
-    server: ServerBindings,
-    baseline: Baseline | None,
-    catalogue: Catalogue,
-    seen: Seen,
-    lists: Iterable[ItemOffer],
+    server: ServerBindings, baseline: Baseline | None, catalogue: Catalogue, seen: Seen, lists: Iterable[ItemOffer]
 ) -> _Change | None:
     """Return what identifies the change that a snapshot shows, and how many definitions that is about.
 

@@ -46,11 +46,7 @@ class Analysis:
         self.left_out: set[LeftOut] = set()
 
     def keep(self, units: int) -> None:
-        """Count units whose answer is kept, whether it was kept before or is now.
-
-        Args:
-            units: how many; they have been spent.
-        """
+        """Count units whose answer is kept, whether it was kept before or is now."""
         self.kept_units += units
 
     def paid(self, items: Iterable[_Item], units_each: int, what: LeftOut) -> Iterator[_Item]:
@@ -76,9 +72,6 @@ class Analysis:
         """Yield the finding that says what was left out, if anything was.
 
         A rationed server is found once, not once for every list that it offers.
-
-        Args:
-            counted: how many findings of each kind were counted instead of reported.
         """
         if self.left_out:
             yield Finding(

@@ -49,12 +49,7 @@ class Binding:
 
 
 def bind(
-    server: ServerBindings | None,
-    *,
-    tool_name: str,
-    observer_id: str,
-    snapshot_id: str | None,
-    time_us: int,
+    server: ServerBindings | None, *, tool_name: str, observer_id: str, snapshot_id: str | None, time_us: int
 ) -> Binding:
     """Find the definition that was in force for a call."""
     if server is None:

@@ -26,10 +26,6 @@ def change_points(
     """Yield what was in force at each change point, where the point is, and whether a control record made it.
 
     The points of one observer come in order.
-
-    Args:
-        since: the first position that counts.
-        observer_id: only what this observer saw, ``None`` for everybody.
     """
     if observer_id is not None:
         names: Iterable[str] = server.observers.keys() & {observer_id}

@@ -60,14 +60,7 @@ class Comparison:
         return str(jcs_digest(sorted(self._digested)))
 
     def changes(self, before: str, after: str, was: Callable[[], _Definition], now: _Definition) -> Changes:
-        """Return what a finding reports of the changes between two definitions.
-
-        Args:
-            before: full digest of the older definition.
-            after: full digest of the newer one.
-            was: gives the older definition.
-            now: the newer one.
-        """
+        """Return what a finding reports of the changes between two definitions."""
         try:
             return self.kept(
                 f"changes {before} {after}",

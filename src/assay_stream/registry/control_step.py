@@ -18,13 +18,7 @@ from assay_stream.model.control import (
     SuppressionRemoveEvent,
     SuppressionSetEvent,
 )
-from assay_stream.model.control_facts import (
-    Discovery,
-    KeyDecision,
-    Pin,
-    Policy,
-    SuppressionDecision,
-)
+from assay_stream.model.control_facts import Discovery, KeyDecision, Pin, Policy, SuppressionDecision
 from assay_stream.model.finding_topic import suppression_records
 from assay_stream.model.record import Output, Record
 from assay_stream.registry.analysis import Analysis
@@ -66,12 +60,7 @@ def apply_control(registry: Registry, record: Record, event: ControlEvent) -> li
 
 
 def fact_of(record: Record, event: ControlEvent) -> ControlDecision:
-    """Return the fact that follows from a control record.
-
-    Args:
-        record: the record.
-        event: the event in it, checked.
-    """
+    """Return the fact that follows from a control record."""
     data = event.data
     # What operators state of a decision goes into its fact as it is, under the same names.
     given: dict[str, Any] = {name: value for name, value in data if name not in _NOT_IN_FACTS}

@@ -104,11 +104,7 @@ class Controls:
             self._remove_discovery(str(rest[0]), origin_of_key(rest[1:]))
 
     def positions_between(self, first: Position, end: Position | None) -> Sequence[Position]:
-        """Return the positions of control facts from one position on and before another, in order.
-
-        Args:
-            end: the first that does not, ``None`` for no end.
-        """
+        """Return the positions of control facts from one position on and before another, in order."""
         start = bisect_left(self._positions, first)
         stop = len(self._positions) if end is None else bisect_left(self._positions, end)
         return self._positions[start:stop]

@@ -137,21 +137,13 @@ class Endings:
         return any(end.is_after(seen) for end in self.unattributed if end.time_us <= time_us)
 
     def refused_own(self, observer_id: str, seen: Seen | None, time_us: int) -> bool:
-        """Tell whether the latest record of an observer by some time was refused.
-
-        Args:
-            seen: its latest observation at that time, ``None`` where there is none.
-        """
+        """Tell whether the latest record of an observer by some time was refused."""
         if seen is None and self.unlisted is not None and self.unlisted.time_us <= time_us:
             return True
         return any(seen is None or end.ends(seen) for end in self.rejections_of(observer_id) if end.time_us <= time_us)
 
     def announced(self, observer_id: str, seen: Seen | None, time_us: int) -> Announcement | None:
-        """Return the announcement that an observer got by some time and has seen no list since.
-
-        Args:
-            seen: its latest observation at that time, ``None`` where there is none.
-        """
+        """Return the announcement that an observer got by some time and has seen no list since."""
         announced = self.announcements_of(observer_id)
         index = bisect_right(announced, time_us, key=_time)
         if not index or (seen is not None and announced[index - 1].position < seen.position):
@@ -178,11 +170,6 @@ class Endings:
 
         A list that is declared out of date within the limit is no answer: or a server could unbind its calls for
         ever by an announcement behind each list.
-
-        Args:
-            timeline: what the observer saw, ``None`` for nothing.
-            limit_us: how long a list must last, microseconds.
-            announcements_max: how many announcements are looked at.
         """
         announced = self.announcements_of(announcement.observer_id)
         index = bisect_left(announced, announcement.position, key=_position)
@@ -196,11 +183,7 @@ class Endings:
         return first.time_us, count
 
     def times_us(self, observer_id: str | None) -> Iterator[int]:
-        """Yield the event times at which what is in force for an observer may end.
-
-        Args:
-            observer_id: the observer, ``None`` for any.
-        """
+        """Yield the event times at which what is in force for an observer may end."""
         if observer_id is None:
             return (end.time_us for end in self)
         return (end.time_us for end in chain(self.unattributed, self.own.get(observer_id, ())))

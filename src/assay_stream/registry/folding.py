@@ -42,11 +42,7 @@ def fold(ledger: Ledger, record: Record, server: ServerBindings, seen: Seen) -> 
 
 
 def merge_rejections(ledger: Ledger, record: Record, server: ServerBindings, observer_id: str | None) -> list[Output]:
-    """Merge the oldest two rejections into one that ends what either did: nothing comes into force again.
-
-    Args:
-        observer_id: the observer that has one rejection more, ``None`` for those that name none.
-    """
+    """Merge the oldest two rejections into one that ends what either did: nothing comes into force again."""
     outputs: list[Output] = []
     while len(kept := server.endings.rejections_of(observer_id)) > ledger.limits.rejections_max:
         oldest, second = kept[:2]

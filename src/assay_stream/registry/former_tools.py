@@ -29,11 +29,7 @@ class FormerTools:
         return self._by_name.get(tool_name)
 
     def uses(self, place: tuple[bool, str]) -> bool:
-        """Tell whether a definition is that of a former tool.
-
-        Args:
-            place: whether it is server-scoped, and its full digest.
-        """
+        """Tell whether a definition is that of a former tool."""
         return place in self._uses
 
     def keep(self, tool: FormerTool) -> None:
@@ -53,12 +49,7 @@ class FormerTools:
                 del self._uses[tool.place]
 
     def surplus(self, tools_max: int, bytes_max: int) -> Iterator[FormerTool]:
-        """Yield what is beyond a bound, the earliest first, for the caller to drop.
-
-        Args:
-            tools_max: how many may be kept.
-            bytes_max: how long their definitions may be together, packed.
-        """
+        """Yield what is beyond a bound, the earliest first, for the caller to drop."""
         count, size = len(self._by_name), self._size
         if count <= tools_max and size <= bytes_max:
             return

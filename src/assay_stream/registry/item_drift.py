@@ -31,15 +31,7 @@ from assay_stream.work import WorkExhaustedError
 def compare_items(
     server: ServerBindings, offer: ItemOffer, seen: Seen, analysis: Analysis | None = None
 ) -> Iterator[Finding]:
-    """Yield what a snapshot shows of prompts, or of templates, that its baseline did not, in the order of names.
-
-    Args:
-        server: the state before the snapshot.
-        offer: the prompts, or the templates.
-        seen: the observation itself.
-        analysis: the budget of the record, one of its own without it. Once it is exhausted a changed item is still
-            reported, with ``comparison_cut_short`` as its change.
-    """
+    """Yield what a snapshot shows of prompts, or of templates, that its baseline did not, in the order of names."""
     latest = next(stated(server, seen.observer_id, offer.subject, seen.position), None)
     if latest is not None and repeats(latest, offer):
         return

@@ -37,11 +37,7 @@ from assay_stream.registry.server import ServerBindings
 
 
 def never_complete(server: ServerBindings, seen: Seen, limits: Limits) -> Iterator[Finding]:
-    """Yield that lists are never complete, where an observation is the latest of too many that are not.
-
-    Args:
-        limits: how many are too many.
-    """
+    """Yield that lists are never complete, where an observation is the latest of too many that are not."""
     if seen.completeness == "complete":
         return
     others = limits.incomplete_lists_max - 1
@@ -57,11 +53,7 @@ def never_complete(server: ServerBindings, seen: Seen, limits: Limits) -> Iterat
 
 
 def resolved_by_complete_list(server: ServerBindings, seen: Seen, limits: Limits) -> list[Resolution]:
-    """Return the resolution of lists that were never complete.
-
-    Args:
-        limits: how many incomplete ones are too many.
-    """
+    """Return the resolution of lists that were never complete."""
     if seen.completeness != "complete":
         return []
     for_all = _is_fleets(server, limits.incomplete_lists_max)

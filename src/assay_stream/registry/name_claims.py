@@ -55,14 +55,7 @@ def offered(server: ServerBindings, tool_name: str) -> Offered:
 def claims_by_snapshot(
     server: ServerBindings, seen: Seen, analysis: Analysis, *, had_complete: bool
 ) -> Iterator[NameClaim]:
-    """Yield the claims that a snapshot makes or withdraws.
-
-    Args:
-        server: the state after the snapshot; ``Fleet.forget_changes`` was called before it.
-        seen: the observation.
-        analysis: the budget of the record: a claim covers all names that the server offers.
-        had_complete: whether a complete list is among what the snapshot was compared with.
-    """
+    """Yield the claims that a snapshot makes or withdraws."""
     before: dict[tuple[str, str], bool] = {}
     after: dict[tuple[str, str], bool] = {}
     for (name, full), is_offered in server.fleet.changes():
@@ -95,17 +88,7 @@ def claims_between(
     had_complete: bool = False,
     names: Collection[str] | None = None,
 ) -> Iterator[NameClaim]:
-    """Yield the claims that differ: new ones first, so that a name survives an upgrade.
-
-    Args:
-        before: what the server offered before.
-        after: what it offers now.
-        server_id: the server.
-        time_us: event time of the record between them, microseconds since the epoch.
-        origin: that record.
-        had_complete: whether a complete list is among what ``before`` rests on.
-        names: every name that the server offered before, ``None`` if ``before`` has them all.
-    """
+    """Yield the claims that differ: new ones first, so that a name survives an upgrade."""
     names = {name for name, _ in before} if names is None else names
     sketch: tuple[str, ...] | None = None
     for name, full in [*sorted(after.keys()), *sorted(before.keys() - after.keys())]:

@@ -79,11 +79,7 @@ class ItemOffer:
     def as_fact(self, server_id: str) -> ItemList:
         """Return the set as a fact."""
         return ItemList(
-            server_id=server_id,
-            subject=self.subject,
-            digest=self.digest,
-            items=self.items,
-            is_cut=self.is_cut,
+            server_id=server_id, subject=self.subject, digest=self.digest, items=self.items, is_cut=self.is_cut
         )
 
     def item_facts(self, server_id: str) -> Iterator[ItemFact]:

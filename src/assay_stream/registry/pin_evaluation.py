@@ -119,13 +119,6 @@ def evaluate_pins(
 
     An observation repeats what is still wrong. A control record names only what it made wrong, once for the fleet.
 
-    Args:
-        since: the first position that counts.
-        observer_id: only what this observer saw, ``None`` for everybody.
-        tool_name: only this tool, ``None`` for all.
-        work: the budget of the record, ``None`` for none.
-        own: the observation that the record brought: what is wrong in it is free.
-
     Raises:
         WorkExhaustedError: if the budget does not suffice.
     """
@@ -186,11 +179,7 @@ def new_findings(before: set[Finding], after: set[Finding]) -> list[Output]:
 
 
 def pin_fields(pin: PinResult) -> PinFields:
-    """Return what a finding says of a pin and its policy.
-
-    Args:
-        pin: how the definition stands to its pins.
-    """
+    """Return what a finding says of a pin and its policy."""
     return {
         "scheme": pin.scheme,
         "expected": pin.expected,

@@ -32,11 +32,7 @@ _WEIGHT = {status: weight for weight, status in enumerate(PinStatus)}
 
 
 def check_pins(
-    pins: PinsInForce,
-    observed: Fingerprint | None,
-    *,
-    listed: bool = False,
-    policy: DigestPolicy | None = None,
+    pins: PinsInForce, observed: Fingerprint | None, *, listed: bool = False, policy: DigestPolicy | None = None
 ) -> PinResult:
     """Hold a definition against the pins in force, and the result against the policy in force.
 

@@ -67,21 +67,14 @@ def check_against(signatures: Signatures, document: Discovery) -> Checked:
         if mode is not None:
             modes[name] = mode.value
     return Checked(
-        server_id=signatures.server_id,
-        signatures=signatures.digest,
-        fingerprint=str(document.fingerprint),
-        modes=modes,
+        server_id=signatures.server_id, signatures=signatures.digest, fingerprint=str(document.fingerprint), modes=modes
     )
 
 
 def read_document(
     document: Mapping[str, Any] | None, domain: str, revocations: Mapping[str, Any] | None = None
 ) -> tuple[DiscoveryStatus, PublicKey | None, tuple[str, ...]]:
-    """Return what is kept of a key document: its status, its key, and the keys that it revokes.
-
-    Args:
-        document: the JSON object found at the domain, ``None`` where there was none.
-    """
+    """Return what is kept of a key document: its status, its key, and the keys that it revokes."""
     revoked: frozenset[str] = frozenset()
     try:
         found = schemapin.parse_well_known(document or {})

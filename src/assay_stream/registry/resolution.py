@@ -212,11 +212,7 @@ def resolutions(
     *,
     everywhere: bool = False,
 ) -> list[Resolution]:
-    """Return the resolutions of these alerts, each within its bound.
-
-    Args:
-        observer_id: for which observer, ``None`` for the whole fleet.
-    """
+    """Return the resolutions of these alerts, each within its bound."""
     listed = list(uids)
     most = DEFAULT_LIMITS.resolution_uids_max
     return [

@@ -119,11 +119,7 @@ class ServerBindings:
         self.horizon_us = max(time_us, self.horizon_us or time_us)
 
     def keep_definition(self, place: tuple[bool, str], packed: str | None) -> None:
-        """Keep a definition, or with ``None`` drop it.
-
-        Args:
-            place: whether it is server-scoped, and its full digest.
-        """
+        """Keep a definition, or with ``None`` drop it."""
         self.definitions_bytes += len(packed or "") - len(self.packed.pop(place, ""))
         if packed is not None:
             self.packed[place] = packed

@@ -23,10 +23,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from assay_stream.model.control_facts import (
-    Discovery,
-    FirstUse,
-)
+from assay_stream.model.control_facts import Discovery, FirstUse
 from assay_stream.model.facts import Seen
 from assay_stream.model.record import Position
 from assay_stream.model.wire import FactKey
@@ -95,11 +92,7 @@ class SignatureResult:
 def check_signature(
     controls: Controls, seen: Seen, tool_name: str, when: When, *, pinned: bool = True
 ) -> SignatureResult | None:
-    """Return what is to be said of a tool's signature at a time, ``None`` where there is nothing.
-
-    Args:
-        pinned: whether the key must be the one used first or accepted; not where that is being found out.
-    """
+    """Return what is to be said of a tool's signature at a time, ``None`` where there is nothing."""
     signatures = controls.signatures.get(seen.signatures) if seen.signatures else None
     entry = signatures.tools.get(tool_name) if signatures else None
     if signatures is None or entry is None:
@@ -163,9 +156,6 @@ def first_uses_since(
 ) -> dict[tuple[str, str], FirstUse]:
     """Return the first matching use of a key for each tool and domain, of those made at or after a position.
 
-    Args:
-        work: the budget of the record, ``None`` for none.
-
     Raises:
         WorkExhaustedError: where the budget does not suffice.
     """
@@ -199,9 +189,6 @@ def revised_first_uses(
     """Return the first uses that a change at a position makes undone, and those it makes new or other.
 
     A use whose list or key document was folded away stands: it cannot be asked about again.
-
-    Args:
-        work: the budget of the record, ``None`` for none.
 
     Raises:
         WorkExhaustedError: where the budget does not suffice.

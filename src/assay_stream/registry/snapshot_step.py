@@ -154,11 +154,7 @@ def _compare(
         compare(server, analysed, catalogue, seen, offer, ration.analysis),
         *(compare_items(server, items, seen, ration.analysis) for items in lists),
     )
-    findings = [
-        *_misrouted(registry, seen),
-        *never_complete(server, seen, limits),
-        *ration.reported(compared),
-    ]
+    findings = [*_misrouted(registry, seen), *never_complete(server, seen, limits), *ration.reported(compared)]
     ration.compared()
     late = late_finding(server, seen, limits)
     return findings if late is None else [*findings, late], ration

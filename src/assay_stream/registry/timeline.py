@@ -125,13 +125,7 @@ class Timeline:
     def one_too_many(
         self, entries_max: int, parts: Callable[[Seen, Seen], bool] = lambda _older, _newer: False
     ) -> tuple[Seen, bool] | None:
-        """Return the observation to fold away, and whether history is lost with it; ``None`` if there is room.
-
-        Args:
-            entries_max: how many observations may be kept.
-            parts: whether the force of the first of two observations had ended when the second was made, which makes
-                the second one news.
-        """
+        """Return the observation to fold away, and whether history is lost with it; ``None`` if there is room."""
         entries = self._entries
         if len(entries) <= entries_max:
             return None

@@ -76,11 +76,7 @@ class Transition:
         return [] if self._own is None else new_findings(set(), evaluate_one(self._server, self._own))
 
     def claims(self, *, had_complete: bool = False) -> Iterable[Output]:
-        """Return the claims to tool names that differ.
-
-        Args:
-            had_complete: whether a complete list is among those that a snapshot was compared with.
-        """
+        """Return the claims to tool names that differ."""
         if self._own is not None:
             claims = claims_by_snapshot(self._server, self._own, self._analysis, had_complete=had_complete)
         elif self._pin is not None:
@@ -98,11 +94,7 @@ class Transition:
         return changed_verdicts(self._record, self._server_id, self._verdicts, after)
 
     def cut_short(self, time_us: int) -> Iterable[Output]:
-        """Return the finding that says what the budget did not suffice for, if anything.
-
-        Args:
-            time_us: event time of the record, microseconds since the epoch.
-        """
+        """Return the finding that says what the budget did not suffice for, if anything."""
         origin = self._record.origin
         for finding in self._analysis.finding(self._server_id, origin, time_us, catalogue=None, cut=Cut.BUDGET):
             yield finding.output()

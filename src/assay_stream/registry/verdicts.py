@@ -72,11 +72,7 @@ def changed_verdicts(record: Record, server_id: str, before: Verdicts, after: Ve
 
 
 def verdict_key(server_id: str, tool_name: str | None) -> bytes:
-    """Return the key of a verdict: a JSON array of server and tool.
-
-    Args:
-        tool_name: the tool, ``None`` for the server's tools that have no verdict of their own.
-    """
+    """Return the key of a verdict: a JSON array of server and tool."""
     return orjson.dumps([server_id, tool_name])
 
 

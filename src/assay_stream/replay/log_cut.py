@@ -85,15 +85,7 @@ def explain(
     limits: Limits = DEFAULT_LIMITS,
     steps_max: int = STEPS_MAX,
 ) -> list[Explanation]:
-    """Return the explanation of each question about one server.
-
-    Args:
-        records: its snapshot and control records, each partition in the order of its offsets.
-        questions: what the whole logs do not give.
-        redaction: what leaves arguments and results before they are hashed.
-        limits: those of the worker that wrote the evidence.
-        steps_max: how many records the search may apply.
-    """
+    """Return the explanation of each question about one server."""
 
     def gives(view: Bindings, question: Question) -> bool:
         """Tell whether a join that knows this much writes the evidence in question."""

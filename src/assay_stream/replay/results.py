@@ -228,8 +228,7 @@ def _progress_of(path: Path) -> bytes:
 
 def _bad_progress(path: Path) -> ConfigurationError:
     return ConfigurationError(
-        "bad_progress_file",
-        f"{path} is not a progress file of this version: replay with --force instead of --resume",
+        "bad_progress_file", f"{path} is not a progress file of this version: replay with --force instead of --resume"
     )
 
 

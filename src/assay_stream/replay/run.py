@@ -92,11 +92,7 @@ class Replay:
         self._snapshot_partitions = snapshot_partitions
         self._server_ids = None if server_ids is None else frozenset(server_ids)
         self._state = EngineState(
-            producer=producer,
-            limits=limits,
-            redaction=redaction,
-            call_profile=call_profile,
-            alert_rules=alert_rules,
+            producer=producer, limits=limits, redaction=redaction, call_profile=call_profile, alert_rules=alert_rules
         )
         self._registries: dict[int, Registry] = {}
         self._spool = spool

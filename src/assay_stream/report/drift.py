@@ -135,13 +135,7 @@ def _read_list(items: Any, path: str) -> list[dict[str, Any]]:
     return items
 
 
-def drift_findings(
-    before: Offer,
-    after: Offer,
-    *,
-    profile: Profile,
-    known: Collection[str] = (),
-) -> list[DriftFinding]:
+def drift_findings(before: Offer, after: Offer, *, profile: Profile, known: Collection[str] = ()) -> list[DriftFinding]:
     """Return the findings: tools, then prompts, then templates, each ordered by name and kind.
 
     Args:

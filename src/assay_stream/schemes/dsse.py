@@ -131,10 +131,6 @@ def opened(envelope: Any, keys: Keys) -> Opened:
 
     Signatures under other key ids are passed over. One under the id of a given key must hold.
 
-    Args:
-        envelope: the decoded JSON of an envelope.
-        keys: whose signatures count.
-
     Raises:
         InputError: ``bad_envelope``, ``seal_key_unknown`` or ``seal_signature_invalid``.
     """

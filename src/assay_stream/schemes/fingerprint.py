@@ -63,12 +63,7 @@ class Fingerprint:
         return self.schemes.get("assay.v1")
 
     def has_value(self, scheme: str, value: str) -> bool:
-        """Tell whether the definition gives a value under a scheme, in any of its peer's spellings.
-
-        Args:
-            scheme: a named scheme.
-            value: as the scheme prints it.
-        """
+        """Tell whether the definition gives a value under a scheme, in any of its peer's spellings."""
         return value in (self.schemes.get(scheme), self.schemes.get(_OTHER_SPELLINGS.get(scheme, "")))
 
 

@@ -92,9 +92,6 @@ class UnknownPolicy(StrEnum):
     def parse(cls, text: str) -> UnknownPolicy:
         """Return the policy of this name; ``allow_unverified`` is Hangar's later name of ``allow_degraded``.
 
-        Args:
-            text: a name in lower case.
-
         Raises:
             InputError: ``unknown_value``.
         """
@@ -173,11 +170,7 @@ class DigestPolicy:
             raise InputError("duplicate_pin", "one tool has two digests in the allowlist: keep one")
 
     def expected(self, tool_name: str) -> str | None:
-        """Return the approved digest of a tool, ``None`` where it has none.
-
-        Args:
-            tool_name: the tool, by its whole name.
-        """
+        """Return the approved digest of a tool, ``None`` where it has none."""
         return next((each.sha256 for each in self.allowlist if each.tool_name == tool_name), None)
 
     def status(self, tool_name: str, observed_digest: str | None) -> Status:
@@ -193,11 +186,7 @@ class DigestPolicy:
         return Status.MATCH if observed_digest == expected else Status.MISMATCH
 
     def action(self, status: Status) -> Action:
-        """Return what to do with a call of a tool.
-
-        Args:
-            status: how the tool stands to the allowlist.
-        """
+        """Return what to do with a call of a tool."""
         if status is Status.MATCH:
             return Action.ALLOW
         return _ACTIONS[self.enforcement if status is Status.MISMATCH else self.unknown]
@@ -217,16 +206,6 @@ def mismatch_event(
     """Return the fields of Hangar's ``DigestMismatchEvent`` that all of its releases have.
 
     Later ones add ``tenant_id``, ``schema_version`` and ``produced_by``, with defaults of their own.
-
-    Args:
-        event_id: unique id of the event.
-        occurred_at: seconds since the epoch.
-        mcp_server_id: the server that offered the tool.
-        tool_name: the tool.
-        expected_digest: bare hexadecimal, ``None`` where the tool has no pin.
-        observed_digest: bare hexadecimal, ``None`` where nothing was observed.
-        enforcement: the setting that was applied.
-        correlation_id: what ties the event to its request.
     """
     return {
         "event_id": event_id,

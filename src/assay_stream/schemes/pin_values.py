@@ -57,10 +57,7 @@ def check_value(scheme: str, value: str) -> str:
     if form is None:
         raise InputError("unknown_value", f"the scheme must be one of {', '.join(SCHEME_NAMES)}", path="$.scheme")
     if not form.fullmatch(value):
-        wanted = {
-            _PREFIXED: "sha256: and 64 lowercase hexadecimal digits",
-            _BARE: "64 lowercase hexadecimal digits",
-        }
+        wanted = {_PREFIXED: "sha256: and 64 lowercase hexadecimal digits", _BARE: "64 lowercase hexadecimal digits"}
         described = wanted.get(form, "LOW, MEDIUM or HIGH")
         if scheme == "mcptrust.input_schema_hash":
             described = f"{wanted[_PREFIXED]}, or empty for a tool without input schema"

@@ -98,15 +98,7 @@ def consistency_proof(leaves: Iterable[bytes], first: int, second: int) -> list[
 
 
 def inclusion_holds(*, leaf: bytes, index: int, size: int, proof: Sequence[bytes], root: bytes) -> bool:
-    """Tell whether a proof shows that a leaf stands at an index of a tree (2.1.3.2).
-
-    Args:
-        leaf: its leaf hash.
-        index: where it should stand, from 0.
-        size: leaves of the tree.
-        proof: the audit path.
-        root: root of the tree.
-    """
+    """Tell whether a proof shows that a leaf stands at an index of a tree (2.1.3.2)."""
     if not 0 <= index < size or not _are_hashes([leaf, root, *proof]):
         return False
     number, last, found = index, size - 1, leaf

@@ -11,9 +11,6 @@ from assay_stream.limits import DEFAULT_LIMITS
 def parse_version(text: str) -> Version:
     """Return the version that a text names.
 
-    Args:
-        text: for example ``1.4.0-rc.1+exp``; no white space, no leading ``v``.
-
     Raises:
         InputError: ``too_long`` or ``bad_format``.
     """

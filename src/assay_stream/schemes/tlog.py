@@ -95,10 +95,6 @@ def open_checkpoint_note(note: str, keys: Iterable[Ed25519PublicKey]) -> TlogChe
 
     Steps (signed-note, Signatures): signatures under other names or key ids are ignored; one of a known key must hold.
 
-    Args:
-        note: the whole note.
-        keys: keys of logs that count.
-
     Raises:
         InputError: ``bad_note``, ``seal_key_unknown`` or ``seal_signature_invalid``.
     """

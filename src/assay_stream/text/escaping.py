@@ -53,11 +53,7 @@ def json_text(text: str) -> str:
 
 
 def json_bytes(raw: bytes) -> bytes:
-    """Return the same as ``json_text``, for bytes.
-
-    Args:
-        raw: sound JSON in UTF-8.
-    """
+    """Return the same as ``json_text``, for bytes."""
     if raw.isascii() and b"\x7f" not in raw:
         return raw
     return json_text(raw.decode()).encode()
@@ -68,9 +64,6 @@ def csv_cell(text: str) -> str:
 
     A cell that begins like a formula, also behind blanks, quotes and what is not seen, gets an apostrophe. What is
     not seen is written out, but for line feeds, which a quoted cell may hold.
-
-    Args:
-        text: any text.
     """
     shown = visible(text, keep="\n")
     for character in text:
@@ -82,11 +75,7 @@ def csv_cell(text: str) -> str:
 
 
 def markdown(text: str) -> str:
-    """Return a text on one line of which Markdown and HTML make nothing: no link, image, table, code or mention.
-
-    Args:
-        text: any text.
-    """
+    """Return a text on one line of which Markdown and HTML make nothing: no link, image, table, code or mention."""
     return _MARKDOWN.sub(r"\\\1", visible(text))
 
 

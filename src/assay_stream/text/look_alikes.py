@@ -50,9 +50,6 @@ def uts39_skeleton(text: str) -> str:
     """Return the skeleton of UTS #39, section 4: decomposed, each character as its prototype, decomposed again.
 
     Long runs of combining marks are cut: to sort them takes time in the square of their length.
-
-    Args:
-        text: any text.
     """
     if text.isascii():
         return text.translate(_prototypes())

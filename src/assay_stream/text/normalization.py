@@ -23,11 +23,7 @@ _RUN_SQUARE_PER_UNIT = 4
 
 
 def units_to_normalize(text: str) -> int:
-    """Return the units of work that it takes to bring a text into NFKC, fold its case and split it into words.
-
-    Args:
-        text: any text.
-    """
+    """Return the units of work that it takes to bring a text into NFKC, fold its case and split it into words."""
     if text.isascii():
         return len(text) // 4
     units = _UNITS_PER_CHAR * len(text)
@@ -42,11 +38,7 @@ def units_to_normalize(text: str) -> int:
 
 
 def without_long_runs(text: str) -> str:
-    """Return a text whose runs of combining marks end after as many as stream-safe text has (UAX 15, section 13).
-
-    Args:
-        text: any text.
-    """
+    """Return a text whose runs of combining marks end after as many as stream-safe text has (UAX 15, section 13)."""
     sorted_ = _characters()[1]
     if text.isascii() or sorted_.set.isdisjoint(text):
         return text

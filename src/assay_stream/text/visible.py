@@ -65,9 +65,6 @@ def is_unseen(character: str) -> bool:
 
     Controls, format and bidirectional marks, tags, variation selectors, unassigned ones and all blanks but the
     space.
-
-    Args:
-        character: one character.
     """
     if character == " ":
         return False
@@ -75,11 +72,7 @@ def is_unseen(character: str) -> bool:
 
 
 def shown(text: str) -> str:
-    """Return a text on one line, with marks.
-
-    Args:
-        text: any text, a server's too.
-    """
+    """Return a text on one line, with marks."""
     return "".join(span.text for span in spans_of(text))
 
 

@@ -45,12 +45,7 @@ class Piece(NamedTuple):
 
 
 def word_diff(before: str, after: str) -> list[Piece]:
-    """Return two texts as one sequence of pieces; those gone stand before those that came in their place.
-
-    Args:
-        before: the older text.
-        after: the newer one.
-    """
+    """Return two texts as one sequence of pieces; those gone stand before those that came in their place."""
     head, tail = _in_common(before, after)
     was, now = (text[head : len(text) - tail] for text in (before, after))
     pieces = [Piece("same", before[:head]), *_words(was, now), Piece("same", before[len(before) - tail :])]
@@ -95,12 +90,7 @@ def _words(before: str, after: str) -> list[Piece]:
 
 
 def shortened(pieces: Sequence[Piece], *, full: bool = False) -> list[Piece]:
-    """Return a comparison without most of what is the same, and without the middle of what is very long.
-
-    Args:
-        pieces: of a comparison.
-        full: whether what changed is kept however long.
-    """
+    """Return a comparison without most of what is the same, and without the middle of what is very long."""
     short: list[Piece] = []
     for index, piece in enumerate(pieces):
         if piece.op == "same":

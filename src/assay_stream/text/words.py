@@ -41,11 +41,7 @@ _ARABIC = str.maketrans("أإآٱىة", "ااااية", "ـ")
 
 
 def visible(text: str) -> str:
-    """Return a text without what its reader does not see, in Unicode's compatibility form (NFKC).
-
-    Args:
-        text: any text.
-    """
+    """Return a text without what its reader does not see, in Unicode's compatibility form (NFKC)."""
     if text.isascii() and text.isprintable():
         return text
     shown = unicodedata.normalize("NFKC", without_long_runs(_HIDDEN.sub("", _ANSI.sub("", text))))
@@ -61,11 +57,7 @@ def _has_marks(text: str) -> bool:
 
 
 def plain_form(word: str) -> str:
-    """Return a word without case and accents.
-
-    Args:
-        word: one word of a visible text.
-    """
+    """Return a word without case and accents."""
     folded = word.casefold()
     if folded.isascii():
         return folded
@@ -74,11 +66,7 @@ def plain_form(word: str) -> str:
 
 
 def forms_of(text: str) -> list[str]:
-    """Return the words of a visible text in their plain form, as ``Words`` has them in ``forms``.
-
-    Args:
-        text: a visible text.
-    """
+    """Return the words of a visible text in their plain form, as ``Words`` has them in ``forms``."""
     words = [word for word in _WORD.findall(text) if word[0].isalnum()]
     plain = {word: plain_form(word) for word in set(words)}
     return [plain[word] for word in words]
@@ -94,11 +82,7 @@ def plain_forms(lowered: str) -> list[str]:
 
 
 def other_forms(word: str) -> Iterator[str]:
-    """Yield what a word in its plain form may stand for: letters of other scripts and digits for Latin letters.
-
-    Args:
-        word: a word in its plain form.
-    """
+    """Yield what a word in its plain form may stand for: letters of other scripts and digits for Latin letters."""
     if not word.isascii():
         folded = word.translate(LOOKALIKES)
         if folded.isascii():
@@ -109,11 +93,7 @@ def other_forms(word: str) -> Iterator[str]:
 
 
 def mixes_scripts(word: str) -> bool:
-    """Return whether a word mixes Latin letters with letters of another script that are drawn as Latin ones.
-
-    Args:
-        word: one word of a visible text.
-    """
+    """Return whether a word mixes Latin letters with letters of another script that are drawn as Latin ones."""
     if word.isascii():
         return False
     letters = word.casefold()
@@ -123,11 +103,7 @@ def mixes_scripts(word: str) -> bool:
 
 
 def mixed_words(text: str) -> Iterator[str]:
-    """Yield the words of a visible text that are not ASCII, and not all of them Cyrillic or Greek.
-
-    Args:
-        text: a visible text.
-    """
+    """Yield the words of a visible text that are not ASCII, and not all of them Cyrillic or Greek."""
     for word in set(_WORD.findall(text)):
         if len(word) > 1 and not word.isascii() and not _UNMIXED.fullmatch(word):
             yield word

@@ -91,13 +91,7 @@ def is_on_the_way(alert: Mapping[str, Any], end: Mapping[str, Any]) -> bool:
 
 
 def follows_order(alert: Mapping[str, Any], end: Mapping[str, Any], paths: tuple[str, ...]) -> bool:
-    """Tell whether all that differs between two last records of an alert follows the order of reading.
-
-    Args:
-        alert: the recorded one.
-        end: the replayed one.
-        paths: the members that differ.
-    """
+    """Tell whether all that differs between two last records of an alert follows the order of reading."""
     differing = set(paths)
     if not differing or _stands(alert) != _stands(end):
         return False

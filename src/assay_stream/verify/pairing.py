@@ -218,12 +218,6 @@ def paired(
     """Yield the pairs found while reading from the side of which less waits; ``Pairing.rest`` has what is left.
 
     Evidence that the pairing does not take comes at once, alone.
-
-    Args:
-        evidence: the records.
-        others: what they are paired with.
-        pairing: holds what waits.
-        keep: whether others that no evidence has named wait to the end, or which of them.
     """
     waiting_evidence, waiting_others = iter(evidence), iter(others)
     more_evidence = more_others = True

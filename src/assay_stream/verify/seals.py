@@ -73,12 +73,7 @@ def verify_logs(
 
 
 def outcome_of(reports: Collection[Report], *, bad_lines: int = 0) -> Outcome:
-    """Return the outcome of reports, one for each log.
-
-    Args:
-        reports: the reports.
-        bad_lines: how many lines could not be read.
-    """
+    """Return the outcome of reports, one for each log."""
     if bad_lines or any(report.faults_count for report in reports):
         return Outcome.BROKEN
     if not any(report.verified for report in reports):

@@ -180,12 +180,7 @@ class Verifier:
         return Recorded("", canonicalize({"time": event.time, "data": data}))
 
     def without_evidence(self, expected: Recorded, *, gone: bool = False) -> Judgement:
-        """Return the judgement on a call that should have the evidence that ``expected`` returned.
-
-        Args:
-            expected: that evidence.
-            gone: whether the evidence of its time is deleted.
-        """
+        """Return the judgement on a call that should have the evidence that ``expected`` returned."""
         status, code = (Status.GONE, "evidence_gone") if gone else (Status.MISSING, "evidence_missing")
         return Judgement(status=status, evidence=expected, codes=(code,))
 

@@ -25,12 +25,7 @@ from assay_stream.worker.stages import CountingTable
 
 
 def declare(app: AgentApp, channels: Mapping[str, TransactionalChannel]) -> None:
-    """Declare the agents.
-
-    Args:
-        app: runs them.
-        channels: channel of each stage.
-    """
+    """Declare the agents."""
 
     @app.agent(channels["registry"])
     async def registry(batches: Batches) -> None:

@@ -44,9 +44,6 @@ class TransactionalChannel(faust.Channel):  # type: ignore[misc]
     async def process(self, batch: Batch[Any]) -> None:
         """Give a batch to the agent, and wait until it is done with it.
 
-        Args:
-            batch: the batch.
-
         Raises:
             OperatingError: ``agent_failed`` where the agent has returned, or failed outside any batch.
             Exception: what the agent raised.
@@ -61,11 +58,7 @@ class TransactionalChannel(faust.Channel):  # type: ignore[misc]
             del self._waiting[id(batch)]
 
     def guarded(self, function: AgentFunction) -> Callable[[AsyncIterator[Any]], Awaitable[None]]:
-        """Return an agent function that settles every batch it takes, however it leaves it.
-
-        Args:
-            function: iterates over batches.
-        """
+        """Return an agent function that settles every batch it takes, however it leaves it."""
 
         @wraps(function)
         async def agent(stream: AsyncIterator[Any]) -> None:
@@ -163,12 +156,7 @@ class AgentApp(faust.App):  # type: ignore[misc]
         self.flow_control.resume()
 
     def agent(self, channel: TransactionalChannel, **options: Any) -> Callable[[AgentFunction], faust.Agent]:
-        """Declare the agent of a channel.
-
-        Args:
-            channel: what it reads.
-            options: Faust's own.
-        """
+        """Declare the agent of a channel."""
         declare = super().agent
 
         def declared(function: AgentFunction) -> faust.Agent:

@@ -127,11 +127,7 @@ class Host:
                 await self.app.stop()
 
     def fail(self, error: BaseException) -> None:
-        """Stop the process for an error.
-
-        Args:
-            error: why.
-        """
+        """Stop the process for an error."""
         # Our own errors quote nothing; what others say may hold what they were given.
         told = explained(error)
         # First: whatever comes next may fail too, where memory has run out.
@@ -168,13 +164,7 @@ class Host:
 Build = Callable[[Host, PartitionCounts], None]
 
 
-def run_host(
-    settings: Settings,
-    needed: AbstractSet[Role],
-    build: Build,
-    *,
-    web_port: int | None,
-) -> None:
+def run_host(settings: Settings, needed: AbstractSet[Role], build: Build, *, web_port: int | None) -> None:
     """Run a process to its end.
 
     Args:
@@ -270,11 +260,7 @@ class Deadline:
         threading.Thread(target=self._watch, name="deadline", daemon=True).start()
 
     def start(self, reason: str | None = None) -> None:
-        """Start the countdown; later calls change nothing.
-
-        Args:
-            reason: the error to print if the process has to be ended.
-        """
+        """Start the countdown; later calls change nothing."""
         if not self._started.is_set():
             self._reason = reason
             self._started.set()

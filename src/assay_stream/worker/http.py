@@ -33,13 +33,7 @@ class Health:
         self._still_s: dict[str, Callable[[], float]] = {}
 
     def watch(self, name: str, check: Callable[[], bool], *, still_s: Callable[[], float] | None = None) -> None:
-        """Add a stage.
-
-        Args:
-            name: the stage.
-            check: whether it does its work now.
-            still_s: for how many seconds it has not moved, though it should.
-        """
+        """Add a stage."""
         self._checks[name] = check
         if still_s is not None:
             self._still_s[name] = still_s
@@ -66,13 +60,7 @@ class Health:
 
 
 def add_pages(app: faust.App, health: Health, metrics: Metrics) -> None:
-    """Serve health, readiness and metrics.
-
-    Args:
-        app: the application whose web server serves them.
-        health: what the stages report.
-        metrics: what they count.
-    """
+    """Serve health, readiness and metrics."""
 
     @app.page("/healthz")  # type: ignore[untyped-decorator]
     async def healthz(web: Any, request: Any) -> Any:

@@ -33,12 +33,7 @@ class Joining(NoState):
 
 
 def join_call(state: Joining, record: Record) -> list[Output]:
-    """Join one call.
-
-    Args:
-        state: the join.
-        record: a call that is ready.
-    """
+    """Join one call."""
     event = state.read.pop(record.origin, None) if state.read else None
     return processor.process(state.join, record, None if record.set_aside else event)
 

@@ -68,11 +68,7 @@ class _MemoryErrors(logging.Handler):
 
 @contextmanager
 def watching_memory(act: Callable[[], object]) -> Iterator[None]:
-    """Act once a library logs that memory ran out, while the block runs.
-
-    Args:
-        act: what to do, from whichever thread logs.
-    """
+    """Act once a library logs that memory ran out, while the block runs."""
     handler = _MemoryErrors(act)
     logging.getLogger().addHandler(handler)
     try:
@@ -101,9 +97,6 @@ def configure_logs(settings: Settings) -> None:
     """Send every log line to standard error in one format.
 
     Faust builds its debug lines even when nobody prints them, so its loggers are raised, not just filtered.
-
-    Args:
-        settings: the operator's settings.
     """
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,

@@ -55,11 +55,7 @@ class Metrics:
         self.stage_ready = gauge("stage_ready", "1 while a stage does its work, as /readyz says.", "stage")
 
     def on_scrape(self, note: Callable[[], None]) -> None:
-        """Call a function that sets gauges just before the metrics are read.
-
-        Args:
-            note: sets gauges.
-        """
+        """Call a function that sets gauges just before the metrics are read."""
         self._on_scrape.append(note)
 
     def text(self) -> bytes:

@@ -86,12 +86,7 @@ class OpenRange:
     since_s: float = 0.0
 
     def take(self, record: Record, now_s: float) -> None:
-        """Add a record.
-
-        Args:
-            record: the next record of the partition.
-            now_s: the monotonic clock.
-        """
+        """Add a record."""
         if not self.leaves:
             self.since_s = now_s
         self.leaves.append((record.origin.offset, leaf_of(record)))

@@ -64,15 +64,7 @@ class RegistryState(NoState, Registry):
 def registry_stage(
     settings: Settings, *, clients: Clients, topics: Mapping[Role, str], partitions: int, producer: Producer
 ) -> Stage[RegistryState]:
-    """Return the registry's stage.
-
-    Args:
-        settings: the operator's settings.
-        clients: read its topic.
-        topics: topic name of every role.
-        partitions: how many partitions the snapshot topic has.
-        producer: who writes.
-    """
+    """Return the registry's stage."""
     return Stage(
         "registry",
         _REGISTRY_INPUTS,
@@ -128,16 +120,7 @@ def alert_stage(
     clock_us: Callable[[], int],
     claim_left_out: Callable[[], None],
 ) -> Stage[CountingTable]:
-    """Return the alerts' stage.
-
-    Args:
-        settings: the operator's settings.
-        clients: read its topic.
-        topics: topic name of every role.
-        rules: how alerts live.
-        clock_us: returns the time, microseconds since the epoch.
-        claim_left_out: counts a claim to a tool name that is not remembered.
-    """
+    """Return the alerts' stage."""
     return Stage(
         "alerts",
         (Role.FINDINGS,),

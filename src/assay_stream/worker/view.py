@@ -34,13 +34,7 @@ class BindingView:
     """
 
     def __init__(
-        self,
-        join: Join,
-        *,
-        clients: Clients,
-        topic: str,
-        partitions: int,
-        inputs: list[TopicPartition],
+        self, join: Join, *, clients: Clients, topic: str, partitions: int, inputs: list[TopicPartition]
     ) -> None:
         self._join = join
         self._clients = clients
@@ -100,21 +94,12 @@ class BindingView:
         return ends
 
     def missing(self, ends: Mapping[TopicPartition, int]) -> list[TopicPartition]:
-        """Return the partitions of which the registry has not applied everything before these positions.
-
-        Args:
-            ends: input partitions of the registry and the positions to be reached.
-        """
+        """Return the partitions of which the registry has not applied everything before these positions."""
         progress = self._join.view.progress
         return [tp for tp, end in ends.items() if progress.get((tp.topic, tp.partition), 0) < end]
 
     async def wait_for_change(self, limit_s: float, *, since: int) -> None:
-        """Wait until new facts have arrived, or for the limit.
-
-        Args:
-            limit_s: how long to wait at most, seconds.
-            since: ``changes`` as it was when the caller last looked.
-        """
+        """Wait until new facts have arrived, or for the limit."""
         if self.changes == since:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), limit_s)

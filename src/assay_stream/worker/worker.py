@@ -49,10 +49,7 @@ def run_worker(settings: Settings, stages: frozenset[str]) -> None:
     access = [ACCESS[Actor(stage)] for stage in stages]
     needed = frozenset().union(*(grants.reads | grants.writes | grants.looks_at for grants in access))
     run_host(
-        settings,
-        needed,
-        lambda host, counts: Worker(settings, host, counts).add(stages),
-        web_port=settings.web_port,
+        settings, needed, lambda host, counts: Worker(settings, host, counts).add(stages), web_port=settings.web_port
     )
 
 
@@ -75,17 +72,11 @@ class Worker:
         self._quarantine = asyncio.Lock()
 
     def add(self, stages: frozenset[str]) -> None:
-        """Add stages, and declare the agents.
-
-        Args:
-            stages: which of ``STAGES``.
-        """
+        """Add stages, and declare the agents."""
         made = {name: self._stage(name) for name in STAGES if name in stages}
         channels = {
             name: TransactionalChannel(
-                self._host.app,
-                name=name,
-                partitions=self._counts[made[name].input_roles[0]] if name in made else 1,
+                self._host.app, name=name, partitions=self._counts[made[name].input_roles[0]] if name in made else 1
             )
             for name in STAGES
         }
@@ -133,9 +124,7 @@ class Worker:
 
     def _join(self) -> JoinStage:
         join = Join(
-            producer=self._producer,
-            redaction=self._settings.redaction(),
-            call_profile=self._settings.call_profile,
+            producer=self._producer, redaction=self._settings.redaction(), call_profile=self._settings.call_profile
         )
         inputs = [
             TopicPartition(self._topics[role], number)

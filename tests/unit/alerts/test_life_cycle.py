@@ -23,9 +23,7 @@ SIDE_BY_SIDE = {"known": True, "offered_elsewhere": True}
 
 
 def live(
-    *entries: Finding | Resolution | float,
-    rules: AlertRules = RULES,
-    suppressions: Sequence[SuppressionRule] = (),
+    *entries: Finding | Resolution | float, rules: AlertRules = RULES, suppressions: Sequence[SuppressionRule] = ()
 ) -> tuple[AlertState, list[Output]]:
     """The state after findings, ends and times (in seconds), and the alerts."""
     state: AlertState | None = None

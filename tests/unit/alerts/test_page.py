@@ -86,10 +86,7 @@ def sightings_of(**fields: Any) -> Sightings:
 def test_the_whole_page() -> None:
     """Everything that can be known of a usual alert, in the order in which a person needs it."""
     calls = Calls(
-        server_id="server",
-        tool_names=frozenset({"read_note"}),
-        full_digest=digest_of(NEW),
-        since_ms=START_MS,
+        server_id="server", tool_names=frozenset({"read_note"}), full_digest=digest_of(NEW), since_ms=START_MS
     )
     calls.add(evidence(1, tool="read_note", full_digest=digest_of(NEW), number=7))
     calls.add(evidence(2, tool="read_note", full_digest=None))
@@ -177,11 +174,7 @@ def test_a_long_life_is_cut_in_the_middle() -> None:
     """What is left out is counted."""
     alerts = [changed_alert() | {"count": count} for count in range(1, 31)]
     life = a_life(*alerts)
-    assert [None if view is None else view.count for view in life_events(life)] == [
-        *range(1, 6),
-        None,
-        *range(16, 31),
-    ]
+    assert [None if view is None else view.count for view in life_events(life)] == [*range(1, 6), None, *range(16, 31)]
     assert "… 10 records …" in page(story_of(life))
 
 

@@ -113,8 +113,7 @@ def test_states_that_come_back_are_not_taken_back(written: list[Output]) -> None
 
 
 @pytest.mark.parametrize(
-    ("key", "value"),
-    [(b"uid", b"{"), (b"progress", b"{}"), (b"progress", b"3"), (b"\xff", b"{}")],
+    ("key", "value"), [(b"uid", b"{"), (b"progress", b"{}"), (b"progress", b"3"), (b"\xff", b"{}")]
 )
 def test_what_is_no_state_stops_the_worker(key: bytes, value: bytes) -> None:
     """Somebody else's record, or one of a later version, is no reason to guess; the error says where it stands."""

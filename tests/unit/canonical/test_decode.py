@@ -43,11 +43,7 @@ REFUSALS = {
     ),
     "duplicate_key_behind_an_object": (b'[{"a":{"b":1,"c":2},"d":[{}],"a":0}]', "duplicate_key", "$[0].a"),
     "duplicate_key_empty": (b'{"":1,"":2}', "duplicate_key", "$['']"),
-    "duplicate_key_odd": (
-        b"""{"it's \\"\\u0001":1,"it's \\"\\u0001":2}""",
-        "duplicate_key",
-        r"""$['it\'s "\u0001']""",
-    ),
+    "duplicate_key_odd": (b"""{"it's \\"\\u0001":1,"it's \\"\\u0001":2}""", "duplicate_key", r"""$['it\'s "\u0001']"""),
     "duplicate_key_long": (b'{"%b":1,"%b":2}' % (b"k" * 100, b"k" * 100), "duplicate_key", "$." + "k" * 64),
     "same_key_elsewhere_first": (b'[{"a":{"a":1}},{"a":1,"a":1}]', "duplicate_key", "$[1].a"),
     "nan": (b'{"a":[1,NaN]}', "non_finite_number", "$.a[1]"),

@@ -27,10 +27,7 @@ SAMPLES = {
         "secret_private_key",
     ),
     "pem_cut_off": ("-----BEGIN PRIVATE KEY-----\nMIIE", "secret_private_key"),
-    "openpgp": (
-        "-----BEGIN PGP PRIVATE KEY BLOCK-----\nlQ\n-----END PGP PRIVATE KEY BLOCK-----",
-        "secret_private_key",
-    ),
+    "openpgp": ("-----BEGIN PGP PRIVATE KEY BLOCK-----\nlQ\n-----END PGP PRIVATE KEY BLOCK-----", "secret_private_key"),
     "github_classic": ("ghp_" + "a1" * 18, "secret_github_pat"),
     "github_fine": ("github_pat_" + "A1" * 11 + "_" + "b2" * 29, "secret_github_pat"),
     "slack_app": ("xapp-1-A0000000000-1-abcdef", "secret_slack_app_token"),

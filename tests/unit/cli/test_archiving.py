@@ -114,17 +114,7 @@ def test_what_a_replay_wrote_can_be_read_again(tmp_path: Path) -> None:
     evidence, alerts = tmp_path / "out" / "evidence.ndjson", tmp_path / "out" / "alerts.ndjson"
     for command in (
         ("compare", *source, "--evidence", evidence, "--alerts", alerts),
-        (
-            "replay",
-            *source,
-            "--output",
-            tmp_path / "more",
-            "--compare",
-            "--evidence",
-            evidence,
-            "--alerts",
-            alerts,
-        ),
+        ("replay", *source, "--output", tmp_path / "more", "--compare", "--evidence", evidence, "--alerts", alerts),
         ("verify", *source, "--evidence", evidence),
         ("export", "assay-bundle", "--input", tmp_path / "out", "--output", tmp_path / "bundle.tar.gz"),
     ):

@@ -39,13 +39,7 @@ def test_long_names_are_shortened_and_digests_keep_their_algorithm() -> None:
 
 @pytest.mark.parametrize(
     ("value", "shown"),
-    [
-        (None, "-"),
-        ([], "-"),
-        (3, "3"),
-        (["a", "b"], "a, b"),
-        ({"topic": "t", "partition": 1, "offset": 2}, "t/1/2"),
-    ],
+    [(None, "-"), ([], "-"), (3, "3"), (["a", "b"], "a, b"), ({"topic": "t", "partition": 1, "offset": 2}, "t/1/2")],
 )
 def test_values_are_shown_shortly(value: object, shown: str) -> None:
     """Absence as a dash, origins as places, lists with commas."""

@@ -197,11 +197,7 @@ def test_diff_shows_both_definitions_and_ends_with_1(state: Bindings) -> None:
     """In ASCII, so that what is invisible is seen."""
     result = run("diff", *HERE, "--tool", "t")
     assert result.exit_code == 1
-    assert result.stdout.splitlines()[:3] == [
-        "t: differs from its pin under assay.v1",
-        "--- pinned",
-        "+++ offered",
-    ]
+    assert result.stdout.splitlines()[:3] == ["t: differs from its pin under assay.v1", "--- pinned", "+++ offered"]
     assert '-  "description": "full:one\\u202e",' in result.stdout
     assert '+  "description": "full:two\\u202e",' in result.stdout
 

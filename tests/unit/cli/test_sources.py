@@ -38,11 +38,7 @@ def test_files_or_topics_are_read_and_not_both(files: list[Path] | None, from_ka
 
 @pytest.mark.parametrize(
     ("given", "code"),
-    [
-        (("yesterday", None, None), "bad_time"),
-        ((None, "1", None), "bad_time"),
-        ((None, None, ["x"]), "bad_offsets"),
-    ],
+    [(("yesterday", None, None), "bad_time"), ((None, "1", None), "bad_time"), ((None, None, ["x"]), "bad_offsets")],
 )
 def test_what_cannot_be_meant_is_refused(given: tuple[str | None, str | None, list[str] | None], code: str) -> None:
     """Times and offsets, before anything is read."""

@@ -12,12 +12,7 @@ from assay_stream.drift.fields import DEFAULTS, compare_annotations
 
 def test_the_defaults_are_the_standards() -> None:
     """A tool that says nothing may write, destroy, and reach an open world."""
-    assert DEFAULTS == {
-        "readOnlyHint": False,
-        "destructiveHint": True,
-        "idempotentHint": False,
-        "openWorldHint": True,
-    }
+    assert DEFAULTS == {"readOnlyHint": False, "destructiveHint": True, "idempotentHint": False, "openWorldHint": True}
 
 
 @pytest.mark.parametrize(

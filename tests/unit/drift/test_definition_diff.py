@@ -50,10 +50,7 @@ def test_a_text_and_a_number_are_told_apart() -> None:
 
 def test_of_one_definition_alone_all_came_or_went() -> None:
     """As of a tool that is new, or gone."""
-    assert set(told(definition_diff(None, {"name": "x", "empty": ""}))) == {
-        ("$.name", "came"),
-        ("$.empty", "came"),
-    }
+    assert set(told(definition_diff(None, {"name": "x", "empty": ""}))) == {("$.name", "came"), ("$.empty", "came")}
     assert told(definition_diff({"name": "x"}, None)) == [("$.name", "went")]
 
 

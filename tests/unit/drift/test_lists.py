@@ -58,10 +58,7 @@ def test_of_several_that_fit_the_most_alike_go_first() -> None:
     before = [_tool("a"), _tool("b", "Reads a file from tape")]
     after = [_tool("x", "Reads a file from tape"), _tool("y")]
     assert _kinds(before, after) == [("tool_renamed", "a", "y"), ("tool_renamed", "b", "x")]
-    assert _kinds([_tool("a"), _tool("b")], [_tool("x")]) == [
-        ("tool_renamed", "a", "x"),
-        ("tool_removed", "b", None),
-    ]
+    assert _kinds([_tool("a"), _tool("b")], [_tool("x")]) == [("tool_renamed", "a", "x"), ("tool_removed", "b", None)]
 
 
 def test_an_incomplete_list_removes_and_renames_nothing() -> None:

@@ -30,11 +30,7 @@ CASES: list[tuple[dict[str, Any], dict[str, Any], list[str]]] = [
     ({"maximum": 1}, {"maximum": 2}, ["bounds_loosened"]),
     ({"maximum": 1}, {}, ["bounds_loosened"]),
     ({"minimum": 1}, {"exclusiveMinimum": 1}, ["bounds_tightened"]),
-    (
-        {"type": "integer", "exclusiveMaximum": 1_000_000},
-        {"type": "integer", "maximum": 999_999},
-        ["bounds_restated"],
-    ),
+    ({"type": "integer", "exclusiveMaximum": 1_000_000}, {"type": "integer", "maximum": 999_999}, ["bounds_restated"]),
     ({"type": "number", "exclusiveMaximum": 10}, {"type": "number", "maximum": 9}, ["bounds_tightened"]),
     ({"minLength": 1}, {"minLength": 0}, ["bounds_loosened"]),
     ({}, {"minItems": 0}, ["bounds_restated"]),

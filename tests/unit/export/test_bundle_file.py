@@ -42,10 +42,7 @@ def resealed(content: Members, lines: list[bytes]) -> None:
     """Other lines, with a manifest that says the truth of their bytes."""
     events = b"".join(lines)
     manifest = json.loads(content["manifest.json"])
-    manifest["files"]["events.ndjson"] |= {
-        "bytes": len(events),
-        "sha256": "sha256:" + sha256(events).hexdigest(),
-    }
+    manifest["files"]["events.ndjson"] |= {"bytes": len(events), "sha256": "sha256:" + sha256(events).hexdigest()}
     manifest["event_count"] = len(lines)
     hashes = "".join(json.loads(line)["assaycontenthash"] + "\n" for line in lines)
     manifest["run_root"] = manifest["bundle_id"] = "sha256:" + sha256(hashes.encode()).hexdigest()

@@ -31,8 +31,7 @@ def one(raw: bytes) -> Item:
 
 
 @pytest.mark.parametrize(
-    ("raw", "kind"),
-    [(evidence(), Kind.EVIDENCE), (ALERT, Kind.ALERTS), (definition(), Kind.DEFINITIONS)],
+    ("raw", "kind"), [(evidence(), Kind.EVIDENCE), (ALERT, Kind.ALERTS), (definition(), Kind.DEFINITIONS)]
 )
 def test_a_record_is_told_by_what_it_is(raw: bytes, kind: Kind) -> None:
     """Evidence has a content hash, an alert a class, a definition a digest."""

@@ -84,10 +84,7 @@ def logs(tmp_path: Path) -> tuple[FileLogs, FileLogs]:
     """Evidence and checkpoints."""
     (tmp_path / "evidence").write_bytes(lines_of(RECORDS_of_seal_archive))
     (tmp_path / "checkpoints").write_bytes(lines_of(checkpoint_records(checkpoints_of(RECORDS_of_seal_archive))))
-    return (
-        FileLogs([tmp_path / "evidence"], Role.EVIDENCE),
-        FileLogs([tmp_path / "checkpoints"], Role.CHECKPOINTS),
-    )
+    return (FileLogs([tmp_path / "evidence"], Role.EVIDENCE), FileLogs([tmp_path / "checkpoints"], Role.CHECKPOINTS))
 
 
 @pytest.mark.parametrize("compress", [False, True])

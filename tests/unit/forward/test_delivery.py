@@ -113,12 +113,7 @@ def test_a_dead_letter_keeps_everything() -> None:
         timestamp_ms=5,
     )
     letter = dead_letter(record, InputError("refused_by_receiver", "why"))
-    assert (letter.role, letter.key, letter.value, letter.timestamp_ms) == (
-        Role.DEAD_LETTERS,
-        b"server",
-        b"\xff",
-        5,
-    )
+    assert (letter.role, letter.key, letter.value, letter.timestamp_ms) == (Role.DEAD_LETTERS, b"server", b"\xff", 5)
     assert letter.headers == (
         ("ce_id", b"1"),
         ("error.code", b"refused_by_receiver"),

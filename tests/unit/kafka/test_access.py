@@ -12,13 +12,7 @@ from assay_stream.kafka.topics import topic_names
 from assay_stream.model.record import Role
 from tests.support.command import run_command_text
 
-WRITTEN_BY_WORKERS_ALONE = set(Role) - {
-    Role.SNAPSHOTS,
-    Role.CALLS,
-    Role.CONTROL,
-    Role.CHECKPOINTS,
-    Role.DEAD_LETTERS,
-}
+WRITTEN_BY_WORKERS_ALONE = set(Role) - {Role.SNAPSHOTS, Role.CALLS, Role.CONTROL, Role.CHECKPOINTS, Role.DEAD_LETTERS}
 
 
 def test_nobody_but_workers_writes_what_workers_write() -> None:

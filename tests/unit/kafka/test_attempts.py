@@ -65,11 +65,7 @@ def test_a_killer_is_found_in_its_batch_and_set_aside() -> None:
     assert log.deaths == 5  # unmarked, in a batch, in a few, and twice by itself
 
 
-@given(
-    size=st.integers(1, 300),
-    killers=st.sets(st.integers(0, 299), max_size=4),
-    batch=st.integers(1, 100),
-)
+@given(size=st.integers(1, 300), killers=st.sets(st.integers(0, 299), max_size=4), batch=st.integers(1, 100))
 def test_nothing_but_killers_is_set_aside(size: int, killers: set[int], batch: int) -> None:
     """However many there are and however they lie: each record ends in one place, after bounded attempts."""
     log = Log(size=size, killers=killers)

@@ -77,9 +77,7 @@ def _client_pair(folder: Path, password: bytes) -> Path:
     raw = (folder / "broker.pem").read_bytes()
     key = serialization.load_pem_private_key(raw, None)
     locked = key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.BestAvailableEncryption(password),
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.BestAvailableEncryption(password)
     )
     path = folder / "client.pem"
     path.write_bytes(locked + raw[raw.index(b"-----BEGIN CERTIFICATE") :])

@@ -63,9 +63,7 @@ async def test_a_timeline_tells_lists_findings_and_alerts_of_a_server(monkeypatc
     assert caught.value.code == "server_not_known"
 
 
-async def test_a_trace_has_the_call_its_snapshot_its_evidence_and_its_alert(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_trace_has_the_call_its_snapshot_its_evidence_and_its_alert(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each from its own topic; a call that was not joined yet is found all the same."""
     records = a_run()
     stand_in(monkeypatch, looking_back, LogsInMemory(records))

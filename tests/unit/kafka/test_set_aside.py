@@ -23,8 +23,7 @@ def test_the_copy_names_the_place() -> None:
 
 
 @pytest.mark.parametrize(
-    "headers",
-    [(), (("error.code", b"not_json"),), (("error.code", b"record_kills_worker"), ("error.topic", b"t"))],
+    "headers", [(), (("error.code", b"not_json"),), (("error.code", b"record_kills_worker"), ("error.topic", b"t"))]
 )
 def test_other_copies_name_none(headers: Headers) -> None:
     """Refused for something else, or not by us."""

@@ -66,9 +66,7 @@ def test_a_record_comes_back_as_it_went(record: Sample) -> None:
 
 
 @pytest.mark.parametrize(
-    "change",
-    [{"more": 1}, {"subject": "resource"}, {"origin": {"topic": "t"}}, {"found": [["c"]]}],
-    ids=str,
+    "change", [{"more": 1}, {"subject": "resource"}, {"origin": {"topic": "t"}}, {"found": [["c"]]}], ids=str
 )
 def test_what_is_no_such_record_is_refused(change: dict[str, object]) -> None:
     """A member that this version does not know may change what the others mean."""

@@ -16,13 +16,7 @@ from assay_stream.canonical.decode import decode_json
 from assay_stream.errors import ConfigurationError
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.record import Role
-from assay_stream.observe.discovery import (
-    REDIRECTS_MAX,
-    Fetched,
-    discovery_event,
-    fetch_well_known,
-    well_known_url,
-)
+from assay_stream.observe.discovery import REDIRECTS_MAX, Fetched, discovery_event, fetch_well_known, well_known_url
 from assay_stream.observe.recorded import from_observations
 from assay_stream.schemes.schemapin import ErrorCode
 from tests.support.deployment import free_port
@@ -123,8 +117,7 @@ class TestFetch:
         assert found.url == f"https://{server.domain}{PATH}"
 
     @pytest.mark.parametrize(
-        "location",
-        ["", "https://me:secret@localhost:{port}/", "https://[secret", "/secret\x01", "/" + "x" * 3_000],
+        "location", ["", "https://me:secret@localhost:{port}/", "https://[secret", "/secret\x01", "/" + "x" * 3_000]
     )
     async def test_a_redirect_to_nowhere(self, authority: Authority, certificate: Path, location: str) -> None:
         """What is no plain address is not followed, and not quoted."""

@@ -36,13 +36,7 @@ def as_record(observation: Observation) -> Record:
 def a_snapshot(tools: Any, **options: Any) -> Observation:
     """A snapshot of some tools."""
     return snapshot_event(
-        THE_VANTAGE,
-        event_id="e",
-        snapshot_id="s",
-        observed_at=AT,
-        completeness="complete",
-        tools=tools,
-        **options,
+        THE_VANTAGE, event_id="e", snapshot_id="s", observed_at=AT, completeness="complete", tools=tools, **options
     )
 
 

@@ -126,11 +126,7 @@ async def test_the_servers_exit_code_is_the_taps(script: str, code: int) -> None
     async with asyncio.timeout(10):
         assert (
             await run_tap(
-                ["sh", "-c", script],
-                vantage=THE_VANTAGE,
-                sink=MemorySink(),
-                stdin=pipes.stdin,
-                stdout=pipes.stdout,
+                ["sh", "-c", script], vantage=THE_VANTAGE, sink=MemorySink(), stdin=pipes.stdin, stdout=pipes.stdout
             )
             == code
         )
@@ -277,14 +273,7 @@ def a_rule(action: Action) -> Rule:
 async def test_an_enforcing_tap_passes_on_what_may_pass_unchanged(seed: int) -> None:
     """Messages with odd spacing, CRLF, empty lines, a last line without its end."""
     chance = random.Random(seed)
-    lines = [
-        b"",
-        b"\r",
-        CALL.rstrip(),
-        b' { "id" : 1.0 , "method":"ping" }\r',
-        b'[{"id":2,"method":"p"}]',
-        b'{"a":1}',
-    ]
+    lines = [b"", b"\r", CALL.rstrip(), b' { "id" : 1.0 , "method":"ping" }\r', b'[{"id":2,"method":"p"}]', b'{"a":1}']
     sent = b"\n".join(chance.choice(lines) for _ in range(500)) + b"\n" + CALL.rstrip()
     cut = sorted(chance.randrange(len(sent)) for _ in range(100))
     pieces = [sent[start:end] for start, end in zip([0, *cut], [*cut, len(sent)], strict=True)]

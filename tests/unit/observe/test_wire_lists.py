@@ -223,13 +223,7 @@ def listed(talk: Dialogue, number: int, *tools: str, **params: Any) -> dict[str,
 
 @pytest.mark.parametrize(
     "message",
-    [
-        NOTICE,
-        ON_A_STREAM,
-        NOTICE | {"id": 5},
-        [NOTICE],
-        b'{"method":"notifications/tools/list_changed","a":1,"a":2}',
-    ],
+    [NOTICE, ON_A_STREAM, NOTICE | {"id": 5}, [NOTICE], b'{"method":"notifications/tools/list_changed","a":1,"a":2}'],
     ids=["by itself", "on a subscription's stream", "as a request", "in a batch", "inexact JSON"],
 )
 def test_an_announced_change_is_an_event_however_it_comes(message: object) -> None:
@@ -300,8 +294,7 @@ def test_prompts_that_become_known_after_it_do_not_bring_the_old_list_back() -> 
 
 
 @pytest.mark.parametrize(
-    ("name", "first"),
-    [("", []), ("+client-all", ["list"]), ("+client-nocaps", ["list"]), ("+client-roots", ["list"])],
+    ("name", "first"), [("", []), ("+client-all", ["list"]), ("+client-nocaps", ["list"]), ("+client-roots", ["list"])]
 )
 def test_a_real_server_announces_and_its_client_lists_again(name: str, first: list[str]) -> None:
     """Up to four notifications in one millisecond are one announcement, and the list behind it counts."""

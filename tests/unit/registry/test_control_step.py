@@ -20,11 +20,7 @@ from tests.support.schemapin import OTHER_KEY, public
 VALUE = "sha256:" + "0123456789abcdef" * 4
 PIN = {"tool_name": "t", "scheme": "assay.v1", "value": VALUE}
 PLACE = Origin(topic="assay.control", partition=0, offset=7)
-COMMON: dict[str, Any] = {
-    "server_id": SERVER,
-    "origin": PLACE,
-    "time_us": TEN_O_CLOCK_MS * 1_000 + 1_500_000,
-}
+COMMON: dict[str, Any] = {"server_id": SERVER, "origin": PLACE, "time_us": TEN_O_CLOCK_MS * 1_000 + 1_500_000}
 BY_ANN = COMMON | {"author": "ann", "reason": "review"}
 
 

@@ -29,11 +29,7 @@ from tests.support.facts import (
 )
 
 RECORD = Record(
-    role=Role.CONTROL,
-    origin=Origin(topic="assay.control", partition=3, offset=7),
-    key=b"",
-    value=b"",
-    timestamp_ms=9,
+    role=Role.CONTROL, origin=Origin(topic="assay.control", partition=3, offset=7), key=b"", value=b"", timestamp_ms=9
 )
 
 

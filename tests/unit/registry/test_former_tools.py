@@ -82,10 +82,7 @@ def test_a_tool_that_comes_back_after_its_lists_were_folded_is_compared() -> Non
             log.lists(OTHER | {"description": str(number)})
         if restarts:
             log.restarts()
-        assert found(log.lists(OTHER | {"description": "5"}, WIDE)) == [
-            "finding:tool_added",
-            "finding:tool_changed",
-        ]
+        assert found(log.lists(OTHER | {"description": "5"}, WIDE)) == ["finding:tool_added", "finding:tool_changed"]
 
 
 def test_what_came_back_is_kept_by_its_lists_again_and_by_its_last_definition_after_them() -> None:

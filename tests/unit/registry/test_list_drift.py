@@ -29,11 +29,7 @@ class Fleet:
         self.count = 0
 
     def show(
-        self,
-        *tools: dict[str, Any],
-        observer: str = "alice",
-        complete: bool | None = True,
-        second: int | None = None,
+        self, *tools: dict[str, Any], observer: str = "alice", complete: bool | None = True, second: int | None = None
     ) -> list[Finding]:
         """Show a list; ``complete`` of ``None`` is unknown."""
         data = {

@@ -34,16 +34,7 @@ def test_a_sketch_is_bounded_and_has_an_order_of_its_own() -> None:
         (range(0), range(3), False),
         (range(0), range(0), False),
     ],
-    ids=[
-        "one more",
-        "a quarter",
-        "less",
-        "one of eight",
-        "none",
-        "the only one",
-        "none offered",
-        "nothing at all",
-    ],
+    ids=["one more", "a quarter", "less", "one of eight", "none", "the only one", "none offered", "nothing at all"],
 )
 def test_names_are_shared_where_a_quarter_of_all_is_in_both(one: range, other: range, shared: bool) -> None:
     """Exact for as many names as a sketch holds; the same from either side."""

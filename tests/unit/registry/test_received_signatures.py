@@ -153,10 +153,7 @@ def test_a_document_of_an_unknown_version_is_read_as_the_newest_known(version: s
         (a_document() | {"public_key_pem": "none"}, "invalid"),
         (a_document() | {"revoked_keys": "all"}, "invalid"),
         (a_document() | {"public_key_pem": "-----BEGIN PUBLIC KEY-----\n"}, "no_key"),
-        (
-            a_document() | {"public_key_pem": public_pem(ec.generate_private_key(ec.SECP384R1()).public_key())},
-            "no_key",
-        ),
+        (a_document() | {"public_key_pem": public_pem(ec.generate_private_key(ec.SECP384R1()).public_key())}, "no_key"),
         (a_document() | {"domain": "example.org"}, "other_domain"),
     ],
     ids=["nothing", "empty", "version", "no PEM", "revoked", "broken key", "other curve", "other domain"],

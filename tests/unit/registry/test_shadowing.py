@@ -104,10 +104,7 @@ def test_versions_of_one_product_take_no_names() -> None:
     second = a_claim("c", "send_email", 3, definition="third", added=True, sketch=NOTES)
     assert told(first, second) == [("c", "send_email", "same_name", "b")]
     other = a_claim("a", "send_email", 1, sketch=MAIL)
-    assert told(other, first, second) == [
-        ("b", "send_email", "taken_name", "a"),
-        ("c", "send_email", "same_name", "a"),
-    ]
+    assert told(other, first, second) == [("b", "send_email", "taken_name", "a"), ("c", "send_email", "same_name", "a")]
 
 
 def test_many_equal_deployments_stand_for_one_another() -> None:

@@ -12,24 +12,11 @@ from assay_stream.model.record import Origin, Record, Role
 from assay_stream.registry.state import Bindings
 from assay_stream.registry.verdicts import Verdicts, changed_verdicts, verdict_key, verdicts_of
 from assay_stream.schemes.fingerprint import Fingerprint
-from tests.support.facts import (
-    SERVER,
-    a_catalogue,
-    a_discovery,
-    a_pin,
-    a_policy,
-    bindings_with,
-    rejection,
-    seen,
-)
+from tests.support.facts import SERVER, a_catalogue, a_discovery, a_pin, a_policy, bindings_with, rejection, seen
 
 ONE, TWO = a_catalogue("one", {"t": "a"}), a_catalogue("two", {"t": "b"})
 RECORD = Record(
-    role=Role.CONTROL,
-    origin=Origin(topic="assay.control", partition=3, offset=7),
-    key=b"",
-    value=b"",
-    timestamp_ms=9,
+    role=Role.CONTROL, origin=Origin(topic="assay.control", partition=3, offset=7), key=b"", value=b"", timestamp_ms=9
 )
 
 

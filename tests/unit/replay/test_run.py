@@ -102,12 +102,7 @@ def test_a_named_snapshot_of_a_binary_event_is_found() -> None:
 def test_calls_see_the_list_of_their_own_time() -> None:
     """Over a change, each call is bound to what was in force when it was made."""
     data = evidence(listing(0, 0), listing(1, 5, version=1), call(0, 1), call(1, 4), call(2, 5), call(3, 9))
-    assert [told["binding"]["snapshot_id"] for told in data] == [
-        "snapshot-0",
-        "snapshot-0",
-        "snapshot-1",
-        "snapshot-1",
-    ]
+    assert [told["binding"]["snapshot_id"] for told in data] == ["snapshot-0", "snapshot-0", "snapshot-1", "snapshot-1"]
 
 
 def test_refused_records_come_out_as_such() -> None:
@@ -185,10 +180,7 @@ def test_a_call_that_names_null_names_nothing() -> None:
     later = listing(0, 5)
     called_none = orjson.loads(later.value or b"")
     called_none["data"]["snapshot_id"] = "None"
-    records = [
-        silent._replace(value=orjson.dumps(event)),
-        later._replace(value=orjson.dumps(called_none)),
-    ]
+    records = [silent._replace(value=orjson.dumps(event)), later._replace(value=orjson.dumps(called_none))]
     assert places(records) == [("calls", 0), ("snapshots", 0)]
 
 

@@ -65,18 +65,7 @@ def test_the_end_is_not_in_the_range() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "",
-        "calls",
-        "calls:0",
-        "calls:0=1",
-        "calls:x=1..2",
-        "calls:0=-1..2",
-        "3:1-2",
-        "c:0=2..2",
-        "c:0=3..2",
-        "c:٣=1..2",
-    ],
+    ["", "calls", "calls:0", "calls:0=1", "calls:x=1..2", "calls:0=-1..2", "3:1-2", "c:0=2..2", "c:0=3..2", "c:٣=1..2"],
 )
 def test_another_writing_of_a_range_is_refused(text: str) -> None:
     """Nothing is guessed, and the error says how to write them."""

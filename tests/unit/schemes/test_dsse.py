@@ -45,11 +45,7 @@ def test_the_encoding_is_that_of_the_specification(payload_type: str, payload: b
 def test_what_was_signed_is_given_back() -> None:
     """With the ids of the keys whose signatures held."""
     found = opened(signed(TYPE, b"hello world", [KEY]), KEYS)
-    assert (found.payload, found.payload_type, found.key_ids) == (
-        b"hello world",
-        TYPE,
-        (key_id(KEY.public_key()),),
-    )
+    assert (found.payload, found.payload_type, found.key_ids) == (b"hello world", TYPE, (key_id(KEY.public_key()),))
 
 
 def test_the_signature_is_plain_ed25519_over_the_encoding() -> None:

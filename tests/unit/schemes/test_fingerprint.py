@@ -36,10 +36,7 @@ def test_the_scope_enters_the_definition_digest_alone() -> None:
 @pytest.mark.parametrize(
     ("tool", "errors"),
     [
-        (
-            {"name": "t", "inputSchema": []},
-            dict.fromkeys(("assay.v1", *MCPTRUST), "input_schema_not_object"),
-        ),
+        ({"name": "t", "inputSchema": []}, dict.fromkeys(("assay.v1", *MCPTRUST), "input_schema_not_object")),
         ({"inputSchema": {}}, dict.fromkeys(NEED_A_NAME, "tool_name_missing")),
         ({"name": " "}, dict.fromkeys(NEED_A_NAME[:4], "tool_name_missing")),
         (

@@ -37,11 +37,7 @@ class TestMcptrust:
     """Lockfiles."""
 
     @pytest.mark.parametrize(
-        "head",
-        [
-            {"version": "2.0", "server_command": "npx s"},
-            {"lockFileVersion": "3.0", "server": {"name": "n"}},
-        ],
+        "head", [{"version": "2.0", "server_command": "npx s"}, {"lockFileVersion": "3.0", "server": {"name": "n"}}]
     )
     def test_each_tool_gives_three_pins(self, head: dict[str, Any]) -> None:
         """Of the server that the reader was told: the file's own name for it is the server's word."""
@@ -188,11 +184,7 @@ class TestAssay:
 
     def test_a_pin_needs_both_hashes_and_a_server(self) -> None:
         """What cannot be written is named."""
-        pins = [
-            IDENTITY[0],
-            IDENTITY[1]._replace(tool_name="u"),
-            *(pin._replace(server_id=None) for pin in IDENTITY),
-        ]
+        pins = [IDENTITY[0], IDENTITY[1]._replace(tool_name="u"), *(pin._replace(server_id=None) for pin in IDENTITY)]
         raw, left_out = write_pins(pins, format="assay", server_id=None)
         assert raw == b"tool_pins: {}\n"
         assert sorted(left_out, key=str) == sorted(pins, key=str)
@@ -237,10 +229,7 @@ class TestNative:
             '{"scheme":"mcptrust.risk_level","server_id":null,"tool_name":"t","value":"LOW"}\n'
             f'{{"scheme":"hangar.v2","server_id":"s","tool_name":"t","value":"{A}"}}\n'
         )
-        assert read_pins(b"\n" + raw.replace(b"\n", b"\r\n\r\n"), format="native", server_id=None) == [
-            other,
-            HANGAR,
-        ]
+        assert read_pins(b"\n" + raw.replace(b"\n", b"\r\n\r\n"), format="native", server_id=None) == [other, HANGAR]
 
     def test_the_server_of_pins_that_name_none(self) -> None:
         """The reader's; pins of other servers are not read then."""

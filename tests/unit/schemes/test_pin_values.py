@@ -16,11 +16,7 @@ PREFIXED = f"sha256:{BARE}"
 
 @pytest.mark.parametrize(
     "tool",
-    [
-        {"name": "t"},
-        {"name": "rm", "inputSchema": {"type": "object"}},
-        {"name": "exec_shell", "description": "Runs."},
-    ],
+    [{"name": "t"}, {"name": "rm", "inputSchema": {"type": "object"}}, {"name": "exec_shell", "description": "Runs."}],
 )
 def test_whatever_a_fingerprint_prints_can_be_pinned(tool: dict[str, Any]) -> None:
     """Every scheme of a fingerprint has a form, and each printed value has it."""

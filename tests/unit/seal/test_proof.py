@@ -35,11 +35,7 @@ def test_every_sealed_record_can_be_proven(record: Record) -> None:
     """In the tree of the last checkpoint, at its index; held against the record itself too."""
     raw = as_file(inclusion(chain, record.origin.offset).as_json())
     shown = check_proof(raw, KEYS, record)
-    assert (shown.offset, shown.leaf_index, shown.record_checked) == (
-        record.origin.offset,
-        RECORDS.index(record),
-        True,
-    )
+    assert (shown.offset, shown.leaf_index, shown.record_checked) == (record.origin.offset, RECORDS.index(record), True)
     assert (shown.checkpoint.topic, shown.checkpoint.sequence) == (TOPIC, 2)
     assert check_proof(raw, KEYS).record_checked is False
 

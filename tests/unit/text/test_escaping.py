@@ -68,24 +68,7 @@ def test_line_ends_can_be_kept() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        *(
-            "=1",
-            "+1",
-            "-1",
-            "@x",
-            "＝1",
-            "＋1",
-            "－1",
-            "＠x",
-            "﹢1",
-            "﹦1",
-            "⁼1",
-            "\t=1",
-            "\r=1",
-            "\n=1",
-            "\t1",
-            "\r1",
-        ),
+        *("=1", "+1", "-1", "@x", "＝1", "＋1", "－1", "＠x", "﹢1", "﹦1", "⁼1", "\t=1", "\r=1", "\n=1", "\t1", "\r1"),
         *(" =1", "\u00a0=1", "\u3000=1", "\u2003=1", "\u200b=1", "\ufeff=1", "\x00=1", "\x1b=1", "\U000e0020=1"),
         *('"=1', "'=1", "`=1", '" "=1', "\u2028=1", "“=1"),
     ],
@@ -105,18 +88,7 @@ def test_an_ordinary_cell_stays(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        *(
-            "[a](http://x)",
-            "![a](b)",
-            "<img src=x>",
-            "`code`",
-            "| a | b |",
-            "# h",
-            "*b*",
-            "~~s~~",
-            "@someone",
-            "&lt;",
-        ),
+        *("[a](http://x)", "![a](b)", "<img src=x>", "`code`", "| a | b |", "# h", "*b*", "~~s~~", "@someone", "&lt;"),
         *("https://evil.example", "www.evil.example", "$x$", "_i_", "{x}", "a\n\n# h"),
     ],
 )

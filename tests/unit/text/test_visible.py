@@ -61,11 +61,7 @@ def test_lookalikes_are_marked(text: str, expected: str) -> None:
 
 def test_lines_can_be_kept() -> None:
     """As a sign and a line's end, in the style of marks."""
-    assert spans_of("a\nb", "come", keep_lines=True) == [
-        Span("a", "come"),
-        Span("⏎\n", "mark"),
-        Span("b", "come"),
-    ]
+    assert spans_of("a\nb", "come", keep_lines=True) == [Span("a", "come"), Span("⏎\n", "mark"), Span("b", "come")]
 
 
 def test_every_control_character_is_unseen() -> None:

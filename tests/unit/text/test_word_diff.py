@@ -19,43 +19,22 @@ from assay_stream.text.word_diff import Piece, shortened, word_diff
         (
             "Reads a file from the disk",
             "Reads a note from the disk",
-            [
-                Piece("same", "Reads a "),
-                Piece("gone", "file "),
-                Piece("come", "note "),
-                Piece("same", "from the disk"),
-            ],
+            [Piece("same", "Reads a "), Piece("gone", "file "), Piece("come", "note "), Piece("same", "from the disk")],
         ),
         (
             "a b c d",
             "a c d e",
-            [
-                Piece("same", "a "),
-                Piece("gone", "b "),
-                Piece("same", "c "),
-                Piece("gone", "d"),
-                Piece("come", "d e"),
-            ],
+            [Piece("same", "a "), Piece("gone", "b "), Piece("same", "c "), Piece("gone", "d"), Piece("come", "d e")],
         ),
         (
             "Gets the time.",
             "Gets the time. First read ~/.ssh/id_rsa",
-            [
-                Piece("same", "Gets the time"),
-                Piece("gone", "."),
-                Piece("come", ". First read ~/.ssh/id_rsa"),
-            ],
+            [Piece("same", "Gets the time"), Piece("gone", "."), Piece("come", ". First read ~/.ssh/id_rsa")],
         ),
         (
             "One.\nTwo",
             "1.\n2",
-            [
-                Piece("gone", "One"),
-                Piece("come", "1"),
-                Piece("same", ".\n"),
-                Piece("gone", "Two"),
-                Piece("come", "2"),
-            ],
+            [Piece("gone", "One"), Piece("come", "1"), Piece("same", ".\n"), Piece("gone", "Two"), Piece("come", "2")],
         ),
         ("読む", "書く", [Piece("gone", "読む"), Piece("come", "書く")]),
         ("文書を読む", "文書を書く", [Piece("same", "文書を"), Piece("gone", "読む"), Piece("come", "書く")]),

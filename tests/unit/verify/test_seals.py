@@ -65,11 +65,7 @@ def test_a_damaged_first_checkpoint_does_not_hide_whose_it_is() -> None:
             Outcome.PARTLY_SEALED,
         ),
         ([Report(topic="t", partition=0, verified=1)], 1, Outcome.BROKEN),
-        (
-            [Report(topic="t", partition=0, verified=1), Report(topic="t", partition=1, faults_count=1)],
-            0,
-            "broken",
-        ),
+        ([Report(topic="t", partition=0, verified=1), Report(topic="t", partition=1, faults_count=1)], 0, "broken"),
     ],
 )
 def test_what_reports_come_to(reports: list[Report], bad_lines: int, expected: str) -> None:

@@ -52,11 +52,7 @@ def to_ecs(alert: dict[str, Any]) -> str:
             **_present(reason=view.fact("mcp_reason")),
         },
         "message": view.message,
-        "rule": {
-            "id": view.kind,
-            "ruleset": "assay-stream",
-            **_present(name=view.title, description=view.explanation),
-        },
+        "rule": {"id": view.kind, "ruleset": "assay-stream", **_present(name=view.title, description=view.explanation)},
         "observer": {
             "vendor": "assay-stream",
             "product": "assay-stream",

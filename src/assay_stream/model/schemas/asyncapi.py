@@ -19,12 +19,7 @@ _CHANNELS: dict[Role, tuple[str, str, tuple[str, ...], str | None]] = {
         (SNAPSHOT_TYPE, LIST_CHANGED_TYPE),
         None,
     ),
-    Role.CONTROL: (
-        "assay.control",
-        "What an operator sets. Key: server_id.",
-        tuple(CONTROL_MODELS),
-        None,
-    ),
+    Role.CONTROL: ("assay.control", "What an operator sets. Key: server_id.", tuple(CONTROL_MODELS), None),
     Role.CALLS: ("mcp.tools.call", "Calls: what an agent did. Any key.", (CALL_TYPE,), None),
     Role.BINDINGS: (
         "assay.tool.binding",
@@ -45,12 +40,7 @@ _CHANNELS: dict[Role, tuple[str, str, tuple[str, ...], str | None]] = {
         tuple(name for name in OUTPUTS if name.startswith("assay.tool.finding")),
         None,
     ),
-    Role.ALERTS: (
-        "assay.tool.drift",
-        "Alerts. Key: server_id.",
-        ("assay.tool.drift",),
-        "assay.tool.drift.headers",
-    ),
+    Role.ALERTS: ("assay.tool.drift", "Alerts. Key: server_id.", ("assay.tool.drift",), "assay.tool.drift.headers"),
     Role.ALERT_STATES: (
         "assay.alert.state",
         "What the alert stage remembers. Compacted. Key: uid of the alert, rules/<partition>/<server>, "
@@ -143,7 +133,4 @@ def _message(name: str, *, has_payload: bool, headers: str | None, is_event: boo
 
 
 def _reference(name: str) -> dict[str, Any]:
-    return {
-        "schemaFormat": "application/schema+json;version=draft-2020-12",
-        "schema": {"$ref": f"./{name}{SUFFIX}"},
-    }
+    return {"schemaFormat": "application/schema+json;version=draft-2020-12", "schema": {"$ref": f"./{name}{SUFFIX}"}}

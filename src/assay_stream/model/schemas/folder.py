@@ -20,11 +20,7 @@ def all_files() -> dict[str, str]:
 
 
 def differing_files(folder: Path) -> list[str]:
-    """Return the names of files in a folder that are missing, stale, or not generated any more.
-
-    Args:
-        folder: the schema folder.
-    """
+    """Return the names of files in a folder that are missing, stale, or not generated any more."""
     wanted = all_files()
     present = {path.name for path in folder.glob("*.json")}
     stale = {

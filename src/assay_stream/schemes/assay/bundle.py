@@ -38,11 +38,7 @@ class RunRoot:
         self._hasher = hashlib.sha256()
 
     def add(self, content_hash: Digest) -> None:
-        """Count the next event.
-
-        Args:
-            content_hash: its content hash.
-        """
+        """Count the next event."""
         self._hasher.update(f"{content_hash}\n".encode())
 
     def digest(self) -> Digest:
@@ -52,9 +48,6 @@ class RunRoot:
 
 def check_run_id(run_id: str) -> str:
     """Return a run id that a bundle may have.
-
-    Args:
-        run_id: what somebody calls the run.
 
     Raises:
         InputError: ``bad_run_id``.
@@ -68,11 +61,6 @@ def run_event(event: Mapping[str, Any], *, run_id: str, seq: int) -> dict[str, A
     """Return an event as it stands in a bundle: with its run, its place in it, and the id that these two make.
 
     Its time is printed as Assay's writer prints it.
-
-    Args:
-        event: the Assay envelope.
-        run_id: the run.
-        seq: its place, counted from 0.
     """
     time = written_time(event["time"])
     return {**event, "id": f"{run_id}:{seq}", "assayrunid": run_id, "assayseq": seq, "time": time}
@@ -80,9 +68,6 @@ def run_event(event: Mapping[str, Any], *, run_id: str, seq: int) -> dict[str, A
 
 def written_time(text: str) -> str:
     """Return a time as Assay's writer prints it: in UTC, with 0, 3, 6 or 9 digits after the second.
-
-    Args:
-        text: RFC 3339; digits beyond nanoseconds are dropped.
 
     Raises:
         InputError: ``bad_time``.
@@ -116,11 +101,7 @@ def event_line(event: Mapping[str, Any], *, limits: BundleLimits = BUNDLE_LIMITS
 
 
 def producer_of(event: Mapping[str, Any]) -> dict[str, str]:
-    """Return the producer that an event names, as a manifest has it.
-
-    Args:
-        event: the Assay envelope, checked.
-    """
+    """Return the producer that an event names, as a manifest has it."""
     producer = {"name": event["assayproducer"], "version": event["assayproducerversion"]}
     if event["assaygit"] != _UNKNOWN_COMMIT:
         producer["git"] = event["assaygit"]
@@ -132,9 +113,6 @@ _TEXTS = ("type", "source", "id", "time", "datacontenttype", "assayproducer", "a
 
 def check_event(event: Any) -> Digest:
     """Return the content hash of an envelope that can stand in a bundle, run id and sequence apart.
-
-    Args:
-        event: the envelope, decoded strictly.
 
     Raises:
         InputError: ``not_evidence``, ``content_hash_mismatch``, or as ``canonicalize``.
@@ -187,9 +165,6 @@ class EventCheck:
 
     def add(self, line: bytes) -> dict[str, Any]:
         """Return the event of the next line.
-
-        Args:
-            line: the line with its line feed.
 
         Raises:
             InputError: a code of this module; the message has the number of the line, counted from 1.

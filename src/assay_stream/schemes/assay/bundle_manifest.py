@@ -49,11 +49,7 @@ class Manifest:
                 "run_root": str(self.run_root),
                 "algorithms": ALGORITHMS,
                 "files": {
-                    EVENTS_NAME: {
-                        "path": EVENTS_NAME,
-                        "sha256": str(self.events_digest),
-                        "bytes": self.events_bytes,
-                    }
+                    EVENTS_NAME: {"path": EVENTS_NAME, "sha256": str(self.events_digest), "bytes": self.events_bytes}
                 },
             }
         )

@@ -84,9 +84,6 @@ def manifest_field_digests(tool: Tool) -> dict[str, Digest]:
 def manifest_digest(tools: Iterable[Tool]) -> Digest:
     """Return the digest of a whole manifest, whatever its order.
 
-    Args:
-        tools: all tools of a complete list.
-
     Raises:
         InputError: ``tool_name_missing``, or ``ambiguous_tool_name``: Assay gives no digest then.
     """
@@ -97,11 +94,7 @@ def manifest_digest(tools: Iterable[Tool]) -> Digest:
 
 
 def digest_of_entries(entries: Iterable[tuple[str, Digest]]) -> Digest:
-    """Return the digest of a manifest from the names and digests of its tools.
-
-    Args:
-        entries: name and tool digest of each tool; a name may stand twice, as in a declared manifest at fault.
-    """
+    """Return the digest of a manifest from the names and digests of its tools."""
     # Code point order is UTF-8 byte order, which is how Rust sorts text.
     listed = [{"name": name, "tool_digest": str(digest)} for name, digest in sorted(entries)]
     return jcs_digest({"projection": MANIFEST_PROJECTION, "tools": listed})
@@ -217,11 +210,6 @@ class DeclaredManifest:
 def observe_manifest(server_id: str, tools: Iterable[Tool] | None, completeness: Completeness) -> ObservedManifest:
     """Return the observed manifest of one tool list.
 
-    Args:
-        server_id: the server, as the operator names it.
-        tools: the list as received, ``None`` where none was observed.
-        completeness: what the observer says of it.
-
     Raises:
         InputError: ``tool_name_missing``, or as ``canonicalize``.
     """
@@ -243,9 +231,6 @@ def observe_manifest(server_id: str, tools: Iterable[Tool] | None, completeness:
 def declare_manifest(observed: ObservedManifest) -> DeclaredManifest:
     """Return a baseline from an observed manifest that an operator has accepted.
 
-    Args:
-        observed: a complete list without duplicate names.
-
     Raises:
         InputError: ``manifest_not_declarable``: a baseline needs a complete list with each name once.
     """
@@ -256,18 +241,11 @@ def declare_manifest(observed: ObservedManifest) -> DeclaredManifest:
             "a baseline is declared from a complete list with each name once: observe the list again",
         )
     return DeclaredManifest(
-        server_id=observed.server_id,
-        digest=digest,
-        tools=observed.tools,
-        canonicalization=observed.canonicalization,
+        server_id=observed.server_id, digest=digest, tools=observed.tools, canonicalization=observed.canonicalization
     )
 
 
 def has_duplicates(tools: Iterable[ManifestTool]) -> bool:
-    """Tell whether a name stands twice.
-
-    Args:
-        tools: the tools of one manifest.
-    """
+    """Tell whether a name stands twice."""
     names = [tool.name for tool in tools]
     return len(set(names)) < len(names)

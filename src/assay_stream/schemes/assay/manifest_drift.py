@@ -109,13 +109,7 @@ class ManifestDrift:
 def compare_manifests(
     declared: DeclaredManifest, observed: ObservedManifest, *, coarse_digest: Digest | None = None
 ) -> ManifestDrift:
-    """Hold an observed manifest against a declared one.
-
-    Args:
-        declared: the baseline.
-        observed: what was seen.
-        coarse_digest: a manifest digest that was declared for the server elsewhere, which must be the baseline's.
-    """
+    """Hold an observed manifest against a declared one."""
     obstacle = _obstacle(declared, observed, coarse_digest)
     if obstacle is not None:
         return ManifestDrift(inconclusive=(obstacle,))
@@ -133,10 +127,6 @@ def manifest_verdict(baseline: Digest, observed: ObservedManifest) -> str:
     """Return Assay's verdict where no more than a manifest digest was declared (P60c).
 
     ``no_finding`` and ``no_finding_with_coverage_warning`` say that two digests are equal, and nothing more.
-
-    Args:
-        baseline: the manifest digest declared for the server.
-        observed: what was seen.
     """
     if observed.status == "not_observed":
         return NOT_OBSERVED

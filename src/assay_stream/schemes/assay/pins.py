@@ -91,10 +91,6 @@ def tool_pin_verdict(identity_expected: ToolIdentity, identity_observed: ToolIde
     """Hold an observed identity against a pinned one.
 
     Assay lets a call through unchecked where the pinned tool was never listed; here that is an outcome of its own.
-
-    Args:
-        identity_expected: the pin.
-        identity_observed: what was observed, ``None`` where nothing was.
     """
     if identity_observed is None:
         return PinVerdict(outcome=PinOutcome.UNOBSERVED)

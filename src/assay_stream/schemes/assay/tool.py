@@ -51,10 +51,6 @@ def trim(text: str) -> str:
 def definition_projection(tool: Tool, *, server_id: str | None) -> dict[str, Any]:
     """Return the bounded projection of a tool that the definition digest v1 covers (P56b).
 
-    Args:
-        tool: one observed tool.
-        server_id: the server, for a server-scoped observation only.
-
     Raises:
         InputError: ``tool_name_missing`` or ``input_schema_not_object``: no digest is made then.
     """
@@ -74,10 +70,6 @@ def definition_projection(tool: Tool, *, server_id: str | None) -> dict[str, Any
 
 def definition_digest(tool: Tool, *, server_id: str | None) -> Digest:
     """Return the tool definition digest v1 (scheme ``assay.v1``).
-
-    Args:
-        tool: one observed tool.
-        server_id: the server, for a server-scoped observation only.
 
     Raises:
         InputError: as ``definition_projection``.
@@ -126,8 +118,7 @@ def _check_cluster(
         return None
     if missing:
         raise InputError(
-            f"half_{name}_cluster",
-            f"the cluster is whole or absent: add {', '.join(missing)} or drop the rest",
+            f"half_{name}_cluster", f"the cluster is whole or absent: add {', '.join(missing)} or drop the rest"
         )
     for field, wanted in constants.items():
         if payload[field] != wanted:
@@ -194,12 +185,7 @@ def name_of(tool: Tool) -> str:
 
 
 def first_present(tool: Tool, *spellings: str) -> tuple[bool, Any]:
-    """Return whether a field is there under any of its spellings, and its value (``None`` where it is not).
-
-    Args:
-        tool: one observed tool.
-        spellings: names of the field; the first that is there counts.
-    """
+    """Return whether a field is there under any of its spellings, and its value (``None`` where it is not)."""
     for spelling in spellings:
         if spelling in tool:
             return True, tool[spelling]

@@ -106,12 +106,7 @@ def check_tools(tools: Sequence[Tool], *, server_id: str) -> list[ToolReport]:
 
 
 def form_tool_id(name: str, *, server_id: str) -> str | None:
-    """Return the tool id of a tool: its name where that is one, else server and name joined, if that is one.
-
-    Args:
-        name: the tool's name as listed.
-        server_id: the server, by the operator's name for it.
-    """
+    """Return the tool id of a tool: its name where that is one, else server and name joined, if that is one."""
     for candidate in (name, f"{server_id}.{name}"):
         if re.fullmatch(TOOL_ID, candidate) and len(candidate) <= DEFAULT_LIMITS.contract_text_chars_max:
             return candidate

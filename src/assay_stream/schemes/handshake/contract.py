@@ -30,13 +30,7 @@ VERSION_REGRESSED = "tool_version_regressed"
 SIDE_EFFECT_CHANGED = "side_effect_changed_without_major"
 CAPABILITIES_CHANGED = "required_capabilities_changed_without_major"
 CONTRACT_REMOVED = "contract_removed"
-DRIFT_CODES = (
-    VERSION_MISSING,
-    VERSION_REGRESSED,
-    SIDE_EFFECT_CHANGED,
-    CAPABILITIES_CHANGED,
-    CONTRACT_REMOVED,
-)
+DRIFT_CODES = (VERSION_MISSING, VERSION_REGRESSED, SIDE_EFFECT_CHANGED, CAPABILITIES_CHANGED, CONTRACT_REMOVED)
 """Every code of a contract's drift."""
 
 

@@ -56,22 +56,11 @@ _SECRET = re.compile(
 )
 
 _ESCAPED = re.compile(r'["\\\x00-\x1f]|[^\x00-\x7f]')
-_SHORT_ESCAPES = {
-    '"': '\\"',
-    "\\": "\\\\",
-    "\b": "\\b",
-    "\f": "\\f",
-    "\n": "\\n",
-    "\r": "\\r",
-    "\t": "\\t",
-}
+_SHORT_ESCAPES = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def args_digest(value: Any) -> str:
     """Return Handshake's digest of arguments or of a result: 64 hexadecimal digits without a prefix.
-
-    Args:
-        value: a JSON value; what looks like a secret in it is redacted before it is hashed.
 
     Raises:
         InputError: ``not_canonicalizable``, ``lone_surrogate`` or ``too_deep``.

@@ -53,22 +53,11 @@ class Profile:
 
 
 PUBLISHED = Profile(
-    name="handshake-published",
-    required=("trace_id", "tool_call_id", "tool_id", "tool_version"),
-    as_recorded=False,
+    name="handshake-published", required=("trace_id", "tool_call_id", "tool_id", "tool_version"), as_recorded=False
 )
 RECORDED = Profile(
     name="handshake",
-    required=(
-        "type",
-        *PUBLISHED.required,
-        "transport",
-        "side_effect",
-        "idempotency",
-        "actor",
-        "ok",
-        "timing",
-    ),
+    required=("type", *PUBLISHED.required, "transport", "side_effect", "idempotency", "actor", "ok", "timing"),
     as_recorded=True,
 )
 PROFILES = {profile.name: profile for profile in (RECORDED, PUBLISHED)}

@@ -27,9 +27,6 @@ class Severity(IntEnum):
     def parse(cls, text: str) -> Severity:
         """Return the severity of this name.
 
-        Args:
-            text: ``critical``, ``moderate`` or ``info``.
-
         Raises:
             InputError: ``unknown_value``.
         """
@@ -157,10 +154,6 @@ def drift(before: Lock, after: Manifest) -> tuple[DriftItem, ...]:
 def drift_between(before: Manifest, after: Manifest) -> tuple[DriftItem, ...]:
     """Return the differences between two observations of a server's lists.
 
-    Args:
-        before: the older lists, as in ``drift``.
-        after: the newer lists.
-
     Raises:
         InputError: as ``mcptrust_lock.lock``.
     """
@@ -170,12 +163,7 @@ def drift_between(before: Manifest, after: Manifest) -> tuple[DriftItem, ...]:
 def drift_v2(items: Iterable[DriftItem]) -> list[dict[str, str]]:
     """Return drift as MCPTrust has it for a v2 lockfile: tools alone, sorted by type and name."""
     found = [
-        {
-            "ToolName": item.identifier,
-            "DriftType": _TYPES_V2[item.change],
-            "OldValue": item.old,
-            "NewValue": item.new,
-        }
+        {"ToolName": item.identifier, "DriftType": _TYPES_V2[item.change], "OldValue": item.old, "NewValue": item.new}
         for item in items
         if item.change in _TYPES_V2
     ]
@@ -190,15 +178,7 @@ def check_result(
     severities: Mapping[Change, Severity] = PUBLISHED,
     fail_on: Severity = Severity.CRITICAL,
 ) -> dict[str, Any]:
-    """Return drift as a v3 check reports it; the messages are our own words.
-
-    Args:
-        items: what ``drift`` found; a change that the table does not list is not reported.
-        server: name of the server in the lockfile.
-        lockfile: name of the lockfile.
-        severities: ``PUBLISHED`` or ``CODE``.
-        fail_on: the least severity that makes the outcome ``FAIL``.
-    """
+    """Return drift as a v3 check reports it; the messages are our own words."""
     reported = [(item, severities[item.change]) for item in items if item.change in severities]
     counts = {
         str(severity): sum(found is severity for _, found in reported) for severity in sorted(Severity, reverse=True)
@@ -245,10 +225,7 @@ def _prompt_drift(before: Lock, after: Lock) -> Iterable[DriftItem]:
         old, new = old_prompts[name], new_prompts[name]
         if old.arguments_hash != new.arguments_hash:
             yield DriftItem(
-                change=Change.PROMPT_ARGUMENTS,
-                identifier=name,
-                old=old.arguments_hash,
-                new=new.arguments_hash,
+                change=Change.PROMPT_ARGUMENTS, identifier=name, old=old.arguments_hash, new=new.arguments_hash
             )
         # One that went away hashes as the empty text.
         described = new.description_hash or normalized_hash("")

@@ -29,13 +29,7 @@ RISK_LEVELS = ("LOW", "MEDIUM", "HIGH")
 """By how many of the words are found: none, one, or more."""
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
-_HTML = {
-    b"<": rb"\u003c",
-    b">": rb"\u003e",
-    b"&": rb"\u0026",
-    b"\xe2\x80\xa8": rb"\u2028",
-    b"\xe2\x80\xa9": rb"\u2029",
-}
+_HTML = {b"<": rb"\u003c", b">": rb"\u003e", b"&": rb"\u0026", b"\xe2\x80\xa8": rb"\u2028", b"\xe2\x80\xa9": rb"\u2029"}
 _ESCAPE = re.compile(rb"\\.")
 _OLDER_ESCAPES = {rb"\b": rb"\u0008", rb"\f": rb"\u000c"}
 _DEPTH_MAX = 254
@@ -169,10 +163,6 @@ def _read_tool(tool: Tool) -> tuple[str, str, Mapping[str, Any]]:
 
 def read_text(item: Mapping[str, Any], name: str) -> str:
     """Return a text as Go reads it: empty where it is absent or ``null``.
-
-    Args:
-        item: a tool, prompt, argument or template.
-        name: of the member.
 
     Raises:
         InputError: ``wrong_type``.

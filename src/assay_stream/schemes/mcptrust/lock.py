@@ -84,18 +84,13 @@ class Lock:
 def lock(manifest: Manifest) -> Lock:
     """Return what MCPTrust locks of a server's lists.
 
-    Args:
-        manifest: ``{"tools": [...], "prompts": [...], "resourceTemplates": [...]}``; a missing list is empty.
-
     Raises:
         InputError: ``wrong_type``, ``ambiguous_tool_name``, ``ambiguous_name``, or what a hash raises.
     """
     tools = _keyed(manifest, "tools", "name", lock_tool)
     prompts = _keyed(manifest, "prompts", "name", _lock_prompt)
     return Lock(
-        tools=tools,
-        prompts=prompts,
-        templates=_keyed(manifest, "resourceTemplates", "uriTemplate", _lock_template),
+        tools=tools, prompts=prompts, templates=_keyed(manifest, "resourceTemplates", "uriTemplate", _lock_template)
     )
 
 
@@ -128,10 +123,7 @@ def _lock_prompt(prompt: Mapping[str, Any]) -> PromptLock:
             raise InputError("wrong_type", "must be true or false", path="$.required")
         arguments.append(covered | ({"required": True} if required else {}))
     arguments.sort(key=lambda covered: str(covered["name"]))
-    return PromptLock(
-        arguments_hash=str(jcs_digest(arguments)),
-        description_hash=_optional_hash(prompt, "description"),
-    )
+    return PromptLock(arguments_hash=str(jcs_digest(arguments)), description_hash=_optional_hash(prompt, "description"))
 
 
 def _lock_template(template: Mapping[str, Any]) -> TemplateLock:

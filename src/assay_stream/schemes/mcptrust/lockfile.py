@@ -43,24 +43,12 @@ class Lockfile:
 
 
 def new_lockfile(lock: Lock, *, server: str) -> Lockfile:
-    """Return a lockfile of version 2.0, which holds the tools of a lock alone.
-
-    Args:
-        lock: what is locked; its prompts and templates are left out.
-        server: the command that starts the server.
-    """
+    """Return a lockfile of version 2.0, which holds the tools of a lock alone."""
     return Lockfile(version="2.0", server=server, lock=Lock(tools=lock.tools), rest={})
 
 
 def new_lockfile_v3(lock: Lock, *, server: str, generator: str, updated_at: str) -> Lockfile:
-    """Return a lockfile of version 3.0.
-
-    Args:
-        lock: what is locked.
-        server: the name that the server gives itself.
-        generator: the program that writes it, and its version.
-        updated_at: RFC 3339.
-    """
+    """Return a lockfile of version 3.0."""
     meta = {"generator": generator, "updatedAt": updated_at}
     covered = Lock(tools=lock.tools, prompts=lock.prompts or {}, templates=lock.templates or {})
     return Lockfile(version="3.0", server=server, lock=covered, rest={"meta": meta})

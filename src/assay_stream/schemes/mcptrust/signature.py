@@ -35,11 +35,6 @@ _PEM = re.compile(r"\s*-----BEGIN ED25519 PUBLIC KEY-----\s+([A-Za-z0-9+/=\s]+?)
 def verify_lockfile_signature(raw: bytes, signature: bytes, public_key_pem: bytes) -> Form:
     """Verify the detached Ed25519 signature of a lockfile, and return the canonical form it covers.
 
-    Args:
-        raw: the lockfile's bytes.
-        signature: the signature file's: 128 hexadecimal digits, under a header line or (form v1) without one.
-        public_key_pem: the public key as ``mcptrust keygen`` writes it.
-
     Raises:
         InputError: ``signature_invalid``, ``bad_signature_file``, ``bad_public_key``, or as ``decode_json``.
     """

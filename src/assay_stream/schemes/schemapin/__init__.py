@@ -14,21 +14,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from assay_stream.schemes.schemapin.canonical import Mode, carried_signature, schema_digest
     from assay_stream.schemes.schemapin.claims import claims_of, expiry_warning
-    from assay_stream.schemes.schemapin.discovery import (
-        WellKnown,
-        build_well_known,
-        is_revoked,
-        parse_well_known,
-    )
+    from assay_stream.schemes.schemapin.discovery import WellKnown, build_well_known, is_revoked, parse_well_known
     from assay_stream.schemes.schemapin.keys import PublicKey, load_private_key, sign_digest, verify_digest
     from assay_stream.schemes.schemapin.revocation import Revocations, parse_revocations
-    from assay_stream.schemes.schemapin.verification import (
-        ErrorCode,
-        PinDecision,
-        Verification,
-        decide_pin,
-        verify,
-    )
+    from assay_stream.schemes.schemapin.verification import ErrorCode, PinDecision, Verification, decide_pin, verify
 
 _MODULES = {
     "ErrorCode": "verification",

@@ -43,9 +43,6 @@ class Mode(StrEnum):
 def canonical(value: Any) -> bytes:
     """Return the canonical form ``schemapin-v1`` of a JSON value.
 
-    Args:
-        value: dict, list, str, int, float, bool or None, nested.
-
     Raises:
         InputError: ``schema_canonicalization_failed`` for anything that is no JSON value.
     """

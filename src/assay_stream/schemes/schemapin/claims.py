@@ -19,11 +19,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def claims_of(document: Mapping[str, Any]) -> dict[str, str]:
-    """Return the claims of a signature document that are short, printable text.
-
-    Args:
-        document: the object that holds the signature.
-    """
+    """Return the claims of a signature document that are short, printable text."""
     stated = {name: document.get(name) for name in CLAIMS}
     return {name: text for name, text in stated.items() if isinstance(text, str) and _PRINTABLE.fullmatch(text)}
 

@@ -64,9 +64,7 @@ def parse_well_known(document: bytes | Mapping[str, Any], *, limits: Limits = DE
     pem = content.get("public_key_pem")
     if not isinstance(pem, str) or _PEM_MARK not in pem:
         raise InputError(
-            "discovery_invalid",
-            "the key is missing or no PEM PUBLIC KEY block: publish one",
-            path="$.public_key_pem",
+            "discovery_invalid", "the key is missing or no PEM PUBLIC KEY block: publish one", path="$.public_key_pem"
         )
     return WellKnown(
         schema_version=version,
@@ -113,10 +111,6 @@ def build_well_known(
 def document_content(document: bytes | Mapping[str, Any], limits: Limits) -> Mapping[str, Any]:
     """Return the JSON object that a document of a domain holds.
 
-    Args:
-        document: its bytes, or the object itself.
-        limits: ``discovery_bytes_max`` is used.
-
     Raises:
         InputError: ``discovery_invalid``.
     """
@@ -145,11 +139,6 @@ def _revoked_keys(content: Mapping[str, Any]) -> frozenset[str]:
 def document_text(content: Mapping[str, Any], name: str, limits: Limits) -> str | None:
     """Return a text of a document, ``None`` where it is absent or ``null``.
 
-    Args:
-        content: the document.
-        name: of the member.
-        limits: ``identifier_chars_max`` is used.
-
     Raises:
         InputError: ``discovery_invalid``.
     """
@@ -158,8 +147,6 @@ def document_text(content: Mapping[str, Any], name: str, limits: Limits) -> str 
         return None
     if not isinstance(text, str) or len(text) > limits.identifier_chars_max:
         raise InputError(
-            "discovery_invalid",
-            f"must be a text of {limits.identifier_chars_max} characters at most",
-            path=f"$.{name}",
+            "discovery_invalid", f"must be a text of {limits.identifier_chars_max} characters at most", path=f"$.{name}"
         )
     return text

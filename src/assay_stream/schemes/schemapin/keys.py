@@ -103,9 +103,6 @@ def verify_digest(digest: bytes, signature: str, key: PublicKey) -> Mode | None:
 def load_private_key(pem: bytes) -> ec.EllipticCurvePrivateKey:
     """Return the private key that a PEM file holds.
 
-    Args:
-        pem: content of the file, not encrypted.
-
     Raises:
         InputError: ``bad_private_key``.
     """

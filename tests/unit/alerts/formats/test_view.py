@@ -28,10 +28,7 @@ def test_the_key_is_uid_count_and_activity() -> None:
         (b"{}", "not_an_alert"),
         (b'{"class_uid":2004}', "not_an_alert"),
         (b'{"class_uid":2004,"finding_info":{"uid":"u"},"severity_id":"high"}', "not_an_alert"),
-        (
-            b'{"class_uid":2004,"finding_info":{"uid":"a\\nb"},"severity_id":1,"activity_id":1,"time":1}',
-            "not_an_alert",
-        ),
+        (b'{"class_uid":2004,"finding_info":{"uid":"a\\nb"},"severity_id":1,"activity_id":1,"time":1}', "not_an_alert"),
         (b'{"class_uid":2004,"class_uid":2004}', "duplicate_key"),
         (b"\xff", "not_utf8"),
     ],

@@ -23,10 +23,7 @@ WHITE_SPACE = [
 NOT_WHITE_SPACE = [0x1C, 0x1D, 0x1E, 0x1F, 0x180E, 0x200B, 0x200C, 0x200D, 0x2060, 0xFEFF, 0x00, 0x7F]
 
 Check = Callable[[dict[str, Any]], str | None]
-NAMES: dict[Check, str] = {
-    assay.check_definition_cluster: "definition",
-    assay.check_policy_cluster: "policy",
-}
+NAMES: dict[Check, str] = {assay.check_definition_cluster: "definition", assay.check_policy_cluster: "policy"}
 
 
 class TestTrim:
@@ -78,12 +75,7 @@ class TestDefinition:
     def test_nothing_else_enters(self) -> None:
         """Other fields of a tool do not change the digest v1."""
         tool = {"name": "t", "inputSchema": {}}
-        more = tool | {
-            "outputSchema": {},
-            "annotations": {"destructiveHint": True},
-            "title": "T",
-            "server_id": "s",
-        }
+        more = tool | {"outputSchema": {}, "annotations": {"destructiveHint": True}, "title": "T", "server_id": "s"}
         assert assay.definition_digest(more, server_id=None) == assay.definition_digest(tool, server_id=None)
 
     def test_server_id_is_trimmed(self) -> None:

@@ -90,11 +90,7 @@ def test_what_is_valid(envelope: dict[str, Any]) -> None:
         (FAILURE | {"error": {"code": "E", "kind": "bad"}}, "unknown_value", "$.error.kind"),
         (FAILURE | {"error": {"code": "E" * 65, "kind": "tool"}}, "too_long", "$.error.code"),
         (RESPONSE | {"timing": TIMING | {"duration_ms": -1}}, "out_of_range", "$.timing.duration_ms"),
-        (
-            RESPONSE | {"timing": TIMING | {"started_at": "2026-02-30T00:00:00Z"}},
-            "bad_format",
-            "$.timing.started_at",
-        ),
+        (RESPONSE | {"timing": TIMING | {"started_at": "2026-02-30T00:00:00Z"}}, "bad_format", "$.timing.started_at"),
         (RESPONSE | {"resources": {"urls": ["no url"]}}, "bad_format", "$.resources.urls[0]"),
         (RESPONSE | {"ok": "yes"}, "wrong_type", "$.ok"),
     ],

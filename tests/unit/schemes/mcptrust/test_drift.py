@@ -40,11 +40,7 @@ def _severities(after: dict[str, Any], profile: str) -> dict[str, str]:
         ({"tools": [READ, {"name": "a"}]}, {"TOOL_ADDED": "critical"}, {"TOOL_ADDED": "critical"}),
         ({"tools": []}, {"TOOL_REMOVED": "info"}, {"TOOL_REMOVED": "critical"}),
         ({"tools": [READ | {"description": "x"}]}, {"TOOL_CHANGED": "info"}, {"TOOL_CHANGED": "moderate"}),
-        (
-            {"tools": [READ | {"inputSchema": {"a": 1}}]},
-            {"TOOL_CHANGED": "critical"},
-            {"TOOL_CHANGED": "critical"},
-        ),
+        ({"tools": [READ | {"inputSchema": {"a": 1}}]}, {"TOOL_CHANGED": "critical"}, {"TOOL_CHANGED": "critical"}),
         (
             {"tools": [READ | {"description": "Runs."}]},
             {"TOOL_CHANGED": "info", "TOOL_RISK_LEVEL_CHANGED": "critical"},
@@ -121,11 +117,7 @@ def test_the_outcome_goes_by_the_least_severity(severity: Severity, failing: set
     items = [DriftItem(change=Change.TOOL_ADDED, identifier="t")]
     for name in ("info", "moderate", "critical"):
         found = check_result(
-            items,
-            server="s",
-            lockfile="l",
-            severities={Change.TOOL_ADDED: severity},
-            fail_on=Severity.parse(name),
+            items, server="s", lockfile="l", severities={Change.TOOL_ADDED: severity}, fail_on=Severity.parse(name)
         )
         assert found["failOn"] == name
         assert found["outcome"] == ("FAIL" if name in failing else "PASS")

@@ -36,10 +36,7 @@ def test_the_order_of_arguments_means_nothing() -> None:
 
 def test_no_text_has_no_hash() -> None:
     """Names and descriptions that are absent or empty are not locked."""
-    prompts, templates = (
-        [{"name": "p", "description": ""}],
-        [{"uriTemplate": "u", "name": "", "description": None}],
-    )
+    prompts, templates = ([{"name": "p", "description": ""}], [{"uriTemplate": "u", "name": "", "description": None}])
     found = lock({"prompts": prompts, "resourceTemplates": templates})
     assert found.prompts is not None
     assert found.templates is not None

@@ -128,20 +128,12 @@ def test_an_unknown_version_is_refused(name: str, version: Any) -> None:
         (V2 | {"tools": {"t": {}}}, "missing_field", '$.tools["t"].risk_level'),
         (V2 | {"tools": {"t": TOOL | {"risk_level": "high"}}}, "unknown_value", '$.tools["t"].risk_level'),
         (V2 | {"tools": {"t": TOOL | {"description_hash": ""}}}, "bad_digest", '$.tools["t"].description_hash'),
-        (
-            V2 | {"tools": {"t": TOOL | {"description_hash": "a" * 64}}},
-            "bad_digest",
-            '$.tools["t"].description_hash',
-        ),
+        (V2 | {"tools": {"t": TOOL | {"description_hash": "a" * 64}}}, "bad_digest", '$.tools["t"].description_hash'),
         (V2 | {"tools": {"t": TOOL | {"input_schema_hash": "x"}}}, "bad_digest", '$.tools["t"].input_schema_hash'),
         (V2 | {"tools": {"t": TOOL | {"input_schema_hash": 1}}}, "wrong_type", '$.tools["t"].input_schema_hash'),
         (V3 | {"server": {}}, "missing_field", "$.server.name"),
         (V3 | {"server": None}, "wrong_type", "$.server"),
-        (
-            V3 | {"prompts": {"definitions": {"p": {}}}},
-            "missing_field",
-            '$.prompts.definitions["p"].argumentsHash',
-        ),
+        (V3 | {"prompts": {"definitions": {"p": {}}}}, "missing_field", '$.prompts.definitions["p"].argumentsHash'),
         (V3 | {"resources": {"templates": {}}}, "wrong_type", "$.resources.templates"),
         (
             V3 | {"resources": {"templates": V3["resources"]["templates"] * 2}},

@@ -18,12 +18,7 @@ PEM = b"-----BEGIN ED25519 PUBLIC KEY-----\n%s\n-----END ED25519 PUBLIC KEY-----
     KEY.public_key().public_bytes_raw()
 )
 # The two canonical forms differ in the escapes and in the great number.
-DOCUMENT: dict[str, Any] = {
-    "version": "2.0",
-    "server_command": "<s>",
-    "artifact": {"tarball_size": 2**53},
-    "tools": {},
-}
+DOCUMENT: dict[str, Any] = {"version": "2.0", "server_command": "<s>", "artifact": {"tarball_size": 2**53}, "tools": {}}
 RAW = json.dumps(DOCUMENT, indent=2).encode()
 V1 = KEY.sign(go_canonical(DOCUMENT)).hex().encode()
 V2 = KEY.sign(canonical_v2(DOCUMENT)).hex().encode()
@@ -120,10 +115,7 @@ def test_the_lockfile_is_decoded_strictly() -> None:
     [
         ([123456.5, 1234567.5, 0.0001, 0.00001], b"[123456.5,1.2345675e+06,0.0001,1e-05]"),
         ([-2.5e-7, -1e300, 5e-324], b"[-2.5e-07,-1e+300,5e-324]"),
-        (
-            [1e6, 2**53 - 1, 2**53, -(2**53)],
-            b"[1000000,9007199254740991,9.007199254740992e+15,-9.007199254740992e+15]",
-        ),
+        ([1e6, 2**53 - 1, 2**53, -(2**53)], b"[1000000,9007199254740991,9.007199254740992e+15,-9.007199254740992e+15]"),
         ({"\uff3a": 0.5, "\U0001f600": "<\u2028"}, '{"\U0001f600":"<\u2028","\uff3a":0.5}'.encode()),
         ([0.5, [], {}, True, None], b"[0.5,[],{},true,null]"),
     ],

@@ -62,10 +62,7 @@ def test_a_bad_first_contact_pins_nothing() -> None:
 
 @pytest.mark.parametrize(
     "revocation",
-    [
-        {"well_known": well_known(revoked_keys=[FINGERPRINT])},
-        {"operator_revoked": frozenset({FINGERPRINT})},
-    ],
+    [{"well_known": well_known(revoked_keys=[FINGERPRINT])}, {"operator_revoked": frozenset({FINGERPRINT})}],
 )
 def test_a_revoked_key(revocation: dict[str, Any]) -> None:
     """A key that the document or the operator revokes is refused at once, pinned or not."""
