@@ -108,7 +108,8 @@ STORY = (*ALERTS, "--definitions", "out/definitions.ndjson", "--evidence", "out/
 PRINTING: list[tuple[str, ...]] = [
     ("fingerprint", "after.json"),
     *(("drift", "before.json", "after.json", "--format", target) for target in ("text", "json", "sarif")),
-    *(("conformance", "--server-id", SERVER, "after.json", "--format", target) for target in ("table", "json")),
+    *(("handshake", "check", "--server-id", SERVER, "after.json", "--format", target) for target in ("table", "json")),
+    ("conformance", "--server-id", SERVER, "after.json"),
     *(("validate", "--profile", profile, "observed.ndjson") for profile in ("assay", "handshake", "htc")),
     *(("verify", *EVIDENCE, *INPUT, "--all", "--format", target) for target in ("table", "json")),
     *(("compare", *EVIDENCE, "--input", "wire.jsonl", "--format", target) for target in ("table", "json")),
