@@ -14,6 +14,7 @@ import orjson
 import pytest
 import typer
 
+from assay_stream.alerts.formats import AlertFormat
 from assay_stream.cli.app import app
 from assay_stream.text.visible import is_unseen
 from tests.support.command import run_command
@@ -119,7 +120,7 @@ PRINTING: list[tuple[str, ...]] = [
     ),
     *(("timeline", "--server-id", SERVER, *INPUT, "--format", target) for target in ("table", "json")),
     *(("trace", "--tool-call-id", "CALL", *INPUT, "--format", target) for target in ("table", "json")),
-    *(("alerts", "export", *ALERTS, "--format", each) for each in ("ocsf", "ecs", "cef", "sarif", "jsonl")),
+    *(("alerts", "export", *ALERTS, "--format", each) for each in AlertFormat),
     *(("alerts", "list", *ALERTS, "--status", "all", "--format", target) for target in ("table", "json")),
     ("alerts", "show", "UID", "--full", *STORY),
     *(("alerts", "explain", "UID", *STORY, "--format", target) for target in ("text", "json", "markdown")),

@@ -12,6 +12,7 @@ from tests.golden.difference import differences
 from tests.golden.outputs import Scenario, all_outputs
 from tests.golden.scenarios import HISTORIES, outputs_of_captures, outputs_of_history, published, scenarios
 
+HINT = "If the change is deliberate, list it in tests/data/golden/changes.toml and in CHANGELOG.md."
 SCENARIOS = {scenario.name: scenario for scenario in scenarios()}
 
 
@@ -22,13 +23,13 @@ def test_every_output_is_byte_for_byte_what_it_was(name: str, tmp_path: Path) ->
     scenario: Scenario = SCENARIOS[name]
     outputs = all_outputs(scenario, golden.pop(store.ARCHIVE), tmp_path, recorded=golden)
     found = differences(golden, outputs)
-    assert not found, "\n".join(found)
+    assert not found, "\n".join([*found, HINT])
 
 
 def test_captured_traffic_is_published_as_it_was() -> None:
     """The archive of the captures is what ``publish`` made of the recorded traffic."""
     found = differences({"published": store.read("captures")[store.ARCHIVE]}, {"published": published()})
-    assert not found, "\n".join(found)
+    assert not found, "\n".join([*found, HINT])
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
@@ -64,7 +65,7 @@ def test_the_golden_deployment_is_reported_as_it_was(tmp_path: Path) -> None:
     """A real worker's evidence, archive, seals, proofs and bundles are read, verified and compared as they were."""
     golden = store.read(live.REPORTS)
     found = differences(golden, live.reports(tmp_path))
-    assert not found, "\n".join(found)
+    assert not found, "\n".join([*found, HINT])
 
 
 def test_the_golden_seals_hold() -> None:
@@ -81,4 +82,4 @@ def test_stages_go_on_from_golden_topics() -> None:
     """Facts and alert states that the old worker wrote are restored, and what follows is what it wrote."""
     files = store.read(live.NAME)
     found = differences(restored.written_by_the_old_worker(files), restored.written_by_restored_stages(files))
-    assert not found, "\n".join(found)
+    assert not found, "\n".join([*found, HINT])

@@ -9,6 +9,7 @@ from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError
 from assay_stream.forward.forwarder import Forwarder
 from assay_stream.forward.receivers import Receiver
+from assay_stream.kafka.access import STAGES
 from assay_stream.model.record import Role
 from assay_stream.worker.host import Host, PartitionCounts, run_host
 from assay_stream.worker.metrics import PrometheusStage
@@ -35,7 +36,7 @@ def run_forwarder(
         ConfigurationError: ``topic_missing``, ``bad_group``, ``web_port_taken``.
         OperatingError: ``broker_unreachable`` or ``brokers_failing``.
     """
-    own = {f"{settings.group_prefix}-{stage}" for stage in ("registry", "join", "alerts")}
+    own = {f"{settings.group_prefix}-{stage}" for stage in STAGES}
     if group in own or not group.strip():
         raise ConfigurationError("bad_group", "--group must not be a stage's group, or empty: choose another name")
 

@@ -30,6 +30,10 @@ class Actor(StrEnum):
     ADMIN = "admin"
 
 
+STAGES = (Actor.REGISTRY, Actor.JOIN, Actor.ALERTS)
+"""What a worker runs, in this order: later stages give way to earlier ones."""
+
+
 class Resource(StrEnum):
     """What a grant is about, as the options of ``kafka-acls.sh`` call it."""
 

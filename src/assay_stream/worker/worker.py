@@ -13,7 +13,7 @@ from aiokafka import TopicPartition
 from assay_stream import __version__
 from assay_stream.config import Settings
 from assay_stream.join.processor import Join
-from assay_stream.kafka.access import ACCESS, Actor
+from assay_stream.kafka.access import ACCESS, STAGES, Actor
 from assay_stream.kafka.connection import KafkaClients
 from assay_stream.kafka.stage import Stage
 from assay_stream.kafka.stage_task import StageTask
@@ -27,9 +27,6 @@ from assay_stream.worker.join import JoinStage
 from assay_stream.worker.metrics import PrometheusStage
 from assay_stream.worker.stages import alert_stage, registry_stage
 from assay_stream.worker.view import BindingView
-
-STAGES = ("registry", "join", "alerts")
-"""In this order: alerts give way to what is before them."""
 
 _GC_THRESHOLDS = (50_000, 50, 100)
 
@@ -75,7 +72,7 @@ class Worker:
         """Add stages, and declare the agents."""
         made = {name: self._stage(name) for name in STAGES if name in stages}
         channels = {
-            name: TransactionalChannel(
+            str(name): TransactionalChannel(
                 self._host.app, name=name, partitions=self._counts[made[name].input_roles[0]] if name in made else 1
             )
             for name in STAGES

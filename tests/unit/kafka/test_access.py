@@ -6,8 +6,9 @@ import json
 
 import pytest
 
+from assay_stream.cli.operating import WorkerRole
 from assay_stream.config import Settings
-from assay_stream.kafka.access import ACCESS, Actor, Operation, Resource, acl_commands, grants_of
+from assay_stream.kafka.access import ACCESS, STAGES, Actor, Operation, Resource, acl_commands, grants_of
 from assay_stream.kafka.topics import topic_names
 from assay_stream.model.record import Role
 from tests.support.command import run_command_text
@@ -18,7 +19,7 @@ WRITTEN_BY_WORKERS_ALONE = set(Role) - {Role.SNAPSHOTS, Role.CALLS, Role.CONTROL
 def test_nobody_but_workers_writes_what_workers_write() -> None:
     """Evidence, bindings, findings and the rest have one kind of writer."""
     for actor, access in ACCESS.items():
-        if actor not in (Actor.REGISTRY, Actor.JOIN, Actor.ALERTS):
+        if actor not in STAGES:
             assert not access.writes & WRITTEN_BY_WORKERS_ALONE, actor
 
 
@@ -82,3 +83,8 @@ def test_a_principal_must_be_one(text: str) -> None:
     done = run_command_text("topics", "acls", "--principal", text)
     assert done.returncode == 2
     assert "ROLE=User:NAME" in done.stderr
+
+
+def test_every_stage_is_a_role_of_the_worker() -> None:
+    """A stage that the command line did not offer would never run."""
+    assert {role.value for role in WorkerRole} == {stage.value for stage in STAGES}

@@ -18,11 +18,12 @@ import pytest
 
 from assay_stream.config import Settings, load_settings
 from assay_stream.errors import ConfigurationError, OperatingError
+from assay_stream.kafka.access import STAGES
 from assay_stream.kafka.stage_task import StageTask
 from assay_stream.model.record import Role
 from assay_stream.worker.host import Deadline, Host
 from assay_stream.worker.metrics import PrometheusStage
-from assay_stream.worker.worker import STAGES, Worker
+from assay_stream.worker.worker import Worker
 from tests.support.deployment import free_port
 
 
@@ -147,7 +148,7 @@ async def test_alerts_give_way_to_the_other_stages() -> None:
     tasks = [service._part for service in host.app.hosted if isinstance(service._part, StageTask)]
     assert [task._stage.name for task in tasks] == list(STAGES)
     tasks[0].__class__ = BusyTask
-    assert [task._context.busy_elsewhere() for task in tasks] == [False, False, True]
+    assert [task._context.busy_elsewhere() for task in tasks] == [name == "alerts" for name in STAGES]
     deadline.cancel()
 
 

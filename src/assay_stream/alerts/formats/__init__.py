@@ -49,7 +49,7 @@ def render(alert: dict[str, Any], target: AlertFormat) -> str:
         target: the format.
     """
     line = _RENDERERS[target](alert)
-    return line if target is AlertFormat.CEF else json_text(line)
+    return json_text(line) if "json" in CONTENT_TYPES[target] else line
 
 
 def as_lines(alerts: Iterable[dict[str, Any]], target: AlertFormat) -> Iterable[str]:
