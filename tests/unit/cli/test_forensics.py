@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -121,6 +123,19 @@ def test_several_processes_find_what_one_finds(files: Path) -> None:
     assert len(one.stdout.splitlines()) == 3
     assert (three.exit_code, three.stderr) == (one.exit_code, one.stderr)
     assert one.exit_code == 1
+
+
+def test_one_process_that_takes_several_shares_counts_each_writer_once(
+    files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pool gives a share to whichever process is free."""
+
+    def one_after_the_other(work: Callable[[Share, Callable[[str], None]], Any], count: int, tell: Any) -> list[Any]:
+        return [work(Share(number, count), tell) for number in range(count)]
+
+    one = held(files, "verify", "--format", "json")
+    monkeypatch.setattr("assay_stream.cli.verify.in_processes", one_after_the_other)
+    assert held(files, "verify", "--format", "json", "--processes", "3").stderr == one.stderr
 
 
 def test_what_one_of_several_processes_is_refused_for_is_told_once(files: Path) -> None:
