@@ -1,7 +1,7 @@
 """The one error base of assay-stream, branched by who is to blame.
 
 Every error has a stable ``code`` (part of the public contract: it stands in the headers of rejected records
-and in metrics), a message that names what, where and how to mend it, and the JSON path of the offending
+and in metrics), a message that names what, where and how to fix it, and the JSON path of the offending
 value where there is one. Errors never carry payloads or secrets.
 """
 
@@ -13,7 +13,7 @@ class AssayStreamError(Exception):
 
     Args:
         code: stable snake_case identifier, for example ``duplicate_key``.
-        message: one sentence for a person: what is wrong and how to mend it. Never quotes input values.
+        message: one sentence for a person: what is wrong and how to fix it. Never quotes input values.
         path: JSON path of the offending value (``$.data.tools[3].name``), or ``""`` if there is none.
     """
 

@@ -16,7 +16,7 @@ from typing import Final
 
 
 class WorkExhaustedError(Exception):
-    """A budget is used up. Raised by ``spend``, caught by whoever owns the budget; never leaves the core."""
+    """A budget is used up. Raised by ``spend``, caught by the owner of the budget; never leaves the core."""
 
 
 class Work:

@@ -1,4 +1,4 @@
-"""``assay-stream alerts``: get alerts out, to a file or to whoever watches."""
+"""``assay-stream alerts``: export alerts to a file and forward them to receivers."""
 
 from __future__ import annotations
 
@@ -21,9 +21,7 @@ from assay_stream.config import Settings, command_settings, load_settings
 from assay_stream.errors import ConfigurationError, InputError
 from assay_stream.forward.receivers import Receiver, WebhookTarget, parse_target, secret_from, tls_context
 
-alerts_app = typer.Typer(
-    help="Look at alerts, get them out to a file or to whoever watches, and suppress some.", no_args_is_help=True
-)
+alerts_app = typer.Typer(help="Look at alerts, export or forward them, and suppress some.", no_args_is_help=True)
 
 ServerId = Annotated[str | None, typer.Option(help="Only alerts about this server.")]
 Since = Annotated[str | None, typer.Option(metavar="TIME", help="Only alerts of this time (RFC 3339) or later.")]

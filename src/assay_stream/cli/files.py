@@ -58,7 +58,7 @@ def every_line(path: Path) -> Iterator[bytes]:
 def input_lines(path: Path | None) -> Iterator[tuple[int, bytes]]:
     """Yield the lines of a file that are not blank, with their numbers, which start at 1.
 
-    A line over the size limit is cut behind it, so that whoever decodes it refuses it.
+    A line over the size limit is cut behind it, so that decoding refuses it.
 
     Raises:
         InputError: ``unreadable_file``.
@@ -90,7 +90,7 @@ Force = Annotated[bool, typer.Option("--force", help="Replace existing results o
 
 
 def refuse_existing_file(path: Path, *, force: bool) -> None:
-    """Make sure that no file with content is replaced unasked.
+    """Make sure that no file with content is replaced without being asked for.
 
     Raises:
         ConfigurationError: ``output_exists``.

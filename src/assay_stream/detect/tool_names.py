@@ -42,7 +42,7 @@ class ToolNames:
 
     Args:
         names: the names of a list.
-        work: the budget of whoever asks for it.
+        work: the caller's budget.
 
     Raises:
         WorkExhaustedError: where the budget does not suffice.

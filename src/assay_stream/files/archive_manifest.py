@@ -1,6 +1,6 @@
 """What an archive of the input topics says about its own making: ``archive.json`` beside its files.
 
-It is the word of whoever wrote the archive, and serves only to find evidence or records that are missing.
+It is a claim of the archive's author, and serves only to find evidence or records that are missing.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class Aside:
         return self._parts.setdefault(target, target.with_name(f"{PREFIX}{target.name}"))
 
     def remove(self, path: Path) -> None:
-        """Remove a file of an earlier run when the new ones take their places, unless it is written anew."""
+        """Remove a file of an earlier run when the new ones take their places, unless it is written again."""
         self._stale.add(path)
 
     def drop(self) -> None:

@@ -196,7 +196,7 @@ def _in_force(join: Join, server: ServerBindings | None, record: Record, event: 
     label = _LABELS[binding.unbound or binding.scope]
     is_controlled = server is not None and bool(server.controls)
     if server is None or binding.fingerprint is None:
-        # Not kept: whoever makes names up must not fill the memory with what they are not.
+        # Not kept: made-up names must not fill the memory.
         return _InForce(time_us, time_us, binding, part, label, is_controlled)
     span_us = span_of(server, binding, observer_id=observer_id, time_us=time_us)
     found = _InForce(*span_us, binding, part, label, is_controlled)

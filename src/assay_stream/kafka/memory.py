@@ -7,7 +7,7 @@ It keeps what exactly-once rests on:
 2. Offsets sent to a transaction are committed with it or not at all.
 3. Starting a producer raises the epoch of its transactional id and aborts what the previous one left open. From then
    on every request of the previous one raises ``ProducerFenced``.
-4. A group's partitions are assigned by range; whoever loses any is asked to revoke first.
+4. A group's partitions are assigned by range; a member that loses any revokes them first.
 
 Pass a ``MemoryCluster`` where ``clients`` are asked for. It is not thread-safe: use it in one event loop.
 """

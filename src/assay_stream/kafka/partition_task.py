@@ -229,7 +229,7 @@ class PartitionTask:
             positions = self._positions(batch.done, end)
             is_needed = await self._in_thread(self._complete, batch, positions)
         except (IntegrityError, ConfigurationError):
-            # Not the record's fault: whoever fixes the cause finds it waiting.
+            # Not the record's fault: it is still there once the cause is fixed.
             with suppress(*MAY_PASS):
                 await self._mark("", end)
             raise
@@ -287,7 +287,7 @@ class PartitionTask:
 
     def _in_thread(self, function: Callable[..., Any], *arguments: object) -> asyncio.Future[Any]:
         def guarded() -> Any:
-            # In this order: whoever drops the task looks at both, in the other one.
+            # In this order: dropping the task reads both in the opposite order.
             self.is_in_thread = True
             try:
                 if self._is_dropped:

@@ -88,7 +88,7 @@ class LogRanges:
         return self
 
     async def note_ends(self) -> None:
-        """Note anew where each partition ends."""
+        """Note where each partition ends now."""
         places = [TopicPartition(*place) for place in self.bounds]
         ends = await self._consumers[0].end_offsets(places)
         self.bounds = {place: (first, ends[TopicPartition(*place)]) for place, (first, _) in self.bounds.items()}

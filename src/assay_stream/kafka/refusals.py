@@ -1,4 +1,4 @@
-"""Why a broker refuses us, or we refuse it: in words that say what to mend.
+"""Why a broker refuses us, or we refuse it: in words that say what to fix.
 
 aiokafka's clients log the reason why none of the brokers could be reached, and raise one that names none. Here the
 connection is made once more by itself, and what happens is told by its cause.
@@ -26,7 +26,7 @@ class Refusal(NamedTuple):
 
     Args:
         code: stable snake_case identifier.
-        mend: what the broker does, and what to mend.
+        mend: what the broker does, and what to fix.
     """
 
     code: str

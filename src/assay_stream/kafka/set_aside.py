@@ -1,4 +1,4 @@
-"""Which records a deployment has set aside: whoever reads its logs again refuses them too."""
+"""Which records a deployment has set aside: replays and checks refuse them too."""
 
 from __future__ import annotations
 

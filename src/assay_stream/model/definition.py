@@ -30,7 +30,7 @@ class Definition(TypedDict):
 
 
 def definition_record(record: Record, full: str, definition: dict[str, Any]) -> Output:
-    """Return the record of a definition: the same bytes whoever observed it, and as whatever it was listed.
+    """Return the record of a definition: the same bytes for every observer and kind of list.
 
     Args:
         record: the input record that it was seen in.

@@ -1,6 +1,6 @@
 """Suppression: what an operator does not want to be alerted of, for how long, and why.
 
-A suppressed alert is still written, with its status, at the same bounded rate: whoever reads the topic sees what
+A suppressed alert is still written, with its status, at the same bounded rate: readers of the topic see what
 was left out and by whose word.
 """
 

@@ -148,7 +148,7 @@ def change_of(
 ) -> _Change | None:
     """Return what identifies the change that a snapshot shows, and how many definitions that is about.
 
-    ``None`` where it shows none: then nothing is compared. Equal changes are analysed alike, whoever sees them.
+    ``None`` where it shows none: then nothing is compared. Equal changes are analysed alike for every observer.
     """
     tools = [] if baseline is None else list(_differing(baseline, catalogue))
     items: list[tuple[str | int, ...]] = []

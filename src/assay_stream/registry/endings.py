@@ -127,13 +127,13 @@ class Endings:
     def rejected(self, seen: Seen, time_us: int) -> bool:
         """Tell whether a rejection had ended the force of an observation by some time.
 
-        What counts is the order of the log, not of the clocks: whoever dates a list ahead keeps nothing in force.
+        What counts is the order of the log, not of the clocks: dating a list ahead keeps nothing in force.
         """
         concerned = (self.rejections_of(seen.observer_id), () if seen.attributed else self.unattributed)
         return any(end.ends(seen) for ends in concerned for end in ends if end.time_us <= time_us)
 
     def in_doubt(self, seen: Seen, time_us: int) -> bool:
-        """Tell whether a rejection that names no observer followed an observation by some time, whoever made it."""
+        """Tell whether a rejection that names no observer followed an observation of any observer by some time."""
         return any(end.is_after(seen) for end in self.unattributed if end.time_us <= time_us)
 
     def refused_own(self, observer_id: str, seen: Seen | None, time_us: int) -> bool:

@@ -71,7 +71,7 @@ def pin_evaluation_of(
         found: the tool's fingerprint in it, ``None`` where it has none.
     """
     if seen is None or found is None:
-        # Not kept: whoever makes names up must not fill the memory with them.
+        # Not kept: made-up names must not fill the memory.
         return _encoded(*_evaluate(server, seen, found, tool_name, when))
     epoch, warning = server.controls.epoch(when), warning_at(server.controls, seen, tool_name, when)
     question = ("pins", seen.origin, tool_name, found.full, epoch, warning)

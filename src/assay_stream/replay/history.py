@@ -76,7 +76,7 @@ def history_of(read: Callable[[], Iterable[Record]], *, producer: Producer = _NO
     """Return the history in some records; of calls only their places are noted.
 
     Args:
-        read: gives the records anew each time; called again where a partition is out of order.
+        read: gives the records afresh each time; called again where a partition is out of order.
         producer: who writes the change records.
     """
     history = History(producer=producer)

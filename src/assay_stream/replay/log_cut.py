@@ -158,7 +158,7 @@ def _may_improve(known: tuple[int, Cut] | None, left: int) -> bool:
 
 
 def _logs(records: Sequence[Record]) -> list[list[Record]]:
-    """Return the partitions, the longest last: it is walked, and the others are cut anew in each round."""
+    """Return the partitions, the longest last: it is walked, and the others are cut again in each round."""
     by_place: dict[tuple[str, int], list[Record]] = defaultdict(list)
     for record in records:
         by_place[record.origin[:2]].append(record)

@@ -24,7 +24,7 @@ def archived_timeline(
     """Yield everything that changed on a server.
 
     Args:
-        read: gives the records anew each time.
+        read: gives the records afresh each time.
         server_id: the server.
         producer: who writes evidence in a replay.
         tool_name: only what is about this tool, ``None`` for all.
@@ -50,7 +50,7 @@ def archived_traces(
     """Return what recorded observations say of some calls.
 
     Args:
-        read: gives the records anew each time.
+        read: gives the records afresh each time.
         sought: which calls.
         producer: who writes evidence in a replay.
         redaction: what leaves arguments and results before they are hashed.

@@ -137,7 +137,7 @@ class Comparison:
     """Compares a replay with what was recorded, and counts.
 
     Args:
-        read: gives the replayed records anew each time, for the search for causes.
+        read: gives the replayed records afresh each time, for the search for causes.
         redaction: what leaves arguments and results before they are hashed.
         call_profile: what every call must satisfy.
         pairing: holds what waits.

@@ -113,7 +113,7 @@ def judgements(
     Args:
         verifier: knows the snapshot and control records of the archives.
         evidence: the records.
-        read: gives the records of the archives anew each time.
+        read: gives the records of the archives afresh each time.
         selection: which evidence to judge.
         share: which calls to judge; the first share gets the evidence that names none.
         pairing: holds what waits.

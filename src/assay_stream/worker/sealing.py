@@ -1,6 +1,6 @@
 """The sealer: follows every partition of the evidence, and writes a signed checkpoint over each range.
 
-1. One transactional producer for each partition. Opening it fences whoever sealed this partition before.
+1. One transactional producer for each partition. Opening it fences the previous sealer of the partition.
 2. Only then is the last checkpoint read. It must be signed by a trusted key; it says where to go on.
 3. A checkpoint goes to the partition of its evidence, in a transaction with the offset up to which is sealed. That
    offset is for those who watch the lag of ``<group_prefix>-seal``; nothing here reads it.

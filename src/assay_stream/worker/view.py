@@ -44,7 +44,7 @@ class BindingView:
         self.changes = 0
         """How often facts have arrived."""
         self.thread = StateThread("join")
-        """The state belongs to it: whoever looks into it does so there."""
+        """The thread that the state belongs to; look into the state only there."""
         self._stopping = asyncio.Event()
         self._started = asyncio.Event()
         # A broker answers one connection's requests in order: asked on the reading consumer's, the ends would

@@ -5,7 +5,7 @@ conformance tests hold real records of the engine against them. A field that may
 null.
 
     python -m assay_stream.model.schemas --check schemas      exit code 1 if a committed file differs
-    python -m assay_stream.model.schemas --write schemas      write the files anew
+    python -m assay_stream.model.schemas --write schemas      rewrite the files
 """
 
 from assay_stream.model.schemas.asyncapi import asyncapi

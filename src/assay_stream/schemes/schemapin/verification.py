@@ -110,7 +110,7 @@ def verify(
     except InputError:
         return Verification(valid=False, error_code=ErrorCode.KEY_NOT_FOUND)
     fingerprint = key.fingerprint
-    # 4. The key is not revoked; looked up anew each time.
+    # 4. The key is not revoked; looked up each time.
     if is_revoked(well_known, fingerprint) or fingerprint in operator_revoked:
         return Verification(valid=False, fingerprint=fingerprint, error_code=ErrorCode.KEY_REVOKED)
     # 5. It is the pinned key, or none is pinned yet.
