@@ -1,6 +1,6 @@
 """Holds today's code against another checkout, over as many random histories as asked for, and shows what differs.
 
-git worktree add /tmp/before before-house
+git worktree add /tmp/before 59456b3
 python -m tests.golden.against /tmp/before 0 1000
 """
 
