@@ -5,16 +5,20 @@ BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
 
-.PHONY: help setup demo run test check lint types layers unit integration chaos chaos-short audit lock confusables sbom fuzz bench bench-peers bench-latency bench-curves bench-docs alert-quality schemas docs samples clean
+.PHONY: help setup demo run test check lint types layers unit coverage integration chaos chaos-short audit lock confusables sbom fuzz bench bench-peers bench-latency bench-curves bench-docs alert-quality schemas docs samples clean
 
 help: ## Show this help.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
-$(VENV)/.ready: requirements.lock pyproject.toml
+# Two stamps: what pip installs changes with the lock, and pyproject.toml changes more often than that.
+$(VENV)/.packages: requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit("assay-stream needs Python 3.11 or newer, this is %d.%d: set PYTHON=..." % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
 	@# The lock is complete. Without --no-deps pip would hold the reference SDK of SchemaPin to its own old pins.
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps --requirement requirements.lock
+	@touch $@
+
+$(VENV)/.ready: $(VENV)/.packages pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
@@ -50,6 +54,11 @@ layers: $(VENV)/.ready
 
 unit: $(VENV)/.ready ## Tests that need no broker and no server.
 	$(BIN)/python -m pytest -q -n logical --dist worksteal --durations=15 -m "not kafka and not servers"
+
+COVERAGE_FLOOR_PERCENT := 85
+
+coverage: $(VENV)/.ready ## Branch coverage of the tests that need no broker, with a floor; processes that tests start do not count.
+	$(BIN)/python -m pytest -q -n logical --dist worksteal -m "not kafka and not servers" --cov --cov-report=term --cov-fail-under=$(COVERAGE_FLOOR_PERCENT)
 
 integration: $(VENV)/.ready ## Tests on real Kafka brokers and real MCP servers.
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal --durations=15 -m "(kafka or servers) and not chaos"
@@ -135,4 +144,4 @@ samples: $(VENV)/.ready ## Write the sample logs of the Sigma rules anew from th
 	$(BIN)/python -m deploy.sigma.make_samples --write deploy/sigma/samples
 
 clean: ## Remove what was built and run; keeps the fetched Kafka and servers.
-	rm -rf .run dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .run dist build .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
