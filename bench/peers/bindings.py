@@ -6,15 +6,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import orjson
-from aiokafka import AIOKafkaProducer, TopicPartition
+from aiokafka import AIOKafkaProducer
 from aiokafka.admin import NewTopic
 
 from assay_stream import __version__
 from assay_stream.config import Settings
 from assay_stream.engine import EngineState
 from assay_stream.kafka.connection import start_admin
-from assay_stream.kafka.topics import topic_names
-from assay_stream.kafka.transport import read_to_end
+from assay_stream.kafka.ranges import LogRanges
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Role
 from assay_stream.registry.as_of import bind
@@ -36,9 +35,8 @@ async def publish_bindings(settings: Settings, topic: str) -> int:
     await admin.create_topics([NewTopic(topic, 1, 1, topic_configs={"cleanup.policy": "compact"})])
     await admin.close()
     state = EngineState(producer=Producer(version=__version__))
-    name = topic_names(settings)[Role.BINDINGS]
-    for number in range(settings.input_partitions):
-        async for record in read_to_end(settings, Role.BINDINGS, TopicPartition(name, number)):
+    async with LogRanges(settings, [Role.BINDINGS]) as logs:
+        async for record in logs.records(Role.BINDINGS):
             state.view.take(record)
     producer = AIOKafkaProducer(bootstrap_servers=settings.bootstrap_servers, linger_ms=20)
     await producer.start()

@@ -11,7 +11,7 @@ import pytest
 
 from assay_stream.config import Settings
 from assay_stream.kafka.topics import topic_names
-from assay_stream.model.record import Origin, Record, Role
+from assay_stream.model.record import TOPIC_NAMES, Origin, Record, Role
 from tests.support.events import Story
 
 
@@ -43,7 +43,7 @@ class LogsInMemory:
             first, end = self.bounds.get(place, (self._firsts.get(place, 0), 0))
             self.bounds[place] = (first, max(end, record.origin.offset + 1))
 
-    def __call__(self, settings: Settings, roles: Sequence[Role]) -> LogsInMemory:
+    def __call__(self, settings: Settings, roles: Sequence[Role], **_: Any) -> LogsInMemory:
         """Stand in for the class."""
         assert settings
         self.opened.append(roles)
@@ -59,7 +59,8 @@ class LogsInMemory:
 
     def partitions(self, role: Role) -> list[int]:
         """Which there are."""
-        return sorted({record.origin.partition for record in self._records if record.role is role})
+        found = {record.origin.partition for record in self._records if record.role is role}
+        return sorted(found | {number for topic, number in self.bounds if topic == TOPIC_NAMES[role]})
 
     def starts(self) -> dict[tuple[str, int], int]:
         """The first offset that is left of each."""
@@ -89,17 +90,13 @@ class LogsInMemory:
         for at in range(0, len(found), 2):
             yield found[at : at + 2]
 
-    async def read_all(self, role: Role) -> AsyncIterator[list[Record]]:
-        """All partitions."""
-        for number in self.partitions(role):
-            async for batch in self.read(role, number):
-                yield batch
-
-    async def records(self, role: Role) -> AsyncIterator[Record]:
+    async def records(self, role: Role, *, since_ms: int | None = None) -> AsyncIterator[Record]:
         """All partitions, record by record."""
-        async for batch in self.read_all(role):
-            for record in batch:
-                yield record
+        for number in self.partitions(role):
+            first = 0 if since_ms is None else await self.offset_at(role, number, since_ms)
+            async for batch in self.read(role, number, first=first):
+                for record in batch:
+                    yield record
 
 
 def stand_in(monkeypatch: pytest.MonkeyPatch, module: Any, logs: LogsInMemory) -> LogsInMemory:

@@ -10,13 +10,13 @@ from typing import NamedTuple
 import orjson
 
 from assay_stream.alerts.selection import since_of
+from assay_stream.alerts.shadowing import shadow_of
 from assay_stream.alerts.state import FURTHER_OBSERVERS, UNNAMED_OBSERVER
 from assay_stream.errors import InputError
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.finding import Finding
 from assay_stream.model.finding_topic import Entry, NameClaim, Resolution, Suppression
 from assay_stream.model.suppression import ANY_SERVER, SuppressionRule
-from assay_stream.registry.shadowing import shadow_of
 
 _ENDS_MAX = 20
 

@@ -23,6 +23,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
+from assay_stream.alerts.shadowing import SAME_NAME
 from assay_stream.alerts.state import (
     DECIDED,
     FURTHER_OBSERVERS,
@@ -43,7 +44,6 @@ from assay_stream.model.finding_topic import Resolution
 from assay_stream.model.kinds import KINDS, Kind
 from assay_stream.model.record import Output
 from assay_stream.model.suppression import SuppressionRule, covering_rule
-from assay_stream.registry.shadowing import SAME_NAME
 from assay_stream.schemes.assay.manifest import action_class
 
 _NOT_SEEN_AGAIN = "not_seen_again"

@@ -16,6 +16,7 @@ from typing import Any
 
 from assay_stream.alerts.folding import RECORDS, RecordCounts, find, records_key, without_member
 from assay_stream.alerts.life_cycle import AlertRules, apply_resolution, due_us, tick, write_folded
+from assay_stream.alerts.shadowing import REASONS, Shadow, shadows, shadows_beyond, with_claim
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.alert_state import AlertState
 from assay_stream.model.finding import Finding
@@ -25,7 +26,6 @@ from assay_stream.model.record import Origin, Output, Record, set_aside_error
 from assay_stream.model.suppression import ANY_SERVER, SuppressionRule
 from assay_stream.model.wire import read_record, write_record
 from assay_stream.registry.refusal import refusal
-from assay_stream.registry.shadowing import REASONS, Shadow, shadows, shadows_beyond, with_claim
 from assay_stream.text.look_alikes import skeleton
 
 _RULES = "rules/"

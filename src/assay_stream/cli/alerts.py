@@ -168,12 +168,13 @@ def _stored(file: Path | None, bootstrap: str | None) -> Iterator[tuple[str, byt
 
 async def _from_kafka(settings: Settings) -> list[tuple[str, bytes | None]]:
     from assay_stream.kafka.connection import start_admin
-    from assay_stream.kafka.lookup import read_alerts
+    from assay_stream.kafka.lookup import read_records
+    from assay_stream.model.record import Role
 
     await (await start_admin(settings, waiting=say)).close()
     return [
         (f"{record.origin.topic}/{record.origin.partition}/{record.origin.offset}", record.value)
-        async for record in read_alerts(settings)
+        async for record in read_records(settings, Role.ALERTS)
     ]
 
 

@@ -22,7 +22,7 @@ from assay_stream.files.archive_manifest import ARCHIVE_MANIFEST, Place, manifes
 from assay_stream.files.aside import PREFIX, Aside, locked_folder
 from assay_stream.files.compressed import write_archive
 from assay_stream.files.record_line import record_line
-from assay_stream.kafka import input_ranges
+from assay_stream.kafka import lookup
 from assay_stream.kafka.topics import topic_names
 from assay_stream.model.record import Record, Role
 
@@ -79,7 +79,7 @@ def archive(
     settings = command_settings(bootstrap_servers=bootstrap_servers)
     selection = make_selection(from_time, to_time, offsets, server_ids)
     # Before the ends are noted: whatever the join had committed is then in the files.
-    joined = asyncio.run(input_ranges.committed_offsets(settings, "join"))
+    joined = asyncio.run(lookup.committed_offsets(settings, "join"))
     source = make_source(None, True, selection, settings)
     wanted = {Role(chosen.value) for chosen in topics or list(ArchivedRole)}
     source = replace(source, ends={role: ends for role, ends in (source.ends or {}).items() if role in wanted})

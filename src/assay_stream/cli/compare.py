@@ -114,8 +114,8 @@ def hold_against_topics(
     Raises:
         typer.Exit: with 1 where there are differences.
     """
-    from assay_stream.kafka.input_ranges import note_ends
-    from assay_stream.kafka.seal_logs import KafkaLogs
+    from assay_stream.kafka.lookup import note_ends
+    from assay_stream.kafka.ranges import KafkaLogs
     from assay_stream.kafka.topics import topic_names
 
     settings = source.settings

@@ -99,7 +99,7 @@ def timeline(
             check_tool(server_of(history_of(read).view, server_id), tool)
             dated = list(archived_timeline(read, server_id, producer=_producer(settings), tool_name=tool))
         else:
-            from assay_stream.kafka.looking_back import timeline_from_kafka
+            from assay_stream.kafka.lookup import timeline_from_kafka
 
             dated = _from_kafka(timeline_from_kafka(settings, server_id, tool_name=tool))
         rows = timeline_rows(server_id, dated, since_us=since_us, until_us=until_us)
@@ -136,7 +136,7 @@ def trace(
                 call_profile=settings.call_profile,
             )
         else:
-            from assay_stream.kafka.looking_back import traces_from_kafka
+            from assay_stream.kafka.lookup import traces_from_kafka
 
             traces = _from_kafka(traces_from_kafka(settings, sought))
         if not traces:
@@ -159,8 +159,7 @@ def _answered(answer: Callable[[], None]) -> None:
 def _bindings(inputs: list[Path] | None, from_log: bool, bootstrap: str | None) -> Bindings:
     if inputs:
         return history_of(partial(read_files, inputs)).view
-    from assay_stream.kafka.looking_back import read_log_history
-    from assay_stream.kafka.lookup import read_bindings
+    from assay_stream.kafka.lookup import read_bindings, read_log_history
 
     settings = command_settings(bootstrap_servers=bootstrap)
     if not from_log:

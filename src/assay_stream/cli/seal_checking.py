@@ -25,7 +25,7 @@ from assay_stream.seal.heads import Expected, expected_in, expected_of, heads_as
 from assay_stream.verify.seals import Outcome, outcome_of, verify_logs
 
 if TYPE_CHECKING:
-    from assay_stream.kafka.seal_logs import KafkaLogs
+    from assay_stream.kafka.ranges import KafkaLogs
 
 _EXIT_CODES = {Outcome.HOLDS: 0, Outcome.BROKEN: 1, Outcome.NOTHING_VERIFIED: 3, Outcome.PARTLY_SEALED: 3}
 
@@ -149,7 +149,7 @@ def _write_head(path: Path, outcome: Outcome, reports: list[Report]) -> None:
 def _sealed_offsets(bootstrap: str | None) -> dict[int, int]:
     """Return what the sealer has committed, before any checkpoint is read: they are then all behind it."""
     from assay_stream.kafka.connection import start_admin
-    from assay_stream.kafka.input_ranges import committed_offsets
+    from assay_stream.kafka.lookup import committed_offsets
     from assay_stream.kafka.topics import topic_names
 
     quiet_client_logs()
@@ -213,7 +213,7 @@ def logs_of(
         yield FileLogs(paths, role, starts=starts)
         return
     from assay_stream.kafka.connection import start_admin
-    from assay_stream.kafka.seal_logs import KafkaLogs
+    from assay_stream.kafka.ranges import KafkaLogs
 
     quiet_client_logs()
     settings = command_settings(bootstrap_servers=bootstrap)

@@ -151,20 +151,20 @@ def joined_source(settings: Settings) -> Source:
         ConfigurationError: ``topic_missing``.
         OperatingError: ``broker_unreachable``.
     """
-    from assay_stream.kafka.input_ranges import joined_ends
+    from assay_stream.kafka.lookup import joined_ends
 
     ends = asyncio.run(joined_ends(settings))
     return make_source(None, True, Selection(), settings, ends=ends)
 
 
 async def _note_ends(settings: Settings) -> dict[Role, dict[int, int]]:
-    from assay_stream.kafka.input_ranges import READ, note_ends
+    from assay_stream.kafka.lookup import READ, note_ends
 
     return await note_ends(settings, READ)
 
 
 async def _read_topics(source: Source, take: Take) -> None:
-    from assay_stream.kafka.input_ranges import read_ranges
+    from assay_stream.kafka.lookup import read_ranges
 
     async for record in read_ranges(source.settings, source.ends or {}, source.selection):
         take(record)

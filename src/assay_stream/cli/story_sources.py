@@ -20,7 +20,7 @@ from assay_stream.cli.shared import quiet_client_logs, say
 from assay_stream.config import Settings, command_settings
 from assay_stream.errors import InputError
 from assay_stream.kafka.connection import start_admin
-from assay_stream.kafka.lookup import read_alerts, read_bindings, read_definitions, read_entries, read_records
+from assay_stream.kafka.lookup import read_bindings, read_definitions, read_entries, read_records
 from assay_stream.model.record import Record, Role
 from assay_stream.registry.state import Bindings
 
@@ -61,7 +61,7 @@ async def index_of(sources: Sources, refused: list[str], prefix: str | None = No
             _take(index, where, line, refused)
         return index
     settings = await _reached(sources)
-    async for record in _told(read_alerts(settings)):
+    async for record in _told(read_records(settings, Role.ALERTS)):
         origin = record.origin
         _take(index, f"{origin.topic}/{origin.partition}/{origin.offset}", record.value, refused)
     return index

@@ -131,9 +131,9 @@ def verify(
         archived = archived_offsets(inputs or [])
         joined = archived.joined
         if from_kafka and expect is Expect.JOINED:
-            from assay_stream.kafka import input_ranges
+            from assay_stream.kafka import lookup
 
-            joined = asyncio.run(input_ranges.joined_offsets(settings))
+            joined = asyncio.run(lookup.joined_offsets(settings))
         # Made before the processes part, so that snapshots and decisions are read once.
         verifier = None if from_kafka else _verifier(read, settings, producer or (), archived)
         summary = Summary()

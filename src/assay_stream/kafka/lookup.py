@@ -1,28 +1,61 @@
-"""Looking things up in the topics, once and to their end, for operators' commands, in no consumer group."""
+"""What operators' commands read from the topics, once and to their end, in no consumer group."""
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator, Collection, Iterator
 from typing import Any
 
 import orjson
-from aiokafka import TopicPartition
+from aiokafka.errors import KafkaError
 
+from assay_stream.alerts.shadowing import shadows_of
 from assay_stream.config import Settings
-from assay_stream.errors import ConfigurationError, InputError
-from assay_stream.kafka.connection import start_admin
+from assay_stream.errors import InputError
+from assay_stream.kafka.connection import broker_unreachable, start_admin
+from assay_stream.kafka.ranges import Ends, LogRanges
 from assay_stream.kafka.topics import topic_names
-from assay_stream.kafka.transport import read_to_end
 from assay_stream.model.finding import Finding
 from assay_stream.model.finding_topic import Entry, NameClaim, decode_entry
 from assay_stream.model.partition import murmur2_partition
-from assay_stream.model.record import Record, Role
-from assay_stream.registry.shadowing import shadows_of
+from assay_stream.model.record import Origin, Record, Role
 from assay_stream.registry.state import Bindings
+from assay_stream.replay.history import History
+from assay_stream.replay.selection import Selection
+from assay_stream.report.pins import server_of
+from assay_stream.report.timeline import Dated, alert_about, changes, finding_about
+from assay_stream.report.trace import Sought, Trace, add_consequences, call_of
+from assay_stream.verify.evidence import of_record
 
+READ = (Role.CALLS, Role.SNAPSHOTS, Role.CONTROL)
+"""What a replay reads, calls first: whatever a call rests on is then in the range of its topic."""
+TRACED_MAX = 1_000
+"""Calls of one trace that are shown."""
+
+_WRITTEN = (Role.FINDINGS, Role.CHANGES, Role.ALERTS)
 _CANDIDATES_MAX = 5
 _UID_PREFIX = re.compile("[0-9a-f]{6,64}")
+_ATTEMPTS_MAX = 5
+_SETTLE_LOOKS_MAX = 20
+_SETTLE_PAUSE_S = 0.25
+"""A transaction that is being committed ends within milliseconds; one that hangs has no committed offsets."""
+
+
+async def read_records(settings: Settings, role: Role, *, since_ms: int | None = None) -> AsyncIterator[Record]:
+    """Yield every committed record that a topic holds now, partition by partition.
+
+    Args:
+        settings: the operator's settings.
+        role: what the topic carries.
+        since_ms: skip everything before the first record of this timestamp (milliseconds) or later.
+
+    Raises:
+        ConfigurationError: ``topic_missing``.
+    """
+    async with LogRanges(settings, [role]) as logs:
+        async for record in logs.records(role, since_ms=since_ms):
+            yield record
 
 
 async def read_bindings(settings: Settings) -> Bindings:
@@ -33,7 +66,7 @@ async def read_bindings(settings: Settings) -> Bindings:
         IntegrityError: where the topic holds what is not ours.
     """
     bindings = Bindings()
-    async for record in _records(settings, Role.BINDINGS):
+    async for record in read_records(settings, Role.BINDINGS):
         bindings.take(record)
     return bindings
 
@@ -54,7 +87,7 @@ async def find_finding(settings: Settings, uid: str) -> Finding | None:
     if not _UID_PREFIX.fullmatch(wanted):
         raise InputError("bad_uid", "give the first 6 to 64 hexadecimal digits of an alert's uid")
     found: dict[str, Finding] = {}
-    async for record in _records(settings, Role.FINDINGS):
+    async for record in read_records(settings, Role.FINDINGS):
         entries = _findings_in(decode_entry(record.value))
         found.update((each, finding) for each, finding in entries if each.startswith(wanted))
     if len(found) > 1:
@@ -75,7 +108,7 @@ async def read_definitions(settings: Settings, digests: Collection[str]) -> dict
     """Return the definitions with these full digests, as far as the topic holds them."""
     wanted = {digest.encode() for digest in digests}
     found: dict[str, dict[str, Any]] = {}
-    async for record in _records(settings, Role.DEFINITIONS):
+    async for record in read_records(settings, Role.DEFINITIONS):
         if record.key in wanted and record.value is not None:
             found[record.key.decode()] = orjson.loads(record.value)["definition"]
     return found
@@ -88,50 +121,179 @@ async def read_entries(settings: Settings, key: str) -> AsyncIterator[Entry]:
         ConfigurationError: ``topic_missing``.
         IntegrityError: where the topic holds what is not ours.
     """
-    topic = topic_names(settings)[Role.FINDINGS]
-    number = murmur2_partition(key.encode(), await _partition_count(settings, topic))
-    async for record in read_to_end(settings, Role.FINDINGS, TopicPartition(topic, number)):
-        yield decode_entry(record.value)
+    async with LogRanges(settings, [Role.FINDINGS]) as logs:
+        number = murmur2_partition(key.encode(), len(logs.partitions(Role.FINDINGS)))
+        async for batch in logs.read(Role.FINDINGS, number):
+            for record in batch:
+                yield decode_entry(record.value)
 
 
-async def read_records(settings: Settings, role: Role, *, since_ms: int | None = None) -> AsyncIterator[Record]:
-    """Yield every committed record that a topic holds now, partition by partition.
+async def read_log_history(settings: Settings) -> tuple[Bindings, list[Origin]]:
+    """Return what the snapshot and control topics add up to, and where those start that lost their beginning."""
+    async with LogRanges(settings, [Role.SNAPSHOTS, Role.CONTROL]) as logs:
+        history = History()
+        for role in (Role.CONTROL, Role.SNAPSHOTS):
+            async for record in logs.records(role):
+                history.take(record)
+        starts = [Origin(*place, first) for place, first in logs.starts().items() if first > 0]
+        return history.view, starts
+
+
+async def timeline_from_kafka(settings: Settings, server_id: str, *, tool_name: str | None = None) -> list[Dated]:
+    """Return everything that changed on a server, or that is about one of its tools.
+
+    Raises:
+        InputError: ``server_not_known``.
+    """
+    server, key = server_of(await read_bindings(settings), server_id), server_id.encode()
+    async with LogRanges(settings, _WRITTEN) as logs:
+        written = [record for role in _WRITTEN async for record in logs.records(role) if record.key == key]
+        return list(changes(server, server_id, written, tool_name=tool_name))
+
+
+async def traces_from_kafka(settings: Settings, sought: Sought) -> list[Trace]:
+    """Return what the topics say of some calls."""
+    roles = [Role.EVIDENCE, Role.CALLS, Role.SNAPSHOTS, Role.FINDINGS, Role.ALERTS]
+    async with LogRanges(settings, roles) as logs:
+        traces = await _traces(logs, sought)
+        names = topic_names(settings)
+        for trace in traces:
+            if trace.call is None and trace.call_origin is not None:
+                trace.call = await _record_at(logs, Role.CALLS, trace.call_origin, names[Role.CALLS])
+            if trace.snapshot_origin is not None:
+                trace.snapshot = await _record_at(logs, Role.SNAPSHOTS, trace.snapshot_origin, names[Role.SNAPSHOTS])
+        servers = [name for name in {trace.about()[0] for trace in traces} if name is not None]
+        add_consequences(
+            traces,
+            [
+                one.value
+                async for one in logs.records(Role.FINDINGS)
+                if any(finding_about(one.value, n) for n in servers)
+            ],
+            [one.value async for one in logs.records(Role.ALERTS) if any(alert_about(one.value, n) for n in servers)],
+        )
+        return traces
+
+
+async def _traces(logs: LogRanges, sought: Sought) -> list[Trace]:
+    """Return a trace for each record of evidence, else for each call without any."""
+    traces: list[Trace] = []
+    async for record in logs.records(Role.EVIDENCE):
+        if sought.may_be_in(record.value) and len(traces) < TRACED_MAX:
+            evidence = of_record(record)
+            if sought.is_in(evidence.content.get("data")):
+                traces.append(Trace(evidence=evidence))
+    if traces:
+        return traces
+    async for record in logs.records(Role.CALLS):
+        event = call_of(record) if sought.may_be_in(record.value) else None
+        if event is not None and sought.is_in(event.data):
+            traces.append(Trace(evidence=None, call=record))
+    return traces
+
+
+async def _record_at(logs: LogRanges, role: Role, origin: Origin, topic: str) -> Record | None:
+    """Return the record at a place, ``None`` where it is gone."""
+    first, end = logs.bounds.get(origin[:2], (0, 0))
+    if origin.topic != topic or not first <= origin.offset < end:
+        return None
+    async for batch in logs.read(role, origin.partition, first=origin.offset):
+        return batch[0] if batch[0].origin == origin else None
+    return None
+
+
+async def note_ends(settings: Settings, roles: Collection[Role], *, isolation_level: str = "read_committed") -> Ends:
+    """Return where the topics of some roles end now.
 
     Args:
         settings: the operator's settings.
-        role: what the topic carries.
-        since_ms: skip everything before the first record of this timestamp (milliseconds) or later.
+        roles: what the topics carry.
+        isolation_level: whether records of open transactions count (``read_uncommitted``).
 
     Raises:
         ConfigurationError: ``topic_missing``.
+        OperatingError: ``broker_unreachable``.
     """
-    async for record in _records(settings, role, since_ms):
-        yield record
+    ordered = sorted(roles, key=lambda role: READ.index(role) if role in READ else len(READ))
+    names = topic_names(settings)
+    async with LogRanges(settings, ordered, isolation_level=isolation_level) as logs:
+        return {role: {n: logs.bounds[names[role], n][1] for n in logs.partitions(role)} for role in ordered}
 
 
-async def read_alerts(settings: Settings) -> AsyncIterator[Record]:
-    """Yield every alert that the topic holds now, partition by partition.
+async def joined_ends(settings: Settings) -> Ends:
+    """Return where the input topics end now, of calls no further than their evidence is committed.
 
     Raises:
         ConfigurationError: ``topic_missing``.
+        OperatingError: ``broker_unreachable``.
     """
-    async for record in read_records(settings, Role.ALERTS):
-        yield record
+    committed = await committed_offsets(settings, "join")
+    topic, ends = topic_names(settings)[Role.CALLS], await note_ends(settings, READ)
+    for number, end in ends[Role.CALLS].items():
+        ends[Role.CALLS][number] = min(end, committed.get((topic, number), end))
+    return ends
 
 
-async def _records(settings: Settings, role: Role, since_ms: int | None = None) -> AsyncIterator[Record]:
-    topic = topic_names(settings)[role]
-    for number in range(await _partition_count(settings, topic)):
-        async for record in read_to_end(settings, role, TopicPartition(topic, number), since_ms=since_ms):
-            yield record
+async def joined_offsets(settings: Settings) -> dict[tuple[str, int], int]:
+    """Return how far the join has come in each partition of calls, once its evidence can be read.
+
+    Offsets of a transaction can show before its records do: these are waited for.
+
+    Raises:
+        ConfigurationError: ``topic_missing``.
+        OperatingError: ``broker_unreachable``.
+    """
+    committed = await committed_offsets(settings, "join")
+    written = await note_ends(settings, (Role.EVIDENCE,), isolation_level="read_uncommitted")
+    for _ in range(_SETTLE_LOOKS_MAX):
+        readable = (await note_ends(settings, (Role.EVIDENCE,)))[Role.EVIDENCE]
+        if all(readable[number] >= end for number, end in written[Role.EVIDENCE].items()):
+            break
+        await asyncio.sleep(_SETTLE_PAUSE_S)
+    calls = topic_names(settings)[Role.CALLS]
+    return {place: offset for place, offset in committed.items() if place[0] == calls}
 
 
-async def _partition_count(settings: Settings, topic: str) -> int:
-    admin = await start_admin(settings)
-    try:
-        if topic not in await admin.list_topics():
-            raise ConfigurationError("topic_missing", f"no such topic: {topic}. Create it: assay-stream topics apply")
-        [described] = await admin.describe_topics([topic])
-        return len(described["partitions"])
-    finally:
-        await admin.close()
+async def committed_offsets(settings: Settings, stage: str) -> dict[tuple[str, int], int]:
+    """Return how far ``registry``, ``join`` or ``alerts`` has come, by topic and partition, where it has committed.
+
+    Raises:
+        OperatingError: ``broker_unreachable``.
+    """
+    for attempt in range(_ATTEMPTS_MAX):
+        admin = await start_admin(settings)
+        try:
+            found = await admin.list_consumer_group_offsets(f"{settings.group_prefix}-{stage}")
+            return {tuple(place): committed.offset for place, committed in found.items() if committed.offset >= 0}
+        except KafkaError as error:
+            # The coordinator is another broker, or moves: a busy one is not ready at the first attempt.
+            if attempt == _ATTEMPTS_MAX - 1:
+                raise broker_unreachable(settings, error) from None
+            await asyncio.sleep(1.0)
+        finally:
+            await admin.close()
+    raise AssertionError("unreachable")
+
+
+async def read_ranges(settings: Settings, ends: Ends, selection: Selection) -> AsyncIterator[Record]:
+    """Yield the selected records of some topics, partition by partition, those that were set aside marked.
+
+    Args:
+        settings: the operator's settings.
+        ends: where to stop, from ``note_ends``.
+        selection: which records.
+    """
+    names = topic_names(settings)
+    async with LogRanges(settings, sorted(ends, key=READ.index, reverse=True), ends=ends) as logs:
+        for role in sorted(ends, key=READ.index, reverse=True):
+            for number in logs.partitions(role):
+                wanted = selection.range_of(names[role], number)
+                if wanted is None:
+                    continue
+                first, end = wanted
+                if selection.from_ms is not None and role is Role.CALLS:
+                    first = max(first, await logs.offset_at(role, number, max(selection.from_ms, 0)))
+                async for batch in logs.read(role, number, first=first, end=end):
+                    for record in batch:
+                        if selection.wants(record):
+                            yield record

@@ -15,12 +15,12 @@ from aiokafka.errors import KafkaError
 
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, OperatingError
+from assay_stream.files.seal_files import LogName
 from assay_stream.kafka.connection import broker_unreachable, reading_consumer, start_admin
 from assay_stream.kafka.refusals import explained
-from assay_stream.kafka.set_aside import marked, read_set_aside
 from assay_stream.kafka.topics import topic_names
 from assay_stream.kafka.transport import record_of
-from assay_stream.model.record import Origin, Record, Role
+from assay_stream.model.record import SET_ASIDE, Origin, Record, Role
 
 Ends = dict[Role, dict[int, int]]
 """By role and partition, the first offset that is not read."""
@@ -29,6 +29,8 @@ _T = TypeVar("_T")
 _INPUTS = frozenset({Role.SNAPSHOTS, Role.CONTROL, Role.CALLS})
 _POLL_MS = 200
 _BATCH_RECORDS_MAX = 5_000
+_SETTLE_LOOKS_MAX = 6
+_SETTLE_PAUSE_S = 0.5
 
 
 class LogRanges:
@@ -66,9 +68,8 @@ class LogRanges:
             present = set(await admin.list_topics())
             for name in names:
                 if name not in present:
-                    raise ConfigurationError(
-                        "topic_missing", f"no such topic: {name}. Create it: assay-stream topics apply"
-                    )
+                    text = f"no such topic: {name}. Create it: assay-stream topics apply"
+                    raise ConfigurationError("topic_missing", text)
             described = {topic["topic"]: topic for topic in await admin.describe_topics(names)}
         finally:
             await admin.close()
@@ -131,23 +132,21 @@ class LogRanges:
             while await consumer.position(place) < last:
                 fetched = await consumer.getmany(place, timeout_ms=_POLL_MS, max_records=_BATCH_RECORDS_MAX)
                 batch = [record_of(role, message) for message in fetched.get(place, []) if message.offset < last]
+                if self._set_aside:
+                    batch = marked(batch, self._set_aside)
                 if batch:
-                    yield marked(batch, self._set_aside or frozenset())
+                    yield batch
         finally:
             self._consumers.remove(consumer)
             await consumer.stop()
 
-    async def read_all(self, role: Role) -> AsyncIterator[list[Record]]:
-        """Yield every record of a topic, partition by partition, in batches."""
+    async def records(self, role: Role, *, since_ms: int | None = None) -> AsyncIterator[Record]:
+        """Yield the records of a topic, partition by partition, from the first of a log timestamp or a later one on."""
         for number in self.partitions(role):
-            async for batch in self.read(role, number):
-                yield batch
-
-    async def records(self, role: Role) -> AsyncIterator[Record]:
-        """Yield every record of a topic, partition by partition."""
-        async for batch in self.read_all(role):
-            for record in batch:
-                yield record
+            first = 0 if since_ms is None else await self.offset_at(role, number, since_ms)
+            async for batch in self.read(role, number, first=first):
+                for record in batch:
+                    yield record
 
     async def _consumer(self) -> AIOKafkaConsumer:
         consumer = reading_consumer(self._settings, isolation_level=self._isolation_level)
@@ -161,6 +160,35 @@ class LogRanges:
             raise broker_unreachable(self._settings, error) from None
         self._consumers.append(consumer)
         return consumer
+
+
+async def read_set_aside(settings: Settings) -> frozenset[Origin]:
+    """Return the places of the records that the deployment set aside, as the rejected topic names them."""
+    try:
+        async with LogRanges(settings, [Role.REJECTED]) as logs:
+            places = {set_aside_place(record) async for record in logs.records(Role.REJECTED)}
+            return frozenset(place for place in places if place is not None)
+    except ConfigurationError as error:
+        if error.code != "topic_missing":
+            raise
+        return frozenset()
+
+
+def set_aside_place(rejected: Record) -> Origin | None:
+    """Return the place of the original of a rejected record that was set aside; ``None`` of another."""
+    # Ours stand behind the record's own, which may have the same names.
+    headers = {name: value or b"" for name, value in rejected.headers}
+    if headers.get("error.code") != SET_ASIDE.encode():
+        return None
+    try:
+        return Origin(headers["error.topic"].decode(), int(headers["error.partition"]), int(headers["error.offset"]))
+    except (KeyError, ValueError):
+        return None
+
+
+def marked(records: list[Record], places: frozenset[Origin]) -> list[Record]:
+    """Return records as they are to be read again: replays and checks refuse those that were set aside, too."""
+    return [record._replace(set_aside=True) if record.origin in places else record for record in records]
 
 
 class SyncRanges:
@@ -219,3 +247,56 @@ class SyncRanges:
     async def _next(self, batches: AsyncGenerator[list[Record], None]) -> list[Record] | None:
         async with asyncio.timeout(self._limit_s):
             return await anext(batches, None)
+
+
+class KafkaLogs(SyncRanges):
+    """The logs of one topic, which can be read several times; arguments and errors are those of ``SyncRanges``."""
+
+    def __init__(self, settings: Settings, role: Role, runner: asyncio.Runner) -> None:
+        super().__init__(settings, [role], runner)
+        self._role = role
+        self.settled: dict[LogName, int] = {}
+        """Where each log ended before the ends of all of them were noted. What stands before it names nothing that
+        they lack, though the logs are being written."""
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether nothing was written while ends were noted."""
+        return all(self.ranges.bounds[name][1] == end for name, end in self.settled.items())
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        try:
+            self.run(self._settle())
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    async def _settle(self) -> None:
+        for _ in range(_SETTLE_LOOKS_MAX):
+            self.settled = {LogName(*place): end for place, (_, end) in self.ranges.bounds.items()}
+            if self._role is not Role.CHECKPOINTS:
+                return
+            # Time for a transaction that has ended to show in all its partitions.
+            await asyncio.sleep(_SETTLE_PAUSE_S)
+            await self.ranges.note_ends()
+            if self.at_rest:
+                return
+
+    def __iter__(self) -> Iterator[Record]:
+        return (record for name in self.names() for record in self.records(name))
+
+    def names(self) -> list[LogName]:
+        """Return which logs there are, sorted."""
+        return sorted(LogName(*place) for place in self.ranges.bounds)
+
+    def start(self, name: LogName) -> int:
+        """Return the offset at which a log starts now."""
+        return self.ranges.bounds.get(name, (0, 0))[0]
+
+    def records(self, name: LogName) -> Iterator[Record]:
+        """Yield the committed records of a log."""
+        if name in self.ranges.bounds:
+            for batch in self.batches(self._role, name.partition):
+                yield from batch

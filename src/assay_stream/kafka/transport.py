@@ -14,8 +14,7 @@ from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.structs import ConsumerRecord
 
 from assay_stream.canonical.digest import sha256_of
-from assay_stream.config import Settings
-from assay_stream.kafka.connection import Consumer, reading_consumer
+from assay_stream.kafka.connection import Consumer
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.partition import murmur2_partition
 from assay_stream.model.record import Origin, Output, Record, Role, made_of
@@ -38,25 +37,13 @@ def record_of(role: Role, message: ConsumerRecord) -> Record:
     return made_of(Record, (role, origin, message.key, message.value, message.headers, timestamp_ms, False, False))
 
 
-def read_to_end(
-    settings: Settings, role: Role, partition: TopicPartition, *, since_ms: int | None = None
-) -> AsyncIterator[Record]:
+async def read_partition(consumer: Consumer, role: Role, partition: TopicPartition) -> AsyncIterator[Record]:
     """Yield every committed record that one partition holds now."""
-    return read_partition(reading_consumer(settings), role, partition, since_ms=since_ms)
-
-
-async def read_partition(
-    consumer: Consumer, role: Role, partition: TopicPartition, *, since_ms: int | None = None
-) -> AsyncIterator[Record]:
-    """Yield every committed record that one partition holds now, as ``read_to_end``."""
     consumer.assign([partition])
     try:
         await consumer.start()
         await consumer.seek_to_beginning(partition)
         end = (await consumer.end_offsets([partition]))[partition]
-        if since_ms is not None:
-            found = (await consumer.offsets_for_times({partition: since_ms}))[partition]
-            consumer.seek(partition, end if found is None else found.offset)
         count = 0
         while await consumer.position(partition) < end:
             fetched = await consumer.getmany(partition, timeout_ms=200)

@@ -14,7 +14,7 @@ from assay_stream.cli.app import app
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, InputError, OperatingError
 from assay_stream.files.archive import read_files
-from assay_stream.kafka import input_ranges
+from assay_stream.kafka import lookup
 from assay_stream.model.record import TOPIC_NAMES, Record, Role
 from assay_stream.replay.selection import Selection
 from tests.support.controls import a_control
@@ -41,9 +41,9 @@ def _topics(monkeypatch: pytest.MonkeyPatch) -> None:
         assert stage == "join"
         return {("mcp.tools.call", 0): 2, ("elsewhere", 0): 9}
 
-    monkeypatch.setattr(input_ranges, "committed_offsets", committed_offsets)
-    monkeypatch.setattr(input_ranges, "note_ends", note_ends)
-    monkeypatch.setattr(input_ranges, "read_ranges", read_ranges)
+    monkeypatch.setattr(lookup, "committed_offsets", committed_offsets)
+    monkeypatch.setattr(lookup, "note_ends", note_ends)
+    monkeypatch.setattr(lookup, "read_ranges", read_ranges)
 
 
 def run(*arguments: object) -> Result:
@@ -101,7 +101,7 @@ def test_an_archive_that_fails_leaves_the_one_before(tmp_path: Path, monkeypatch
         yield RECORDS[0]
         raise OperatingError("broker_unreachable", "gone")
 
-    monkeypatch.setattr(input_ranges, "read_ranges", read_ranges)
+    monkeypatch.setattr(lookup, "read_ranges", read_ranges)
     assert run("archive", "--output", folder, "--force").exit_code == 1
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
@@ -166,7 +166,7 @@ def test_verify_refuses_an_archive_that_lost_its_end(tmp_path: Path, monkeypatch
         for record in RECORDS:
             yield record._replace(origin=record.origin._replace(topic=TOPIC_NAMES[record.role]))
 
-    monkeypatch.setattr(input_ranges, "read_ranges", read_ranges)
+    monkeypatch.setattr(lookup, "read_ranges", read_ranges)
     assert run("archive", "--output", tmp_path / "kept", "--compression", "none").exit_code == 0
     calls, evidence = tmp_path / "kept" / "calls.ndjson", tmp_path / "evidence.ndjson"
     evidence.write_bytes(b"")

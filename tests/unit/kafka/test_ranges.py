@@ -1,18 +1,25 @@
 """Parts of the topics, over brokers in memory."""
 
+# ruff: noqa: ARG002 - the signatures are the client's
+
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncGenerator, Iterator
 from typing import Any, NamedTuple
 
 import pytest
 from aiokafka import TopicPartition
+from aiokafka.errors import KafkaConnectionError
 
 from assay_stream.config import Settings, load_settings
-from assay_stream.errors import ConfigurationError
+from assay_stream.errors import ConfigurationError, OperatingError
+from assay_stream.files.seal_files import LogName
 from assay_stream.kafka import ranges
-from assay_stream.kafka.ranges import LogRanges
+from assay_stream.kafka.ranges import KafkaLogs, LogRanges, marked, set_aside_place
 from assay_stream.kafka.topics import topic_names
-from assay_stream.model.record import Origin, Role
+from assay_stream.model.record import Headers, Origin, Record, Role, rejected, set_aside_error
+from tests.support.seals import TOPIC, some_records
 
 SETTINGS = load_settings()
 CALLS = topic_names(SETTINGS)[Role.CALLS]
@@ -148,7 +155,7 @@ async def test_a_partition_is_read_to_where_it_ended(broker: Broker) -> None:
 async def test_a_topic_is_read_partition_by_partition(broker: Broker) -> None:
     """With the records' places, keys and times; every consumer is let go."""
     async with LogRanges(SETTINGS, [Role.CALLS]) as logs:
-        records = [record async for batch in logs.read_all(Role.CALLS) for record in batch]
+        records = [record async for record in logs.records(Role.CALLS)]
     assert [record.origin[1:] for record in records] == [(0, 2), (0, 3), (0, 5), (0, 6), (2, 0)]
     assert (records[0].role, records[0].key, records[0].value, records[0].timestamp_ms) == (
         Role.CALLS,
@@ -174,3 +181,116 @@ async def test_a_missing_topic_is_named(broker: Broker) -> None:
             raise AssertionError("it was opened")
     assert caught.value.code == "topic_missing"
     assert broker.running == 0
+
+
+PLACE = Origin("mcp.tools.list", 1, 7)
+
+
+def a_rejected(*own: tuple[str, bytes]) -> Record:
+    """The rejected copy of a record that was set aside, with headers of its own."""
+    output = rejected(Record(Role.SNAPSHOTS, PLACE, b"k", b"v", own), set_aside_error())
+    return Record(Role.REJECTED, Origin("assay.rejected", 0, 0), output.key, output.value, output.headers)
+
+
+def test_the_copy_names_the_place() -> None:
+    """Headers that the record had before do not count."""
+    assert set_aside_place(a_rejected()) == PLACE
+    assert set_aside_place(a_rejected(("error.code", b"not_json"), ("error.offset", b"9"))) == PLACE
+
+
+@pytest.mark.parametrize(
+    "headers", [(), (("error.code", b"not_json"),), (("error.code", b"record_kills_worker"), ("error.topic", b"t"))]
+)
+def test_other_copies_name_none(headers: Headers) -> None:
+    """Refused for something else, or not by us."""
+    assert set_aside_place(a_rejected()._replace(headers=headers)) is None
+
+
+def test_records_are_marked_by_their_place() -> None:
+    """And no other."""
+    records = [Record(Role.SNAPSHOTS, PLACE._replace(offset=offset), None, None) for offset in (6, 7)]
+    assert [record.set_aside for record in marked(records, frozenset({PLACE}))] == [False, True]
+    assert marked(records, frozenset()) == records
+
+
+SEALED = some_records(*range(3, 10))
+
+
+class Ranges:
+    """Partition 0 has records, two a batch; partition 1 is empty."""
+
+    error: Exception | None = None
+    is_stuck = False
+    entered = 0
+    reading = 0
+
+    def __init__(self, settings: Settings, roles: list[Role]) -> None:
+        assert roles == [Role.EVIDENCE]
+        self.bounds = {(TOPIC, 0): (3, 10), (TOPIC, 1): (0, 0)}
+
+    async def __aenter__(self) -> Ranges:
+        Ranges.entered += 1
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        Ranges.entered -= 1
+
+    async def read(self, role: Role, number: int, **_: object) -> AsyncGenerator[list[Record], None]:
+        """The batches."""
+        if Ranges.error is not None:
+            raise Ranges.error
+        Ranges.reading += 1
+        try:
+            if Ranges.is_stuck:
+                await asyncio.sleep(3_600)
+            for at in range(0, 0 if number else len(SEALED), 2):
+                yield SEALED[at : at + 2]
+        finally:
+            Ranges.reading -= 1
+
+
+@pytest.fixture
+def logs(monkeypatch: pytest.MonkeyPatch) -> Iterator[KafkaLogs]:
+    """The evidence of two partitions."""
+    monkeypatch.setattr(ranges, "LogRanges", Ranges)
+    monkeypatch.setattr(Ranges, "error", None)
+    monkeypatch.setattr(Ranges, "is_stuck", False)
+    with asyncio.Runner() as runner, KafkaLogs(load_settings(connect_limit_s=1), Role.EVIDENCE, runner) as made:
+        assert Ranges.entered == 1
+        yield made
+    assert (Ranges.entered, Ranges.reading) == (0, 0)
+
+
+def test_a_log_can_be_read_several_times(logs: KafkaLogs) -> None:
+    """Record by record."""
+    assert logs.names() == [LogName(TOPIC, 0), LogName(TOPIC, 1)]
+    for _ in range(2):
+        assert list(logs.records(LogName(TOPIC, 0))) == SEALED
+        assert list(logs) == SEALED, "all logs, one after the other"
+    assert (logs.start(LogName(TOPIC, 0)), logs.start(LogName(TOPIC, 1))) == (3, 0)
+
+
+def test_a_log_that_is_empty_or_not_there_has_no_records(logs: KafkaLogs) -> None:
+    """Of another topic neither."""
+    assert list(logs.records(LogName(TOPIC, 1))) == []
+    assert list(logs.records(LogName("other", 0))) == []
+    assert logs.start(LogName("other", 0)) == 0
+
+
+def test_a_log_that_is_left_early_leaves_nothing_open(logs: KafkaLogs) -> None:
+    """The fixture counts."""
+    records = logs.records(LogName(TOPIC, 0))
+    assert next(records) == SEALED[0]
+    assert Ranges.reading == 1
+    records.close()  # type: ignore[attr-defined]
+
+
+def test_a_broker_that_fails_is_an_error_of_ours(logs: KafkaLogs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So is one that gives nothing for too long."""
+    monkeypatch.setattr(Ranges, "error", KafkaConnectionError())
+    with pytest.raises(OperatingError, match="brokers_failing"):
+        list(logs.records(LogName(TOPIC, 0)))
+    monkeypatch.setattr(Ranges, "error", None)
+    monkeypatch.setattr(Ranges, "is_stuck", True)
+    with pytest.raises(OperatingError, match="brokers_failing"):
+        list(logs.records(LogName(TOPIC, 0)))

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import gzip
 import random
+from typing import Any
 
-import pytest
 from aiokafka import TopicPartition
 from aiokafka.structs import ConsumerRecord
 
-from assay_stream.config import Settings
 from assay_stream.errors import InputError
 from assay_stream.kafka import transport as module
 from assay_stream.kafka.transport import fitting
@@ -99,10 +98,10 @@ class FullLog:
         return {partition: chunk}
 
 
-async def test_reading_a_long_log_leaves_turns_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_reading_a_long_log_leaves_turns_to_others() -> None:
     """A restore that never paused would starve the heartbeats, and lose the partition that is being restored."""
     partition = TopicPartition("assay.tool.binding", 0)
-    monkeypatch.setattr(module, "reading_consumer", lambda _settings: FullLog(partition, 20_000))
+    log: Any = FullLog(partition, 20_000)
     turns = 0
 
     async def beat() -> None:
@@ -113,7 +112,7 @@ async def test_reading_a_long_log_leaves_turns_to_others(monkeypatch: pytest.Mon
 
     beating = asyncio.create_task(beat())
     count = 0
-    async for _ in module.read_to_end(Settings(), Role.BINDINGS, partition):
+    async for _ in module.read_partition(log, Role.BINDINGS, partition):
         count += 1
     beating.cancel()
     assert count == 20_000
