@@ -52,6 +52,9 @@ _FALSE: Final = _Mark()
 _NULL: Final = _Mark()
 _LIST: Final = _Mark()
 _OBJECT: Final = _Mark()
+_READY: Final = _Mark()
+"""Stands above a container whose members have their classes."""
+_CONTAINERS = (dict, list)
 
 
 class Values:
@@ -122,57 +125,62 @@ class Values:
 
     def _look_at(self, root: Any) -> None:
         """Find the classes of a container and of all within it, members before what they are members of."""
-        classes = self._class_of
+        classes, spend = self._class_of, self.work.spend
         waiting = [root]
         while waiting:
-            value = waiting[-1]
-            if id(value) in classes:
-                waiting.pop()
+            value = waiting.pop()
+            if value is _READY:
+                value = waiting.pop()
+            elif id(value) in classes:
                 continue
-            self.work.spend(_LOOK_CONTAINER + _LOOK_MEMBER * len(value))
-            members = value.values() if isinstance(value, dict) else value
-            inner = [each for each in members if isinstance(each, dict | list) and id(each) not in classes]
-            if inner:
-                waiting.extend(inner)
             else:
-                classes[id(value)] = self._class(value)
-                waiting.pop()
+                units = _LOOK_CONTAINER + _LOOK_MEMBER * len(value)
+                spend(units)
+                members = value.values() if isinstance(value, dict) else value
+                inner = [each for each in members if isinstance(each, _CONTAINERS) and id(each) not in classes]
+                if inner:
+                    spend(units)
+                    waiting += (value, _READY, *inner)
+                    continue
+            classes[id(value)] = self._class(value)
 
     def _class(self, value: dict[Any, Any] | list[Any]) -> _Class:
         """Return the class of a container whose containers have theirs."""
         key: list[Any]
-        if not isinstance(value, dict):
-            key, found = [_LIST], _Class(0, 0, True)
-            self._add_members(key, found, value)
-        elif all(isinstance(name, str) for name in value):
-            chars = sum(map(len, value))
-            self.work.spend(chars // _LOOK_CHARS_PER_UNIT)
-            names = sorted(value)
-            key, found = [_OBJECT, *map(_scalar, names)], _Class(len(value), chars, all(map(str.isascii, names)))
-            self._add_members(key, found, [value[name] for name in names])
+        if isinstance(value, list):
+            key, members, parts, chars, is_plain = [_LIST], value, len(value), 0, True
         else:
-            raise InputError("not_canonicalizable", "object keys must be text")
-        return self._interned.setdefault(tuple(key), found)
-
-    def _add_members(self, key: list[Any], found: _Class, members: list[Any]) -> None:
-        parts, chars, is_plain = len(members), 0, found.is_plain
+            try:
+                names = sorted(value)
+                chars = len("".join(names))
+            except TypeError:
+                raise InputError("not_canonicalizable", "object keys must be text") from None
+            self.work.spend(chars // _LOOK_CHARS_PER_UNIT)
+            is_plain = all(map(str.isascii, names))
+            key, members = [_OBJECT, *(names if is_plain else map(_scalar, names))], [value[name] for name in names]
+            parts = 2 * len(value)
+        classes = self._class_of
         for member in members:
-            if isinstance(member, dict | list):
-                known = self._class_of[id(member)]
+            if isinstance(member, str):
+                if len(member) >= _LOOK_CHARS_PER_UNIT:
+                    self.work.spend(len(member) // _LOOK_CHARS_PER_UNIT)
+                chars += len(member)
+                key.append(member if member.isascii() else _scalar(member))
+            elif isinstance(member, _CONTAINERS):
+                known = classes[id(member)]
                 parts += known.parts
                 chars += known.chars
                 is_plain = is_plain and known.is_plain
                 key.append(known)
-                continue
-            if isinstance(member, str):
-                chars += len(member)
-                self.work.spend(len(member) // _LOOK_CHARS_PER_UNIT)
-            elif member is not None and not isinstance(member, bool):
-                is_plain = is_plain and isinstance(member, int) and abs(member) <= _EXACT_INTEGER_MAX
-            key.append(_scalar(member))
-        found.parts += parts
-        found.chars += chars
-        found.is_plain = is_plain
+            else:
+                if member is not None and not isinstance(member, bool):
+                    is_plain = is_plain and isinstance(member, int) and abs(member) <= _EXACT_INTEGER_MAX
+                key.append(_scalar(member))
+        content = tuple(key)
+        found = self._interned.get(content)
+        if found is None:
+            found = self._interned[content] = _Class(parts, chars, is_plain)
+        return found
 
 
 def _scalar(value: Any) -> Any:
