@@ -170,10 +170,8 @@ def change_of(
 
 def _differing(baseline: Baseline, catalogue: Catalogue) -> Iterator[tuple[str, str | None]]:
     """Yield the tools that differ, with what they were before, in the order of names."""
-    names = catalogue.tools.keys() ^ baseline.tools.keys()
-    for name in baseline.tools:
-        if name in catalogue.tools and baseline.definitions_of(name) != catalogue.definitions_of(name):
-            names.add(name)
-    for name in sorted(names):
-        known = baseline.tools.get(name)
-        yield name, None if known is None else known.full
+    for name in baseline.differing(catalogue):
+        is_listed = name in baseline.tools and name in catalogue.tools
+        if not is_listed or baseline.definitions_of(name) != catalogue.definitions_of(name):
+            known = baseline.tools.get(name)
+            yield name, None if known is None else known.full

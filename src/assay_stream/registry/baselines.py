@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 from assay_stream.limits import DEFAULT_LIMITS
-from assay_stream.model.facts import ItemList, Seen
+from assay_stream.model.facts import Catalogue, ItemList, Seen
 from assay_stream.model.fields import LeftOut, Subject
 from assay_stream.model.record import Position
 from assay_stream.registry.analysis import Analysis
@@ -46,6 +46,14 @@ class Baseline:
         """Return the full digests that were listed under a name, sorted."""
         known = self.tools.get(name)
         return self.ambiguous.get(name) or (() if known is None else (known.full,))
+
+    def differing(self, catalogue: Catalogue) -> list[str]:
+        """Return the names that do not have one and the same definition here and in a catalogue, sorted."""
+        differing = catalogue.tools.keys() - self.tools.keys()
+        for name, known in self.tools.items():
+            if known is None or known.full != catalogue.tools.get(name) or self.ambiguous.get(name):
+                differing.add(name)
+        return sorted(differing)
 
 
 def baselines_for(server: ServerBindings, seen: Seen) -> tuple[Baseline | None, Baseline | None]:

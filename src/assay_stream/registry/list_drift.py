@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, partial
-from typing import NamedTuple, TypedDict, Unpack
+from functools import partial
+from typing import Any, NamedTuple, TypedDict, Unpack
 
 from assay_stream.canonical.digest import jcs_digest
 from assay_stream.drift.lists import renames
@@ -96,7 +96,7 @@ def _steps(
     """Yield what is to be compared, in the order of names."""
     new, come, gone = new_come_gone
     successors = set(renamed.values())
-    for name in sorted({*catalogue.tools, *gone}):
+    for name in filter({*catalogue.tools, *gone}.__contains__, before.differing(catalogue)):
         old = before.tools.get(name)
         if name in renamed:
             yield _Step(Kind.TOOL_RENAMED, name, old, catalogue.tools[renamed[name]], renamed[name])
@@ -142,6 +142,7 @@ class _ToolDrift:
         self._server, self._seen, self._offer = server, seen, offer
         self._comparison = Comparison(analysis, offer.tools)
         self._searched: dict[tuple[str | None, str], Signs] = {}
+        self._unpacked: tuple[str, dict[str, Any]] | None = None
 
     def renames(
         self, before: Baseline, catalogue: Catalogue, gone: Iterable[str], come: Iterable[str]
@@ -203,7 +204,7 @@ class _ToolDrift:
         self, kind: Kind, name: str, old: Fingerprint, full: str, *, renamed_to: str | None
     ) -> Iterator[Finding]:
         new, now = self._offer.fingerprints[full], self._offer.definitions[full]
-        was = cache(partial(self._server.definition_of, old.full))
+        was = partial(self._older, old.full)
         yield self._found(
             kind,
             name,
@@ -221,11 +222,14 @@ class _ToolDrift:
 
     def _signs(self, old_full: str | None, full: str) -> Signs:
         return self._comparison.signs(
-            old_full,
-            full,
-            lambda: None if old_full is None else self._server.definition_of(old_full),
-            self._offer.definitions[full],
+            old_full, full, lambda: None if old_full is None else self._older(old_full), self._offer.definitions[full]
         )
+
+    def _older(self, full: str) -> dict[str, Any]:
+        """Return an older definition. Only the last is kept: all of them together may be far larger than the list."""
+        if self._unpacked is None or self._unpacked[0] != full:
+            self._unpacked = full, self._server.definition_of(full)
+        return self._unpacked[1]
 
     def _found(
         self,

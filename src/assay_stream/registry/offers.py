@@ -32,6 +32,7 @@ from assay_stream.model.facts import ItemFact, ItemList
 from assay_stream.model.fields import Subject
 from assay_stream.model.observation import SnapshotData
 from assay_stream.schemes.fingerprint import ContentCache, Fingerprint, fingerprint
+from assay_stream.schemes.schemapin.canonical import carried_signature
 
 _LISTS_KEPT = 1_024
 _TOOLS_KEPT = 65_536
@@ -51,6 +52,8 @@ class Offer:
     """Full digests of the definitions of each name that has several, sorted."""
     nameless: dict[str, dict[str, Any]]
     """Definitions without a name: they bind nothing, but reviewers see them."""
+    carried: dict[str, str]
+    """The SchemaPin signature within a tool, by the name of each tool that carries one and is not ambiguous."""
 
 
 _NAMES = {Subject.PROMPT: "name", Subject.TEMPLATE: "uriTemplate"}
@@ -138,6 +141,11 @@ class Offers:
             definitions=definitions,
             ambiguous=ambiguous,
             nameless=nameless,
+            carried={
+                name: signature
+                for name, full in tools.items()
+                if full is not None and (signature := carried_signature(definitions[full])) is not None
+            },
         )
         if content:
             self._by_list.put(content, offer, sum(map(_weight, fingerprints.values())))

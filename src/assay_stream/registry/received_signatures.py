@@ -34,11 +34,12 @@ def signatures_of(data: SnapshotData, offer: Offer, limits: Limits) -> Signature
 
     A name with several definitions has no signature: which of them it is for is not known.
     """
+    stated = data.signatures or {}
     tools: dict[str, Signed] = {}
-    for name, full in offer.tools.items():
+    for name, full in offer.tools.items() if stated or offer.carried else ():
         if full is None:
             continue
-        given: Any = (data.signatures or {}).get(name)
+        given: Any = stated.get(name)
         domain = None
         claims: dict[str, str] = {}
         if isinstance(given, dict):
@@ -46,7 +47,7 @@ def signatures_of(data: SnapshotData, offer: Offer, limits: Limits) -> Signature
             claims = schemapin.claims_of(given)
             given = given.get("signature", _UNREADABLE)
         if given is None:
-            given = schemapin.carried_signature(offer.definitions[full])
+            given = offer.carried.get(name)
         if given is not None:
             digest = offer.fingerprints[full].schemes.get(SCHEME)
             tools[name] = Signed(_domain(domain), _text(given, limits), digest, claims)

@@ -97,7 +97,7 @@ def _gone(baseline: Baseline, catalogue: Catalogue, seen: Seen) -> Iterator[tupl
 
     An incomplete list says only what is in it.
     """
-    for name in sorted(baseline.tools):
+    for name in baseline.differing(catalogue):
         if not _tells_of(name, baseline, catalogue, seen):
             continue
         now = frozenset(catalogue.definitions_of(name))
