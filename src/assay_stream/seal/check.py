@@ -124,31 +124,29 @@ def check(
         claims_before: what checkpoints say of other partitions counts before this place; ``None`` for everywhere.
     """
     reader = _Ordered(records, report)
-    before: Checkpoint | None = None
+    last: Sealed | None = None
     for number, raw in checkpoints:
-        found = _continued(report, number, raw, before, keys)
+        found = _continued(report, number, raw, last, keys)
         if found is None:
             # What follows rests on this one: nothing can be said about it.
             report.chain_broken = True
             for _ in reader.up_to(None):
                 report.unsealed += 1
             return
-        before = found.checkpoint
-        report.take(before, with_claims=claims_before is None or number < claims_before)
+        last = found
+        report.take(found.checkpoint, with_claims=claims_before is None or number < claims_before)
         _check_range(report, found.leaves, reader, log_start)
     for _ in reader.up_to(None):
         report.unsealed += 1
 
 
-def _continued(
-    report: Report, number: int, raw: bytes | None, before: Checkpoint | None, keys: dsse.Keys
-) -> Sealed | None:
+def _continued(report: Report, number: int, raw: bytes | None, last: Sealed | None, keys: dsse.Keys) -> Sealed | None:
     try:
         found = decode(raw, keys)
     except InputError as error:
         report.tell(Fault("checkpoint", number, error.code))
         return None
-    why = follows(found, before)
+    why = follows(found, last)
     if why is None and (found.checkpoint.topic, found.checkpoint.partition) != (report.topic, report.partition):
         why = "checkpoint_of_another_log"
     if why is not None:

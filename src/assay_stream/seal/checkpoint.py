@@ -235,9 +235,9 @@ def open_checkpoint(envelope: Any, keys: dsse.Keys) -> tuple[Checkpoint, tuple[s
     return checkpoint, found.key_ids
 
 
-def follows(checkpoint: Sealed, before: Checkpoint | None) -> str | None:
-    """Return why a checkpoint does not continue the one before, ``None`` if it does."""
-    made = checkpoint.checkpoint
+def follows(found: Sealed, last: Sealed | None) -> str | None:
+    """Return why a checkpoint does not continue the last one, ``None`` if it does."""
+    made, before = found.checkpoint, None if last is None else last.checkpoint
     if made.sequence != (0 if before is None else before.sequence + 1):
         return "checkpoint_out_of_sequence"
     if made.previous != (None if before is None else before.digest()):
@@ -249,10 +249,13 @@ def follows(checkpoint: Sealed, before: Checkpoint | None) -> str | None:
     if before is not None and made.first_offset <= before.last_offset:
         return "checkpoint_range_overlaps"
     tree = Frontier() if before is None else Frontier(before.tree_size, before.frontier)
-    for _, leaf in checkpoint.leaves:
+    for _, leaf in found.leaves:
         tree.append(leaf)
     if (tree.size, tree.root().hex()) != (made.tree_size, made.root.hex):
         return "checkpoint_root_differs"
+    # The note stands outside what is signed: that it was removed shows only by the notes before it.
+    if last is not None and last.note is not None and found.note is None:
+        return "checkpoint_note_removed"
     return None
 
 

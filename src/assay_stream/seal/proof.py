@@ -57,18 +57,18 @@ def chain_of(values: Iterable[tuple[int, bytes | None]], keys: dsse.Keys) -> Ite
     Raises:
         InputError: ``checkpoint_chain_faulty``, and as ``checkpoint.decode``, with the place in the message.
     """
-    before: Checkpoint | None = None
+    last: Sealed | None = None
     for number, raw in values:
         try:
             found = decode(raw, keys)
         except InputError as error:
             raise InputError(error.code, f"checkpoint record {number}: {error.message}", path=error.path) from None
-        why = follows(found, before)
+        why = follows(found, last)
         if why is not None:
             raise InputError(
                 "checkpoint_chain_faulty", f"checkpoint record {number} does not continue the chain: {why}"
             )
-        before = found.checkpoint
+        last = found
         yield found
 
 

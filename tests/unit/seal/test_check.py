@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import combinations
 
 from assay_stream.model.record import Record
@@ -103,6 +104,16 @@ def test_a_dropped_or_repeated_checkpoint_is_a_fault() -> None:
     """The chain says so."""
     assert checked(SEALS[1:], RECORDS).faults == [Fault("checkpoint", 0, "checkpoint_out_of_sequence")]
     assert checked([SEALS[0], *SEALS], RECORDS).faults == [Fault("checkpoint", 1, "checkpoint_out_of_sequence")]
+
+
+def test_a_note_that_was_removed_is_a_fault() -> None:
+    """It stands beside what is signed, so only the note before it shows that there was one."""
+    earlier, noted = checkpoints_of(FIRST, SECOND), checkpoints_of(FIRST, SECOND, log_name="example.com/test")
+    content = json.loads(noted[1])
+    del content["note"]
+    report = checked([noted[0], json.dumps(content).encode()], RECORDS)
+    assert report.faults == [Fault("checkpoint", 1, "checkpoint_note_removed")]
+    assert checked([earlier[0], noted[1]], RECORDS).faults == [], "an earlier sealer wrote none"
 
 
 def test_the_checkpoints_of_another_topic_are_a_fault() -> None:

@@ -98,15 +98,15 @@ def test_checkpoints_follow_one_another() -> None:
     """The second continues the first, and nothing else."""
     first, second = decode(FIRST, KEYS), decode(SECOND, KEYS)
     assert follows(first, None) is None
-    assert follows(second, first.checkpoint) is None
+    assert follows(second, first) is None
     assert follows(second, None) == "checkpoint_out_of_sequence"
-    assert follows(first, first.checkpoint) == "checkpoint_out_of_sequence"
+    assert follows(first, first) == "checkpoint_out_of_sequence"
 
 
 def test_a_fork_is_told() -> None:
     """A checkpoint of the right number that rests on another past."""
     _, forked = checkpoints_of(some_records(0, 1, 4), some_records(5, 6))
-    assert follows(decode(forked, KEYS), decode(FIRST, KEYS).checkpoint) == "checkpoint_chain_broken"
+    assert follows(decode(forked, KEYS), decode(FIRST, KEYS)) == "checkpoint_chain_broken"
 
 
 def test_a_checkpoint_names_the_heads_of_its_siblings() -> None:
@@ -147,7 +147,7 @@ def test_claims_about_siblings_never_go_back() -> None:
             partitions=partitions,
             siblings=siblings,
         )
-        assert follows(made, before) == expected
+        assert follows(made, chain[1]._replace(checkpoint=before)) == expected
 
 
 def test_a_checkpoint_names_so_many_siblings_and_no_more() -> None:
