@@ -19,7 +19,8 @@ from assay_stream.schemes.mcptrust import signature
 from assay_stream.schemes.mcptrust.drift import CODE, PUBLISHED, check_result, drift, drift_between
 from assay_stream.schemes.mcptrust.lock import lock
 from assay_stream.schemes.mcptrust.lockfile import new_lockfile_v3, read_lockfile, write_lockfile
-from assay_stream.schemes.pin_files import SCHEME_NAMES, PinEntry, PinFormat, read_pins, write_pins
+from assay_stream.schemes.pin_files import PinFormat, read_pins, write_pins
+from assay_stream.schemes.pin_values import SCHEME_NAMES, PinEntry
 
 DIGESTS: dict[str, Callable[[Any], Any]] = {
     "hangar.v1_2": hangar.digest_v1_2,

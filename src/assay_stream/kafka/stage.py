@@ -100,7 +100,7 @@ class Stage(Generic[State]):
         self._clients = clients
         self._topics = topics
         self._new_state = new_state
-        self._state_role = state_role
+        self.state_role = state_role
         self._shared_thread = thread
         self._states: dict[int, State] = {}
         self._threads: dict[int, StateThread] = {}
@@ -130,9 +130,9 @@ class Stage(Generic[State]):
         with part of its topic lost, a state starts empty and the input from its beginning (``None``).
         """
         state = self._new_state(partition)
-        if self._state_role is not None:
-            log = TopicPartition(self._topics[self._state_role], partition)
-            async for record in read_partition(self._clients.consumer(), self._state_role, log):
+        if self.state_role is not None:
+            log = TopicPartition(self._topics[self.state_role], partition)
+            async for record in read_partition(self._clients.consumer(), self.state_role, log):
                 state.restore(record)
         self._states[partition] = state
         self._threads[partition] = self._shared_thread or StateThread(f"{self.name}-{partition}")

@@ -15,7 +15,7 @@ from assay_stream.model.fields import Enforcement, Identifier, KeyFingerprint, S
 from assay_stream.model.glob import compile_glob
 from assay_stream.model.kinds import Kind
 from assay_stream.model.observation import Envelope, Model
-from assay_stream.schemes.pin_files import check_value
+from assay_stream.schemes.pin_values import printed_value
 
 PIN_SET_TYPE = "assay.control.pin.set"
 PIN_REJECT_TYPE = "assay.control.pin.reject"
@@ -53,7 +53,11 @@ class PinRemoveData(ControlData):
     @classmethod
     def _as_the_scheme_prints_it(cls, value: str | None, info: ValidationInfo) -> str | None:
         scheme = info.data.get("scheme")
-        return value if value is None or scheme is None else printed_value(scheme, value)
+        try:
+            return value if value is None or scheme is None else printed_value(scheme, value)
+        except InputError as error:
+            # pydantic takes a ValueError for a finding of its own, with the path of the field.
+            raise ValueError(error.message) from None
 
 
 class PinData(PinRemoveData):
@@ -213,22 +217,3 @@ CONTROL_MODELS: dict[str, type[Envelope]] = {
     SUPPRESSION_REMOVE_TYPE: SuppressionRemoveEvent,
 }
 """Every event type of the control topic."""
-
-_BARE_HEX_SCHEMES = frozenset({"assay.schema_hash", "assay.meta_hash", "schemapin.v1", "hangar.v1_2", "hangar.v2"})
-_HEX_DIGITS = 64
-
-
-def printed_value(scheme: str, value: str) -> str:
-    """Return a value as its scheme prints it; digests may be given with or without ``sha256:``.
-
-    Raises:
-        ValueError: where the scheme has no such values.
-    """
-    digits = value.removeprefix("sha256:")
-    if len(digits) == _HEX_DIGITS:
-        value = digits if scheme in _BARE_HEX_SCHEMES else f"sha256:{digits}"
-    try:
-        return check_value(scheme, value)
-    except InputError as error:
-        # pydantic takes a ValueError for a finding of its own, with the path of the field.
-        raise ValueError(error.message) from None

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from typing_extensions import TypedDict
 
 from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.schemes.pin_values import SCHEME_NAMES
 
 Identifier = Annotated[
     str, StringConstraints(min_length=1, max_length=DEFAULT_LIMITS.identifier_chars_max, pattern=r"\S")
@@ -42,18 +43,10 @@ SeverityId = Annotated[int, Field(ge=1, le=5)]
 Micros = Annotated[int, Field(ge=0, description="Event time, microseconds since the epoch.")]
 Millis = Annotated[int, Field(ge=0, description="Milliseconds since the epoch.")]
 
-Scheme = Literal[
-    "assay.v1",
-    "assay.schema_hash",
-    "assay.meta_hash",
-    "assay.p60",
-    "schemapin.v1",
-    "hangar.v1_2",
-    "hangar.v2",
-    "mcptrust.description_hash",
-    "mcptrust.input_schema_hash",
-    "mcptrust.risk_level",
-]
+if TYPE_CHECKING:
+    Scheme = str
+else:
+    Scheme = Literal[SCHEME_NAMES]
 Enforcement = Literal["audit", "warn", "block"]
 Unknown = Literal["allow_degraded", "warn", "block"]
 ActionText = Literal["allow", "warn", "block"]

@@ -48,7 +48,7 @@ class Table(MutableMapping[str, Value]):
 
     def __setitem__(self, key: str, value: Value) -> None:
         if key == _PROGRESS:
-            raise ValueError(f"{_PROGRESS!r} is the table's own key")
+            raise ValueError(f"{_PROGRESS!r} is reserved for the table's own record: use another key")
         self._values[key] = value
         self._changed.add(key)
 

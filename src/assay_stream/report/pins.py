@@ -14,7 +14,7 @@ from assay_stream.registry.state import Bindings
 from assay_stream.registry.timeline import AFTER_ALL_US
 from assay_stream.report.rows import Decision, Row, decision_row, present, time_text
 from assay_stream.schemes.fingerprint import Fingerprint
-from assay_stream.schemes.pin_files import PinEntry
+from assay_stream.schemes.pin_values import PinEntry
 
 DEFAULT_SCHEME = "assay.p60"
 """What a tool is pinned under by default: it covers the output schema and the annotations too."""

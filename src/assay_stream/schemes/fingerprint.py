@@ -15,12 +15,13 @@ from assay_stream.canonical.digest import Canonicalized, canonicalize, jcs_diges
 from assay_stream.errors import InputError
 from assay_stream.schemes import assay, hangar, mcptrust
 from assay_stream.schemes.assay import manifest
+from assay_stream.schemes.pin_values import SCHEME_FORMS
 from assay_stream.schemes.schemapin.canonical import schema_digest
 
 Tool = Mapping[str, Any]
 _SchemeFunction = Callable[[Tool, str | None], str]
 
-SCHEMES: dict[str, _SchemeFunction] = {
+_COMPUTED: dict[str, _SchemeFunction] = {
     "assay.v1": lambda tool, server_id: str(assay.definition_digest(tool, server_id=server_id)),
     "assay.schema_hash": lambda tool, _: assay.schema_hash(tool),
     "assay.meta_hash": lambda tool, _: assay.meta_hash(tool),
@@ -32,6 +33,7 @@ SCHEMES: dict[str, _SchemeFunction] = {
     "mcptrust.input_schema_hash": lambda tool, _: mcptrust.input_schema_hash(tool),
     "mcptrust.risk_level": lambda tool, _: mcptrust.risk_level(tool),
 }
+SCHEMES = {name: _COMPUTED[name] for name in SCHEME_FORMS}
 """Every named scheme: how to compute it from a tool and the server it is scoped to, if any."""
 
 _OTHER_SPELLINGS = {"mcptrust.input_schema_hash": "mcptrust.input_schema_hash.before_go_1_22"}

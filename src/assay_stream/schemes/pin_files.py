@@ -22,17 +22,6 @@ from assay_stream.schemes.mcptrust.lockfile import new_lockfile, new_lockfile_v3
 from assay_stream.schemes.pin_values import SCHEME_NAMES, PinEntry, check_value
 from assay_stream.schemes.yaml_text import decode_json_or_yaml
 
-__all__ = [
-    "SCHEME_NAMES",
-    "HangarScheme",
-    "LockfileStamp",
-    "PinEntry",
-    "PinFormat",
-    "check_value",
-    "read_pins",
-    "write_pins",
-]
-
 PinFormat = Literal["mcptrust", "hangar", "assay", "native"]
 HangarScheme = Literal["hangar.v1_2", "hangar.v2"]
 

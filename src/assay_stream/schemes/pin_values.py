@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from assay_stream.errors import InputError
 
 _PREFIXED = re.compile(r"sha256:[0-9a-f]{64}")
 _BARE = re.compile(r"[0-9a-f]{64}")
-_VALUES = {
+SCHEME_FORMS: Mapping[str, re.Pattern[str]] = {
     "assay.v1": _PREFIXED,
     "assay.schema_hash": _BARE,
     "assay.meta_hash": _BARE,
@@ -21,8 +22,9 @@ _VALUES = {
     "mcptrust.input_schema_hash": re.compile(rf"({_PREFIXED.pattern})?"),
     "mcptrust.risk_level": re.compile("LOW|MEDIUM|HIGH"),
 }
-SCHEME_NAMES = tuple(_VALUES)
-"""Every scheme that can be pinned."""
+"""Every scheme that can be pinned, and what its values look like. ``fingerprint.SCHEMES`` computes them."""
+SCHEME_NAMES = tuple(SCHEME_FORMS)
+_HEX_DIGITS = 64
 
 
 class PinEntry(NamedTuple):
@@ -53,7 +55,7 @@ def check_value(scheme: str, value: str) -> str:
     Raises:
         InputError: ``unknown_value`` for a scheme of no such name, ``bad_pin_value``.
     """
-    form = _VALUES.get(scheme)
+    form = SCHEME_FORMS.get(scheme)
     if form is None:
         raise InputError("unknown_value", f"the scheme must be one of {', '.join(SCHEME_NAMES)}", path="$.scheme")
     if not form.fullmatch(value):
@@ -63,3 +65,15 @@ def check_value(scheme: str, value: str) -> str:
             described = f"{wanted[_PREFIXED]}, or empty for a tool without input schema"
         raise InputError("bad_pin_value", f"a value of {scheme} is {described}", path="$.value")
     return value
+
+
+def printed_value(scheme: str, value: str) -> str:
+    """Return a value as its scheme prints it; digests may be given with or without ``sha256:``.
+
+    Raises:
+        InputError: as ``check_value``.
+    """
+    digits = value.removeprefix("sha256:")
+    if len(digits) == _HEX_DIGITS:
+        value = digits if SCHEME_FORMS.get(scheme) is _BARE else f"sha256:{digits}"
+    return check_value(scheme, value)

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from assay_stream.model.control import printed_value
 from assay_stream.model.record import Role
 from assay_stream.schemes import assay
 from assay_stream.schemes.assay import manifest
+from assay_stream.schemes.pin_values import printed_value
 from tests.support.events import TOOL, Story, an_event
 
 BARE = "0123456789abcdef" * 4

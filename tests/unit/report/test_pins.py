@@ -20,7 +20,7 @@ from assay_stream.report.pins import (
     values_to_decide,
 )
 from assay_stream.report.rows import time_text
-from assay_stream.schemes.pin_files import PinEntry
+from assay_stream.schemes.pin_values import PinEntry
 from tests.support import facts
 from tests.support.operators import APPROVED, OTHER, UNSEEN, US, a_state, v1
 

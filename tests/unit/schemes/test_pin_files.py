@@ -9,7 +9,8 @@ import pytest
 
 from assay_stream.errors import InputError
 from assay_stream.limits import PIN_FILE_LIMITS
-from assay_stream.schemes.pin_files import LockfileStamp, PinEntry, PinFormat, read_pins, write_pins
+from assay_stream.schemes.pin_files import LockfileStamp, PinFormat, read_pins, write_pins
+from assay_stream.schemes.pin_values import PinEntry
 
 A, B = "a" * 64, "b" * 64
 LOCKED = [

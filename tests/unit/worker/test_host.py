@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -20,6 +21,7 @@ from assay_stream.config import Settings, load_settings
 from assay_stream.errors import ConfigurationError, OperatingError
 from assay_stream.kafka.access import STAGES
 from assay_stream.kafka.stage_task import StageTask
+from assay_stream.kafka.topics import TopicState, check_topics, topic_table
 from assay_stream.model.record import Role
 from assay_stream.worker.host import Deadline, Host
 from assay_stream.worker.metrics import PrometheusStage
@@ -138,6 +140,26 @@ async def test_the_setting_reaches_the_join() -> None:
         worker = Worker(load_settings(call_profile=profile), host, dict.fromkeys(Role, 1))
         assert worker._join()._join.call_profile == profile
         deadline.cancel()
+
+
+async def test_a_stage_starts_only_with_its_state_where_its_input_is() -> None:
+    """In a compacted topic, with as many partitions as the input."""
+    deadline, settings = Deadline(60), load_settings()
+    worker = Worker(settings, Host(settings, deadline, web_port=None), dict.fromkeys(Role, 1))
+    sound = [TopicState(spec=spec, partitions=spec.partitions, differing={}) for spec in topic_table(settings)]
+    stages = [worker._stage(name) for name in STAGES]
+    for stage in stages:
+        if stage.state_role is None:
+            continue
+        for code, wrong in (
+            ("partition_count", {"partitions": 99}),
+            ("topic_not_compacted", {"differing": {"cleanup.policy": ("delete", "compact")}}),
+        ):
+            states = [replace(one, **wrong) if one.spec.role is stage.state_role else one for one in sound]
+            with pytest.raises(ConfigurationError, match=code):
+                check_topics(states, {*stage.input_roles, stage.state_role})
+    assert any(stage.state_role for stage in stages)
+    deadline.cancel()
 
 
 async def test_alerts_give_way_to_the_other_stages() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from assay_stream import __version__
@@ -9,83 +10,42 @@ from assay_stream.model.control import CONTROL_MODELS
 from assay_stream.model.envelope import EVIDENCE_TYPE
 from assay_stream.model.evidence import CHANGE_TYPE
 from assay_stream.model.observation import CALL_TYPE, LIST_CHANGED_TYPE, SNAPSHOT_TYPE
-from assay_stream.model.record import Role
-from assay_stream.model.schemas.documents import FACT_KEY, OUTPUTS, SUFFIX
+from assay_stream.model.record import TOPIC_NAMES, Role
+from assay_stream.model.schemas.documents import OUTPUTS, SUFFIX
 
-_CHANNELS: dict[Role, tuple[str, str, tuple[str, ...], str | None]] = {
-    Role.SNAPSHOTS: (
-        "mcp.tools.list",
-        "Snapshots: what a server offered, and changes that it announced. Key: server_id.",
-        (SNAPSHOT_TYPE, LIST_CHANGED_TYPE),
-        None,
-    ),
-    Role.CONTROL: ("assay.control", "What an operator sets. Key: server_id.", tuple(CONTROL_MODELS), None),
-    Role.CALLS: ("mcp.tools.call", "Calls: what an agent did. Any key.", (CALL_TYPE,), None),
-    Role.BINDINGS: (
-        "assay.tool.binding",
-        "Facts of the registry. Compacted. Key: assay.tool.binding.key.",
-        tuple(name for name in OUTPUTS if name.startswith("assay.tool.binding.") and name != FACT_KEY),
-        None,
-    ),
-    Role.DEFINITIONS: (
-        "assay.tool.definition",
-        "Definitions for reviewers. Compacted. Key: full digest.",
-        ("assay.tool.definition",),
-        None,
-    ),
-    Role.FINDINGS: (
-        "assay.tool.finding",
-        "Findings, and what else the alert stage must hear of. Key: server_id; the skeleton of the "
-        "tool name for name claims; none for ticks.",
-        tuple(name for name in OUTPUTS if name.startswith("assay.tool.finding")),
-        None,
-    ),
-    Role.ALERTS: ("assay.tool.drift", "Alerts. Key: server_id.", ("assay.tool.drift",), "assay.tool.drift.headers"),
-    Role.ALERT_STATES: (
-        "assay.alert.state",
-        "What the alert stage remembers. Compacted. Key: uid of the alert, rules/<partition>/<server>, "
-        "names/<partition>/<skeleton>, or progress.",
-        tuple(name for name in OUTPUTS if name.startswith("assay.alert.state")),
-        None,
-    ),
-    Role.EVIDENCE: (
-        "assay.tool.decision",
-        "Evidence: one record per call. Key: server_id; partition number: the call's.",
-        (EVIDENCE_TYPE,),
-        None,
-    ),
-    Role.CHANGES: (
-        "assay.control.change",
-        "Changes: evidence of every control record. Key: server_id; partition number: the control record's.",
-        (CHANGE_TYPE,),
-        None,
-    ),
-    Role.VERDICTS: (
-        "assay.tool.verdict",
-        "Verdicts: what the digest policy makes of each tool now. Compacted. Key: JSON array of server and tool.",
-        ("assay.tool.verdict",),
-        None,
-    ),
-    Role.REJECTED: (
-        "assay.rejected",
-        "Refused input: original bytes, key and headers, and error headers.",
-        (),
-        "assay.rejected.headers",
-    ),
-    Role.DEAD_LETTERS: (
-        "assay.alert.dead",
-        "Dead letters: alerts refused for good: original bytes, key and headers, and error headers.",
-        (),
-        "assay.rejected.headers",
-    ),
-    Role.CHECKPOINTS: (
-        "assay.evidence.checkpoint",
-        "Checkpoints: signed statements about the evidence. No key; partition number: the evidence's.",
-        ("assay.evidence.checkpoint",),
-        None,
-    ),
+_CHANNELS: dict[Role, str] = {
+    Role.SNAPSHOTS: "Snapshots: what a server offered, and changes that it announced. Key: server_id.",
+    Role.CONTROL: "What an operator sets. Key: server_id.",
+    Role.CALLS: "Calls: what an agent did. Any key.",
+    Role.BINDINGS: "Facts of the registry. Compacted. Key: assay.tool.binding.key.",
+    Role.DEFINITIONS: "Definitions for reviewers. Compacted. Key: full digest.",
+    Role.FINDINGS: "Findings, and what else the alert stage must hear of. Key: server_id; the skeleton of the "
+    "tool name for name claims; none for ticks.",
+    Role.ALERTS: "Alerts. Key: server_id.",
+    Role.ALERT_STATES: "What the alert stage remembers. Compacted. Key: uid of the alert, rules/<partition>/<server>, "
+    "names/<partition>/<skeleton>, or progress.",
+    Role.EVIDENCE: "Evidence: one record per call. Key: server_id; partition number: the call's.",
+    Role.CHANGES: "Changes: evidence of every control record. Key: server_id; partition number: the control record's.",
+    Role.VERDICTS: "Verdicts: what the digest policy makes of each tool now. Compacted. Key: JSON array of server "
+    "and tool.",
+    Role.REJECTED: "Refused input: original bytes, key and headers, and error headers.",
+    Role.DEAD_LETTERS: "Dead letters: alerts refused for good: original bytes, key and headers, and error headers.",
+    Role.CHECKPOINTS: "Checkpoints: signed statements about the evidence. No key; partition number: the evidence's.",
 }
-_READ = (Role.SNAPSHOTS, Role.CONTROL, Role.CALLS)
+_MESSAGES = {
+    Role.SNAPSHOTS: (SNAPSHOT_TYPE, LIST_CHANGED_TYPE),
+    Role.CONTROL: tuple(CONTROL_MODELS),
+    Role.CALLS: (CALL_TYPE,),
+}
+"""What is read, by event type. What is written is named after its topic."""
+_HEADERS = {
+    Role.ALERTS: "assay.tool.drift.headers",
+    Role.REJECTED: "assay.rejected.headers",
+    Role.DEAD_LETTERS: "assay.rejected.headers",
+}
+_BYTES = frozenset({Role.REJECTED, Role.DEAD_LETTERS})
+"""Topics of original bytes, whatever these are."""
+_NO_VALUES = (".headers", ".key", ".payload")
 
 
 def asyncapi() -> dict[str, Any]:
@@ -93,14 +53,14 @@ def asyncapi() -> dict[str, Any]:
     channels: dict[str, Any] = {}
     messages: dict[str, Any] = {}
     operations: dict[str, Any] = {}
-    for role, (address, description, names, headers) in _CHANNELS.items():
+    for role, address in TOPIC_NAMES.items():
         of_channel: dict[str, Any] = {}
-        for name in names or (address,):
-            messages[name] = _message(name, has_payload=bool(names), headers=headers, is_event=role in _READ)
+        for name in _names(role):
+            messages[name] = _message(role, name)
             of_channel[name] = {"$ref": f"#/components/messages/{name}"}
-        channels[role.value] = {"address": address, "description": description, "messages": of_channel}
-        operations[f"{'read' if role in _READ else 'write'}_{role.value}"] = {
-            "action": "receive" if role in _READ else "send",
+        channels[role.value] = {"address": address, "description": _CHANNELS[role], "messages": of_channel}
+        operations[f"{'read' if role in _MESSAGES else 'write'}_{role.value}"] = {
+            "action": "receive" if role in _MESSAGES else "send",
             "channel": {"$ref": f"#/channels/{role.value}"},
         }
     return {
@@ -119,16 +79,29 @@ def asyncapi() -> dict[str, Any]:
     }
 
 
-def _message(name: str, *, has_payload: bool, headers: str | None, is_event: bool) -> dict[str, Any]:
+def _names(role: Role) -> Iterable[str]:
+    """Return the names of a topic's messages: a topic of JSON records without a schema is a mistake."""
+    address = TOPIC_NAMES[role]
+    if role in _BYTES:
+        return (address,)
+    found = _MESSAGES.get(role) or [
+        name for name in OUTPUTS if f"{name}.".startswith(f"{address}.") and not name.endswith(_NO_VALUES)
+    ]
+    if not found:
+        raise AssertionError(f"no schema is declared for {address}")
+    return found
+
+
+def _message(role: Role, name: str) -> dict[str, Any]:
     message: dict[str, Any] = {"name": name}
-    if is_event or name in (EVIDENCE_TYPE, CHANGE_TYPE):
+    if role in _MESSAGES or name in (EVIDENCE_TYPE, CHANGE_TYPE):
         message["contentType"] = "application/cloudevents+json"
-    if headers is not None:
-        message["headers"] = _reference(headers)
-    if has_payload:
-        message["payload"] = _reference(name)
-    else:
+    if role in _HEADERS:
+        message["headers"] = _reference(_HEADERS[role])
+    if role in _BYTES:
         message["contentType"] = "application/octet-stream"
+    else:
+        message["payload"] = _reference(name)
     return message
 
 
