@@ -240,6 +240,35 @@ class Limits:
     """Definitions kept of one server, packed: twenty thousand real ones, or the eight largest lists. A server with
     new definitions in every list loses its older observations sooner; the two latest always stay."""
 
+    agent_buffered_max: int = 20_000
+    """Records of one partition that wait until every input of the agents was read as far as their time. When there are
+    more, the earliest go on without waiting, and a finding says so."""
+
+    agent_buffered_bytes_max: int = 64 * 1024 * 1024
+    """Those records together. Evidence has some 2 KB; one finding can have megabytes."""
+
+    agent_disorder_ms: int = 60 * 1_000
+    """How far the event times within one partition may go back: as ``late_limit_ms``. An input that was read so far
+    beyond a record's time holds it up no longer."""
+
+    agent_keys_max: int = 100_000
+    """Keys of one partition that agents keep state for. Beyond it the states that rested longest are dropped."""
+
+    agent_state_bytes_max: int = 64 * 1024
+    """State of one key as JSON. It is written to Kafka whenever it changes."""
+
+    agent_findings_max: int = 16
+    """Findings that one record may lead to in one agent: one says enough, and a person reads them."""
+
+    agent_references_max: int = 64
+    """Records that one finding of an agent refers to."""
+
+    agent_key_parts_max: int = 8
+    """Texts that one key of an agent consists of, each an identifier: server, tool, actor, trace."""
+
+    agent_window_items_max: int = 256
+    """Items that one window remembers, the latest ones; with names of 64 characters they fit into a state."""
+
 
 DEFAULT_LIMITS = Limits()
 

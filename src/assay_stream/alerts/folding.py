@@ -25,7 +25,7 @@ from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.alert_state import AlertRecords, AlertState
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import KINDS, Kind
-from assay_stream.model.record import Origin, Output
+from assay_stream.model.record import Origin, Output, place_text
 from assay_stream.model.suppression import covering_rule
 
 RECORDS = "records/"
@@ -243,11 +243,6 @@ def released(member: AlertState) -> AlertState:
     if member.written_count:
         return replace(member, fold=None, closed=True)
     return replace(member, fold=None, raised=False, closed=False, reported=False)
-
-
-def place_text(origin: Origin) -> str:
-    """Return the place of a record as text."""
-    return f"{origin.topic}/{origin.partition}/{origin.offset}"
 
 
 def _stands(member: AlertState | None) -> int:

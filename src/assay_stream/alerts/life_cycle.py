@@ -81,6 +81,9 @@ def severity_under(profile: Profile) -> Callable[[Finding], int]:
     """
 
     def severity(finding: Finding) -> int:
+        if finding.kind is Kind.DETECTION and finding.detection is not None:
+            # Whoever wrote the agent said how severe this is.
+            return finding.detection.severity_id
         changes = [Change(code, path, None, None, Direction(way)) for code, path, way in finding.changes]
         if not covers(profile, finding.kind.value, changes):
             return int(Level.INFORMATIONAL)

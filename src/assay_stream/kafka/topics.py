@@ -27,8 +27,9 @@ _CREATION_LOOK_S = 0.1
 _SAME_PARTITIONS = (
     (Role.SNAPSHOTS, Role.CONTROL, Role.BINDINGS, Role.FINDINGS, Role.ALERT_STATES, Role.CHANGES, Role.VERDICTS),
     (Role.CALLS, Role.EVIDENCE, Role.CHECKPOINTS),
+    (Role.AGENT_INPUTS, Role.AGENT_STATES),
 )
-_STATE = frozenset({Role.BINDINGS, Role.ALERT_STATES})
+_STATE = frozenset({Role.BINDINGS, Role.ALERT_STATES, Role.AGENT_STATES})
 """What stages restore themselves from."""
 
 
@@ -78,6 +79,8 @@ def topic_table(settings: Settings) -> list[TopicSpec]:
         # An alert and what is said about it.
         (Role.DEAD_LETTERS, few, kept_year, 2 * _MARGIN_BYTES),
         (Role.CHECKPOINTS, many, kept_always, _MARGIN_BYTES),
+        (Role.AGENT_INPUTS, many, kept_year, output_bytes),
+        (Role.AGENT_STATES, many, compacted, _MARGIN_BYTES),
     ]
     return [
         TopicSpec(

@@ -16,6 +16,7 @@ from assay_stream.canonical.digest import canonicalize
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.fields import (
     ActionText,
+    AgentName,
     BareHex,
     DigestText,
     Enforcement,
@@ -29,7 +30,7 @@ from assay_stream.model.fields import (
 )
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import KINDS, Kind
-from assay_stream.model.record import Output, Role
+from assay_stream.model.record import Output, Role, place_text
 
 OCSF_VERSION = "1.8.0"
 _SeverityText = Literal["Informational", "Low", "Medium", "High", "Critical"]
@@ -135,6 +136,10 @@ class AlertFlat(TypedDict, total=False):
     mcp_pin_observed: SchemeValue | Identifier | None
     mcp_pin_enforcement: Enforcement | None
     mcp_pin_action: ActionText | None
+    mcp_detection: AgentName | None
+    mcp_detection_key: str | None
+    mcp_detection_digest: DigestText | None
+    mcp_detection_references: str | None
     mcp_origin_topic: Required[str]
     mcp_origin_partition: Required[Natural]
     mcp_origin_offset: Required[Natural]
@@ -240,7 +245,7 @@ def alert_record(
         },
         "finding_info": {
             "uid": finding.uid(),
-            "title": info.title,
+            "title": _title(finding),
             "desc": info.explanation,
             "types": [finding.kind.value],
             "first_seen_time": first_ms,
@@ -280,7 +285,13 @@ def _message(finding: Finding, folded: Mapping[str, Any] | None) -> str:
     subject = f"{finding.server_id}/{name}" if name else finding.server_id
     detail = f" ({', '.join(finding.changed_fields)})" if finding.changed_fields else ""
     reason = f" ({finding.reason})" if finding.reason else ""
-    return f"{KINDS[finding.kind].title}: {subject}{detail}{reason}"
+    return f"{_title(finding)}: {subject}{detail}{reason}"
+
+
+def _title(finding: Finding) -> str:
+    """Return the title of a user's detection, or that of the kind."""
+    own = finding.detection if finding.kind is Kind.DETECTION else None
+    return KINDS[finding.kind].title if own is None else own.title
 
 
 def _total(folded: Mapping[str, Any] | None) -> int | None:
@@ -307,6 +318,7 @@ def _members(folded: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _flat(finding: Finding) -> dict[str, Any]:
+    found = finding.detection
     return _present(
         mcp_finding_kind=finding.kind.value,
         mcp_server_id=finding.server_id,
@@ -329,6 +341,10 @@ def _flat(finding: Finding) -> dict[str, Any]:
         mcp_pin_observed=finding.observed,
         mcp_pin_enforcement=finding.enforcement,
         mcp_pin_action=finding.action,
+        mcp_detection=None if found is None else found.agent,
+        mcp_detection_key=None if found is None else " / ".join(found.key),
+        mcp_detection_digest=None if found is None else found.digest,
+        mcp_detection_references=None if found is None else ",".join(map(place_text, found.references)) or None,
         mcp_origin_topic=finding.origin.topic,
         mcp_origin_partition=finding.origin.partition,
         mcp_origin_offset=finding.origin.offset,

@@ -8,11 +8,14 @@ from hashlib import sha256
 from typing import Annotated, Any
 
 import orjson
+from pydantic import Field
 
 from assay_stream.canonical.digest import canonicalize, jcs_digest
 from assay_stream.errors import IntegrityError
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.fields import (
     ActionText,
+    AgentName,
     BareHex,
     DigestText,
     Direction,
@@ -21,14 +24,44 @@ from assay_stream.model.fields import (
     LeftOut,
     Micros,
     Natural,
+    OriginField,
     Positive,
     Scheme,
     SchemeValue,
     SeverityId,
+    Text,
 )
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Origin, Output, Role
-from assay_stream.model.wire import ALWAYS, Wire, read_record, rows, write_record
+from assay_stream.model.wire import ALWAYS, Wire, nested, read_record, rows, write_record
+
+_ORIGINS = Wire(
+    Annotated[list[OriginField], Field(max_length=DEFAULT_LIMITS.agent_references_max)],
+    lambda origins: [origin.as_json() for origin in origins],
+    lambda given: tuple(Origin(**origin) for origin in given),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Detected:
+    """What a user's agent says of a finding of its own.
+
+    Args:
+        agent: its name.
+        title: one line, without names of strangers.
+        severity_id: OCSF severity, 1 to 5.
+        key: the key under which the agent found it.
+        digest: of the code that found it.
+        references: the records that it rests on, beside the finding's own.
+    """
+
+    agent: AgentName
+    title: Text
+    severity_id: SeverityId
+    key: Annotated[tuple[str, ...], Field(max_length=DEFAULT_LIMITS.agent_key_parts_max)]
+    digest: DigestText
+    references: Annotated[tuple[Origin, ...], _ORIGINS] = ()
+
 
 FINDING_MEMBERS = {"uid": BareHex}
 """What a finding's record holds beside its fields."""
@@ -66,6 +99,7 @@ class Finding:
         changes: what changed, by meaning: code, path and direction; of one code in one field the first.
         indicators: what new text brings: rule, OCSF severity id and path.
         late_ms: of a late list, how long before the latest one its event time lies.
+        detection: of a finding of a user's agent, what the agent says of it.
     """
 
     kind: Kind
@@ -94,10 +128,14 @@ class Finding:
     offered_elsewhere: bool = False
     left_out: Annotated[tuple[str, ...], Wire(list[LeftOut], list, tuple)] = ()
     counted: Annotated[tuple[tuple[str, int], ...], rows(tuple[Kind, Positive])] = ()
+    detection: Annotated[Detected | None, nested(Detected)] = None
 
     def uid(self) -> str:
         """Return the identity of what was found: the same on every observer, every time, live or replayed."""
         full = self.after or self.before
+        if self.detection is not None:
+            what = [self.kind.value, self.server_id, self.tool_name, self.reason, self.detection.agent]
+            return jcs_digest([*what, list(self.detection.key)]).hex
         return uid_of(self.kind, self.server_id, self.tool_name, full, self.reason, item_name=self.item_name)
 
     def encode(self) -> bytes:

@@ -41,6 +41,8 @@ class Kind(StrEnum):
     LISTS_NEVER_COMPLETE = "lists_never_complete"
     RECORD_SET_ASIDE = "record_set_aside"
     ANALYSIS_CUT_SHORT = "analysis_cut_short"
+    DETECTION = "detection"
+    AGENT_LIMITED = "agent_limited"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,6 +43,8 @@ class Role(StrEnum):
     REJECTED = "rejected"
     DEAD_LETTERS = "dead_letters"
     CHECKPOINTS = "checkpoints"
+    AGENT_INPUTS = "agent_inputs"
+    AGENT_STATES = "agent_states"
 
 
 TOPIC_NAMES: dict[Role, str] = {
@@ -60,6 +62,8 @@ TOPIC_NAMES: dict[Role, str] = {
     Role.REJECTED: "assay.rejected",
     Role.DEAD_LETTERS: "assay.alert.dead",
     Role.CHECKPOINTS: "assay.evidence.checkpoint",
+    Role.AGENT_INPUTS: "assay.agent.input",
+    Role.AGENT_STATES: "assay.agent.state",
 }
 """Topic name of every role, before an operator's prefix."""
 
@@ -80,6 +84,11 @@ class Origin(NamedTuple):
     def as_json(self) -> OriginField:
         """Return the origin as it stands in evidence and findings."""
         return {"topic": self.topic, "partition": self.partition, "offset": self.offset}
+
+
+def place_text(origin: Origin) -> str:
+    """Return the place of a record as text."""
+    return f"{origin.topic}/{origin.partition}/{origin.offset}"
 
 
 Position = tuple[int, Origin]

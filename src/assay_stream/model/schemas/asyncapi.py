@@ -31,6 +31,10 @@ _CHANNELS: dict[Role, str] = {
     Role.REJECTED: "Refused input: original bytes, key and headers, and error headers.",
     Role.DEAD_LETTERS: "Dead letters: alerts refused for good: original bytes, key and headers, and error headers.",
     Role.CHECKPOINTS: "Checkpoints: signed statements about the evidence. No key; partition number: the evidence's.",
+    Role.AGENT_INPUTS: "Records for users' agents, as they stand in the topic that the header `assay-agent-input` "
+    "names, and how far those were read. Key: array of the agent and the parts of its key.",
+    Role.AGENT_STATES: "What users' agents remember. Compacted. Key: state/<array of agent and key>, "
+    "definition/<agent>/<digest>, reading, or progress.",
 }
 _MESSAGES = {
     Role.SNAPSHOTS: (SNAPSHOT_TYPE, LIST_CHANGED_TYPE),

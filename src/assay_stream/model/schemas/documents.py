@@ -11,6 +11,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
 from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.model.agent_topic import AGENT_RECORDS
 from assay_stream.model.alert import Alert, AlertHeaders
 from assay_stream.model.alert_state import ALERT_STATES
 from assay_stream.model.checkpoint import Checkpoint, CheckpointRecord
@@ -56,6 +57,7 @@ OUTPUTS: dict[str, Any] = {
     "assay.tool.drift.headers": AlertHeaders,
     **ALERT_STATES,
     "assay.tool.definition": Definition,
+    **AGENT_RECORDS,
     FACT_KEY: reduce(or_, (key_form(cls) for cls in FACT_CLASSES.values())),
     **{f"assay.tool.binding.{kind}": record_model(cls) for kind, cls in FACT_CLASSES.items()},
     "assay.evidence.checkpoint": CheckpointRecord,

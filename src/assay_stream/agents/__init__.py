@@ -1,0 +1,35 @@
+"""Detections as code: agents of users over evidence, findings and alerts.
+
+A module declares agents at its top level::
+
+    from assay_stream.agents import Agent, Detection, actor_of
+
+    agent = Agent("denied_burst", title="One actor had many calls denied", severity="high")
+
+    @agent.evidence(key=actor_of)
+    def on_call(event, memory):
+        if event.value["data"]["decision"] == "deny":
+            window = memory.window("denied", seconds=60)
+            window.add()
+            if len(window) >= 5:
+                yield Detection(references=window.origins)
+                window.clear()
+
+What follows from a record is the same live and replayed: agents get no clock, no randomness and no I/O.
+"""
+
+from assay_stream.agents.declaration import Agent as Agent
+from assay_stream.agents.declaration import AgentSet as AgentSet
+from assay_stream.agents.declaration import Detection as Detection
+from assay_stream.agents.declaration import Event as Event
+from assay_stream.agents.declaration import actor_of as actor_of
+from assay_stream.agents.declaration import agent_set as agent_set
+from assay_stream.agents.memory import Memory as Memory
+from assay_stream.agents.memory import Window as Window
+from assay_stream.agents.rekey import Rekeying as Rekeying
+from assay_stream.agents.runner import Runner as Runner
+from assay_stream.agents.step import AgentState as AgentState
+from assay_stream.model.alert import Alert as Alert
+from assay_stream.model.evidence import Evidence as Evidence
+from assay_stream.model.finding import Finding as Finding
+from assay_stream.model.record import Origin as Origin

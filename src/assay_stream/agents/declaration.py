@@ -1,0 +1,191 @@
+"""What users write: an ``Agent`` with a handler for each input, and the ``Detection`` that a handler yields."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
+
+from assay_stream.agents.failures import about
+from assay_stream.agents.memory import Memory
+from assay_stream.drift.severity import Level
+from assay_stream.errors import ConfigurationError
+from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.model.alert import Alert
+from assay_stream.model.evidence import Evidence
+from assay_stream.model.finding import Finding
+from assay_stream.model.record import Origin, Role
+
+Severity = Literal["informational", "low", "medium", "high", "critical"]
+Value = TypeVar("Value")
+Json = Any
+"""What JSON can hold: text, numbers, booleans, ``None``, lists, and objects with texts as names."""
+
+
+class Event(NamedTuple, Generic[Value]):
+    """One record of an input, for a handler to read.
+
+    Args:
+        value: the record: ``Evidence`` and ``Alert`` are dictionaries, ``Finding`` is a dataclass.
+        time_us: its event time, microseconds since the epoch.
+        origin: the observed record that it follows from; a call's, for evidence.
+        server_id: the server that it is about.
+    """
+
+    value: Value
+    time_us: int
+    origin: Origin
+    server_id: str
+
+
+def actor_of(event: Event[Evidence]) -> str | None:
+    """Return the agent on whose behalf a call was made, ``None`` where the proxy did not say: a key for evidence."""
+    actor = event.value["data"].get("actor")
+    return None if actor is None else actor.get("agent_id")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Detection:
+    """What a handler yields: it becomes a finding, and the finding an alert.
+
+    Two detections are one alert if agent, key, server and tool are the same.
+
+    Args:
+        server_id: the server it is about, ``None`` for that of the event.
+        tool_name: the tool, ``None`` where it is about none.
+        severity: ``None`` for the agent's own.
+        references: origins of the records that it rests on, beside the event's.
+    """
+
+    server_id: str | None = None
+    tool_name: str | None = None
+    severity: Severity | None = None
+    references: tuple[Origin, ...] = ()
+
+
+Key = str | tuple[str, ...] | None
+"""What a record is kept under. ``None``: the agent does not want the record."""
+Handler = Callable[[Event[Value], Memory], Iterable[Detection] | None]
+_Wrap = Callable[[Handler[Value]], Handler[Value]]
+
+
+class Input(NamedTuple):
+    """One input of an agent: how its records are keyed, and what handles them."""
+
+    key: Callable[[Event[Any]], Key]
+    handle: Handler[Any]
+
+
+class Agent:
+    """A detection. Declare it at the top level of a module, and its handlers below it.
+
+    A handler gets records one by one, those of one key in the order of (event time, origin), once all inputs were read
+    that far. It may use the event and the memory of its key, and nothing else: no clock, no randomness, no files, no
+    network, no global variables that change. A replay would decide otherwise.
+
+    Args:
+        name: unique among the agents that run together; lower-case letters, digits and underscores.
+        title: of its alerts; one line.
+        severity: of its alerts, where a detection does not say otherwise.
+        forget_after_s: the memory of a key is empty again if the key's next record comes later than this after its
+            latest, in seconds of event time.
+
+    Raises:
+        ConfigurationError: ``agent_bad_declaration``.
+    """
+
+    def __init__(self, name: str, *, title: str, severity: Severity = "medium", forget_after_s: int = 3_600) -> None:
+        if not re.fullmatch(r"[a-z][a-z0-9_]{0,63}", name):
+            raise _bad_declaration(name, "a name has lower-case letters, digits and underscores, 64 at most")
+        if not title.strip() or len(title) > DEFAULT_LIMITS.identifier_chars_max or not title.isprintable():
+            raise _bad_declaration(name, "a title is one line of text")
+        if severity not in {str(level) for level in Level}:
+            raise _bad_declaration(name, "the severity must be informational, low, medium, high or critical")
+        if forget_after_s <= 0:
+            raise _bad_declaration(name, "forget_after_s must be positive")
+        self.name = name
+        self.title = title
+        self.severity: Severity = severity
+        self.forget_after_us = int(forget_after_s * 1_000_000)
+        self.inputs: dict[Role, Input] = {}
+        self.label: Callable[[dict[str, Any]], Json] | None = None
+
+    def evidence(self, *, key: Callable[[Event[Evidence]], Key]) -> _Wrap[Evidence]:
+        """Declare the handler of evidence: one record per call, whatever was decided about the call."""
+        return self._input(Role.EVIDENCE, key)
+
+    def findings(self, *, key: Callable[[Event[Finding]], Key]) -> _Wrap[Finding]:
+        """Declare the handler of findings. Those of agents are not among them: no detection feeds on itself."""
+        return self._input(Role.FINDINGS, key)
+
+    def alerts(self, *, key: Callable[[Event[Alert]], Key]) -> _Wrap[Alert]:
+        """Declare the handler of alerts: each time one is created, updated or closed. Those of agents are left out."""
+        return self._input(Role.ALERTS, key)
+
+    def definitions(self, label: Callable[[dict[str, Any]], Json]) -> Callable[[dict[str, Any]], Json]:
+        """Declare what to remember of a tool, prompt or resource template as its server defined it.
+
+        ``Memory.definition`` returns it under the definition's full digest, whatever the key. ``None`` remembers
+        nothing.
+        """
+        if self.label is not None:
+            raise _bad_declaration(self.name, "it has two functions for definitions")
+        self.label = label
+        return label
+
+    def _input(self, role: Role, key: Callable[[Event[Any]], Key]) -> _Wrap[Any]:
+        def declare(handle: Handler[Any]) -> Handler[Any]:
+            if role in self.inputs:
+                raise _bad_declaration(self.name, f"it has two handlers of {role.value}")
+            self.inputs[role] = Input(key, handle)
+            return handle
+
+        return declare
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentSet:
+    """The agents that run together.
+
+    Args:
+        agents: by name.
+        digest: of the code that declares them.
+    """
+
+    agents: dict[str, Agent]
+    digest: str
+
+    @property
+    def roles(self) -> tuple[Role, ...]:
+        """What they read: the topics whose every partition must be read."""
+        read = {role for agent in self.agents.values() for role in agent.inputs}
+        if any(agent.label is not None for agent in self.agents.values()):
+            read.add(Role.DEFINITIONS)
+        return tuple(sorted(read))
+
+
+def agent_set(agents: Iterable[Agent], *, digest: str) -> AgentSet:
+    """Return the agents that run together.
+
+    Args:
+        agents: in any order.
+        digest: of the code that declares them, ``sha256:...``.
+
+    Raises:
+        ConfigurationError: ``agent_bad_declaration`` for two agents of one name, for one without a handler, or none.
+    """
+    found: dict[str, Agent] = {}
+    for agent in agents:
+        if agent.name in found:
+            raise _bad_declaration(agent.name, "two agents have this name")
+        if not agent.inputs:
+            raise _bad_declaration(agent.name, "it has no handler: decorate a function with @agent.evidence(key=...)")
+        found[agent.name] = agent
+    if not found:
+        raise ConfigurationError("agent_bad_declaration", "there is no agent: declare one at the top of the module")
+    return AgentSet(agents=dict(sorted(found.items())), digest=digest)
+
+
+def _bad_declaration(name: str, why: str) -> ConfigurationError:
+    return ConfigurationError("agent_bad_declaration", about(name, why))

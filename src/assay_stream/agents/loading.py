@@ -1,0 +1,53 @@
+"""Agents of a user's module, with the digest of the code that declares them."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+from types import ModuleType
+
+from assay_stream.agents.declaration import Agent, AgentSet, agent_set
+from assay_stream.canonical.digest import jcs_digest
+from assay_stream.errors import ConfigurationError
+
+
+def load_agents(name: str) -> AgentSet:
+    """Import a module and return the agents at its top level.
+
+    Args:
+        name: dotted name of a module that Python finds.
+
+    Raises:
+        ConfigurationError: ``agents_not_found`` where it cannot be imported, ``agent_bad_declaration`` where what it
+            declares is wrong.
+    """
+    try:
+        module = importlib.import_module(name)
+    except ConfigurationError:
+        raise
+    except Exception as error:
+        raise ConfigurationError(
+            "agents_not_found", f"cannot import {name[:200]!r}: {type(error).__name__}; is its folder on PYTHONPATH?"
+        ) from error
+    agents = list({id(each): each for each in vars(module).values() if isinstance(each, Agent)}.values())
+    return agent_set(agents, digest=_digest(module, agents))
+
+
+def _digest(module: ModuleType, agents: list[Agent]) -> str:
+    """Return the digest of the source of a module and of those that its agents' functions come from."""
+    names = {module.__name__}
+    for agent in agents:
+        for declared in agent.inputs.values():
+            names |= {declared.key.__module__, declared.handle.__module__}
+        if agent.label is not None:
+            names.add(agent.label.__module__)
+    sources: dict[str, str] = {}
+    for name in sorted(names):
+        try:
+            sources[name] = inspect.getsource(sys.modules[name])
+        except (OSError, TypeError, KeyError):
+            raise ConfigurationError(
+                "agents_not_found", f"the source of module {name[:200]!r} is needed for its digest, and is not there"
+            ) from None
+    return str(jcs_digest(sources))

@@ -1,0 +1,96 @@
+"""What an agent remembers under one key, and windows over event time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.model.record import Origin
+
+
+class Memory:
+    """What an agent remembers under the key of the record at hand.
+
+    Args:
+        state: what the handler left there the last time; it may be changed in place and must stay JSON.
+        time_us: event time of the record at hand, microseconds since the epoch.
+        origin: where the record at hand follows from.
+        definition: looks up what was remembered of a definition.
+    """
+
+    def __init__(
+        self, state: dict[str, Any], *, time_us: int, origin: Origin, definition: Callable[[str], Any]
+    ) -> None:
+        self.state = state
+        self._time_us = time_us
+        self._origin = origin
+        self._definition = definition
+
+    def definition(self, full_digest: str | None) -> Any:
+        """Return what ``Agent.definitions`` made of the definition with this full digest, ``None`` if nothing."""
+        return None if full_digest is None else self._definition(full_digest)
+
+    def window(self, name: str, *, seconds: float) -> Window:
+        """Return a window that ends with the record at hand.
+
+        Args:
+            name: names it in the state, where it is kept.
+            seconds: how far it looks back. A record exactly as old is no longer in it.
+        """
+        return Window(self.state, name, self._time_us, self._origin, int(seconds * 1_000_000))
+
+
+class Window:
+    """Items with event times in (end - length, end], where the end is the record at hand.
+
+    It orders items by (event time, origin), whatever order they came in: a late record finds its place, and items later
+    than the record at hand are not in its window.
+
+    Args:
+        state: holds the items as rows of time, topic, partition, offset and value; it is changed.
+        name: under which name.
+        end_us: the end, microseconds since the epoch.
+        origin: the record at hand.
+        length_us: the length in microseconds.
+    """
+
+    def __init__(self, state: dict[str, Any], name: str, end_us: int, origin: Origin, length_us: int) -> None:
+        self._state = state
+        self._name = name
+        self._rows: list[list[Any]] = state.get(name, [])
+        self._end_us = end_us
+        self._origin = origin
+        self._length_us = length_us
+
+    def add(self, value: Any = None) -> None:
+        """Add the record at hand, with something about it.
+
+        What is older than twice the length is forgotten, and the oldest beyond ``agent_window_items_max``.
+        """
+        forgotten_us = self._end_us - 2 * self._length_us
+        rows = [*(row for row in self._rows if row[0] > forgotten_us), [self._end_us, *self._origin, value]]
+        rows.sort(key=lambda row: row[:4])
+        self._rows = self._state[self._name] = rows[-DEFAULT_LIMITS.agent_window_items_max :]
+
+    def clear(self) -> None:
+        """Forget all items, so that the next detection needs new ones."""
+        self._rows = []
+        self._state.pop(self._name, None)
+
+    @property
+    def values(self) -> list[Any]:
+        """What was added, in order of (event time, origin)."""
+        return [row[4] for row in self._inside()]
+
+    @property
+    def origins(self) -> tuple[Origin, ...]:
+        """The latest records in it, as many as a detection may refer to."""
+        rows = self._inside()[-DEFAULT_LIMITS.agent_references_max :]
+        return tuple(Origin(topic, partition, offset) for _, topic, partition, offset, _ in rows)
+
+    def __len__(self) -> int:
+        return len(self._inside())
+
+    def _inside(self) -> list[list[Any]]:
+        return [row for row in self._rows if self._end_us - self._length_us < row[0] <= self._end_us]

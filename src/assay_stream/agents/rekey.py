@@ -1,0 +1,131 @@
+"""The first step: each record goes to the key that an agent wants it under, in the internal topic.
+
+What it writes for a record is in the transaction that commits the record's offset; so is the progress, in every
+partition of the internal topic.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from assay_stream.agents.declaration import Agent, AgentSet, Event
+from assay_stream.agents.failures import about, label_json, raised
+from assay_stream.agents.inputs import read_input, set_aside
+from assay_stream.errors import ConfigurationError
+from assay_stream.limits import DEFAULT_LIMITS, Limits
+from assay_stream.model.agent_topic import DEFINITION, INPUT_HEADER, PROGRESS, SourceProgress
+from assay_stream.model.record import Headers, Output, Record, Role
+from assay_stream.model.wire import write_record
+
+_PROGRESS: Headers = ((INPUT_HEADER, PROGRESS.encode()),)
+_DEFINITION: Headers = ((INPUT_HEADER, DEFINITION.encode()),)
+
+
+class Rekeying:
+    """The first step, for any partitions of the inputs.
+
+    Args:
+        agents: who wants which records.
+        partitions: how many partitions the internal topic has.
+        limits: bounds on keys.
+    """
+
+    def __init__(self, agents: AgentSet, *, partitions: int, limits: Limits = DEFAULT_LIMITS) -> None:
+        self._agents = agents
+        self._partitions = partitions
+        self._limits = limits
+        self._times_us: dict[tuple[str, int], int] = {}
+
+    def process(self, record: Record) -> list[Output]:
+        """Return a record of an input under the keys that agents want it under.
+
+        Raises:
+            ConfigurationError: ``agent_raised``, ``agent_bad_key`` or ``agent_bad_label``, with the agent's name.
+            IntegrityError: for a record that this version did not write.
+        """
+        if record.set_aside:
+            return set_aside(record)
+        if record.role is Role.DEFINITIONS:
+            return self._definition(record)
+        event = read_input(record.role, record)
+        if event is None:
+            return []
+        place = record.origin[:2]
+        self._times_us[place] = max(self._times_us.get(place, 0), event.time_us)
+        outputs = []
+        for agent in self._agents.agents.values():
+            key = self._key(agent, record.role, event)
+            if key is not None:
+                outputs.append(
+                    Output(
+                        role=Role.AGENT_INPUTS,
+                        key=orjson.dumps([agent.name, *key]),
+                        value=record.value,
+                        headers=((INPUT_HEADER, record.role.value.encode()),),
+                        timestamp_ms=event.time_us // 1_000,
+                        label=f"agent_input:{agent.name}",
+                    )
+                )
+        return outputs
+
+    def progress(self, topic: str, partition: int, position: int) -> list[Output]:
+        """Return the records that tell every partition how far an input was read.
+
+        Args:
+            topic: the input topic.
+            partition: its partition.
+            position: the next offset to read.
+        """
+        time_us = self._times_us.get((topic, partition), 0)
+        told = SourceProgress(topic=topic, partition=partition, position=position, time_us=time_us)
+        key, value = orjson.dumps([topic, partition]), orjson.dumps(write_record(told))
+        return self._everywhere(key, value, _PROGRESS, time_us // 1_000)
+
+    def _key(self, agent: Agent, role: Role, event: Event[Any]) -> tuple[str, ...] | None:
+        declared = agent.inputs.get(role)
+        if declared is None:
+            return None
+        try:
+            key = declared.key(event)
+        except Exception as error:  # noqa: BLE001 -- it is the user's code
+            raise raised(agent.name, error) from None
+        if key is None:
+            return None
+        parts = (key,) if isinstance(key, str) else key
+        if (
+            not isinstance(parts, tuple)
+            or not 0 < len(parts) <= self._limits.agent_key_parts_max
+            or not all(isinstance(part, str) and len(part) <= self._limits.identifier_chars_max for part in parts)
+        ):
+            raise ConfigurationError(
+                "agent_bad_key",
+                about(
+                    agent.name,
+                    f"a key must be None, a text, or a tuple of at most {self._limits.agent_key_parts_max} texts, "
+                    f"each of at most {self._limits.identifier_chars_max} characters",
+                ),
+            )
+        return parts
+
+    def _definition(self, record: Record) -> list[Output]:
+        outputs = []
+        for agent in self._agents.agents.values():
+            if agent.label is None or record.value is None or record.key is None:
+                continue
+            try:
+                label = agent.label(orjson.loads(record.value)["definition"])
+            except Exception as error:  # noqa: BLE001 -- it is the user's code
+                raise raised(agent.name, error) from None
+            if label is not None:
+                value = label_json(agent.name, label, self._limits)
+                key = orjson.dumps([agent.name, record.key.decode()])
+                outputs += self._everywhere(key, value, _DEFINITION, record.timestamp_ms)
+        return outputs
+
+    def _everywhere(self, key: bytes, value: bytes, headers: Headers, timestamp_ms: int) -> list[Output]:
+        return [
+            Output(Role.AGENT_INPUTS, key, value, headers, timestamp_ms, partition)
+            for partition in range(self._partitions)
+        ]

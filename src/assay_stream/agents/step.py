@@ -1,0 +1,233 @@
+"""The second step: re-keyed records wait until every input was read as far as their time, then agents handle them.
+
+1. Whoever reads the internal topic says after each batch where the inputs end (``note_ends``). What was taken in before
+   is ready when every input was read to there, or ``agent_disorder_ms`` of event time beyond the record.
+2. Ready records are handled in the order of (event time, origin), together with whatever waits and comes before them.
+3. A record that comes before one already handled is late. It is handled at once: windows look at event times, so it
+   counts where it belongs.
+4. The state names the last record in that order (the *mark*) and how far the topic was read (*through*). After a crash
+   reading goes on from the earliest record that waited; what stands before ``through`` and not after the mark has been
+   handled.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any, NamedTuple, cast
+
+import orjson
+
+from assay_stream.agents.declaration import AgentSet, Event
+from assay_stream.agents.handling import Case, handle
+from assay_stream.agents.inputs import read_input, set_aside
+from assay_stream.limits import DEFAULT_LIMITS, Limits
+from assay_stream.model.agent_topic import DEFINITION, INPUT_HEADER, PROGRESS, AgentMemory, AgentReading, SourceProgress
+from assay_stream.model.record import Output, Record, Role
+from assay_stream.model.state_table import StateTable
+from assay_stream.model.wire import read_record
+
+Source = tuple[str, int]
+"""An input partition: topic and number."""
+_Order = tuple[int, str, int, int, str, str, str]
+"""Event time and origin; what follows tells records of one place apart."""
+_STATE, _DEFINITION, _READING = "state/", "definition/", "reading"
+
+
+class _Waiting(NamedTuple):
+    order: _Order
+    offset: int
+    size_bytes: int
+    case: Case
+
+
+class AgentState(StateTable):
+    """The second step of one partition of the internal topic, and the state of its agents.
+
+    Args:
+        agents: the agents.
+        partition: its number, in the internal topic and in the state topic.
+        input_topic: name of the internal topic.
+        limits: bounds.
+    """
+
+    def __init__(self, agents: AgentSet, partition: int, *, input_topic: str, limits: Limits = DEFAULT_LIMITS) -> None:
+        super().__init__(Role.AGENT_STATES, partition, input_topic)
+        self._input_topic_name = input_topic
+        self._agents = agents
+        self._limits = limits
+        self.late = 0
+        """Records that came after one that stands behind them in the order."""
+        self._waiting: list[_Waiting] = []
+        self._waiting_bytes = 0
+        self._latest: _Order | None = None
+        """The last in order of what was taken in since ends were noted."""
+        self._cuts: deque[tuple[_Order, dict[Source, int]]] = deque()
+        self._sources: dict[Source, tuple[int, int]] = {}
+        self._through = 0
+        self._mark: _Order | None = None
+        self._definitions = 0
+
+    @property
+    def buffered(self) -> int:
+        """How many records wait."""
+        return len(self._waiting)
+
+    def process(self, record: Record) -> list[Output]:
+        """Take in one record of the internal topic, and return what agents found.
+
+        Raises:
+            ConfigurationError: for an agent that raised or returned junk, with its name.
+            IntegrityError: for a record that this version did not write.
+        """
+        offset = record.origin.offset
+        is_new = offset >= self._through
+        self._through = max(self._through, offset + 1)
+        if record.set_aside:
+            return set_aside(record) if is_new else []
+        came_from = next((value.decode() for name, value in record.headers if name == INPUT_HEADER), "")
+        if came_from == PROGRESS:
+            told = read_record(SourceProgress, orjson.loads(record.value or b""))
+            position, time_us = self._sources.get((told.topic, told.partition), (0, 0))
+            at = max(position, told.position), max(time_us, told.time_us)
+            self._sources[told.topic, told.partition] = at
+            return self._release()
+        name, *key = orjson.loads(record.key or b"[]")
+        if came_from == DEFINITION:
+            self._remember_definition(name, key[0], record.value)
+            return []
+        agent, role = self._agents.agents.get(name), Role(came_from)
+        if agent is None or role not in agent.inputs:
+            return []  # Another version of the module wanted it.
+        event = read_input(role, record)
+        if event is None:
+            return []
+        case = Case(agent, role, tuple(key), event, self._agents.digest)
+        order = _order(case, record)
+        if self._mark is not None and order <= self._mark:
+            if not is_new:
+                return []
+            self.late += 1
+            return self._handle(case)
+        size_bytes = len(record.value or b"")
+        heapq.heappush(self._waiting, _Waiting(order, offset, size_bytes, case))
+        self._waiting_bytes += size_bytes
+        self._latest = order if self._latest is None else max(self._latest, order)
+        outputs = []
+        while (
+            len(self._waiting) > self._limits.agent_buffered_max
+            or self._waiting_bytes > self._limits.agent_buffered_bytes_max
+        ):
+            outputs += self._handle_first(reason="order_dropped")
+        return outputs
+
+    def note_ends(self, ends: Mapping[Source, int]) -> list[Output]:
+        """Note how far every input must be read for what was taken in to be ready, and return what is found by then.
+
+        Args:
+            ends: the next offset of every partition of every input. They must be looked up after the records were
+                read, and after the stages before have written what follows from the input of that moment.
+        """
+        if self._latest is not None:
+            self._cuts.append((self._latest, dict(ends)))
+            self._latest = None
+        return self._release()
+
+    def restored(self) -> Mapping[str, int | None]:
+        """Return where reading goes on."""
+        positions = super().restored()
+        reading = cast(AgentReading | None, self.get(_READING))
+        if reading is not None:
+            self._through = reading["through"]
+            self._mark = None if reading["mark"] is None else tuple(reading["mark"])
+            self._sources = {(topic, number): (at, time_us) for topic, number, at, time_us in reading["sources"]}
+        self._definitions = sum(key.startswith(_DEFINITION) for key in self)
+        return positions
+
+    def flush(self, positions: Mapping[str, int]) -> list[Output]:
+        """Return what changed, and where reading goes on: at the first record that waits."""
+        position = max(self._through, positions[self._input_topic_name])
+        self._through = position
+        reading: AgentReading = {
+            "through": position,
+            "mark": None if self._mark is None else list(self._mark),
+            "sources": [(*source, *at) for source, at in sorted(self._sources.items())],
+        }
+        self[_READING] = cast(dict[str, Any], reading)
+        first = min((waiting.offset for waiting in self._waiting), default=position)
+        return super().flush({self._input_topic_name: first})
+
+    def _release(self) -> list[Output]:
+        outputs: list[Output] = []
+        while self._cuts and not self._behind(self._cuts[0][1]):
+            bound, _ = self._cuts.popleft()
+            while self._waiting and self._waiting[0].order <= bound:
+                outputs += self._handle_first()
+        if self._cuts:
+            slowest_us = min(self._behind(self._cuts[-1][1]))
+            while self._waiting and self._waiting[0].order[0] <= slowest_us - self._limits.agent_disorder_ms * 1_000:
+                outputs += self._handle_first()
+        return outputs
+
+    def _behind(self, ends: Mapping[Source, int]) -> list[int]:
+        """Return the latest event time of each input that was not read to its end."""
+        at = {source: self._sources.get(source, (0, 0)) for source in ends}
+        return [at[source][1] for source, end in ends.items() if at[source][0] < end]
+
+    def _handle_first(self, reason: str | None = None) -> list[Output]:
+        first = heapq.heappop(self._waiting)
+        self._waiting_bytes -= first.size_bytes
+        self._mark = first.order
+        return self._handle(first.case, reason)
+
+    def _handle(self, case: Case, reason: str | None = None) -> list[Output]:
+        name = case.agent.name
+        key = f"{_STATE}{orjson.dumps([name, *case.key]).decode()}"
+        missed = False
+
+        def definition(digest: str) -> Any:
+            nonlocal missed
+            known = self.get(f"{_DEFINITION}{name}/{digest}")
+            missed = missed or (known is None and self._definitions >= self._limits.agent_keys_max)
+            return None if known is None else orjson.loads(orjson.dumps(known["label"]))
+
+        known = cast(AgentMemory | None, self.get(key))
+        findings, memory = handle(case, known, definition, self._limits)
+        if memory is not None:
+            if memory != known:
+                self[key] = cast(dict[str, Any], memory)
+        elif known is not None:
+            del self[key]
+        for why in (reason, "definitions_dropped" if missed else None, self._drop_resting(case.event)):
+            if why is not None:
+                findings.append(case.limited(why))
+        return [finding.output() for finding in findings]
+
+    def _drop_resting(self, event: Event[Any]) -> str | None:
+        """Drop the states that rested longest where there are too many; return why that is a loss, if it is."""
+        if len(self) - self._definitions - (_READING in self) <= self._limits.agent_keys_max:
+            return None
+        resting = sorted((entry["last_us"], key) for key, entry in self.items() if key.startswith(_STATE))
+        is_loss = False
+        for last_us, key in resting[: max(1, len(resting) // 16)]:
+            agent = self._agents.agents.get(orjson.loads(key.removeprefix(_STATE))[0])
+            is_loss = is_loss or (agent is not None and event.time_us - last_us <= agent.forget_after_us)
+            del self[key]
+        return "state_dropped" if is_loss else None
+
+    def _remember_definition(self, agent: str, digest: str, value: bytes | None) -> None:
+        key = f"{_DEFINITION}{agent}/{digest}"
+        if key not in self:
+            if self._definitions >= self._limits.agent_keys_max:
+                return  # Whoever asks for it finds out: see ``_handle``.
+            self._definitions += 1
+        self[key] = {"label": orjson.loads(value or b"null")}
+
+
+def _order(case: Case, record: Record) -> _Order:
+    event = case.event
+    # Several findings and alerts follow from one record.
+    more = "" if case.role is Role.EVIDENCE else case.role.value + sha256(record.value or b"").hexdigest()
+    return (event.time_us, *event.origin, case.agent.name, orjson.dumps(case.key).decode(), more)

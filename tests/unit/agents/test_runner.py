@@ -1,0 +1,60 @@
+"""Agents in memory: records in, findings out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from assay_stream.agents import Agent, Detection, Event, Evidence, Memory, actor_of
+from assay_stream.model.kinds import Kind
+from assay_stream.model.record import Origin
+from tests.support.agents import DIGEST, evidence, found, start_us
+
+
+def burst(count: int = 3, seconds: float = 10) -> Agent:
+    """Some denied calls of one actor within some seconds."""
+    agent = Agent("burst", title="A burst", severity="high")
+
+    @agent.evidence(key=actor_of)
+    def on_call(event: Event[Evidence], memory: Memory) -> Iterator[Detection]:
+        if event.value["data"]["decision"] != "deny":
+            return
+        window = memory.window("denied", seconds=seconds)
+        window.add(event.value["data"]["tool"])
+        if len(window) >= count:
+            yield Detection(references=window.origins)
+            window.clear()
+
+    return agent
+
+
+def test_a_detection_becomes_a_finding_that_says_what_it_rests_on() -> None:
+    """Agent, title, severity, key, digest of the code, and the records in order of time."""
+    denied = [evidence(offset, second, decision="deny") for offset, second in ((7, 2.0), (5, 0.0), (6, 1.0))]
+    [finding] = found(burst(), denied)
+    assert (finding.kind, finding.server_id, finding.time_us) == (Kind.DETECTION, "mail", start_us(2))
+    assert finding.origin == Origin("mcp.tools.call", 0, 7)
+    assert finding.detection is not None
+    assert (finding.detection.agent, finding.detection.title, finding.detection.severity_id) == ("burst", "A burst", 4)
+    assert (finding.detection.key, finding.detection.digest) == (("a1",), DIGEST)
+    assert [origin.offset for origin in finding.detection.references] == [5, 6, 7]
+
+
+def test_each_key_has_a_memory_of_its_own() -> None:
+    """Two actors with two denied calls each are no burst of one."""
+    actors = [{"kind": "agent", "agent_id": name} for name in ("a1", "a2", "a1", "a2")]
+    assert found(burst(), [evidence(n, n, decision="deny", actor=actor) for n, actor in enumerate(actors)]) == []
+
+
+def test_a_record_without_a_key_is_not_wanted() -> None:
+    """A call of a human has no agent."""
+    actor = {"kind": "human"}
+    assert found(burst(1), [evidence(0, 0, decision="deny", actor=actor)]) == []
+
+
+@pytest.mark.parametrize(("last", "findings"), [(9.999, 1), (10.0, 0)])
+def test_a_window_leaves_out_what_is_exactly_as_old_as_it_is_long(last: float, findings: int) -> None:
+    """(end - length, end]."""
+    times = (0.0, 5.0, last)
+    assert len(found(burst(), [evidence(n, second, decision="deny") for n, second in enumerate(times)])) == findings
