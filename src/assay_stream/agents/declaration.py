@@ -39,10 +39,21 @@ class Event(NamedTuple, Generic[Value]):
     server_id: str
 
 
-def actor_of(event: Event[Evidence]) -> str | None:
-    """Return the agent on whose behalf a call was made, ``None`` where the proxy did not say: a key for evidence."""
-    actor = event.value["data"].get("actor")
-    return None if actor is None else actor.get("agent_id")
+def actor_of(event: Event[Evidence]) -> tuple[str, str]:
+    """Return who made a call, as a key: the agent, or the observer where the proxy named no agent."""
+    data = event.value["data"]
+    actor = data.get("actor")
+    agent_id = None if actor is None else actor.get("agent_id")
+    return ("observer", data["observer_id"]) if agent_id is None else ("agent", agent_id)
+
+
+def trace_of(event: Event[Evidence]) -> str | None:
+    """Return the trace that a call belongs to, as a key: its trace id, or that of its W3C trace context."""
+    trace_id = event.value["data"].get("trace_id")
+    if trace_id is not None:
+        return trace_id
+    _, _, rest = event.value.get("traceparent", "").partition("-")
+    return rest.partition("-")[0] or None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

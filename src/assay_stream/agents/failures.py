@@ -26,13 +26,13 @@ def about(agent: str, why: str) -> str:
 
 
 def to_json(value: Any) -> bytes:
-    """Return a value as JSON.
+    """Return a value as JSON; an origin, as any named tuple, is a list.
 
     Raises:
         TypeError: where it is none.
     """
     try:
-        return orjson.dumps(value, option=_JSON)
+        return orjson.dumps(value, default=_listed, option=_JSON)
     except RecursionError:
         raise TypeError("too deep") from None
 
@@ -54,3 +54,9 @@ def label_json(agent: str, label: Any, limits: Limits) -> bytes:
             "agent_bad_label", about(agent, f"it may remember {limits.agent_state_bytes_max} bytes of a definition")
         )
     return value
+
+
+def _listed(value: Any) -> list[Any]:
+    if isinstance(value, tuple):
+        return list(value)
+    raise TypeError

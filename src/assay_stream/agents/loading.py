@@ -16,19 +16,23 @@ def load_agents(name: str) -> AgentSet:
     """Import a module and return the agents at its top level.
 
     Args:
-        name: dotted name of a module that Python finds.
+        name: dotted name of a module that Python finds, in the current folder first.
 
     Raises:
         ConfigurationError: ``agents_not_found`` where it cannot be imported, ``agent_bad_declaration`` where what it
             declares is wrong.
     """
+    if "" not in sys.path:
+        # As `python -m` does: where users keep the module that they name.
+        sys.path.insert(0, "")
     try:
         module = importlib.import_module(name)
     except ConfigurationError:
         raise
     except Exception as error:
         raise ConfigurationError(
-            "agents_not_found", f"cannot import {name[:200]!r}: {type(error).__name__}; is its folder on PYTHONPATH?"
+            "agents_not_found",
+            f"cannot import {name[:200]!r}: {type(error).__name__}; is its folder the current one, or on PYTHONPATH?",
         ) from error
     agents = list({id(each): each for each in vars(module).values() if isinstance(each, Agent)}.values())
     return agent_set(agents, digest=_digest(module, agents))

@@ -6,6 +6,7 @@ partition of the internal topic.
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import Any
 
 import orjson
@@ -15,7 +16,7 @@ from assay_stream.agents.failures import about, label_json, raised
 from assay_stream.agents.inputs import read_input, set_aside
 from assay_stream.errors import ConfigurationError
 from assay_stream.limits import DEFAULT_LIMITS, Limits
-from assay_stream.model.agent_topic import DEFINITION, INPUT_HEADER, PROGRESS, SourceProgress
+from assay_stream.model.agent_topic import DEFINITION, INPUT_HEADER, ORDER_HEADER, PROGRESS, SourceProgress
 from assay_stream.model.record import Headers, Output, Record, Role
 from assay_stream.model.wire import write_record
 
@@ -54,6 +55,7 @@ class Rekeying:
             return []
         place = record.origin[:2]
         self._times_us[place] = max(self._times_us.get(place, 0), event.time_us)
+        headers = ((INPUT_HEADER, record.role.value.encode()), (ORDER_HEADER, _place(record, event)))
         outputs = []
         for agent in self._agents.agents.values():
             key = self._key(agent, record.role, event)
@@ -63,7 +65,7 @@ class Rekeying:
                         role=Role.AGENT_INPUTS,
                         key=orjson.dumps([agent.name, *key]),
                         value=record.value,
-                        headers=((INPUT_HEADER, record.role.value.encode()),),
+                        headers=headers,
                         timestamp_ms=event.time_us // 1_000,
                         label=f"agent_input:{agent.name}",
                     )
@@ -129,3 +131,9 @@ class Rekeying:
             Output(Role.AGENT_INPUTS, key, value, headers, timestamp_ms, partition)
             for partition in range(self._partitions)
         ]
+
+
+def _place(record: Record, event: Event[Any]) -> bytes:
+    # Several findings and alerts follow from one record, but one record of evidence.
+    more = "" if record.role is Role.EVIDENCE else record.role.value + sha256(record.value or b"").hexdigest()
+    return orjson.dumps([event.time_us, *event.origin, more])

@@ -14,6 +14,8 @@ from assay_stream.model.record import Origin, Output, Record, Role
 
 _SOURCE = ("memory", 0)
 _END = sys.maxsize
+_ADVANCE_US = 1_000_000
+"""How far time goes on between two looks at what is ready."""
 
 
 class Runner:
@@ -29,6 +31,7 @@ class Runner:
         self._rekeying = Rekeying(agents, partitions=1, limits=limits)
         self._state = AgentState(agents, 0, input_topic=_SOURCE[0], limits=limits)
         self._offset = 0
+        self._time_us = 0
 
     def take(self, written: Iterable[Output]) -> list[Output]:
         """Take in what stages wrote, and return what is found by then. What agents do not read is skipped."""
@@ -41,6 +44,9 @@ class Runner:
 
     def advance(self, time_us: int) -> list[Output]:
         """Handle what lies ``agent_disorder_ms`` and more before a time in microseconds: nothing earlier comes."""
+        if time_us < self._time_us + _ADVANCE_US:
+            return []
+        self._time_us = time_us
         found = self._state.note_ends({_SOURCE: _END})
         return found + self._progress(0, time_us)
 

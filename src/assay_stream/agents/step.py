@@ -15,7 +15,6 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Mapping
-from hashlib import sha256
 from typing import Any, NamedTuple, cast
 
 import orjson
@@ -24,23 +23,34 @@ from assay_stream.agents.declaration import AgentSet, Event
 from assay_stream.agents.handling import Case, handle
 from assay_stream.agents.inputs import read_input, set_aside
 from assay_stream.limits import DEFAULT_LIMITS, Limits
-from assay_stream.model.agent_topic import DEFINITION, INPUT_HEADER, PROGRESS, AgentMemory, AgentReading, SourceProgress
+from assay_stream.model.agent_topic import (
+    DEFINITION,
+    INPUT_HEADER,
+    ORDER_HEADER,
+    PROGRESS,
+    AgentMemory,
+    AgentReading,
+    SourceProgress,
+)
 from assay_stream.model.record import Output, Record, Role
 from assay_stream.model.state_table import StateTable
 from assay_stream.model.wire import read_record
 
 Source = tuple[str, int]
 """An input partition: topic and number."""
-_Order = tuple[int, str, int, int, str, str, str]
-"""Event time and origin; what follows tells records of one place apart."""
+_Order = tuple[int, str, int, int, str, str]
+"""Event time and origin; what tells records of that place apart, and the key."""
 _STATE, _DEFINITION, _READING = "state/", "definition/", "reading"
 
 
 class _Waiting(NamedTuple):
     order: _Order
     offset: int
-    size_bytes: int
-    case: Case
+    record: Record
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.record.value or b"")
 
 
 class AgentState(StateTable):
@@ -87,33 +97,27 @@ class AgentState(StateTable):
         self._through = max(self._through, offset + 1)
         if record.set_aside:
             return set_aside(record) if is_new else []
-        came_from = next((value.decode() for name, value in record.headers if name == INPUT_HEADER), "")
+        headers = dict(record.headers)
+        came_from = headers[INPUT_HEADER].decode()
         if came_from == PROGRESS:
             told = read_record(SourceProgress, orjson.loads(record.value or b""))
             position, time_us = self._sources.get((told.topic, told.partition), (0, 0))
             at = max(position, told.position), max(time_us, told.time_us)
             self._sources[told.topic, told.partition] = at
             return self._release()
-        name, *key = orjson.loads(record.key or b"[]")
         if came_from == DEFINITION:
-            self._remember_definition(name, key[0], record.value)
+            agent, digest = orjson.loads(record.key or b"")
+            self._remember_definition(agent, digest, record.value)
             return []
-        agent, role = self._agents.agents.get(name), Role(came_from)
-        if agent is None or role not in agent.inputs:
-            return []  # Another version of the module wanted it.
-        event = read_input(role, record)
-        if event is None:
-            return []
-        case = Case(agent, role, tuple(key), event, self._agents.digest)
-        order = _order(case, record)
+        order: _Order = (*orjson.loads(headers[ORDER_HEADER]), (record.key or b"").decode())
         if self._mark is not None and order <= self._mark:
             if not is_new:
                 return []
             self.late += 1
-            return self._handle(case)
-        size_bytes = len(record.value or b"")
-        heapq.heappush(self._waiting, _Waiting(order, offset, size_bytes, case))
-        self._waiting_bytes += size_bytes
+            return self._handle(record)
+        waiting = _Waiting(order, offset, record)
+        heapq.heappush(self._waiting, waiting)
+        self._waiting_bytes += waiting.size_bytes
         self._latest = order if self._latest is None else max(self._latest, order)
         outputs = []
         while (
@@ -180,11 +184,16 @@ class AgentState(StateTable):
         first = heapq.heappop(self._waiting)
         self._waiting_bytes -= first.size_bytes
         self._mark = first.order
-        return self._handle(first.case, reason)
+        return self._handle(first.record, reason)
 
-    def _handle(self, case: Case, reason: str | None = None) -> list[Output]:
-        name = case.agent.name
-        key = f"{_STATE}{orjson.dumps([name, *case.key]).decode()}"
+    def _handle(self, record: Record, reason: str | None = None) -> list[Output]:
+        name, *parts = orjson.loads(record.key or b"")
+        role = Role(dict(record.headers)[INPUT_HEADER].decode())
+        agent, event = self._agents.agents.get(name), read_input(role, record)
+        if agent is None or role not in agent.inputs or event is None:
+            return []  # Another version of the module wanted it.
+        case = Case(agent, role, tuple(parts), event, self._agents.digest)
+        key = f"{_STATE}{(record.key or b'').decode()}"
         missed = False
 
         def definition(digest: str) -> Any:
@@ -224,10 +233,3 @@ class AgentState(StateTable):
                 return  # Whoever asks for it finds out: see ``_handle``.
             self._definitions += 1
         self[key] = {"label": orjson.loads(value or b"null")}
-
-
-def _order(case: Case, record: Record) -> _Order:
-    event = case.event
-    # Several findings and alerts follow from one record.
-    more = "" if case.role is Role.EVIDENCE else case.role.value + sha256(record.value or b"").hexdigest()
-    return (event.time_us, *event.origin, case.agent.name, orjson.dumps(case.key).decode(), more)

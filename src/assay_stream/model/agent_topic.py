@@ -1,8 +1,8 @@
 """What stands in the topics between and behind the two steps of the agents.
 
 The input topic holds records of other topics, value for value, under the key of the agent that wants them:
-``[agent, part, ...]``. A header says which topic they come from. Between them stand how far each input was read, in
-every partition, and what agents remember of definitions.
+``[agent, part, ...]``. Headers say which topic a record comes from and where it stands in the order. Between them stand
+how far each input was read, in every partition, and what agents remember of definitions.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from assay_stream.model.wire import record_model
 
 INPUT_HEADER = "assay-agent-input"
 """Header of the input topic: the role of the topic that a record comes from, or one of the two below."""
+ORDER_HEADER = "assay-agent-order"
+"""Header of the input topic: event time in microseconds and origin of a record, and what tells it from others there."""
 PROGRESS = "progress"
 DEFINITION = "definition"
 

@@ -37,7 +37,7 @@ def test_a_detection_becomes_a_finding_that_says_what_it_rests_on() -> None:
     assert finding.origin == Origin("mcp.tools.call", 0, 7)
     assert finding.detection is not None
     assert (finding.detection.agent, finding.detection.title, finding.detection.severity_id) == ("burst", "A burst", 4)
-    assert (finding.detection.key, finding.detection.digest) == (("a1",), DIGEST)
+    assert (finding.detection.key, finding.detection.digest) == (("agent", "a1"), DIGEST)
     assert [origin.offset for origin in finding.detection.references] == [5, 6, 7]
 
 
@@ -48,9 +48,10 @@ def test_each_key_has_a_memory_of_its_own() -> None:
 
 
 def test_a_record_without_a_key_is_not_wanted() -> None:
-    """A call of a human has no agent."""
-    actor = {"kind": "human"}
-    assert found(burst(1), [evidence(0, 0, decision="deny", actor=actor)]) == []
+    """The key function says so."""
+    agent = Agent("picky", title="Picky")
+    agent.evidence(key=lambda _event: None)(lambda _event, _memory: [Detection()])
+    assert found(agent, [evidence(0, 0)]) == []
 
 
 @pytest.mark.parametrize(("last", "findings"), [(9.999, 1), (10.0, 0)])

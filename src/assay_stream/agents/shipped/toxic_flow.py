@@ -1,0 +1,77 @@
+"""A toxic flow: within one trace, untrusted content comes in, private data is read, and something is sent out.
+
+Each of the three is harmless. Together they let whoever wrote the content have the data. What a tool can do follows
+from its definition: its annotations, and words in its name. Operators know better, and their labels replace these.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+from assay_stream.agents import Agent, Detection, Event, Evidence, Memory, Origin, trace_of
+
+UNTRUSTED, PRIVATE, SENDS = "untrusted", "private", "sends"
+WORDS = {
+    SENDS: "send post publish upload reply forward share comment tweet push webhook",
+    UNTRUSTED: "fetch browse crawl scrape web url page search issue issues comments rss feed",
+    PRIVATE: "file files database query sql secret secrets credential contacts calendar inbox email mail document",
+}
+"""Words of a tool's name that suggest a capability, where the operator gave no labels. What sends reads nothing."""
+
+
+def labels_of(definition: Mapping[str, Any]) -> list[str]:
+    """Return what a tool can do, as its definition suggests.
+
+    ``readOnlyHint`` rules out sending, ``openWorldHint: false`` the outside world; a tool that says it is read-only and
+    open-world reads what strangers wrote.
+    """
+    hints = definition.get("annotations")
+    hints = hints if isinstance(hints, dict) else {}
+    words = set(re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", str(definition.get("name", ""))).lower()))
+    labels = {label for label, known in WORDS.items() if words & set(known.split())}
+    labels = {SENDS} if SENDS in labels else labels
+    if hints.get("readOnlyHint") is True:
+        labels.discard(SENDS)
+        if hints.get("openWorldHint") is True:
+            labels.add(UNTRUSTED)
+    if hints.get("openWorldHint") is False:
+        labels -= {UNTRUSTED, SENDS}
+    return sorted(labels)
+
+
+def toxic_flow(labels: Mapping[str, Sequence[str]] | None = None) -> Agent:
+    """Return the agent.
+
+    Args:
+        labels: of tools, by patterns of ``server/tool``: ``{"mail/*": ["private"]}``. The first pattern that matches
+            counts, and takes the place of what the definition suggests; an empty list means harmless.
+    """
+    agent = Agent("toxic_flow", title="Untrusted content, private data and a way out in one trace", severity="high")
+    agent.definitions(lambda definition: labels_of(definition) or None)
+
+    @agent.evidence(key=trace_of)
+    def on_call(event: Event[Evidence], memory: Memory) -> Iterator[Detection]:
+        """Find the call that sends out what the trace has seen."""
+        data = event.value["data"]
+        if data["decision"] != "allow":
+            return
+        name = f"{data['server_id']}/{data['tool']}"
+        given = next((found for pattern, found in (labels or {}).items() if fnmatchcase(name, pattern)), None)
+        suggested = memory.definition(data["binding"].get("full_digest")) or []
+        can = suggested if given is None else given
+        seen: dict[str, list[Any]] = memory.state.setdefault("seen", {})
+        if SENDS in can and UNTRUSTED in seen and PRIVATE in seen:
+            # Either may have come first: the model remembers both.
+            yield Detection(tool_name=data["tool"], references=(Origin(*seen[UNTRUSTED]), Origin(*seen[PRIVATE])))
+            seen.clear()
+        for label in can:
+            if label in (UNTRUSTED, PRIVATE):
+                seen.setdefault(label, list(event.origin))
+
+    return agent
+
+
+agent = toxic_flow()

@@ -1,0 +1,165 @@
+"""The four detections that ship."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+
+from assay_stream.agents import Origin
+from assay_stream.agents.shipped import (
+    denied_burst_agent,
+    first_use_spree_agent,
+    open_alert_called_agent,
+    toxic_flow_agent,
+)
+from assay_stream.agents.shipped.toxic_flow import labels_of, toxic_flow
+from assay_stream.model.alert import Activity, Status, alert_record
+from assay_stream.model.record import Output, Role
+from tests.support.agents import evidence, found, start_us
+from tests.support.findings import a_finding
+
+DAY_S = 24 * 3_600
+
+
+def test_a_burst_of_denied_calls_is_found_once() -> None:
+    """Five within a minute, and not again before five more."""
+    calls = [evidence(n, n, decision="deny") for n in range(9)]
+    [finding] = found(denied_burst_agent, calls)
+    assert finding.origin.offset == 4
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        [evidence(n, n * 15, decision="deny") for n in range(9)],
+        [evidence(n, n, decision="allow") for n in range(9)],
+        [evidence(n, n, decision="deny", actor={"kind": "agent", "agent_id": f"a{n}"}) for n in range(9)],
+    ],
+)
+def test_slow_allowed_or_scattered_calls_are_no_burst(calls: list[Output]) -> None:
+    """At most four within any minute, no denial, or one each."""
+    assert found(denied_burst_agent, calls) == []
+
+
+def test_a_spree_of_first_uses_is_found_after_a_day_of_learning() -> None:
+    """The first day's tools are the agent's work; five new ones in ten minutes later are not."""
+    learned = [evidence(n, n, tool=f"old-{n}") for n in range(9)]
+    spree = [evidence(10 + n, DAY_S + 100 * n, tool=f"new-{n}") for n in range(5)]
+    [finding] = found(first_use_spree_agent, [*learned, *spree])
+    assert finding.origin.offset == 14
+    again = [evidence(20 + n, DAY_S + 500 + n, tool=f"new-{n}") for n in range(5)]
+    assert len(found(first_use_spree_agent, [*learned, *spree, *again])) == 1
+
+
+def alert(second: float, activity: Activity = Activity.CREATE, status: Status = Status.NEW, **given: Any) -> Output:
+    """An alert about the tool that is called."""
+    finding = a_finding(server_id="mail", tool_name="send", time_us=start_us(second))
+    made: dict[str, Any] = {"severity_id": 4, "count": 1} | given
+    return alert_record(
+        finding,
+        activity=activity,
+        status=status,
+        time_us=start_us(second),
+        seen_us=(start_us(second), start_us(second)),
+        observers=1,
+        active=1,
+        repeats=0,
+        resolved_by=None,
+        suppressed_by=None,
+        version="1",
+        **made,
+    )
+
+
+def test_a_call_under_an_open_high_alert_is_found_once_for_each_alert() -> None:
+    """The alert's finding is named; further calls say nothing new."""
+    [finding] = found(open_alert_called_agent, [alert(0), evidence(0, 1), evidence(1, 2)])
+    assert (finding.tool_name, finding.time_us) == ("send", start_us(1))
+    assert finding.detection is not None
+    assert finding.detection.references == (Origin("mcp.tools.list", 0, 0),)
+
+
+@pytest.mark.parametrize(
+    "outputs",
+    [
+        [evidence(0, 0), alert(1)],
+        [alert(0, severity_id=3), evidence(0, 1)],
+        [alert(0), alert(1, Activity.CLOSE, Status.RESOLVED, count=2), evidence(0, 2)],
+        [alert(0), alert(1, Activity.UPDATE, Status.SUPPRESSED, count=2), evidence(0, 2)],
+        [alert(0), evidence(0, 1, tool="other")],
+        [alert(0), evidence(0, 1, decision="deny")],
+    ],
+)
+def test_other_calls_are_not_found(outputs: list[Output]) -> None:
+    """Before the alert, under a lesser one, after its end or its suppression, of another tool, or denied."""
+    assert found(open_alert_called_agent, outputs) == []
+
+
+def definition(digest: str, name: str, **annotations: bool) -> Output:
+    """What the registry writes of a definition."""
+    value = {"full_digest": digest, "definition": {"name": name, "annotations": annotations}}
+    return Output(Role.DEFINITIONS, digest.encode(), orjson.dumps(value))
+
+
+DEFINITIONS = [
+    definition("sha256:1", "fetch_page"),
+    definition("sha256:2", "read_file"),
+    definition("sha256:3", "send"),
+]
+
+
+def step(offset: int, digest: int, trace_id: str = "t1", **data: Any) -> Output:
+    """A call of a trace to the tool with one of these definitions."""
+    binding = {"scope": "exact", "full_digest": f"sha256:{digest}"}
+    return evidence(offset, offset, tool=f"tool-{digest}", binding=binding, trace_id=trace_id, **data)
+
+
+@pytest.mark.parametrize("order", [(1, 2, 3), (2, 1, 3)])
+def test_a_toxic_flow_is_found_where_it_leaves(order: tuple[int, ...]) -> None:
+    """Whichever came first, the content or the data: the model remembers both."""
+    calls = [step(offset, digest) for offset, digest in enumerate(order)]
+    [finding] = found(toxic_flow_agent, [*DEFINITIONS, *calls])
+    assert (finding.tool_name, finding.origin.offset) == ("tool-3", 2)
+    assert finding.detection is not None
+    assert sorted(origin.offset for origin in finding.detection.references) == [0, 1]
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        [step(0, 1), step(1, 3), step(2, 2)],
+        [step(0, 1), step(1, 2), step(2, 3, trace_id="t2")],
+        [step(0, 1), step(1, 2, decision="deny"), step(2, 3)],
+        [step(0, 1), step(1, 2)],
+    ],
+)
+def test_parts_of_a_toxic_flow_are_harmless(calls: list[Output]) -> None:
+    """Sent before the data was read, in another trace, denied, or not at all."""
+    assert found(toxic_flow_agent, [*DEFINITIONS, *calls]) == []
+
+
+def test_labels_of_the_operator_take_the_place_of_guesses() -> None:
+    """A server of one's own that looks dangerous, and one that does not."""
+    calls = [step(0, 1), step(1, 2), step(2, 3)]
+    assert found(toxic_flow({"mail/tool-1": []}), [*DEFINITIONS, *calls]) == []
+    given = {"mail/tool-1": ["untrusted"], "mail/tool-2": ["private"], "mail/*": ["sends"]}
+    assert len(found(toxic_flow(given), calls)) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "annotations", "labels"),
+    [
+        ("fetchPage", {}, ["untrusted"]),
+        ("read_file", {}, ["private"]),
+        ("send_email", {}, ["sends"]),
+        ("get_time", {}, []),
+        ("lookup", {"readOnlyHint": True, "openWorldHint": True}, ["untrusted"]),
+        ("share_link", {"readOnlyHint": True}, []),
+        ("search", {"openWorldHint": False}, []),
+    ],
+)
+def test_a_definition_suggests_what_a_tool_can_do(name: str, annotations: dict[str, bool], labels: list[str]) -> None:
+    """By words in its name, and by hints."""
+    assert labels_of({"name": name, "annotations": annotations}) == labels
