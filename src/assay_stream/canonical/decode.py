@@ -36,10 +36,6 @@ _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 def decode_json(raw: bytes | bytearray | memoryview, *, limits: Limits = DEFAULT_LIMITS) -> Any:
     """Decode one JSON text.
 
-    Args:
-        raw: UTF-8 bytes.
-        limits: bounds on size, depth, containers and integer digits.
-
     Raises:
         InputError: for anything but one well-formed, unambiguous JSON value.
     """
@@ -87,7 +83,6 @@ def is_faithful(raw: bytes, limits: Limits = DEFAULT_LIMITS) -> bool:
 
     Args:
         raw: UTF-8 bytes, not longer than the limit.
-        limits: bounds on depth and integer digits.
     """
     try:
         return _is_as_written(orjson.loads(raw), raw, limits)

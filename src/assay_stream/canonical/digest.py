@@ -94,9 +94,6 @@ def canonicalize(value: Any) -> bytes:
 
     Integers beyond 2^53 become doubles first, as Assay and every JavaScript reader have them.
 
-    Args:
-        value: dict, list, str, int, float, bool or None, nested.
-
     Raises:
         InputError: ``not_canonicalizable``, ``lone_surrogate`` or ``too_deep``.
     """
@@ -130,9 +127,6 @@ def plain_form(value: Any) -> bytes | None:
 
     They differ in the escapes within texts. Of a value with other keys than ASCII, with fractions, or with
     integers that no double holds there is no such form.
-
-    Args:
-        value: as in ``canonicalize``.
 
     Raises:
         InputError: as ``canonicalize``.

@@ -32,9 +32,6 @@ def read_leniently(raw: bytes) -> Any:
     """Return what a forgiving parser makes of a JSON text, ``None`` if nothing.
 
     What nests deeper than any parser of ours follows, and containers beyond those that are kept, are ``None``.
-
-    Args:
-        raw: any bytes.
     """
     text = raw.decode("utf-8", "replace").lstrip("\ufeff")
     try:
@@ -54,7 +51,6 @@ def member_bytes(raw: bytes, name: str) -> bytes | None:
     """Return the bytes of a member of the outermost object, ``None`` if it has none of that name.
 
     Args:
-        raw: a JSON object that some parser accepted.
         name: the member; of several the last one, as forgiving parsers have it.
     """
     found: bytes | None = None

@@ -40,7 +40,6 @@ class Redaction:
     """One configuration of redaction. Make it with ``redaction_with``.
 
     Args:
-        rules: ids of the enabled rules.
         names: further sensitive key names, in lowercase letters alone.
     """
 
@@ -76,8 +75,6 @@ def redaction_with(*, enable: Iterable[str] = (), disable: Iterable[str] = (), n
     """Return the default configuration with some rules turned on or off, and further sensitive key names.
 
     Args:
-        enable: ids of rules to turn on.
-        disable: ids of rules to turn off.
         names: key names; case and everything but the letters a to z aside, as with the built-in ones.
 
     Raises:
@@ -110,12 +107,7 @@ def redacted_digest(value: Any, redaction: Redaction = DEFAULT_REDACTION) -> Dig
 
 
 def redact(value: Any, redaction: Redaction = DEFAULT_REDACTION) -> Any:
-    """Return a copy of a JSON value without what looks like a secret. Redacting it again changes nothing.
-
-    Args:
-        value: a JSON value of any depth; it is not changed.
-        redaction: which rules and key names count.
-    """
+    """Return a copy of a JSON value without what looks like a secret. Redacting it again changes nothing."""
     suffixes = redaction.suffixes
     result: list[Any] = [None]
     pending: list[tuple[Any, Any, Any]] = [(result, 0, value)]

@@ -14,10 +14,8 @@ class Rule:
         category: ``secret`` or ``pii``.
         hints: lowercase texts, one of which stands in every match; they spare most texts the search.
         regex: what to replace. See ``RULES`` for what keeps the search linear and repeatable.
-        reason: why this is taken for what it is.
         costly: whether the search tries this rule at nearly every character, and is made without it where no
             hint of it stands.
-        enabled: whether the rule is applied.
     """
 
     id: str
@@ -51,7 +49,6 @@ class Issuer:
         name: who issues them.
         hints: as of ``Rule``.
         regex: the prefix, and as many characters as every such token has.
-        reason: where the form is said.
     """
 
     name: str

@@ -54,14 +54,7 @@ class Operation(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """One thing that a role may do.
-
-    Args:
-        resource: what kind of thing it is done to.
-        name: its name, or how its name begins.
-        is_prefix: whether every name that begins so is meant.
-        operations: what may be done.
-    """
+    """One thing that a role may do."""
 
     resource: Resource
     name: str
@@ -74,9 +67,6 @@ class Access:
     """What one role does with the topics.
 
     Args:
-        purpose: what it is, for a person.
-        reads: topics whose records it reads.
-        writes: topics that it writes.
         looks_at: topics of which it asks only how far they are.
         group: how its consumer group goes on after the prefix; with ``-`` at its end all that begin so.
         is_transactional: whether it writes in transactions, under ids that begin as its group.
@@ -150,12 +140,7 @@ ACCESS: Mapping[Actor, Access] = {
 
 
 def grants_of(actor: Actor, settings: Settings) -> list[Grant]:
-    """Return what a role may do in one deployment.
-
-    Args:
-        actor: the role.
-        settings: the operator's settings; its prefixes name the topics and groups.
-    """
+    """Return what a role may do in one deployment."""
     access, names = ACCESS[actor], topic_names(settings)
     grants = [
         Grant(resource=Resource.TOPIC, name=names[role], operations=_operations(actor, access, role))
@@ -199,7 +184,6 @@ def acl_commands(principal: str, grants: Sequence[Grant]) -> list[str]:
 
     Args:
         principal: who gets them, ``User:<name>``.
-        grants: what is granted.
     """
     together: dict[tuple[Resource, bool, tuple[Operation, ...]], list[str]] = {}
     for grant in grants:

@@ -77,7 +77,6 @@ class Plan:
     """How to take the next records.
 
     Args:
-        count: how many.
         mark: what to write first; ``None`` for nothing.
         set_aside: refuse the one record instead of trying it.
     """
@@ -92,7 +91,6 @@ class Suspicion:
     """What one owner of a partition suspects.
 
     Args:
-        level: how much.
         left: how many records the suspicion is still about.
         record: at ``ONE``: the record that an owner ended in last.
         attempts: how often it was tried.

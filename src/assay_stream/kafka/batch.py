@@ -22,13 +22,7 @@ class BatchDropped(Exception):  # noqa: N818 - nothing went wrong: the partition
 
 
 class AgentFailed(Exception):  # noqa: N818 - says what happened
-    """An agent raised on a batch.
-
-    Args:
-        name: the agent.
-        partition: number of the input partition.
-        cause: what it raised.
-    """
+    """An agent raised on a batch."""
 
     def __init__(self, name: str, partition: int, cause: Exception) -> None:
         self.name = name
@@ -53,10 +47,7 @@ class Batch(Generic[State]):
     records.
 
     Args:
-        partition: number of the input partition.
-        records: the records, one or more.
         state: state of the partition, to be used in ``process`` only.
-        outputs: collects what is written.
         piece_records: how many records to process between two looks at the clock.
         limit_s: after this a batch is committed as far as it is done, seconds.
         in_thread: runs a function in the thread of the state.
@@ -104,11 +95,7 @@ class Batch(Generic[State]):
         await self._working
 
     def write(self, outputs: Sequence[Output]) -> None:
-        """Write outputs in the transaction of the batch.
-
-        Args:
-            outputs: what to write next, in order.
-        """
+        """Write outputs in the transaction of the batch."""
         self.outputs.add(outputs)
 
     def drop(self) -> None:

@@ -24,12 +24,7 @@ _ANSWER_LIMIT_S = 5.0
 
 
 class BrokerWatch:
-    """Asks for metadata again and again until told to stop.
-
-    Args:
-        settings: the operator's settings.
-        monotonic_s: a clock that only goes forward, seconds.
-    """
+    """Asks for metadata again and again until told to stop."""
 
     def __init__(self, settings: Settings, *, monotonic_s: Callable[[], float] = time.monotonic) -> None:
         self._settings = settings

@@ -77,7 +77,6 @@ async def start_admin(settings: Settings, *, waiting: Callable[[str], None] | No
     """Return a connected admin client, trying until the operator's limit.
 
     Args:
-        settings: the operator's settings.
         waiting: told once, in words, that the brokers do not answer yet.
 
     Raises:
@@ -143,11 +142,7 @@ class Clients(Protocol):
 
 
 class KafkaClients:
-    """Makes clients of the brokers that the settings name.
-
-    Args:
-        settings: the operator's settings.
-    """
+    """Makes clients of the brokers that the settings name."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -178,9 +173,7 @@ def reading_consumer(settings: Settings, *, isolation_level: str = "read_committ
     """Return a consumer, not started, that sees committed records only and never resets by itself.
 
     Args:
-        settings: the operator's settings.
         isolation_level: ``read_uncommitted`` to see where open transactions end, too.
-        options: further aiokafka arguments.
     """
     return Consumer(
         **connection_options(settings),

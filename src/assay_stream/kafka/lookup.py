@@ -46,8 +46,6 @@ async def read_records(settings: Settings, role: Role, *, since_ms: int | None =
     """Yield every committed record that a topic holds now, partition by partition.
 
     Args:
-        settings: the operator's settings.
-        role: what the topic carries.
         since_ms: skip everything before the first record of this timestamp (milliseconds) or later.
 
     Raises:
@@ -77,7 +75,6 @@ async def find_finding(settings: Settings, uid: str) -> Finding | None:
     For an alert about a shadowed tool the topic holds the claim: the finding then does not name who held the name.
 
     Args:
-        settings: the operator's settings.
         uid: ``finding_info.uid`` of the alert, or a prefix that no other finding has.
 
     Raises:
@@ -206,8 +203,6 @@ async def note_ends(settings: Settings, roles: Collection[Role], *, isolation_le
     """Return where the topics of some roles end now.
 
     Args:
-        settings: the operator's settings.
-        roles: what the topics carry.
         isolation_level: whether records of open transactions count (``read_uncommitted``).
 
     Raises:
@@ -281,7 +276,6 @@ async def read_ranges(settings: Settings, ends: Ends, selection: Selection) -> A
     Args:
         settings: the operator's settings.
         ends: where to stop, from ``note_ends``.
-        selection: which records.
     """
     names = topic_names(settings)
     async with LogRanges(settings, sorted(ends, key=READ.index, reverse=True), ends=ends) as logs:

@@ -57,9 +57,6 @@ class _Entry(NamedTuple):
 class MemoryCluster:
     """Topics, consumer groups and transactional ids.
 
-    Args:
-        partitions: how many partitions each topic has.
-
     Attributes:
         before: called with the name of each request of a producer before it takes effect: ``start``, ``begin``,
             ``send``, ``offsets``, ``commit`` or ``abort``. Let it raise to make the request fail.

@@ -47,13 +47,6 @@ class TaskContext:
     """What the partition tasks of a stage share.
 
     Args:
-        settings: the operator's settings.
-        stage: the stage.
-        agent: works on its batches.
-        clients: make consumers and producers.
-        topics: topic name of every role.
-        partition_counts: how many partitions each role's topic has.
-        metrics: where to count.
         quarantine: held while a record is tried by itself, so that a process tries one suspect at a time.
         on_commit: called with the partition number after each batch that was committed.
         on_failure: called with it after each that could not be.
@@ -80,10 +73,6 @@ class TaskContext:
 
 class PartitionTask:
     """Runs one input partition number, over all topics of a stage, until it is finished.
-
-    Args:
-        context: what it shares with others.
-        partition: its number.
 
     Attributes:
         writer: its transactional producer.

@@ -21,11 +21,7 @@ _log = structlog.get_logger(__name__)
 
 
 class PartitionTasks:
-    """The open partition tasks of one stage. Not safe for concurrent use: callers hold a lock.
-
-    Args:
-        context: what the tasks share.
-    """
+    """The open partition tasks of one stage. Not safe for concurrent use: callers hold a lock."""
 
     def __init__(self, context: TaskContext) -> None:
         self._context = context

@@ -37,7 +37,6 @@ class LogRanges:
     """The topics of a deployment as they are at one moment: what arrives later is not read.
 
     Args:
-        settings: the operator's settings.
         roles: which topics; their ends are noted in this order.
         ends: where to stop instead, if noted before.
         isolation_level: ``read_uncommitted`` to see where open transactions end.
@@ -195,8 +194,6 @@ class SyncRanges:
     """``LogRanges`` for synchronous code, while it is entered.
 
     Args:
-        settings: the operator's settings.
-        roles: which topics.
         runner: runs the client; it must live as long as this does.
 
     Raises:

@@ -25,7 +25,6 @@ class Refusal(NamedTuple):
     """Why there is no connection.
 
     Args:
-        code: stable snake_case identifier.
         mend: what the broker does, and what to fix.
     """
 

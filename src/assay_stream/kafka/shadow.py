@@ -42,11 +42,8 @@ async def write_shadow(
     """Write results to their topics, which are created if missing.
 
     Args:
-        settings: the operator's settings.
         topics: topic name of every role, from ``shadow_topics``.
-        steps: what to write, in order.
         call_partitions: how many partitions the replayed calls had.
-        tally: counts what is written.
 
     Raises:
         OperatingError: ``broker_unreachable``, ``shadow_failed``.

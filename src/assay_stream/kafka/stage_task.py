@@ -60,12 +60,7 @@ class StageTask:
     """Runs a stage over its share of the input partitions until told to stop.
 
     Args:
-        settings: the operator's settings.
-        stage: what is read, and the state.
         agent: works on the batches; called for several partitions at a time.
-        topics: topic name of every role.
-        partition_counts: how many partitions each role's topic has.
-        metrics: where to count.
         clients: make consumers and producers; those of the settings' brokers if not given.
         quarantine: held while a suspicious record is tried: one for all tasks of a process.
         gives_way_to: tasks of the process whose work goes before this one's.

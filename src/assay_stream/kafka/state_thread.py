@@ -28,11 +28,7 @@ OUT_OF_MEMORY = OperatingError(
 
 
 class StateThread:
-    """Runs calls one after the other in a daemon thread.
-
-    Args:
-        name: of the thread.
-    """
+    """Runs calls one after the other in a daemon thread."""
 
     def __init__(self, name: str) -> None:
         self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()

@@ -38,9 +38,6 @@ class TopicSpec:
     """One topic as it must be.
 
     Args:
-        role: what it carries.
-        name: full name, prefix included.
-        partitions: how many partitions it is created with.
         config: topic settings that matter to a promise.
     """
 
@@ -103,7 +100,6 @@ class TopicState:
     """One topic as it is in the cluster.
 
     Args:
-        spec: what it should be.
         partitions: how many partitions it has, 0 where it does not exist.
         differing: settings that differ: name to (as it is, as it should be).
     """
@@ -185,10 +181,6 @@ def check_topics(states: list[TopicState], needed: set[Role]) -> dict[Role, int]
     """Check that a worker may run on the topics as they are, and return their partition counts.
 
     Partition counts may differ from the settings, but not among topics that belong together.
-
-    Args:
-        states: what ``inspect_topics`` found.
-        needed: the roles this worker reads or writes.
 
     Raises:
         ConfigurationError: ``topic_missing``, ``partition_count`` or ``topic_not_compacted``.

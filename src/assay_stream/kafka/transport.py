@@ -62,8 +62,6 @@ async def read_last(consumer: Consumer, role: Role, partition: TopicPartition) -
 
     Args:
         consumer: not started; it is stopped at the end.
-        role: what the topic carries.
-        partition: topic and partition.
     """
     consumer.assign([partition])
     try:
@@ -90,8 +88,6 @@ class Gathered:
 
     Args:
         create_batch: makes a batch of the producer that will send it.
-        topics: topic name of every role.
-        partition_counts: how many partitions each role's topic has.
 
     Attributes:
         batches: by topic and partition.
@@ -135,8 +131,6 @@ class TransactionalWriter:
 
     Args:
         producer: transactional, not started.
-        topics: topic name of every role.
-        partition_counts: how many partitions each role's topic has.
     """
 
     def __init__(
@@ -160,7 +154,6 @@ class TransactionalWriter:
         """Write outputs and commit input offsets in one transaction.
 
         Args:
-            gathered: what to write.
             offsets: next offset to read of each input partition.
             group_id: the consumer group the offsets belong to.
             metadata: goes with each offset.
@@ -196,7 +189,6 @@ def fitting(output: Output, *, bytes_max: int = REJECTED_BYTES_MAX) -> Output:
     headers say.
 
     Args:
-        output: an output of the rejected role.
         bytes_max: bytes of key, value and headers that fit.
     """
     if _size_bytes(output) <= bytes_max:

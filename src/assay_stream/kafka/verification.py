@@ -30,10 +30,7 @@ def verified(
     """Yield the judgement on each selected record of the evidence topic, and on each call without one; and who gave it.
 
     Args:
-        settings: the operator's settings.
-        selection: which evidence to judge.
         producers: versions that may have written it; empty for any.
-        share: which partitions to judge.
         coverage: which calls must have evidence; ``None`` for none.
 
     Raises:

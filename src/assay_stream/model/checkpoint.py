@@ -26,7 +26,6 @@ class Head(NamedTuple):
     """The tree of a partition at one of its checkpoints.
 
     Args:
-        partition: of the evidence topic.
         tree_size: records sealed.
         root: root of the tree of that size.
     """
@@ -57,19 +56,13 @@ class Checkpoint:
 
     Args:
         topic: the evidence topic, prefix included.
-        partition: its partition.
         sequence: number of the checkpoint in its partition, from 0.
-        first_offset: offset of the first record of the range.
-        last_offset: offset of its last record.
-        records: how many records the range has.
         tree_size: records sealed so far, this range included.
-        root: root of the tree of that size.
         frontier: its largest complete subtrees, left to right.
         leaves: digest of the leaves of the range, as they stand beside the checkpoint.
         previous: digest of the payload of the checkpoint before, ``None`` for the first.
         sealed_at: RFC 3339, by the sealer's clock: a claim, nothing rests on it.
         key_id: who signs.
-        software: who made it.
         partitions: how many partitions the evidence topic has; ``None`` in earlier checkpoints.
         siblings: the latest committed head of each other partition that has one; of ``SIBLINGS_MAX`` partitions
             behind this one, in a circle, where there are more.

@@ -73,8 +73,6 @@ def read_event(
     """Decode and validate one observation or control record.
 
     Args:
-        record: a record of the snapshots, calls or control topic.
-        limits: bounds on what is accepted.
         call_profile: what every call must satisfy, whatever profile it names itself.
 
     Returns:
@@ -97,11 +95,6 @@ def read_event(
 def read_call(record: Record, *, limits: Limits = DEFAULT_LIMITS, call_profile: CallProfile = "assay") -> Call:
     """Decode and validate one call, the short way where that goes.
 
-    Args:
-        record: a record of the calls topic.
-        limits: bounds on what is accepted.
-        call_profile: what every call must satisfy, whatever profile it names itself.
-
     Raises:
         InputError: for anything else than a valid call.
     """
@@ -120,11 +113,6 @@ def read_whole_call(
     record: Record, *, limits: Limits = DEFAULT_LIMITS, call_profile: CallProfile = "assay"
 ) -> CallEvent:
     """Decode and validate one call with all its fields at hand.
-
-    Args:
-        record: a record of the calls topic.
-        limits: bounds on what is accepted.
-        call_profile: what every call must satisfy, whatever profile it names itself.
 
     Raises:
         InputError: for anything else than a valid call.

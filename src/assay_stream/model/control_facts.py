@@ -55,7 +55,6 @@ class Pin(ControlFact):
     Args:
         act: ``set``: this value is approved, in place of the one before; ``reject``: this value must not be;
             ``remove``: the decision on this value is taken back, without a value the pin of the scheme.
-        value: the value, as its scheme prints it.
         upstream: what MCP Hangar binds an approved value to, if it was imported with that.
     """
 
@@ -161,9 +160,7 @@ class Signatures(BaseFact):
     """Signatures that came with a catalogue: tool, domain, signature, its SchemaPin digest, and claims.
 
     Args:
-        server_id: the server.
         digest: digest of the set, which covers what was signed.
-        tools: the signatures by tool name.
     """
 
     server_id: Identifier

@@ -33,8 +33,6 @@ def definition_record(record: Record, full: str, definition: dict[str, Any]) -> 
     """Return the record of a definition: the same bytes for every observer and kind of list.
 
     Args:
-        record: the input record that it was seen in.
-        full: its full digest.
         definition: a tool, a prompt or a resource template as received.
     """
     value: Definition = {"full_digest": full, "definition": definition}

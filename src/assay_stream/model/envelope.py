@@ -28,7 +28,6 @@ class Producer:
     """Who writes the evidence, as the envelope names it.
 
     Args:
-        version: version of this software.
         git: commit it was built from, ``unknown`` where the build did not say.
     """
 
@@ -58,8 +57,6 @@ def envelope(data: bytes, event: CallEvent | PlainCall, producer: Producer) -> b
 
     Args:
         data: the payload as JCS bytes.
-        event: the call it is about.
-        producer: who writes it.
     """
     subject = orjson.dumps(event.tool_name)
     covered = b"".join((b'{"data":', data, _COVERED_MIDDLE, subject, _TYPE_AND_END))

@@ -73,10 +73,7 @@ class PinResult:
 
     Args:
         status: the result of the pin that says most, of several.
-        scheme: the scheme of that pin.
         expected: the approved value under that scheme, if there is one.
-        observed: the value that was observed.
-        enforcement: the policy's enforcement, where there is a policy.
         action: what the policy would have done; the stream itself blocks nothing.
     """
 

@@ -122,7 +122,6 @@ def fields_of(data: CallData, redaction: Redaction) -> Any:
     """Return what enters the evidence of a call itself.
 
     Args:
-        data: a validated call.
         redaction: what is removed from arguments and results before they are hashed.
     """
     given: dict[str, Any] = {name: value for name, value in data.items() if name in _COPIED}
@@ -152,9 +151,6 @@ def write_payload(
     """Return the payload of a call's evidence as JCS bytes; the same fields may be written again.
 
     Args:
-        fields: what the call reports.
-        origin: where its record stands.
-        part: what was in force.
         pin: how the definition compares with its pins, canonical.
         signature: the result of checking its signature, canonical.
     """

@@ -47,12 +47,7 @@ _ItemSubject = Annotated[Subject, Wire(Literal["prompt", "template"], read=_item
 @fact("tool", "server_id", "server_scoped", "full")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolFact(BaseFact):
-    """A definition seen on a server: its digest under every scheme, and of every top-level field.
-
-    Args:
-        full: full digest of the definition.
-        packed: the definition itself.
-    """
+    """A definition seen on a server: its digest under every scheme, and of every top-level field."""
 
     server_id: Identifier
     server_scoped: bool
@@ -87,7 +82,6 @@ class Catalogue(BaseFact):
     """A set of definitions: name to full digest, null where the name stood twice with two definitions.
 
     Args:
-        server_id: the server.
         digest: digest of the set, whatever its order.
         server_scoped: whether digests of this catalogue cover the server's id.
         tools: tool name to full digest; ``None`` where the name stood twice with different definitions.
@@ -145,8 +139,6 @@ class ItemList(BaseFact):
     """A set of prompts or of resource templates: names or URI templates, and full digests.
 
     Args:
-        server_id: the server.
-        subject: which of both.
         digest: digest of the set, whatever its order.
         items: name and full digest of each, sorted; a name listed twice with different definitions stands twice.
         is_cut: whether there were more of them than are kept.
@@ -213,10 +205,7 @@ class Rejection(BaseFact):
     Without an observer it concerns those whose lists name none in a header.
 
     Args:
-        server_id: the server.
-        origin: the record.
         time_us: the log's time of it, microseconds since the epoch.
-        code: why it was refused.
         observer_id: the observer that its header names, if any.
         unlisted: stands for rejections and announcements of observers without a list that were folded away: from
             its time on, no observer without a list is bound to what others saw.
@@ -287,7 +276,6 @@ class FormerTool(BaseFact):
 
     Args:
         server_scoped: whether its digests cover the server's id.
-        full: full digest of the definition.
         size: length of the definition, packed.
         time_us: event time of the list that was folded away with it, microseconds since the epoch.
     """
@@ -369,9 +357,6 @@ def encode_value(record: BaseFact) -> bytes:
 def decode_key(key: bytes | None) -> FactKey:
     """Return the fact key that these bytes hold.
 
-    Args:
-        key: key bytes of a record of the binding topic.
-
     Raises:
         IntegrityError: where somebody else has written to the binding topic.
     """
@@ -391,10 +376,6 @@ def foreign_fact() -> IntegrityError:
 
 def decode_fact(key: FactKey, value: bytes) -> Fact:
     """Return the fact that a record of the binding topic holds.
-
-    Args:
-        key: its decoded key.
-        value: its value bytes.
 
     Raises:
         IntegrityError: where the record is not a fact that this version knows.

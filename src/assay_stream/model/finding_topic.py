@@ -68,12 +68,9 @@ class Resolution(_Entry):
     """What alerts were about has ended, for one observer or for all.
 
     Args:
-        server_id: the server.
-        uids: the alerts.
         reason: how it ended.
         observer_id: for which observer, ``None`` for the whole fleet.
         time_us: event time, microseconds since the epoch.
-        origin: the record that it follows from.
         everywhere: nobody else is known to see it; what was found without an observer has ended with it.
     """
 
@@ -96,15 +93,11 @@ class NameClaim(_Entry):
     """A server's claim to a tool name, with one definition. The record's key is the name's skeleton.
 
     Args:
-        server_id: the server.
-        tool_name: the name.
-        full: full digest of the definition.
         is_offered: whether anybody is offered it.
         approved: whether an operator approved the definition.
         added: the name came after a complete list that had others and lacked it.
         sketch: of the names that the server offered before, or offers now where it had offered none.
         time_us: event time, microseconds since the epoch.
-        origin: the record that it follows from.
     """
 
     server_id: Identifier
@@ -162,10 +155,8 @@ class FloodEnd(_Entry):
     """Everything found in a record stands before this: written where that is more than is alerted one by one.
 
     Args:
-        server_id: the server.
         findings: how many findings there were.
         time_us: their event time, microseconds since the epoch.
-        origin: the record that they follow from.
     """
 
     server_id: Identifier
@@ -183,9 +174,6 @@ Entry = Finding | FloodEnd | NameClaim | Resolution | Suppression | Tick
 
 def decode_entry(value: bytes | None) -> Entry:
     """Return what a record of the finding topic holds.
-
-    Args:
-        value: value bytes.
 
     Raises:
         IntegrityError: ``unknown_finding`` where it is nothing that this version knows.

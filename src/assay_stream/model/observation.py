@@ -181,11 +181,8 @@ class CallEvent(NamedTuple):
     """A call that satisfies the model; null fields are left out, but for the arguments and the result.
 
     Args:
-        source: CloudEvents source.
-        id: CloudEvents id.
         time: event time as it was written, RFC 3339.
         time_us: event time, microseconds since the epoch.
-        traceparent: W3C trace context, if there is one.
         data: what the model names.
     """
 

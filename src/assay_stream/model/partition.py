@@ -12,12 +12,7 @@ _MASK = 0xFFFFFFFF
 
 
 def murmur2_partition(key: bytes, partitions: int) -> int:
-    """Return the partition of a key.
-
-    Args:
-        key: key bytes.
-        partitions: how many partitions the topic has.
-    """
+    """Return the partition of a key."""
     return (_murmur2(key) & 0x7FFFFFFF) % partitions
 
 

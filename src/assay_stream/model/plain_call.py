@@ -64,16 +64,8 @@ class PlainCall(Struct, frozen=True, gc=False):
     """A call that was read here; the same by name as a ``CallEvent``, with its other fields out of sight.
 
     Args:
-        source: CloudEvents source.
-        id: CloudEvents id.
         time: event time as it was written.
         time_us: event time, microseconds since the epoch.
-        traceparent: W3C trace context, if there is one.
-        server_id: the operator's name of the server.
-        tool_name: the tool that was called.
-        observer_id: who saw the call.
-        snapshot_id: the snapshot that the call names, if it names one.
-        decision: the proxy's decision.
         fields: what enters the evidence as it is.
     """
 

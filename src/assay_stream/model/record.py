@@ -99,9 +99,7 @@ class Record(NamedTuple):
     """One record of an input log, exactly as it was read.
 
     Args:
-        role: what the record's topic carries.
         origin: where it stands.
-        key: key bytes, or ``None``.
         value: value bytes, or ``None`` for a tombstone.
         headers: header names and values, in order.
         timestamp_ms: the log's timestamp of the record, milliseconds since the epoch.
@@ -123,10 +121,7 @@ class Output(NamedTuple):
     """One record to be written.
 
     Args:
-        role: which topic it goes to.
-        key: key bytes, or ``None``.
         value: value bytes, or ``None`` to delete the key from a compacted topic.
-        headers: header names and values, in order.
         timestamp_ms: event time for the log, milliseconds since the epoch.
         partition: partition number, or ``None`` for the partition of the key.
         label: what happened, for counters: ``bound:exact``, ``rejected:not_json``.

@@ -25,7 +25,6 @@ class Table(MutableMapping[str, Value]):
     """Values by key, for one input partition. To change a value, store it again: ``table[key] = value``.
 
     Args:
-        role: the compacted topic.
         partition: its partition, the same as the input's.
         input_topic: topic whose records the values follow from.
     """
@@ -64,9 +63,6 @@ class Table(MutableMapping[str, Value]):
 
     def restore(self, record: Record) -> None:
         """Take in one record of the compacted topic.
-
-        Args:
-            record: a value, the progress, or a tombstone of either.
 
         Raises:
             IntegrityError: ``unknown_state`` where this version did not write it.

@@ -28,11 +28,8 @@ class SuppressionRule:
         id: the operator's name of the rule; setting it again replaces it.
         server_id: the server, or ``*``.
         tool: glob over tool names: ``*``, ``?`` and sets in brackets.
-        kind: kind of finding.
         field: top-level field of the definition: the rule applies where only such fields changed.
         until_us: event time at which it ends, microseconds since the epoch.
-        author: who set it.
-        reason: why.
     """
 
     id: Identifier
@@ -48,7 +45,6 @@ class SuppressionRule:
         """Tell whether the rule applies to a finding.
 
         Args:
-            finding: the finding.
             time_us: when it is to be alerted, microseconds since the epoch.
         """
         return (
@@ -64,8 +60,6 @@ def covering_rule(rules: Iterable[SuppressionRule], finding: Finding, time_us: i
     """Return the rule that suppresses a finding, the first by id, ``None`` where none does.
 
     Args:
-        rules: the rules in force.
-        finding: the finding.
         time_us: when it is to be alerted, microseconds since the epoch.
     """
     return min((rule for rule in rules if rule.covers(finding, time_us)), key=lambda rule: rule.id, default=None)

@@ -108,7 +108,6 @@ def read_record(cls: type[_Record], content: dict[str, Any]) -> _Record:
 
     Args:
         cls: its class, not one of facts.
-        content: what ``write_record`` gave.
 
     Raises:
         AttributeError, TypeError, ValueError or KeyError: where it is no such record.

@@ -71,11 +71,8 @@ class Ration:
     """What one snapshot may cost, and what its server has left afterwards.
 
     Args:
-        server: the state before the snapshot.
-        seen: the observation.
         time_ms: the log's timestamp of the record, milliseconds since the epoch.
         change: what the snapshot changes, as ``change_of`` gives it.
-        limits: the bounds.
     """
 
     def __init__(

@@ -38,7 +38,6 @@ class Comparison:
     """Compares definitions of one list.
 
     Args:
-        analysis: the budget of the record.
         names: the names in the list: a text that names another tool is a sign.
     """
 

@@ -25,9 +25,6 @@ class Fleet:
     """The index of one server.
 
     Args:
-        observers: the timelines, as they are kept.
-        catalogues: the catalogues, as they are kept.
-        item_lists: the lists of prompts and of templates, as they are kept.
         is_in_force: whether nothing ended the force of an observation so far.
     """
 

@@ -13,11 +13,7 @@ from assay_stream.registry.state import Bindings
 
 
 class Ledger:
-    """The bindings of one registry partition, and the records that brought them about.
-
-    Args:
-        limits: bounds on what is kept.
-    """
+    """The bindings of one registry partition, and the records that brought them about."""
 
     def __init__(self, limits: Limits) -> None:
         self.bindings = Bindings(keep_definitions=True)

@@ -51,11 +51,6 @@ def compare(
     """Yield what a snapshot shows that its baseline did not, in the order of tool names.
 
     Args:
-        server: the state before the snapshot.
-        baseline: what to compare with.
-        catalogue: what the snapshot offers.
-        seen: the observation itself.
-        offer: its content.
         analysis: the budget of the record, one of its own without it. Once it is exhausted a changed tool is still
             reported, with ``comparison_cut_short`` as its change, and nothing more is called renamed.
     """

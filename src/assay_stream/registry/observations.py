@@ -22,11 +22,7 @@ _Key = TypeVar("_Key")
 
 
 class Observations:
-    """The observations of one server by anybody, in order; a position is that of an observation.
-
-    Args:
-        observations: all of them, in any order.
-    """
+    """The observations of one server by anybody, in order; a position is that of an observation."""
 
     def __init__(self, observations: Iterable[Seen]) -> None:
         self._all: list[Seen] = []

@@ -64,7 +64,6 @@ class ItemOffer:
     """The prompts, or the resource templates, of one snapshot.
 
     Args:
-        subject: which of both.
         digest: digest of the set, whatever its order.
         items: name and full digest of each, sorted.
         definitions: the items as received, by full digest.
@@ -93,11 +92,7 @@ class ItemOffer:
 
 
 class Offers:
-    """Fingerprints snapshots and remembers what it has seen.
-
-    Args:
-        limits: bounds on what is accepted.
-    """
+    """Fingerprints snapshots and remembers what it has seen."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits

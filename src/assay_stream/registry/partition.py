@@ -15,7 +15,6 @@ class Registry:
 
     Args:
         producer: who writes the evidence of changes.
-        limits: bounds on what is accepted and kept.
         partitions: how many partitions the snapshot topic has, ``None`` if it is not known.
     """
 

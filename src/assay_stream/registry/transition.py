@@ -32,9 +32,6 @@ class Transition:
     """How one server stands before a record, to be compared with how it stands after it.
 
     Args:
-        registry: the state of the partition.
-        record: the record.
-        server: the state of its server, before the record.
         since: the first position at which the record can change what is found.
         analysis: the budget of the record. What is wrong in its own observation is always found; what it changes
             elsewhere is paid from the budget.

@@ -102,7 +102,6 @@ def private_pem(key: Ed25519PrivateKey, password: bytes | None = None) -> bytes:
     """Return the PEM file of a private key: PKCS #8.
 
     Args:
-        key: the key.
         password: encrypts the file; ``None`` for one that is not encrypted.
     """
     protection = serialization.NoEncryption() if password is None else serialization.BestAvailableEncryption(password)

@@ -128,11 +128,7 @@ class ContentCache(Generic[Value]):
         self._values: OrderedDict[bytes, tuple[Value, int]] = OrderedDict()
 
     def get(self, content: bytes) -> Value | None:
-        """Return the value of this content, or ``None``.
-
-        Args:
-            content: the bytes the value depends on, or a collision-resistant digest of them.
-        """
+        """Return the value of this content, or ``None``."""
         found = self._values.get(content)
         if found is None:
             return None
@@ -143,8 +139,6 @@ class ContentCache(Generic[Value]):
         """Remember the value of this content.
 
         Args:
-            content: as in ``get``.
-            value: what was computed from it.
             weight: what it weighs. One that is heavier than all may be together is not kept.
         """
         _, weight_before = self._values.pop(content, (None, 0))

@@ -133,7 +133,6 @@ class ToolDigest:
     """One approved digest of an allowlist.
 
     Args:
-        tool_name: the tool, by its whole name.
         sha256: 64 lowercase hexadecimal digits.
     """
 
@@ -177,7 +176,6 @@ class DigestPolicy:
         """Tell how an observed tool stands to the allowlist.
 
         Args:
-            tool_name: the tool, by its whole name.
             observed_digest: bare hexadecimal, ``None`` where nothing was observed.
         """
         expected = self.expected(tool_name)

@@ -54,8 +54,6 @@ def read_pins(
     """Read the pins of a file, sorted.
 
     Args:
-        raw: the file's bytes.
-        format: what kind of file it is.
         server_id: the server of pins for which the file names none; of a file that names servers only this
             one's pins are read. ``None`` reads all.
         hangar_scheme: how a Hangar file's digests were made; the file does not say.
@@ -89,8 +87,6 @@ def write_pins(
     digest; Assay needs both hashes, and has one tool of a name. Equal pins give equal bytes.
 
     Args:
-        entries: the pins, in any order.
-        format: what kind of file to write.
         server_id: the server to write; the pins of others are left out. ``None`` writes all, but into a lockfile
             only those without a server.
         hangar_scheme: which digests a Hangar file is to hold.

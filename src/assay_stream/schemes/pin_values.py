@@ -32,7 +32,6 @@ class PinEntry(NamedTuple):
 
     Args:
         server_id: the server; ``None`` where the file names none.
-        tool_name: the tool.
         scheme: one of ``SCHEME_NAMES``.
         value: as the scheme prints it.
         upstream: what MCP Hangar binds the value to (``tool_projection.upstream``), ``None`` where it does not.
@@ -49,7 +48,6 @@ def check_value(scheme: str, value: str) -> str:
     """Return a value if its scheme can print it.
 
     Args:
-        scheme: a named scheme.
         value: 64 hexadecimal digits, the same behind ``sha256:``, or a risk level; empty for no input schema.
 
     Raises:

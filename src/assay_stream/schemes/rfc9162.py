@@ -122,10 +122,7 @@ def consistency_holds(
 
     Args:
         first: leaves of the smaller tree, 1 or more.
-        first_root: its root.
         second: leaves of the larger tree.
-        second_root: its root.
-        proof: the consistency proof.
     """
     if first == second and first > 0:
         return not proof and first_root == second_root

@@ -72,7 +72,6 @@ def verifier_key(name: str, key: Ed25519PublicKey) -> str:
 
     Args:
         name: of the key; for a log its origin.
-        key: the public key.
     """
     material = base64.b64encode(_ED25519 + key.public_bytes_raw()).decode()
     return f"{name}+{_key_id(name, key).hex()}+{material}"
@@ -83,8 +82,6 @@ def sign_note(text: str, name: str, key: Ed25519PrivateKey) -> str:
 
     Args:
         text: one or more lines, each with its newline.
-        name: of the key.
-        key: signs.
     """
     signature = base64.b64encode(_key_id(name, key.public_key()) + key.sign(text.encode())).decode()
     return f"{text}\n{_DASH} {name} {signature}\n"
@@ -144,7 +141,6 @@ def write_proof(index: int, path: Sequence[bytes], note: str) -> str:
     Args:
         index: of the leaf, from 0.
         path: from the leaf's sibling up to the root's child.
-        note: the signed checkpoint.
     """
     hashes = "".join(base64.b64encode(node).decode() + "\n" for node in path)
     return f"{PROOF_TAG}\nindex {index}\n{hashes}\n{note}"

@@ -49,15 +49,12 @@ class Report:
     """What was found in one partition.
 
     Args:
-        topic: the evidence topic.
-        partition: its partition.
         checkpoints: how many hold.
         sealed_to: offset of the last sealed record, ``None`` where none is.
         verified: records that are as they were sealed.
         expired: sealed records that lie before the start of the log.
         unsealed: records behind the last range.
         faults: the first faults, in the order in which they were found.
-        faults_count: all faults.
         tree_size: records that are sealed.
         partitions: how many partitions the last checkpoint says there are; ``None`` where it says nothing of the
             others.
@@ -116,10 +113,7 @@ def check(
     """Hold the records of one partition against its checkpoints, and put what is found into a report.
 
     Args:
-        report: takes what is found.
         checkpoints: place and value of each record of the checkpoint topic, in order.
-        records: the evidence of the partition, in the order in which it stands.
-        keys: whose signatures count.
         log_start: offset at which the log begins now.
         claims_before: what checkpoints say of other partitions counts before this place; ``None`` for everywhere.
     """

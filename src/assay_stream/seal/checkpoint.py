@@ -51,7 +51,6 @@ class Sealed(NamedTuple):
     """One record of the checkpoint topic.
 
     Args:
-        checkpoint: what was signed.
         leaves: offset and leaf hash of every record of the range.
         envelope: the DSSE envelope, decoded.
         key_ids: whose signatures held.
@@ -70,8 +69,6 @@ def origin_of(log_name: str, topic: str, partition: int) -> str:
 
     Args:
         log_name: the deployment, for example ``example.com/production``.
-        topic: the evidence topic.
-        partition: its partition.
     """
     return f"{log_name}/{topic}/{partition}"
 
@@ -80,7 +77,6 @@ def leaf_of(record: Record, *, offset: int | None = None) -> bytes:
     """Return the leaf hash of an evidence record.
 
     Args:
-        record: the record as its log holds it.
         offset: another offset to take in place of its own.
     """
     place = record.origin.offset if offset is None else offset
@@ -113,8 +109,6 @@ def sealed(
     Args:
         before: the last checkpoint of the partition, checked; ``None`` for the first.
         leaves: offset and leaf hash of each record of the range, 1 to ``RANGE_RECORDS_MAX``, in order.
-        topic: the evidence topic.
-        partition: its partition.
         sealed_at: the time, RFC 3339.
         key: who signs.
         software: name and version of who makes it.
@@ -170,7 +164,6 @@ def decode(raw: bytes | None, keys: dsse.Keys) -> Sealed:
 
     Args:
         raw: value of a record of the checkpoint topic.
-        keys: whose signatures count.
 
     Raises:
         InputError: ``bad_checkpoint``; as ``dsse.opened``; as ``decode_json``.

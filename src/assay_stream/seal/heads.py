@@ -51,7 +51,6 @@ def check_heads(
     """Compare heads; faults go into the reports, and missing reports are added.
 
     Args:
-        reports: of all chains.
         expected: what is known from before.
         only: the partitions that were looked at; all where there are none.
         partition_count: how many partitions there are now, ``None`` where that cannot be told.
@@ -127,7 +126,6 @@ def expected_in(raw: bytes, source: str) -> list[Expected]:
 
     Args:
         raw: as ``heads_as_json`` has it.
-        source: the file, for a person.
 
     Raises:
         InputError: ``bad_head``; as ``decode_json``.

@@ -52,7 +52,6 @@ def chain_of(values: Iterable[tuple[int, bytes | None]], keys: dsse.Keys) -> Ite
 
     Args:
         values: place and value of each record of the checkpoint topic's partition, in order.
-        keys: whose signatures count.
 
     Raises:
         InputError: ``checkpoint_chain_faulty``, and as ``checkpoint.decode``, with the place in the message.
@@ -76,9 +75,7 @@ class Included(NamedTuple):
     """A record's place in the tree of the last checkpoint.
 
     Args:
-        offset: of the record.
         leaf_index: which leaf of the tree.
-        leaf: its hash.
         path: the inclusion proof (RFC 9162, section 2.1.3).
         last: the checkpoint that signs the tree.
     """
@@ -182,8 +179,6 @@ def check_proof(raw: bytes, keys: dsse.Keys, record: Record | None = None) -> Sh
     """Return what a proof shows, if it holds.
 
     Args:
-        raw: the proof, JSON.
-        keys: whose signatures count.
         record: for inclusion, the record that should be the leaf.
 
     Raises:

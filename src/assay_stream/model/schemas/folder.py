@@ -30,11 +30,7 @@ def differing_files(folder: Path) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Check or write the schema folder, and return the exit code.
-
-    Args:
-        arguments: command-line arguments, ``None`` for the process's own.
-    """
+    """Check or write the schema folder, and return the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m assay_stream.model.schemas",
         description="Check or write the JSON Schemas of every record, and the AsyncAPI document over them.",

@@ -150,7 +150,6 @@ class EventCheck:
 
     Args:
         manifest: what the lines are held against.
-        limits: bounds on a bundle.
     """
 
     def __init__(self, manifest: Manifest, *, limits: BundleLimits = BUNDLE_LIMITS) -> None:

@@ -24,12 +24,7 @@ _NAME_PREFIX = slice(345, BLOCK_BYTES)
 
 
 class Member(NamedTuple):
-    """One member of a tar.
-
-    Args:
-        name: its path.
-        size_bytes: size of its content.
-    """
+    """One member of a tar."""
 
     name: str
     size_bytes: int

@@ -114,7 +114,6 @@ class ManifestTool:
     """One tool of a manifest, by its digests.
 
     Args:
-        name: the tool's name.
         digest: its ``assay.p60`` digest.
         privileged: whether the classifier knows its name. ``False`` says "unclassified", never "harmless".
         field_digests: digest of each of ``MANIFEST_FIELDS``, ``None`` where the manifest does not carry them.
@@ -144,7 +143,6 @@ class ObservedManifest:
     """What one observer saw of a server's tools (``assay.mcp_manifest_observed.v0``).
 
     Args:
-        server_id: the server, as the operator names it.
         status: ``ambiguous`` where two tools have one name: there is no manifest digest then.
         completeness: what the observer says of its list; never guessed here.
         tools: the tools seen.
@@ -185,9 +183,7 @@ class DeclaredManifest:
     """The baseline that an operator set for a server (``assay.declared_mcp_manifest.v0``): declared, not trusted.
 
     Args:
-        server_id: the server, as the operator names it.
         digest: the manifest digest it declares; whether the tools agree with it is checked when it is used.
-        tools: the tools declared.
         canonicalization: id of the projection that the digests cover.
     """
 

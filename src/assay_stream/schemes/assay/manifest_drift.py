@@ -73,7 +73,6 @@ class ManifestFinding:
     """One difference of one tool.
 
     Args:
-        tool_name: the tool.
         change: what changed, a key of ``SEVERITIES``.
         privileged: whether either side calls the tool privileged.
     """

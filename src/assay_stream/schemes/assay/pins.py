@@ -27,8 +27,6 @@ class ToolIdentity:
     """Assay's identity of a tool, as it is pinned and as it is observed.
 
     Args:
-        server_id: the server.
-        tool_name: the tool's name on it.
         schema_hash: ``schema_hash`` of its definition, 64 lowercase hexadecimal digits.
         meta_hash: ``meta_hash`` of its definition, the same.
 
@@ -75,7 +73,6 @@ class PinVerdict:
 
     Args:
         outcome: the comparison's outcome.
-        differing: names of the identity's fields that differ.
     """
 
     outcome: PinOutcome

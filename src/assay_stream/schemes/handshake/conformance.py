@@ -57,7 +57,6 @@ class Answer(NamedTuple):
     """The answer of a check, before it is said of which tool.
 
     Args:
-        status: the answer.
         code: a stable code where the answer is no pass, else empty.
         reason: one sentence, without the server's own text.
     """
@@ -94,7 +93,6 @@ def check_tools(tools: Sequence[Tool], *, server_id: str) -> list[ToolReport]:
 
     Args:
         tools: the tools of one list, decoded strictly.
-        server_id: the server, by the operator's name for it.
 
     Raises:
         InputError: ``too_many_tools``.

@@ -42,8 +42,6 @@ class Profile:
     """One set of requirements on a tool call event.
 
     Args:
-        name: what settings and commands call it.
-        required: the fields that must be there.
         as_recorded: whether unknown fields, free texts in names and version labels are refused too.
     """
 
@@ -69,8 +67,6 @@ def check_tool_call(event: Mapping[str, Any], *, profile: Profile = RECORDED, at
     """Check one tool call event.
 
     Args:
-        event: the event, decoded strictly.
-        profile: the requirements to hold it against.
         at: path of the event in what was received; paths of errors start with it.
 
     Raises:

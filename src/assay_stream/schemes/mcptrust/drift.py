@@ -113,7 +113,6 @@ class DriftItem:
     """One difference.
 
     Args:
-        change: what differs.
         identifier: name of the tool or prompt, or the URI template.
         old: the locked value, empty where there was nothing.
         new: the observed value, empty where there is nothing.
@@ -136,7 +135,6 @@ def drift(before: Lock, after: Manifest) -> tuple[DriftItem, ...]:
     What the lock does not cover is not compared; a prompt's description only if it was locked.
 
     Args:
-        before: what was locked.
         after: ``{"tools": [...], "prompts": [...], "resourceTemplates": [...]}``.
 
     Raises:

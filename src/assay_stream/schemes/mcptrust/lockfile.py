@@ -32,7 +32,6 @@ class Lockfile:
     Args:
         version: one of ``VERSIONS``.
         server: the command that starts the server (before 3.0), or the name it gives itself (3.0).
-        lock: what is locked.
         rest: the file's other members, as they stand in the file.
     """
 

@@ -49,7 +49,6 @@ def parse_well_known(document: bytes | Mapping[str, Any], *, limits: Limits = DE
     """Return what a discovery document says.
 
     Args:
-        document: its bytes as they were fetched, or the JSON object in them.
         limits: ``discovery_bytes_max`` and ``identifier_chars_max`` are used.
 
     Raises:
@@ -82,7 +81,6 @@ def is_revoked(well_known: WellKnown, fingerprint: str) -> bool:
     """Tell whether a document revokes a key.
 
     Args:
-        well_known: a discovery document.
         fingerprint: ``sha256:<hex>`` of any key, the document's own or another.
     """
     return fingerprint.lower() in well_known.revoked_keys
@@ -94,9 +92,6 @@ def build_well_known(
     """Return a discovery document of version 1.1.
 
     Args:
-        key: the key that signs from now on.
-        developer_name: who signs.
-        contact: where to write to.
         revoked_keys: fingerprints of keys that must not be accepted any more.
     """
     document: dict[str, Any] = {

@@ -89,7 +89,6 @@ def verify_digest(digest: bytes, signature: str, key: PublicKey) -> Mode | None:
     Args:
         digest: the 32 bytes of a schema digest: nothing else of the schema is needed.
         signature: base64 of DER; line breaks are ignored, anything else makes it invalid.
-        key: who should have signed.
     """
     if len(signature) > _SIGNATURE_CHARS_MAX:
         return None
@@ -122,7 +121,6 @@ def sign_digest(digest: bytes, private_key: ec.EllipticCurvePrivateKey, *, mode:
 
     Args:
         digest: the 32 bytes of a schema digest.
-        private_key: a key on P-256.
         mode: what to sign; the default is what most SDKs check.
     """
     signature = private_key.sign(digest, _algorithm(mode))

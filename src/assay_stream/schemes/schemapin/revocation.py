@@ -19,7 +19,6 @@ class Revocations:
     """What a revocation document says.
 
     Args:
-        domain: whose keys it revokes.
         revoked_keys: their fingerprints, in lower case.
     """
 

@@ -69,7 +69,6 @@ def decide_pin(pinned_fingerprint: str | None, fingerprint: str) -> PinDecision:
 
     Args:
         pinned_fingerprint: ``sha256:<hex>`` of the pinned key, ``None`` where none is.
-        fingerprint: of the key at hand.
     """
     if pinned_fingerprint is None:
         return PinDecision.FIRST_USE
