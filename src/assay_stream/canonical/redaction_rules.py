@@ -27,7 +27,6 @@ class Rule:
     enabled: bool = True
 
     def replacement(self) -> str:
-        """Return the text that stands where a match stood."""
         return f"[REDACTED:{self.category}:{self.id}]"
 
 

@@ -140,7 +140,6 @@ ACCESS: Mapping[Actor, Access] = {
 
 
 def grants_of(actor: Actor, settings: Settings) -> list[Grant]:
-    """Return what a role may do in one deployment."""
     access, names = ACCESS[actor], topic_names(settings)
     grants = [
         Grant(resource=Resource.TOPIC, name=names[role], operations=_operations(actor, access, role))

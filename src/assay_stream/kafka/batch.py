@@ -95,7 +95,6 @@ class Batch(Generic[State]):
         await self._working
 
     def write(self, outputs: Sequence[Output]) -> None:
-        """Write outputs in the transaction of the batch."""
         self.outputs.add(outputs)
 
     def drop(self) -> None:

@@ -110,7 +110,6 @@ async def start_admin(settings: Settings, *, waiting: Callable[[str], None] | No
 
 
 def broker_unreachable(settings: Settings, error: Exception) -> OperatingError:
-    """Return the error that says which brokers could not be reached, and what to check."""
     detail = "" if isinstance(error, KafkaConnectionError) else f" ({type(error).__name__})"
     return OperatingError(
         "broker_unreachable",

@@ -175,18 +175,15 @@ class MemoryProducer:
         self._cluster._end(self._id, is_aborted=True)
 
     def create_batch(self) -> _Builder:
-        """Return a batch to fill."""
         return _Builder()
 
     async def begin_transaction(self) -> None:
-        """Begin."""
         self._request("begin")
         if self._id in self._cluster._open:
             raise IllegalStateError("a transaction is open")
         self._cluster._open[self._id] = _Transaction()
 
     async def send_batch(self, batch: _Builder, topic: str, *, partition: int) -> asyncio.Future[None]:
-        """Write a batch in the transaction."""
         transaction = self._transaction("send")
         tp = TopicPartition(topic, partition)
         transaction.written.add(tp)
@@ -199,16 +196,13 @@ class MemoryProducer:
     async def send_offsets_to_transaction(
         self, offsets: Mapping[TopicPartition, tuple[int, str]], group_id: str
     ) -> None:
-        """Commit a group's offsets with the transaction."""
         self._transaction("offsets").offsets[group_id].update(offsets)
 
     async def commit_transaction(self) -> None:
-        """Commit."""
         self._transaction("commit")
         self._cluster._end(self._id, is_aborted=False)
 
     async def abort_transaction(self) -> None:
-        """Abort."""
         self._transaction("abort")
         self._cluster._end(self._id, is_aborted=True)
 
@@ -271,21 +265,17 @@ class MemoryConsumer:
         self._topics, self._listener = topics, listener
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Take partitions, outside any group."""
         self._assigned = set(partitions)
         self._positions = {}
 
     def assignment(self) -> frozenset[TopicPartition]:
-        """Return what is assigned."""
         return frozenset(self._assigned)
 
     async def start(self) -> None:
-        """Join the group, if there is one."""
         if self._group is not None and self._topics:
             await self._group.join(self)
 
     async def stop(self) -> None:
-        """Leave the group."""
         if self._group is not None and self._topics:
             await self._group.leave(self)
 
@@ -349,26 +339,21 @@ class MemoryConsumer:
         return self._positions[tp]
 
     async def position(self, tp: TopicPartition) -> int:
-        """Return the offset to be read next."""
         return self._position(tp)
 
     def seek(self, tp: TopicPartition, offset: int) -> None:
-        """Go to an offset."""
         if tp not in self._assigned:
             raise IllegalStateError(f"{tp} is not assigned")
         self._positions[tp] = offset
 
     async def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Go to the first records."""
         for tp in partitions:
             self.seek(tp, self._cluster._beginnings[tp])
 
     async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return where logs begin."""
         return {tp: self._cluster._beginnings[tp] for tp in partitions}
 
     async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return where logs end, before the first transaction that is open."""
         return {tp: self._cluster._last_stable(tp) for tp in partitions}
 
     async def offsets_for_times(

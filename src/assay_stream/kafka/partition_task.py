@@ -123,7 +123,6 @@ class PartitionTask:
         return len(self._records) > self.buffered
 
     def start(self, consumer: Consumer, *, records_max: int) -> None:
-        """Start to run; it is open."""
         self._consumer = consumer
         self._records_max = records_max
         self._thread = self._stage.thread(self.partition)

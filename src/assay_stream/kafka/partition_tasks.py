@@ -33,12 +33,10 @@ class PartitionTasks:
 
     @property
     def partitions(self) -> set[int]:
-        """Partition numbers that are open."""
         return set(self._open)
 
     @property
     def open_tasks(self) -> list[PartitionTask]:
-        """The tasks that are open."""
         return list(self._open.values())
 
     @property

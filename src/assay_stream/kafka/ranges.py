@@ -100,11 +100,9 @@ class LogRanges:
             await consumer.stop()
 
     def partitions(self, role: Role) -> list[int]:
-        """Return the partition numbers of a topic."""
         return [number for topic, number in self.bounds if topic == self._names[role]]
 
     def starts(self) -> dict[tuple[str, int], int]:
-        """Return the first offset left in each partition."""
         return {place: first for place, (first, _) in self.bounds.items()}
 
     async def offset_at(self, role: Role, number: int, time_ms: int) -> int:
@@ -285,11 +283,9 @@ class KafkaLogs(SyncRanges):
         return (record for name in self.names() for record in self.records(name))
 
     def names(self) -> list[LogName]:
-        """Return which logs there are, sorted."""
         return sorted(LogName(*place) for place in self.ranges.bounds)
 
     def start(self, name: LogName) -> int:
-        """Return the offset at which a log starts now."""
         return self.ranges.bounds.get(name, (0, 0))[0]
 
     def records(self, name: LogName) -> Iterator[Record]:

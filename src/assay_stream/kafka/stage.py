@@ -114,11 +114,9 @@ class Stage(Generic[State]):
         return 0
 
     def state(self, partition: int) -> State:
-        """Return the state of an open partition."""
         return self._states[partition]
 
     def thread(self, partition: int) -> StateThread:
-        """Return the thread that the state of an open partition belongs to."""
         return self._threads[partition]
 
     async def open(self, partition: int) -> Mapping[TopicPartition, int | None]:

@@ -129,7 +129,6 @@ class StageTask:
 
     @property
     def has_work(self) -> bool:
-        """Whether records are in hand."""
         return any(task.has_work for task in self._tasks.open_tasks)
 
     @property
@@ -150,7 +149,6 @@ class StageTask:
         self._metrics.state(self._stage.entries)
 
     def stop(self) -> None:
-        """Ask the task to finish what is in hand and return."""
         self._stopping.set()
 
     async def run(self) -> None:

@@ -72,7 +72,6 @@ class StateThread:
         return answer
 
     def close(self) -> None:
-        """Let the thread end once it has done what it was given."""
         self._calls.put(None)
 
     def _work(self) -> None:

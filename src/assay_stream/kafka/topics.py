@@ -91,7 +91,6 @@ def topic_table(settings: Settings) -> list[TopicSpec]:
 
 
 def topic_names(settings: Settings) -> dict[Role, str]:
-    """Return the full topic name of every role."""
     return {role: settings.topic_prefix + name for role, name in TOPIC_NAMES.items()}
 
 
@@ -110,7 +109,6 @@ class TopicState:
 
 
 async def inspect_topics(admin: AIOKafkaAdminClient, settings: Settings) -> list[TopicState]:
-    """Return the state of every topic in the cluster."""
     specs = topic_table(settings)
     present = set(await admin.list_topics())
     described = await admin.describe_topics([spec.name for spec in specs if spec.name in present])

@@ -104,7 +104,6 @@ class Gathered:
         self.labels: Counter[str] = Counter()
 
     def add(self, outputs: Sequence[Output]) -> None:
-        """Take outputs in."""
         self.labels.update([output.label for output in outputs])
         # Outputs of one place follow each other, by the thousand.
         last: tuple[Role | None, int | None] = (None, None)
@@ -141,7 +140,6 @@ class TransactionalWriter:
         self._partition_counts = partition_counts
 
     async def open(self) -> None:
-        """Take the transactional id over."""
         await self._producer.start()
 
     def gather(self) -> Gathered:
@@ -218,5 +216,4 @@ def _append(builder: BatchBuilder, output: Output) -> bool:
 
 
 async def positions_of(consumer: Consumer, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """Return a consumer's position in each of some partitions."""
     return {partition: await consumer.position(partition) for partition in partitions}

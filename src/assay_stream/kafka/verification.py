@@ -87,7 +87,6 @@ class _Partition:
         self._has_ended = False
 
     def judged(self, applied: Callable[[set[str]], Iterable[Record]]) -> Iterator[Judgement]:
-        """Yield the judgements on this partition."""
         return judged(
             self._verifier,
             self._evidence(),

@@ -105,7 +105,6 @@ class Checkpoint:
 
     @property
     def head(self) -> Head:
-        """The tree that it signs."""
         return Head(self.partition, self.tree_size, self.root)
 
     def payload(self) -> bytes:

@@ -59,12 +59,10 @@ class ToolFact(BaseFact):
 
     @property
     def fingerprint(self) -> Fingerprint:
-        """The fingerprint that it holds."""
         return Fingerprint(full=self.full, schemes=self.schemes, errors=self.errors, fields=self.fields)
 
     @classmethod
     def of(cls, *, server_id: str, server_scoped: bool, fingerprint: Fingerprint, packed: str) -> ToolFact:
-        """Return the fact of a definition."""
         return cls(
             server_id=server_id,
             server_scoped=server_scoped,
@@ -289,7 +287,6 @@ class FormerTool(BaseFact):
 
     @property
     def place(self) -> tuple[bool, str]:
-        """What the definition is kept under."""
         return self.server_scoped, self.full
 
 

@@ -195,25 +195,20 @@ class CallEvent(NamedTuple):
 
     @property
     def server_id(self) -> str:
-        """The operator's name of the server."""
         return self.data["server_id"]
 
     @property
     def tool_name(self) -> str:
-        """The tool that was called."""
         return self.data["tool_name"]
 
     @property
     def observer_id(self) -> str:
-        """Who saw the call."""
         return self.data["observer_id"]
 
     @property
     def snapshot_id(self) -> str | None:
-        """The snapshot that the call names, if it names one."""
         return self.data.get("snapshot_id")
 
     @property
     def decision(self) -> str:
-        """The proxy's decision."""
         return self.data["decision"]

@@ -12,7 +12,6 @@ _MASK = 0xFFFFFFFF
 
 
 def murmur2_partition(key: bytes, partitions: int) -> int:
-    """Return the partition of a key."""
     return (_murmur2(key) & 0x7FFFFFFF) % partitions
 
 

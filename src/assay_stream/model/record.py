@@ -82,7 +82,6 @@ class Origin(NamedTuple):
     offset: int
 
     def as_json(self) -> OriginField:
-        """Return the origin as it stands in evidence and findings."""
         return {"topic": self.topic, "partition": self.partition, "offset": self.offset}
 
 

@@ -39,7 +39,6 @@ class Table(MutableMapping[str, Value]):
 
     @property
     def entries(self) -> int:
-        """How many values it holds."""
         return len(self._values)
 
     def __getitem__(self, key: str) -> Value:
@@ -124,9 +123,7 @@ class StateTable(Table[dict[str, Any]]):
     """A table whose values are JSON objects."""
 
     def decode(self, _key: str, fields: dict[str, Any]) -> dict[str, Any]:
-        """Return the object itself."""
         return fields
 
     def encode(self, value: dict[str, Any]) -> Mapping[str, Any]:
-        """Return the object itself."""
         return value

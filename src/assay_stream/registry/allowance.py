@@ -29,7 +29,6 @@ from assay_stream.registry.server import ServerBindings
 
 
 def refilled(known: Allowance | None, server_id: str, time_ms: int, limits: Limits) -> Allowance:
-    """Return the allowance of a server at the time of a record."""
     if known is None:
         return Allowance(server_id=server_id, time_ms=max(time_ms, 0), units=limits.allowance_burst_units)
     if time_ms < known.time_ms - limits.late_limit_ms:
@@ -120,7 +119,6 @@ class Ration:
 
     @property
     def is_cut_short(self) -> bool:
-        """Whether the server's allowance did not suffice for what was compared so far."""
         return self._cut is Cut.RATIONED and bool(self.analysis.left_out)
 
     def charge(self) -> Allowance | None:

@@ -36,7 +36,6 @@ class Answers(dict[tuple[Any, ...], Any]):
         bound.of_servers.append(self)
 
     def keep(self, question: tuple[Any, ...], answer: object) -> None:
-        """Keep an answer, in place of an earlier one to the same question."""
         if question not in self:
             if self._bound.count >= self._bound.answers_max:
                 for answers in self._bound.of_servers:
@@ -45,7 +44,6 @@ class Answers(dict[tuple[Any, ...], Any]):
         self[question] = answer
 
     def clear(self) -> None:
-        """Drop all of them."""
         if self:
             self._bound.count -= len(self)
             super().clear()

@@ -29,7 +29,6 @@ ControlDecision = Pin | Policy | KeyDecision | Discovery | SuppressionDecision
 def change_record(
     record: Record, event: ControlEvent, fact: ControlDecision, before: Controls, producer: Producer
 ) -> Output:
-    """Return the evidence of one change."""
     payload = {
         "change": event.type.removeprefix("assay.control."),
         "server_id": fact.server_id,

@@ -34,7 +34,6 @@ from assay_stream.schemes.hangar import UnknownPolicy
 
 
 def apply_control(registry: Registry, record: Record, event: ControlEvent) -> list[Output]:
-    """Apply a control record, and return what is to be published."""
     fact = fact_of(record, event)
     if isinstance(fact, SuppressionDecision):
         return [
@@ -60,7 +59,6 @@ def apply_control(registry: Registry, record: Record, event: ControlEvent) -> li
 
 
 def fact_of(record: Record, event: ControlEvent) -> ControlDecision:
-    """Return the fact that follows from a control record."""
     data = event.data
     # What operators state of a decision goes into its fact as it is, under the same names.
     given: dict[str, Any] = {name: value for name, value in data if name not in _NOT_IN_FACTS}

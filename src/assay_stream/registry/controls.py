@@ -71,7 +71,6 @@ class Controls:
         return bool(self._positions or self.signatures)
 
     def apply(self, fact: AnyControlFact) -> None:
-        """Add a fact."""
         match fact:
             case Pin():
                 self._add(self.pins.setdefault(fact.tool_name, []), fact)
@@ -92,7 +91,6 @@ class Controls:
                 insort(self._first_use_positions, fact.position)
 
     def forget(self, key: FactKey) -> None:
-        """Remove the fact of this key."""
         kind, _, *rest = key
         if kind == "signatures":
             self.signatures.pop(str(rest[0]), None)
@@ -115,7 +113,6 @@ class Controls:
         return bisect_right(self._positions, last) + bisect_right(self._first_use_positions, last)
 
     def pins_as_of(self, tool_name: str, when: When) -> PinsInForce:
-        """Return what operators decided about a tool, as of then."""
         acts = self.pins.get(tool_name)
         if not acts:
             return NO_PINS

@@ -66,7 +66,6 @@ class Endings:
             yield from own
 
     def rejections(self) -> list[Rejection]:
-        """Return every rejection, in the order of their positions."""
         return sorted((end for end in self if isinstance(end, Rejection)), key=_position)
 
     def rejections_of(self, observer_id: str | None) -> list[Rejection]:
@@ -77,7 +76,6 @@ class Endings:
         return [] if own is None else own.rejections
 
     def announcements_of(self, observer_id: str) -> list[Announcement]:
-        """Return an observer's announcements, in the order of event time."""
         own = self.own.get(observer_id)
         return [] if own is None else own.announcements
 
@@ -121,7 +119,6 @@ class Endings:
         return observer_id
 
     def has_listed(self, observer_id: str) -> None:
-        """Record that an observer has had a list."""
         self.without_list.discard(observer_id)
 
     def rejected(self, seen: Seen, time_us: int) -> bool:

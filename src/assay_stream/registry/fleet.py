@@ -76,25 +76,21 @@ class Fleet:
             self._move_view(observer_id, was, view)
 
     def add_catalogue(self, catalogue: Catalogue) -> None:
-        """Add a catalogue."""
         for name, full in catalogue.definitions():
             self._tool_uses[catalogue.server_scoped, full] += 1
             self._known.setdefault(name, Counter())[full] += 1
 
     def remove_catalogue(self, catalogue: Catalogue) -> None:
-        """Remove a catalogue."""
         for name, full in catalogue.definitions():
             take_one(self._tool_uses, (catalogue.server_scoped, full))
             take_one(self._known[name], full)
             drop_empty(self._known, name)
 
     def add_item_list(self, item_list: ItemList) -> None:
-        """Add a list of prompts or templates."""
         self._item_uses.update({(item_list.subject, full) for _, full in item_list.items})
         self._item_names.update({(item_list.subject, name) for name, _ in item_list.items})
 
     def remove_item_list(self, item_list: ItemList) -> None:
-        """Remove a list of prompts or templates."""
         for full in {full for _, full in item_list.items}:
             take_one(self._item_uses, (item_list.subject, full))
         for name in {name for name, _ in item_list.items}:
@@ -125,7 +121,6 @@ class Fleet:
         return sorted(self._known.get(tool_name, ()))
 
     def latest(self) -> Mapping[str, Seen]:
-        """Return the latest observation of each observer."""
         return self._latest
 
     def catalogues_in_force(self) -> frozenset[str]:

@@ -25,7 +25,6 @@ class FormerTools:
         return tool_name in self._by_name
 
     def get(self, tool_name: str) -> FormerTool | None:
-        """Return what is kept of a name."""
         return self._by_name.get(tool_name)
 
     def uses(self, place: tuple[bool, str]) -> bool:
@@ -33,14 +32,12 @@ class FormerTools:
         return place in self._uses
 
     def keep(self, tool: FormerTool) -> None:
-        """Keep a former tool, in place of what was kept of its name."""
         self.drop(tool.tool_name)
         self._by_name[tool.tool_name] = tool
         self._uses[tool.place] += 1
         self._size += tool.size
 
     def drop(self, tool_name: str) -> None:
-        """Forget what is kept of a name, if anything is."""
         tool = self._by_name.pop(tool_name, None)
         if tool is not None:
             self._size -= tool.size

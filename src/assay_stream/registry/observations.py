@@ -36,7 +36,6 @@ class Observations:
             self.add(seen)
 
     def add(self, seen: Seen) -> None:
-        """Add an observation that is not there yet."""
         for entries in self._lists_of(seen):
             if entries and entries[-1].position > seen.position:
                 insort(entries, seen, key=position_of)
@@ -46,7 +45,6 @@ class Observations:
         self._uses.update(_uses_of(seen))
 
     def remove(self, seen: Seen) -> None:
-        """Remove an observation that is there."""
         for entries in self._lists_of(seen):
             del entries[bisect_left(entries, seen.position, key=position_of)]
         place = seen.origin[:2]
@@ -87,11 +85,9 @@ class Observations:
         return _last_before(self._stating.get(subject, []), position)
 
     def back_from(self, position: Position) -> Iterator[Seen]:
-        """Yield the observations before a position, newest first."""
         return back_from(self._all, position)
 
     def back_under_rights(self, position: Position, auth_context: str | None) -> Iterator[Seen]:
-        """Yield the observations under some rights before a position, newest first."""
         return back_from(self._of_rights.get(auth_context, []), position)
 
     def back_stating(self, position: Position, subject: Subject) -> Iterator[Seen]:

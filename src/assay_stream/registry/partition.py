@@ -29,7 +29,6 @@ class Registry:
         """What the verdict topic holds of each server that was asked about; it follows from the bindings."""
 
     def verdicts(self, server_id: str, server: ServerBindings) -> Verdicts:
-        """Return what the verdict topic holds of a server."""
         found = self._verdicts.get(server_id)
         return self.revised_verdicts(server_id, server) if found is None else found
 

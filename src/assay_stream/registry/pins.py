@@ -144,7 +144,6 @@ def pin_states(acts: Iterable[Pin]) -> dict[tuple[str, str], PinState]:
 
 
 def pins_in_force(acts: Iterable[Pin]) -> PinsInForce:
-    """Return what some acts add up to."""
     states = pin_states(acts)
     rejected: dict[str, tuple[str, ...]] = {}
     for (scheme, value), state in sorted(states.items()):

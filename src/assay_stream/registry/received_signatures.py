@@ -58,7 +58,6 @@ def signatures_of(data: SnapshotData, offer: Offer, limits: Limits) -> Signature
 
 
 def check_against(signatures: Signatures, document: Discovery) -> Checked:
-    """Hold a set of signatures against one key."""
     key = schemapin.PublicKey.from_pem(str(document.public_key_pem))
     modes: dict[str, str] = {}
     for name, (_, signature, digest, _) in signatures.tools.items():

@@ -13,7 +13,6 @@ UNKNOWN_SERVER = "(unknown)"
 
 
 def refusal(record: Record, error: InputError) -> list[Output]:
-    """Return what is written for a refused record."""
     outputs = [rejected(record, error)]
     if record.set_aside:
         finding = Finding(

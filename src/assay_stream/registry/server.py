@@ -130,7 +130,6 @@ class ServerBindings:
         self.items[place] = packed
 
     def see(self, seen: Seen) -> None:
-        """Add an observation."""
         if not self.observers.setdefault(seen.observer_id, Timeline()).add(seen):
             return
         named = self.snapshots.setdefault(seen.snapshot_id, [])
@@ -159,26 +158,22 @@ class ServerBindings:
             self._fleet.refresh(observer_id)
 
     def list_catalogue(self, catalogue: Catalogue) -> None:
-        """Add a catalogue."""
         if self._fleet is not None and catalogue.digest not in self.catalogues:
             self._fleet.add_catalogue(catalogue)
         self.catalogues[catalogue.digest] = catalogue
 
     def drop_catalogue(self, digest: str) -> None:
-        """Remove a catalogue."""
         catalogue = self.catalogues.pop(digest, None)
         if self._fleet is not None and catalogue is not None:
             self._fleet.remove_catalogue(catalogue)
 
     def list_items(self, item_list: ItemList) -> None:
-        """Add a list of prompts or templates."""
         place = (item_list.subject, item_list.digest)
         if self._fleet is not None and place not in self.item_lists:
             self._fleet.add_item_list(item_list)
         self.item_lists[place] = item_list
 
     def drop_item_list(self, place: tuple[Subject, str]) -> None:
-        """Remove a list of prompts or templates."""
         item_list = self.item_lists.pop(place, None)
         if self._fleet is not None and item_list is not None:
             self._fleet.remove_item_list(item_list)

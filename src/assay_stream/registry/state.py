@@ -50,7 +50,6 @@ class Bindings:
         has two registries, and what one of them drops the other may still name."""
 
     def server(self, server_id: str) -> ServerBindings:
-        """Return the state of a server, made empty if it is new."""
         found = self.servers.get(server_id)
         if found is None:
             found = self.servers[server_id] = ServerBindings(self._answers)
@@ -72,7 +71,6 @@ class Bindings:
             raise foreign_fact() from None
 
     def apply(self, fact: Fact, *, partition: int = 0) -> None:
-        """Apply a fact."""
         if isinstance(fact, ToolFact | Catalogue | Signatures):
             self._holders.setdefault(fact.key(), set()).add(partition)
         if isinstance(fact, Progress):
@@ -104,7 +102,6 @@ class Bindings:
                 server.controls.apply(fact)
 
     def forget(self, key: FactKey, *, partition: int = 0) -> None:
-        """Remove the fact of this key."""
         holders = self._holders.get(key)
         if holders is not None:
             holders.discard(partition)

@@ -22,7 +22,6 @@ BEFORE_ALL_US, AFTER_ALL_US = -(2**63), 2**63 - 1
 
 
 def position_of(fact: Seen) -> Position:
-    """Return where an observation stands."""
     return fact.position
 
 
@@ -57,19 +56,16 @@ class Timeline:
         return True
 
     def remove(self, origin: Origin) -> Seen | None:
-        """Remove the observation of this origin and return it."""
         for index, seen in enumerate(self._entries):
             if seen.origin == origin:
                 return self._entries.pop(index)
         return None
 
     def at(self, time_us: int) -> Sequence[Seen]:
-        """Return the observations of exactly this time."""
         first = bisect_left(self._entries, time_us, key=_time)
         return self._entries[first : bisect_right(self._entries, time_us, key=_time)]
 
     def as_of(self, time_us: int) -> Seen | None:
-        """Return the latest observation at or before a time."""
         if not self._entries:
             return None
         if self._entries[-1].time_us <= time_us:
@@ -93,20 +89,16 @@ class Timeline:
         return self.horizon_us is not None and time_us < self.horizon_us
 
     def before(self, position: Position) -> list[Seen]:
-        """Return the observations before a position, oldest first."""
         return [seen for seen in self._entries if seen.position < position]
 
     def back_from(self, position: Position) -> Iterator[Seen]:
-        """Yield the observations before a position, newest first."""
         return back_from(self._entries, position)
 
     def newest_first(self) -> Iterator[Seen]:
-        """Yield every observation, newest first."""
         return reversed(self._entries)
 
     @property
     def latest(self) -> Seen | None:
-        """The latest observation, ``None`` where there is none."""
         return self._entries[-1] if self._entries else None
 
     def in_force_since(self, position: Position) -> Iterator[tuple[Seen, Position | None]]:

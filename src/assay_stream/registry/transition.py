@@ -84,7 +84,6 @@ class Transition:
         return (claim.output() for claim in claims)
 
     def verdicts(self) -> Iterable[Output]:
-        """Return the verdicts that are different."""
         if not self._is_about_rules and self._server.fleet.catalogues_in_force() == self._in_force:
             return ()
         after = self._registry.revised_verdicts(self._server_id, self._server)

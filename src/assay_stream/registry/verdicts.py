@@ -57,7 +57,6 @@ def verdicts_of(server_id: str, server: ServerBindings) -> Verdicts:
 
 
 def changed_verdicts(record: Record, server_id: str, before: Verdicts, after: Verdicts) -> Iterator[Output]:
-    """Yield the records that update the verdict topic."""
     for name in sorted(before.keys() | after.keys(), key=lambda name: (name is not None, name or "")):
         value = after.get(name)
         if value != before.get(name):

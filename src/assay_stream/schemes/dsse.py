@@ -40,19 +40,16 @@ class Opened(NamedTuple):
 
 
 def pae(payload_type: str, payload: bytes) -> bytes:
-    """Return the pre-authentication encoding: what is signed."""
     kind = payload_type.encode()
     return b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(payload), payload)
 
 
 def key_id(key: Ed25519PublicKey) -> str:
-    """Return the id of a public key."""
     spki = key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
     return str(sha256_of(spki))
 
 
 def keys_of(keys: Iterable[Ed25519PublicKey]) -> dict[str, Ed25519PublicKey]:
-    """Return keys by their id."""
     return {key_id(key): key for key in keys}
 
 
@@ -114,7 +111,6 @@ def public_pem(key: Ed25519PublicKey) -> bytes:
 
 
 def signed(payload_type: str, payload: bytes, keys: Iterable[Ed25519PrivateKey]) -> dict[str, Any]:
-    """Return an envelope."""
     covered = pae(payload_type, payload)
     return {
         "payload": base64.b64encode(payload).decode(),

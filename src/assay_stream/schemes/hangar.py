@@ -169,7 +169,6 @@ class DigestPolicy:
             raise InputError("duplicate_pin", "one tool has two digests in the allowlist: keep one")
 
     def expected(self, tool_name: str) -> str | None:
-        """Return the approved digest of a tool, ``None`` where it has none."""
         return next((each.sha256 for each in self.allowlist if each.tool_name == tool_name), None)
 
     def status(self, tool_name: str, observed_digest: str | None) -> Status:

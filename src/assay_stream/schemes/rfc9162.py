@@ -45,7 +45,6 @@ class Frontier:
             raise InputError("bad_frontier", "a frontier has one hash of 32 bytes for each bit set in its size")
 
     def append(self, leaf: bytes) -> None:
-        """Add one leaf."""
         size = self.size
         while size & 1:
             leaf = node_hash(self.peaks.pop(), leaf)
@@ -54,7 +53,6 @@ class Frontier:
         self.size += 1
 
     def root(self) -> bytes:
-        """Return the root of the tree so far."""
         if not self.peaks:
             return EMPTY_ROOT
         found = self.peaks[-1]

@@ -40,7 +40,6 @@ class TlogCheckpoint(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The note text."""
         return f"{self.origin}\n{self.tree_size}\n{base64.b64encode(self.root).decode()}\n"
 
 

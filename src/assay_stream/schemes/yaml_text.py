@@ -76,7 +76,6 @@ class _Reader:
         self._documents = 0
 
     def read(self, event: yaml.Event) -> None:
-        """Take the next event."""
         if isinstance(event, yaml.DocumentStartEvent):
             self._documents += 1
             if self._documents > 1:

@@ -95,7 +95,6 @@ class Report:
                 self.claims.setdefault(head, checkpoint.sequence)
 
     def tell(self, fault: Fault) -> None:
-        """Note a fault."""
         self.faults_count += 1
         if len(self.faults) < FAULTS_TOLD_MAX:
             self.faults.append(fault)

@@ -154,7 +154,6 @@ def _nearest(siblings: Iterable[Head], partition: int, partitions: int) -> tuple
 
 
 def encode(of: Sealed) -> bytes:
-    """Return the value of a record of the checkpoint topic."""
     content = {"envelope": of.envelope, "leaves": base64.b64encode(_packed(of.leaves)).decode()}
     return canonicalize(content if of.note is None else content | {"note": of.note})
 

@@ -87,7 +87,6 @@ class Included(NamedTuple):
     last: Sealed
 
     def as_json(self) -> dict[str, Any]:
-        """Return the proof with the DSSE envelope of the checkpoint."""
         return {
             "schema": PROOF_SCHEMA,
             "kind": "inclusion",

@@ -14,7 +14,6 @@ from assay_stream.schemes.handshake import htc
 
 
 def all_files() -> dict[str, str]:
-    """Return every generated file of the schema folder: file name to text."""
     documents = {**all_schemas(), ASYNCAPI_FILE: asyncapi(), HTC_FILE: htc.SCHEMA}
     return {name: json.dumps(content, indent=2, ensure_ascii=False) + "\n" for name, content in documents.items()}
 
@@ -30,7 +29,6 @@ def differing_files(folder: Path) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Check or write the schema folder, and return the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m assay_stream.model.schemas",
         description="Check or write the JSON Schemas of every record, and the AsyncAPI document over them.",

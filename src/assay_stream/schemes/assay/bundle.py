@@ -38,7 +38,6 @@ class RunRoot:
         self._hasher = hashlib.sha256()
 
     def add(self, content_hash: Digest) -> None:
-        """Count the next event."""
         self._hasher.update(f"{content_hash}\n".encode())
 
     def digest(self) -> Digest:

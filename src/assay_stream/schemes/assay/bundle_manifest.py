@@ -38,7 +38,6 @@ class Manifest:
     events_bytes: int
 
     def encode(self) -> bytes:
-        """Return ``manifest.json``."""
         return canonicalize(
             {
                 "schema_version": SCHEMA_VERSION,

@@ -125,7 +125,6 @@ class ManifestTool:
     field_digests: Mapping[str, Digest] | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Return the tool as it stands in a manifest record."""
         entry: dict[str, Any] = {
             "name": self.name,
             "tool_digest": str(self.digest),
@@ -163,7 +162,6 @@ class ObservedManifest:
         return digest_of_entries((tool.name, tool.digest) for tool in self.tools)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the record."""
         digest = self.digest()
         observed = {
             "manifest_digest": None if digest is None else str(digest),
@@ -193,7 +191,6 @@ class DeclaredManifest:
     canonicalization: str = MANIFEST_PROJECTION
 
     def as_json(self) -> dict[str, Any]:
-        """Return the record."""
         return {
             "schema": DECLARED_SCHEMA,
             "server": {"id": self.server_id},

@@ -20,7 +20,6 @@ _SIGNATURE_CHARS_MAX = 1_024
 
 
 def _algorithm(mode: Mode) -> ec.ECDSA:
-    """Return how the 32 bytes of a schema digest are signed in a mode."""
     return ec.ECDSA(hashes.SHA256() if mode is Mode.DOUBLE_SHA256 else Prehashed(hashes.SHA256()))
 
 
@@ -53,7 +52,6 @@ class PublicKey:
 
     @classmethod
     def of(cls, key: ec.EllipticCurvePublicKey) -> PublicKey:
-        """Return the value of a key of the library."""
         spki = key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
         return cls(spki, key)
 
@@ -64,7 +62,6 @@ class PublicKey:
 
     @property
     def pem(self) -> str:
-        """The key as a PEM ``PUBLIC KEY`` block."""
         spki = serialization.PublicFormat.SubjectPublicKeyInfo
         return self._key.public_bytes(serialization.Encoding.PEM, spki).decode()
 
