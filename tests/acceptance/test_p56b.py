@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from assay_stream.model.record import Role
-from assay_stream.schemes import assay
+from assay_stream.schemes.assay import tool as assay
 from tests.support.events import TOOL, Story
 
 ROOT = Path(__file__).resolve().parents[2]

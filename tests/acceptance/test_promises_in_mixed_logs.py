@@ -13,7 +13,7 @@ from assay_stream import engine
 from assay_stream.engine import EngineState
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Record, Role
-from assay_stream.schemes import assay
+from assay_stream.schemes.assay import tool as assay
 from tests.acceptance.test_promises import stories
 from tests.support.events import SERVER, Story, an_event
 

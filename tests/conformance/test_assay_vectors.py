@@ -12,7 +12,7 @@ import pytest
 from assay_stream.canonical.decode import decode_json
 from assay_stream.canonical.digest import canonicalize, jcs_digest, sha256_of
 from assay_stream.errors import InputError
-from assay_stream.schemes import assay
+from assay_stream.schemes.assay import tool as assay
 
 VECTORS = Path(__file__).resolve().parents[1] / "data" / "vectors"
 

@@ -11,9 +11,10 @@ import pytest
 from assay_stream.canonical.redaction_rules import RULES
 from assay_stream.errors import InputError
 from assay_stream.limits import DEFAULT_LIMITS
-from assay_stream.schemes import handshake
-from assay_stream.schemes.handshake import check_tool_call, digest, htc
+from assay_stream.schemes.handshake import digest, htc
+from assay_stream.schemes.handshake import event as handshake
 from assay_stream.schemes.handshake.digest import args_digest, canonical_form
+from assay_stream.schemes.handshake.event import check_tool_call
 
 VECTORS = json.loads(
     (Path(__file__).resolve().parents[1] / "data/vectors/handshake_tool_call.json").read_text(encoding="utf-8")

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from assay_stream.errors import InputError
-from assay_stream.schemes import mcptrust
 from assay_stream.schemes.mcptrust import drift, lock
+from assay_stream.schemes.mcptrust import hashes as mcptrust
 from assay_stream.schemes.mcptrust import lockfile as mcptrust_lockfile
 from assay_stream.schemes.mcptrust import signature as mcptrust_signature
 

@@ -28,7 +28,7 @@ from assay_stream.model.observation import Reported
 from assay_stream.model.record import TOPIC_NAMES, Origin, Output, Record, Role
 from assay_stream.registry.ledger import progress
 from assay_stream.replay.run import replay
-from assay_stream.schemes import assay
+from assay_stream.schemes.assay import tool as assay
 from assay_stream.schemes.handshake import htc
 from assay_stream.seal.checkpoint import encode
 from tests.support.events import handshake_call_data

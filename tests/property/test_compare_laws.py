@@ -19,7 +19,7 @@ from assay_stream.model.envelope import Producer
 from assay_stream.model.finding_topic import Tick
 from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.replay.run import Replay, replay, spooled
-from assay_stream.schemes import assay
+from assay_stream.schemes.assay import tool as assay
 from assay_stream.verify.compare import Comparison, Difference
 from assay_stream.verify.evidence import Recorded
 from assay_stream.verify.pairing import EVIDENCE, Pairing

@@ -21,7 +21,7 @@ from assay_stream.registry.pin_evaluation import evaluate_pins
 from assay_stream.registry.pins import check_pins
 from assay_stream.registry.signatures import first_uses_since
 from assay_stream.registry.verdicts import verdict_key
-from assay_stream.schemes import assay
+from assay_stream.schemes.assay import tool as assay
 from assay_stream.schemes.hangar import Action
 from tests.support.controls import DOMAIN, KEYS, a_control, a_document, fingerprint_of, signature_of
 from tests.support.events import SERVER, TEN_O_CLOCK_MS, TOOL, a_call, a_snapshot, record_of

@@ -16,10 +16,10 @@ from jsonschema import Draft202012Validator
 from semver import Version
 
 from assay_stream.errors import InputError
-from assay_stream.schemes.handshake import FIELDS, PROFILES, check_tool_call
 from assay_stream.schemes.handshake.conformance import check_tools
 from assay_stream.schemes.handshake.contract import Contract, contract, contract_drift
 from assay_stream.schemes.handshake.digest import args_digest, canonical_form, redact_text
+from assay_stream.schemes.handshake.event import FIELDS, PROFILES, check_tool_call
 from assay_stream.schemes.handshake.htc import SCHEMA, validate_envelope
 from assay_stream.schemes.semver import parse_version
 

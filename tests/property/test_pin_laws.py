@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from assay_stream.canonical.digest import Canonicalized, canonicalize
 from assay_stream.errors import InputError
 from assay_stream.limits import DEFAULT_LIMITS
-from assay_stream.schemes import hangar, mcptrust, yaml_text
+from assay_stream.schemes import hangar, yaml_text
+from assay_stream.schemes.mcptrust import hashes as mcptrust
 from assay_stream.schemes.mcptrust import signature
 from assay_stream.schemes.mcptrust.drift import CODE, PUBLISHED, check_result, drift, drift_between
 from assay_stream.schemes.mcptrust.lock import lock

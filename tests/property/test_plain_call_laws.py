@@ -16,7 +16,7 @@ from assay_stream.model.cloudevents import read_whole_call
 from assay_stream.model.envelope import Producer
 from assay_stream.model.plain_call import read_plain
 from assay_stream.model.record import Origin, Record, Role
-from assay_stream.schemes import assay
+from assay_stream.schemes.assay import tool as assay
 from tests.support.events import TOOL, an_event, snapshot_data
 
 PRODUCER = Producer(version="1")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.model.record import Record, Role
 from assay_stream.replay.history import history_of
-from assay_stream.schemes import assay
+from assay_stream.schemes.assay import tool as assay
 from assay_stream.verify.evidence import Recorded
 from assay_stream.verify.judging import WHOLE, Share, judgements
 from assay_stream.verify.pairing import CALLS, Pairing

@@ -201,7 +201,7 @@ def _has_lone_surrogate(root: Any) -> bool:
     while pending:
         value = pending.pop()
         if isinstance(value, str):
-            if not _is_unicode(value):
+            if not is_unicode(value):
                 return True
         elif isinstance(value, list):
             pending.extend(value)
@@ -211,7 +211,8 @@ def _has_lone_surrogate(root: Any) -> bool:
     return False
 
 
-def _is_unicode(text: str) -> bool:
+def is_unicode(text: str) -> bool:
+    """Tell whether a text has no half of a surrogate pair."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -259,7 +260,7 @@ def _locate(text: str, code: str, reader: _Reader) -> str:
             places[-1].advance()
         elif places and places[-1].awaits_key:
             name = json.loads(mark)
-            if code == "lone_surrogate" and not _is_unicode(name):
+            if code == "lone_surrogate" and not is_unicode(name):
                 return _path(places[:-1])
             if places[-1].enter(name) and code == "duplicate_key":
                 return _path(places)
@@ -270,7 +271,7 @@ def _locate(text: str, code: str, reader: _Reader) -> str:
 
 def _is_refused(mark: str, code: str, reader: _Reader) -> bool:
     if mark.startswith('"'):
-        return code == "lone_surrogate" and not _is_unicode(json.loads(mark))
+        return code == "lone_surrogate" and not is_unicode(json.loads(mark))
     read = reader.constant if mark in _CONSTANTS else reader.float if re.search("[.eE]", mark) else reader.int
     try:
         read(mark)

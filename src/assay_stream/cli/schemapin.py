@@ -22,21 +22,11 @@ from assay_stream.cli.publishing import deliver
 from assay_stream.cli.shared import Bootstrap, ObserverId, observer_or_host, quiet_client_logs, say
 from assay_stream.errors import ConfigurationError, InputError
 from assay_stream.observe import Vantage
-from assay_stream.schemes.schemapin import (
-    ErrorCode,
-    Mode,
-    PublicKey,
-    Verification,
-    WellKnown,
-    build_well_known,
-    carried_signature,
-    load_private_key,
-    parse_revocations,
-    parse_well_known,
-    schema_digest,
-    sign_digest,
-)
-from assay_stream.schemes.schemapin import verify as verify_signature
+from assay_stream.schemes.schemapin.canonical import Mode, carried_signature, schema_digest
+from assay_stream.schemes.schemapin.discovery import WellKnown, build_well_known, parse_revocations, parse_well_known
+from assay_stream.schemes.schemapin.keys import PublicKey, load_private_key, sign_digest
+from assay_stream.schemes.schemapin.verification import ErrorCode, Verification
+from assay_stream.schemes.schemapin.verification import verify as verify_signature
 
 schemapin_app = typer.Typer(
     help="Sign and verify tool schemas (SchemaPin), and observe discovery documents.", no_args_is_help=True

@@ -16,8 +16,8 @@ from assay_stream.errors import InputError
 from assay_stream.model.cloudevents import read_event
 from assay_stream.model.observation import CALL_TYPE
 from assay_stream.model.record import Origin, Record, Role
-from assay_stream.schemes import handshake
 from assay_stream.schemes.assay import payload
+from assay_stream.schemes.handshake import event as handshake
 
 ProfileName = Literal["assay", "handshake", "handshake-published", "htc"]
 _Check = Callable[[bytes], None]

@@ -18,7 +18,8 @@ from assay_stream.drift.change import Change
 from assay_stream.drift.codes import CODES
 from assay_stream.errors import InputError
 from assay_stream.schemes.assay.manifest_drift import SEVERITIES as P60
-from assay_stream.schemes.mcptrust import drift, normalized_hash
+from assay_stream.schemes.mcptrust import drift
+from assay_stream.schemes.mcptrust.hashes import normalized_hash
 
 
 class Level(IntEnum):

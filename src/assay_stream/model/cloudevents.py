@@ -30,7 +30,8 @@ from assay_stream.model.observation import (
 )
 from assay_stream.model.plain_call import PlainCall, read_plain
 from assay_stream.model.record import OBSERVER_HEADER, Headers, Record, Role, set_aside_error
-from assay_stream.schemes import assay, handshake
+from assay_stream.schemes.assay import tool as assay
+from assay_stream.schemes.handshake import event as handshake
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY_US = 86_400_000_000

@@ -25,7 +25,7 @@ from assay_stream.model.fields import (
 )
 from assay_stream.model.record import Origin, Position
 from assay_stream.model.wire import ALWAYS, BaseFact, Wire, fact, origin_of_key, pairs
-from assay_stream.schemes.schemapin import Mode
+from assay_stream.schemes.schemapin.canonical import Mode
 
 PinAct = Literal["set", "reject", "remove"]
 KeyAct = Literal["accept", "revoke"]

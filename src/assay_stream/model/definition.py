@@ -10,7 +10,7 @@ from assay_stream.canonical.digest import canonicalize
 from assay_stream.errors import InputError
 from assay_stream.model.fields import DigestText
 from assay_stream.model.record import Output, Record, Role
-from assay_stream.schemes import assay
+from assay_stream.schemes.assay import tool as assay
 
 
 class Projection(TypedDict, total=False):

@@ -31,7 +31,7 @@ from assay_stream.model.observation import Reported
 from assay_stream.model.wire import Wire, record_model, write_record
 from assay_stream.schemes.assay import pins as assay_pins
 from assay_stream.schemes.hangar import Action
-from assay_stream.schemes.schemapin import Mode
+from assay_stream.schemes.schemapin.canonical import Mode
 
 CHANGE_TYPE = "assay.control.change"
 

@@ -24,7 +24,7 @@ from assay_stream.errors import InputError
 from assay_stream.limits import Limits
 from assay_stream.model.evidence_writer import Fields, plain_form
 from assay_stream.model.observation import CallModel
-from assay_stream.schemes import assay
+from assay_stream.schemes.assay import tool as assay
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DEPTH = 3

@@ -24,7 +24,8 @@ from assay_stream.errors import ConfigurationError, InputError
 from assay_stream.limits import DEFAULT_LIMITS, Limits
 from assay_stream.model.control import DISCOVERY_TYPE
 from assay_stream.observe.events import Observation, Vantage, control_event
-from assay_stream.schemes.schemapin import ErrorCode, parse_revocations, parse_well_known
+from assay_stream.schemes.schemapin.discovery import parse_revocations, parse_well_known
+from assay_stream.schemes.schemapin.verification import ErrorCode
 
 WELL_KNOWN_PATH = "/.well-known/schemapin.json"
 REDIRECTS_MAX = 3

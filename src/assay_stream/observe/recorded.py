@@ -34,7 +34,7 @@ from assay_stream.observe.events import (
 )
 from assay_stream.observe.jsonrpc import Direction, trace_of
 from assay_stream.observe.mcp_wire import WireObserver
-from assay_stream.schemes import assay
+from assay_stream.schemes.assay import tool as assay
 
 OnError = Callable[[InputError], None]
 

@@ -9,7 +9,7 @@ from assay_stream.model.finding import uid_of
 from assay_stream.model.kinds import Kind
 from assay_stream.registry.server import ServerBindings
 from assay_stream.schemes.handshake.contract import DRIFT_CODES
-from assay_stream.schemes.schemapin import ErrorCode
+from assay_stream.schemes.schemapin.verification import ErrorCode
 
 Uids = Iterable[str]
 _Reasons = dict[Kind, tuple[str | None, ...]]

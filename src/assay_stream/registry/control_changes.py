@@ -21,7 +21,7 @@ from assay_stream.model.record import Output, Record, Role
 from assay_stream.registry.controls import Controls, digest_policy
 from assay_stream.registry.pins import pins_in_force
 from assay_stream.registry.signatures import pinned_key
-from assay_stream.schemes import assay
+from assay_stream.schemes.assay import tool as assay
 
 ControlDecision = Pin | Policy | KeyDecision | Discovery | SuppressionDecision
 

@@ -33,7 +33,7 @@ from assay_stream.registry.offers import Offer
 from assay_stream.registry.server import ServerBindings
 from assay_stream.schemes.fingerprint import Fingerprint, changed_fields
 from assay_stream.schemes.handshake.contract import contract, contract_drift
-from assay_stream.schemes.mcptrust import RISK_LEVELS
+from assay_stream.schemes.mcptrust.hashes import RISK_LEVELS
 from assay_stream.work import Work, WorkExhaustedError
 
 _RENAMES_PART = 4

@@ -22,7 +22,7 @@ from assay_stream.registry.server import ServerBindings
 from assay_stream.registry.signatures import MISSING, SignatureResult, check_signature, warning_at
 from assay_stream.schemes.fingerprint import Fingerprint
 from assay_stream.schemes.hangar import Action
-from assay_stream.schemes.schemapin import ErrorCode
+from assay_stream.schemes.schemapin.verification import ErrorCode
 from assay_stream.work import Work
 
 _OF_SIGNATURE: dict[str, Kind] = {

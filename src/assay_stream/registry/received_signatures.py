@@ -17,8 +17,9 @@ from assay_stream.model.control import DOMAIN_PATTERN
 from assay_stream.model.control_facts import Checked, Discovery, DiscoveryStatus, Signatures, Signed, signature_rows
 from assay_stream.model.observation import SnapshotData
 from assay_stream.registry.offers import Offer
-from assay_stream.schemes import schemapin
-from assay_stream.schemes.schemapin import PublicKey
+from assay_stream.schemes.schemapin.claims import claims_of
+from assay_stream.schemes.schemapin.discovery import parse_revocations, parse_well_known
+from assay_stream.schemes.schemapin.keys import PublicKey, verify_digest
 
 SCHEME = "schemapin.v1"
 
@@ -44,7 +45,7 @@ def signatures_of(data: SnapshotData, offer: Offer, limits: Limits) -> Signature
         claims: dict[str, str] = {}
         if isinstance(given, dict):
             domain = given.get("domain")
-            claims = schemapin.claims_of(given)
+            claims = claims_of(given)
             given = given.get("signature", _UNREADABLE)
         if given is None:
             given = offer.carried.get(name)
@@ -58,12 +59,12 @@ def signatures_of(data: SnapshotData, offer: Offer, limits: Limits) -> Signature
 
 
 def check_against(signatures: Signatures, document: Discovery) -> Checked:
-    key = schemapin.PublicKey.from_pem(str(document.public_key_pem))
+    key = PublicKey.from_pem(str(document.public_key_pem))
     modes: dict[str, str] = {}
     for name, (_, signature, digest, _) in signatures.tools.items():
         if digest is None:
             continue
-        mode = schemapin.verify_digest(bytes.fromhex(digest.removeprefix("sha256:")), signature, key)
+        mode = verify_digest(bytes.fromhex(digest.removeprefix("sha256:")), signature, key)
         if mode is not None:
             modes[name] = mode.value
     return Checked(
@@ -77,10 +78,10 @@ def read_document(
     """Return what is kept of a key document: its status, its key, and the keys that it revokes."""
     revoked: frozenset[str] = frozenset()
     try:
-        found = schemapin.parse_well_known(document or {})
+        found = parse_well_known(document or {})
         claimed = [found.domain]
         if revocations is not None:
-            listed = schemapin.parse_revocations(revocations)
+            listed = parse_revocations(revocations)
             revoked = listed.revoked_keys
             claimed.append(listed.domain)
     except InputError:
@@ -88,7 +89,7 @@ def read_document(
     if any(name is not None and _plain_domain(name) != domain for name in claimed):
         return "other_domain", None, ()
     try:
-        key = schemapin.PublicKey.from_pem(found.public_key_pem)
+        key = PublicKey.from_pem(found.public_key_pem)
     except InputError:
         return "no_key", None, ()
     # Whatever else stands there is the domain's own text, names no key, and is not ours to publish.

@@ -30,7 +30,8 @@ from assay_stream.model.wire import FactKey
 from assay_stream.registry.change_points import change_points
 from assay_stream.registry.controls import Controls, When, position_of
 from assay_stream.registry.server import ServerBindings
-from assay_stream.schemes.schemapin import ErrorCode, expiry_warning
+from assay_stream.schemes.schemapin.claims import expiry_warning
+from assay_stream.schemes.schemapin.verification import ErrorCode
 from assay_stream.work import Work
 
 _UNITS_PER_CHANGE_POINT = 10

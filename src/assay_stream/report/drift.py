@@ -21,7 +21,7 @@ from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.fields import Subject
 from assay_stream.schemes.assay.manifest import action_class
 from assay_stream.schemes.handshake.contract import contract, contract_drift
-from assay_stream.schemes.mcptrust import RISK_LEVELS, risk_level
+from assay_stream.schemes.mcptrust.hashes import RISK_LEVELS, risk_level
 from assay_stream.work import Work, WorkExhaustedError
 
 Item = Mapping[str, Any]

@@ -13,8 +13,10 @@ from typing import Any, Generic, TypeVar
 
 from assay_stream.canonical.digest import Canonicalized, canonicalize, jcs_digest, sha256_of
 from assay_stream.errors import InputError
-from assay_stream.schemes import assay, hangar, mcptrust
+from assay_stream.schemes import hangar
 from assay_stream.schemes.assay import manifest
+from assay_stream.schemes.assay import tool as assay
+from assay_stream.schemes.mcptrust import hashes as mcptrust
 from assay_stream.schemes.pin_values import SCHEME_FORMS
 from assay_stream.schemes.schemapin.canonical import schema_digest
 

@@ -13,12 +13,13 @@ from typing import Any, Literal, NamedTuple
 
 import yaml
 
-from assay_stream.canonical.decode import decode_json
+from assay_stream.canonical.decode import decode_json, is_unicode
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.errors import InputError
 from assay_stream.limits import PIN_FILE_LIMITS
 from assay_stream.schemes.mcptrust.lock import Lock, ToolLock
 from assay_stream.schemes.mcptrust.lockfile import new_lockfile, new_lockfile_v3, read_lockfile, write_lockfile
+from assay_stream.schemes.members import Members
 from assay_stream.schemes.pin_values import SCHEME_NAMES, PinEntry, check_value
 from assay_stream.schemes.yaml_text import decode_json_or_yaml
 
@@ -113,7 +114,7 @@ def _checked(entries: Iterable[PinEntry]) -> list[PinEntry]:
     found: dict[tuple[str | None, str, str], PinEntry] = {}
     for entry in entries:
         for name, what in (("server_id", entry.server_id), ("tool_name", entry.tool_name)):
-            if what is not None and not (what.strip() and _is_unicode(what)):
+            if what is not None and not (what.strip() and is_unicode(what)):
                 raise InputError("bad_identifier", f"the {name} of a pin must be Unicode text, and not blank")
         check_value(entry.scheme, entry.value)
         if entry[:3] in found:
@@ -149,34 +150,32 @@ def _write_mcptrust(
 
 def _read_hangar(raw: bytes, scheme: str) -> Iterator[PinEntry]:
     document = _mapping(decode_json_or_yaml(raw, limits=PIN_FILE_LIMITS), "$")
-    for server_id, pins, upstream, path in _hangar_pins(document):
-        for name, value in _mapping(pins, path).items():
-            yield PinEntry(server_id, name, scheme, _value(scheme, value, f"{path}{_step(name)}"), upstream)
+    for server_id, pins, upstream in _hangar_pins(document):
+        for name in list(pins.rest):
+            yield PinEntry(server_id, name, scheme, _value(scheme, pins, name), upstream)
 
 
-def _hangar_pins(document: dict[str, Any]) -> Iterator[tuple[str, Any, str | None, str]]:
+def _hangar_pins(document: Members) -> Iterator[tuple[str, Members, str | None]]:
     """Find the pins in a configuration, and in both outputs of ``mcp-hangar pin``, with what they are bound to."""
     if "mcp_servers" not in document:
-        printed = document.get("digests") if document.keys() == {"digests", "unreachable"} else document
-        root = "$" if printed is document else "$.digests"
-        yield from (
-            (server_id, pins, None, root + _step(server_id)) for server_id, pins in _mapping(printed, root).items()
-        )
+        printed = _inner(document, "digests") if document.rest.keys() == {"digests", "unreachable"} else document
+        yield from ((server_id, _inner(printed, server_id), None) for server_id in list(printed.rest))
         return
-    for server_id, spec in _mapping(document["mcp_servers"], "$.mcp_servers").items():
-        path = f"$.mcp_servers{_step(server_id)}.tool_projection"
-        projection = _mapping(_mapping(spec, path.removesuffix(".tool_projection")).get("tool_projection"), path)
-        overrides = _mapping(projection.get("tenant_overrides"), f"{path}.tenant_overrides")
-        if any(isinstance(tenant, dict) and tenant.get("pins") for tenant in overrides.values()):
+    servers = _inner(document, "mcp_servers")
+    for server_id in list(servers.rest):
+        projection = _inner(_inner(servers, server_id), "tool_projection")
+        overrides = _inner(projection, "tenant_overrides")
+        if any(isinstance(tenant, dict) and tenant.get("pins") for tenant in overrides.rest.values()):
             raise InputError(
                 "tenant_pins",
                 "pins of single tenants cannot be read: here a pin holds for every caller; read a copy without",
-                path=f"{path}.tenant_overrides",
+                path=overrides.path,
             )
-        upstream = projection.get("upstream")
+        upstream = projection.rest.get("upstream")
         if upstream is not None and not (isinstance(upstream, str) and upstream):
-            raise InputError("wrong_type", "must be the text that mcp-hangar pin writes", path=f"{path}.upstream")
-        yield server_id, projection.get("pins"), upstream, f"{path}.pins"
+            path = f"{projection.path}.upstream"
+            raise InputError("wrong_type", "must be the text that mcp-hangar pin writes", path=path)
+        yield server_id, _inner(projection, "pins"), upstream
 
 
 def _write_hangar(pins: list[PinEntry], scheme: str) -> tuple[bytes, set[PinEntry]]:
@@ -197,17 +196,15 @@ def _write_hangar(pins: list[PinEntry], scheme: str) -> tuple[bytes, set[PinEntr
 
 
 def _read_assay(raw: bytes) -> Iterator[PinEntry]:
-    policy = _mapping(decode_json_or_yaml(raw, limits=PIN_FILE_LIMITS), "$")
-    for key, pin in _mapping(policy.get("tool_pins"), "$.tool_pins").items():
-        path = f"$.tool_pins{_step(key)}"
-        members = _mapping(pin, path)
-        server_id, tool_name = (_text(members, name, path) for name in ("server_id", "tool_name"))
+    pins = _inner(_mapping(decode_json_or_yaml(raw, limits=PIN_FILE_LIMITS), "$"), "tool_pins")
+    for key in list(pins.rest):
+        pin = _inner(pins, key)
+        server_id, tool_name = pin.take("server_id", str), pin.take("tool_name", str)
         if tool_name != key:
             # Assay looks a pin up by its key and then compares the name: such a pin refuses every call.
-            raise InputError("pin_name_differs", "a pin must stand under its own tool_name", path=path)
+            raise InputError("pin_name_differs", "a pin must stand under its own tool_name", path=pin.path)
         for scheme in _IDENTITY:
-            field = scheme.removeprefix("assay.")
-            value = _value(scheme, _text(members, field, path), f"{path}.{field}")
+            value = _value(scheme, pin, scheme.removeprefix("assay."))
             yield PinEntry(server_id, tool_name, scheme, value)
 
 
@@ -240,16 +237,16 @@ def _read_native(raw: bytes, server_id: str | None) -> Iterator[PinEntry]:
             raise InputError(error.code, f"line {number}: {error.message}", path=error.path) from None
 
 
-def _native_entry(members: dict[str, Any], server_id: str | None) -> PinEntry:
-    if not members.keys() <= {*_NATIVE_FIELDS, "upstream"}:
+def _native_entry(pin: Members, server_id: str | None) -> PinEntry:
+    if not pin.rest.keys() <= {*_NATIVE_FIELDS, "upstream"}:
         raise InputError(
             "unknown_field", f"a pin has {', '.join(_NATIVE_FIELDS)}, maybe upstream, and nothing else", path="$"
         )
-    own = members.get("server_id")
+    own = pin.rest.get("server_id")
     if own is not None and not isinstance(own, str):
         raise InputError("wrong_type", "must be a text or null", path="$.server_id")
-    tool_name, scheme, value = (_text(members, name, "$") for name in _NATIVE_FIELDS[1:])
-    upstream = _text(members, "upstream", "$") if members.get("upstream") is not None else None
+    tool_name, scheme, value = (pin.take(name, str) for name in _NATIVE_FIELDS[1:])
+    upstream = pin.take("upstream", str) if pin.rest.get("upstream") is not None else None
     return PinEntry(server_id if own is None else own, tool_name, scheme, check_value(scheme, value), upstream)
 
 
@@ -279,37 +276,23 @@ def _yaml(document: dict[str, Any]) -> bytes:
     return text.encode("ascii")
 
 
-def _mapping(value: Any, path: str) -> dict[str, Any]:
-    if value is not None and not isinstance(value, dict):
-        raise InputError("wrong_type", "must be a mapping", path=path)
-    return value or {}
+def _mapping(value: Any, path: str) -> Members:
+    return Members({} if value is None else value, path)
 
 
-def _text(members: dict[str, Any], name: str, path: str) -> str:
-    if name not in members:
-        raise InputError("missing_field", "is required", path=f"{path}.{name}")
-    if not isinstance(members[name], str):
-        raise InputError("wrong_type", "must be a text", path=f"{path}.{name}")
-    return str(members[name])
+def _inner(parent: Members, name: str) -> Members:
+    """Return the mapping under a name, empty where there is none."""
+    return _mapping(parent.rest.get(name), f"{parent.path}{_step(name)}")
 
 
-def _value(scheme: str, value: Any, path: str) -> str:
-    if not isinstance(value, str):
-        raise InputError("wrong_type", "must be a text", path=path)
+def _value(scheme: str, parent: Members, name: str) -> str:
+    value = parent.take(name, str, step=_step(name))
     try:
         return check_value(scheme, value)
     except InputError as error:
-        raise InputError(error.code, error.message, path=path) from None
+        raise InputError(error.code, error.message, path=f"{parent.path}{_step(name)}") from None
 
 
 def _step(name: str) -> str:
     """Return a step of a JSON path; a name that is not plain is the sender's text and stays out of messages."""
     return f".{name}" if _PLAIN_NAME.fullmatch(name) else "[*]"
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

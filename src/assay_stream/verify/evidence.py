@@ -18,7 +18,7 @@ from assay_stream.files.record_line import record_line_parts
 from assay_stream.model.cloudevents import time_us_of
 from assay_stream.model.envelope import EVIDENCE_TYPE, Producer
 from assay_stream.model.record import Headers, Origin, Output, Record
-from assay_stream.schemes import assay
+from assay_stream.schemes.assay import tool as assay
 
 _HASH_END = len(b'{"assaycontenthash":"sha256:') + 64
 _FRAGMENT_BYTES_MAX = 4_096

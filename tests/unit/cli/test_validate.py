@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from assay_stream.schemes.handshake import FIELDS
+from assay_stream.schemes.handshake.event import FIELDS
 from tests.support.command import run_command
 from tests.support.events import a_call
 

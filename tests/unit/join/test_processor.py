@@ -17,7 +17,7 @@ from assay_stream.canonical.redaction import redaction_with
 from assay_stream.engine import EngineState
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Origin, Output, Record, Role
-from assay_stream.schemes import assay
+from assay_stream.schemes.assay import tool as assay
 
 PRODUCER = Producer(version="1.2.3", git="abc")
 TIME = "2026-03-01T00:00:10Z"

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from assay_stream.model.record import Role
-from assay_stream.schemes import assay
 from assay_stream.schemes.assay import manifest
+from assay_stream.schemes.assay import tool as assay
 from assay_stream.schemes.pin_values import printed_value
 from tests.support.events import TOOL, Story, an_event
 

@@ -16,7 +16,7 @@ from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Output, Record, Role
 from assay_stream.registry.control_changes import ControlDecision, change_record, says_nothing_new
 from assay_stream.registry.controls import Controls
-from assay_stream.schemes import assay
+from assay_stream.schemes.assay import tool as assay
 from tests.support.controls import a_control
 from tests.support.events import record_of
 from tests.support.facts import SERVER, a_discovery, a_key_decision, a_pin, a_policy

@@ -13,7 +13,7 @@ from assay_stream.model.control_facts import Discovery, Signatures, Signed
 from assay_stream.model.observation import SnapshotData
 from assay_stream.registry.offers import Offers
 from assay_stream.registry.received_signatures import check_against, read_document, signatures_of
-from assay_stream.schemes.schemapin import Mode, schema_digest
+from assay_stream.schemes.schemapin.canonical import Mode, schema_digest
 from tests.support.controls import a_document, fingerprint_of, signature_of
 from tests.support.events import SERVER, snapshot_data
 from tests.support.facts import a_discovery

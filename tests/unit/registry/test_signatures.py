@@ -22,7 +22,7 @@ from assay_stream.registry.signatures import (
     revised_first_uses,
 )
 from assay_stream.registry.timeline import Timeline
-from assay_stream.schemes.schemapin import ErrorCode
+from assay_stream.schemes.schemapin.verification import ErrorCode
 from tests.support.facts import (
     SERVER,
     a_catalogue,

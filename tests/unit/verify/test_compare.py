@@ -10,7 +10,7 @@ from assay_stream.canonical.digest import canonicalize
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Record, Role
 from assay_stream.replay.run import replay
-from assay_stream.schemes import assay
+from assay_stream.schemes.assay import tool as assay
 from assay_stream.verify.compare import Comparison, Difference
 from assay_stream.verify.evidence import Recorded
 from tests.support.controls import a_control

@@ -32,7 +32,8 @@ from assay_stream.model.observation import (
 )
 from assay_stream.model.rejected import RejectedHeaders, RejectedLine
 from assay_stream.model.wire import key_form, record_model
-from assay_stream.schemes import assay, handshake
+from assay_stream.schemes.assay import tool as assay
+from assay_stream.schemes.handshake import event as handshake
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 ID_PREFIX = "urn:assay-stream:schema:"

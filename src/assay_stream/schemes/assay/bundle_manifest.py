@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from assay_stream.canonical.decode import decode_json
 from assay_stream.canonical.digest import Digest, canonicalize
 from assay_stream.errors import InputError
 from assay_stream.limits import BUNDLE_LIMITS, BundleLimits, Limits
+from assay_stream.schemes.members import Members
 
 MANIFEST_NAME = "manifest.json"
 EVENTS_NAME = "events.ndjson"
@@ -60,62 +60,53 @@ def read_manifest(raw: bytes, *, limits: BundleLimits = BUNDLE_LIMITS) -> Manife
     Raises:
         InputError: ``bundle_manifest`` or ``bundle_limit``.
     """
+    bounds = Limits(record_bytes_max=limits.manifest_bytes_max, depth_max=limits.depth_max)
     try:
-        content = decode_json(
-            raw, limits=Limits(record_bytes_max=limits.manifest_bytes_max, depth_max=limits.depth_max)
-        )
+        manifest = _read(Members(decode_json(raw, limits=bounds)))
     except InputError as error:
         raise InputError("bundle_manifest", f"{MANIFEST_NAME}: {error.message}", path=error.path) from None
-    if _member(content, "schema_version", int) != SCHEMA_VERSION:
+    if manifest.event_count > limits.events_max:
+        raise InputError("bundle_limit", f"{MANIFEST_NAME} names over {limits.events_max} events")
+    return manifest
+
+
+def _read(content: Members) -> Manifest:
+    if content.take("schema_version", int) != SCHEMA_VERSION:
         raise _wrong("schema_version", f"must be {SCHEMA_VERSION}")
-    algorithms = _member(content, "algorithms", dict)
+    algorithms = content.take("algorithms", dict)
     if {name: algorithms.get(name) for name in ALGORITHMS} != ALGORITHMS:
         raise _wrong("algorithms", "must be those of version 1")
-    files = _member(content, "files", dict)
-    if list(files) != [EVENTS_NAME]:
+    files = content.object("files")
+    if list(files.rest) != [EVENTS_NAME]:
         raise _wrong("files", f"must name {EVENTS_NAME} and nothing else")
-    entry = _member(files, EVENTS_NAME, dict)
-    if entry.get("path") != EVENTS_NAME:
+    entry = Members(files.take(EVENTS_NAME, dict), f"$.files['{EVENTS_NAME}']")
+    if entry.rest.get("path") != EVENTS_NAME:
         raise _wrong("files", f"the path must be {EVENTS_NAME}")
-    count = _member(content, "event_count", int)
+    count, root = content.take("event_count", int), _digest(content, "run_root")
     if count < 1:
         raise _wrong("event_count", "a bundle has one event at least")
-    if count > limits.events_max:
-        raise InputError("bundle_limit", f"{MANIFEST_NAME} names over {limits.events_max} events")
-    root = _digest(content, "run_root")
-    if _member(content, "bundle_id", str) != str(root):
+    if content.take("bundle_id", str) != str(root):
         raise _wrong("bundle_id", "must be the run root")
-    producer = _member(content, "producer", dict)
+    producer = content.take("producer", dict)
     if not all(isinstance(value, str | None) for value in producer.values()):
         raise _wrong("producer", "its members are texts")
     return Manifest(
-        run_id=_member(content, "run_id", str),
+        run_id=content.take("run_id", str),
         event_count=count,
         run_root=root,
         producer={name: value for name, value in producer.items() if value is not None},
         events_digest=_digest(entry, "sha256"),
-        events_bytes=_member(entry, "bytes", int),
+        events_bytes=entry.take("bytes", int),
     )
 
 
-def _member(content: Any, name: str, kind: type) -> Any:
-    value = content.get(name) if isinstance(content, dict) else None
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise _wrong(name, f"is missing or no {_KINDS[kind]}")
-    return value
-
-
-_KINDS: dict[type, str] = {int: "whole number", str: "text", dict: "object"}
-
-
-def _digest(content: dict[str, Any], name: str) -> Digest:
-    text = _member(content, name, str)
-    try:
-        # Assay reads a bare digest too.
-        return Digest.parse(text if text.startswith("sha256:") else f"sha256:{text}")
-    except InputError as error:
-        raise _wrong(name, error.message) from None
+def _digest(content: Members, name: str) -> Digest:
+    # Assay reads a bare digest too.
+    text = content.rest.get(name)
+    if isinstance(text, str):
+        content.rest[name] = f"sha256:{text.removeprefix('sha256:')}"
+    return content.digest(name)
 
 
 def _wrong(name: str, what: str) -> InputError:
-    return InputError("bundle_manifest", f"{MANIFEST_NAME}: {what}", path=f"$.{name}")
+    return InputError("bundle_manifest", what, path=f"$.{name}")

@@ -53,57 +53,32 @@ class Change(StrEnum):
     TEMPLATE_CHANGED = "template_changed"
 
 
-_TYPES_V3 = {
-    Change.TOOL_ADDED: "TOOL_ADDED",
-    Change.TOOL_REMOVED: "TOOL_REMOVED",
-    Change.TOOL_DESCRIPTION: "TOOL_CHANGED",
-    Change.TOOL_SCHEMA: "TOOL_CHANGED",
-    Change.TOOL_RISK: "TOOL_RISK_LEVEL_CHANGED",
-    Change.PROMPT_ADDED: "PROMPT_ADDED",
-    Change.PROMPT_REMOVED: "PROMPT_REMOVED",
-    Change.PROMPT_ARGUMENTS: "PROMPT_ARGS_CHANGED",
-    Change.PROMPT_DESCRIPTION: "PROMPT_DESC_CHANGED",
-    Change.TEMPLATE_ADDED: "TEMPLATE_ADDED",
-    Change.TEMPLATE_REMOVED: "TEMPLATE_REMOVED",
-    Change.TEMPLATE_CHANGED: "TEMPLATE_CHANGED",
-}
-"""The drift types of a v3 check. It has none for the risk level; that name is ours."""
+_INFO, _MODERATE, _CRITICAL = Severity
+_TABLE: tuple[tuple[Change, str, str | None, Severity | None, Severity], ...] = (
+    (Change.TOOL_ADDED, "TOOL_ADDED", "tool_added", _CRITICAL, _CRITICAL),
+    (Change.TOOL_REMOVED, "TOOL_REMOVED", "tool_removed", _CRITICAL, _INFO),
+    (Change.TOOL_DESCRIPTION, "TOOL_CHANGED", "description_changed", _MODERATE, _INFO),
+    (Change.TOOL_SCHEMA, "TOOL_CHANGED", "schema_changed", _CRITICAL, _CRITICAL),
+    (Change.TOOL_RISK, "TOOL_RISK_LEVEL_CHANGED", "risk_level_changed", None, _CRITICAL),
+    (Change.PROMPT_ADDED, "PROMPT_ADDED", None, _CRITICAL, _CRITICAL),
+    (Change.PROMPT_REMOVED, "PROMPT_REMOVED", None, _CRITICAL, _CRITICAL),
+    (Change.PROMPT_ARGUMENTS, "PROMPT_ARGS_CHANGED", None, _CRITICAL, _INFO),
+    (Change.PROMPT_DESCRIPTION, "PROMPT_DESC_CHANGED", None, _MODERATE, _INFO),
+    (Change.TEMPLATE_ADDED, "TEMPLATE_ADDED", None, _CRITICAL, _CRITICAL),
+    (Change.TEMPLATE_REMOVED, "TEMPLATE_REMOVED", None, _CRITICAL, _CRITICAL),
+    (Change.TEMPLATE_CHANGED, "TEMPLATE_CHANGED", None, _CRITICAL, _INFO),
+)
+"""Each change with its drift type in a v3 check and for a v2 lockfile, which covers tools alone, and with the severity
+that MCPTrust's code assigns and the one that it publishes.
 
-_TYPES_V2 = {
-    Change.TOOL_ADDED: "tool_added",
-    Change.TOOL_REMOVED: "tool_removed",
-    Change.TOOL_DESCRIPTION: "description_changed",
-    Change.TOOL_SCHEMA: "schema_changed",
-    Change.TOOL_RISK: "risk_level_changed",
-}
-"""The drift types of a v2 lockfile, which covers tools alone."""
+A v3 check has no type for the risk level; that name is ours, and the code reports no change of it there. What is
+published is silent on prompts and templates that come or go: there the code's severities stand.
+"""
 
-CODE: Mapping[Change, Severity] = {
-    Change.TOOL_ADDED: Severity.CRITICAL,
-    Change.TOOL_REMOVED: Severity.CRITICAL,
-    Change.TOOL_DESCRIPTION: Severity.MODERATE,
-    Change.TOOL_SCHEMA: Severity.CRITICAL,
-    Change.PROMPT_ADDED: Severity.CRITICAL,
-    Change.PROMPT_REMOVED: Severity.CRITICAL,
-    Change.PROMPT_ARGUMENTS: Severity.CRITICAL,
-    Change.PROMPT_DESCRIPTION: Severity.MODERATE,
-    Change.TEMPLATE_ADDED: Severity.CRITICAL,
-    Change.TEMPLATE_REMOVED: Severity.CRITICAL,
-    Change.TEMPLATE_CHANGED: Severity.CRITICAL,
-}
-"""What MCPTrust's code assigns in a v3 check; it reports no change of the risk level there."""
-
-PUBLISHED: Mapping[Change, Severity] = {
-    **CODE,
-    Change.TOOL_REMOVED: Severity.INFO,
-    Change.TOOL_DESCRIPTION: Severity.INFO,
-    Change.TOOL_RISK: Severity.CRITICAL,
-    Change.PROMPT_ARGUMENTS: Severity.INFO,
-    Change.PROMPT_DESCRIPTION: Severity.INFO,
-    Change.TEMPLATE_CHANGED: Severity.INFO,
-}
-"""What MCPTrust publishes. It is silent on prompts and templates that come or go: there the code's stand."""
-
+_TYPES_V3 = {change: name for change, name, *_ in _TABLE}
+_TYPES_V2 = {change: name for change, _, name, *_ in _TABLE if name is not None}
+CODE: Mapping[Change, Severity] = {change: found for change, *_, found, _ in _TABLE if found is not None}
+PUBLISHED: Mapping[Change, Severity] = {change: found for change, *_, found in _TABLE}
 PROFILES: Mapping[str, Mapping[Change, Severity]] = {"mcptrust": PUBLISHED, "mcptrust-code": CODE}
 """The severity tables by profile name."""
 

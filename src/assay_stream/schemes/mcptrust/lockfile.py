@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from assay_stream.canonical.decode import decode_json
-from assay_stream.canonical.digest import Digest
 from assay_stream.errors import InputError
 from assay_stream.limits import PIN_FILE_LIMITS
 from assay_stream.schemes.mcptrust.hashes import RISK_LEVELS
 from assay_stream.schemes.mcptrust.lock import Lock, PromptLock, TemplateLock, ToolLock
+from assay_stream.schemes.members import Members
 
 Version = Literal["1.0", "2.0", "3.0"]
 VERSIONS: tuple[Version, ...] = ("1.0", "2.0", "3.0")
@@ -60,32 +60,27 @@ def read_lockfile(raw: bytes) -> Lockfile:
         InputError: ``unknown_lockfile_version``, ``missing_field``, ``wrong_type``, ``bad_digest``,
             ``unknown_value``, ``ambiguous_name``, or as ``decode_json``.
     """
-    document = _mapping(decode_json(raw, limits=PIN_FILE_LIMITS), "$")
-    version = document.get("lockFileVersion") or document.get("version")
+    document = Members(decode_json(raw, limits=PIN_FILE_LIMITS))
+    version = document.rest.get("lockFileVersion") or document.rest.get("version")
     if version not in VERSIONS:
         raise InputError(
             "unknown_lockfile_version", f"known versions of MCPTrust lockfiles: {', '.join(VERSIONS)}", path="$"
         )
-    rest = dict(document)
-    tools = {
-        name: _read_tool(_mapping(tool, path), path)
-        for name, tool, path in _members(_required(rest, "tools", "$"), "$.tools")
-    }
+    if "tools" not in document:
+        raise InputError("missing_field", "is required", path="$.tools")
+    tools = {name: _read_tool(tool) for name, tool in _named(document, "tools")}
     if version != "3.0":
-        rest.pop("version", None)
-        server = _text(rest, "server_command", "$")
-        return Lockfile(version=version, server=server, lock=Lock(tools=tools), rest=rest)
-    rest.pop("lockFileVersion", None)
-    named, prompts, templates = (_section(rest, name) for name in ("server", "prompts", "resources"))
+        document.rest.pop("version", None)
+        server = document.take("server_command", str)
+        return Lockfile(version=version, server=server, lock=Lock(tools=tools), rest=document.rest)
+    document.rest.pop("lockFileVersion", None)
+    named, prompts, templates = (_section(document, name) for name in ("server", "prompts", "resources"))
     lock = Lock(
         tools=tools,
-        prompts={
-            name: _read_prompt(_mapping(prompt, path), path)
-            for name, prompt, path in _members(prompts.pop("definitions", None), "$.prompts.definitions")
-        },
-        templates=_read_templates(templates.pop("templates", None)),
+        prompts={name: _read_prompt(prompt) for name, prompt in _named(prompts, "definitions")},
+        templates=_read_templates(templates),
     )
-    return Lockfile(version=version, server=_text(named, "name", "$.server"), lock=lock, rest=rest)
+    return Lockfile(version=version, server=named.take("name", str), lock=lock, rest=document.rest)
 
 
 def write_lockfile(lockfile: Lockfile) -> bytes:
@@ -111,15 +106,12 @@ def write_lockfile(lockfile: Lockfile) -> bytes:
     return _indented(document | rest) + b"\n"
 
 
-def _read_tool(tool: dict[str, Any], path: str) -> ToolLock:
-    risk_level = _text(tool, "risk_level", path)
-    if risk_level not in RISK_LEVELS:
-        raise InputError("unknown_value", f"must be {', '.join(RISK_LEVELS)}", path=f"{path}.risk_level")
+def _read_tool(tool: Members) -> ToolLock:
     return ToolLock(
-        description_hash=_hash(tool, "description_hash", path),
-        input_schema_hash=_hash(tool, "input_schema_hash", path, may_be_empty=True),
-        risk_level=risk_level,
-        extra=tool,
+        risk_level=tool.one_of("risk_level", RISK_LEVELS),
+        description_hash=str(tool.digest("description_hash")),
+        input_schema_hash=_hash(tool, "input_schema_hash"),
+        extra=tool.rest,
     )
 
 
@@ -132,11 +124,11 @@ def _written_tool(tool: ToolLock) -> dict[str, Any]:
     }
 
 
-def _read_prompt(prompt: dict[str, Any], path: str) -> PromptLock:
+def _read_prompt(prompt: Members) -> PromptLock:
     return PromptLock(
-        arguments_hash=_hash(prompt, "argumentsHash", path),
-        description_hash=_optional_hash(prompt, "descriptionHash", path),
-        extra=prompt,
+        arguments_hash=str(prompt.digest("argumentsHash")),
+        description_hash=_optional_hash(prompt, "descriptionHash"),
+        extra=prompt.rest,
     )
 
 
@@ -146,25 +138,21 @@ def _written_prompt(prompt: PromptLock) -> dict[str, Any]:
     )
 
 
-def _read_templates(found: Any) -> dict[str, TemplateLock]:
+def _read_templates(section: Members) -> dict[str, TemplateLock]:
     templates: dict[str, TemplateLock] = {}
-    if not isinstance(found, list | None):
-        raise InputError("wrong_type", "must be a list", path="$.resources.templates")
-    for index, item in enumerate(found or []):
-        path = f"$.resources.templates[{index}]"
-        template = _mapping(item, path)
-        uri = _text(template, "uriTemplate", path)
+    if section.rest.get("templates") is None:
+        section.rest.pop("templates", None)
+        return templates
+    for template in section.objects("templates"):
+        uri = template.take("uriTemplate", str)
         if uri in templates:
-            raise InputError("ambiguous_name", "the list has one URI template twice", path=path)
-        mime_type = template.pop("mimeType", "")
-        if not isinstance(mime_type, str):
-            raise InputError("wrong_type", "must be a text", path=f"{path}.mimeType")
+            raise InputError("ambiguous_name", "the list has one URI template twice", path=template.path)
         templates[uri] = TemplateLock(
-            template_hash=_hash(template, "templateHash", path),
-            name_hash=_optional_hash(template, "nameHash", path),
-            description_hash=_optional_hash(template, "descriptionHash", path),
-            mime_type=mime_type,
-            extra=template,
+            mime_type=template.take("mimeType", str) if "mimeType" in template else "",
+            template_hash=str(template.digest("templateHash")),
+            name_hash=_optional_hash(template, "nameHash"),
+            description_hash=_optional_hash(template, "descriptionHash"),
+            extra=template.rest,
         )
     return templates
 
@@ -183,48 +171,29 @@ def _stated(members: dict[str, str]) -> dict[str, Any]:
     return {name: value for name, value in members.items() if value}
 
 
-def _mapping(value: Any, path: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise InputError("wrong_type", "must be an object", path=path)
-    return dict(value)
-
-
-def _section(rest: dict[str, Any], name: str) -> dict[str, Any]:
-    section = _mapping(rest.get(name, {}), f"$.{name}")
-    rest[name] = section
+def _section(document: Members, name: str) -> Members:
+    """Return a section that may be absent; what nobody takes of it stays in the document."""
+    section = Members(document.rest.get(name, {}), f"$.{name}")
+    document.rest[name] = section.rest
     return section
 
 
-def _members(value: Any, path: str) -> Iterator[tuple[str, Any, str]]:
-    for name, member in _mapping({} if value is None else value, path).items():
-        yield name, member, f"{path}[{json.dumps(name[:64])}]"
+def _named(parent: Members, name: str) -> Iterator[tuple[str, Members]]:
+    """Yield the members of an object of objects, which may be absent or null."""
+    path, found = f"{parent.path}.{name}", parent.rest.pop(name, None)
+    for key, value in Members({} if found is None else found, path).rest.items():
+        yield key, Members(value, f"{path}[{json.dumps(key[:64])}]")
 
 
-def _required(members: dict[str, Any], name: str, path: str) -> Any:
-    if name not in members:
-        raise InputError("missing_field", "is required", path=f"{path}.{name}")
-    return members.pop(name)
+def _hash(members: Members, name: str) -> str:
+    """Return a digest that may be the empty text."""
+    if members.rest.get(name) == "":
+        return members.take(name, str)
+    return str(members.digest(name))
 
 
-def _text(members: dict[str, Any], name: str, path: str) -> str:
-    value = _required(members, name, path)
-    if not isinstance(value, str):
-        raise InputError("wrong_type", "must be a text", path=f"{path}.{name}")
-    return value
-
-
-def _hash(members: dict[str, Any], name: str, path: str, *, may_be_empty: bool = False) -> str:
-    text = _text(members, name, path)
-    if text or not may_be_empty:
-        try:
-            Digest.parse(text)
-        except InputError as error:
-            raise InputError(error.code, error.message, path=f"{path}.{name}") from None
-    return text
-
-
-def _optional_hash(members: dict[str, Any], name: str, path: str) -> str:
-    return _hash(members, name, path, may_be_empty=True) if name in members else ""
+def _optional_hash(members: Members, name: str) -> str:
+    return _hash(members, name) if name in members else ""
 
 
 def _indented(document: dict[str, Any]) -> bytes:

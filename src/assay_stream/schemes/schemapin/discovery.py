@@ -1,4 +1,4 @@
-"""The document at ``/.well-known/schemapin.json``: who signs, with which key, what is revoked (section 6)."""
+"""The documents of a domain: who signs, with which key (section 6), and which keys are revoked (8.5 to 8.7)."""
 
 from __future__ import annotations
 
@@ -145,3 +145,47 @@ def document_text(content: Mapping[str, Any], name: str, limits: Limits) -> str 
             "discovery_invalid", f"must be a text of {limits.identifier_chars_max} characters at most", path=f"$.{name}"
         )
     return text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Revocations:
+    """What a revocation document says.
+
+    Args:
+        revoked_keys: their fingerprints, in lower case.
+    """
+
+    domain: str
+    revoked_keys: frozenset[str]
+
+
+def parse_revocations(document: bytes | Mapping[str, Any], *, limits: Limits = DEFAULT_LIMITS) -> Revocations:
+    """Return what a revocation document says.
+
+    An entry that cannot be read makes the whole document invalid, so that no revocation is passed over.
+
+    Args:
+        document: its bytes as they were fetched, or the JSON object in them.
+        limits: ``discovery_bytes_max`` and ``identifier_chars_max`` are used.
+
+    Raises:
+        InputError: ``discovery_invalid``.
+    """
+    content = document_content(document, limits)
+    domain = document_text(content, "domain", limits)
+    if domain is None:
+        raise InputError("discovery_invalid", "the document does not say whose keys it revokes", path="$.domain")
+    entries = content.get("revoked_keys")
+    if not isinstance(entries, list):
+        raise InputError("discovery_invalid", "must be a list of revoked keys", path="$.revoked_keys")
+    revoked: set[str] = set()
+    for index, entry in enumerate(entries):
+        fingerprint = entry.get("fingerprint") if isinstance(entry, dict) else None
+        if not isinstance(fingerprint, str):
+            raise InputError(
+                "discovery_invalid",
+                "a revoked key must be an object with its fingerprint",
+                path=f"$.revoked_keys[{index}]",
+            )
+        revoked.add(fingerprint.strip().lower())
+    return Revocations(domain=domain, revoked_keys=frozenset(revoked))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from assay_stream.errors import InputError
-from assay_stream.schemes import assay
+from assay_stream.schemes.assay import tool as assay
 from assay_stream.schemes.assay.payload import DECISION_TYPE, check_envelope, check_payload
 
 VECTORS = Path(__file__).resolve().parents[3] / "data/vectors"

@@ -9,7 +9,7 @@ import pytest
 
 from assay_stream.canonical.digest import Digest, jcs_digest
 from assay_stream.errors import InputError
-from assay_stream.schemes import assay
+from assay_stream.schemes.assay import tool as assay
 
 DIGEST = f"sha256:{'0' * 64}"
 DEFINITION = {"tool_definition_digest": DIGEST, **assay.CLUSTER_CONSTANTS}

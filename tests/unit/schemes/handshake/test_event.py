@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from assay_stream.errors import InputError
-from assay_stream.schemes.handshake import (
+from assay_stream.schemes.handshake.event import (
     PROFILES,
     PUBLISHED,
     RECORDED,

@@ -12,7 +12,7 @@ import pytest
 from assay_stream.canonical.decode import decode_json
 from assay_stream.canonical.digest import Canonicalized
 from assay_stream.errors import InputError
-from assay_stream.schemes import mcptrust
+from assay_stream.schemes.mcptrust import hashes as mcptrust
 
 
 def _deep(levels: int) -> list[Any]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from assay_stream.errors import InputError
-from assay_stream.schemes import mcptrust
+from assay_stream.schemes.mcptrust import hashes as mcptrust
 from assay_stream.schemes.mcptrust.lock import lock, lock_tool
 
 

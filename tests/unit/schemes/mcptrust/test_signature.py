@@ -10,7 +10,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from assay_stream.errors import InputError
-from assay_stream.schemes.mcptrust import go_canonical
+from assay_stream.schemes.mcptrust.hashes import go_canonical
 from assay_stream.schemes.mcptrust.signature import canonical_v2, verify_lockfile_signature
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from assay_stream.errors import InputError
-from assay_stream.schemes.schemapin import carried_signature, schema_digest
-from assay_stream.schemes.schemapin.canonical import canonical
+from assay_stream.schemes.schemapin.canonical import canonical, carried_signature, schema_digest
 from tests.support.schemapin import TOOL
 
 

@@ -6,16 +6,9 @@ from typing import Any
 
 import pytest
 
-from assay_stream.schemes.schemapin import (
-    ErrorCode,
-    Mode,
-    PinDecision,
-    Verification,
-    decide_pin,
-    schema_digest,
-    sign_digest,
-    verify,
-)
+from assay_stream.schemes.schemapin.canonical import Mode, schema_digest
+from assay_stream.schemes.schemapin.keys import sign_digest
+from assay_stream.schemes.schemapin.verification import ErrorCode, PinDecision, Verification, decide_pin, verify
 from tests.support.schemapin import KEY, OTHER_KEY, TOOL, public, well_known
 
 DIGEST = schema_digest(TOOL)
