@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
 
-.PHONY: help setup demo run test check lint types layers unit coverage integration chaos chaos-short audit lock confusables sbom fuzz bench bench-peers bench-latency bench-curves bench-docs alert-quality schemas docs samples clean
+.PHONY: help setup demo run test check lint types layers unit coverage integration chaos chaos-short audit lock confusables sbom fuzz bench bench-peers bench-latency bench-curves bench-docs alert-quality alert-quality-docs benign-releases schemas docs samples clean
 
 help: ## Show this help.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -80,6 +80,7 @@ lock: $(VENV)-tools/.ready ## Write every lock anew from what asks for packages;
 	$(LOCK) $(LOCK_OPTIONS) pyproject.toml --extra worker --constraint requirements.lock --output-file deploy/requirements/image.lock
 	$(LOCK) $(LOCK_OPTIONS) deploy/requirements/tools.in --output-file deploy/requirements/tools.lock
 	$(LOCK) $(LOCK_OPTIONS) bench/requirements.txt --output-file bench/requirements.lock
+	$(subst 3.11,3.11.4,$(LOCK)) $(LOCK_OPTIONS) bench/scanner.in --output-file bench/scanner.lock
 
 confusables: $(VENV)/.ready ## Generate the table of look-alike characters from Unicode's confusables.txt (FROM=path).
 	$(BIN)/python deploy/confusables.py $(FROM)
@@ -131,8 +132,20 @@ bench-docs: .bench-venv/.ready ## Put the last results of those into the tables 
 	$(BENCH_BIN)/python -m bench.tables $(RESULTS) docs/performance.md docs/capacity.md
 	$(BENCH_BIN)/python -m bench.plot $(RESULTS) docs/performance.png
 
-alert-quality: $(VENV)/.ready ## Score the alerts on the labelled corpus, beside two baselines.
-	$(BIN)/python -m bench.alert_quality.score
+alert-quality: $(VENV)/.ready ## Score the alerts on our own corpus and on texts by others (CORPUS="folder ...").
+	$(BIN)/python -m bench.alert_quality.score $(CORPUS)
+
+.scanner-venv/.ready: bench/scanner.lock
+	$(PYTHON) -m venv .scanner-venv
+	.scanner-venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement $<
+	@touch $@
+
+alert-quality-docs: $(VENV)/.ready .scanner-venv/.ready ## The same beside a public scanner, into docs/alert-quality.md.
+	$(if $(CORPUS),,$(error name the folders with texts by others: CORPUS="folder ..."))
+	$(BIN)/python -m bench.alert_quality.score $(CORPUS) --scanner .scanner-venv/bin/python --write docs/alert-quality.md
+
+benign-releases: $(VENV)/.ready $(VENV)-tools/.ready ## Collect releases of real MCP servers into benign/ (needs npm and Linux).
+	$(BIN)/python -m bench.alert_quality.collect --uv $(VENV)-tools/bin/uv
 
 schemas: $(VENV)/.ready ## Write schemas/ anew from the models.
 	$(BIN)/python -m assay_stream.model.schemas --write schemas

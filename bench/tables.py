@@ -19,7 +19,7 @@ from bench.capacity import FLEETS, costs_of, needs
 from bench.results import Row, read_lines, rows_of
 
 _OURS = "assay-stream"
-_TABLE = re.compile(r"(<!-- table (\w+):[^>]*-->\n).*?(<!-- end of table -->)", re.DOTALL)
+_TABLE = re.compile(r"(<!-- table (\w+):[^>]*-->\n)(.*?)(<!-- end of table -->)", re.DOTALL)
 
 
 def medians(rows: Iterable[Row], by: str, *names: str) -> dict[Any, dict[str, float]]:
@@ -208,14 +208,23 @@ def with_tables(text: str, rows: list[Row]) -> str:
         rows: results.
     """
 
-    def made(found: re.Match[str]) -> str:
+    tables = {}
+    for _, name, *_ in _TABLE.findall(text):
         try:
-            return found[1] + TABLES[found[2]](rows) + found[3]
+            tables[name] = TABLES[name](rows)
         except LookupError as error:
-            print(f"table {found[2]} is kept: {error}", file=sys.stderr)
-            return found[0]
+            print(f"table {name} is kept: {error}", file=sys.stderr)
+    return filled(text, tables)
 
-    return _TABLE.sub(made, text)
+
+def filled(text: str, tables: Mapping[str, str]) -> str:
+    """Return a document with these tables in their places; other tables stay as they are.
+
+    Args:
+        text: the document.
+        tables: Markdown by the name of the table.
+    """
+    return _TABLE.sub(lambda found: found[1] + tables.get(found[2], found[3]) + found[4], text)
 
 
 def main() -> None:

@@ -59,7 +59,7 @@ def any_change(before: Sequence[Tool], after: Sequence[Tool], fleet: Fleet) -> i
     return HIGH if [jcs_digest(tool) for tool in before] != [jcs_digest(tool) for tool in after] else 0
 
 
-_MCPTRUST_LEVELS = {
+MCPTRUST_LEVELS = {
     drift.Severity.INFO: INFORMATIONAL,
     drift.Severity.MODERATE: MEDIUM,
     drift.Severity.CRITICAL: CRITICAL,
@@ -75,7 +75,7 @@ def mcptrust(before: Sequence[Tool], after: Sequence[Tool], fleet: Fleet) -> int
         fleet: not looked at.
     """
     items = drift.drift_between({"tools": list(before)}, {"tools": list(after)})
-    return max((_MCPTRUST_LEVELS[drift.PUBLISHED[item.change]] for item in items), default=0)
+    return max((MCPTRUST_LEVELS[drift.PUBLISHED[item.change]] for item in items), default=0)
 
 
 def assay_stream(before: Sequence[Tool], after: Sequence[Tool], fleet: Fleet) -> int:

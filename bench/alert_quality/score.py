@@ -1,6 +1,8 @@
-"""How good the alerts are: recall on attacks and noise on benign change, for us and for two baselines.
+"""How good the alerts are: recall on attacks and noise on benign change, for us and beside others.
 
-python -m bench.alert_quality.score [--json]
+python -m bench.alert_quality.score [FOLDER ...] [--scanner PYTHON] [--write PAGE] [--json]
+
+Without folders only our own corpus is judged; folders hold texts by others, in the format that public.py describes.
 """
 
 from __future__ import annotations
@@ -8,13 +10,19 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from assay_stream.canonical.digest import jcs_digest
 from bench.alert_quality.corpus import Arrival, Case, load
 from bench.alert_quality.judges import HIGH, JUDGES, MEDIUM, Fleet, Judge, Tool
-
-_COUNTS = (("attacks_found", "attacks"), ("benign_at_high", "benign"))
+from bench.alert_quality.public import read_public
+from bench.alert_quality.public_judges import PublicJudge, any_change, assay_stream, mcptrust, scanner_judge
+from bench.alert_quality.public_score import Figures, measure
+from bench.alert_quality.report import own_tables, public_tables
+from bench.alert_quality.scanner import PACKAGE
+from bench.tables import filled
 
 
 def levels(case: Case, judge: Judge) -> Iterator[int]:
@@ -79,36 +87,32 @@ def _by_part(cases: Sequence[Case], judged: dict[str, list[int]]) -> dict[str, d
 
 
 def main() -> None:
-    """Score every judge on the corpus and print a table, or JSON."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    """Score every judge on our own corpus and on the folders; print tables, or JSON; write the tables of a page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folders", nargs="*", type=Path, help="folders of files in the public format")
+    parser.add_argument("--scanner", type=Path, help="the Python of the public scanner's environment")
+    parser.add_argument("--write", type=Path, help="put the tables between the markers of this page")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     options = parser.parse_args()
     cases = load()
-    scores = {name: score(cases, judge) for name, judge in JUDGES.items()}
-    print(json.dumps(scores, indent=2) if options.json else table(scores))
-
-
-def table(scores: dict[str, dict[str, Any]]) -> str:
-    """Return the figures as text: one line for each judge, then what the first one got wrong.
-
-    Args:
-        scores: figures by name.
-    """
-    lines = [
-        f"{'':14}{'recall':>8}{'benign alerts per 1,000 session starts':>42}",
-        f"{'':14}{'high':>8}{'high':>21}{'medium':>21}",
-    ]
-    for name, figures in scores.items():
-        noise = f"{figures['alerts_per_1000_high']:>21.1f}{figures['alerts_per_1000_medium']:>21.1f}"
-        lines.append(f"{name:14}{figures['recall']:>8.3f}{noise}")
-    name, ours = next(iter(scores.items()))
-    lines.append(f"{ours['attacks']} attacks, {ours['benign_session_starts']} benign session starts")
-    for part, found in ours["by_part"].items():
-        attacks, benign = (f"{found[a]} of {found[b]}" for a, b in _COUNTS)
-        lines.append(f"{part}: {attacks} attacks found, {benign} benign cases at high")
-    lines += [f"missed by {name}: {case}" for case in ours["missed"]]
-    lines += [f"benign, at high or above for {name}: {case}" for case in ours["benign_at_high"]]
-    return "\n".join(lines)
+    own = {name: score(cases, judge) for name, judge in JUDGES.items()}
+    tables = own_tables(cases, own)
+    public: dict[str, Figures] = {}
+    if options.folders:
+        corpus = read_public(options.folders)
+        judges: dict[str, PublicJudge] = {"assay-stream": assay_stream, "any change": any_change, "mcptrust": mcptrust}
+        if options.scanner:
+            version, judge = scanner_judge(corpus, options.scanner)
+            judges[f"{PACKAGE} {version}"] = judge
+        public = {name: measure(corpus, judge) for name, judge in judges.items()}
+        tables = public_tables(corpus, public) | tables
+    if options.write:
+        page = options.write.read_text(encoding="utf-8")
+        options.write.write_text(filled(page, tables), encoding="utf-8")
+    if options.json:
+        print(json.dumps({"own": own, "public": {name: asdict(one) for name, one in public.items()}}, indent=2))
+    else:
+        print("\n".join(f"{name}\n\n{table}" for name, table in tables.items()))
 
 
 if __name__ == "__main__":

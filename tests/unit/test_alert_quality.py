@@ -9,7 +9,8 @@ import pytest
 
 from bench.alert_quality.corpus import Case, CorpusError, check, load
 from bench.alert_quality.judges import HIGH, JUDGES
-from bench.alert_quality.score import levels, score, table
+from bench.alert_quality.report import own_tables
+from bench.alert_quality.score import levels, score
 from tests.support.indicators import detect_indicators
 
 CASES = load()
@@ -99,11 +100,12 @@ def test_page_names_every_miss() -> None:
 
 
 def test_table_lists_every_miss() -> None:
-    """What the first judge got wrong stands under the table, by id."""
-    scores = {name: score(CASES[:20] + CASES[-20:], judge) for name, judge in JUDGES.items()}
-    printed = table(scores)
-    assert all(f": {case}" in printed for case in scores["assay-stream"]["missed"])
-    assert all(name in printed for name in JUDGES)
+    """What the first judge got wrong stands in a table of its own, by id."""
+    few = CASES[:20] + CASES[-20:]
+    scores = {name: score(few, judge) for name, judge in JUDGES.items()}
+    tables = own_tables(few, scores)
+    assert all(f"`{case}`" in tables["own_misses"] for case in scores["assay-stream"]["missed"])
+    assert all(name in tables["own_figures"] for name in JUDGES)
 
 
 @pytest.mark.parametrize(

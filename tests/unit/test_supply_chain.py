@@ -14,7 +14,7 @@ import pytest
 from deploy.supply_chain import LOCK, NOT_AUDITED, main, verdict
 
 ROOT = Path(__file__).parents[2]
-LOCKS = [LOCK, *sorted((ROOT / "deploy" / "requirements").glob("*.lock")), ROOT / "bench" / "requirements.lock"]
+LOCKS = [LOCK, *sorted((ROOT / "deploy" / "requirements").glob("*.lock")), *sorted((ROOT / "bench").glob("*.lock"))]
 
 SOUND: dict[str, Any] = {"name": "sound", "version": "1.0", "vulns": []}
 UNKNOWN: dict[str, Any] = {"name": "unknown", "skip_reason": "Dependency not found"}

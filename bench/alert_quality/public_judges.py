@@ -1,0 +1,138 @@
+"""Who judges a pair of lists of the public format: each judge gives the level of every tool that it reports.
+
+assay-stream judges by ``drift_findings``, the function behind ``assay-stream drift``, under the profile ``soc``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from assay_stream.drift.severity import DEFAULT_PROFILE
+from assay_stream.errors import InputError
+from assay_stream.report.drift import drift_findings, read_offer
+from assay_stream.schemes.mcptrust import drift as mcptrust_drift
+from bench.alert_quality.judges import CRITICAL, HIGH, LOW, MCPTRUST_LEVELS, MEDIUM
+from bench.alert_quality.public import PublicCorpus, Tool, digests
+from bench.alert_quality.scanner import scan
+
+WHOLE_LIST = "*"
+"""The name that stands for a list as a whole."""
+
+NOT_COMPARED = "not compared: "
+"""What the code of a pair starts with that a judge refuses."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What a judge says of one tool.
+
+    Args:
+        level: the gravest level; 0 where a pair could not be judged.
+        codes: what it names, sorted.
+    """
+
+    level: int
+    codes: tuple[str, ...] = ()
+
+
+Verdicts = Mapping[str, Verdict]
+"""By the name of the tool."""
+
+PublicJudge = Callable[[Sequence[Tool], Sequence[Tool]], Verdicts]
+
+
+def assay_stream(before: Sequence[Tool], after: Sequence[Tool]) -> Verdicts:
+    """Judge as ``assay-stream drift`` does.
+
+    Args:
+        before: the earlier list; empty where ``after`` is the first one seen.
+        after: the later list.
+    """
+    was, now = ({"tools": [dict(tool) for tool in tools]} for tools in (before, after))
+    try:
+        findings = drift_findings(read_offer(was), read_offer(now), profile=DEFAULT_PROFILE)
+    except InputError as error:
+        return {WHOLE_LIST: Verdict(level=0, codes=(NOT_COMPARED + error.code,))}
+    return _gravest((finding.name, int(finding.level), finding.codes) for finding in findings)
+
+
+def any_change(before: Sequence[Tool], after: Sequence[Tool]) -> Verdicts:
+    """Judge as a plain comparison does: whatever differs is high.
+
+    Args:
+        before: the earlier list.
+        after: the later list.
+    """
+    names = differing(before, after)
+    if not names and list(before) != list(after):
+        names = {WHOLE_LIST}
+    return {name: Verdict(level=HIGH, codes=("changed",)) for name in names}
+
+
+def mcptrust(before: Sequence[Tool], after: Sequence[Tool]) -> Verdicts:
+    """Judge by the severity table that MCPTrust publishes, and nothing of ours.
+
+    Args:
+        before: the earlier list.
+        after: the later list.
+    """
+    try:
+        items = mcptrust_drift.drift_between({"tools": list(before)}, {"tools": list(after)})
+    except InputError as error:
+        return {WHOLE_LIST: Verdict(level=0, codes=(NOT_COMPARED + error.code,))}
+    levels = MCPTRUST_LEVELS
+    return _gravest((i.identifier, levels[mcptrust_drift.PUBLISHED[i.change]], (str(i.change),)) for i in items)
+
+
+def differing(before: Sequence[Tool], after: Sequence[Tool]) -> set[str]:
+    """Return the names of the tools that are added, removed or changed.
+
+    Args:
+        before: the earlier list.
+        after: the later list.
+    """
+    was, now = ({(str(tool.get("name")), *digests([tool])) for tool in tools} for tools in (before, after))
+    return {name for name, _ in was ^ now}
+
+
+def scanner_judge(corpus: PublicCorpus, python: Path) -> tuple[str, PublicJudge]:
+    """Return the scanner's version and a judge that reports the rules that a new or changed tool matches newly.
+
+    Args:
+        corpus: whose tools are scanned, each distinct one once.
+        python: the Python of the scanner's environment.
+
+    Raises:
+        subprocess.CalledProcessError: the scanner failed.
+    """
+    pairs = [*corpus.attacks, *corpus.releases, *corpus.restarts, *corpus.overt]
+    lists = [tools for pair in pairs for tools in (pair.before, pair.after)]
+    lists += [first.tools for first in corpus.benign_first_lists()]
+    tools = {digest: tool for each in lists for digest, tool in zip(digests(each), each, strict=True)}
+    version, answers = scan(tools.values(), python)
+    rules = dict(zip(tools, answers, strict=True))
+    levels = {"low": LOW, "medium": MEDIUM, "high": HIGH, "critical": CRITICAL}
+
+    def judge(before: Sequence[Tool], after: Sequence[Tool]) -> Verdicts:
+        was: dict[str, set[str]] = {}
+        for tool, digest in zip(before, digests(before), strict=True):
+            was.setdefault(str(tool.get("name")), set()).update(rules[digest])
+        return _gravest(
+            (str(tool.get("name")), levels.get(severity, 0), (rule,))
+            for tool, digest in zip(after, digests(after), strict=True)
+            for rule, severity in rules[digest].items()
+            if rule not in was.get(str(tool.get("name")), ())
+        )
+
+    return version, judge
+
+
+def _gravest(found: Iterable[tuple[Any, int, Sequence[str]]]) -> dict[str, Verdict]:
+    verdicts: dict[str, Verdict] = {}
+    for name, level, codes in found:
+        old = verdicts.get(name, Verdict(level=0))
+        verdicts[name] = Verdict(level=max(level, old.level), codes=tuple(sorted({*codes, *old.codes})))
+    return verdicts
