@@ -22,10 +22,10 @@ from assay_stream.drift import CODES
 from assay_stream.drift.severity import DEFAULT_PROFILE, PROFILES, Level, assess
 from assay_stream.export.columns import COLUMNS
 from assay_stream.kafka.access import ACCESS
-from assay_stream.kafka.topics import topic_table
+from assay_stream.kafka.topics import topic_names, topic_table
 from assay_stream.limits import DEFAULT_LIMITS, Limits
 from assay_stream.model.kinds import KINDS, Kind
-from assay_stream.model.record import TOPIC_NAMES, Role
+from assay_stream.model.record import Role
 from assay_stream.model.schemas.asyncapi import asyncapi
 from assay_stream.worker.metrics import Metrics
 
@@ -94,11 +94,11 @@ def topic_table_text() -> str:
     settings = Settings(input_partitions=4, call_partitions=8)
     channels = asyncapi()["channels"]
     rows = []
-    for spec in topic_table(settings):
+    for spec in topic_table(settings, agents="NAME"):
         writers = [actor.value for actor, access in ACCESS.items() if spec.role in access.writes]
         rows.append(
             [
-                f"`{TOPIC_NAMES[spec.role]}`",
+                f"`{spec.name}`",
                 channels[spec.role.value]["description"],
                 "few" if spec.partitions == settings.input_partitions else "many",
                 _retention(spec.config["cleanup.policy"], spec.config.get("retention.ms", "")),
@@ -164,9 +164,10 @@ def access_table() -> str:
     """Return what each role may do, as ``topics acls`` grants it."""
     rows = []
     for actor, access in ACCESS.items():
-        group = [f"`<group_prefix>-{access.group}{'*' if access.group.endswith('-') else ''}`"] * bool(access.group)
+        name = access.group.removesuffix("-")
+        group = [f"`<group_prefix>-{name}{'-*' if access.group.endswith('-') else ''}`"] * bool(name)
         group += [f"offsets of `<group_prefix>-{name}`" for name in access.sees]
-        ids = f"`<group_prefix>-{access.group}-*`" if access.is_transactional else ""
+        ids = f"`<group_prefix>-{name}-*`" if access.is_transactional else ""
         topics = [_topics(roles) for roles in (access.reads, access.writes, access.looks_at)]
         rows.append([actor.value, access.purpose, *topics, ", ".join(group), ids])
     head = ["role", "purpose", "reads", "writes", "describes only", "consumer group", "transactional ids"]
@@ -176,7 +177,8 @@ def access_table() -> str:
 def _topics(roles: frozenset[Role]) -> str:
     if roles == frozenset(Role):
         return "all"
-    return ", ".join(f"`{TOPIC_NAMES[role]}`" for role in Role if role in roles)
+    names = topic_names(Settings(), agents="*")
+    return ", ".join(f"`{names[role]}`" for role in Role if role in roles)
 
 
 def column_table(dataset: str) -> str:

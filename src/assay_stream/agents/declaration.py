@@ -14,6 +14,7 @@ from assay_stream.errors import ConfigurationError
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.alert import Alert
 from assay_stream.model.evidence import Evidence
+from assay_stream.model.fields import AGENT_NAME
 from assay_stream.model.finding import Finding
 from assay_stream.model.record import Origin, Role
 
@@ -107,7 +108,7 @@ class Agent:
     """
 
     def __init__(self, name: str, *, title: str, severity: Severity = "medium", forget_after_s: int = 3_600) -> None:
-        if not re.fullmatch(r"[a-z][a-z0-9_]{0,63}", name):
+        if not re.fullmatch(AGENT_NAME, name):
             raise _bad_declaration(name, "a name has lower-case letters, digits and underscores, 64 at most")
         if not title.strip() or len(title) > DEFAULT_LIMITS.identifier_chars_max or not title.isprintable():
             raise _bad_declaration(name, "a title is one line of text")

@@ -10,10 +10,12 @@ import orjson
 from assay_stream.errors import ConfigurationError
 from assay_stream.limits import Limits
 
+RAISED = (Exception, SystemExit, GeneratorExit)
+"""What user code may raise. ``SystemExit`` would end a worker in silence, with an exit code of the agent's choice."""
 _JSON = orjson.OPT_SORT_KEYS | orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
 
 
-def raised(agent: str, error: Exception) -> ConfigurationError:
+def raised(agent: str, error: BaseException) -> ConfigurationError:
     """Return the error for an agent that raised: class and line, without the text, which may quote a record."""
     frames = traceback.extract_tb(error.__traceback__)
     where = f" in {frames[-1].name}, line {frames[-1].lineno} of {frames[-1].filename}" if frames else ""

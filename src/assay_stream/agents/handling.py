@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from assay_stream.agents.declaration import Agent, Detection, Event
-from assay_stream.agents.failures import about, raised, to_json
+from assay_stream.agents.failures import RAISED, about, raised, to_json
 from assay_stream.agents.memory import Memory
 from assay_stream.drift.severity import Level
 from assay_stream.errors import ConfigurationError
@@ -112,7 +112,7 @@ def handle(case: Case, known: AgentMemory | None, definition: Callable[[str], An
         # What is no iterable is junk, and refused as such below.
         several = (returned,) if returned is not None and not isinstance(returned, Iterable) else returned or ()
         given = list(islice(several, limits.agent_findings_max + 1))
-    except Exception as error:  # noqa: BLE001 -- it is the user's code
+    except RAISED as error:
         raise raised(agent.name, error) from None
     findings = [case.found(each, limits) for each in given[: limits.agent_findings_max]]
     if len(given) > limits.agent_findings_max:

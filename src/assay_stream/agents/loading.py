@@ -8,6 +8,7 @@ import sys
 from types import ModuleType
 
 from assay_stream.agents.declaration import Agent, AgentSet, agent_set
+from assay_stream.agents.failures import RAISED
 from assay_stream.canonical.digest import jcs_digest
 from assay_stream.errors import ConfigurationError
 
@@ -16,26 +17,34 @@ def load_agents(name: str) -> AgentSet:
     """Import a module and return the agents at its top level.
 
     Args:
-        name: dotted name of a module that Python finds, in the current folder first.
+        name: dotted name of a module that Python finds, in the current folder first; behind a colon, that of one of
+            its agents.
 
     Raises:
-        ConfigurationError: ``agents_not_found`` where it cannot be imported, ``agent_bad_declaration`` where what it
-            declares is wrong.
+        ConfigurationError: ``agents_not_found`` where it cannot be imported or has no such agent,
+            ``agent_bad_declaration`` where what it declares is wrong.
     """
     if "" not in sys.path:
         # As `python -m` does: where users keep the module that they name.
         sys.path.insert(0, "")
+    name, _, wanted = name.partition(":")
     try:
         module = importlib.import_module(name)
     except ConfigurationError:
         raise
-    except Exception as error:
+    except RAISED as error:
         raise ConfigurationError(
             "agents_not_found",
             f"cannot import {name[:200]!r}: {type(error).__name__}; is its folder the current one, or on PYTHONPATH?",
         ) from error
     agents = list({id(each): each for each in vars(module).values() if isinstance(each, Agent)}.values())
-    return agent_set(agents, digest=_digest(module, agents))
+    declared = agent_set(agents, digest=_digest(module, agents))
+    if not wanted:
+        return declared
+    if wanted not in declared.agents:
+        names = ", ".join(declared.agents)
+        raise ConfigurationError("agents_not_found", f"{name} has no agent {wanted[:64]!r}; it has {names}")
+    return agent_set([declared.agents[wanted]], digest=declared.digest)
 
 
 def _digest(module: ModuleType, agents: list[Agent]) -> str:

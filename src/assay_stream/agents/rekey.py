@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from assay_stream.agents.declaration import Agent, AgentSet, Event
-from assay_stream.agents.failures import about, label_json, raised
+from assay_stream.agents.failures import RAISED, about, label_json, raised
 from assay_stream.agents.inputs import read_input, set_aside
 from assay_stream.errors import ConfigurationError
 from assay_stream.limits import DEFAULT_LIMITS, Limits
@@ -91,7 +91,7 @@ class Rekeying:
             return None
         try:
             key = declared.key(event)
-        except Exception as error:  # noqa: BLE001 -- it is the user's code
+        except RAISED as error:
             raise raised(agent.name, error) from None
         if key is None:
             return None
@@ -118,7 +118,7 @@ class Rekeying:
                 continue
             try:
                 label = agent.label(orjson.loads(record.value)["definition"])
-            except Exception as error:  # noqa: BLE001 -- it is the user's code
+            except RAISED as error:
                 raise raised(agent.name, error) from None
             if label is not None:
                 value = label_json(agent.name, label, self._limits)

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from enum import StrEnum
 from typing import Annotated
 
 import typer
 
+from assay_stream.agents.loading import load_agents
 from assay_stream.cli.output import print_json, print_line
 from assay_stream.cli.shared import Bootstrap, quiet_client_logs, say
 from assay_stream.config import Settings, command_settings, load_settings
 from assay_stream.errors import ConfigurationError
 from assay_stream.kafka.access import ACCESS, Actor, acl_commands, grants_of
+from assay_stream.model.fields import AGENT_NAME
 from assay_stream.text.escaping import visible
 
 topics_app = typer.Typer(help="Create and inspect the topics of a deployment.", no_args_is_help=True)
+
+
+Agents = Annotated[
+    str | None, typer.Option(metavar="MODULE[:AGENT]", help="Agents of a Python module, or one of them.")
+]
 
 
 class WorkerRole(StrEnum):
@@ -31,29 +39,35 @@ def worker(
         list[WorkerRole] | None, typer.Option(help="Run this stage only. May be given several times.")
     ] = None,
     bootstrap_servers: Bootstrap = None,
+    agents: Agents = None,
     web_port: Annotated[int | None, typer.Option(help="Port of /healthz, /readyz and /metrics.")] = None,
 ) -> None:
-    """Run the registry, the join and the alerts until told to stop.
+    """Run the registry, the join and the alerts until told to stop; or, with --agents, detections of your own.
 
     Settings come from ASSAY_STREAM_* variables. SIGTERM and SIGINT finish the batch in hand and stop.
     """
     settings = load_settings(bootstrap_servers=bootstrap_servers, web_port=web_port)
     try:
+        from assay_stream.worker.detections import run_agents
         from assay_stream.worker.worker import run_worker
     except ModuleNotFoundError as error:
         raise ConfigurationError(
             "extra_missing", f"{error.name} is not installed: pip install 'assay-stream[worker]'"
         ) from None
-    roles = frozenset(chosen.value for chosen in role or list(WorkerRole))
-    run_worker(settings, roles)
+    if agents is None:
+        run_worker(settings, frozenset(chosen.value for chosen in role or list(WorkerRole)))
+    elif role:
+        raise ConfigurationError("bad_option", "--agents runs in a process of its own: give --role to another worker")
+    else:
+        run_agents(settings, load_agents(agents), _name_of(agents))
 
 
 @topics_app.command("apply")
-def topics_apply(bootstrap_servers: Bootstrap = None) -> None:
-    """Create missing topics. Existing topics are never altered; one that differs is an error."""
+def topics_apply(bootstrap_servers: Bootstrap = None, agents: Agents = None) -> None:
+    """Create missing topics; with --agents theirs, too. One that exists is never altered; if it differs: an error."""
     quiet_client_logs()
     settings = command_settings(bootstrap_servers=bootstrap_servers)
-    created = asyncio.run(_apply(settings))
+    created = asyncio.run(_apply(settings, _name_of(agents)))
     for name in created:
         typer.echo(f"created {name}")
     if not created:
@@ -63,12 +77,13 @@ def topics_apply(bootstrap_servers: Bootstrap = None) -> None:
 @topics_app.command("show")
 def topics_show(
     bootstrap_servers: Bootstrap = None,
+    agents: Agents = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per topic.")] = False,
 ) -> None:
     """Compare every topic with its specification. Exit code 1 if one is missing or differs."""
     quiet_client_logs()
     settings = command_settings(bootstrap_servers=bootstrap_servers)
-    rows = asyncio.run(_show(settings))
+    rows = asyncio.run(_show(settings, _name_of(agents)))
     for row in rows:
         if as_json:
             print_json(row)
@@ -122,24 +137,39 @@ def _principals(given: list[str]) -> dict[Actor, str]:
     return named
 
 
-async def _apply(settings: Settings) -> list[str]:
+def _name_of(agents: str | None) -> str:
+    """Return what the topics and consumer groups of agents are named after; it must not depend on their code."""
+    if agents is None:
+        return ""
+    module, _, agent = agents.partition(":")
+    name = agent or module.rpartition(".")[2]
+    if not re.fullmatch(AGENT_NAME, name):
+        raise ConfigurationError(
+            "bad_option",
+            "--agents is MODULE or MODULE:AGENT; topics are named after its last part, which must be lower-case "
+            "letters, digits and underscores, 64 at most",
+        )
+    return name
+
+
+async def _apply(settings: Settings, agents: str) -> list[str]:
     from assay_stream.kafka.connection import start_admin
     from assay_stream.kafka.topics import apply_topics
 
     admin = await start_admin(settings, waiting=say)
     try:
-        return await apply_topics(admin, settings)
+        return await apply_topics(admin, settings, agents=agents)
     finally:
         await admin.close()
 
 
-async def _show(settings: Settings) -> list[dict[str, object]]:
+async def _show(settings: Settings, agents: str) -> list[dict[str, object]]:
     from assay_stream.kafka.connection import start_admin
     from assay_stream.kafka.topics import inspect_topics
 
     admin = await start_admin(settings, waiting=say)
     try:
-        states = await inspect_topics(admin, settings)
+        states = await inspect_topics(admin, settings, agents=agents)
     finally:
         await admin.close()
     rows: list[dict[str, object]] = []

@@ -23,6 +23,7 @@ class Actor(StrEnum):
     REGISTRY = "registry"
     JOIN = "join"
     ALERTS = "alerts"
+    AGENTS = "agents"
     SEALER = "sealer"
     FORWARDER = "forwarder"
     ANALYST = "analyst"
@@ -114,6 +115,17 @@ ACCESS: Mapping[Actor, Access] = {
         group="alerts",
         is_transactional=True,
     ),
+    Actor.AGENTS: Access(
+        purpose="`worker --agents`",
+        reads=frozenset(
+            {Role.EVIDENCE, Role.FINDINGS, Role.ALERTS, Role.DEFINITIONS, Role.AGENT_INPUTS, Role.AGENT_STATES}
+        ),
+        writes=frozenset({Role.FINDINGS, Role.REJECTED, Role.AGENT_INPUTS, Role.AGENT_STATES}),
+        looks_at=frozenset({Role.SNAPSHOTS, Role.CONTROL, Role.CALLS}),
+        group="agents-",
+        is_transactional=True,
+        sees=STAGES,
+    ),
     Actor.SEALER: Access(
         purpose="`seal`",
         reads=frozenset({Role.EVIDENCE, Role.CHECKPOINTS}),
@@ -142,7 +154,12 @@ ACCESS: Mapping[Actor, Access] = {
 def grants_of(actor: Actor, settings: Settings) -> list[Grant]:
     access, names = ACCESS[actor], topic_names(settings)
     grants = [
-        Grant(resource=Resource.TOPIC, name=names[role], operations=_operations(actor, access, role))
+        Grant(
+            resource=Resource.TOPIC,
+            name=names[role],
+            is_prefix=names[role].endswith("."),
+            operations=_operations(actor, access, role),
+        )
         for role in Role
         if role in access.reads | access.writes | access.looks_at
     ]
@@ -161,7 +178,7 @@ def grants_of(actor: Actor, settings: Settings) -> list[Grant]:
         for group in access.sees
     ]
     if access.is_transactional:
-        name = f"{settings.group_prefix}-{access.group}-"
+        name = f"{settings.group_prefix}-{access.group.removesuffix('-')}-"
         operations = (Operation.WRITE, Operation.DESCRIBE)
         grants.append(Grant(resource=Resource.TRANSACTIONAL_ID, name=name, is_prefix=True, operations=operations))
     return grants

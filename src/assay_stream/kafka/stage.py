@@ -109,6 +109,11 @@ class Stage(Generic[State]):
         return sum(state.entries for state in self._states.values())
 
     @property
+    def waiting(self) -> int:
+        """How many records the states keep because they cannot be processed yet."""
+        return 0
+
+    @property
     def changes(self) -> int:
         """Grows whenever more records may have become ready."""
         return 0
@@ -181,7 +186,7 @@ class StageMetrics:
         """Set how many entries are kept in memory."""
 
     def buffered(self, records: int) -> None:
-        """Set how many records wait for the registry."""
+        """Set how many records wait for other stages."""
 
     def lost(self, offsets: int) -> None:
         """Count offsets that expired unread."""

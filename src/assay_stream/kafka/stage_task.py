@@ -221,7 +221,7 @@ class StageTask:
         for ended in running:
             if ended.done() and not ended.cancelled():
                 ended.result()
-        self._metrics.buffered(sum(task.buffered for task in tasks))
+        self._metrics.buffered(sum(task.buffered for task in tasks) + self._stage.waiting)
         self._stop_if_stuck([*tasks, *self._tasks.dropped])
 
     def _stop_if_stuck(self, tasks: Iterable[PartitionTask]) -> None:

@@ -47,11 +47,15 @@ class TopicSpec:
     config: Mapping[str, str]
 
 
-def topic_table(settings: Settings) -> list[TopicSpec]:
+def topic_table(settings: Settings, *, agents: str = "") -> list[TopicSpec]:
     """Return every topic of a deployment.
 
     The snapshot, control, binding and finding topics must agree in partitions: the registry's facts go to the
     partition of their input. So must the call and evidence topics.
+
+    Args:
+        settings: the operator's settings.
+        agents: name of users' agents that run together, for their topics, too.
     """
     few, many = settings.input_partitions, settings.call_partitions
     input_bytes = DEFAULT_LIMITS.record_bytes_max
@@ -60,6 +64,12 @@ def topic_table(settings: Settings) -> list[TopicSpec]:
     kept_year = {"cleanup.policy": "delete", "retention.ms": str(365 * _DAY_MS)}
     kept_always = {"cleanup.policy": "delete", "retention.ms": "-1"}
     compacted = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1"}
+    # Its records carry event times: by these, copies of old records would expire before they are read.
+    kept_week = {
+        "cleanup.policy": "delete",
+        "retention.ms": str(7 * _DAY_MS),
+        "message.timestamp.type": "LogAppendTime",
+    }
     table: list[tuple[Role, int, dict[str, str], int]] = [
         (Role.SNAPSHOTS, few, kept_year, input_bytes),
         (Role.CONTROL, few, kept_always, _MARGIN_BYTES),
@@ -76,22 +86,24 @@ def topic_table(settings: Settings) -> list[TopicSpec]:
         # An alert and what is said about it.
         (Role.DEAD_LETTERS, few, kept_year, 2 * _MARGIN_BYTES),
         (Role.CHECKPOINTS, many, kept_always, _MARGIN_BYTES),
-        (Role.AGENT_INPUTS, many, kept_year, output_bytes),
-        (Role.AGENT_STATES, many, compacted, _MARGIN_BYTES),
     ]
+    if agents:
+        # A copy of a record, under a key.
+        table.append((Role.AGENT_INPUTS, many, kept_week, output_bytes + _MARGIN_BYTES))
+        table.append((Role.AGENT_STATES, many, compacted, _MARGIN_BYTES))
+    names = topic_names(settings, agents=agents)
     return [
         TopicSpec(
-            role=role,
-            name=settings.topic_prefix + TOPIC_NAMES[role],
-            partitions=partitions,
-            config=config | {"max.message.bytes": str(bytes_max)},
+            role=role, name=names[role], partitions=partitions, config=config | {"max.message.bytes": str(bytes_max)}
         )
         for role, partitions, config, bytes_max in table
     ]
 
 
-def topic_names(settings: Settings) -> dict[Role, str]:
-    return {role: settings.topic_prefix + name for role, name in TOPIC_NAMES.items()}
+def topic_names(settings: Settings, *, agents: str = "") -> dict[Role, str]:
+    """Return the full topic name of every role; without the name of agents, what the names of theirs begin with."""
+    of_agents = {role: f"{TOPIC_NAMES[role]}.{agents}" for role in (Role.AGENT_INPUTS, Role.AGENT_STATES)}
+    return {role: settings.topic_prefix + name for role, name in (TOPIC_NAMES | of_agents).items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,8 +120,9 @@ class TopicState:
     differing: Mapping[str, tuple[str, str]]
 
 
-async def inspect_topics(admin: AIOKafkaAdminClient, settings: Settings) -> list[TopicState]:
-    specs = topic_table(settings)
+async def inspect_topics(admin: AIOKafkaAdminClient, settings: Settings, *, agents: str = "") -> list[TopicState]:
+    """Return the state of every topic of ``topic_table`` in the cluster."""
+    specs = topic_table(settings, agents=agents)
     present = set(await admin.list_topics())
     described = await admin.describe_topics([spec.name for spec in specs if spec.name in present])
     partitions = {topic["topic"]: len(topic["partitions"]) for topic in described}
@@ -126,8 +139,8 @@ async def inspect_topics(admin: AIOKafkaAdminClient, settings: Settings) -> list
     return states
 
 
-async def apply_topics(admin: AIOKafkaAdminClient, settings: Settings) -> list[str]:
-    """Create the topics that are missing; never alter those that exist.
+async def apply_topics(admin: AIOKafkaAdminClient, settings: Settings, *, agents: str = "") -> list[str]:
+    """Create the topics of ``topic_table`` that are missing; never alter those that exist.
 
     Returns:
         The names of the topics created.
@@ -137,7 +150,7 @@ async def apply_topics(admin: AIOKafkaAdminClient, settings: Settings) -> list[s
             created then.
         OperatingError: ``topics_not_created``.
     """
-    states = await inspect_topics(admin, settings)
+    states = await inspect_topics(admin, settings, agents=agents)
     complaints = [text for state in states if state.partitions for text in _complaints(state)]
     if complaints:
         raise ConfigurationError(

@@ -42,7 +42,8 @@ Positive = Annotated[int, Field(ge=1)]
 SeverityId = Annotated[int, Field(ge=1, le=5)]
 Micros = Annotated[int, Field(ge=0, description="Event time, microseconds since the epoch.")]
 Millis = Annotated[int, Field(ge=0, description="Milliseconds since the epoch.")]
-AgentName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
+AGENT_NAME = r"^[a-z][a-z0-9_]{0,63}$"
+AgentName = Annotated[str, StringConstraints(pattern=AGENT_NAME)]
 
 if TYPE_CHECKING:
     Scheme = str

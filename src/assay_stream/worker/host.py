@@ -164,7 +164,9 @@ class Host:
 Build = Callable[[Host, PartitionCounts], None]
 
 
-def run_host(settings: Settings, needed: AbstractSet[Role], build: Build, *, web_port: int | None) -> None:
+def run_host(
+    settings: Settings, needed: AbstractSet[Role], build: Build, *, web_port: int | None, agents: str = ""
+) -> None:
     """Run a process to its end.
 
     Args:
@@ -172,6 +174,7 @@ def run_host(settings: Settings, needed: AbstractSet[Role], build: Build, *, web
         needed: roles whose topics it reads or writes.
         build: adds the parts to the host; it is given how many partitions the topics have.
         web_port: where pages are served, ``None`` for nowhere.
+        agents: name of the users' agents whose topics it needs, if any.
 
     Raises:
         AssayStreamError: if it cannot start, or had to stop.
@@ -179,7 +182,7 @@ def run_host(settings: Settings, needed: AbstractSet[Role], build: Build, *, web
     configure_logs(settings)
     deadline = Deadline(settings.stop_limit_s)
     try:
-        failure = asyncio.run(_run(settings, needed, build, deadline, web_port))
+        failure = asyncio.run(_run(settings, needed, build, deadline, web_port, agents))
     finally:
         # A thread that hangs, as in looking up a name, would keep the process alive.
         deadline.settle()
@@ -191,11 +194,11 @@ def run_host(settings: Settings, needed: AbstractSet[Role], build: Build, *, web
 
 
 async def _run(
-    settings: Settings, needed: AbstractSet[Role], build: Build, deadline: Deadline, web_port: int | None
+    settings: Settings, needed: AbstractSet[Role], build: Build, deadline: Deadline, web_port: int | None, agents: str
 ) -> BaseException | None:
     admin = await start_admin(settings, waiting=lambda text: _log.warning("waiting_for_brokers", why=text))
     try:
-        counts = check_topics(await inspect_topics(admin, settings), set(needed))
+        counts = check_topics(await inspect_topics(admin, settings, agents=agents), set(needed))
     finally:
         await admin.close()
     host = Host(settings, deadline, web_port=web_port)

@@ -91,11 +91,8 @@ class Worker:
                 quarantine=self._quarantine,
                 gives_way_to=tuple(tasks) if name == "alerts" else (),
             )
-            self._add_task(name, task)
+            add_task(self._host, name, task)
             tasks.append(task)
-
-    def _add_task(self, name: str, task: StageTask) -> None:
-        self._host.add(name, task, still_s=lambda: task.still_s, note_gauges=task.note_gauges)
 
     def _stage(self, name: str) -> Stage[Any]:
         match name:
@@ -137,3 +134,8 @@ class Worker:
         )
         self._host.add("view", view, still_s=lambda: view.still_s)
         return JoinStage(join, view, clients=self._clients, topics=self._topics)
+
+
+def add_task(host: Host, name: str, task: StageTask) -> None:
+    """Have a host run the task of a stage."""
+    host.add(name, task, still_s=lambda: task.still_s, note_gauges=task.note_gauges)

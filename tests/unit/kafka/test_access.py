@@ -10,7 +10,7 @@ from assay_stream.cli.operating import WorkerRole
 from assay_stream.config import Settings
 from assay_stream.kafka.access import ACCESS, STAGES, Actor, Operation, Resource, acl_commands, grants_of
 from assay_stream.kafka.topics import topic_names
-from assay_stream.model.record import Role
+from assay_stream.model.record import TOPIC_NAMES, Role
 from tests.support.command import run_command_text
 
 WRITTEN_BY_WORKERS_ALONE = set(Role) - {Role.SNAPSHOTS, Role.CALLS, Role.CONTROL, Role.CHECKPOINTS, Role.DEAD_LETTERS}
@@ -19,7 +19,7 @@ WRITTEN_BY_WORKERS_ALONE = set(Role) - {Role.SNAPSHOTS, Role.CALLS, Role.CONTROL
 def test_nobody_but_workers_writes_what_workers_write() -> None:
     """Evidence, bindings, findings and the rest have one kind of writer."""
     for actor, access in ACCESS.items():
-        if actor not in STAGES:
+        if actor not in (*STAGES, Actor.AGENTS):
             assert not access.writes & WRITTEN_BY_WORKERS_ALONE, actor
 
 
@@ -64,6 +64,16 @@ def test_prefixes_have_commands_of_their_own() -> None:
     assert "--group assay-stream-seal" in " ".join(commands)
     [prefixed] = [command for command in commands if "prefixed" in command]
     assert "--transactional-id assay-stream-seal- --resource-pattern-type prefixed" in prefixed
+
+
+def test_agents_write_findings_and_to_topics_of_agents() -> None:
+    """Of any name, which is not known here; nothing that operators or proxies publish, and no evidence."""
+    written = {
+        grant.name: grant for grant in grants_of(Actor.AGENTS, Settings()) if Operation.WRITE in grant.operations
+    }
+    of_agents = {"assay.agent.input.", "assay.agent.state.", "assay-stream-agents-"}
+    assert set(written) == {TOPIC_NAMES[Role.FINDINGS], TOPIC_NAMES[Role.REJECTED], *of_agents}
+    assert {name for name, grant in written.items() if grant.is_prefix} == of_agents
 
 
 def test_the_command_line_prints_them() -> None:

@@ -13,13 +13,15 @@ from assay_stream.model.record import TOPIC_NAMES, Role
 
 SETTINGS = Settings(topic_prefix="p.", group_prefix="g", input_partitions=2, call_partitions=3)
 ALL = set(Role)
+AGENTS = "mine"
+OF_AGENTS = {Role.AGENT_INPUTS, Role.AGENT_STATES}
 
 
 def states(**partitions: int) -> list[TopicState]:
     """Every topic as it should be, but for the partitions of some."""
     return [
         TopicState(spec=spec, partitions=partitions.get(spec.role.value, spec.partitions), differing={})
-        for spec in topic_table(SETTINGS)
+        for spec in topic_table(SETTINGS, agents=AGENTS)
     ]
 
 
@@ -32,9 +34,23 @@ def code_of(found: list[TopicState], needed: set[Role]) -> str:
 
 def test_every_role_has_its_topic() -> None:
     """One each, and all names carry the prefix."""
-    names = topic_names(SETTINGS)
-    assert names == {role: f"p.{name}" for role, name in TOPIC_NAMES.items()}
-    assert {spec.role: spec.name for spec in topic_table(SETTINGS)} == names
+    names = topic_names(SETTINGS, agents=AGENTS)
+    of_agents = {role: f"{TOPIC_NAMES[role]}.{AGENTS}" for role in OF_AGENTS}
+    assert names == {role: f"p.{name}" for role, name in (TOPIC_NAMES | of_agents).items()}
+    assert {spec.role: spec.name for spec in topic_table(SETTINGS, agents=AGENTS)} == names
+
+
+def test_agents_have_topics_of_their_own() -> None:
+    """Which are made for those alone that are named."""
+    assert OF_AGENTS.isdisjoint(spec.role for spec in topic_table(SETTINGS))
+    names = [set(topic_names(SETTINGS, agents=agents).values()) for agents in ("one", "two")]
+    assert len(names[0] - names[1]) == len(OF_AGENTS)
+
+
+def test_copies_for_agents_do_not_expire_by_event_time() -> None:
+    """An agent that is new reads evidence of years."""
+    [spec] = [spec for spec in topic_table(SETTINGS, agents=AGENTS) if spec.role is Role.AGENT_INPUTS]
+    assert spec.config["message.timestamp.type"] == "LogAppendTime"
 
 
 def test_topics_that_belong_together_are_created_alike() -> None:
@@ -76,14 +92,24 @@ def test_a_missing_topic_is_missed_by_who_needs_it(role: Role) -> None:
 
 
 @pytest.mark.parametrize(
-    "role", [Role.SNAPSHOTS, Role.CONTROL, Role.BINDINGS, Role.ALERT_STATES, Role.CALLS, Role.EVIDENCE]
+    "role",
+    [
+        Role.SNAPSHOTS,
+        Role.CONTROL,
+        Role.BINDINGS,
+        Role.ALERT_STATES,
+        Role.CALLS,
+        Role.EVIDENCE,
+        Role.AGENT_INPUTS,
+        Role.AGENT_STATES,
+    ],
 )
 def test_topics_that_belong_together_must_agree(role: Role) -> None:
     """One partition more in one of them and nothing starts."""
     assert code_of(states(**{role.value: 8}), ALL) == "partition_count"
 
 
-@pytest.mark.parametrize("role", [Role.BINDINGS, Role.ALERT_STATES])
+@pytest.mark.parametrize("role", [Role.BINDINGS, Role.ALERT_STATES, Role.AGENT_STATES])
 def test_a_topic_of_state_that_deletes_is_refused(role: Role) -> None:
     """Retention would take away what is in force; other differences of setting do not stop a worker."""
     differing = {"cleanup.policy": ("delete", "compact")}
@@ -119,7 +145,8 @@ class SlowCluster:
 async def test_topics_are_applied_once_a_broker_tells_of_them() -> None:
     """A worker that starts right behind must find them."""
     cluster = SlowCluster(looks=3)
-    assert sorted(await apply_topics(cluster, SETTINGS)) == sorted(topic_names(SETTINGS).values())
+    applied = await apply_topics(cluster, SETTINGS, agents=AGENTS)
+    assert sorted(applied) == sorted(topic_names(SETTINGS, agents=AGENTS).values())
     assert cluster.looks < 0
 
 

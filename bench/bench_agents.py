@@ -1,0 +1,122 @@
+"""How fast users' agents are: one that only counts, beside the join that writes its evidence, in interleaved rounds.
+
+Each round has topics of its own. Calls are joined, then the same number of records of evidence goes through both steps
+of the agents: under the key of the actor into their input topic, and from there, in order, to the handler. Both are
+one process with real transactions on the same broker, so the ratio is what a user gives up for a stage of his own.
+
+    python -m bench.bench_agents [--calls N] [--rounds N]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import os
+import platform
+import time
+from collections.abc import Iterable
+from contextlib import AsyncExitStack
+from typing import Any
+
+from assay_stream import __version__
+from assay_stream.agents import Agent, AgentSet, Detection, Event, Memory, agent_set
+from assay_stream.config import Settings, load_settings
+from assay_stream.kafka.connection import KafkaClients, start_admin
+from assay_stream.kafka.stage_task import StageTask
+from assay_stream.kafka.topics import apply_topics, check_topics, inspect_topics, topic_names
+from assay_stream.kafka.upstream import Upstream
+from assay_stream.model.envelope import Producer
+from assay_stream.model.record import Role
+from assay_stream.worker.detections import process, stages_of
+from bench.bench_join import Count, Measure, hosted, run_join, run_registry
+from bench.publishing import publish
+from deploy.local.kafka import Broker
+from tests.support.fleet import Fleet
+
+NAME = "counting"
+
+
+def counting(count: Count) -> AgentSet:
+    """Return an agent that counts the calls of each tool, and finds nothing."""
+    agent = Agent(NAME, title="Counts calls")
+
+    @agent.evidence(key=lambda event: (event.server_id, event.value["data"]["tool"]))
+    def on_call(_: Event[Any], memory: Memory) -> Iterable[Detection]:
+        memory.state["calls"] = memory.state.get("calls", 0) + 1
+        count.calls += 1
+        return ()
+
+    return agent_set([agent], digest="sha256:" + "0" * 64)
+
+
+async def run_agents(settings: Settings, counts: dict[Role, int], calls: int) -> Measure:
+    """Run both steps of the agent over the evidence of all calls."""
+    count = Count()
+    agents, clients, topics = counting(count), KafkaClients(settings), topic_names(settings, agents=NAME)
+    upstream = Upstream(
+        agents.roles, clients=clients, topics=topics, partition_counts=counts, group_prefix=settings.group_prefix
+    )
+    parts: list[StageTask | Upstream] = [upstream]
+    async with AsyncExitStack() as stack:
+        for stage in stages_of(agents, NAME, upstream, clients=clients, topics=topics, counts=counts):
+            agent = await stack.enter_async_context(hosted(stage.name, counts[stage.input_roles[0]], process))
+            parts.append(StageTask(settings, stage, agent, topics=topics, partition_counts=counts, clients=clients))
+        running = [asyncio.create_task(part.run()) for part in parts]
+        first = None
+        while count.calls < calls:
+            for task in running:
+                if task.done():
+                    task.result()
+            if first is None and count.calls:
+                first = (count.calls, time.perf_counter(), time.process_time())
+            await asyncio.sleep(0.01)
+        if first is None:
+            raise AssertionError("too few calls to measure anything")
+        wall_s, cpu_s = time.perf_counter() - first[1], time.process_time() - first[2]
+        for part in parts:
+            part.stop()
+        await asyncio.gather(*running)
+    measured = calls - first[0]
+    return Measure(calls_per_s=measured / wall_s, cpu_us=cpu_s / measured * 1e6)
+
+
+async def bench(bootstrap: str, calls: int, rounds: int) -> None:
+    """Measure, and print the result."""
+    print(f"{calls} calls, {os.cpu_count()} cores shared with the broker, Python {platform.python_version()}")
+    for number in range(rounds):
+        settings = load_settings(
+            bootstrap_servers=bootstrap,
+            call_partitions=4,
+            poll_timeout_ms=200,
+            topic_prefix=f"round-{number}.",
+            group_prefix=f"round-{number}",
+        )
+        admin = await start_admin(settings)
+        await apply_topics(admin, settings, agents=NAME)
+        counts = check_topics(await inspect_topics(admin, settings, agents=NAME), set(Role))
+        await admin.close()
+        await publish(settings, Fleet(servers=200, calls=calls, changes=100, seed=11))
+        await run_registry(settings, counts, Producer(version=__version__))
+        join = await run_join(settings, counts, calls)
+        agents = await run_agents(settings, counts, calls)
+        print(
+            f"round {number + 1}: agent {agents.calls_per_s:,.0f} calls/s at {agents.cpu_us:.1f} us CPU; "
+            f"join {join.calls_per_s:,.0f} calls/s at {join.cpu_us:.1f} us CPU; "
+            f"ratio {agents.calls_per_s / join.calls_per_s:.2f}"
+        )
+
+
+def main() -> None:
+    """Parse the arguments and run."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--calls", type=int, default=200_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    arguments = parser.parse_args()
+    gc.set_threshold(50_000, 50, 100)  # as the worker does
+    with Broker() as broker:
+        asyncio.run(bench(broker.bootstrap, arguments.calls, arguments.rounds))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,150 @@
+"""Whether the topics of our stages hold everything that follows from what was published before a moment.
+
+Evidence, findings and alerts follow from what proxies and operators publish, some time later. So a topic of them that
+was read to its end may still lack something. Progress tells, not the clock (``docs/adr/0004``):
+
+1. Note where the topics end that are published.
+2. Wait until the stages that read these have committed as much; then the same for the topics that those write and
+   later stages read.
+3. Note where the last ones end, open transactions included: a commit shows before its records do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from aiokafka import TopicPartition
+
+from assay_stream.kafka.connection import Clients, Consumer
+from assay_stream.model.record import Role
+
+
+class Step(NamedTuple):
+    """One stage between what is published and what follows.
+
+    Args:
+        stage: its name, as in that of its consumer group.
+        reads: roles of the topics that it reads.
+        writes: roles of those that it writes.
+    """
+
+    stage: str
+    reads: tuple[Role, ...]
+    writes: tuple[Role, ...]
+
+
+STEPS = (
+    Step("registry", (Role.SNAPSHOTS, Role.CONTROL), (Role.DEFINITIONS, Role.FINDINGS)),
+    Step("join", (Role.CALLS,), (Role.EVIDENCE, Role.FINDINGS)),
+    Step("alerts", (Role.FINDINGS,), (Role.ALERTS,)),
+)
+"""In the order of their work."""
+
+_PAUSE_S = 0.02
+
+
+def steps_to(roles: Iterable[Role]) -> list[Step]:
+    """Return the stages that some topics follow from, in the order of their work."""
+    wanted, steps = set(roles), []
+    for step in reversed(STEPS):
+        if wanted & set(step.writes):
+            steps.append(step)
+            wanted |= set(step.reads)
+    return steps[::-1]
+
+
+class Upstream:
+    """Follows the stages that write some topics.
+
+    Args:
+        roles: what the topics carry.
+        clients: make consumers, which join no group.
+        topics: topic name of every role.
+        partition_counts: how many partitions each role's topic has.
+        group_prefix: begins the names of the stages' groups.
+    """
+
+    def __init__(
+        self,
+        roles: Iterable[Role],
+        *,
+        clients: Clients,
+        topics: Mapping[Role, str],
+        partition_counts: Mapping[Role, int],
+        group_prefix: str,
+    ) -> None:
+        self._steps = steps_to(roles)
+        self._partitions = {
+            role: [TopicPartition(topics[role], number) for number in range(partition_counts[role])]
+            for role in {*roles, *(role for step in self._steps for role in step.reads)}
+        }
+        self._last = [tp for role in roles for tp in self._partitions[role]]
+        self._readers: dict[str, Consumer] = {
+            step.stage: clients.consumer(group_id=f"{group_prefix}-{step.stage}", isolation_level="read_uncommitted")
+            for step in self._steps
+        }
+        self._started = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self._asking = asyncio.Lock()
+        self._next: asyncio.Task[Mapping[TopicPartition, int]] | None = None
+
+    @property
+    def ready(self) -> bool:
+        """Whether it can ask."""
+        return self._started.is_set()
+
+    async def run(self) -> None:
+        """Keep connections open until stopped."""
+        try:
+            for reader in self._readers.values():
+                await reader.start()
+            self._started.set()
+            await self._stopping.wait()
+        finally:
+            if self._next is not None:
+                self._next.cancel()
+            for reader in self._readers.values():
+                await reader.stop()
+
+    def stop(self) -> None:
+        """Ask it to close its connections."""
+        self._stopping.set()
+
+    async def complete(self) -> Mapping[TopicPartition, int]:
+        """Wait until everything published before is processed, and return where the topics end then.
+
+        Who asks at the same time shares an answer, unless somebody had asked for it before them.
+
+        Raises:
+            KafkaError: brokers are away.
+        """
+        if self._next is None:
+            self._next = asyncio.create_task(self._find_out())
+        return await asyncio.shield(self._next)
+
+    async def _find_out(self) -> Mapping[TopicPartition, int]:
+        async with self._asking:
+            self._next = None
+            await self._started.wait()
+            published = {role for step in self._steps for role in step.reads}
+            published -= {role for step in self._steps for role in step.writes}
+            ends = await self._ends(tp for role in published for tp in self._partitions[role])
+            for step in self._steps:
+                inputs = [tp for role in step.reads for tp in self._partitions[role]]
+                if not published.issuperset(step.reads):
+                    ends |= await self._ends(inputs)
+                await self._wait(step.stage, {tp: ends[tp] for tp in inputs})
+            return await self._ends(self._last)
+
+    async def _wait(self, stage: str, ends: Mapping[TopicPartition, int]) -> None:
+        while True:
+            committed = await self._readers[stage].committed_with_metadata(ends)
+            if all((committed[tp][0] or 0) >= end for tp, end in ends.items()):
+                return
+            await asyncio.sleep(_PAUSE_S)
+
+    async def _ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        reader = next(iter(self._readers.values()))
+        return dict(await reader.end_offsets(list(partitions)))

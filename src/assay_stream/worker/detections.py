@@ -1,0 +1,196 @@
+"""Users' agents: the stages that run them, in a process and in consumer groups of their own.
+
+1. A stage for each input topic writes its records to the agents' input topic, under the keys that agents want them
+   under, and how far it has read to every partition of that topic (``agents.rekey``).
+2. The stage behind them keeps records until every input was read as far, lets the agents handle them in order, and
+   writes findings and what agents remember (``agents.step``).
+
+An agent that raises, blocks or returns junk ends this process, with its name. What it has in hand is not committed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from aiokafka import TopicPartition
+
+from assay_stream.agents import AgentSet, AgentState, Rekeying
+from assay_stream.config import Settings
+from assay_stream.kafka.access import ACCESS, Actor
+from assay_stream.kafka.connection import Clients, KafkaClients
+from assay_stream.kafka.stage import NoState, Stage
+from assay_stream.kafka.stage_task import StageTask
+from assay_stream.kafka.topics import topic_names
+from assay_stream.kafka.upstream import Upstream
+from assay_stream.model.record import Output, Record, Role
+from assay_stream.worker.channel import Batches, TransactionalChannel
+from assay_stream.worker.host import Host, PartitionCounts, run_host
+from assay_stream.worker.metrics import PrometheusStage
+from assay_stream.worker.worker import add_task
+
+_PIECE_RECORDS = 16
+"""A user's code may take long: few enough that the watchdog names the record closely."""
+
+
+class Rekeyed(NoState):
+    """One partition of an input: nothing is kept but how far the agents' partitions were told of.
+
+    Args:
+        agents: who wants which records.
+        partition: its number.
+        partitions: how many partitions the agents' input topic has.
+    """
+
+    def __init__(self, agents: AgentSet, partition: int, *, partitions: int) -> None:
+        self._rekeying = Rekeying(agents, partitions=partitions)
+        self._partition = partition
+        self._told: dict[str, int] = {}
+
+    def process(self, record: Record) -> list[Output]:
+        """Return a record under the keys that agents want it under."""
+        return self._rekeying.process(record)
+
+    def flush(self, positions: Mapping[str, int]) -> list[Output]:
+        """Return how far the input was read, where that is news."""
+        news = {topic: position for topic, position in positions.items() if self._told.get(topic) != position}
+        self._told |= news
+        return [
+            output
+            for topic, position in news.items()
+            for output in self._rekeying.progress(topic, self._partition, position)
+        ]
+
+
+class DetectionStage(Stage[AgentState]):
+    """The agents, over one partition of their input topic. See ``Stage`` for the arguments.
+
+    Args:
+        agents: the agents.
+        upstream: tells where their inputs end.
+    """
+
+    def __init__(
+        self, name: str, agents: AgentSet, upstream: Upstream, *, clients: Clients, topics: Mapping[Role, str]
+    ) -> None:
+        super().__init__(
+            name,
+            (Role.AGENT_INPUTS,),
+            clients=clients,
+            topics=topics,
+            state_role=Role.AGENT_STATES,
+            new_state=lambda number: AgentState(agents, number, input_topic=topics[Role.AGENT_INPUTS]),
+            piece_records=_PIECE_RECORDS,
+        )
+        self._upstream = upstream
+        self._ends: dict[int, Mapping[TopicPartition, int]] = {}
+
+    @property
+    def waiting(self) -> int:
+        """How many records the states keep until every input was read as far."""
+        return sum(state.buffered for state in self._states.values())
+
+    def close(self, partition: int) -> None:
+        """Drop the state of a partition, and what was noted for it."""
+        super().close(partition)
+        self._ends.pop(partition, None)
+
+    async def note_ends(self) -> Mapping[TopicPartition, int]:
+        """Return where the inputs end, once they hold what follows from everything published by now."""
+        return await self._upstream.complete()
+
+    def admit(self, records: Any, ends: Mapping[TopicPartition, int]) -> int:
+        """Admit all: the state keeps what is not ready. The ends are for what was read before they were looked up."""
+        self._ends[records[0].origin.partition] = ends
+        return len(records)
+
+    def punctuate(self, partition: int) -> list[Output]:
+        """Return what agents find now that the ends for the records in hand are known."""
+        ends = self._ends.pop(partition, None)
+        return [] if ends is None else self._states[partition].note_ends(ends)
+
+
+def run_agents(settings: Settings, agents: AgentSet, name: str) -> None:
+    """Run agents until told to stop.
+
+    Args:
+        settings: the operator's settings.
+        agents: the agents.
+        name: names their topics and consumer groups.
+
+    Raises:
+        AssayStreamError: if they cannot start, or had to stop.
+    """
+    access = ACCESS[Actor.AGENTS]
+    needed = (access.reads | access.writes | access.looks_at) - _unread(agents)
+    run_host(
+        settings,
+        needed,
+        lambda host, counts: add_agents(settings, host, counts, agents, name),
+        web_port=settings.web_port,
+        agents=name,
+    )
+
+
+def _unread(agents: AgentSet) -> set[Role]:
+    return {Role.EVIDENCE, Role.ALERTS, Role.DEFINITIONS} - set(agents.roles)
+
+
+def add_agents(settings: Settings, host: Host, counts: PartitionCounts, agents: AgentSet, name: str) -> None:
+    """Add the stages of agents to a host. Arguments are those of ``run_agents``."""
+    clients, topics = KafkaClients(settings), topic_names(settings, agents=name)
+    upstream = Upstream(
+        agents.roles, clients=clients, topics=topics, partition_counts=counts, group_prefix=settings.group_prefix
+    )
+    host.add("upstream", upstream)
+    quarantine = asyncio.Lock()
+    for stage in stages_of(agents, name, upstream, clients=clients, topics=topics, counts=counts):
+        channel = TransactionalChannel(host.app, name=stage.name, partitions=counts[stage.input_roles[0]])
+        host.app.agent(channel)(_processing)
+        task = StageTask(
+            settings,
+            stage,
+            channel.process,
+            topics=topics,
+            partition_counts=counts,
+            metrics=PrometheusStage(host.metrics, stage.name),
+            clients=clients,
+            quarantine=quarantine,
+        )
+        add_task(host, stage.name, task)
+
+
+def stages_of(
+    agents: AgentSet,
+    name: str,
+    upstream: Upstream,
+    *,
+    clients: Clients,
+    topics: Mapping[Role, str],
+    counts: PartitionCounts,
+) -> list[Stage[Any]]:
+    """Return the stages of agents: one for each input, and the one behind them."""
+    partitions = counts[Role.AGENT_INPUTS]
+    rekeying: list[Stage[Any]] = [
+        Stage(
+            f"agents-{name}-{role}",
+            (role,),
+            clients=clients,
+            topics=topics,
+            new_state=lambda number: Rekeyed(agents, number, partitions=partitions),
+            piece_records=_PIECE_RECORDS,
+        )
+        for role in agents.roles
+    ]
+    return [*rekeying, DetectionStage(f"agents-{name}", agents, upstream, clients=clients, topics=topics)]
+
+
+def process(state: Rekeyed | AgentState, record: Record) -> list[Output]:
+    """Apply one record to the state of either kind of stage."""
+    return state.process(record)
+
+
+async def _processing(batches: Batches) -> None:
+    async for batch in batches:
+        await batch.process(process)
