@@ -325,3 +325,10 @@ temporary file, or are given on early. Four of the largest records."""
 ARCHIVE_LOGS_MAX = 100_000
 """Logs (partitions of topics) in the archives of one command, each with some memory of its own. The largest
 deployment that the settings allow has 30,000 partitions of input."""
+
+AGENT_REPLAY_BUFFERED_MAX = 1_000_000
+"""Records that wait in a replay of agents: a minute of some ten thousand calls a second. A replay is never ahead of the
+event times that it reads, so it waits for ``agent_disorder_ms``, where a worker waits for progress."""
+
+AGENT_REPLAY_BUFFERED_BYTES_MAX = 2 * 1024 * 1024 * 1024
+"""Those records together, at 2 KB each."""

@@ -9,6 +9,7 @@ import typer
 
 from assay_stream import __version__
 from assay_stream.cli import (
+    agents,
     alerts,
     archiving,
     compare,
@@ -66,6 +67,7 @@ app.add_typer(rules.keys_app, name="keys")
 app.add_typer(alerts.alerts_app, name="alerts")
 showing.register(alerts.alerts_app)
 suppressing.register(alerts.alerts_app)
+app.add_typer(agents.agents_app, name="agents")
 app.add_typer(exporting.export_app, name="export")
 app.add_typer(exporting.bundle_app, name="bundle")
 app.add_typer(sealing.seal_app, name="seal")

@@ -102,6 +102,11 @@ class Replay:
         self._findings = 0
         self._ticked_us = self._time_us = 0
 
+    @property
+    def time_us(self) -> int:
+        """Event time of the latest record, microseconds since the epoch."""
+        return max(self._ticked_us, self._time_us)
+
     def calls_done(self) -> list[tuple[str, int, int]]:
         """Return the name of each partition of calls, how many were replayed, and how many there are."""
         return [

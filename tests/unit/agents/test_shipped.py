@@ -86,7 +86,7 @@ def test_a_call_under_an_open_high_alert_is_found_once_for_each_alert() -> None:
     [
         [evidence(0, 0), alert(1)],
         [alert(0, severity_id=3), evidence(0, 1)],
-        [alert(0), alert(1, Activity.CLOSE, Status.RESOLVED, count=2), evidence(0, 2)],
+        [alert(0), alert(1, Activity.CLOSE, Status.RESOLVED, count=2), evidence(0, 902)],
         [alert(0), alert(1, Activity.UPDATE, Status.SUPPRESSED, count=2), evidence(0, 2)],
         [alert(0), evidence(0, 1, tool="other")],
         [alert(0), evidence(0, 1, decision="deny")],
@@ -95,6 +95,19 @@ def test_a_call_under_an_open_high_alert_is_found_once_for_each_alert() -> None:
 def test_other_calls_are_not_found(outputs: list[Output]) -> None:
     """Before the alert, under a lesser one, after its end or its suppression, of another tool, or denied."""
     assert found(open_alert_called_agent, outputs) == []
+
+
+def test_an_alert_that_comes_back_is_found_again() -> None:
+    """It was closed, so somebody may have looked; it is new."""
+    closed, again = alert(2, Activity.CLOSE, Status.RESOLVED), alert(2_000, count=2)
+    assert len(found(open_alert_called_agent, [alert(0), evidence(0, 1), closed, again, evidence(1, 2_001)])) == 2
+
+
+@pytest.mark.parametrize("closed_first", [True, False])
+def test_an_end_that_is_written_late_decides_nothing_before_it_is_written(closed_first: bool) -> None:
+    """Ten minutes after the end a worker writes it; a replay may know it earlier."""
+    outputs = [evidence(0, 300), alert(1, Activity.CLOSE, Status.RESOLVED, count=2)]
+    assert len(found(open_alert_called_agent, [alert(0), *(outputs[::-1] if closed_first else outputs)])) == 1
 
 
 def definition(digest: str, name: str, **annotations: bool) -> Output:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from assay_stream.agents import Agent, Alert, Detection, Event, Evidence, Memory, Origin
 
 HIGH = 4
-CREATED, UPDATED = 1, 2
+CLOSED = 3
+"""OCSF ``activity_id``."""
 SUPPRESSED = 3
+"""OCSF ``status_id``."""
+SETTLED_S = 15 * 60
+"""An alert counts as open for so long after its end: that it has ended is written ten minutes later, so a call before
+that must be judged as one that comes after."""
 
 agent = Agent(
     "open_alert_called",
@@ -26,23 +32,30 @@ def tool_of(event: Event[Alert]) -> tuple[str, str] | None:
 
 @agent.alerts(key=tool_of)
 def on_alert(event: Event[Alert], memory: Memory) -> None:
-    """Remember which alerts about the tool are open. Who decides, closes or suppresses them has looked."""
-    alert = event.value
-    is_open = alert["activity_id"] in (CREATED, UPDATED) and alert["status_id"] != SUPPRESSED
-    opened = memory.state.setdefault("open", {})
-    if is_open and alert["severity_id"] >= HIGH:
-        opened.setdefault(alert["finding_info"]["uid"], event.origin)
-    else:
-        opened.pop(alert["finding_info"]["uid"], None)
+    """Remember which alerts about the tool are open. Whoever suppresses one has looked."""
+    alert, uid = event.value, event.value["finding_info"]["uid"]
+    alerts: dict[str, Any] = memory.state.setdefault("alerts", {})
+    known = alerts.get(uid)
+    if alert["status_id"] == SUPPRESSED:
+        alerts.pop(uid, None)
+    elif alert["activity_id"] == CLOSED:
+        if known is not None:
+            known["until_us"] = event.time_us + SETTLED_S * 1_000_000
+    elif alert["severity_id"] >= HIGH and (known is None or "until_us" in known):
+        alerts[uid] = {"origin": event.origin}
 
 
 @agent.evidence(key=lambda event: (event.server_id, event.value["data"]["tool"]))
 def on_call(event: Event[Evidence], memory: Memory) -> Iterator[Detection]:
-    """Find the first call under each set of open alerts."""
-    opened: dict[str, list[str | int]] = memory.state.get("open", {})
-    told = memory.state.get("told", [])
-    if event.value["data"]["decision"] == "deny" or not opened.keys() - set(told):
+    """Find the first call under each open alert."""
+    if event.value["data"]["decision"] == "deny":
         return
-    memory.state["told"] = sorted(opened)
-    origins = tuple(Origin(*origin) for origin in opened.values())  # type: ignore[arg-type]
-    yield Detection(tool_name=event.value["data"]["tool"], references=origins[:64])
+    alerts = memory.state.get("alerts", {})
+    for uid in [uid for uid, known in alerts.items() if known.get("until_us", event.time_us) < event.time_us]:
+        del alerts[uid]
+    news = [known for known in alerts.values() if "called" not in known]
+    for known in news:
+        known["called"] = True
+    if news:
+        references = tuple(Origin(*known["origin"]) for known in news)
+        yield Detection(tool_name=event.value["data"]["tool"], references=references[:64])

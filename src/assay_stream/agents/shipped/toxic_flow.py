@@ -1,7 +1,7 @@
 """A toxic flow: within one trace, untrusted content comes in, private data is read, and something is sent out.
 
-Each of the three is harmless. Together they let whoever wrote the content have the data. What a tool can do follows
-from its definition: its annotations, and words in its name. Operators know better, and their labels replace these.
+None of the three is a finding alone. Together they let whoever wrote the content have the data. What a tool can do
+follows from its definition: its annotations, and words in its name. Operators know better: their labels replace these.
 """
 
 from __future__ import annotations

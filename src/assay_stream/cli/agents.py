@@ -1,0 +1,145 @@
+"""``assay-stream agents``: try users' agents without a broker, and over history."""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from assay_stream import __version__
+from assay_stream.agents import AgentSet, Runner
+from assay_stream.agents.loading import load_agents
+from assay_stream.agents.scenario import Result, read_scenario, run_scenario
+from assay_stream.cli.files import read_input
+from assay_stream.cli.output import print_json
+from assay_stream.cli.shared import Bootstrap, SnapshotPartitions, collecting_seldom, quiet_client_logs, say
+from assay_stream.cli.sources import FromKafka, make_source
+from assay_stream.config import Settings, command_settings
+from assay_stream.errors import InputError
+from assay_stream.files.log_spool import LogSpool
+from assay_stream.limits import AGENT_REPLAY_BUFFERED_BYTES_MAX, AGENT_REPLAY_BUFFERED_MAX, DEFAULT_LIMITS
+from assay_stream.model.envelope import Producer
+from assay_stream.model.record import Output, Role
+from assay_stream.replay.run import Replay
+from assay_stream.replay.selection import Selection
+from assay_stream.schemes.yaml_text import decode_json_or_yaml
+from assay_stream.text.escaping import visible
+
+agents_app = typer.Typer(help="Detections of your own: list, test and replay agents.", no_args_is_help=True)
+
+Module = Annotated[str, typer.Argument(metavar="MODULE", help="Python module that declares agents at its top level.")]
+
+
+@agents_app.command("list")
+def list_(module: Module) -> None:
+    """Print the agents of a module, one JSON object each, with the digest that their findings carry."""
+    declared = load_agents(module)
+    for agent in declared.agents.values():
+        reads = [role.value for role in agent.inputs] + ([Role.DEFINITIONS.value] if agent.label else [])
+        print_json(
+            {
+                "name": agent.name,
+                "title": agent.title,
+                "severity": agent.severity,
+                "reads": reads,
+                "digest": declared.digest,
+            }
+        )
+
+
+@agents_app.command("test")
+def run_tests(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Scenario: TOML, YAML or JSON.")],
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per test.")] = False,
+) -> None:
+    """Run agents over the records of a scenario, without a broker, and compare what they find.
+
+    The module is looked for beside the file, too. Each test is run in two orders of arrival, which must not matter.
+    Exit code 1 if a test fails.
+    """
+    raw = read_input(file)
+    sys.path.insert(0, str(file.resolve().parent))
+    scenario = read_scenario(_toml(raw) if file.suffix == ".toml" else decode_json_or_yaml(raw, limits=DEFAULT_LIMITS))
+    failed = 0
+    for result in run_scenario(scenario, load_agents(scenario.agents)):
+        failed += bool(result.complaints)
+        _tell(result, as_json=as_json)
+    if failed:
+        say(f"{failed} of {len(scenario.tests)} tests failed")
+        raise typer.Exit(1)
+
+
+@agents_app.command("replay")
+def replay(
+    module: Module,
+    inputs: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--input", help="Recorded observations (NDJSON; plain, gzip or zstd). May be given several times."
+        ),
+    ] = None,
+    from_kafka: FromKafka = False,
+    snapshot_partitions: SnapshotPartitions = None,
+    bootstrap_servers: Bootstrap = None,
+) -> None:
+    """Replay recorded observations through the engine and the agents, and print what the agents find.
+
+    Prints findings as the finding topic carries them, one per line. The same input and the same agents give the same
+    bytes, live or replayed.
+    """
+    quiet_client_logs()
+    declared = load_agents(module)
+    settings = command_settings(bootstrap_servers=bootstrap_servers)
+    source = make_source(inputs, from_kafka, Selection(), settings, snapshot_partitions=snapshot_partitions)
+    with collecting_seldom(), LogSpool() as spool:
+        source.read(spool.add)
+        spool.finish()
+        for output in _found(declared, spool, settings, source.partitions):
+            sys.stdout.buffer.write((output.value or b"") + b"\n")
+
+
+def _found(declared: AgentSet, spool: LogSpool, settings: Settings, partitions: int | None) -> Iterator[Output]:
+    made = Replay(
+        spool,
+        producer=Producer(version=__version__, git=settings.git_commit),
+        limits=settings.limits(),
+        snapshot_partitions=partitions,
+        redaction=settings.redaction(),
+        call_profile=settings.call_profile,
+        alert_rules=settings.alert_rules(__version__),
+    )
+    roomy = replace(
+        DEFAULT_LIMITS,
+        agent_buffered_max=AGENT_REPLAY_BUFFERED_MAX,
+        agent_buffered_bytes_max=AGENT_REPLAY_BUFFERED_BYTES_MAX,
+    )
+    runner = Runner(declared, limits=roomy)
+    for outputs in made.steps():
+        yield from runner.take(outputs)
+        yield from runner.advance(made.time_us)
+    yield from runner.end()
+
+
+def _toml(raw: bytes) -> Any:
+    try:
+        return tomllib.loads(raw.decode())
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InputError("bad_scenario", f"the file is no TOML: {error}") from None
+
+
+def _tell(result: Result, *, as_json: bool) -> None:
+    if as_json:
+        told = {"test": result.name, "passed": not result.complaints, "complaints": result.complaints}
+        print_json(told | {"found": result.found})
+        return
+    typer.echo(f"{'FAILED' if result.complaints else 'passed'}  {visible(result.name)}")
+    for complaint in result.complaints:
+        typer.echo(f"        {visible(complaint)}")
+    if result.complaints:
+        for found in result.found:
+            print_json({"found": found})

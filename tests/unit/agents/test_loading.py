@@ -1,0 +1,65 @@
+"""Agents of a user's module."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+
+import pytest
+
+from assay_stream.agents.loading import load_agents
+from assay_stream.errors import ConfigurationError
+
+MODULE = """
+from assay_stream.agents import Agent, actor_of
+agent = again = Agent("mine", title="Mine")
+agent.evidence(key=actor_of)(lambda event, memory: None)
+"""
+
+
+def load(folder: Path, source: str, monkeypatch: pytest.MonkeyPatch, name: str = "users_module") -> str:
+    """The digest of a module with this source."""
+    monkeypatch.syspath_prepend(str(folder))
+    (folder / f"{name}.py").write_text(source, encoding="utf-8")
+    sys.modules.pop(name, None)
+    importlib.invalidate_caches()
+    try:
+        return load_agents(name).digest
+    finally:
+        sys.modules.pop(name, None)
+
+
+def test_the_digest_follows_the_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another source may decide otherwise, and a replay says by whose code a finding was made."""
+    first, second = tmp_path / "a", tmp_path / "b"
+    first.mkdir()
+    second.mkdir()
+    digest = load(first, MODULE, monkeypatch)
+    assert load(second, MODULE, monkeypatch) == digest
+    assert load(tmp_path, MODULE + "LIMIT = 7\n", monkeypatch, name="users_module") != digest
+
+
+@pytest.mark.parametrize(
+    ("source", "code"),
+    [
+        ("raise ValueError('secret')", "agents_not_found"),
+        ("import nothing_of_that_name", "agents_not_found"),
+        ("agent = 7", "agent_bad_declaration"),
+        ("from assay_stream.agents import Agent\nagent = Agent('Bad', title='t')", "agent_bad_declaration"),
+    ],
+)
+def test_a_module_that_cannot_be_used_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, code: str
+) -> None:
+    """With a code, and without the text of its error."""
+    with pytest.raises(ConfigurationError) as refused:
+        load(tmp_path, source, monkeypatch)
+    assert refused.value.code == code
+    assert "secret" not in str(refused.value)
+
+
+def test_a_module_that_is_not_there_is_refused() -> None:
+    """The message says where it is looked for."""
+    with pytest.raises(ConfigurationError, match="PYTHONPATH"):
+        load_agents("no_module_of_that_name")

@@ -1,0 +1,74 @@
+"""``assay-stream agents``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.command import run_command_text
+from tests.support.events import a_call
+
+SHIPPED = "assay_stream.agents.shipped"
+GIVEN = {"times": 5, "evidence": {"decision": "deny"}}
+
+
+def scenario(path: Path, found: list[dict[str, object]]) -> str:
+    """A file with one test of the shipped agents."""
+    test = {"name": "a burst", "given": [GIVEN], "found": found}
+    path.write_text(json.dumps({"agents": SHIPPED, "tests": [test]}), encoding="utf-8")
+    return str(path)
+
+
+def test_the_agents_of_a_module_are_listed() -> None:
+    """With what they read, and the digest that their findings carry."""
+    done = run_command_text("agents", "list", SHIPPED)
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [row["name"] for row in rows] == ["denied_burst", "first_use_spree", "open_alert_called", "toxic_flow"]
+    assert rows[3]["reads"] == ["evidence", "definitions"]
+    assert {len(row["digest"]) for row in rows} == {71}
+
+
+def test_a_scenario_passes_or_fails(tmp_path: Path) -> None:
+    """Exit code 0 or 1, with what was found."""
+    passed = run_command_text("agents", "test", scenario(tmp_path / "s.json", [{"agent": "denied_burst", "at": 4}]))
+    assert (passed.returncode, passed.stdout) == (0, "passed  a burst\n")
+    failed = run_command_text("agents", "test", scenario(tmp_path / "s.json", []))
+    assert failed.returncode == 1
+    assert "0 detections are expected, 1 were found" in failed.stdout
+    as_json = run_command_text("agents", "test", "--json", scenario(tmp_path / "s.json", []))
+    assert json.loads(as_json.stdout)["passed"] is False
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("s.toml", f'agents = "{SHIPPED}"\n[[tests]]\nname = "t"\ngiven = [{{evidence = {{}}}}]\nfound = []\n'),
+        ("s.yaml", f"agents: {SHIPPED}\ntests:\n- name: t\n  given:\n  - evidence: {{}}\n    at: 3\n  found: []\n"),
+    ],
+)
+def test_a_scenario_is_toml_or_yaml_as_well(tmp_path: Path, name: str, text: str) -> None:
+    """By the ending of its name."""
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    assert run_command_text("agents", "test", str(tmp_path / name)).stdout == "passed  t\n"
+
+
+@pytest.mark.parametrize("text", ["agents = ", "[]"])
+def test_what_is_no_scenario_is_refused(tmp_path: Path, text: str) -> None:
+    """With a code, not with a trace."""
+    (tmp_path / "s.toml").write_text(text, encoding="utf-8")
+    done = run_command_text("agents", "test", str(tmp_path / "s.toml"))
+    assert (done.returncode, "bad_scenario" in done.stderr) == (2, True)
+
+
+def test_recorded_observations_are_replayed_through_the_agents(tmp_path: Path) -> None:
+    """What is printed are findings, as the finding topic carries them."""
+    lines = [a_call(number=n, second=n, decision="deny") for n in range(5)]
+    (tmp_path / "calls.ndjson").write_bytes(b"\n".join(lines) + b"\n")
+    done = run_command_text("agents", "replay", SHIPPED, "--input", str(tmp_path / "calls.ndjson"))
+    assert done.returncode == 0, done.stderr
+    [finding] = [json.loads(line) for line in done.stdout.splitlines()]
+    assert (finding["kind"], finding["detection"]["agent"]) == ("detection", "denied_burst")
+    again = run_command_text("agents", "replay", SHIPPED, "--input", str(tmp_path / "calls.ndjson"))
+    assert again.stdout == done.stdout
