@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import tempfile
 import threading
@@ -19,7 +20,9 @@ ATTEMPTS = 3
 """How often a server is started that asks for settings; each time with those that its error named."""
 
 _SETTING = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b")
-_NOT_SETTINGS = ("ERR_", "NODE_", "MODULE_", "HTTP_", "LD_", "PYTHON")
+_NOT_SETTINGS = re.compile(r"ERR_|NODE_|MODULE_|HTTP_|LD_|PYTHON|.*_PROFILE$")
+"""Codes of errors, variables of the interpreters, and names of profiles, for which no value can be made up."""
+
 _ISOLATE = ["unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"]
 _LOOPBACK = 'ip link set lo up 2>/dev/null; exec "$@"'
 _AS_NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs"]
@@ -83,7 +86,7 @@ def dummy(name: str) -> str:
 
 
 def _settings_named(text: str) -> Iterator[str]:
-    return (name for name in _SETTING.findall(text) if not name.startswith(_NOT_SETTINGS))
+    return (name for name in _SETTING.findall(text) if not _NOT_SETTINGS.match(name))
 
 
 def _list_once(command: Sequence[str], env: Mapping[str, str], home: Path) -> Listing:
@@ -98,23 +101,38 @@ def _list_once(command: Sequence[str], env: Mapping[str, str], home: Path) -> Li
     environment = {"PATH": os.environ["PATH"], "HOME": str(home), "LANG": "C.UTF-8", **env}
     with tempfile.TemporaryFile() as errors:
         server = subprocess.Popen(
-            isolated, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, env=environment, cwd=home
+            isolated,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            env=environment,
+            cwd=home,
+            start_new_session=True,
         )
-        deadline = threading.Timer(START_LIMIT_S, server.kill)
+        deadline = threading.Timer(START_LIMIT_S, _kill, [server])
         deadline.start()
         try:
             return _Session(server).listing()
         except (OSError, ValueError, KeyError, TypeError) as error:
-            server.kill()
+            _kill(server)
             server.wait()
             errors.seek(0)
             said = errors.read()[-4000:].decode(errors="replace")
             raise ListingError(f"{type(error).__name__}: {error}: {said}") from error
         finally:
             deadline.cancel()
-            server.kill()
+            _kill(server)
             server.wait()
             _close(server.stdin, server.stdout)
+
+
+def _kill(server: subprocess.Popen[bytes]) -> None:
+    """End a server and all that it started: ``unshare`` and the first process of its namespace are one group.
+
+    ``--kill-child`` alone leaves a server alive that changed its user.
+    """
+    if server.poll() is None:
+        os.killpg(server.pid, signal.SIGKILL)
 
 
 def _close(*pipes: IO[bytes] | None) -> None:

@@ -78,6 +78,15 @@ def test_a_server_that_ends_is_an_error_with_what_it_said(home: Path) -> None:
         list_tools(serve(home, "import sys; sys.exit('no such thing')"), env={}, home=home)
 
 
+@needs_isolation
+def test_no_server_outlives_its_listing(home: Path) -> None:
+    """Not even one that stays when its input ends."""
+    stays = SERVER.replace('print("starting", flush=True)', "") + "\nimport time\ntime.sleep(60)\n"
+    list_tools(serve(home, stays), env={"DEMO_API_KEY": "x"}, home=home)
+    lines = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
+    assert not any(str(home).encode() in line for line in lines)
+
+
 @pytest.mark.parametrize(
     ("name", "value"), [("X_URL", "http://127.0.0.1:9"), ("X_HOST", "127.0.0.1"), ("X_PORT", "9"), ("X_KEY", "dummy")]
 )
