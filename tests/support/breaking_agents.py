@@ -1,0 +1,30 @@
+"""Agents that fail, each in its own way: ``worker --agents tests.support.breaking_agents:raising``."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from assay_stream.agents import Agent, Event, Evidence, Memory
+
+raising = Agent("raising", title="It raises")
+blocking = Agent("blocking", title="It blocks")
+junk = Agent("junk", title="It returns junk")
+
+
+@raising.evidence(key=lambda event: event.server_id)
+def raise_on(event: Event[Evidence], memory: Memory) -> None:
+    """Raise with what is in the record."""
+    raise ValueError(event.value)
+
+
+@blocking.evidence(key=lambda event: event.server_id)
+def block_on(_: Event[Evidence], __: Memory) -> None:
+    """Wait for what never comes."""
+    time.sleep(3_600)
+
+
+@junk.evidence(key=lambda event: event.server_id)
+def junk_on(event: Event[Evidence], _: Memory) -> Any:
+    """Return the record itself."""
+    return [event.value]
