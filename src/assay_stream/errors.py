@@ -7,6 +7,9 @@ value where there is one. Errors never carry payloads or secrets.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class AssayStreamError(Exception):
     """An error with a stable code.
@@ -33,7 +36,7 @@ class InputError(AssayStreamError):
 
 
 class ConfigurationError(AssayStreamError):
-    """The operator's settings, topics or command line are wrong: nothing starts until they are mended."""
+    """The operator's settings, topics or command line are wrong: nothing starts until they are corrected."""
 
 
 class OperatingError(AssayStreamError):
@@ -42,3 +45,20 @@ class OperatingError(AssayStreamError):
 
 class IntegrityError(AssayStreamError):
     """Our own logs contradict each other: the process stops rather than guess."""
+
+
+@contextmanager
+def needing_extra(extra: str) -> Iterator[None]:
+    """Import what only an optional extra installs, within the block.
+
+    Raises:
+        ConfigurationError: ``extra_missing``.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(
+            "extra_missing",
+            f"{error.name} is not installed: it comes with the extra assay-stream[{extra}]; "
+            f"in a checkout, run pip install '.[{extra}]'",
+        ) from None

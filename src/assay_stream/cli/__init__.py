@@ -6,16 +6,15 @@ each other, 5 nothing found.
 
 import sys
 
+from assay_stream.errors import ConfigurationError, needing_extra
+
 
 def main() -> None:
     """Run the command line, or say which packages it needs."""
     try:
-        from assay_stream.cli.app import run
-    except ModuleNotFoundError as error:
-        # Not through errors.py's printing helpers: those need the missing packages.
-        print(
-            f"assay-stream: extra_missing: {error.name} is not installed: pip install 'assay-stream[cli]'",
-            file=sys.stderr,
-        )
+        with needing_extra("cli"):
+            from assay_stream.cli.app import run
+    except ConfigurationError as error:
+        print(f"assay-stream: {error}", file=sys.stderr)
         sys.exit(2)
     run()

@@ -18,7 +18,7 @@ from assay_stream.alerts.selection import AlertSelection, SeverityLevel, since_o
 from assay_stream.cli.files import input_lines
 from assay_stream.cli.shared import Bootstrap, quiet_client_logs, say
 from assay_stream.config import Settings, command_settings, load_settings
-from assay_stream.errors import ConfigurationError, InputError
+from assay_stream.errors import ConfigurationError, InputError, needing_extra
 from assay_stream.forward.receivers import Receiver, WebhookTarget, parse_target, secret_from, tls_context
 
 alerts_app = typer.Typer(help="Look at alerts, export or forward them, and suppress some.", no_args_is_help=True)
@@ -103,12 +103,8 @@ def forward(
     from assay_stream.forward.syslog import Syslog
     from assay_stream.forward.webhook import Webhook
 
-    try:
+    with needing_extra("worker"):
         from assay_stream.forward.process import run_forwarder
-    except ModuleNotFoundError as error:
-        raise ConfigurationError(
-            "extra_missing", f"{error.name} is not installed: pip install 'assay-stream[worker]'"
-        ) from None
     settings = load_settings(bootstrap_servers=bootstrap_servers)
     place = parse_target(to)
     receiver: Receiver

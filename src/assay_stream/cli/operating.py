@@ -13,7 +13,7 @@ from assay_stream.agents.loading import load_agents
 from assay_stream.cli.output import print_json, print_line
 from assay_stream.cli.shared import Bootstrap, quiet_client_logs, say
 from assay_stream.config import Settings, command_settings, load_settings
-from assay_stream.errors import ConfigurationError
+from assay_stream.errors import ConfigurationError, needing_extra
 from assay_stream.kafka.access import ACCESS, Actor, acl_commands, grants_of
 from assay_stream.model.fields import AGENT_NAME
 from assay_stream.text.escaping import visible
@@ -47,13 +47,9 @@ def worker(
     Settings come from ASSAY_STREAM_* variables. SIGTERM and SIGINT finish the batch in hand and stop.
     """
     settings = load_settings(bootstrap_servers=bootstrap_servers, web_port=web_port)
-    try:
+    with needing_extra("worker"):
         from assay_stream.worker.detections import run_agents
         from assay_stream.worker.worker import run_worker
-    except ModuleNotFoundError as error:
-        raise ConfigurationError(
-            "extra_missing", f"{error.name} is not installed: pip install 'assay-stream[worker]'"
-        ) from None
     if agents is None:
         run_worker(settings, frozenset(chosen.value for chosen in role or list(WorkerRole)))
     elif role:

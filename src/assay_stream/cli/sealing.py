@@ -12,7 +12,7 @@ from assay_stream.cli.files import write_key_files
 from assay_stream.cli.seal_proofs import DEFAULT_LOG_NAME
 from assay_stream.cli.shared import Bootstrap
 from assay_stream.config import Settings, load_settings
-from assay_stream.errors import ConfigurationError
+from assay_stream.errors import ConfigurationError, needing_extra
 from assay_stream.files.seal_keys import read_private_key, read_public_keys
 from assay_stream.model.checkpoint import RANGE_RECORDS_MAX
 from assay_stream.schemes import dsse
@@ -76,12 +76,8 @@ def seal(
     settings = load_settings(bootstrap_servers=bootstrap_servers)
     private = read_private_key(key, _password(settings))
     trusted = read_public_keys(also_trust or ()) | dsse.keys_of([private.public_key()])
-    try:
+    with needing_extra("worker"):
         from assay_stream.worker.sealing import SealPlan, run_sealer
-    except ModuleNotFoundError as error:
-        raise ConfigurationError(
-            "extra_missing", f"{error.name} is not installed: pip install 'assay-stream[worker]'"
-        ) from None
     plan = SealPlan(
         key=private, trusted=trusted, every_records=every_records, every_s=every_s, log_name=log_name, once=once
     )

@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from assay_stream.errors import ConfigurationError, InputError
+from assay_stream.errors import InputError, needing_extra
 from assay_stream.export.columns import COLUMNS, ColumnType, Value
 from assay_stream.export.input import Kind
 from assay_stream.files.aside import Aside
@@ -48,13 +48,9 @@ def check_installed() -> None:
 
 
 def _libraries() -> tuple[Any, Any]:
-    try:
+    with needing_extra("parquet"):
         import pyarrow
         import pyarrow.parquet
-    except ModuleNotFoundError:
-        raise ConfigurationError(
-            "extra_missing", "pyarrow is not installed: pip install 'assay-stream[parquet]'"
-        ) from None
     return pyarrow, pyarrow.parquet
 
 

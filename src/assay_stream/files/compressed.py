@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
 
-from assay_stream.errors import ConfigurationError, InputError
+from assay_stream.errors import InputError, needing_extra
 from assay_stream.limits import ARCHIVE_DECODED_BYTES_MAX, ZSTD_WINDOW_BYTES_MAX
 
 _GZIP = b"\x1f\x8b"
@@ -86,12 +86,8 @@ def write_archive(path: Path) -> BinaryIO:
 
 
 def _zstandard() -> Any:
-    try:
+    with needing_extra("zstd"):
         import zstandard
-    except ModuleNotFoundError:
-        raise ConfigurationError(
-            "extra_missing", "zstandard is not installed: pip install 'assay-stream[zstd]'"
-        ) from None
     return zstandard
 
 

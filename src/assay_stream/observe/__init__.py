@@ -7,9 +7,10 @@ digest schemes nor the record models. The readers of recorded traffic (``from_*`
 from __future__ import annotations
 
 import importlib
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from assay_stream.errors import ConfigurationError
+from assay_stream.errors import needing_extra
 
 if TYPE_CHECKING:
     from assay_stream.observe.delivery import PublisherLimits
@@ -67,11 +68,5 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    try:
+    with needing_extra("cli") if _MODULES[name] == "recorded" else nullcontext():
         return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
-    except ModuleNotFoundError as error:
-        if _MODULES[name] != "recorded":
-            raise
-        raise ConfigurationError(
-            "extra_missing", f"{error.name} is not installed: pip install 'assay-stream[cli]'"
-        ) from None

@@ -46,4 +46,5 @@ def test_a_missing_extra_is_named() -> None:
     """The readers of recorded traffic need the models."""
     done = without_extras("from assay_stream.observe import from_assay_log")
     assert "extra_missing" in done.stderr
-    assert "pip install 'assay-stream[cli]'" in done.stderr
+    assert "assay-stream[cli]" in done.stderr
+    assert "pip install '.[cli]'" in done.stderr
