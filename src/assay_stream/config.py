@@ -9,11 +9,13 @@ from typing import Annotated, Literal
 from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from assay_stream import __version__
 from assay_stream.alerts.life_cycle import AlertRules, Pacing, severity_under
 from assay_stream.canonical.redaction import Redaction, redaction_with
 from assay_stream.drift.severity import PROFILES
 from assay_stream.errors import ConfigurationError
 from assay_stream.limits import DEFAULT_LIMITS, Limits
+from assay_stream.model.envelope import Producer
 from assay_stream.model.observation import CallProfile
 
 _SECRETS = ("ssl_keyfile_password", "sasl_password", "seal_key_password")
@@ -186,10 +188,14 @@ class Settings(BaseSettings):
             raise ValueError(error.message) from None
         return value
 
-    def alert_rules(self, version: str) -> AlertRules:
+    def producer(self) -> Producer:
+        """Return what evidence names as its producer: this version, and the commit it was built from."""
+        return Producer(version=__version__, git=self.git_commit)
+
+    def alert_rules(self) -> AlertRules:
         """Return the rules of the alert stage."""
         severity = severity_under(PROFILES[self.severity_profile])
-        return AlertRules(version=version, severity=severity, pacing=self.pacing())
+        return AlertRules(version=__version__, severity=severity, pacing=self.pacing())
 
     def pacing(self) -> Pacing:
         """Return how often alerts may be written."""

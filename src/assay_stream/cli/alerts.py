@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import socket
 import sys
@@ -16,10 +15,13 @@ from assay_stream.alerts.formats import CONTENT_TYPES, AlertFormat, as_lines, re
 from assay_stream.alerts.formats.syslog import EXAMPLE_ENTERPRISE
 from assay_stream.alerts.selection import AlertSelection, SeverityLevel, since_of
 from assay_stream.cli.files import input_lines
-from assay_stream.cli.shared import Bootstrap, quiet_client_logs, say
+from assay_stream.cli.options import Bootstrap
+from assay_stream.cli.shared import on_kafka, show_refused
 from assay_stream.config import Settings, command_settings, load_settings
 from assay_stream.errors import ConfigurationError, InputError, needing_extra
 from assay_stream.forward.receivers import Receiver, WebhookTarget, parse_target, secret_from, tls_context
+from assay_stream.kafka.lookup import read_records
+from assay_stream.model.record import Role
 
 alerts_app = typer.Typer(help="Look at alerts, export or forward them, and suppress some.", no_args_is_help=True)
 
@@ -58,10 +60,7 @@ def export(
     for line in as_lines(alerts, target):
         sys.stdout.buffer.write(line.encode("utf-8") + b"\n")
     sys.stdout.buffer.flush()
-    for text in refused:
-        say(text)
-    if refused:
-        raise typer.Exit(2)
+    show_refused(refused)
 
 
 @alerts_app.command()
@@ -158,20 +157,11 @@ def _stored(file: Path | None, bootstrap: str | None) -> Iterator[tuple[str, byt
         for number, line in input_lines(None if str(file) == "-" else file):
             yield f"line {number}", line
         return
-    quiet_client_logs()
-    yield from asyncio.run(_from_kafka(command_settings(bootstrap_servers=bootstrap)))
+    yield from on_kafka(command_settings(bootstrap_servers=bootstrap), _from_kafka)
 
 
 async def _from_kafka(settings: Settings) -> list[tuple[str, bytes | None]]:
-    from assay_stream.kafka.connection import start_admin
-    from assay_stream.kafka.lookup import read_records
-    from assay_stream.model.record import Role
-
-    await (await start_admin(settings, waiting=say)).close()
-    return [
-        (f"{record.origin.topic}/{record.origin.partition}/{record.origin.offset}", record.value)
-        async for record in read_records(settings, Role.ALERTS)
-    ]
+    return [(str(record.origin), record.value) async for record in read_records(settings, Role.ALERTS)]
 
 
 def _header(text: str) -> tuple[str, str]:

@@ -33,7 +33,7 @@ from assay_stream.cli import (
     validate,
     verify,
 )
-from assay_stream.cli.shared import say
+from assay_stream.cli.shared import quiet_client_logs, say
 from assay_stream.errors import AssayStreamError, IntegrityError, OperatingError
 from assay_stream.kafka.refusals import explained
 
@@ -65,14 +65,21 @@ app.add_typer(pins.pins_app, name="pins")
 app.add_typer(rules.policy_app, name="policy")
 app.add_typer(rules.keys_app, name="keys")
 app.add_typer(alerts.alerts_app, name="alerts")
-showing.register(alerts.alerts_app)
-suppressing.register(alerts.alerts_app)
+alerts.alerts_app.command("list")(showing.list_alerts)
+alerts.alerts_app.command()(showing.show)
+alerts.alerts_app.command()(showing.explain)
+alerts.alerts_app.command()(suppressing.suppress)
+alerts.alerts_app.command()(suppressing.unsuppress)
 app.add_typer(agents.agents_app, name="agents")
 app.add_typer(exporting.export_app, name="export")
 app.add_typer(exporting.bundle_app, name="bundle")
 app.add_typer(sealing.seal_app, name="seal")
-seal_checking.register(sealing.seal_app)
-seal_proofs.register(sealing.seal_app)
+sealing.seal_app.command()(seal_checking.verify)
+sealing.seal_app.command()(seal_checking.archive)
+sealing.seal_app.command()(seal_proofs.prove)
+sealing.seal_app.command("check-proof")(seal_proofs.check_proof_file)
+sealing.seal_app.command()(seal_proofs.checkpoint)
+sealing.seal_app.command()(seal_proofs.vkey)
 app.command()(operating.worker)
 
 
@@ -87,11 +94,12 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _options(
-    version: Annotated[
+    version: Annotated[  # noqa: ARG001 - acts through its callback
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """Record which tool definition each MCP tool call used, as evidence on Kafka."""
+    quiet_client_logs()
 
 
 def run() -> None:
@@ -99,8 +107,8 @@ def run() -> None:
     try:
         app()
     except Exception as error:
-        told = explained(error)
-        if told is None:
+        known = explained(error)
+        if known is None:
             raise
-        say(str(told))
-        sys.exit(_EXIT_CODES.get(type(told), 2))
+        say(str(known))
+        sys.exit(_EXIT_CODES.get(type(known), 2))

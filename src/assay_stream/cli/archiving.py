@@ -5,28 +5,29 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, BinaryIO
+from typing import Annotated
 
 import typer
 
 from assay_stream.cli.files import Force, refuse_filled_folder
-from assay_stream.cli.output import Meter, print_json
-from assay_stream.cli.shared import NOTHING_FOUND, Bootstrap, quiet_client_logs, say
-from assay_stream.cli.sources import FromTime, Offsets, ServerIds, Source, ToTime, make_selection, make_source
+from assay_stream.cli.options import Bootstrap, Progress, grouped
+from assay_stream.cli.output import print_json
+from assay_stream.cli.progress import Meter
+from assay_stream.cli.shared import NOTHING_FOUND, say
+from assay_stream.cli.sources import RangeOptions, Source, make_source
 from assay_stream.config import command_settings
-from assay_stream.errors import InputError
 from assay_stream.files.archive_manifest import ARCHIVE_MANIFEST, Place, manifest_bytes
 from assay_stream.files.aside import PREFIX, Aside, locked_folder
 from assay_stream.files.compressed import write_archive
+from assay_stream.files.failures import writing_to
 from assay_stream.files.record_line import record_line
 from assay_stream.kafka import lookup
 from assay_stream.kafka.topics import topic_names
 from assay_stream.model.record import Record, Role
-
-_LOOK_EVERY = 1_024
 
 
 class ArchivedRole(StrEnum):
@@ -50,34 +51,28 @@ _NAMES = frozenset(f"{role.value}.ndjson{suffix}" for role in ArchivedRole for s
 _LEFTOVERS = frozenset(f"{PREFIX}{name}" for name in {*_NAMES, ARCHIVE_MANIFEST})
 
 
+@grouped
 def archive(
     output: Annotated[
-        Path, typer.Option(help="Folder for the files, one a topic; made if missing, else it must be empty.")
+        Path, typer.Option(help="Folder for the files, one per topic; created if missing, otherwise it must be empty.")
     ],
+    ranges: RangeOptions,
     force: Force = False,
     topics: Annotated[
-        list[ArchivedRole] | None, typer.Option(help="This topic only, by what it carries. May be given several times.")
+        list[ArchivedRole] | None, typer.Option(help="Only this topic, by what it carries. May be given several times.")
     ] = None,
     compression: Annotated[Compression, typer.Option(help="How files are compressed.")] = Compression.GZIP,
-    from_time: FromTime = None,
-    to_time: ToTime = None,
-    offsets: Offsets = None,
-    server_ids: ServerIds = None,
-    progress: Annotated[
-        bool | None, typer.Option(help="Tell on standard error how far it is. Default: on a terminal.")
-    ] = None,
+    progress: Progress = None,
     bootstrap_servers: Bootstrap = None,
 ) -> None:
-    """Copy the input topics into files, in no consumer group. A replay of them gives what one of the topics does.
+    """Copy the input topics into files, in no consumer group. Replaying the files or the topics gives the same result.
 
-    A line is a record with topic, partition, offset, timestamp, key, headers and value. Prints a summary as
-    one JSON object. archive.json says how far the join had come, for `verify`. Exit code 5 if no record that
-    was asked for is there.
+    A line is a record with topic, partition, offset, timestamp, key, headers and value. Prints a summary as one JSON
+    object. archive.json says how far the join had come, for `verify`. Exit code 5 if nothing matches the selection.
     """
     refuse_filled_folder(output, force=force, leftovers=_LEFTOVERS)
-    quiet_client_logs()
     settings = command_settings(bootstrap_servers=bootstrap_servers)
-    selection = make_selection(from_time, to_time, offsets, server_ids)
+    selection = ranges.selection()
     # Before the ends are noted: whatever the join had committed is then in the files.
     joined = asyncio.run(lookup.committed_offsets(settings, "join"))
     source = make_source(None, True, selection, settings)
@@ -85,21 +80,18 @@ def archive(
     source = replace(source, ends={role: ends for role, ends in (source.ends or {}).items() if role in wanted})
     names = {role: f"{role.value}.ndjson{_SUFFIX[compression]}" for role in sorted(wanted)}
     meter = Meter(progress)
-    try:
-        with locked_folder(output), Aside() as aside:
-            last: dict[Place, int] = {}
-            counts = _write(source, {role: aside.path(output / name) for role, name in names.items()}, meter, last)
-            aside.path(output / ARCHIVE_MANIFEST).write_bytes(_manifest(source, joined, last))
-            for name in _NAMES:
-                aside.remove(output / name)
-            if not counts.total():
-                aside.drop()
-    except OSError as error:
-        raise InputError("unwritable_folder", f"cannot write to {output}: {error.strerror}") from None
+    with writing_to(output), locked_folder(output), Aside() as aside:
+        last: dict[Place, int] = {}
+        counts = _write(source, {role: aside.path(output / name) for role, name in names.items()}, meter, last)
+        aside.path(output / ARCHIVE_MANIFEST).write_bytes(_manifest(source, joined, last))
+        for name in _NAMES:
+            aside.remove(output / name)
+        if not counts.total():
+            aside.drop()
     meter.end()
     print_json({"written": counts, "snapshot_partitions": source.partitions})
     if not counts.total():
-        say("no record is in what was asked for: look at the times, offsets and servers")
+        say("no record matches the selection: check the times, offsets and servers")
         raise typer.Exit(NOTHING_FOUND)
 
 
@@ -110,22 +102,15 @@ def _manifest(source: Source, joined: Mapping[Place, int], last: Mapping[Place, 
 
 
 def _write(source: Source, paths: Mapping[Role, Path], meter: Meter, last: dict[Place, int]) -> Counter[str]:
-    """Write everything that is asked for; note the last offset of each partition, and return the count of each role."""
-    files: dict[Role, BinaryIO] = {}
+    """Write every selected record; note the last offset of each partition, and return the count of each role."""
     counts: Counter[str] = Counter({role.value: 0 for role in paths})
+    with ExitStack() as stack:
+        files = {role: stack.enter_context(write_archive(path)) for role, path in paths.items()}
 
-    def take(record: Record) -> None:
-        files[record.role].write(record_line(record) + b"\n")
-        last[record.origin[:2]] = max(record.origin.offset, last.get(record.origin[:2], 0))
-        counts[record.role.value] += 1
-        if counts.total() % _LOOK_EVERY == 0:
-            meter.reading(counts.total())
+        def take(record: Record) -> None:
+            files[record.role].write(record_line(record) + b"\n")
+            last[record.origin[:2]] = max(record.origin.offset, last.get(record.origin[:2], 0))
+            counts[record.role.value] += 1
 
-    try:
-        for role, path in paths.items():
-            files[role] = write_archive(path)
-        source.read(take)
-    finally:
-        for file in files.values():
-            file.close()
+        source.read(take, meter=meter)
     return counts

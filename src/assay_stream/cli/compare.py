@@ -1,4 +1,4 @@
-"""``assay-stream compare``: a replay held against what was recorded."""
+"""``assay-stream compare``: a replay compared with what was recorded."""
 
 from __future__ import annotations
 
@@ -11,25 +11,26 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from assay_stream import __version__
 from assay_stream.cli.files import archive_lines
-from assay_stream.cli.output import RowFormat, cell, json_line, print_line, print_summary
-from assay_stream.cli.shared import (
-    Bootstrap,
-    RedactionDisable,
-    RedactionEnable,
-    RedactionNames,
+from assay_stream.cli.options import (
+    EvidenceFiles,
+    Format,
+    FromKafka,
+    Inputs,
+    SettingsOptions,
     SnapshotPartitions,
-    quiet_client_logs,
-    say,
+    grouped,
 )
+from assay_stream.cli.output import RowFormat, cell, json_line, print_line, print_summary
+from assay_stream.cli.shared import say
 from assay_stream.cli.sources import Source, joined_source, make_source
-from assay_stream.cli.verify import EvidenceFiles, Format, FromKafka, Inputs
-from assay_stream.config import Settings, command_settings
+from assay_stream.config import Settings
 from assay_stream.errors import InputError
 from assay_stream.files.log_spool import LogSpool
 from assay_stream.files.record_line import record_line_parts
-from assay_stream.model.envelope import Producer
+from assay_stream.kafka.lookup import note_ends
+from assay_stream.kafka.ranges import KafkaLogs
+from assay_stream.kafka.topics import topic_names
 from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.replay.run import Replay
 from assay_stream.replay.selection import Selection
@@ -50,25 +51,23 @@ class RecordedRun(NamedTuple):
 
 def recorded_in(evidence: Sequence[Path] | None, alerts: Sequence[Path] | None) -> RecordedRun:
     """Return what was recorded in some files."""
-    given = (
-        found
-        for path in evidence or []
-        for found in of_lines((line for _, line in archive_lines(path)), name=path.name)
-    )
-    return RecordedRun(given, None if alerts is None else _alerts(alerts))
+    return RecordedRun(evidence_in(evidence or ()), None if alerts is None else _alerts(alerts))
 
 
+def evidence_in(paths: Iterable[Path]) -> Iterator[Recorded]:
+    """Yield the evidence in some files."""
+    return (record for path in paths for record in of_lines((line for _, line in archive_lines(path)), name=path.name))
+
+
+@grouped
 def compare(
+    given: SettingsOptions,
     evidence: EvidenceFiles = None,
     alerts: AlertFiles = None,
     inputs: Inputs = None,
     from_kafka: FromKafka = False,
     snapshot_partitions: SnapshotPartitions = None,
     target: Format = RowFormat.TABLE,
-    redaction_enable: RedactionEnable = None,
-    redaction_disable: RedactionDisable = None,
-    redaction_names: RedactionNames = None,
-    bootstrap_servers: Bootstrap = None,
 ) -> None:
     """Replay what was observed and compare the result with the recorded evidence and alerts.
 
@@ -76,29 +75,13 @@ def compare(
     """
     if from_kafka == bool(evidence or inputs or alerts) or bool(evidence) != bool(inputs):
         raise InputError("bad_option", "give --from-kafka, or files: --evidence FILE --input FILE [--alerts FILE]")
-    quiet_client_logs()
-    settings = command_settings(
-        redaction_enable=redaction_enable,
-        redaction_disable=redaction_disable,
-        redaction_names=redaction_names,
-        bootstrap_servers=bootstrap_servers,
-    )
+    settings = given.settings()
     if from_kafka:
         source = joined_source(settings)
     else:
         source = make_source(inputs, False, Selection(), settings, snapshot_partitions=snapshot_partitions)
-    with LogSpool() as spool:
-        source.read(spool.add)
-        spool.finish()
-        made = Replay(
-            spool,
-            producer=Producer(version=__version__, git=settings.git_commit),
-            limits=settings.limits(),
-            snapshot_partitions=source.partitions,
-            redaction=settings.redaction(),
-            call_profile=settings.call_profile,
-            alert_rules=settings.alert_rules(__version__),
-        )
+    with source.spool() as spool:
+        made = source.replay(spool)
         replayed = chain.from_iterable(made.steps())
         if from_kafka:
             hold_against_topics(source, spool, made, replayed, target)
@@ -107,17 +90,13 @@ def compare(
 
 
 def hold_against_topics(
-    source: Source, spool: LogSpool, made: Replay, replayed: Iterable[Output], target: RowFormat
+    source: Source, spool: LogSpool, made: Replay, replayed: Iterable[Output], target: RowFormat = RowFormat.TABLE
 ) -> None:
-    """Hold a replay of the topics against the evidence and alert topics, and print the differences.
+    """Compare a replay of the topics with the evidence and alert topics, and print the differences.
 
     Raises:
         typer.Exit: with 1 where there are differences.
     """
-    from assay_stream.kafka.lookup import note_ends
-    from assay_stream.kafka.ranges import KafkaLogs
-    from assay_stream.kafka.topics import topic_names
-
     settings = source.settings
     with (
         asyncio.Runner() as runner,
@@ -146,7 +125,7 @@ def hold_against(
     recorded: RecordedRun,
     target: RowFormat = RowFormat.TABLE,
 ) -> None:
-    """Hold a replay against what was recorded, and print the differences.
+    """Compare a replay with what was recorded, and print the differences.
 
     Raises:
         typer.Exit: with 1 where there are differences.
@@ -161,14 +140,10 @@ def hold_against(
         count += difference.counts
         row = difference.as_json()
         print_line(json_line(row) if target is RowFormat.JSON else _line(difference, row))
-    summary: dict[str, Any] = {
-        "identical": dict(comparison.identical),
-        "differences": count,
-        "causes": dict(sorted(comparison.causes.items())),
-    }
-    print_summary(summary, target)
+    causes = dict(sorted(comparison.causes.items()))
+    print_summary({"identical": dict(comparison.identical), "differences": count, "causes": causes}, target)
     if recorded.alerts is None:
-        say("alerts were not compared: give them with --alerts")
+        say("alerts were not compared: pass them with --alerts")
     if count:
         raise typer.Exit(1)
 

@@ -10,7 +10,7 @@ import typer
 from assay_stream.canonical.decode import decode_json
 from assay_stream.cli.files import read_input
 from assay_stream.cli.output import print_line
-from assay_stream.cli.shared import say
+from assay_stream.cli.shared import named_in_errors, say
 from assay_stream.drift.severity import DEFAULT_PROFILE, PROFILES, Level
 from assay_stream.errors import InputError
 from assay_stream.report.drift import Offer, drift_findings, read_offer
@@ -69,10 +69,8 @@ def _is_sound(offer: Offer) -> bool:
 
 def _read(path: Path) -> Offer:
     raw = read_input(path)
-    try:
+    with named_in_errors(path):
         content = decode_json(raw)
         if isinstance(content, dict) and "error" in content and content.keys() <= {"jsonrpc", "id", "error"}:
             raise InputError("not_a_tool", "this is an error response, not a list: record the list again", path="$")
         return read_offer(content)
-    except InputError as error:
-        raise InputError(error.code, f"{path}: {error.message}", path=error.path) from None

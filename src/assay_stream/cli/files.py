@@ -4,55 +4,52 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Collection, Iterator
-from functools import partial
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, BinaryIO
 
 import typer
 
 from assay_stream.errors import ConfigurationError, InputError
 from assay_stream.files.archive import EVENT_LINE_BYTES_MAX, lines_of, open_archive
+from assay_stream.files.failures import reading, writing, writing_to
 from assay_stream.limits import DEFAULT_LIMITS
 
 STANDARD_INPUT = Path("-")
 
 
 def read_input(path: Path | None, *, bytes_max: int = DEFAULT_LIMITS.record_bytes_max, cut: bool = False) -> bytes:
-    """Return everything in a file.
+    """Return everything in a file, or in standard input.
 
     Raises:
-        InputError: ``unreadable_file``, ``too_large``.
+        InputError: ``unreadable_file``; ``too_large`` unless the rest may be ``cut``.
     """
-    if path is None or path == STANDARD_INPUT:
-        raw = sys.stdin.buffer.read(bytes_max + 1)
-    else:
-        try:
-            with path.open("rb") as file:
-                raw = file.read(bytes_max + 1)
-        except OSError as error:
-            raise _unreadable(path, error) from None
+    with _opened(path) as file:
+        raw = file.read(bytes_max + 1)
     if len(raw) > bytes_max and not cut:
         name = "standard input" if path is None else path
         raise InputError("too_large", f"{name} is over the limit of {bytes_max} bytes: give a smaller file")
     return raw
 
 
-def every_line(path: Path) -> Iterator[bytes]:
+@contextmanager
+def _opened(path: Path | None) -> Iterator[BinaryIO]:
+    if path is None or path == STANDARD_INPUT:
+        yield sys.stdin.buffer
+        return
+    with reading(path), path.open("rb") as file:
+        yield file
+
+
+def every_line(path: Path | None) -> Iterator[bytes]:
     """Yield every line of a file; one over the limit of a record is cut behind it, so that its reader refuses it.
 
     Raises:
         InputError: ``unreadable_file``.
     """
-    cut = partial(lines_of, name=str(path), bytes_max=EVENT_LINE_BYTES_MAX, too_long=lambda _: None)
-    if path == STANDARD_INPUT:
-        yield from cut(sys.stdin.buffer)
-        return
-    try:
-        with path.open("rb") as file:
-            yield from cut(file)
-    except OSError as error:
-        raise _unreadable(path, error) from None
+    with _opened(path) as file:
+        yield from lines_of(file, name=str(path), bytes_max=EVENT_LINE_BYTES_MAX, too_long=lambda _: None)
 
 
 def input_lines(path: Path | None) -> Iterator[tuple[int, bytes]]:
@@ -63,9 +60,7 @@ def input_lines(path: Path | None) -> Iterator[tuple[int, bytes]]:
     Raises:
         InputError: ``unreadable_file``.
     """
-    for number, line in enumerate(every_line(STANDARD_INPUT if path is None else path), start=1):
-        if line.strip(b" \t\r\n"):
-            yield number, line.rstrip(b"\r\n")
+    return _numbered(every_line(path))
 
 
 def archive_lines(path: Path) -> Iterator[tuple[int, bytes]]:
@@ -74,16 +69,29 @@ def archive_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     Raises:
         InputError: as ``open_archive``.
     """
-    if path == STANDARD_INPUT:
-        yield from input_lines(path)
-        return
-    for number, line in enumerate(open_archive(path), 1):
+    return input_lines(path) if path == STANDARD_INPUT else _numbered(open_archive(path))
+
+
+def _numbered(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
+    for number, line in enumerate(lines, start=1):
         if line.strip(b" \t\r\n"):
             yield number, line.rstrip(b"\r\n")
 
 
-def _unreadable(path: Path, error: OSError) -> InputError:
-    return InputError("unreadable_file", f"cannot read {path}: {error.strerror}")
+def tools_in(content: object) -> list[dict[str, Any]] | None:
+    """Return the tools of a tools/list result, of the response around one, or of a snapshot event; else ``None``.
+
+    Raises:
+        InputError: ``not_a_tool``.
+    """
+    for part in (content, content.get("result"), content.get("data")) if isinstance(content, dict) else ():
+        tools = part.get("tools") if isinstance(part, dict) else None
+        if isinstance(tools, list):
+            for index, tool in enumerate(tools):
+                if not isinstance(tool, dict):
+                    raise InputError("not_a_tool", "a tool must be a JSON object", path=f"$.tools[{index}]")
+            return tools
+    return None
 
 
 Force = Annotated[bool, typer.Option("--force", help="Replace existing results once the new ones are complete.")]
@@ -108,10 +116,8 @@ def refuse_filled_folder(folder: Path, *, force: bool, leftovers: Collection[str
     """
     if force or not folder.is_dir():
         return
-    try:
+    with writing_to(folder):
         found = sorted(entry.name for entry in folder.iterdir() if entry.name not in leftovers)
-    except OSError as error:
-        raise InputError("unwritable_folder", f"cannot write to {folder}: {error.strerror}") from None
     if found:
         raise ConfigurationError(
             "output_exists",
@@ -124,23 +130,23 @@ def write_key_files(private: tuple[Path, bytes], public: tuple[Path, bytes]) -> 
     """Write both files of a key pair, or none.
 
     Raises:
-        ConfigurationError: ``file_exists`` or ``unwritable_file``.
+        ConfigurationError: ``file_exists``.
+        InputError: ``unwritable_file``.
     """
     _write_new(*private, 0o600)
     try:
         _write_new(*public, 0o644)
-    except ConfigurationError:
+    except (ConfigurationError, InputError):
         private[0].unlink(missing_ok=True)
         raise
 
 
 def _write_new(path: Path, content: bytes, file_mode: int) -> None:
     """Write a file that does not exist, with its final permissions from its first byte on."""
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, file_mode)
-    except FileExistsError:
-        raise ConfigurationError("file_exists", f"{path} exists: keys are never overwritten") from None
-    except OSError as error:
-        raise ConfigurationError("unwritable_file", f"cannot write {path}: {error.strerror}") from None
+    with writing(path):
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, file_mode)
+        except FileExistsError:
+            raise ConfigurationError("file_exists", f"{path} exists: keys are never overwritten") from None
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from assay_stream.canonical.decode import decode_json
-from assay_stream.cli.files import read_input
-from assay_stream.cli.output import print_json, print_line
+from assay_stream.cli.files import read_input, tools_in
+from assay_stream.cli.options import Format
+from assay_stream.cli.output import RowFormat, print_json, print_line
+from assay_stream.cli.shared import named_in_errors
 from assay_stream.errors import InputError
 from assay_stream.text.escaping import visible
 
@@ -33,9 +35,7 @@ def check(
     capture: Annotated[
         Path | None, typer.Argument(help="A tools/list result, the response around it, or a snapshot event.")
     ] = None,
-    output_format: Annotated[
-        Literal["table", "json"], typer.Option("--format", help="For people, or one JSON object.")
-    ] = "table",
+    target: Format = RowFormat.TABLE,
 ) -> None:
     """Check a captured list of tools against Handshake's tool conformance requirements.
 
@@ -46,13 +46,14 @@ def check(
     from assay_stream.schemes.handshake.conformance import Status, check_tools
 
     raw = read_input(capture)
-    try:
-        reports = check_tools(_tools(decode_json(raw)), server_id=server_id)
-    except InputError as error:
-        raise InputError(error.code, f"{capture or 'standard input'}: {error.message}", path=error.path) from None
+    with named_in_errors(capture or "standard input"):
+        tools = tools_in(decode_json(raw))
+        if tools is None:
+            raise InputError("not_a_list", "give a tools/list result, the response around it, or a snapshot event")
+        reports = check_tools(tools, server_id=server_id)
     counts: Counter[str] = Counter({status.value: 0 for status in Status})
     counts.update(answer.status.value for report in reports for answer in report.answers.values())
-    if output_format == "json":
+    if target is RowFormat.JSON:
         content = {"server_id": server_id, "counts": counts, "tools": [_as_json(report) for report in reports]}
         print_json(content)
     else:
@@ -62,22 +63,6 @@ def check(
         typer.echo("These checks cover form only. They do not say what a tool does.")
     if not reports or counts[Status.FAIL.value]:
         raise typer.Exit(1)
-
-
-def _tools(content: Any) -> list[dict[str, Any]]:
-    if isinstance(content, dict):
-        for part in (content, content.get("result"), content.get("data")):
-            tools = part.get("tools") if isinstance(part, dict) else None
-            if isinstance(tools, list):
-                break
-        else:
-            tools = None
-        if isinstance(tools, list):
-            for index, tool in enumerate(tools):
-                if not isinstance(tool, dict):
-                    raise InputError("not_a_tool", "a tool must be a JSON object", path=f"$.tools[{index}]")
-            return tools
-    raise InputError("not_a_list", "give a tools/list result, the response around it, or a snapshot event")
 
 
 def _as_json(report: ToolReport) -> dict[str, Any]:

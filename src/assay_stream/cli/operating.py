@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import re
 from enum import StrEnum
+from functools import partial
 from typing import Annotated
 
 import typer
 
 from assay_stream.agents.loading import load_agents
+from assay_stream.cli.options import AsJson, Bootstrap
 from assay_stream.cli.output import print_json, print_line
-from assay_stream.cli.shared import Bootstrap, quiet_client_logs, say
-from assay_stream.config import Settings, command_settings, load_settings
+from assay_stream.cli.shared import as_admin
+from assay_stream.config import command_settings, load_settings
 from assay_stream.errors import ConfigurationError, needing_extra
 from assay_stream.kafka.access import ACCESS, Actor, acl_commands, grants_of
+from assay_stream.kafka.topics import TopicState, apply_topics, inspect_topics
 from assay_stream.model.fields import AGENT_NAME
 from assay_stream.text.escaping import visible
 
@@ -27,8 +30,6 @@ Agents = Annotated[
 
 
 class WorkerRole(StrEnum):
-    """A stage that a worker runs."""
-
     REGISTRY = "registry"
     JOIN = "join"
     ALERTS = "alerts"
@@ -42,9 +43,9 @@ def worker(
     agents: Agents = None,
     web_port: Annotated[int | None, typer.Option(help="Port of /healthz, /readyz and /metrics.")] = None,
 ) -> None:
-    """Run the registry, the join and the alerts until told to stop; or, with --agents, detections of your own.
+    """Run the registry, the join and the alert stage; or, with --agents, detections of your own.
 
-    Settings come from ASSAY_STREAM_* variables. SIGTERM and SIGINT finish the batch in hand and stop.
+    Settings come from ASSAY_STREAM_* variables. On SIGTERM or SIGINT the worker finishes its batch and stops.
     """
     settings = load_settings(bootstrap_servers=bootstrap_servers, web_port=web_port)
     with needing_extra("worker"):
@@ -60,10 +61,9 @@ def worker(
 
 @topics_app.command("apply")
 def topics_apply(bootstrap_servers: Bootstrap = None, agents: Agents = None) -> None:
-    """Create missing topics; with --agents theirs, too. One that exists is never altered; if it differs: an error."""
-    quiet_client_logs()
+    """Create missing topics, with --agents also theirs. Existing topics are never altered; one that differs is an error."""
     settings = command_settings(bootstrap_servers=bootstrap_servers)
-    created = asyncio.run(_apply(settings, _name_of(agents)))
+    created = asyncio.run(as_admin(settings, partial(apply_topics, agents=_name_of(agents))))
     for name in created:
         typer.echo(f"created {name}")
     if not created:
@@ -71,15 +71,11 @@ def topics_apply(bootstrap_servers: Bootstrap = None, agents: Agents = None) -> 
 
 
 @topics_app.command("show")
-def topics_show(
-    bootstrap_servers: Bootstrap = None,
-    agents: Agents = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per topic.")] = False,
-) -> None:
+def topics_show(bootstrap_servers: Bootstrap = None, agents: Agents = None, as_json: AsJson = False) -> None:
     """Compare every topic with its specification. Exit code 1 if one is missing or differs."""
-    quiet_client_logs()
     settings = command_settings(bootstrap_servers=bootstrap_servers)
-    rows = asyncio.run(_show(settings, _name_of(agents)))
+    states = asyncio.run(as_admin(settings, partial(inspect_topics, agents=_name_of(agents))))
+    rows = [_row(state) for state in states]
     for row in rows:
         if as_json:
             print_json(row)
@@ -90,13 +86,24 @@ def topics_show(
         raise typer.Exit(1)
 
 
+def _row(state: TopicState) -> dict[str, object]:
+    differs = state.differing or state.partitions != state.spec.partitions
+    return {
+        "name": state.spec.name,
+        "state": "missing" if not state.partitions else "differs" if differs else "ok",
+        "partitions": state.partitions,
+        "partitions_wanted": state.spec.partitions,
+        "differing": {name: {"is": actual, "wanted": wanted} for name, (actual, wanted) in state.differing.items()},
+    }
+
+
 @topics_app.command("acls")
 def topics_acls(
     role: Annotated[list[Actor] | None, typer.Option(help="This role only. May be given several times.")] = None,
     principal: Annotated[
         list[str] | None, typer.Option(metavar="ROLE=USER", help="Who has a role; default: User:assay-<role>.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per grant.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Print the commands that grant each role exactly what it needs. Contacts no broker.
 
@@ -146,40 +153,3 @@ def _name_of(agents: str | None) -> str:
             "letters, digits and underscores, 64 at most",
         )
     return name
-
-
-async def _apply(settings: Settings, agents: str) -> list[str]:
-    from assay_stream.kafka.connection import start_admin
-    from assay_stream.kafka.topics import apply_topics
-
-    admin = await start_admin(settings, waiting=say)
-    try:
-        return await apply_topics(admin, settings, agents=agents)
-    finally:
-        await admin.close()
-
-
-async def _show(settings: Settings, agents: str) -> list[dict[str, object]]:
-    from assay_stream.kafka.connection import start_admin
-    from assay_stream.kafka.topics import inspect_topics
-
-    admin = await start_admin(settings, waiting=say)
-    try:
-        states = await inspect_topics(admin, settings, agents=agents)
-    finally:
-        await admin.close()
-    rows: list[dict[str, object]] = []
-    for state in states:
-        differs = state.differing or state.partitions != state.spec.partitions
-        rows.append(
-            {
-                "name": state.spec.name,
-                "state": "missing" if not state.partitions else "differs" if differs else "ok",
-                "partitions": state.partitions,
-                "partitions_wanted": state.spec.partitions,
-                "differing": {
-                    name: {"is": actual, "wanted": wanted} for name, (actual, wanted) in state.differing.items()
-                },
-            }
-        )
-    return rows

@@ -1,17 +1,23 @@
-"""What commands print: JSON lines, tables, and the progress of long commands."""
+"""What commands print: JSON lines, tables, and pages with colours."""
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import Any
+from typing import Any, TextIO
 
 import orjson
 import typer
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console
+from rich.text import Text
 
+from assay_stream.alerts.page import Line
 from assay_stream.text.escaping import json_text, visible
+from assay_stream.text.visible import Span, Style
 
 CELL_CHARACTERS_MAX = 44
 """Characters of one cell. A digest keeps its algorithm and twelve digits; JSON has it whole."""
@@ -19,6 +25,21 @@ CELL_CHARACTERS_MAX = 44
 _ELLIPSIS = "…"
 _DIGEST_CHARACTERS = len("sha256:") + 12
 _SHA256_CHARACTERS = len("sha256:") + 64
+_COLUMNS_DEFAULT = 100
+_COLUMNS_MIN = 40
+_CHUNK_CHARS = 2_000
+_CELL_MIN = 12
+
+_LOOKS: dict[Style, str] = {
+    "": "",
+    "title": "bold",
+    "dim": "dim",
+    "grave": "bold red",
+    "warn": "yellow",
+    "mark": "black on yellow",
+    "gone": "red strike",
+    "come": "green",
+}
 
 
 class RowFormat(StrEnum):
@@ -26,6 +47,14 @@ class RowFormat(StrEnum):
 
     TABLE = "table"
     JSON = "json"
+
+
+class Colour(StrEnum):
+    """When to use colours."""
+
+    AUTO = "auto"
+    ALWAYS = "always"
+    NEVER = "never"
 
 
 def cell(value: object) -> str:
@@ -42,24 +71,15 @@ def cell(value: object) -> str:
     return text if len(text) <= CELL_CHARACTERS_MAX else text[: CELL_CHARACTERS_MAX - 1] + _ELLIPSIS
 
 
-def table_lines(rows: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> list[str]:
-    """Return rows as the lines of a table."""
-    table = [list(columns), *([cell(row.get(name)) for name in columns] for row in rows)]
-    widths = [max(len(cells[index]) for cells in table) for index in range(len(columns))]
-    return ["  ".join(text.ljust(width) for text, width in zip(cells, widths, strict=True)).rstrip() for cells in table]
+def json_line(value: object, *, sort_keys: bool = False, indented: bool = False) -> str:
+    """Return a value as JSON, on one line by default, in which nothing can steer a terminal or hide in it."""
+    options = (orjson.OPT_SORT_KEYS if sort_keys else 0) | (orjson.OPT_INDENT_2 if indented else 0)
+    return json_text(orjson.dumps(value, option=options).decode())
 
 
-def json_line(value: object, *, sort_keys: bool = False) -> str:
-    """Return a value as one line of JSON in which nothing can steer a terminal or hide in it."""
-    return json_text(orjson.dumps(value, option=orjson.OPT_SORT_KEYS if sort_keys else None).decode())
-
-
-def print_json(value: object, *, indented: bool = False, sort_keys: bool = False) -> None:
+def print_json(value: object, *, sort_keys: bool = False, indented: bool = False) -> None:
     """Print a value as JSON, as ``json_line`` writes it."""
-    text = json_line(value, sort_keys=sort_keys)
-    if indented:
-        text = json_text(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
-    print_line(text)
+    print_line(json_line(value, sort_keys=sort_keys, indented=indented))
 
 
 def print_line(text: str) -> None:
@@ -67,92 +87,115 @@ def print_line(text: str) -> None:
     typer.echo(text.encode())
 
 
-def print_summary(content: Mapping[str, Any], target: RowFormat) -> None:
-    """Print a summary to standard error: in words for a person at a terminal, else as one JSON object."""
-    if target is RowFormat.JSON or not sys.stderr.isatty():
-        typer.echo(json_line({"summary": content}).encode(), err=True)
-        return
-    for line in summary_lines(content):
-        typer.echo(line, err=True)
+def print_rows(
+    rows: Iterable[Mapping[str, Any]], columns: Sequence[str], target: RowFormat, *, whole: bool = False
+) -> None:
+    """Print rows: a table of some columns for people, or each as one JSON object.
 
-
-def summary_lines(content: Mapping[str, Any]) -> list[str]:
-    """Return a summary in words: the counts in one line, and a line for each group that is not empty."""
-    counts = [f"{value:,} {name}" for name, value in content.items() if not isinstance(value, Mapping)]
-    groups = {name: value for name, value in content.items() if isinstance(value, Mapping) and value}
-    lines = [", ".join(counts)]
-    for name, group in groups.items():
-        lines.append(f"{name}: " + ", ".join(f"{count:,} {cell(key)}" for key, count in group.items()))
-    return lines
-
-
-def print_table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], target: RowFormat) -> None:
-    """Print rows, for a person or for a program."""
+    Args:
+        rows: the rows.
+        columns: what the table shows of them.
+        target: table or JSON.
+        whole: whether long values stay whole in the table, to be copied.
+    """
     if target is RowFormat.JSON:
         for row in rows:
             print_json(row)
         return
-    for line in table_lines(rows, columns):
-        print_line(line)
+    shown = cell if not whole else lambda value: "-" if value is None else visible(str(value))
+    table = [[Span(name) for name in columns], *([Span(shown(row.get(name))) for name in columns] for row in rows)]
+    Painter(Colour.NEVER).table(table)
 
 
-_EVERY_S = 1.0
-_PARTITIONS_SHOWN_MAX = 8
+def print_summary(content: Mapping[str, Any], target: RowFormat) -> None:
+    """Print a summary to standard error: in words for a person at a terminal, else as one JSON object.
+
+    The words are the counts in one line, and a line for each group that is not empty.
+    """
+    if target is RowFormat.JSON or not sys.stderr.isatty():
+        typer.echo(json_line({"summary": content}).encode(), err=True)
+        return
+    counts = [f"{value:,} {name}" for name, value in content.items() if not isinstance(value, Mapping)]
+    typer.echo(", ".join(counts), err=True)
+    for name, group in content.items():
+        if isinstance(group, Mapping) and group:
+            typer.echo(f"{name}: " + ", ".join(f"{count:,} {cell(key)}" for key, count in group.items()), err=True)
 
 
-class Meter:
-    """Tells once a second how many calls are done, how fast, and how long it will take.
+class Painter:
+    """Prints lines and tables to one stream.
+
+    ``rich`` wraps and colours; its own tables would cut uids and digests where a terminal is narrow.
 
     Args:
-        wanted: whether to tell at all; ``None``: on a terminal only.
-        clock_s: seconds that only go up.
+        colour: when to use colours; by itself where the stream is a terminal and ``NO_COLOR`` is not set.
+        file: the stream, standard output by default.
+        columns: its width, the terminal's by default.
     """
 
-    def __init__(self, wanted: bool | None, *, clock_s: Callable[[], float] = time.monotonic) -> None:
-        self._wanted = sys.stderr.isatty() if wanted is None else wanted
-        self._overwrites = self._wanted and sys.stderr.isatty()
-        self._clock_s = clock_s
-        self._started_s = self._told_s = clock_s()
-        self._first: int | None = None
+    def __init__(self, colour: Colour, *, file: TextIO | None = None, columns: int | None = None) -> None:
+        stream = sys.stdout if file is None else file
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            # A terminal that knows no Unicode gets escapes.
+            reconfigure(errors="backslashreplace")
+        self.is_terminal = stream.isatty()
+        wanted = colour is Colour.ALWAYS
+        if colour is Colour.AUTO:
+            wanted = self.is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        self.columns = max(columns or shutil.get_terminal_size((_COLUMNS_DEFAULT, 24)).columns, _COLUMNS_MIN)
+        self._console = Console(
+            file=stream,
+            width=self.columns,
+            force_terminal=wanted,
+            color_system="standard" if wanted else None,
+            no_color=not wanted,
+            legacy_windows=False,
+        )
 
-    def reading(self, count: int) -> None:
-        """Tell how many records were read in, if it is time to."""
-        if self._is_time():
-            self._tell(f"{count:,} records read")
+    def lines(self, lines: Iterable[Line]) -> None:
+        """Print lines, wrapped to the width, each with its gutter."""
+        for line in lines:
+            for text in _split(line.spans):
+                parts: Iterable[Text] = [text]
+                if line.wraps:
+                    parts = text.wrap(self._console, self.columns - cell_len(line.gutter), overflow="fold")
+                for part in parts:
+                    if line.wraps:
+                        part.rstrip()
+                    self._print(Text.assemble((line.gutter, "dim"), part))
 
-    def replaying(self, partitions: Iterable[tuple[str, int, int]]) -> None:
-        """Tell how far each partition of calls is, if it is time to."""
-        if not self._is_time():
-            return
-        listed = list(partitions)
-        done, total = sum(row[1] for row in listed), sum(row[2] for row in listed)
-        if self._first is None:
-            # The rate is that of this run, whatever was done before an interruption.
-            self._first, self._started_s = done, self._clock_s()
-            return
-        rate = (done - self._first) / max(self._clock_s() - self._started_s, 0.001)
-        left = f"{(total - done) / rate:,.0f} s left" if rate > 0 else "time left not known"
-        each = ", ".join(f"{name} {_percent(part, of)}" for name, part, of in listed[:_PARTITIONS_SHOWN_MAX])
-        more = f" and {len(listed) - _PARTITIONS_SHOWN_MAX} more" if len(listed) > _PARTITIONS_SHOWN_MAX else ""
-        self._tell(f"{_percent(done, total)} of {total:,} calls, {rate:,.0f}/s, {left}: {each}{more}")
+    def table(self, rows: Sequence[Sequence[Span]], *, flexible: Sequence[int] = ()) -> None:
+        """Print rows in columns; on a narrow terminal the flexible columns are cut."""
+        widths = [max(cell_len(span.text) for span in column) for column in zip(*rows, strict=True)]
+        over = sum(widths) + 2 * (len(widths) - 1) - self.columns if self.is_terminal else 0
+        for index in sorted(flexible, key=lambda each: -widths[each]):
+            cut = min(max(over, 0), max(widths[index] - _CELL_MIN, 0))
+            widths[index] -= cut
+            over -= cut
+        for row in rows:
+            text = Text()
+            for span, width in zip(row, widths, strict=True):
+                shown = span.text if cell_len(span.text) <= width else set_cell_size(span.text, width - 1) + _ELLIPSIS
+                text.append(set_cell_size(shown, width), _LOOKS[span.style]).append("  ")
+            text.rstrip()
+            self._print(text)
 
-    def end(self) -> None:
-        """Leave the line."""
-        if self._overwrites:
-            typer.echo("", err=True)
-
-    def _is_time(self) -> bool:
-        if not self._wanted or self._clock_s() - self._told_s < _EVERY_S:
-            return False
-        self._told_s = self._clock_s()
-        return True
-
-    def _tell(self, text: str) -> None:
-        if self._overwrites:
-            typer.echo(f"\r\x1b[K{text}", nl=False, err=True)
-        else:
-            typer.echo(f"assay-stream: {text}", err=True)
+    def _print(self, text: Text) -> None:
+        self._console.print(text, no_wrap=True, overflow="ignore", crop=False, soft_wrap=True)
 
 
-def _percent(part: int, total: int) -> str:
-    return f"{100 * part // total if total else 100} %"
+def _split(spans: Iterable[Span]) -> Iterable[Text]:
+    """Yield what stands between two line feeds; in pieces, for wrapping takes more than linear time."""
+    text = Text()
+    for span in spans:
+        for number, piece in enumerate(span.text.split("\n")):
+            if number:
+                yield text
+                text = Text()
+            for start in range(0, len(piece), _CHUNK_CHARS):
+                if len(text) > _CHUNK_CHARS:
+                    yield text
+                    text = Text()
+                text.append(piece[start : start + _CHUNK_CHARS], _LOOKS[span.style])
+    yield text

@@ -1,4 +1,4 @@
-"""``assay-stream pins``: what operators decided about definitions, and how to decide."""
+"""``assay-stream pins``: review, approve and reject definitions."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import difflib
 import json
 import sys
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -14,21 +15,11 @@ from typing import Annotated, Any
 import typer
 
 from assay_stream import __version__
-from assay_stream.cli.deciding import (
-    AnyServerId,
-    AnyTool,
-    AsJson,
-    Author,
-    EventFile,
-    Reason,
-    ServerId,
-    decide,
-    known_bindings,
-    print_rows,
-)
+from assay_stream.cli.deciding import Deciding, known_bindings, print_state
 from assay_stream.cli.files import read_input
+from assay_stream.cli.options import AnyServerId, AnyTool, AsJson, Bootstrap, ServerId, grouped
 from assay_stream.cli.output import print_line
-from assay_stream.cli.shared import Bootstrap, say
+from assay_stream.cli.shared import named_in_errors, say
 from assay_stream.errors import InputError
 from assay_stream.kafka.lookup import find_finding, read_definitions
 from assay_stream.limits import PIN_FILE_LIMITS
@@ -38,6 +29,7 @@ from assay_stream.registry.state import Bindings
 from assay_stream.registry.timeline import AFTER_ALL_US
 from assay_stream.report.pins import (
     approved_entries,
+    full_digest_of,
     history_rows,
     offered_now,
     pin_rows,
@@ -67,18 +59,27 @@ class LockfileVersion(StrEnum):
     V3 = "3.0"
 
 
-Tool = Annotated[str | None, typer.Option("--tool", help="The tool.")]
-Alert = Annotated[
-    str | None,
-    typer.Option(help="Decide on what this alert is about: its uid, or the beginning that `alerts list` shows."),
-]
-Digest = Annotated[str | None, typer.Option(help="Full digest of the definition, where several are in force.")]
-Schemes = Annotated[
-    list[str] | None,
-    typer.Option("--scheme", help="Default: those the tool is pinned under, else assay.p60. May be repeated."),
-]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """The definitions to decide on."""
+
+    server_id: AnyServerId = None
+    tool: AnyTool = None
+    alert: Annotated[
+        str | None,
+        typer.Option(help="Decide on the definition this alert is about: its uid, or the start `alerts list` shows."),
+    ] = None
+    digest: Annotated[str | None, typer.Option(help="Full digest of the definition, where several are in force.")] = (
+        None
+    )
+    scheme: Annotated[
+        list[str] | None,
+        typer.Option(help="Default: those the tool is pinned under, else assay.p60. May be given several times."),
+    ] = None
+
+
 _CLOSING = (
-    "alerts that this ends are closed when the settle time has passed (ASSAY_STREAM_ALERT_SETTLE_S of the worker, "
+    "alerts that this resolves are closed after the settle time (ASSAY_STREAM_ALERT_SETTLE_S of the worker, "
     "default 600 s)"
 )
 _LIST_COLUMNS = ("server_id", "tool_name", "scheme", "state", "standing", "author", "since", "value")
@@ -89,12 +90,12 @@ _HISTORY_COLUMNS = ("time", "change", "server_id", "tool_name", "scheme", "value
 def list_pins(
     server_id: AnyServerId = None, tool: AnyTool = None, as_json: AsJson = False, bootstrap_servers: Bootstrap = None
 ) -> None:
-    """Show the decisions in force, and how what is offered now stands to them.
+    """Show the decisions in force, and how the tools offered now compare with them.
 
-    A pinned tool that no list in force has is shown as unobserved. A match says that two values are equal.
+    A pinned tool that no list in force has is shown as unobserved. A match means that two values are equal.
     """
     _, bindings = known_bindings(bootstrap_servers)
-    print_rows(pin_rows(bindings, server_id=server_id, tool_name=tool), _LIST_COLUMNS, as_json=as_json)
+    print_state(pin_rows(bindings, server_id=server_id, tool_name=tool), _LIST_COLUMNS, as_json=as_json)
 
 
 @pins_app.command()
@@ -104,91 +105,64 @@ def history(
     """Show every decision on pins, policies and keys, oldest first, superseded ones included."""
     _, bindings = known_bindings(bootstrap_servers)
     rows = history_rows(bindings, server_id=server_id, tool_name=tool)
-    print_rows(rows, _HISTORY_COLUMNS, as_json=as_json)
+    print_state(rows, _HISTORY_COLUMNS, as_json=as_json)
 
 
 @pins_app.command()
+@grouped
 def approve(
-    reason: Reason,
-    server_id: AnyServerId = None,
-    tool: Tool = None,
+    by: Deciding,
+    chosen: Chosen,
     every: Annotated[bool, typer.Option("--all", help="Every tool that the server offers now.")] = False,
-    alert: Alert = None,
-    digest: Digest = None,
-    scheme: Schemes = None,
-    author: Author = None,
-    output: EventFile = None,
-    bootstrap_servers: Bootstrap = None,
 ) -> None:
-    """Pin tools to the definitions that are in force, or to the one that an alert is about.
+    """Pin tools to the definitions in force, or to the one that an alert is about.
 
-    Another definition is a mismatch from now on, until somebody approves it.
+    From then on any other definition is a mismatch until somebody approves it.
     """
-    _decide_on(PIN_SET_TYPE, reason, server_id, tool, every, alert, digest, scheme, author, output, bootstrap_servers)
+    _decide_on(PIN_SET_TYPE, by, chosen, every=every)
+    say(_CLOSING)
 
 
 @pins_app.command()
-def reject(
-    reason: Reason,
-    server_id: AnyServerId = None,
-    tool: Tool = None,
-    alert: Alert = None,
-    digest: Digest = None,
-    scheme: Schemes = None,
-    author: Author = None,
-    output: EventFile = None,
-    bootstrap_servers: Bootstrap = None,
-) -> None:
+@grouped
+def reject(by: Deciding, chosen: Chosen) -> None:
     """Reject a definition: it is a mismatch from now on, whatever else is pinned."""
-    _decide_on(
-        PIN_REJECT_TYPE, reason, server_id, tool, False, alert, digest, scheme, author, output, bootstrap_servers
-    )
+    _decide_on(PIN_REJECT_TYPE, by, chosen)
 
 
 @pins_app.command()
+@grouped
 def remove(
     server_id: ServerId,
     tool: Annotated[str, typer.Option("--tool", help="The tool.")],
-    reason: Reason,
+    by: Deciding,
     scheme: Annotated[str, typer.Option(help="The scheme of the pin.")],
     value: Annotated[
-        str | None, typer.Option(help="Take back the decision on this value only, a rejection too.")
+        str | None, typer.Option(help="Withdraw the decision on this value only, also a rejection.")
     ] = None,
-    author: Author = None,
-    output: EventFile = None,
-    bootstrap_servers: Bootstrap = None,
 ) -> None:
     """Withdraw a decision."""
     data = {"server_id": server_id, "tool_name": tool, "scheme": scheme, "value": value}
-    decide([(PIN_REMOVE_TYPE, data)], author=author, reason=reason, output=output, bootstrap=bootstrap_servers)
+    by.decide((PIN_REMOVE_TYPE, data))
     say(f"removed: {tool} on {server_id}, {scheme}")
 
 
 @pins_app.command("import")
+@grouped
 def import_pins(
     file: Annotated[Path, typer.Argument(help="A lockfile, a list of pins or a policy; `-` for standard input.")],
     source: Annotated[PinFormat, typer.Option("--format", help="What the file holds.")],
-    reason: Reason,
+    by: Deciding,
     server_id: AnyServerId = None,
-    author: Author = None,
-    output: EventFile = None,
-    bootstrap_servers: Bootstrap = None,
 ) -> None:
     """Set the pins that a file holds. Native files name their servers; others need --server-id."""
     raw = read_input(file, bytes_max=PIN_FILE_LIMITS.record_bytes_max)
-    try:
+    with named_in_errors(file):
         entries = read_pins(raw, format=source.value, server_id=server_id)
-    except InputError as error:
-        raise InputError(error.code, f"{file}: {error.message}", path=error.path) from None
-    for entry in entries:
-        if entry.server_id is None:
-            raise InputError("server_not_named", "the file names no server: give --server-id")
-    decisions = [
-        (PIN_SET_TYPE, {name: value for name, value in entry._asdict().items() if value is not None})
-        for entry in entries
-    ]
-    count = decide(decisions, author=author, reason=reason, output=output, bootstrap=bootstrap_servers)
-    say(f"set {count} pins")
+    if any(entry.server_id is None for entry in entries):
+        raise InputError("server_not_named", "the file names no server: give --server-id")
+    by.decide(*((PIN_SET_TYPE, entry._asdict()) for entry in entries))
+    say(f"set {len(entries)} pins")
 
 
 @pins_app.command("export")
@@ -200,7 +174,7 @@ def export_pins(
     ] = LockfileVersion.V2,
     bootstrap_servers: Bootstrap = None,
 ) -> None:
-    """Write the approved values to standard output. What the format cannot hold is named, and exit code is 1."""
+    """Write the approved values to standard output. Exit code 1 if the format cannot hold some of them."""
     if target is not PinFormat.NATIVE and server_id is None:
         raise InputError("server_not_named", f"a file of format {target} is about one server: give --server-id")
     _, bindings = known_bindings(bootstrap_servers)
@@ -218,13 +192,13 @@ def export_pins(
 
 
 @pins_app.command()
-def diff(server_id: ServerId, tool: Tool = None, bootstrap_servers: Bootstrap = None) -> None:
+def diff(server_id: ServerId, tool: AnyTool = None, bootstrap_servers: Bootstrap = None) -> None:
     """Show how pinned tools differ from what is offered now. Exit code 1 if any does."""
     settings, bindings = known_bindings(bootstrap_servers)
     server = server_of(bindings, server_id)
     rows = list(pin_rows(bindings, server_id=server_id, tool_name=tool))
     if not rows:
-        say("no decision is in force, so there is nothing to compare with")
+        say("no decision is in force: nothing to compare with")
         return
     rejected = [row["tool_name"] for row in rows if row["state"] == "rejected" and "rejected" in row["standing"]]
     pairs = list(_differing(bindings, server, server_id, tool))
@@ -241,43 +215,30 @@ def diff(server_id: ServerId, tool: Tool = None, bootstrap_servers: Bootstrap = 
     say("nothing differs")
 
 
-def _decide_on(
-    kind: str,
-    reason: str,
-    server_id: str | None,
-    tool: str | None,
-    every: bool,
-    alert: str | None,
-    digest: str | None,
-    schemes: list[str] | None,
-    author: str | None,
-    output: Path | None,
-    bootstrap: str | None,
-) -> None:
-    chosen = (server_id is not None, tool is not None, every, digest is not None)
-    if any(chosen) if alert is not None else not chosen[0] or chosen[1] == every or (every and chosen[3]):
+def _decide_on(kind: str, by: Deciding, chosen: Chosen, *, every: bool = False) -> None:
+    server_id, tool, digest = chosen.server_id, chosen.tool, chosen.digest
+    by_name = server_id is not None and (tool is None) == every and not (every and digest)
+    if by_name == (chosen.alert is not None) or (chosen.alert is not None and (server_id or tool or every or digest)):
         raise InputError("bad_option", "say what: --alert UID, or --server-id with --tool NAME (and --digest) or --all")
-    settings, bindings = known_bindings(bootstrap)
-    if alert is not None:
-        finding = asyncio.run(find_finding(settings, alert))
+    settings, bindings = known_bindings(by.bootstrap_servers)
+    if chosen.alert is not None:
+        finding = asyncio.run(find_finding(settings, chosen.alert))
         if finding is None or finding.tool_name is None or finding.after is None:
             raise InputError(
                 "no_definition_in_alert", "no finding with this uid names a definition: use --server-id and --tool"
             )
         server_id, tool, digest = finding.server_id, finding.tool_name, finding.after
     server = server_of(bindings, server_id or "")
-    decisions: list[tuple[str, dict[str, Any]]] = []
-    for name in tools_offered_now(server) if tool is None else [tool]:
-        for scheme, value in values_to_decide(server, name, full=digest, schemes=schemes or ()).items():
-            data = {"server_id": server_id, "tool_name": name, "scheme": scheme, "value": value}
-            decisions.append((kind, data))
+    decisions = [
+        (kind, {"server_id": server_id, "tool_name": name, "scheme": scheme, "value": value})
+        for name in (tools_offered_now(server) if tool is None else [tool])
+        for scheme, value in values_to_decide(server, name, full=digest, schemes=chosen.scheme or ()).items()
+    ]
     if not decisions:
         raise InputError("tool_not_observed", "no list in force on this server has any tool: wait for one")
-    decide(decisions, author=author, reason=reason, output=output, bootstrap=bootstrap)
+    by.decide(*decisions)
     for _, data in decisions:
         _tell(kind, data, server)
-    if kind == PIN_SET_TYPE:
-        say(_CLOSING)
 
 
 def _tell(kind: str, data: dict[str, Any], server: ServerBindings) -> None:
@@ -289,7 +250,7 @@ def _tell(kind: str, data: dict[str, Any], server: ServerBindings) -> None:
     if kind == PIN_SET_TYPE and before.get(scheme) not in (None, value):
         say(f"  in place of {before[scheme]}")
     if kind == PIN_REJECT_TYPE and not {other: kept for other, kept in before.items() if kept != value}:
-        say("  no approved value is left: any other definition is under `unknown` of the policy")
+        say("  no approved value is left: `unknown` of the policy decides on any other definition")
 
 
 def _differing(bindings: Bindings, server: ServerBindings, server_id: str, tool: str | None) -> Any:
@@ -297,9 +258,7 @@ def _differing(bindings: Bindings, server: ServerBindings, server_id: str, tool:
     for entry in approved_entries(bindings, server_id=server_id):
         if tool not in (None, entry.tool_name):
             continue
-        pinned = next(
-            (print_.full for print_ in server.tools.values() if print_.has_value(entry.scheme, entry.value)), None
-        )
+        pinned = full_digest_of(server, entry.scheme, entry.value)
         for offered in offered_now(server, entry.tool_name):
             if not offered.fingerprint.has_value(entry.scheme, entry.value):
                 yield entry.tool_name, entry.scheme, pinned, offered.fingerprint.full

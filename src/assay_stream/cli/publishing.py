@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, BinaryIO
 
 import typer
 
-from assay_stream.cli.files import Force, every_line, refuse_existing_file
-from assay_stream.cli.shared import (
-    AuthContext,
-    Bootstrap,
-    ObserverId,
-    Unscoped,
-    observer_or_host,
-    quiet_client_logs,
-    say,
-)
-from assay_stream.config import command_settings
+from assay_stream.cli.files import STANDARD_INPUT, Force, every_line, refuse_existing_file
+from assay_stream.cli.options import Bootstrap, VantageOptions, grouped
+from assay_stream.cli.shared import on_kafka, show_refused
+from assay_stream.config import Settings, command_settings
 from assay_stream.errors import ConfigurationError, InputError, OperatingError
 from assay_stream.files.aside import Aside
-from assay_stream.kafka.connection import connection_options, start_admin
+from assay_stream.kafka.connection import connection_options
 from assay_stream.kafka.topics import topic_names
 from assay_stream.observe import (
     FileSink,
@@ -47,6 +41,7 @@ class Format(StrEnum):
     OBSERVATIONS = "observations"
 
 
+@grouped
 def publish(
     files: Annotated[list[Path], typer.Argument(help="NDJSON files; `-` for standard input.")],
     source: Annotated[
@@ -57,12 +52,10 @@ def publish(
             "observations: our own events.",
         ),
     ],
+    vantage: VantageOptions,
     server_id: Annotated[
         str | None, typer.Option(help="Your name for the server. Needed for mcp-wire and assay-log.")
     ] = None,
-    observer_id: ObserverId = None,
-    unscoped: Unscoped = False,
-    auth_context: AuthContext = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Write to --output; do not contact a broker.")] = False,
     output: Annotated[
         Path | None, typer.Option(help="With --dry-run: the NDJSON file to write, which must not exist.")
@@ -72,82 +65,68 @@ def publish(
 ) -> None:
     """Publish recorded traffic as observations.
 
-    The same file yields the same events with the same ids, so that publishing it twice does no harm. Bad lines are
+    The same file yields the same events with the same ids, so publishing it twice does no harm. Bad lines are
     reported and skipped; the others are published. Exit code 2 if any line was bad.
     """
-    quiet_client_logs()
     if dry_run != (output is not None):
         raise ConfigurationError("bad_option", "--dry-run and --output go together")
     if source is not Format.OBSERVATIONS and server_id is None:
         raise ConfigurationError("bad_option", f"--from {source} needs --server-id")
     if output is not None:
         refuse_existing_file(output, force=force)
-    errors: list[tuple[str, InputError]] = []
-    observations = _read(files, source, server_id, observer_or_host(observer_id), unscoped, auth_context, errors)
+    refused: list[str] = []
+    observations = _read(files, source, server_id, vantage, refused)
     with Aside() as aside:
         target = None if output is None else aside.path(output)
-        delivered = asyncio.run(deliver(observations, target, bootstrap_servers))
+        delivered = deliver(observations, target, bootstrap_servers)
         if output is not None and not delivered and output.exists():
             aside.drop()
-    for name, error in errors:
-        say(f"{name}: {error}")
-    typer.echo(f"published {delivered}, refused {len(errors)}", err=True)
-    if errors:
-        raise typer.Exit(2)
+    typer.echo(f"published {delivered}, refused {len(refused)}", err=True)
+    show_refused(refused)
 
 
 def _read(
-    files: list[Path],
-    source: Format,
-    server_id: str | None,
-    observer_id: str,
-    unscoped: bool,
-    auth_context: str | None,
-    errors: list[tuple[str, InputError]],
+    files: list[Path], source: Format, server_id: str | None, vantage: VantageOptions, refused: list[str]
 ) -> Iterator[Observation]:
     for path in files:
-        name = "standard input" if str(path) == "-" else str(path)
+        name = "standard input" if path == STANDARD_INPUT else str(path)
 
         def collect(error: InputError, name: str = name) -> None:
-            errors.append((name, error))
+            refused.append(f"{name}: {error}")
 
         lines = every_line(path)
         if source is Format.OBSERVATIONS or server_id is None:
             yield from from_observations(lines, on_error=collect)
-        elif source is Format.ASSAY_LOG:
-            yield from from_assay_log(lines, server_id=server_id, observer_id=observer_id, on_error=collect)
+            continue
+        seen = vantage.of(server_id)
+        if source is Format.ASSAY_LOG:
+            yield from from_assay_log(lines, server_id=server_id, observer_id=seen.observer_id, on_error=collect)
         else:
-            yield from from_mcp_wire(
-                lines,
-                server_id=server_id,
-                observer_id=observer_id,
-                server_scoped=not unscoped,
-                auth_context=auth_context,
-                on_error=collect,
-            )
+            yield from from_mcp_wire(lines, **asdict(seen), on_error=collect)
 
 
-async def deliver(observations: Iterator[Observation], output: Path | BinaryIO | None, bootstrap: str | None) -> int:
-    """Publish observations and return how many were delivered.
+def deliver(observations: Iterable[Observation], output: Path | BinaryIO | None, bootstrap: str | None) -> int:
+    """Publish observations, or write them to a file, and return how many there were.
 
     Raises:
         OperatingError: ``not_delivered`` or ``broker_unreachable``.
     """
     if output is not None:
-        return await _drain(observations, FileSink(output))
-    settings = command_settings(bootstrap_servers=bootstrap)
-    # A tap waits for brokers for ever; someone at a command line wants to know.
-    admin = await start_admin(settings, waiting=say)
-    await admin.close()
-    publisher = ObservationPublisher(connection_options(settings), topics=topic_names(settings))
-    publisher.start()
-    return await _drain(observations, publisher)
+        return asyncio.run(_drain(observations, FileSink(output)))
+
+    async def publish(settings: Settings) -> int:
+        with ObservationPublisher(connection_options(settings), topics=topic_names(settings)) as publisher:
+            return await _drain(observations, publisher)
+
+    return on_kafka(command_settings(bootstrap_servers=bootstrap), publish)
 
 
-async def _drain(observations: Iterator[Observation], sink: Sink) -> int:
+async def _drain(observations: Iterable[Observation], sink: Sink) -> int:
     limits = PublisherLimits()
+    count = 0
     try:
         for observation in observations:
+            count += 1
             while (
                 sink.stats.queued >= limits.queue_records_max // 2
                 or sink.stats.queued_bytes >= limits.queue_bytes_max // 2
@@ -157,10 +136,10 @@ async def _drain(observations: Iterator[Observation], sink: Sink) -> int:
     finally:
         await sink.aclose(timeout_s=60.0)
     stats = sink.stats
-    if stats.dropped:
+    if stats.delivered != count:
         raise OperatingError(
             "not_delivered",
-            f"{sum(stats.dropped.values())} observations were not delivered: {dict(stats.dropped)}. "
-            "Publish the file again: events that arrived have the same ids",
+            f"{count - stats.delivered} of {count} events were not delivered: {dict(stats.dropped)}. "
+            "Run the command again: an event that arrives twice changes nothing",
         )
-    return stats.delivered
+    return count

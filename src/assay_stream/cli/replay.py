@@ -4,93 +4,65 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from assay_stream import __version__
 from assay_stream.cli.compare import AlertFiles, hold_against, hold_against_topics, recorded_in, written_in
 from assay_stream.cli.files import Force, refuse_filled_folder
-from assay_stream.cli.output import Meter, RowFormat, print_json
-from assay_stream.cli.shared import (
-    NOTHING_FOUND,
-    Bootstrap,
-    RedactionDisable,
-    RedactionEnable,
-    RedactionNames,
-    SnapshotPartitions,
-    collecting_seldom,
-    noting_interrupts,
-    quiet_client_logs,
-    say,
-)
-from assay_stream.cli.sources import (
+from assay_stream.cli.options import (
+    EvidenceFiles,
     FromKafka,
-    FromTime,
-    Offsets,
-    ServerIds,
-    Source,
-    ToTime,
-    joined_source,
-    make_selection,
-    make_source,
+    Inputs,
+    Progress,
+    SettingsOptions,
+    SnapshotPartitions,
+    grouped,
 )
-from assay_stream.cli.verify import EvidenceFiles
-from assay_stream.config import Settings, command_settings
+from assay_stream.cli.output import print_json
+from assay_stream.cli.progress import Meter
+from assay_stream.cli.shared import NOTHING_FOUND, collecting_seldom, noting_interrupts, say
+from assay_stream.cli.sources import RangeOptions, Source, joined_source, make_source
 from assay_stream.errors import ConfigurationError, InputError
 from assay_stream.files.aside import locked_folder
+from assay_stream.files.failures import writing_to
 from assay_stream.files.log_spool import LogSpool
-from assay_stream.model.envelope import Producer
+from assay_stream.kafka.shadow import shadow_topics, write_shadow
 from assay_stream.model.observation import CallProfile
-from assay_stream.model.record import Record, Role
+from assay_stream.model.record import Role
 from assay_stream.replay.results import LEFTOVERS, PROGRESS_FILE, Results, Tally, noted_ends
 from assay_stream.replay.run import Replay
 from assay_stream.replay.selection import Selection
 
 INTERRUPTED = 130
 _RESUME_POINT_S = 5.0
-_CUT_LINES_TOLD_MAX = 20
+_CUT_LINES_SHOWN_MAX = 20
 _LOOK_EVERY = 1_024
 """Records between two looks at the clock."""
 
 
+@grouped
 def replay(
-    inputs: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--input", help="Recorded observations (NDJSON; plain, gzip or zstd). May be given several times."
-        ),
-    ] = None,
+    ranges: RangeOptions,
+    given: SettingsOptions,
+    inputs: Inputs = None,
     from_kafka: FromKafka = False,
     output: Annotated[
-        Path | None, typer.Option(help="Folder for the results; made if missing, else it must be empty.")
+        Path | None, typer.Option(help="Folder for the results; created if missing, otherwise it must be empty.")
     ] = None,
     force: Force = False,
     to_kafka: Annotated[
-        bool, typer.Option("--to-kafka", help="Write the results to topics instead, created if missing.")
+        bool, typer.Option("--to-kafka", help="Write the results to topics instead; missing ones are created.")
     ] = False,
-    topic_prefix: Annotated[
-        str, typer.Option(help="With --to-kafka: what the names of those topics begin with.")
-    ] = "shadow.",
-    from_time: FromTime = None,
-    to_time: ToTime = None,
-    offsets: Offsets = None,
-    server_ids: ServerIds = None,
+    topic_prefix: Annotated[str, typer.Option(help="With --to-kafka: prefix of their names.")] = "shadow.",
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with what an interrupted replay left in the folder.")
+        bool, typer.Option("--resume", help="Continue an interrupted replay from what it left in the folder.")
     ] = False,
-    progress: Annotated[
-        bool | None, typer.Option(help="Tell on standard error how far it is. Default: on a terminal.")
-    ] = None,
+    progress: Progress = None,
     snapshot_partitions: SnapshotPartitions = None,
-    bootstrap_servers: Bootstrap = None,
-    redaction_enable: RedactionEnable = None,
-    redaction_disable: RedactionDisable = None,
-    redaction_names: RedactionNames = None,
     call_profile: Annotated[
         CallProfile | None,
         typer.Option(help="What every call must satisfy. Default: ASSAY_STREAM_CALL_PROFILE, else assay."),
@@ -99,8 +71,8 @@ def replay(
         bool,
         typer.Option(
             "--compare",
-            help="Hold the result against what was recorded: against the topics, with --input against --evidence "
-            "and --alerts.",
+            help="Compare the result with what was recorded: in the topics, or with --input in --evidence and "
+            "--alerts.",
         ),
     ] = False,
     evidence: EvidenceFiles = None,
@@ -109,33 +81,26 @@ def replay(
     """Replay recorded observations through the engine, into files or into topics beside the live ones.
 
     Writes evidence.ndjson, alerts.ndjson, definitions.ndjson, changes.ndjson and rejected.ndjson. The same input
-    gives the same bytes. Prints a summary as one JSON object. Exit code 5 if nothing that was asked for is there,
-    2 if no record could be read, 1 if a line was too long to be read whole or --compare finds a difference, 130
-    if it was interrupted.
+    gives the same bytes. Prints a summary as one JSON object. Exit code 5 if nothing matches the selection, 2 if no
+    record could be read, 1 if a line was too long to be read whole or --compare finds a difference, 130 if it was
+    interrupted.
     """
     if to_kafka == (output is not None) or (to_kafka and (resume or force)):
         raise ConfigurationError(
             "no_destination", "give a folder (--output) or --to-kafka; --resume and --force need a folder"
         )
     if output is not None and not (resume and (output / PROGRESS_FILE).exists()):
-        hint = "go on with --resume, " if (output / PROGRESS_FILE).exists() else ""
+        hint = "continue with --resume, " if (output / PROGRESS_FILE).exists() else ""
         refuse_filled_folder(output, force=force, leftovers=LEFTOVERS, hint=hint)
-    quiet_client_logs()
-    settings = command_settings(
-        bootstrap_servers=bootstrap_servers,
-        redaction_enable=redaction_enable,
-        redaction_disable=redaction_disable,
-        redaction_names=redaction_names,
-        call_profile=call_profile,
-    )
-    selection = make_selection(from_time, to_time, offsets, server_ids)
+    settings = given.settings(call_profile=call_profile)
+    selection = ranges.selection()
     if compare:
         _check_comparison(selection, to_kafka, from_kafka, evidence, alerts)
     ends = noted_ends(output) if resume and output is not None and from_kafka else None
     if ends is None and compare and from_kafka:
         ends = joined_source(settings).ends
     source = make_source(inputs, from_kafka, selection, settings, snapshot_partitions=snapshot_partitions, ends=ends)
-    job = _Job(source=source, settings=settings, meter=Meter(progress))
+    job = _Job(source=source, meter=Meter(progress))
     if output is None:
         with collecting_seldom():
             _into_topics(job, topic_prefix)
@@ -143,11 +108,11 @@ def replay(
 
     def then(spool: LogSpool, made: Replay) -> None:
         if compare and from_kafka:
-            hold_against_topics(source, spool, made, written_in(output), RowFormat.TABLE)
+            hold_against_topics(source, spool, made, written_in(output))
         elif compare:
             hold_against(settings, spool, made, written_in(output), recorded_in(evidence, alerts))
 
-    with collecting_seldom(), _told_if_unwritable(output), locked_folder(output):
+    with collecting_seldom(), writing_to(output), locked_folder(output):
         _into_files(job, output, resume=resume, then=then)
 
 
@@ -157,8 +122,8 @@ def _check_comparison(
     if to_kafka or selection.narrows:
         raise ConfigurationError(
             "bad_option",
-            "--compare holds everything that was recorded against a replay of everything: it goes with --output, "
-            "and without options of time, offsets and servers",
+            "--compare compares everything that was recorded with a replay of everything: use it with --output, and "
+            "without a selection of times, offsets or servers",
         )
     if against_topics == bool(evidence) or (against_topics and alerts):
         raise ConfigurationError(
@@ -169,70 +134,38 @@ def _check_comparison(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Job:
     source: Source
-    settings: Settings
     meter: Meter
     cut_lines: list[InputError] = field(default_factory=list)
     """Lines of which only the beginning could be read; they are rejected records of the replay."""
 
-    @property
-    def producer(self) -> Producer:
-        return Producer(version=__version__, git=self.settings.git_commit)
-
     def what(self) -> dict[str, Any]:
         """Return everything that decides the bytes of the results."""
+        settings = self.source.settings
         return self.source.what() | {
-            "version": self.producer.version,
-            "git": self.producer.git,
-            "redaction": self.settings.redaction().id,
-            "call_profile": self.settings.call_profile,
-            "severity_profile": self.settings.severity_profile,
-            "pacing": asdict(self.settings.pacing()),
+            "version": settings.producer().version,
+            "git": settings.producer().git,
+            "redaction": settings.redaction().id,
+            "call_profile": settings.call_profile,
+            "severity_profile": settings.severity_profile,
+            "pacing": asdict(settings.pacing()),
             "work": {
-                "work_units_max": self.settings.work_units_max,
-                "allowance_units_per_s": self.settings.allowance_units_per_s,
-                "allowance_burst_units": self.settings.allowance_burst_units,
+                "work_units_max": settings.work_units_max,
+                "allowance_units_per_s": settings.allowance_units_per_s,
+                "allowance_burst_units": settings.allowance_burst_units,
             },
         }
 
     def spool(self) -> LogSpool:
-        """Return everything that is asked for, in order."""
-        spool, count, meter = LogSpool(), 0, self.meter
-
-        def take(record: Record) -> None:
-            nonlocal count
-            spool.add(record)
-            count += 1
-            if count % _LOOK_EVERY == 0:
-                meter.reading(count)
-
-        try:
-            self.source.read(take, too_long=self.cut_lines.append)
-            spool.finish()
-        except BaseException:
-            spool.close()
-            raise
-        return spool
-
-    def replay(self, spool: LogSpool) -> Replay:
-        return Replay(
-            spool,
-            producer=self.producer,
-            limits=self.settings.limits(),
-            snapshot_partitions=self.source.partitions,
-            redaction=self.settings.redaction(),
-            call_profile=self.settings.call_profile,
-            server_ids=self.source.selection.server_ids or None,
-            alert_rules=self.settings.alert_rules(__version__),
-        )
+        return self.source.spool(meter=self.meter, too_long=self.cut_lines.append)
 
 
 def _into_files(job: _Job, folder: Path, *, resume: bool, then: Callable[[LogSpool, Replay], None]) -> None:
-    with _told_if_unwritable(folder):
+    with writing_to(folder):
         results = Results(folder, job.what(), ends=job.source.ends)
         checkpoint = results.resume() if resume else None
     with results, job.spool() as spool:
-        with _told_if_unwritable(folder):
-            made = job.replay(spool)
+        with writing_to(folder):
+            made = job.source.replay(spool)
             if checkpoint is None:
                 results.start()
             else:
@@ -240,7 +173,7 @@ def _into_files(job: _Job, folder: Path, *, resume: bool, then: Callable[[LogSpo
                     if written.role is Role.DEFINITIONS:
                         results.tally.is_new(written)
             if not _run(made, results, job.meter):
-                say(f"interrupted. Go on with the same command and --resume ({folder / PROGRESS_FILE})")
+                say(f"interrupted. To continue, run the same command with --resume ({folder / PROGRESS_FILE})")
                 raise typer.Exit(INTERRUPTED)
             found_nothing = _is_empty(job, made)
             if results.replaces and (found_nothing or not _readable(spool, results.tally)):
@@ -253,14 +186,6 @@ def _into_files(job: _Job, folder: Path, *, resume: bool, then: Callable[[LogSpo
                 results.end()
         _finish(job, results.tally, made, spool)
         then(spool, made)
-
-
-@contextmanager
-def _told_if_unwritable(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise InputError("unwritable_folder", f"cannot write to {folder}: {error.strerror}") from None
 
 
 def _run(made: Replay, results: Results, meter: Meter) -> bool:
@@ -285,38 +210,36 @@ def _run(made: Replay, results: Results, meter: Meter) -> bool:
 
 
 def _into_topics(job: _Job, prefix: str) -> None:
-    from assay_stream.kafka.shadow import shadow_topics, write_shadow
-
-    topics = shadow_topics(job.settings, prefix)
+    topics = shadow_topics(job.source.settings, prefix)
     tally = Tally()
     with job.spool() as spool:
-        made = job.replay(spool)
+        made = job.source.replay(spool)
         partitions = 1 + max((log.partition for log in spool.logs() if log.role is Role.CALLS), default=0)
-        asyncio.run(write_shadow(job.settings, topics, made.steps(), call_partitions=partitions, tally=tally))
+        asyncio.run(write_shadow(job.source.settings, topics, made.steps(), call_partitions=partitions, tally=tally))
         _finish(job, tally, made, spool)
 
 
 def _finish(job: _Job, tally: Tally, made: Replay, spool: LogSpool) -> None:
     job.meter.end()
-    for error in job.cut_lines[:_CUT_LINES_TOLD_MAX]:
+    for error in job.cut_lines[:_CUT_LINES_SHOWN_MAX]:
         say(f"{error.code}: {error.message}")
     print_json({"written": tally.written, "what": dict(sorted(tally.what.items()))})
     if _is_empty(job, made):
-        say("no call is in what was asked for: look at the times, offsets and servers")
+        say("the selection matches no call: check the times, offsets and servers")
         raise typer.Exit(NOTHING_FOUND)
     if not _readable(spool, tally):
         raise InputError(
             "no_readable_record",
-            "the input holds no record that can be read: give files of observations, or an archive of them; "
-            "of each record that was refused, the rejected records say why",
+            "the input holds no readable record: give files of observations, or an archive of them; "
+            "rejected.ndjson says why each record was refused",
         )
     if job.cut_lines:
-        say(f"{len(job.cut_lines)} lines were too long to be read whole: this is no replay of everything")
+        say(f"{len(job.cut_lines)} lines were too long to be read whole: this replay is incomplete")
         raise typer.Exit(1)
 
 
 def _is_empty(job: _Job, made: Replay) -> bool:
-    """Tell whether nothing was found of what was asked for."""
+    """Tell whether the selection matches nothing."""
     asked = job.source.selection.narrows or job.source.ends is not None
     return asked and not any(total for _, _, total in made.calls_done())
 

@@ -11,10 +11,13 @@ from typing import Annotated, Any
 import typer
 
 from assay_stream.cli.files import Force, read_input, refuse_existing_file
+from assay_stream.cli.options import Bootstrap
 from assay_stream.cli.output import json_line, print_json
 from assay_stream.cli.seal_checking import Checkpoints, Keys, logs_of
-from assay_stream.cli.shared import Bootstrap, say
+from assay_stream.cli.sealing import DEFAULT_LOG_NAME
+from assay_stream.cli.shared import say
 from assay_stream.errors import ConfigurationError, InputError
+from assay_stream.files.failures import writing
 from assay_stream.files.seal_files import LogName, Logs, record_in
 from assay_stream.files.seal_keys import read_public_keys
 from assay_stream.limits import LINE_BYTES_MAX
@@ -33,7 +36,6 @@ from assay_stream.seal.proof import (
     note_of,
 )
 
-DEFAULT_LOG_NAME = "assay-stream"
 Partition = Annotated[int, typer.Option(min=0, help="The evidence partition.")]
 
 
@@ -42,14 +44,6 @@ class ProofFormat(StrEnum):
 
     JSON = "json"
     TLOG = "tlog-proof"
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands of this module to a group."""
-    app.command()(prove)
-    app.command("check-proof")(check_proof_file)
-    app.command()(checkpoint)
-    app.command()(vkey)
 
 
 def prove(
@@ -89,10 +83,8 @@ def prove(
             text = inclusion(chain, offset).as_tlog()
         else:
             text = json_line(inclusion(chain, offset).as_json()) + "\n"
-    try:
+    with writing(output):
         output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise ConfigurationError("unwritable_file", f"cannot write {output}: {error.strerror}") from None
     say(f"wrote {output}")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Any
 
 import typer
@@ -30,13 +29,6 @@ _SUMMARY = {
     "nothing is sealed: seal them (assay-stream seal --once), and find out why if they were sealed before",
     Outcome.NOTHING_VERIFIED: "nothing verified: nothing is sealed, or retention deleted all that was",
 }
-
-
-class Format(StrEnum):
-    """How a result is written."""
-
-    TABLE = "table"
-    JSON = "json"
 
 
 def as_json(outcome: Outcome, reports: list[Report], files: list[FileLogs]) -> dict[str, Any]:

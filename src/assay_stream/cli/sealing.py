@@ -9,14 +9,15 @@ import typer
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from assay_stream.cli.files import write_key_files
-from assay_stream.cli.seal_proofs import DEFAULT_LOG_NAME
-from assay_stream.cli.shared import Bootstrap
+from assay_stream.cli.options import Bootstrap
 from assay_stream.config import Settings, load_settings
 from assay_stream.errors import ConfigurationError, needing_extra
 from assay_stream.files.seal_keys import read_private_key, read_public_keys
 from assay_stream.model.checkpoint import RANGE_RECORDS_MAX
 from assay_stream.schemes import dsse
 from assay_stream.schemes.tlog import is_key_name
+
+DEFAULT_LOG_NAME = "assay-stream"
 
 seal_app = typer.Typer()
 
@@ -31,7 +32,7 @@ AlsoTrust = Annotated[
     typer.Option(
         "--also-trust",
         metavar="PUB.pem",
-        help="Go on after checkpoints by this key too: the one before. May be given several times.",
+        help="Also continue after checkpoints by this key: the previous one. May be given several times.",
     ),
 ]
 
@@ -41,18 +42,18 @@ def seal(
     context: typer.Context,
     key: Key = None,
     also_trust: AlsoTrust = None,
-    once: Annotated[bool, typer.Option("--once", help="Seal what is there now, and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Seal what is there now, then exit.")] = False,
     every_records: Annotated[
-        int, typer.Option(min=1, max=RANGE_RECORDS_MAX, help="Records of one range at most.")
+        int, typer.Option(min=1, max=RANGE_RECORDS_MAX, help="Maximum records per checkpoint.")
     ] = 4_096,
     every_s: Annotated[
-        float, typer.Option(min=0.1, max=86_400, help="How long a record waits for its checkpoint at most, seconds.")
+        float, typer.Option(min=0.1, max=86_400, help="Maximum time a record waits for its checkpoint, seconds.")
     ] = 60.0,
     log_name: Annotated[
         str,
         typer.Option(
-            help="Begins the origin of each partition's log in signed notes: a name of your own, such as "
-            "example.com/production. Never change it: a log under another name is another log."
+            help="Name of your own, such as example.com/production, that starts the origin of each partition's log "
+            "in signed notes. Never change it: a log under another name is another log."
         ),
     ] = DEFAULT_LOG_NAME,
     web_port: Annotated[
@@ -62,17 +63,17 @@ def seal(
 ) -> None:
     """Seal evidence, and check it later.
 
-    Without a command it is the sealer: it follows the evidence topic, and writes a signed checkpoint over each
-    range, until SIGTERM or SIGINT. One runs for a deployment: a second one shuts the first out.
+    Without a subcommand this is the sealer: it follows the evidence topic and writes a signed checkpoint over each
+    range, until SIGTERM or SIGINT. Run one per deployment: a second one shuts out the first.
     """
     if context.invoked_subcommand is not None:
         if key is not None or also_trust:
-            raise ConfigurationError("bad_option", "give --key and --also-trust behind the command, not before it")
+            raise ConfigurationError("bad_option", "give --key and --also-trust after the subcommand, not before it")
         return
     if key is None:
-        raise ConfigurationError("bad_option", "--key is needed: assay-stream seal keygen --out seal.pem makes one")
+        raise ConfigurationError("bad_option", "--key is required: assay-stream seal keygen --out seal.pem creates one")
     if not is_key_name(log_name):
-        raise ConfigurationError("bad_option", "--log-name must not contain white space or a plus, nor be empty")
+        raise ConfigurationError("bad_option", "--log-name must not be empty, nor contain white space or a plus")
     settings = load_settings(bootstrap_servers=bootstrap_servers)
     private = read_private_key(key, _password(settings))
     trusted = read_public_keys(also_trust or ()) | dsse.keys_of([private.public_key()])
@@ -86,13 +87,11 @@ def seal(
 
 @seal_app.command()
 def keygen(
-    out: Annotated[
-        Path, typer.Option(help="File for the private key, which must not exist. The public key goes to *.pub.pem.")
-    ],
+    out: Annotated[Path, typer.Option(help="New file for the private key. The public key goes to *.pub.pem.")],
 ) -> None:
-    """Make an ed25519 key pair. Prints the id of the key.
+    """Generate an ed25519 key pair, and print the id of the key.
 
-    The private key is encrypted if ASSAY_STREAM_SEAL_KEY_PASSWORD is set. Its owner alone can read the file.
+    The private key is encrypted if ASSAY_STREAM_SEAL_KEY_PASSWORD is set. Only its owner can read the file.
     """
     password = _password(load_settings())
     key = Ed25519PrivateKey.generate()

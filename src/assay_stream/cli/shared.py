@@ -1,48 +1,27 @@
-"""What commands share: options, sentences to a person, exit codes, interrupts."""
+"""What commands share: sentences to a person, connecting to Kafka, exit codes, interrupts."""
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import logging
 import signal
-import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Coroutine, Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Any, TypeVar
 
 import typer
+from aiokafka.admin import AIOKafkaAdminClient
 
+from assay_stream.config import Settings
+from assay_stream.errors import InputError
+from assay_stream.kafka.connection import start_admin
 from assay_stream.text.escaping import visible
 
 NOTHING_FOUND = 5
 """Exit code if nothing matches."""
 
-Bootstrap = Annotated[
-    str | None, typer.Option(help="Kafka brokers, host:port. Default: ASSAY_STREAM_BOOTSTRAP_SERVERS.")
-]
-ObserverId = Annotated[
-    str | None, typer.Option(envvar="ASSAY_STREAM_OBSERVER_ID", help="Name of this proxy. Default: the host's name.")
-]
-Unscoped = Annotated[bool, typer.Option("--unscoped", help="Leave the server's id out of the tool definition digest.")]
-AuthContext = Annotated[
-    str | None, typer.Option(help="A label (not a secret) for the permissions under which the server is queried.")
-]
-
-RedactionEnable = Annotated[
-    str | None,
-    typer.Option(help="Redaction rules to turn on, comma separated. Default: ASSAY_STREAM_REDACTION_ENABLE."),
-]
-RedactionDisable = Annotated[
-    str | None,
-    typer.Option(help="Redaction rules to turn off, comma separated. Default: ASSAY_STREAM_REDACTION_DISABLE."),
-]
-RedactionNames = Annotated[
-    str | None,
-    typer.Option(help="Further sensitive key names, comma separated. Default: ASSAY_STREAM_REDACTION_NAMES."),
-]
-SnapshotPartitions = Annotated[
-    int | None, typer.Option(min=1, help="Partitions of the snapshot topic that the files were read from.")
-]
+Result = TypeVar("Result")
 
 
 def quiet_client_logs() -> None:
@@ -51,7 +30,7 @@ def quiet_client_logs() -> None:
 
 
 def say(text: str) -> None:
-    """Print a sentence for a person to standard error."""
+    """Print a sentence for people to standard error."""
     typer.echo(f"assay-stream: {visible(text)}", err=True)
 
 
@@ -67,9 +46,63 @@ class InertFormatter(logging.Formatter):
         return visible(super().formatException(ei), keep="\n")
 
 
-def observer_or_host(observer_id: str | None) -> str:
-    """Return the observer's name, by default the host's."""
-    return observer_id if observer_id is not None else socket.gethostname()
+async def as_admin(
+    settings: Settings, work: Callable[[AIOKafkaAdminClient, Settings], Coroutine[Any, Any, Result]]
+) -> Result:
+    """Run what needs an admin client once the brokers answer; say so while they do not.
+
+    Raises:
+        ConfigurationError: where the brokers refuse us.
+        OperatingError: ``broker_unreachable`` after the settings' limit.
+    """
+    admin = await start_admin(settings, waiting=say)
+    try:
+        return await work(admin, settings)
+    finally:
+        await admin.close()
+
+
+@contextmanager
+def brokers_of(settings: Settings) -> Iterator[asyncio.Runner]:
+    """Wait for the brokers, and give an event loop to use them in.
+
+    Raises:
+        AssayStreamError: as ``as_admin``.
+    """
+
+    async def nothing(*_: object) -> None:
+        """Be content that the brokers answer."""
+
+    with asyncio.Runner() as runner:
+        runner.run(as_admin(settings, nothing))
+        yield runner
+
+
+def on_kafka(settings: Settings, work: Callable[[Settings], Coroutine[Any, Any, Result]]) -> Result:
+    """Run what reads or writes topics once the brokers answer.
+
+    Raises:
+        AssayStreamError: as ``as_admin``.
+    """
+    with brokers_of(settings) as runner:
+        return runner.run(work(settings))
+
+
+def show_refused(refused: Collection[str]) -> None:
+    """Name the lines that could not be read, and end with exit code 2 if there are any."""
+    for text in refused:
+        say(text)
+    if refused:
+        raise typer.Exit(2)
+
+
+@contextmanager
+def named_in_errors(name: object) -> Iterator[None]:
+    """Start the message of an input error with the file that it is about."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(error.code, f"{name}: {error.message}", path=error.path) from None
 
 
 _THRESHOLDS = (50_000, 50, 100)

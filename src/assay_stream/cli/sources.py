@@ -1,40 +1,64 @@
-"""Where a replay or an archive takes its records from, and which of them: options and reading."""
+"""Where a replay, a comparison or an archive takes its records from, and which of them."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from assay_stream.alerts.selection import since_of
+from assay_stream.cli.options import ServerIds, time_option
+from assay_stream.cli.progress import Meter
 from assay_stream.config import Settings
-from assay_stream.errors import ConfigurationError, InputError
+from assay_stream.errors import ConfigurationError
 from assay_stream.files.archive import TooLong, read_files
+from assay_stream.files.failures import reading
+from assay_stream.files.log_spool import LogSpool
+from assay_stream.kafka import lookup
 from assay_stream.model.record import Record, Role
+from assay_stream.replay.run import Replay
 from assay_stream.replay.selection import OFFSETS_METAVAR, Selection, offsets_of
 
-FromTime = Annotated[
-    str | None, typer.Option(help="Calls from this time of the log on (RFC 3339). Snapshots count from the beginning.")
-]
-ToTime = Annotated[str | None, typer.Option(help="Records before this time of the log (RFC 3339).")]
-Offsets = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar=OFFSETS_METAVAR,
-        help="Only these offsets, the end exclusive, either may be missing. Of this topic these partitions only. "
-        "May be given several times.",
-    ),
-]
-ServerIds = Annotated[
-    list[str] | None, typer.Option("--server-id", help="Of this server only. May be given several times.")
-]
-FromKafka = Annotated[bool, typer.Option("--from-kafka", help="Read the deployment's topics, in no consumer group.")]
-
 Take = Callable[[Record], None]
+Ends = dict[Role, dict[int, int]]
+
+_LOOK_EVERY = 1_024
+"""Records between two reports of progress."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RangeOptions:
+    """Which records to take."""
+
+    from_time: Annotated[
+        int | None, time_option("Calls from this log time on (RFC 3339). Snapshots count from the beginning.")
+    ] = None
+    to_time: Annotated[int | None, time_option("Records before this log time (RFC 3339).")] = None
+    offsets: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar=OFFSETS_METAVAR,
+            help="Only these offsets; the end is exclusive, and either number may be left out. Leaves out the topic's "
+            "other partitions. May be given several times.",
+        ),
+    ] = None
+    server_ids: ServerIds = None
+
+    def selection(self) -> Selection:
+        """Return what the options ask for.
+
+        Raises:
+            ConfigurationError: ``bad_offsets``.
+        """
+        return Selection(
+            from_ms=None if self.from_time is None else self.from_time // 1_000,
+            to_ms=None if self.to_time is None else self.to_time // 1_000,
+            offsets=offsets_of(self.offsets or ()),
+            server_ids=frozenset(self.server_ids or ()),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,23 +70,23 @@ class Source:
         settings: the operator's settings.
         ends: where each partition of the topics ends, ``None`` for files.
         selection: which records.
-        partitions: how many partitions the snapshot topic has, ``None`` where that is not known.
+        partitions: how many partitions the snapshot topic has, ``None`` if unknown.
     """
 
     files: tuple[Path, ...]
     settings: Settings
-    ends: dict[Role, dict[int, int]] | None
+    ends: Ends | None
     selection: Selection
     partitions: int | None = None
 
     def what(self) -> dict[str, Any]:
-        """Return what decides the records: who goes on from an interruption must have the same.
+        """Return what decides the records: a resumed run must have the same.
 
         Raises:
             InputError: ``unreadable_file``.
         """
         selection = self.selection
-        told: dict[str, Any] = {
+        what: dict[str, Any] = {
             "from_time": selection.from_ms,
             "to_time": selection.to_ms,
             "offsets": sorted([*place, *bounds] for place, bounds in selection.offsets.items()),
@@ -70,48 +94,65 @@ class Source:
             "snapshot_partitions": self.partitions,
         }
         if self.ends is not None:
-            return told | {"bootstrap_servers": self.settings.bootstrap_servers, "prefix": self.settings.topic_prefix}
-        try:
-            stats = [(str(path), path.stat()) for path in self.files]
-        except OSError as error:
-            raise InputError("unreadable_file", f"cannot read {error.filename}: {error.strerror}") from None
-        return told | {"inputs": [[name, stat.st_size, stat.st_mtime_ns] for name, stat in stats]}
+            return what | {"bootstrap_servers": self.settings.bootstrap_servers, "prefix": self.settings.topic_prefix}
+        inputs = []
+        for path in self.files:
+            with reading(path):
+                stat = path.stat()
+            inputs.append([str(path), stat.st_size, stat.st_mtime_ns])
+        return what | {"inputs": inputs}
 
-    def read(self, take: Take, *, too_long: TooLong | None = None) -> None:
-        """Hand every record that is asked for to somebody.
+    def read(self, take: Take, *, meter: Meter | None = None, too_long: TooLong | None = None) -> None:
+        """Hand every selected record to ``take``.
 
         Raises:
             InputError: where a file cannot be read.
             OperatingError: where the brokers do not answer.
         """
-        if self.ends is not None:
-            asyncio.run(_read_topics(self, take))
-            return
-        for record in self._from_files(too_long):
-            take(record)
+        count = 0
 
-    def _from_files(self, too_long: TooLong | None) -> Iterator[Record]:
+        def note(record: Record) -> None:
+            nonlocal count
+            take(record)
+            count += 1
+            if meter is not None and count % _LOOK_EVERY == 0:
+                meter.reading(count)
+
+        async def read_topics(ends: Ends) -> None:
+            async for record in lookup.read_ranges(self.settings, ends, self.selection):
+                note(record)
+
+        if self.ends is not None:
+            asyncio.run(read_topics(self.ends))
+            return
         narrows, wants = self.selection.narrows, self.selection.wants
         for record in read_files(self.files, too_long=too_long):
             if not narrows or wants(record):
-                yield record
+                note(record)
 
+    def spool(self, *, meter: Meter | None = None, too_long: TooLong | None = None) -> LogSpool:
+        """Return every selected record in order, in a spool for the caller to close."""
+        spool = LogSpool()
+        try:
+            self.read(spool.add, meter=meter, too_long=too_long)
+            spool.finish()
+        except BaseException:
+            spool.close()
+            raise
+        return spool
 
-def make_selection(
-    from_time: str | None, to_time: str | None, offsets: list[str] | None, server_ids: list[str] | None
-) -> Selection:
-    """Return what the options ask for.
-
-    Raises:
-        InputError: ``bad_time``.
-        ConfigurationError: ``bad_offsets``.
-    """
-    return Selection(
-        from_ms=None if from_time is None else since_of(from_time),
-        to_ms=None if to_time is None else since_of(to_time),
-        offsets=offsets_of(offsets or ()),
-        server_ids=frozenset(server_ids or ()),
-    )
+    def replay(self, spool: LogSpool) -> Replay:
+        """Return the replay of what ``spool`` returned, under the operator's settings."""
+        return Replay(
+            spool,
+            producer=self.settings.producer(),
+            limits=self.settings.limits(),
+            snapshot_partitions=self.partitions,
+            redaction=self.settings.redaction(),
+            call_profile=self.settings.call_profile,
+            server_ids=self.selection.server_ids or None,
+            alert_rules=self.settings.alert_rules(),
+        )
 
 
 def make_source(
@@ -121,7 +162,7 @@ def make_source(
     settings: Settings,
     *,
     snapshot_partitions: int | None = None,
-    ends: dict[Role, dict[int, int]] | None = None,
+    ends: Ends | None = None,
 ) -> Source:
     """Return where to read.
 
@@ -132,8 +173,7 @@ def make_source(
     if from_kafka == bool(files):
         raise ConfigurationError("no_source", "give either files (--input) or --from-kafka")
     if from_kafka:
-        if ends is None:
-            ends = asyncio.run(_note_ends(settings))
+        ends = asyncio.run(lookup.note_ends(settings, lookup.READ)) if ends is None else ends
         snapshot_partitions = len(ends[Role.SNAPSHOTS])
     return Source(
         files=tuple(files or ()),
@@ -151,20 +191,4 @@ def joined_source(settings: Settings) -> Source:
         ConfigurationError: ``topic_missing``.
         OperatingError: ``broker_unreachable``.
     """
-    from assay_stream.kafka.lookup import joined_ends
-
-    ends = asyncio.run(joined_ends(settings))
-    return make_source(None, True, Selection(), settings, ends=ends)
-
-
-async def _note_ends(settings: Settings) -> dict[Role, dict[int, int]]:
-    from assay_stream.kafka.lookup import READ, note_ends
-
-    return await note_ends(settings, READ)
-
-
-async def _read_topics(source: Source, take: Take) -> None:
-    from assay_stream.kafka.lookup import read_ranges
-
-    async for record in read_ranges(source.settings, source.ends or {}, source.selection):
-        take(record)
+    return make_source(None, True, Selection(), settings, ends=asyncio.run(lookup.joined_ends(settings)))

@@ -1,12 +1,15 @@
-"""Where ``alerts list``, ``show`` and ``explain`` read from: files if they are given, else the topics."""
+"""Where ``alerts list``, ``show`` and ``explain`` read from: files if they are given, otherwise the topics."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from assay_stream.alerts.context import Calls, Sightings
 from assay_stream.alerts.formats.view import AlertView, read_alert
@@ -15,40 +18,99 @@ from assay_stream.alerts.processor import partition_key
 from assay_stream.alerts.story import AlertStory, story_of, tool_names_of
 from assay_stream.canonical.decode import decode_json
 from assay_stream.canonical.digest import jcs_digest
-from assay_stream.cli.files import input_lines
-from assay_stream.cli.shared import quiet_client_logs, say
+from assay_stream.cli.alerts import AlertFile
+from assay_stream.cli.files import STANDARD_INPUT, input_lines
+from assay_stream.cli.options import Bootstrap, time_option
+from assay_stream.cli.shared import on_kafka, say
 from assay_stream.config import Settings, command_settings
 from assay_stream.errors import InputError
-from assay_stream.kafka.connection import start_admin
 from assay_stream.kafka.lookup import read_bindings, read_definitions, read_entries, read_records
 from assay_stream.model.record import Record, Role
 from assay_stream.registry.state import Bindings
+from assay_stream.report.pins import full_digest_of
 
 _PROGRESS_EVERY_S = 5.0
 _PROGRESS_CHECK_RECORDS = 1_000
+_DEFINITIONS = "definitions.ndjson"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """What to read from where.
+    """Where the story of one alert comes from."""
+
+    file: AlertFile = None
+    definitions: Annotated[
+        Path | None,
+        typer.Option(
+            help="Definitions (NDJSON, as replay writes them). Default: from Kafka; with --input, the file "
+            f"{_DEFINITIONS} beside it."
+        ),
+    ] = None
+    evidence: Annotated[
+        Path | None,
+        typer.Option(help="Evidence (NDJSON, as replay writes it). Default: from Kafka; none with --input."),
+    ] = None
+    no_calls: Annotated[bool, typer.Option("--no-calls", help="Do not look for calls that used the tool.")] = False
+    since: Annotated[
+        int | None, time_option("Only calls of this time (RFC 3339) or later. Default: since the first finding.")
+    ] = None
+    bootstrap_servers: Bootstrap = None
+
+    def story(self, uid: str, *, full: bool = False) -> tuple[AlertStory, list[str]]:
+        """Return all that is known about one alert, and what could not be read.
+
+        Raises:
+            InputError: ``bad_uid``, ``unknown_uid`` or ``ambiguous_uid``; as ``index_of`` besides.
+        """
+        refused: list[str] = []
+        index = index_of(self.file, self.bootstrap_servers, refused, uid)
+        life = index.the_one()
+        calls = None if self.no_calls else _calls_of(life, None if self.since is None else self.since // 1_000)
+        further: dict[str, Any] = {"see_also": index.on_same_definition(life.last.uid), "full": full}
+        if self.file is None:
+            return asyncio.run(self._from_topics(life, calls, refused, further)), refused
+        beside = self.file.with_name(_DEFINITIONS)
+        path = self.definitions
+        if path is None and self.file != STANDARD_INPUT and beside.is_file():
+            path = beside
+        definitions = {} if path is None else _definitions(path, _digests(life.last, None), refused)
+        if self.evidence is None:
+            calls = None
+        elif calls is not None:
+            _count_lines(calls, self.evidence, refused)
+        return story_of(life, definitions=definitions, calls=calls, **further), refused
+
+    async def _from_topics(
+        self, life: Life, calls: Calls | None, refused: list[str], further: dict[str, Any]
+    ) -> AlertStory:
+        view, settings = life.last, command_settings(bootstrap_servers=self.bootstrap_servers)
+        server_id, tool_name = view.fact("mcp_server_id"), view.fact("mcp_tool_name") or None
+        sightings = Sightings(view.uid, server_id, tool_name)
+        key = partition_key({"kind": view.kind, "server_id": server_id, "tool_name": tool_name or ""})
+        async for entry in read_entries(settings, key):
+            sightings.add(entry)
+        pinned = _pinned_digest(view, await read_bindings(settings)) if _is_about_a_pin(view) else None
+        digests = _digests(view, pinned)
+        if self.definitions is not None:
+            definitions = _definitions(self.definitions, digests, refused)
+        else:
+            definitions = await read_definitions(settings, digests) if digests else {}
+        if calls is not None and self.evidence is not None:
+            _count_lines(calls, self.evidence, refused)
+        elif calls is not None:
+            async for record in _reported(read_records(settings, Role.EVIDENCE, since_ms=calls.since_ms)):
+                calls.add(record.value)
+        return story_of(life, sightings=sightings, definitions=definitions, pinned=pinned, calls=calls, **further)
+
+
+def index_of(file: Path | None, bootstrap: str | None, refused: list[str], prefix: str | None = None) -> AlertIndex:
+    """Return the current alerts, and the whole history of those whose uid starts with a prefix.
 
     Args:
-        alerts: file of alerts, ``-`` for standard input, ``None`` for Kafka.
-        definitions: file of definitions, ``None`` for Kafka where the alerts are read there too.
-        evidence: file of evidence, in the same way.
+        file: file of alerts, ``-`` for standard input, ``None`` for Kafka.
         bootstrap: Kafka brokers, ``None`` for the settings'.
-        calls: whether to look for calls.
-    """
-
-    alerts: Path | None
-    definitions: Path | None = None
-    evidence: Path | None = None
-    bootstrap: str | None = None
-    calls: bool = True
-
-
-async def index_of(sources: Sources, refused: list[str], prefix: str | None = None) -> AlertIndex:
-    """Return the alerts as they stand.
+        refused: gets what could not be read.
+        prefix: of uids.
 
     Raises:
         InputError: ``unreadable_file`` or ``bad_uid``.
@@ -56,70 +118,27 @@ async def index_of(sources: Sources, refused: list[str], prefix: str | None = No
         ConfigurationError: ``topic_missing``.
     """
     index = AlertIndex(prefix)
-    if sources.alerts is not None:
-        for where, line in _lines(sources.alerts):
-            _take(index, where, line, refused)
-        return index
-    settings = await _reached(sources)
-    async for record in _told(read_records(settings, Role.ALERTS)):
-        origin = record.origin
-        _take(index, f"{origin.topic}/{origin.partition}/{origin.offset}", record.value, refused)
+
+    def take(where: object, value: bytes | None) -> None:
+        try:
+            index.add(read_alert(value))
+        except InputError as error:
+            refused.append(f"{where}: {error}")
+
+    async def read_topic(settings: Settings) -> None:
+        async for record in _reported(read_records(settings, Role.ALERTS)):
+            take(record.origin, record.value)
+
+    if file is None:
+        on_kafka(command_settings(bootstrap_servers=bootstrap), read_topic)
+    else:
+        for where, line in _lines(file):
+            take(where, line)
     return index
 
 
-async def story_from(uid: str, sources: Sources, refused: list[str], *, since_ms: int | None, full: bool) -> AlertStory:
-    """Return what there is to be said of one alert.
-
-    Raises:
-        InputError: ``bad_uid``, ``unknown_uid`` or ``ambiguous_uid``; as ``index_of`` besides.
-    """
-    index = await index_of(sources, refused, uid)
-    life = index.the_one()
-    see_also = index.on_same_definition(life.last.uid)
+def _calls_of(life: Life, since_ms: int | None) -> Calls | None:
     view = life.last
-    calls = _calls_of(view, life, since_ms) if sources.calls else None
-    if sources.alerts is not None:
-        return _from_files(life, sources, calls, refused, see_also, full=full)
-    settings = command_settings(bootstrap_servers=sources.bootstrap)
-    server_id, tool_name = view.fact("mcp_server_id"), view.fact("mcp_tool_name") or None
-    sightings = Sightings(view.uid, server_id, tool_name)
-    key = partition_key({"kind": view.kind, "server_id": server_id, "tool_name": tool_name or ""})
-    async for entry in read_entries(settings, key):
-        sightings.add(entry)
-    pinned = _pinned_digest(view, await read_bindings(settings)) if _is_about_a_pin(view) else None
-    digests = _digests(view, pinned)
-    if sources.definitions is not None:
-        definitions = _definitions(sources.definitions, digests, refused)
-    else:
-        definitions = await read_definitions(settings, digests) if digests else {}
-    if calls is not None and sources.evidence is not None:
-        _count_lines(calls, sources.evidence, refused)
-    elif calls is not None:
-        async for record in _told(read_records(settings, Role.EVIDENCE, since_ms=calls.since_ms)):
-            calls.add(record.value)
-    return story_of(
-        life, sightings=sightings, definitions=definitions, pinned=pinned, calls=calls, see_also=see_also, full=full
-    )
-
-
-def _from_files(
-    life: Life, sources: Sources, calls: Calls | None, refused: list[str], see_also: list[str], *, full: bool
-) -> AlertStory:
-    definitions = {}
-    if sources.definitions is not None:
-        definitions = _definitions(sources.definitions, _digests(life.last, None), refused)
-    if calls is not None and sources.evidence is not None:
-        _count_lines(calls, sources.evidence, refused)
-    return story_of(
-        life,
-        definitions=definitions,
-        calls=calls if sources.evidence is not None else None,
-        see_also=see_also,
-        full=full,
-    )
-
-
-def _calls_of(view: AlertView, life: Life, since_ms: int | None) -> Calls | None:
     names = tool_names_of(view)
     if not names:
         return None
@@ -138,9 +157,9 @@ def _is_about_a_pin(view: AlertView) -> bool:
 def _pinned_digest(view: AlertView, bindings: Bindings) -> str | None:
     """Return the full digest of the definition that has the approved value, if it was ever observed here."""
     server = bindings.servers.get(view.fact("mcp_server_id"))
-    scheme, expected = view.fact("mcp_pin_scheme"), view.fact("mcp_pin_expected")
-    prints = () if server is None else server.tools.values()
-    return next((print_.full for print_ in prints if print_.has_value(scheme, expected)), None)
+    if server is None:
+        return None
+    return full_digest_of(server, view.fact("mcp_pin_scheme"), view.fact("mcp_pin_expected"))
 
 
 def _digests(view: AlertView, pinned: str | None) -> set[str]:
@@ -173,31 +192,17 @@ def _count_lines(calls: Calls, path: Path, refused: list[str]) -> None:
             refused.append(f"{path}, {where}: {error}")
 
 
-def _take(index: AlertIndex, where: str, value: bytes | None, refused: list[str]) -> None:
-    try:
-        index.add(read_alert(value))
-    except InputError as error:
-        refused.append(f"{where}: {error}")
-
-
 def _lines(path: Path) -> Iterator[tuple[str, bytes]]:
-    for number, line in input_lines(None if str(path) == "-" else path):
+    for number, line in input_lines(path):
         yield f"line {number}", line
 
 
-async def _reached(sources: Sources) -> Settings:
-    quiet_client_logs()
-    settings = command_settings(bootstrap_servers=sources.bootstrap)
-    await (await start_admin(settings, waiting=say)).close()
-    return settings
-
-
-async def _told(records: AsyncIterator[Record]) -> AsyncIterator[Record]:
-    """Pass records on, and say now and then how many there were."""
-    count, told = 0, monotonic()
+async def _reported(records: AsyncIterator[Record]) -> AsyncIterator[Record]:
+    """Pass records on, and report from time to time how many there were."""
+    count, said = 0, monotonic()
     async for record in records:
         count += 1
-        if count % _PROGRESS_CHECK_RECORDS == 0 and monotonic() - told > _PROGRESS_EVERY_S:
-            told = monotonic()
+        if count % _PROGRESS_CHECK_RECORDS == 0 and monotonic() - said > _PROGRESS_EVERY_S:
+            said = monotonic()
             say(f"{count:,} records of {record.origin.topic} read so far")
         yield record

@@ -1,4 +1,4 @@
-"""``assay-stream alerts suppress`` and ``unsuppress``: what an operator does not want to be alerted of."""
+"""``assay-stream alerts suppress`` and ``unsuppress``: rules that silence expected alerts."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from assay_stream.cli.deciding import Author, EventFile, Reason, decide
-from assay_stream.cli.shared import Bootstrap, say
+from assay_stream.cli.deciding import Deciding
+from assay_stream.cli.options import grouped
+from assay_stream.cli.shared import say
 from assay_stream.errors import InputError
 from assay_stream.model.control import SUPPRESSION_REMOVE_TYPE, SUPPRESSION_SET_TYPE
 from assay_stream.model.glob import compile_glob
@@ -16,20 +17,10 @@ from assay_stream.model.kinds import Kind
 from assay_stream.observe.events import rfc3339
 
 _MCP_FIELDS = frozenset(
-    {
-        "name",
-        "title",
-        "description",
-        "inputSchema",
-        "outputSchema",
-        "annotations",
-        "_meta",
-        "icons",
-        "execution",
-        "arguments",
-        "uriTemplate",
-        "mimeType",
-    }
+    (
+        *("name", "title", "description", "inputSchema", "outputSchema", "annotations", "_meta", "icons"),
+        *("execution", "arguments", "uriTemplate", "mimeType"),
+    )
 )
 """Top-level fields that MCP gives to tools, prompts and resource templates."""
 
@@ -37,29 +28,27 @@ RuleServer = Annotated[str, typer.Option("--server-id", help="Your name for the 
 RuleId = Annotated[str, typer.Option("--id", help="Your name for the rule. Setting it again replaces it.")]
 
 
+@grouped
 def suppress(
     server_id: RuleServer,
     id_: RuleId,
-    reason: Reason,
+    by: Deciding,
     tool: Annotated[
-        str | None, typer.Option("--tool", help="Only tools whose name fits: *, ? and [abc] as in file names.")
+        str | None, typer.Option("--tool", help="Only tools whose name matches; *, ? and [abc] as in file names.")
     ] = None,
     kind: Annotated[Kind | None, typer.Option("--kind", help="Only this kind of finding.")] = None,
     field: Annotated[
-        str | None, typer.Option("--field", help="Only where nothing but this field of the definition changed.")
+        str | None, typer.Option("--field", help="Only if nothing but this field of the definition changed.")
     ] = None,
     until: Annotated[
-        str | None, typer.Option("--until", help="When the rule ends, in ISO 8601; UTC if no zone is named.")
+        str | None, typer.Option("--until", help="When the rule ends (ISO 8601); UTC unless it names a zone.")
     ] = None,
-    author: Author = None,
-    output: EventFile = None,
-    bootstrap_servers: Bootstrap = None,
 ) -> None:
     """Suppress alerts: they are still written, with the status Suppressed and the rule's name."""
     if tool is not None:
         compile_glob(tool)
     if field and field not in _MCP_FIELDS:
-        say("--field is no field that MCP defines: the rule covers nothing unless a server uses that very name")
+        say("--field is not a field that MCP defines: the rule covers nothing unless a server uses that very name")
     data = {
         "server_id": server_id,
         "id": id_,
@@ -68,33 +57,16 @@ def suppress(
         "field": field,
         "until": None if until is None else _time_of(until),
     }
-    decisions = [(SUPPRESSION_SET_TYPE, data)]
-    decide(decisions, author=author, reason=reason, output=output, bootstrap=bootstrap_servers)
+    by.decide((SUPPRESSION_SET_TYPE, data))
     say(f"suppressed by {id_} on {_shown(server_id)}" + (f" until {data['until']}" if until else ""))
-    say(
-        "an alert that is open already is suppressed from its next record on, "
-        "at the latest a repeat interval after its last one"
-    )
+    say("an open alert is suppressed from its next record on, at the latest one repeat interval after its last one")
 
 
-def unsuppress(
-    server_id: RuleServer,
-    id_: RuleId,
-    reason: Reason,
-    author: Author = None,
-    output: EventFile = None,
-    bootstrap_servers: Bootstrap = None,
-) -> None:
-    """Take a suppression rule back. The server is the one it was set for."""
-    data = {"server_id": server_id, "id": id_}
-    decide([(SUPPRESSION_REMOVE_TYPE, data)], author=author, reason=reason, output=output, bootstrap=bootstrap_servers)
-    say(f"a rule {id_} on {_shown(server_id)}, if there is one, ends")
-
-
-def register(alerts_app: typer.Typer) -> None:
-    """Put both commands under ``assay-stream alerts``."""
-    alerts_app.command()(suppress)
-    alerts_app.command()(unsuppress)
+@grouped
+def unsuppress(server_id: RuleServer, id_: RuleId, by: Deciding) -> None:
+    """Remove a suppression rule. Name the server that it was set for."""
+    by.decide((SUPPRESSION_REMOVE_TYPE, {"server_id": server_id, "id": id_}))
+    say(f"rule {id_} on {_shown(server_id)} ends, if there is one")
 
 
 def _shown(server_id: str) -> str:
@@ -106,7 +78,7 @@ def _time_of(text: str) -> str:
         time = datetime.fromisoformat(text)
     except ValueError:
         raise InputError(
-            "bad_time", "--until is no time: write it as 2026-03-01, or 2026-03-01T10:00:00Z", path="$.data.until"
+            "bad_time", "--until is not a time: write it as 2026-03-01, or 2026-03-01T10:00:00Z", path="$.data.until"
         ) from None
     time = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
     if time <= datetime.now(UTC):

@@ -11,15 +11,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from assay_stream.cli.shared import (
-    AuthContext,
-    Bootstrap,
-    InertFormatter,
-    ObserverId,
-    Unscoped,
-    observer_or_host,
-    quiet_client_logs,
-)
+from assay_stream.cli.options import Bootstrap, VantageOptions, grouped
+from assay_stream.cli.shared import InertFormatter
 from assay_stream.config import load_settings
 from assay_stream.kafka.connection import connection_options
 from assay_stream.kafka.topics import topic_names
@@ -30,12 +23,11 @@ from assay_stream.schemes.hangar import Action
 _VERDICTS_WAIT_S = 5.0
 
 
+@grouped
 def tap(
     command: Annotated[list[str], typer.Argument(help="The MCP server's command, after `--`.")],
     server_id: Annotated[str, typer.Option(help="Your name for the server (not what it calls itself).")],
-    observer_id: ObserverId = None,
-    unscoped: Unscoped = False,
-    auth_context: AuthContext = None,
+    vantage: VantageOptions,
     output: Annotated[
         Path | None, typer.Option(help="Append observations to this NDJSON file instead of Kafka.")
     ] = None,
@@ -50,7 +42,7 @@ def tap(
 ) -> None:
     """Run an MCP server (stdio) behind a transparent proxy and publish what passes.
 
-    Client and server get each other's bytes unchanged. Every tools/list result is published as a snapshot, every
+    Client and server receive each other's bytes unchanged. Every tools/list result is published as a snapshot, every
     tools/call as a call record. Arguments and results are redacted, hashed and dropped. While Kafka is away the tap
     keeps working: it queues, then drops and reports how many. Exit code: the server's.
 
@@ -62,15 +54,8 @@ def tap(
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(InertFormatter("assay-stream tap: %(message)s"))
     logging.basicConfig(handlers=[handler], level=logging.WARNING)
-    quiet_client_logs()
-    vantage = Vantage(
-        server_id=server_id,
-        observer_id=observer_or_host(observer_id),
-        server_scoped=not unscoped,
-        auth_context=auth_context,
-    )
     client = _verdict_client(bootstrap_servers, Action(unavailable)) if enforce else None
-    raise typer.Exit(asyncio.run(_run(command, vantage, output, bootstrap_servers, client)))
+    raise typer.Exit(asyncio.run(_run(command, vantage.of(server_id), output, bootstrap_servers, client)))
 
 
 def _verdict_client(bootstrap: str | None, unavailable: Action) -> VerdictClient:

@@ -15,6 +15,7 @@ import cramjam
 from assay_stream.canonical.digest import Digest
 from assay_stream.errors import InputError
 from assay_stream.files.compressed import is_gzip, opened
+from assay_stream.files.failures import reading, writing
 from assay_stream.limits import BUNDLE_LIMITS, BundleLimits
 from assay_stream.schemes.assay.bundle import EventCheck, RunRoot, check_run_id, event_line, producer_of, run_event
 from assay_stream.schemes.assay.bundle_manifest import EVENTS_NAME, MANIFEST_NAME, Manifest, read_manifest
@@ -34,21 +35,18 @@ def write_bundle(
         InputError: ``bad_run_id``, ``bundle_limit``, ``mixed_sources`` or ``unwritable_file``.
     """
     check_run_id(run_id)
-    try:
-        # Beside the file, so that the last step is a rename.
-        with tempfile.TemporaryDirectory(prefix=".assay-stream-", dir=path.parent) as name:
-            folder = Path(name)
-            manifest = _write_events(folder / EVENTS_NAME, events, run_id, limits)
-            _write_tar(folder, manifest)
-            _compress(folder / "tar", folder / "bundle")
-            if (folder / "bundle").stat().st_size > limits.bundle_bytes_max:
-                raise InputError(
-                    "bundle_limit",
-                    f"the bundle has over {limits.bundle_bytes_max} bytes: narrow the selection, or use --split",
-                )
-            (folder / "bundle").replace(path)
-    except OSError as error:
-        raise InputError("unwritable_file", f"cannot write {path}: {error.strerror}") from None
+    # Beside the file, so that the last step is a rename.
+    with writing(path), tempfile.TemporaryDirectory(prefix=".assay-stream-", dir=path.parent) as name:
+        folder = Path(name)
+        manifest = _write_events(folder / EVENTS_NAME, events, run_id, limits)
+        _write_tar(folder, manifest)
+        _compress(folder / "tar", folder / "bundle")
+        if (folder / "bundle").stat().st_size > limits.bundle_bytes_max:
+            raise InputError(
+                "bundle_limit",
+                f"the bundle has over {limits.bundle_bytes_max} bytes: narrow the selection, or use --split",
+            )
+        (folder / "bundle").replace(path)
     return manifest
 
 
@@ -138,10 +136,8 @@ def is_bundle(path: Path) -> bool:
 
 
 def _verified(path: Path, limits: BundleLimits) -> Iterator[tuple[Manifest, bytes]]:
-    try:
+    with reading(path):
         size_bytes = path.stat().st_size
-    except OSError as error:
-        raise InputError("unreadable_file", f"cannot read {path}: {error.strerror}") from None
     if not is_gzip(path):
         raise InputError("bundle_member", f"{path.name} is not a gzip file: a bundle is a tar in gzip")
     if size_bytes > limits.bundle_bytes_max:

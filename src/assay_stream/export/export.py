@@ -19,13 +19,13 @@ from typing import Any
 import orjson
 
 from assay_stream.canonical.digest import Digest
-from assay_stream.errors import InputError
 from assay_stream.export.bundle_file import write_bundle
 from assay_stream.export.columns import row_of
 from assay_stream.export.input import Item, Kind, Selection, Stored, item_again, items
 from assay_stream.export.parquet import write_parquet
 from assay_stream.export.timesketch import as_csv, as_jsonl
 from assay_stream.files.aside import Aside, locked_folder
+from assay_stream.files.failures import writing, writing_to
 from assay_stream.files.spool import Spool
 from assay_stream.schemes.assay.bundle import RunRoot, check_run_id
 from assay_stream.schemes.assay.bundle_manifest import Manifest
@@ -110,21 +110,18 @@ def export_bundles(
     size = total if split is None else split
     parts = [slice(start, min(start + size, total)) for start in range(0, total, max(size, 1))]
     written = []
-    try:
-        with Aside() as aside:
-            for number, part in enumerate(parts, start=1):
-                several = len(parts) > 1
-                target = _numbered(path, f"{number:04}") if several else path
-                run = _run_id(islice(collection.events(), part.start, part.stop)) if run_id is None else run_id
-                if several and run_id is not None:
-                    run = f"{run_id}-{number:04}"
-                events = islice(collection.events(), part.start, part.stop)
-                written.append((target, write_bundle(aside.path(target), events, run_id=run)))
-            if written:
-                for stale in (path, *numbered_bundles(path)):
-                    aside.remove(stale)
-    except OSError as error:
-        raise InputError("unwritable_file", f"cannot write {path}: {error.strerror}") from None
+    with writing(path), Aside() as aside:
+        for number, part in enumerate(parts, start=1):
+            several = len(parts) > 1
+            target = _numbered(path, f"{number:04}") if several else path
+            run = _run_id(islice(collection.events(), part.start, part.stop)) if run_id is None else run_id
+            if several and run_id is not None:
+                run = f"{run_id}-{number:04}"
+            events = islice(collection.events(), part.start, part.stop)
+            written.append((target, write_bundle(aside.path(target), events, run_id=run)))
+        if written:
+            for stale in (path, *numbered_bundles(path)):
+                aside.remove(stale)
     return written
 
 
@@ -168,15 +165,12 @@ def export_parquet(collection: Collection, folder: Path) -> dict[Kind, int]:
         counts = dict.fromkeys(Kind, 0)
     if not any(counts.values()):
         return counts
-    try:
-        with locked_folder(folder), Aside() as aside:
-            for kind, count in counts.items():
-                path = folder / f"{kind.value}.parquet"
-                aside.remove(path)
-                if count:
-                    write_parquet(aside.path(path), kind, map(row_of, collection.items(kind)))
-    except OSError as error:
-        raise InputError("unwritable_folder", f"cannot write to {folder}: {error.strerror}") from None
+    with writing_to(folder), locked_folder(folder), Aside() as aside:
+        for kind, count in counts.items():
+            path = folder / f"{kind.value}.parquet"
+            aside.remove(path)
+            if count:
+                write_parquet(aside.path(path), kind, map(row_of, collection.items(kind)))
     return counts
 
 
@@ -192,9 +186,6 @@ def export_timesketch(collection: Collection, path: Path) -> dict[Kind, int]:
     if not counts.total():
         return dict(counts)
     events = (item for kind in counts for item in collection.items(kind))
-    try:
-        with Aside() as aside, aside.path(path).open("wb") as file:
-            file.writelines(as_csv(events) if path.suffix == ".csv" else as_jsonl(events))
-    except OSError as error:
-        raise InputError("unwritable_file", f"cannot write {path}: {error.strerror}") from None
+    with writing(path), Aside() as aside, aside.path(path).open("wb") as file:
+        file.writelines(as_csv(events) if path.suffix == ".csv" else as_jsonl(events))
     return dict(counts)

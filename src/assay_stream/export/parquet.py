@@ -7,10 +7,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from assay_stream.errors import InputError, needing_extra
+from assay_stream.errors import needing_extra
 from assay_stream.export.columns import COLUMNS, ColumnType, Value
 from assay_stream.export.input import Kind
 from assay_stream.files.aside import Aside
+from assay_stream.files.failures import writing
 
 ROWS_PER_GROUP = 10_000
 """Rows held in memory at once: some 20 MB of evidence."""
@@ -28,13 +29,10 @@ def write_parquet(path: Path, kind: Kind, rows: Iterable[Mapping[str, Value]]) -
     arrow, parquet = _libraries()
     schema = arrow.schema([(column.name, _arrow_type(arrow, column.type)) for column in COLUMNS[kind]])
     count = 0
-    try:
-        with Aside() as aside, parquet.ParquetWriter(aside.path(path), schema, compression="zstd") as writer:
-            for group in _groups(rows):
-                count += len(group)
-                writer.write_table(arrow.Table.from_pylist(group, schema=schema))
-    except OSError as error:
-        raise InputError("unwritable_file", f"cannot write {path}: {error.strerror}") from None
+    with writing(path), Aside() as aside, parquet.ParquetWriter(aside.path(path), schema, compression="zstd") as writer:
+        for group in _groups(rows):
+            count += len(group)
+            writer.write_table(arrow.Table.from_pylist(group, schema=schema))
     return count
 
 

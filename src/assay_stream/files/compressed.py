@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
 
 from assay_stream.errors import InputError, needing_extra
+from assay_stream.files.failures import reading
 from assay_stream.limits import ARCHIVE_DECODED_BYTES_MAX, ZSTD_WINDOW_BYTES_MAX
 
 _GZIP = b"\x1f\x8b"
@@ -37,16 +38,12 @@ def opened(
             ``archive_too_large``, or ``bundle_member`` where it must be one member and is not.
         ConfigurationError: ``extra_missing`` for zstd without the library that reads it.
     """
-    try:
+    with reading(path):
         raw = path.open("rb")
-    except OSError as error:
-        raise InputError("unreadable_file", f"cannot read {path}: {error.strerror}") from None
     with raw:
-        try:
+        with reading(path):
             magic = raw.read(4)
             raw.seek(0)
-        except OSError as error:
-            raise InputError("unreadable_file", f"cannot read {path}: {error.strerror}") from None
         if magic.startswith(_GZIP):
             stream: Any = _GzipMember(raw) if one_member else gzip.GzipFile(fileobj=raw)
         elif magic == _ZSTD:

@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 from assay_stream.errors import InputError
 from assay_stream.files.archive import lines_of, read_lines
 from assay_stream.files.compressed import opened, write_archive
+from assay_stream.files.failures import writing_to
 from assay_stream.files.record_line import record_line
 from assay_stream.model.record import Record, Role
 from assay_stream.seal.check import FAULTS_TOLD_MAX
@@ -123,7 +124,7 @@ def write_logs(folder: Path, evidence: Logs, checkpoints: Logs, *, compress: boo
     Raises:
         InputError: ``folder_not_empty``, ``unwritable_folder``.
     """
-    try:
+    with writing_to(folder):
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
             raise InputError("folder_not_empty", f"{folder} is not empty: archives are never mixed, choose another")
@@ -131,8 +132,6 @@ def write_logs(folder: Path, evidence: Logs, checkpoints: Logs, *, compress: boo
             role.value: sum(_write_log(folder, role, logs, name, compress=compress) for name in logs.names())
             for role, logs in ((Role.CHECKPOINTS, checkpoints), (Role.EVIDENCE, evidence))
         }
-    except OSError as error:
-        raise InputError("unwritable_folder", f"cannot write to {folder}: {error.strerror}") from None
 
 
 def _write_log(folder: Path, role: Role, logs: Logs, name: LogName, *, compress: bool) -> int:

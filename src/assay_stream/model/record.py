@@ -81,6 +81,9 @@ class Origin(NamedTuple):
     partition: int
     offset: int
 
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.partition}/{self.offset}"
+
     def as_json(self) -> OriginField:
         return {"topic": self.topic, "partition": self.partition, "offset": self.offset}
 

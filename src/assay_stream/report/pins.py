@@ -97,6 +97,11 @@ def _upstream(acts: Iterable[Pin], scheme: str, value: str) -> str | None:
     return approvals[-1].upstream if approvals else None
 
 
+def full_digest_of(server: ServerBindings, scheme: str, value: str) -> str | None:
+    """Return the full digest of the definition with a value under a scheme, if it was ever observed here."""
+    return next((print_.full for print_ in server.tools.values() if print_.has_value(scheme, value)), None)
+
+
 def values_to_decide(
     server: ServerBindings, tool_name: str, *, full: str | None, schemes: Sequence[str]
 ) -> dict[str, str]:

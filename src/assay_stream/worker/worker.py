@@ -10,7 +10,6 @@ from typing import Any
 
 from aiokafka import TopicPartition
 
-from assay_stream import __version__
 from assay_stream.config import Settings
 from assay_stream.join.processor import Join
 from assay_stream.kafka.access import ACCESS, STAGES, Actor
@@ -18,7 +17,6 @@ from assay_stream.kafka.connection import KafkaClients
 from assay_stream.kafka.stage import Stage
 from assay_stream.kafka.stage_task import StageTask
 from assay_stream.kafka.topics import topic_names
-from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Role
 from assay_stream.worker.agents import declare
 from assay_stream.worker.channel import TransactionalChannel
@@ -65,7 +63,7 @@ class Worker:
         self._counts = partition_counts
         self._clients = KafkaClients(settings)
         self._topics = topic_names(settings)
-        self._producer = Producer(version=__version__, git=settings.git_commit)
+        self._producer = settings.producer()
         self._quarantine = asyncio.Lock()
 
     def add(self, stages: frozenset[str]) -> None:
@@ -111,7 +109,7 @@ class Worker:
                     self._settings,
                     clients=self._clients,
                     topics=self._topics,
-                    rules=self._settings.alert_rules(__version__),
+                    rules=self._settings.alert_rules(),
                     clock_us=lambda: time.time_ns() // 1_000,
                     claim_left_out=PrometheusStage(self._host.metrics, "alerts").claim_left_out,
                 )

@@ -133,7 +133,7 @@ def test_a_range_without_records_says_so(tmp_path: Path) -> None:
     """Exit code 5."""
     done = run("archive", "--output", tmp_path, "--to-time", "2020-01-01T00:00:00Z")
     assert done.exit_code == 5
-    assert "no record is in what was asked for" in done.stderr
+    assert "no record matches the selection" in done.stderr
 
 
 def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from assay_stream.cli import deciding
-from assay_stream.cli.deciding import author_or_login, decide, known_bindings, print_rows
+from assay_stream.cli import deciding, publishing, shared
+from assay_stream.cli.deciding import Deciding, author_or_login, known_bindings
 from assay_stream.errors import InputError, OperatingError
 from assay_stream.model.control import POLICY_SET_TYPE
 from assay_stream.observe import Observation, SinkStats
@@ -42,29 +42,19 @@ def test_a_container_without_users_asks_for_an_author(monkeypatch: pytest.Monkey
 
 def test_decisions_of_one_command_count_from_one_moment(tmp_path: Path) -> None:
     """Each with an id of its own."""
-    count = decide(
-        [(POLICY_SET_TYPE, POLICY), (POLICY_SET_TYPE, POLICY | {"tool_name": "t"})],
-        author="ann",
-        reason="r",
-        output=tmp_path / "o",
-        bootstrap=None,
-    )
+    by = Deciding(reason="r", author="ann", output=tmp_path / "o")
+    by.decide((POLICY_SET_TYPE, POLICY), (POLICY_SET_TYPE, POLICY | {"tool_name": "t"}))
     events = [json.loads(line) for line in (tmp_path / "o").read_bytes().splitlines()]
-    assert count == len(events) == 2
+    assert len(events) == 2
     assert len({event["time"] for event in events}) == 1
     assert len({event["id"] for event in events}) == 2
 
 
 def test_one_wrong_decision_stops_all(tmp_path: Path) -> None:
     """Nothing is written then."""
+    by = Deciding(reason="r", author="ann", output=tmp_path / "o")
     with pytest.raises(InputError):
-        decide(
-            [(POLICY_SET_TYPE, POLICY), (POLICY_SET_TYPE, POLICY | {"enforcement": "x"})],
-            author="ann",
-            reason="r",
-            output=tmp_path / "o",
-            bootstrap=None,
-        )
+        by.decide((POLICY_SET_TYPE, POLICY), (POLICY_SET_TYPE, POLICY | {"enforcement": "x"}))
     assert not (tmp_path / "o").exists()
 
 
@@ -81,7 +71,10 @@ def test_a_decision_that_was_not_delivered_is_an_error(monkeypatch: pytest.Monke
         def __init__(self, *_: Any, **__: Any) -> None:
             """Take anything."""
 
-        def start(self) -> None:
+        def __enter__(self) -> Publisher:
+            return self
+
+        def __exit__(self, *_: object) -> None:
             """Do nothing."""
 
         def publish(self, observation: Observation) -> bool:
@@ -93,10 +86,10 @@ def test_a_decision_that_was_not_delivered_is_an_error(monkeypatch: pytest.Monke
     async def start_admin(*_: Any, **__: Any) -> Admin:
         return Admin()
 
-    monkeypatch.setattr(deciding, "start_admin", start_admin)
-    monkeypatch.setattr(deciding, "ObservationPublisher", Publisher)
+    monkeypatch.setattr(shared, "start_admin", start_admin)
+    monkeypatch.setattr(publishing, "ObservationPublisher", Publisher)
     with pytest.raises(OperatingError, match="not_delivered: 1 of 1"):
-        decide([(POLICY_SET_TYPE, POLICY)], author="a", reason="r", output=None, bootstrap=None)
+        Deciding(reason="r", author="a").decide((POLICY_SET_TYPE, POLICY))
 
 
 def test_the_state_is_read_from_the_brokers_that_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,22 +108,10 @@ def test_the_state_is_read_from_the_brokers_that_are_named(monkeypatch: pytest.M
         assert settings
         return state
 
-    monkeypatch.setattr(deciding, "start_admin", start_admin)
+    monkeypatch.setattr(shared, "start_admin", start_admin)
     monkeypatch.setattr(deciding, "read_bindings", read)
     settings, found = known_bindings("broker-9:9092")
     assert (settings.bootstrap_servers, found) == ("broker-9:9092", state)
-
-
-def test_rows_are_aligned_for_a_person(capsys: pytest.CaptureFixture[str]) -> None:
-    """What a row lacks is a dash; no blanks at the ends."""
-    print_rows([{"a": "long one", "b": 1}, {"a": "x", "c": 2}], ("a", "b", "c"), as_json=False)
-    assert capsys.readouterr().out.splitlines() == ["a         b  c", "long one  1  -", "x         -  2"]
-
-
-def test_rows_are_whole_objects_for_a_program(capsys: pytest.CaptureFixture[str]) -> None:
-    """Columns that a person does not see included."""
-    print_rows([{"a": "\x1b", "hidden": [1]}], ("a",), as_json=True)
-    assert json.loads(capsys.readouterr().out) == {"a": "\x1b", "hidden": [1]}
 
 
 @pytest.mark.parametrize(

@@ -119,7 +119,7 @@ def test_a_selection_without_a_record_says_so(name: str, option: str, value: str
     file = a_file(tmp_path / "in", evidence())
     done = run("export", name, "--input", file, "--output", tmp_path / "out.csv", option, value)
     assert done.exit_code == 1
-    assert "none of the 1 records that were read is asked for" in done.stderr
+    assert "matches none of the 1 records read" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
 
 

@@ -1,16 +1,29 @@
-"""Tables: nothing in a cell steers the terminal, and no name makes the table useless."""
+"""Tables and pages: nothing in a text steers the terminal, and no name makes a table useless."""
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import sys
+import time
 from typing import ClassVar
 
 import pytest
 
-from assay_stream.cli.output import CELL_CHARACTERS_MAX, Meter, RowFormat, cell, json_line, print_summary, table_lines
+from assay_stream.alerts.page import Line
+from assay_stream.cli.output import (
+    CELL_CHARACTERS_MAX,
+    Colour,
+    Painter,
+    RowFormat,
+    cell,
+    json_line,
+    print_rows,
+    print_summary,
+)
 from assay_stream.cli.shared import InertFormatter
+from assay_stream.text.visible import Span
 
 HOSTILE = ["\x1b[2J", "\x07", "a\nb", "a\rb", "\u202eevil", "\u2066x", "\x9b31m", "\u200b", "\x7f"]
 
@@ -46,9 +59,23 @@ def test_values_are_shown_shortly(value: object, shown: str) -> None:
     assert cell(value) == shown
 
 
-def test_columns_line_up() -> None:
-    """Under their heads."""
-    assert table_lines([{"a": "xx", "b": 1}, {"b": 2}], ("a", "b")) == ["a   b", "xx  1", "-   2"]
+def test_columns_line_up(capsys: pytest.CaptureFixture[str]) -> None:
+    """Under their heads; no blanks at the ends."""
+    print_rows([{"a": "xx", "b": 1}, {"b": 2}], ("a", "b"), RowFormat.TABLE)
+    assert capsys.readouterr().out.splitlines() == ["a   b", "xx  1", "-   2"]
+
+
+def test_what_is_to_be_copied_stays_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    """A digest of a pin, for one; it still cannot steer the terminal."""
+    digest = "sha256:" + "ab" * 32
+    print_rows([{"a": digest}, {"a": "x" * 500 + "\x1b"}], ("a",), RowFormat.TABLE, whole=True)
+    assert capsys.readouterr().out.splitlines() == ["a", digest, "x" * 500 + "\\u{1b}"]
+
+
+def test_rows_are_whole_objects_for_a_program(capsys: pytest.CaptureFixture[str]) -> None:
+    """Columns that a person does not see included."""
+    print_rows([{"a": "\x1b", "hidden": [1]}], ("a",), RowFormat.JSON)
+    assert json.loads(capsys.readouterr().out) == {"a": "\x1b", "hidden": [1]}
 
 
 @pytest.mark.parametrize("text", HOSTILE)
@@ -56,26 +83,6 @@ def test_log_lines_are_inert(text: str) -> None:
     """Of a tap, which logs to the terminal of whoever runs the client."""
     record = logging.LogRecord("x", logging.WARNING, "", 0, "server %s", (text,), None)
     assert InertFormatter("tap: %(message)s").format(record).isprintable()
-
-
-def test_rate_and_time_left_are_of_this_run(capsys: pytest.CaptureFixture[str]) -> None:
-    """A thousand calls in ten seconds, nine thousand to go: ninety seconds."""
-    now = iter(range(0, 1_000, 10))
-    meter = Meter(True, clock_s=lambda: next(now))
-    meter.replaying([("calls:0", 0, 10_000)])
-    meter.replaying([("calls:0", 1_000, 10_000)])
-    said = capsys.readouterr().err
-    assert "10 % of 10,000 calls" in said
-    assert "calls:0 10 %" in said
-    assert "s left" in said
-
-
-def test_nothing_is_said_where_it_is_not_wanted(capsys: pytest.CaptureFixture[str]) -> None:
-    """Not on a pipe unless asked for."""
-    meter = Meter(False, clock_s=lambda: 10_000.0)
-    meter.reading(5)
-    meter.end()
-    assert capsys.readouterr().err == ""
 
 
 class TestSummary:
@@ -101,3 +108,110 @@ class TestSummary:
         monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
         print_summary(self.CONTENT, RowFormat.JSON)
         assert json.loads(capsys.readouterr().err) == {"summary": self.CONTENT}
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        """Yes."""
+        return True
+
+
+def painted(*lines: Line, colour: Colour = Colour.NEVER, terminal: bool = False, columns: int = 40) -> str:
+    """What is printed."""
+    file = Terminal() if terminal else io.StringIO()
+    Painter(colour, file=file, columns=columns).lines(lines)
+    return file.getvalue()
+
+
+GONE = Line("", (Span("a "), Span("b", "gone")))
+
+
+@pytest.fixture(autouse=True)
+def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal that can show colours, and nobody who does not want them."""
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+
+
+def test_lines_are_wrapped_behind_their_gutter() -> None:
+    """Every line that a text gives, by its own line feeds too: none of a server's begins where ours do."""
+    line = Line("  │ ", (Span("one two three four five six seven eight nine\n"), Span("uid: ten")))
+    assert painted(line) == "  │ one two three four five six seven\n  │ eight nine\n  │ uid: ten\n"
+
+
+def test_wide_characters_take_two_columns() -> None:
+    """And a word that does not fit is folded."""
+    assert painted(Line("", (Span("漢" * 25),))) == "漢" * 20 + "\n" + "漢" * 5 + "\n"
+    assert painted(Line("", (Span("x" * 45),))) == "x" * 40 + "\n" + "x" * 5 + "\n"
+
+
+def test_what_is_to_be_copied_is_not_wrapped() -> None:
+    """A terminal does that without a line's end."""
+    assert painted(Line("$ ", (Span("x " * 40 + "y"),), wraps=False)) == "$ " + "x " * 40 + "y\n"
+
+
+def test_a_blank_line_stays() -> None:
+    """Before a heading."""
+    assert painted(Line("", (Span("\nHead", "title"),))) == "\nHead\n"
+
+
+@pytest.mark.parametrize(
+    ("colour", "terminal", "no_color", "term", "coloured"),
+    [
+        (Colour.AUTO, True, "", "xterm", True),
+        (Colour.AUTO, True, "1", "xterm", False),
+        (Colour.AUTO, True, "", "dumb", False),
+        (Colour.AUTO, False, "", "xterm", False),
+        (Colour.ALWAYS, False, "1", "xterm", True),
+        (Colour.NEVER, True, "", "xterm", False),
+    ],
+)
+def test_colours_are_used_when_they_are_wanted(
+    monkeypatch: pytest.MonkeyPatch, colour: Colour, terminal: bool, no_color: str, term: str, coloured: bool
+) -> None:
+    """By itself on a terminal, unless NO_COLOR or a dumb terminal says otherwise; and as the option says."""
+    monkeypatch.setenv("NO_COLOR", no_color)
+    monkeypatch.setenv("TERM", term)
+    text = painted(GONE, colour=colour, terminal=terminal)
+    assert ("\x1b[" in text) is coloured
+    assert text.startswith("a ")
+
+
+def test_what_went_is_red_and_what_came_is_green() -> None:
+    """By codes of the standard palette, so that every terminal has them."""
+    text = painted(Line("", (Span("b", "gone"), Span("c", "come"))), colour=Colour.ALWAYS)
+    assert text == "\x1b[9;31mb\x1b[0m\x1b[32mc\x1b[0m\n"
+
+
+def test_nothing_in_a_text_is_markup() -> None:
+    """Neither rich's nor a name of an emoji."""
+    text = "[bold red]x[/] :warning: [link=http://x]"
+    assert painted(Line("", (Span(text),)), columns=80) == text + "\n"
+
+
+def test_a_table_gives_way_on_a_terminal_only() -> None:
+    """The columns that may be cut; what is cut says so."""
+    rows = [[Span("uid"), Span("tool")], [Span("12345678"), Span("漢" * 30)]]
+    file, terminal = io.StringIO(), Terminal()
+    Painter(Colour.NEVER, file=file, columns=40).table(rows, flexible=[1])
+    Painter(Colour.NEVER, file=terminal, columns=40).table(rows, flexible=[1])
+    assert file.getvalue() == "uid       tool\n12345678  " + "漢" * 30 + "\n"
+    assert terminal.getvalue() == "uid       tool\n12345678  " + "漢" * 14 + " …\n"
+
+
+def test_a_terminal_that_knows_no_unicode_is_told_escapes() -> None:
+    """Nothing fails."""
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, encoding="ascii")
+    Painter(Colour.NEVER, file=stream, columns=80).lines([Line("", (Span("⟦+漢+⟧"),))])
+    stream.flush()
+    assert raw.getvalue() == b"\\u27e6+\\u6f22+\\u27e7\n"
+
+
+def test_a_megabyte_is_printed_in_seconds() -> None:
+    """In one word, too."""
+    start = time.process_time()
+    assert len(painted(Line("│ ", (Span("x" * 1_000_000),)))) > 1_000_000
+    assert time.process_time() - start < 30

@@ -87,7 +87,7 @@ def test_a_range_without_calls_has_an_exit_code_of_its_own(tmp_path: Path) -> No
     options = ("--from-time", "2099-01-01T00:00:00Z", "--output", str(tmp_path / "out"))
     done = run("replay", "--input", str(path), *options)
     assert done.returncode == 5
-    assert b"no call is in what was asked for" in done.stderr
+    assert b"the selection matches no call" in done.stderr
 
 
 def test_what_found_nothing_leaves_room_for_the_next_try(tmp_path: Path) -> None:

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from assay_stream.cli import sources
-from assay_stream.cli.sources import make_selection, make_source
+from assay_stream.cli.options import operator_time_us
+from assay_stream.cli.sources import RangeOptions, make_source
 from assay_stream.config import Settings, load_settings
-from assay_stream.errors import AssayStreamError, ConfigurationError, InputError
+from assay_stream.errors import ConfigurationError, InputError
 from assay_stream.files.record_line import record_line
+from assay_stream.kafka import lookup
 from assay_stream.model.record import Record, Role
 from assay_stream.replay.selection import Selection
 from tests.support.events import TOOL, Story
@@ -36,34 +37,30 @@ def test_files_or_topics_are_read_and_not_both(files: list[Path] | None, from_ka
     assert caught.value.code == "no_source"
 
 
-@pytest.mark.parametrize(
-    ("given", "code"),
-    [(("yesterday", None, None), "bad_time"), ((None, "1", None), "bad_time"), ((None, None, ["x"]), "bad_offsets")],
-)
-def test_what_cannot_be_meant_is_refused(given: tuple[str | None, str | None, list[str] | None], code: str) -> None:
-    """Times and offsets, before anything is read."""
-    with pytest.raises(AssayStreamError) as caught:
-        make_selection(*given, None)
-    assert caught.value.code == code
+def test_offsets_that_cannot_be_meant_are_refused() -> None:
+    """Before anything is read."""
+    with pytest.raises(ConfigurationError) as caught:
+        RangeOptions(offsets=["x"]).selection()
+    assert caught.value.code == "bad_offsets"
 
 
 def test_a_file_gives_the_records_that_are_asked_for(file: Path) -> None:
     """All where nothing is said."""
-    for selection, count in (
-        (make_selection(None, None, None, None), 3),
-        (make_selection(None, None, ["calls:0=1.."], None), 2),
-        (make_selection("2026-03-01T10:00:02Z", None, None, None), 2),
-        (make_selection(None, "2026-03-01T10:00:01Z", None, None), 1),
-        (make_selection(None, None, None, ["another"]), 0),
+    for ranges, count in (
+        (RangeOptions(), 3),
+        (RangeOptions(offsets=["calls:0=1.."]), 2),
+        (RangeOptions(from_time=operator_time_us("2026-03-01T10:00:02Z")), 2),
+        (RangeOptions(to_time=operator_time_us("2026-03-01T10:00:01Z")), 1),
+        (RangeOptions(server_ids=["another"]), 0),
     ):
         taken: list[Record] = []
-        make_source([file], False, selection, SETTINGS).read(taken.append)
-        assert len(taken) == count, selection
+        make_source([file], False, ranges.selection(), SETTINGS).read(taken.append)
+        assert len(taken) == count, ranges
 
 
 def test_what_decides_the_records_is_told_for_who_goes_on(file: Path) -> None:
     """A file by its name, size and time; a file that is gone is an error."""
-    source = make_source([file], False, make_selection(None, None, ["calls:0=1..2"], ["s"]), SETTINGS)
+    source = make_source([file], False, RangeOptions(offsets=["calls:0=1..2"], server_ids=["s"]).selection(), SETTINGS)
     told = source.what()
     assert told["offsets"] == [["calls", 0, 1, 2]]
     assert told["server_ids"] == ["s"]
@@ -79,10 +76,11 @@ def test_what_decides_the_records_is_told_for_who_goes_on(file: Path) -> None:
 def test_topics_are_read_as_far_as_was_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Their partitions are counted there, and brokers and prefix decide what is read."""
 
-    async def note(_: Settings) -> dict[Role, dict[int, int]]:
+    async def note(_: Settings, roles: object) -> dict[Role, dict[int, int]]:
+        assert roles == lookup.READ
         return ENDS
 
-    monkeypatch.setattr(sources, "_note_ends", note)
+    monkeypatch.setattr(lookup, "note_ends", note)
     source = make_source(None, True, Selection(), SETTINGS, snapshot_partitions=9)
     assert (source.partitions, source.ends) == (3, ENDS)
     assert source.what()["bootstrap_servers"] == SETTINGS.bootstrap_servers

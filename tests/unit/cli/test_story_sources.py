@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
 import orjson
 
 from assay_stream.alerts.story import AlertStory
-from assay_stream.cli.story_sources import Sources, index_of, story_from
+from assay_stream.cli.story_sources import Sources, index_of
 from tests.support.stories import NEW, OLD, changed_alert, changed_finding, digest_of
 from tests.unit.alerts.test_context import evidence
 
@@ -19,24 +18,22 @@ UID = changed_finding().uid()
 def sources(tmp_path: Path, **files: bytes) -> Sources:
     """Files with these contents, and one alert unless they say otherwise."""
     paths: dict[str, Any] = {}
-    for name, content in ({"alerts": orjson.dumps(changed_alert())} | files).items():
+    for name, content in ({"file": orjson.dumps(changed_alert())} | files).items():
         paths[name] = tmp_path / name
         paths[name].write_bytes(content)
-    return Sources(**{"alerts": None, **paths})
+    return Sources(**paths)
 
 
 def story(tmp_path: Path, **files: bytes) -> tuple[AlertStory, list[str]]:
     """The alert's story, and what was refused."""
-    refused: list[str] = []
-    told = asyncio.run(story_from(UID, sources(tmp_path, **files), refused, since_ms=None, full=False))
-    return told, refused
+    return sources(tmp_path, **files).story(UID)
 
 
 def test_alerts_are_read_from_a_file(tmp_path: Path) -> None:
     """Lines that are none are named."""
     refused: list[str] = []
     content = b"{}\n" + orjson.dumps(changed_alert())
-    index = asyncio.run(index_of(sources(tmp_path, alerts=content), refused))
+    index = index_of(sources(tmp_path, file=content).file, None, refused)
     assert list(index.rows) == [UID]
     assert [text.split(":")[:2] for text in refused] == [["line 1", " not_an_alert"]]
 
@@ -71,3 +68,13 @@ def test_calls_count_from_the_first_finding_on(tmp_path: Path) -> None:
     assert told.calls is not None
     assert told.calls.used == 1
     assert story(tmp_path)[0].calls is None
+
+
+def test_definitions_beside_the_alerts_are_read(tmp_path: Path) -> None:
+    """As a replay writes them; a file that is named takes precedence."""
+    beside = b"\n".join(orjson.dumps({"definition": definition}) for definition in (OLD, NEW))
+    (tmp_path / "definitions.ndjson").write_bytes(beside)
+    told, refused = story(tmp_path)
+    assert (told.has_before, told.has_after, refused) == (True, True, [])
+    told, _ = story(tmp_path, definitions=orjson.dumps({"definition": NEW}))
+    assert (told.has_before, told.has_after) == (False, True)

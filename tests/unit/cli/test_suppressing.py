@@ -84,7 +84,7 @@ def test_a_field_that_mcp_does_not_define_is_warned_of(tmp_path: Path) -> None:
     """A slip would cover nothing; the rule is set all the same, since servers have fields of their own."""
     slip = run("suppress", *HERE, "--field", "titel", "--output", tmp_path / "o")
     assert slip.exit_code == 0
-    assert "no field that MCP defines" in slip.stderr
+    assert "not a field that MCP defines" in slip.stderr
     assert "no field" not in run("suppress", *HERE, "--field", "title", "--output", tmp_path / "p").stderr
 
 

@@ -1,0 +1,143 @@
+"""Options that several commands have, and groups of them that a command takes as one parameter."""
+
+from __future__ import annotations
+
+import inspect
+import socket
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from assay_stream.cli.output import RowFormat
+from assay_stream.config import Settings, command_settings
+from assay_stream.errors import InputError
+from assay_stream.model.cloudevents import time_us_of
+from assay_stream.observe import Vantage
+
+
+def operator_time_us(text: str) -> int:
+    """Return the time that an operator means, microseconds since the epoch.
+
+    Raises:
+        InputError: ``bad_time``.
+    """
+    try:
+        return time_us_of(text)
+    except (InputError, TypeError):
+        raise InputError("bad_time", "write the time as RFC 3339 with its offset: 2026-03-01T10:00:00Z") from None
+
+
+def time_option(help_: str, *names: str) -> Any:
+    """Return an option that takes a time and gives it in microseconds since the epoch."""
+    return typer.Option(*names, parser=operator_time_us, metavar="TIME", help=help_)
+
+
+Bootstrap = Annotated[
+    str | None, typer.Option(help="Kafka brokers, host:port. Default: ASSAY_STREAM_BOOTSTRAP_SERVERS.")
+]
+ServerId = Annotated[str, typer.Option(help="Your name for the server.")]
+ServerIds = Annotated[
+    list[str] | None, typer.Option("--server-id", help="Only this server. May be given several times.")
+]
+AnyServerId = Annotated[str | None, typer.Option(help="Only this server.")]
+AnyTool = Annotated[str | None, typer.Option("--tool", help="Only this tool.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]
+Format = Annotated[RowFormat, typer.Option("--format", help="A table for people, or one JSON object per line.")]
+FromKafka = Annotated[bool, typer.Option("--from-kafka", help="Read the deployment's topics, in no consumer group.")]
+Inputs = Annotated[
+    list[Path] | None,
+    typer.Option("--input", help="Recorded observations (NDJSON; plain, gzip or zstd). May be given several times."),
+]
+EvidenceFiles = Annotated[
+    list[Path] | None, typer.Option("--evidence", help="Evidence (NDJSON). May be given several times.")
+]
+SnapshotPartitions = Annotated[
+    int | None, typer.Option(min=1, help="Partitions of the snapshot topic that the files were read from.")
+]
+Progress = Annotated[bool | None, typer.Option(help="Report progress on standard error. Default: only on a terminal.")]
+ObserverId = Annotated[
+    str | None, typer.Option(envvar="ASSAY_STREAM_OBSERVER_ID", help="Name of this proxy. Default: the host's name.")
+]
+
+
+def grouped(command: Callable[..., None]) -> Callable[..., None]:
+    """Let a command take several options as one parameter: a dataclass, each field of which is an option."""
+    hints = get_type_hints(command, include_extras=True)
+    groups = {name: kind for name, kind in hints.items() if is_dataclass(kind) and isinstance(kind, type)}
+    options: dict[str, inspect.Parameter] = {}
+    for name, parameter in inspect.signature(command).parameters.items():
+        given = [(name, hints[name], parameter.default)]
+        if name in groups:
+            types = get_type_hints(groups[name], include_extras=True)
+            given = [
+                (field.name, types[field.name], inspect.Parameter.empty if field.default is MISSING else field.default)
+                for field in fields(groups[name])
+            ]
+        for option, annotation, default in given:
+            options[option] = inspect.Parameter(
+                option, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default
+            )
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        for name, kind in groups.items():
+            given[name] = kind(**{field.name: given.pop(field.name) for field in fields(kind)})
+        command(**given)
+
+    run.__signature__ = inspect.Signature(list(options.values()))  # type: ignore[attr-defined]
+    run.__annotations__ = {name: parameter.annotation for name, parameter in options.items()}
+    return run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingsOptions:
+    """Settings that a command which replays can override."""
+
+    bootstrap_servers: Bootstrap = None
+    redaction_enable: Annotated[
+        str | None,
+        typer.Option(help="Redaction rules to turn on, comma-separated. Default: ASSAY_STREAM_REDACTION_ENABLE."),
+    ] = None
+    redaction_disable: Annotated[
+        str | None,
+        typer.Option(help="Redaction rules to turn off, comma-separated. Default: ASSAY_STREAM_REDACTION_DISABLE."),
+    ] = None
+    redaction_names: Annotated[
+        str | None,
+        typer.Option(help="More sensitive key names, comma-separated. Default: ASSAY_STREAM_REDACTION_NAMES."),
+    ] = None
+
+    def settings(self, **further: object) -> Settings:
+        """Return the settings with these in place."""
+        return command_settings(**{field.name: getattr(self, field.name) for field in fields(self)}, **further)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VantageOptions:
+    """Who observes which server."""
+
+    observer_id: ObserverId = None
+    unscoped: Annotated[
+        bool, typer.Option("--unscoped", help="Leave the server's id out of the tool definition digest.")
+    ] = False
+    auth_context: Annotated[
+        str | None, typer.Option(help="A label (not a secret) for the permissions under which the server is queried.")
+    ] = None
+
+    def of(self, server_id: str) -> Vantage:
+        """Return the vantage on one server."""
+        return Vantage(
+            server_id=server_id,
+            observer_id=observer_or_host(self.observer_id),
+            server_scoped=not self.unscoped,
+            auth_context=self.auth_context,
+        )
+
+
+def observer_or_host(observer_id: str | None) -> str:
+    """Return the observer's name, by default the host's."""
+    return observer_id if observer_id is not None else socket.gethostname()
