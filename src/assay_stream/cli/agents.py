@@ -11,19 +11,17 @@ from typing import Annotated, Any
 
 import typer
 
-from assay_stream import __version__
 from assay_stream.agents import AgentSet, Runner
 from assay_stream.agents.loading import load_agents
 from assay_stream.agents.scenario import Result, read_scenario, run_scenario
 from assay_stream.cli.files import read_input
+from assay_stream.cli.options import AsJson, Bootstrap, FromKafka, Inputs, SnapshotPartitions
 from assay_stream.cli.output import print_json
-from assay_stream.cli.shared import Bootstrap, SnapshotPartitions, collecting_seldom, quiet_client_logs, say
-from assay_stream.cli.sources import FromKafka, make_source
-from assay_stream.config import Settings, command_settings
+from assay_stream.cli.shared import collecting_seldom, say
+from assay_stream.cli.sources import make_source
+from assay_stream.config import command_settings
 from assay_stream.errors import InputError
-from assay_stream.files.log_spool import LogSpool
 from assay_stream.limits import AGENT_REPLAY_BUFFERED_BYTES_MAX, AGENT_REPLAY_BUFFERED_MAX, DEFAULT_LIMITS
-from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Output, Role
 from assay_stream.replay.run import Replay
 from assay_stream.replay.selection import Selection
@@ -54,8 +52,7 @@ def list_(module: Module) -> None:
 
 @agents_app.command("test")
 def run_tests(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Scenario: TOML, YAML or JSON.")],
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per test.")] = False,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Scenario: TOML, YAML or JSON.")], as_json: AsJson = False
 ) -> None:
     """Run agents over the records of a scenario, without a broker, and compare what they find.
 
@@ -77,12 +74,7 @@ def run_tests(
 @agents_app.command("replay")
 def replay(
     module: Module,
-    inputs: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--input", help="Recorded observations (NDJSON; plain, gzip or zstd). May be given several times."
-        ),
-    ] = None,
+    inputs: Inputs = None,
     from_kafka: FromKafka = False,
     snapshot_partitions: SnapshotPartitions = None,
     bootstrap_servers: Bootstrap = None,
@@ -92,27 +84,15 @@ def replay(
     Prints findings as the finding topic carries them, one per line. The same input and the same agents give the same
     bytes, live or replayed.
     """
-    quiet_client_logs()
     declared = load_agents(module)
     settings = command_settings(bootstrap_servers=bootstrap_servers)
     source = make_source(inputs, from_kafka, Selection(), settings, snapshot_partitions=snapshot_partitions)
-    with collecting_seldom(), LogSpool() as spool:
-        source.read(spool.add)
-        spool.finish()
-        for output in _found(declared, spool, settings, source.partitions):
+    with collecting_seldom(), source.spool() as spool:
+        for output in _found(declared, source.replay(spool)):
             sys.stdout.buffer.write((output.value or b"") + b"\n")
 
 
-def _found(declared: AgentSet, spool: LogSpool, settings: Settings, partitions: int | None) -> Iterator[Output]:
-    made = Replay(
-        spool,
-        producer=Producer(version=__version__, git=settings.git_commit),
-        limits=settings.limits(),
-        snapshot_partitions=partitions,
-        redaction=settings.redaction(),
-        call_profile=settings.call_profile,
-        alert_rules=settings.alert_rules(__version__),
-    )
+def _found(declared: AgentSet, made: Replay) -> Iterator[Output]:
     roomy = replace(
         DEFAULT_LIMITS,
         agent_buffered_max=AGENT_REPLAY_BUFFERED_MAX,

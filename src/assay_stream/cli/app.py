@@ -103,7 +103,6 @@ def _options(
 
 
 def run() -> None:
-    """Run the command line."""
     try:
         app()
     except Exception as error:

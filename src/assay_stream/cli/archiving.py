@@ -31,16 +31,12 @@ from assay_stream.model.record import Record, Role
 
 
 class ArchivedRole(StrEnum):
-    """A topic that an archive can hold."""
-
     CONTROL = "control"
     SNAPSHOTS = "snapshots"
     CALLS = "calls"
 
 
 class Compression(StrEnum):
-    """How files are compressed."""
-
     NONE = "none"
     GZIP = "gzip"
     ZSTD = "zstd"

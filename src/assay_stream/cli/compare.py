@@ -50,12 +50,10 @@ class RecordedRun(NamedTuple):
 
 
 def recorded_in(evidence: Sequence[Path] | None, alerts: Sequence[Path] | None) -> RecordedRun:
-    """Return what was recorded in some files."""
     return RecordedRun(evidence_in(evidence or ()), None if alerts is None else _alerts(alerts))
 
 
 def evidence_in(paths: Iterable[Path]) -> Iterator[Recorded]:
-    """Yield the evidence in some files."""
     return (record for path in paths for record in of_lines((line for _, line in archive_lines(path)), name=path.name))
 
 

@@ -94,7 +94,6 @@ def _table(reports: list[ToolReport]) -> list[str]:
 
 
 def _shown(name: str | None) -> str:
-    """Return a server's name for a tool, inert and short."""
     if name is None:
         return "(no name)"
     plain = visible(name[: _NAME_CHARS_MAX + 1])

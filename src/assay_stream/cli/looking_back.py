@@ -54,7 +54,6 @@ class Looking:
         return partial(read_files, self.inputs) if self.inputs else None
 
     def settings(self) -> Settings:
-        """Return the settings for these brokers."""
         return command_settings(bootstrap_servers=self.bootstrap_servers)
 
 

@@ -61,7 +61,7 @@ def worker(
 
 @topics_app.command("apply")
 def topics_apply(bootstrap_servers: Bootstrap = None, agents: Agents = None) -> None:
-    """Create missing topics, with --agents also theirs. Existing topics are never altered; one that differs is an error."""
+    """Create missing topics, with --agents theirs too. An existing topic is never altered; if it differs: an error."""
     settings = command_settings(bootstrap_servers=bootstrap_servers)
     created = asyncio.run(as_admin(settings, partial(apply_topics, agents=_name_of(agents))))
     for name in created:

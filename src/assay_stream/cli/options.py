@@ -112,7 +112,6 @@ class SettingsOptions:
     ] = None
 
     def settings(self, **further: object) -> Settings:
-        """Return the settings with these in place."""
         return command_settings(**{field.name: getattr(self, field.name) for field in fields(self)}, **further)
 
 
@@ -129,7 +128,6 @@ class VantageOptions:
     ] = None
 
     def of(self, server_id: str) -> Vantage:
-        """Return the vantage on one server."""
         return Vantage(
             server_id=server_id,
             observer_id=observer_or_host(self.observer_id),
@@ -139,5 +137,4 @@ class VantageOptions:
 
 
 def observer_or_host(observer_id: str | None) -> str:
-    """Return the observer's name, by default the host's."""
     return observer_id if observer_id is not None else socket.gethostname()

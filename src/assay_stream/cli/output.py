@@ -43,15 +43,11 @@ _LOOKS: dict[Style, str] = {
 
 
 class RowFormat(StrEnum):
-    """What rows are printed as."""
-
     TABLE = "table"
     JSON = "json"
 
 
 class Colour(StrEnum):
-    """When to use colours."""
-
     AUTO = "auto"
     ALWAYS = "always"
     NEVER = "never"
@@ -78,7 +74,6 @@ def json_line(value: object, *, sort_keys: bool = False, indented: bool = False)
 
 
 def print_json(value: object, *, sort_keys: bool = False, indented: bool = False) -> None:
-    """Print a value as JSON, as ``json_line`` writes it."""
     print_line(json_line(value, sort_keys=sort_keys, indented=indented))
 
 
@@ -93,9 +88,6 @@ def print_rows(
     """Print rows: a table of some columns for people, or each as one JSON object.
 
     Args:
-        rows: the rows.
-        columns: what the table shows of them.
-        target: table or JSON.
         whole: whether long values stay whole in the table, to be copied.
     """
     if target is RowFormat.JSON:
@@ -126,11 +118,6 @@ class Painter:
     """Prints lines and tables to one stream.
 
     ``rich`` wraps and colours; its own tables would cut uids and digests where a terminal is narrow.
-
-    Args:
-        colour: when to use colours; by itself where the stream is a terminal and ``NO_COLOR`` is not set.
-        file: the stream, standard output by default.
-        columns: its width, the terminal's by default.
     """
 
     def __init__(self, colour: Colour, *, file: TextIO | None = None, columns: int | None = None) -> None:

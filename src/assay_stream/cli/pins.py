@@ -44,8 +44,6 @@ pins_app = typer.Typer(help="Review, approve and reject tool definitions.", no_a
 
 
 class PinFormat(StrEnum):
-    """What a file of pins holds."""
-
     NATIVE = "native"
     ASSAY = "assay"
     HANGAR = "hangar"
@@ -53,8 +51,6 @@ class PinFormat(StrEnum):
 
 
 class LockfileVersion(StrEnum):
-    """Version of a MCPTrust lockfile."""
-
     V2 = "2.0"
     V3 = "3.0"
 

@@ -56,7 +56,6 @@ class Meter:
         )
 
     def reading(self, count: int) -> None:
-        """Show how many records were read."""
         if self._is_time():
             self._show([("records read", count, None)])
 

@@ -34,8 +34,6 @@ _ROOM_PAUSE_S = 0.01
 
 
 class Format(StrEnum):
-    """What the files hold."""
-
     MCP_WIRE = "mcp-wire"
     ASSAY_LOG = "assay-log"
     OBSERVATIONS = "observations"

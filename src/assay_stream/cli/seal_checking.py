@@ -66,7 +66,6 @@ class SealedLogs:
 
     @contextmanager
     def opened(self) -> Iterator[tuple[SealLogs, SealLogs]]:
-        """Open evidence and checkpoints."""
         if self.log_start and not self.evidence:
             raise ConfigurationError("bad_option", "--log-start is for --evidence: Kafka knows where its logs begin")
         starts = {}

@@ -40,8 +40,6 @@ Partition = Annotated[int, typer.Option(min=0, help="The evidence partition.")]
 
 
 class ProofFormat(StrEnum):
-    """The forms of a proof."""
-
     JSON = "json"
     TLOG = "tlog-proof"
 

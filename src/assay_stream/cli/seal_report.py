@@ -32,7 +32,6 @@ _SUMMARY = {
 
 
 def as_json(outcome: Outcome, reports: list[Report], files: list[FileLogs]) -> dict[str, Any]:
-    """Return a verification as JSON."""
     return {
         "result": outcome.value,
         "logs": [

@@ -38,11 +38,9 @@ class InertFormatter(logging.Formatter):
     """Writes out what a terminal would act on; a stack trace keeps its lines."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the base class's name
-        """Return the line of a record."""
         return visible(super().formatMessage(record))
 
     def formatException(self, ei: Any) -> str:  # noqa: N802 - the base class's name
-        """Return the stack trace of an exception."""
         return visible(super().formatException(ei), keep="\n")
 
 

@@ -27,8 +27,6 @@ _MINUTE_CHARS = len("2026-03-01T10:00")
 
 
 class StatusChoice(StrEnum):
-    """Which alerts to list."""
-
     OPEN = "open"
     CLOSED = "closed"
     SUPPRESSED = "suppressed"
@@ -36,8 +34,6 @@ class StatusChoice(StrEnum):
 
 
 class ExplainFormat(StrEnum):
-    """What an explanation is written as."""
-
     TEXT = "text"
     JSON = "json"
     MARKDOWN = "markdown"

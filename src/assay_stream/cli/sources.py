@@ -66,10 +66,7 @@ class Source:
     """Files, or the topics of a deployment.
 
     Args:
-        files: archives, in order.
-        settings: the operator's settings.
         ends: where each partition of the topics ends, ``None`` for files.
-        selection: which records.
         partitions: how many partitions the snapshot topic has, ``None`` if unknown.
     """
 

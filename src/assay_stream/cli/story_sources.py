@@ -108,9 +108,6 @@ def index_of(file: Path | None, bootstrap: str | None, refused: list[str], prefi
 
     Args:
         file: file of alerts, ``-`` for standard input, ``None`` for Kafka.
-        bootstrap: Kafka brokers, ``None`` for the settings'.
-        refused: gets what could not be read.
-        prefix: of uids.
 
     Raises:
         InputError: ``unreadable_file`` or ``bad_uid``.

@@ -42,7 +42,6 @@ class SelectionOptions:
     to_offset: Annotated[int | None, typer.Option(min=0, help="Only calls before this offset.")] = None
 
     def selection(self) -> EvidenceSelection:
-        """Return what the options select."""
         return EvidenceSelection(
             since_us=self.since,
             until_us=self.until,

@@ -15,8 +15,6 @@ INT64_MAX = 2**63 - 1
 
 
 class ColumnType(StrEnum):
-    """What a column holds; everything may be null."""
-
     TEXT = "text"
     TIME = "time"
     INTEGER = "integer"

@@ -36,12 +36,7 @@ _BUNDLE_SUFFIX = ".tar.gz"
 
 
 class Collection:
-    """The records of an export, on disk.
-
-    Args:
-        selection: which records.
-        kinds: which kinds.
-    """
+    """The records of an export, on disk."""
 
     def __init__(self, selection: Selection, kinds: frozenset[Kind]) -> None:
         self._selection = selection
@@ -71,21 +66,17 @@ class Collection:
                 self.left_out += 1
 
     def raw(self, kind: Kind) -> Iterator[bytes]:
-        """Yield the records of a kind, in order."""
         self._spool.finish()
         return (row[-1] for row in self._spool.rows(kind))
 
     def items(self, kind: Kind) -> Iterator[Item]:
-        """Yield the records of a kind, decoded, in order."""
         return (item_again(kind, raw) for raw in self.raw(kind))
 
     def events(self) -> Iterator[dict[str, Any]]:
-        """Yield the evidence, decoded, in order."""
         # Decoded strictly when it came in, so a fast decoder reads the same.
         return map(orjson.loads, self.raw(Kind.EVIDENCE))
 
     def count(self, kind: Kind) -> int:
-        """Return how many records of a kind there are."""
         return sum(1 for _ in self.raw(kind))
 
 
@@ -95,7 +86,6 @@ def export_bundles(
     """Write the evidence as a bundle, or as several; none where there is no evidence.
 
     Args:
-        collection: the records.
         path: the file; of several, ``evidence.tar.gz`` becomes ``evidence-0001.tar.gz`` and so on.
         run_id: name of the run, to which each of several adds its number. ``None`` makes it from the content hashes:
             equal evidence has the same run id.

@@ -30,8 +30,6 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 class Kind(StrEnum):
-    """What can be exported."""
-
     EVIDENCE = "evidence"
     ALERTS = "alerts"
     DEFINITIONS = "definitions"
@@ -51,11 +49,8 @@ class Place(NamedTuple):
     """Where a record stands in an export: the order in which its members are compared.
 
     Args:
-        kind: what it is.
         time_us: event time, microseconds since the epoch.
         name: topic of its origin, or identity.
-        partition: partition of its origin, or another number.
-        offset: offset of its origin, or another number.
     """
 
     kind: str
@@ -70,7 +65,6 @@ class Stored(NamedTuple):
 
     Args:
         where: file and line, or topic, partition and offset.
-        raw: the bytes.
         kind: what they must be, ``None`` where only they can tell.
     """
 
@@ -106,7 +100,6 @@ class Selection:
     offsets: tuple[OffsetRange, ...] = ()
 
     def wants(self, item: Item) -> bool:
-        """Tell whether a record is selected."""
         if item.kind is Kind.DEFINITIONS:
             return True
         place = item.place

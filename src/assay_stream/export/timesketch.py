@@ -33,7 +33,6 @@ HEADER = (
 
 
 def event_of(item: Item) -> dict[str, Value]:
-    """Return evidence or an alert as an event of a timeline."""
     row = row_of(item)
     time_us = min(max(item.place.time_us, 0), _LAST_US)
     event: dict[str, Value] = {

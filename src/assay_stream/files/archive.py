@@ -56,7 +56,6 @@ def read_files(paths: Iterable[Path], *, too_long: TooLong | None = None) -> Ite
     the rejected records with its reason. The manifest of an archive is skipped, so that a whole folder can be given.
 
     Args:
-        paths: NDJSON files, plain or compressed.
         too_long: as in ``open_archive``; such a line becomes a record that the engine refuses for its size.
 
     Raises:
@@ -73,7 +72,6 @@ def open_archive(
     """Yield the lines of a file; an error says how far it was read.
 
     Args:
-        path: a file, plain or compressed.
         of: what cuts it into lines, ``lines_of`` by default.
         too_long: gets the error of a line over the limit, whose beginning is then given; without it that is an
             error.
@@ -99,8 +97,6 @@ def lines_of(
     """Yield the lines of a stream with their line feeds.
 
     Args:
-        stream: its ``readline`` takes a limit.
-        name: the file, for the error.
         bytes_max: bytes of one line at most, line feed included.
         too_long: called for a longer line: its first ``bytes_max`` bytes are given and the rest is skipped in pieces
             of that size. Without it such a line is an error.
@@ -149,7 +145,6 @@ def read_lines(lines: Iterable[bytes], *, name: str, roles: Collection[Role] = _
     """Yield the records of some lines, with or without their line feeds.
 
     Args:
-        lines: the lines.
         name: what the origin of event lines calls their file.
         roles: what record lines may carry.
 

@@ -52,8 +52,6 @@ def manifest_bytes(ends: Mapping[Place, int], joined: Mapping[Place, int], last:
 
     Args:
         ends: of each partition that was archived, the first offset that was not read.
-        joined: as in ``ArchivedOffsets``.
-        last: as in ``ArchivedOffsets``.
     """
     partitions = [
         _Partition(*place, end, joined.get(place), last.get(place, msgspec.UNSET))
@@ -84,7 +82,6 @@ def check_whole(archived: ArchivedOffsets, ranges: Mapping[Place, tuple[int, int
     """Check that no partition lost its end since it was archived, of the topics that were read at all.
 
     Args:
-        archived: what the manifests say.
         ranges: the first and the last offset that was read of each partition.
 
     Raises:

@@ -29,8 +29,6 @@ def opened(
     """Open a file for reading, decompressed where it is compressed.
 
     Args:
-        path: the file.
-        decoded_bytes_max: the most bytes it may hold.
         one_member: whether a gzip file must be one member, with nothing behind it.
 
     Raises:

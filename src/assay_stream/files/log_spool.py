@@ -30,10 +30,6 @@ class LogSpool(Spool[_LogKey]):
 
     A record handed in twice counts once. Two that differ and claim one place are an error, found by ``finish`` at the
     latest.
-
-    Args:
-        in_memory_bytes_max: as in ``Spool``, like the next two.
-        logs_max: how many logs there may be.
     """
 
     def __init__(
@@ -65,7 +61,6 @@ class LogSpool(Spool[_LogKey]):
         self.put((role._value_, origin[0], origin[1]), row)
 
     def logs(self) -> list[Log]:
-        """Return every log there is, in order."""
         return sorted(Log(Role(role), topic, partition) for role, topic, partition in self._streams)
 
     def count(self, log: Log) -> int:
@@ -76,7 +71,6 @@ class LogSpool(Spool[_LogKey]):
         """Yield the records of a log in the order of their offsets.
 
         Args:
-            log: one of ``logs``.
             after: only records behind this offset.
 
         Raises:

@@ -32,8 +32,6 @@ TimestampMs = Annotated[int, msgspec.Meta(ge=-1, le=INT64_MAX)]
 
 
 class LineOrigin(msgspec.Struct, forbid_unknown_fields=True):
-    """Where a record stood."""
-
     topic: str
     partition: PlaceNumber
     offset: PlaceNumber

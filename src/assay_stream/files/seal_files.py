@@ -23,8 +23,6 @@ FILE_PREFIX = {Role.EVIDENCE: "evidence-", Role.CHECKPOINTS: "checkpoints-"}
 
 
 class LogName(NamedTuple):
-    """One partition of one topic."""
-
     topic: str
     partition: int
 
@@ -54,7 +52,6 @@ class FileLogs:
 
     Args:
         paths: archives, plain or compressed, and folders of them.
-        role: which kind of record they hold.
         starts: partition to the offset at which its log started when the archive was made, where that is not 0.
 
     Raises:
@@ -117,9 +114,6 @@ def write_logs(folder: Path, evidence: Logs, checkpoints: Logs, *, compress: boo
 
     Args:
         folder: made if missing, else it must be empty.
-        evidence: the evidence.
-        checkpoints: the checkpoints over it.
-        compress: whether to write gzip.
 
     Raises:
         InputError: ``folder_not_empty``, ``unwritable_folder``.

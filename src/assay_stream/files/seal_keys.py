@@ -22,7 +22,6 @@ def read_private_key(path: Path, password: str | None) -> Ed25519PrivateKey:
     """Return the private key in a PEM file that only its owner can write, and only its owner and group can read.
 
     Args:
-        path: the file.
         password: of an encrypted file; ``None`` or empty for one that is not.
 
     Raises:

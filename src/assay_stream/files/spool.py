@@ -56,7 +56,6 @@ class Spool(Generic[Stream]):
     """Takes rows in any order and gives each stream back in the order of its keys; of equal keys the first row.
 
     Args:
-        key: the sort key of a row.
         value_at: index of the bytes that make a row large.
         in_memory_bytes_max: the file stays in memory up to this size.
         block_bytes: about how much is read or written at once.
@@ -86,7 +85,6 @@ class Spool(Generic[Stream]):
         self.close()
 
     def close(self) -> None:
-        """Drop everything."""
         self._file.close()
         self._streams.clear()
 

@@ -41,7 +41,6 @@ class Answer:
     """The result of one attempt.
 
     Args:
-        outcome: what it came to.
         code: what happened, for logs and dead letters: ``http_503``, ``timeout``.
         retry_after_ms: how long the receiver asks to wait, milliseconds.
     """
@@ -59,7 +58,6 @@ class Schedule:
     """How long to wait between attempts.
 
     Args:
-        first_ms: the first wait, milliseconds.
         longest_ms: the longest wait that we choose ourselves.
     """
 
@@ -85,7 +83,6 @@ class Next:
     """What to do next.
 
     Args:
-        step: what to do.
         failures: failures in a row, this one included.
         wait_ms: how long to wait before the next attempt, milliseconds.
     """

@@ -57,11 +57,7 @@ class Forwarder:
     """Delivers alerts to one receiver until told to stop.
 
     Args:
-        settings: the operator's settings.
-        receiver: who takes them.
-        target: in which format.
         group: the consumer group; one per receiver.
-        schedule: how long to wait between attempts.
     """
 
     def __init__(

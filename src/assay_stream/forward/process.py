@@ -26,10 +26,6 @@ def run_forwarder(
     """Forward alerts until SIGTERM or SIGINT.
 
     Args:
-        settings: the operator's settings.
-        receiver: who takes them.
-        target: in which format.
-        group: the consumer group.
         web_port: where health and metrics are served, if anywhere.
 
     Raises:
@@ -50,12 +46,7 @@ def run_forwarder(
 
 
 class ForwardMetrics:
-    """Copies a forwarder's own counts to the metrics.
-
-    Args:
-        forwarder: counts.
-        metrics: where to.
-    """
+    """Copies a forwarder's own counts to the metrics."""
 
     def __init__(self, forwarder: Forwarder, metrics: PrometheusStage) -> None:
         self._forwarder = forwarder
@@ -63,7 +54,6 @@ class ForwardMetrics:
         self._counted: dict[str, int] = {}
 
     def note(self) -> None:
-        """Add what was counted since the last time."""
         for what, count in self._forwarder.counts.items():
             new = count - self._counted.get(what, 0)
             self._counted[what] = count

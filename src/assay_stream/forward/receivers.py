@@ -51,8 +51,6 @@ class SyslogTarget:
     """Where a syslog receiver is.
 
     Args:
-        host: name or address.
-        port: port number.
         transport: ``udp``, ``tcp`` or ``tls``.
     """
 

@@ -40,9 +40,7 @@ class Syslog:
     """Sends alerts to one syslog receiver, over one connection.
 
     Args:
-        target: where it is.
         host: HOSTNAME of the messages.
-        timeout_s: how long one attempt may take, seconds.
         tls: how the certificate is checked, for TLS.
         enterprise: private enterprise number of the structured data's id.
     """
@@ -71,7 +69,6 @@ class Syslog:
         """When the last connection ended, by the loop's clock; ``None`` while it stands."""
 
     async def send(self, view: AlertView, body: str) -> Answer:
-        """Send one alert, and say what became of it."""
         message = syslog_message(view, body, host=self._host, enterprise=self._enterprise)
         try:
             async with asyncio.timeout(self._timeout_s):

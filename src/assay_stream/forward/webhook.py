@@ -25,10 +25,6 @@ class Webhook:
     """Posts alerts to one address. Redirections are not followed, and proxy variables are not used.
 
     Args:
-        url: where to post.
-        content_type: media type of the bodies.
-        timeout_s: how long one attempt may take, seconds.
-        tls: how the certificate is checked.
         header: name and value of a further header; the value is a secret.
         secret: signs every delivery where it is given.
 
@@ -60,7 +56,6 @@ class Webhook:
         )
 
     async def send(self, view: AlertView, body: str) -> Answer:
-        """Post one alert, and say what became of it."""
         content, key = body.encode("utf-8"), view.key()
         headers = {IDEMPOTENCY_HEADER: key}
         if self._secret is not None:
@@ -88,7 +83,6 @@ class Webhook:
             return answer
 
     async def close(self) -> None:
-        """Let go of connections."""
         await self._client.aclose()
 
 

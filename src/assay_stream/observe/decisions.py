@@ -21,9 +21,6 @@ def decision_event(
     Args:
         kind: an event type of ``model.control``.
         data: the decision; ``None`` values are left out.
-        author: who decides.
-        event_id: unique among this author's events.
-        decided_at: when it takes effect.
 
     Raises:
         InputError: if the stream would reject it, with the path of the bad field.

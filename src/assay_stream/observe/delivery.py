@@ -159,7 +159,6 @@ def note_open(one: Closable) -> None:
 
 
 def note_closed(one: Closable) -> None:
-    """Forget one that was closed."""
     _open.discard(one)
 
 

@@ -44,11 +44,9 @@ class Fetched:
 
     Args:
         domain: whose document was requested, ``host`` or ``host:port``.
-        url: the last address requested.
         status: ``observed`` if the host served something, else ``fetch_failed``.
         document: the JSON object exactly as received; ``None`` if a strict reader accepts none.
         error_code: ``discovery_fetch_failed``, or ``discovery_invalid`` if the document is refused.
-        detail: what went wrong, for a person; empty if nothing did.
         revocations: the revocation document that the document refers to, exactly as received.
     """
 
@@ -83,12 +81,10 @@ async def fetch_well_known(
     not be able to bring a revoked key back.
 
     Args:
-        domain: ``host`` or ``host:port``, in ASCII.
         timeout_s: seconds for everything together, redirects included.
         ca_file: PEM file with the only certificate authorities to accept; default: the system's.
         revocation_domain: the host that may serve the revocation document, ``host`` or ``host:port``; default: the
             domain itself.
-        limits: ``discovery_bytes_max`` and ``depth_max`` are used.
 
     Raises:
         ConfigurationError: ``bad_domain`` or ``bad_tls_file``.
@@ -137,7 +133,6 @@ def well_known_url(domain: str) -> str:
 
 
 def discovery_event(vantage: Vantage, fetched: Fetched, *, event_id: str, observed_at: datetime) -> Observation:
-    """Return the event of one attempt to fetch a discovery document."""
     data = {
         "server_id": vantage.server_id,
         "domain": fetched.domain,

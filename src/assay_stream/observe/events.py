@@ -61,7 +61,6 @@ class Vantage:
 
     @property
     def source(self) -> str:
-        """The CloudEvents source of every event observed from here."""
         return f"urn:assay-stream:observer:{quote(self.observer_id, safe='')}"
 
 
@@ -79,10 +78,7 @@ class Observation:
     """One record to publish.
 
     Args:
-        kind: what was observed.
         key: the server's name, so that all records of one server share a partition.
-        value: the event as structured CloudEvents JSON.
-        headers: Kafka headers.
         timestamp_ms: event time, milliseconds since the epoch.
     """
 
@@ -94,7 +90,6 @@ class Observation:
 
     @property
     def role(self) -> Role:
-        """The topic it goes to."""
         return _ROLES[self.kind]
 
     @property
@@ -109,9 +104,6 @@ class RawMessage:
 
     It replaces the tools in an event and makes the event just as unsound: the registry then rejects it with the
     precise reason and marks the server, instead of never hearing of the list.
-
-    Args:
-        raw: one line of the wire.
     """
 
     raw: bytes
@@ -164,17 +156,10 @@ def snapshot_event(
     """Return the event of one ``tools/list`` result.
 
     Args:
-        vantage: who observed which server.
         event_id: unique among this observer's events.
         snapshot_id: what calls use to refer to this snapshot.
-        observed_at: when the result was seen.
         completeness: whether these are all the tools the server offers.
         tools: the tools exactly as received (whatever their JSON type), or a ``RawMessage``.
-        protocol_version: MCP revision in use.
-        prompts: the server's prompts as last seen.
-        resource_templates: the server's resource templates as last seen.
-        signatures: signatures that came with the tools.
-        traceparent: W3C trace context of the request.
     """
     data: dict[str, Any] = {
         "server_id": vantage.server_id,
@@ -202,7 +187,6 @@ def snapshot_event(
 def list_changed_event(
     vantage: Vantage, *, event_id: str, observed_at: datetime, session_id: str | None = None
 ) -> Observation:
-    """Return the event of one ``notifications/tools/list_changed``."""
     data: dict[str, Any] = {
         "server_id": vantage.server_id,
         "observer_id": vantage.observer_id,
@@ -229,14 +213,10 @@ def call_event(
     """Return the event of one ``tools/call``.
 
     Args:
-        vantage: who observed which server.
         event_id: unique among this observer's events.
         observed_at: when the call was seen on its way to the server.
         tool_name: the tool as the caller named it.
         tool_call_id: identifies this call and no other.
-        decision: what the proxy decided.
-        reason_code: why.
-        traceparent: W3C trace context of the call.
         fields: what else is known. Digests only: never pass arguments or results.
     """
     data: dict[str, Any] = {
@@ -253,7 +233,6 @@ def call_event(
 
 
 def control_event(source: str, kind: str, data: Mapping[str, Any], *, event_id: str, at: datetime) -> Observation:
-    """Return an event of the control topic."""
     value = _dumps(_envelope(source, kind, event_id, at, None) | {"data": dict(data)})
     return Observation(
         kind="control",

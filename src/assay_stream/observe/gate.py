@@ -55,9 +55,7 @@ class Passage:
     """What becomes of a line from the client.
 
     Args:
-        forward: whether the server gets it.
         reply: what the client gets instead, a line with its line feed; empty if nobody waits for an answer.
-        observations: what to publish.
         warnings: tools whose calls passed although their definition gives cause for concern.
     """
 
@@ -71,9 +69,7 @@ class Gate:
     """Rules on the lines of one connection. Times must be timezone-aware.
 
     Args:
-        vantage: who observes which server.
         observer: the state machine of the same connection, fed by the gate.
-        rule: what to do with a call.
     """
 
     def __init__(self, vantage: Vantage, observer: WireObserver, rule: Rule) -> None:

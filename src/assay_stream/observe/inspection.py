@@ -43,10 +43,7 @@ class Watch(threading.Thread):
 
     Args:
         observer: the state machine; used by this thread only.
-        publish: gets every observation, in this thread.
-        clock: returns the time.
         backlog_bytes_max: what may wait to be inspected.
-        line_bytes_max: the longest line that is inspected.
     """
 
     def __init__(
@@ -92,7 +89,6 @@ class Watch(threading.Thread):
         self._backlog.put(None)
 
     def run(self) -> None:
-        """Inspect what passes until told to finish."""
         while (chunk := self._backlog.get()) is not None:
             self._guard(lambda chunk=chunk: self._look(chunk))  # type: ignore[misc]
         at = self._clock()
@@ -130,11 +126,7 @@ class Watch(threading.Thread):
 
 
 class ClientOutput:
-    """What the client reads: the server's bytes, with answers of our own between its lines.
-
-    Args:
-        descriptor: where the client reads from.
-    """
+    """What the client reads: the server's bytes, with answers of our own between its lines."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -166,11 +158,7 @@ class Enforcer:
     """Rules on what passes between a client and a server.
 
     Args:
-        gate: the rules.
-        server_input: descriptor that the server reads from.
-        client: where the client reads.
         publish: gets every observation, in the thread that saw it.
-        clock: returns the time.
     """
 
     def __init__(

@@ -51,10 +51,8 @@ class WireStats:
     """Counts since the wire opened.
 
     Args:
-        lines: lines inspected.
         snapshots: snapshots produced, refused ones included.
         list_changes: announced changes of the tools; repeats without a list in between are not all published.
-        calls: calls seen.
         malformed_lines: lines no parser can make sense of.
         inexact_lines: understood, but not sound JSON; nothing in them is hashed.
         missed_lines: not inspected: too long, or the observer was too far behind.
@@ -75,7 +73,6 @@ class WireStats:
     evicted_requests: int = 0
 
     def as_dict(self) -> dict[str, int]:
-        """Return the counts by name."""
         return asdict(self)
 
 
@@ -83,10 +80,8 @@ class WireObserver:
     """Watches one connection between a client and a server. Times must be timezone-aware.
 
     Args:
-        vantage: who observes which server.
         session_id: unique to this connection; prefix of its tool call ids.
         new_id: returns a new unique id with every call, for events and snapshots.
-        limits: bounds on what is assembled.
         pending_max: requests of a kind (calls, lists) that may be unanswered at a time.
     """
 
@@ -112,7 +107,6 @@ class WireObserver:
 
     @property
     def stats(self) -> WireStats:
-        """Counts so far."""
         return WireStats(
             lines=self._lines,
             snapshots=self._lists.snapshots,

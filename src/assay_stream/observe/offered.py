@@ -24,11 +24,9 @@ class Assembly:
     """A list assembled so far. Immutable: pending requests keep theirs.
 
     Args:
-        items: the entries of all pages.
         next_cursor: the cursor that continues it, ``None`` at the end.
         sound: whether it began at the beginning and every page was readable.
         too_large: whether it outgrew the limits; its items are dropped then.
-        size_bytes: bytes of the messages it came in.
     """
 
     items: tuple[Any, ...] = ()
@@ -39,7 +37,6 @@ class Assembly:
 
     @property
     def completeness(self) -> Completeness:
-        """How much of the server's list this is."""
         if not self.sound:
             return "unknown"
         return "complete" if self.next_cursor is None else "partial"
@@ -54,12 +51,7 @@ _UNMATCHED = Assembly(sound=False)
 
 
 class Lister:
-    """Follows one list method.
-
-    Args:
-        member: the member of the result that holds the entries.
-        limits: bounds on what is assembled.
-    """
+    """Follows one list method."""
 
     def __init__(self, member: str, limits: Limits) -> None:
         self._member = member
@@ -159,7 +151,6 @@ class Offered:
         return self._listed.get(name, self._whole) < self._whole
 
     def doubt(self) -> None:
-        """Note that something unreadable came that may have been a list."""
         self.doubts += 1
 
     def settle(self, doubts: int) -> None:

@@ -54,8 +54,6 @@ class ObservationPublisher:
 
     Args:
         connection: aiokafka's connection arguments: ``bootstrap_servers`` and whatever security needs.
-        topics: topic name of every role.
-        limits: bounds on the queue and on delivery.
         producer_factory: returns a producer; default: an idempotent aiokafka producer with ``acks=all``.
     """
 
@@ -93,7 +91,6 @@ class ObservationPublisher:
 
     @property
     def stats(self) -> SinkStats:
-        """Counts so far."""
         with self._lock:
             return SinkStats(
                 accepted=self._accepted,

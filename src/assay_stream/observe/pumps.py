@@ -19,11 +19,7 @@ class Pump(threading.Thread):
     """Copies until the source ends, the target is gone, or it is told to stop.
 
     Args:
-        source: descriptor to read.
-        target: descriptor to write.
         see: gets every chunk just *before* it is written, so that it comes before any reaction of the other side.
-        done: called at the end, in this thread.
-        name: for debuggers.
         write: takes every chunk instead of the target.
     """
 
@@ -48,7 +44,6 @@ class Pump(threading.Thread):
         self._ended = False
 
     def run(self) -> None:
-        """Copy."""
         try:
             while data := self._read():
                 self._see(data)

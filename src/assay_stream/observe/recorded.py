@@ -68,11 +68,6 @@ def from_mcp_wire(
     Args:
         lines: NDJSON: ``{"dir": "client->server" or "server->client", "ts": RFC 3339, "msg": message}``. A message
             that is not JSON is a string there.
-        server_id: the operator's name for the server.
-        observer_id: who captured it.
-        server_scoped: whether definitions are bound to this server's name.
-        auth_context: a label for the permissions under which the server was queried.
-        on_error: see the module.
     """
     vantage = Vantage(
         server_id=server_id, observer_id=observer_id, server_scoped=server_scoped, auth_context=auth_context
@@ -102,7 +97,6 @@ def from_observations(lines: Iterable[bytes], *, on_error: OnError | None = None
 
     Args:
         lines: NDJSON of events, as the tap and ``publish --dry-run`` write them.
-        on_error: see the module.
     """
     for number, raw in numbered(iter(lines)):
         try:
@@ -118,12 +112,6 @@ def from_assay_log(
 
     A line is the stable payload of ``assay.tool.decision``, alone or in a CloudEvents envelope. A definition digest
     in the log is not copied: a digest comes from an observed list or not at all.
-
-    Args:
-        lines: the log's lines.
-        server_id: the operator's name for the server that was called.
-        observer_id: whose log it is.
-        on_error: see the module.
     """
     vantage = Vantage(server_id=server_id, observer_id=observer_id)
     new_id = StableIds(vantage)
@@ -145,9 +133,6 @@ class StableIds:
     """Returns ids that depend only on the vantage and on every line read so far.
 
     So a file yields the same ids whenever it is read, even after lines were appended to it.
-
-    Args:
-        vantage: who observes which server.
     """
 
     def __init__(self, vantage: Vantage) -> None:
@@ -155,7 +140,6 @@ class StableIds:
         self._count = 0
 
     def line(self, raw: bytes) -> None:
-        """Take a line into account."""
         self._hash.update(sha256(raw).digest())
         self._count = 0
 

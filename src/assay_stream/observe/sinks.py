@@ -23,12 +23,7 @@ class SinkStats:
     """Counts since the sink was created.
 
     Args:
-        accepted: observations taken.
         delivered: observations whose delivery is certain.
-        queued: observations waiting.
-        queued_bytes: their size.
-        dropped: observations lost, by reason.
-        retries: how often delivery was restarted.
         connected: whether the destination can be reached, as far as is known.
     """
 
@@ -79,12 +74,10 @@ class FileSink:
 
     @property
     def stats(self) -> SinkStats:
-        """Counts so far."""
         taken = self._delivered + self._dropped["delivery_failed"]
         return SinkStats(accepted=taken, delivered=self._delivered, dropped=dict(self._dropped))
 
     def publish(self, observation: Observation) -> bool:
-        """Write an observation and return whether that succeeded."""
         # Only an unsound message kept as it came can contain a line feed: between tokens, where a space means the
         # same, or inside a string, where both are errors.
         line = observation.value.replace(b"\n", b" ") + b"\n"
@@ -103,7 +96,6 @@ class FileSink:
         return True
 
     async def aclose(self, timeout_s: float = 10.0) -> None:  # noqa: ARG002 - every line is already written
-        """Close the file if it was opened here."""
         if self._owned:
             self._file.close()
 
@@ -129,11 +121,9 @@ class MemorySink:
 
     @property
     def stats(self) -> SinkStats:
-        """Counts so far."""
         return SinkStats(accepted=len(self.observations), delivered=len(self.observations))
 
     def publish(self, observation: Observation) -> bool:
-        """Keep an observation."""
         self.observations.append(observation)
         return True
 

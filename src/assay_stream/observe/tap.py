@@ -55,14 +55,10 @@ async def run_tap(
     """Run a server behind the tap until it ends, and return its exit code (128 + n after signal n).
 
     Args:
-        command: the server's program and arguments.
-        vantage: who observes which server.
         sink: where observations go; it stays open.
         stdin: descriptor that the client writes to; reads as ended afterwards.
         stdout: descriptor that the client reads from; released when the server's output ends.
-        environment: the server's environment; default: ours.
         clock: returns the time, timezone-aware; default: the system's.
-        new_id: returns a new unique id with every call; default: random UUIDs.
         rule: what to do with a call (``VerdictClient.rule``); without it everything passes.
 
     Raises:

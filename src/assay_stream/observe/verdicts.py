@@ -42,8 +42,6 @@ class Verdict:
     Args:
         action: the policy's action for the tool as the fleet sees it.
         result: the worst pin result among the tool's definitions.
-        pins: the decisions that the verdict is based on.
-        policy: the digest policy in force, ``None`` if there is none.
     """
 
     action: Action
@@ -57,9 +55,7 @@ class Ruling:
     """What to do with a call.
 
     Args:
-        action: ``allow``, ``warn`` or ``block``.
         reason_code: why, stable: ``definition_match``, ``definition_mismatch``, ...
-        result: how the definition compares with its pins, ``None`` without a verdict.
     """
 
     action: Action
@@ -166,9 +162,7 @@ class VerdictClient:
 
     Args:
         connection: aiokafka's connection arguments: ``bootstrap_servers`` and whatever security needs.
-        topic: name of the verdict topic.
         unavailable: what to do with calls until the verdicts have been read.
-        monotonic_s: a monotonic clock, seconds.
     """
 
     def __init__(
@@ -211,8 +205,6 @@ class VerdictClient:
         """Return what to do with a call. Never waits.
 
         Args:
-            server_id: the operator's name for the server.
-            tool_name: the tool.
             definition: fingerprint of the definition that the caller was given (``schemes.fingerprint``), if known.
         """
         with self._lock:
@@ -221,7 +213,6 @@ class VerdictClient:
             return self._table.rule(server_id, tool_name, definition)
 
     def close(self) -> None:
-        """Stop following."""
         self._closing.set()
         if self._thread is not None:
             self._thread.join(_STOP_LIMIT_S)

@@ -35,10 +35,7 @@ class CallObserver:
     """Follows the tool calls of one connection.
 
     Args:
-        vantage: who observes which server.
         session_id: prefix of every tool call id.
-        new_id: returns a new unique id with every call.
-        limits: bounds on identifiers.
         pending_max: calls that may be unanswered at a time.
     """
 

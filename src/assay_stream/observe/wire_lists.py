@@ -54,10 +54,6 @@ class ListObserver:
     """Follows the lists of one connection.
 
     Args:
-        vantage: who observes which server.
-        session_id: unique to the connection.
-        new_id: returns a new unique id with every call.
-        limits: bounds on what is assembled.
         pending_max: requests that may be unanswered at a time.
     """
 

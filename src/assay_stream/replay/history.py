@@ -77,7 +77,6 @@ def history_of(read: Callable[[], Iterable[Record]], *, producer: Producer = _NO
 
     Args:
         read: gives the records afresh each time; called again where a partition is out of order.
-        producer: who writes the change records.
     """
     history = History(producer=producer)
     last: dict[Place, int] = {}

@@ -127,9 +127,7 @@ def explained(
     """Yield what is in doubt with the explanation of its question, server by server.
 
     Args:
-        doubts: about any servers.
         records: the snapshot and control records of these servers, in any order; others are skipped.
-        redaction: what leaves arguments and results before they are hashed.
     """
     by_server: dict[bytes, list[tuple[Doubt, Question]]] = {}
     for doubt, question in doubts:

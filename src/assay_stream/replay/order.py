@@ -43,7 +43,6 @@ class Position(NamedTuple):
     """How far a log was replayed.
 
     Args:
-        offset: offset of the last record.
         latest_ms: of calls: the latest time at which one was joined, milliseconds since the epoch.
     """
 
@@ -60,8 +59,6 @@ class Placed(NamedTuple):
     Args:
         time_ms: event time at which it is applied, milliseconds since the epoch.
         log: number of its log in ``Merge.logs``.
-        offset: its offset.
-        record: the record.
         read: for a call: the event, or why it is refused.
         latest_ms: as in ``Position``.
     """

@@ -73,7 +73,6 @@ class Results:
     """Files of results in a folder.
 
     Args:
-        folder: made if missing.
         what: everything that decides the bytes: a run that resumes must have the same.
         ends: where the replayed topics ended, ``None`` for files.
 
@@ -146,7 +145,6 @@ class Results:
         return checkpoint
 
     def write(self, output: Output) -> None:
-        """Write an output, if it belongs in a file."""
         if self.tally.takes(output):
             if output.role is _EVIDENCE and self._evidence is not None:
                 self._evidence.write((output.value or b"") + b"\n")

@@ -45,10 +45,6 @@ class Checkpoint:
     """Where a replay stands between two records.
 
     Args:
-        positions: how far each log was read.
-        done: how many records of each log that is.
-        alerts: the states of the alert stage.
-        findings: how many records the finding topic had.
         ticked_us: event time of the last tick, microseconds.
         time_us: event time of the last record, microseconds.
     """
@@ -66,10 +62,7 @@ class Replay:
 
     Args:
         spool: the records of the snapshots, control and calls topics; finished.
-        producer: who writes the evidence.
-        limits: bounds on what is accepted and kept.
         snapshot_partitions: how many partitions the snapshot topic had, ``None`` where that is not known.
-        redaction: what leaves arguments and results before they are hashed.
         call_profile: what every call must satisfy, whatever profile it names itself.
         server_ids: replay the calls of these servers only; ``None`` for all.
         alert_rules: the rules of the alert stage, ``None`` for the defaults.
@@ -218,8 +211,6 @@ def replay(records: Iterable[Record], *, producer: Producer, **options: Any) -> 
     Args:
         records: records of the snapshots, control and calls topics, in any order. All are read before the first
             output; what does not fit into memory goes to a temporary file.
-        producer: who writes the evidence.
-        options: of ``Replay``.
 
     Raises:
         InputError: ``conflicting_records``: two different records claim one place in one log.

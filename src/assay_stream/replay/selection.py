@@ -33,7 +33,6 @@ class OffsetRange(NamedTuple):
     end: int | None
 
     def holds(self, topic: str, partition: int, offset: int) -> bool:
-        """Tell whether a place is in the range."""
         return (topic, partition) == self[:2] and offset >= self.first and (self.end is None or offset < self.end)
 
 
@@ -88,7 +87,6 @@ class Selection:
 
     @property
     def narrows(self) -> bool:
-        """Whether it leaves anything out."""
         return self != Selection()
 
     def range_of(self, topic: str, partition: int) -> Range | None:

@@ -23,12 +23,6 @@ def archived_timeline(
 ) -> Iterator[Dated]:
     """Yield everything that changed on a server.
 
-    Args:
-        read: gives the records afresh each time.
-        server_id: the server.
-        producer: who writes evidence in a replay.
-        tool_name: only what is about this tool, ``None`` for all.
-
     Raises:
         InputError: ``server_not_known``.
     """
@@ -47,15 +41,7 @@ def archived_traces(
     redaction: Redaction = DEFAULT_REDACTION,
     call_profile: CallProfile = "assay",
 ) -> list[Trace]:
-    """Return what recorded observations say of some calls.
-
-    Args:
-        read: gives the records afresh each time.
-        sought: which calls.
-        producer: who writes evidence in a replay.
-        redaction: what leaves arguments and results before they are hashed.
-        call_profile: what every call must satisfy.
-    """
+    """Return what recorded observations say of some calls."""
     calls: dict[Origin, Record] = {}
     keys: set[bytes] = set()
     for record in read():

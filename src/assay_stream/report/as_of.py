@@ -30,10 +30,7 @@ def asof_rows(server: ServerBindings, server_id: str, time_us: int, *, tool_name
     """Return one row for each thing in force at a time.
 
     Args:
-        server: everything known of the server.
-        server_id: its name.
         time_us: event time, inclusive, microseconds since the epoch.
-        tool_name: only what is about this tool, ``None`` for all.
 
     Raises:
         InputError: ``tool_not_known``; ``nothing_known_then`` where nothing was observed or set by that time, and

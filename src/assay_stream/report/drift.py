@@ -63,11 +63,8 @@ class DriftFinding:
     Args:
         kind: a key of ``KIND_TITLES``.
         name: of the tool or prompt, or the URI template.
-        level: how severe it is.
         codes: codes of what changed, and ids of the rules for what new text brings; sorted, each once.
         fields: top-level fields that differ, sorted.
-        changes: what changed.
-        renamed_to: the new name of a renamed tool.
     """
 
     kind: str
@@ -79,7 +76,6 @@ class DriftFinding:
     renamed_to: str | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Return the finding as it is in a report."""
         finding = {
             "kind": self.kind,
             "tool": self.name,
@@ -139,9 +135,6 @@ def drift_findings(before: Offer, after: Offer, *, profile: Profile, known: Coll
     """Return the findings: tools, then prompts, then templates, each ordered by name and kind.
 
     Args:
-        before: the earlier recording.
-        after: the later recording.
-        profile: the severity profile.
         known: full digests of definitions seen before, which are not news.
 
     Raises:

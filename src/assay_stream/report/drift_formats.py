@@ -26,7 +26,6 @@ _SARIF_LEVELS = {
 
 
 def as_json(findings: Sequence[DriftFinding]) -> str:
-    """Return the findings as one JSON object."""
     return json_text(orjson.dumps({"findings": [finding.as_json() for finding in findings]}).decode())
 
 
@@ -62,7 +61,6 @@ def as_sarif(findings: Sequence[DriftFinding], *, after_uri: str) -> str:
     """Return the findings as a SARIF 2.1.0 log with one run.
 
     Args:
-        findings: of a report.
         after_uri: path of the later recording, which the findings are about.
     """
     uri = quote(after_uri, safe="/:.-_~")

@@ -108,8 +108,6 @@ def values_to_decide(
     """Return the values of one definition of a tool by scheme.
 
     Args:
-        server: everything known of the server.
-        tool_name: the tool.
         full: full digest of the definition, ``None`` for the one in force.
         schemes: which schemes; none for those under which the tool is pinned already, else the default one, since
             approving a change under one scheme only would leave the others to differ.

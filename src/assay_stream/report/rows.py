@@ -19,10 +19,8 @@ def time_text(time_us: int) -> str:
 
 
 def present(row: Row) -> Row:
-    """Return a row without what is absent."""
     return {name: value for name, value in row.items() if value is not None}
 
 
 def decision_row(fact: Decision) -> Row:
-    """Return who decided, why and since when."""
     return {"author": fact.author, "reason": fact.reason, "since": time_text(fact.time_us)}

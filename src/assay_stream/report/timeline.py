@@ -41,8 +41,6 @@ def timeline_rows(
     """Return the rows of a server within some time, oldest first; at one time each after its cause.
 
     Args:
-        server_id: the server.
-        dated: its rows, as ``changes`` gives them.
         since_us: earliest event time, inclusive, ``None`` for no bound.
         until_us: latest event time, inclusive, ``None`` for no bound.
     """
@@ -73,10 +71,7 @@ def changes(
     """Yield everything that changed on a server.
 
     Args:
-        server: everything known of the server.
-        server_id: its name.
         written: findings, changes and alerts, of other servers too; any other role is skipped.
-        tool_name: only what is about this tool, ``None`` for all.
     """
     yield from observed(server, tool_name=tool_name)
     read = {Role.FINDINGS: found, Role.CHANGES: decided, Role.ALERTS: alerted}
@@ -133,7 +128,6 @@ def finding_about(value: bytes | None, server_id: str, *, tool_name: str | None 
 
 
 def finding_row(finding: Finding) -> Row:
-    """Return what is shown of a finding."""
     row = {
         "what": "finding",
         "kind": finding.kind.value,
@@ -151,7 +145,6 @@ def finding_row(finding: Finding) -> Row:
 
 
 def decided(value: bytes | None, server_id: str, *, tool_name: str | None = None) -> Iterator[Dated]:
-    """Yield the row of a change record, if it is about this server and tool."""
     content = _object(value)
     data = content.get("data")
     time = content.get("time")
@@ -183,7 +176,6 @@ def decided(value: bytes | None, server_id: str, *, tool_name: str | None = None
 
 
 def alerted(value: bytes | None, server_id: str, *, tool_name: str | None = None) -> Iterator[Dated]:
-    """Yield the row of an alert, if it is about this server and tool."""
     view = alert_about(value, server_id, tool_name=tool_name)
     if view is not None:
         yield view.time_ms * 1_000, alert_row(view)
@@ -202,7 +194,6 @@ def alert_about(value: bytes | None, server_id: str, *, tool_name: str | None = 
 
 
 def alert_row(view: AlertView) -> Row:
-    """Return what is shown of an alert."""
     row = {
         "what": "alert",
         "kind": view.kind,

@@ -81,13 +81,7 @@ class Trace:
 
 
 def add_consequences(traces: Sequence[Trace], findings: Iterable[bytes | None], alerts: Iterable[bytes | None]) -> None:
-    """Add to each trace the findings about its call, and then the alerts about these.
-
-    Args:
-        traces: the traces.
-        findings: values of the finding topic, of any server.
-        alerts: values of the alert topic, of any server.
-    """
+    """Add to each trace the findings about its call, and then the alerts about these."""
     abouts = [(trace, *trace.about()) for trace in traces]
     for value in findings:
         for trace, server_id, tool_name in abouts:
@@ -112,7 +106,6 @@ def call_of(record: Record, *, call_profile: CallProfile = "assay") -> CallEvent
 
 
 def trace_rows(traces: Sequence[Trace]) -> list[Row]:
-    """Return one row for each step of each call, in order."""
     rows = []
     for number, trace in enumerate(traces, start=1):
         rows += [{"call": number, **row} for row in _rows(trace)]

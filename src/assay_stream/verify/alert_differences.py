@@ -114,5 +114,4 @@ def with_version(alert: Mapping[str, Any], version: str) -> dict[str, Any]:
 
 
 def _stands(alert: Mapping[str, Any]) -> tuple[bool, bool]:
-    """Return whether an alert is closed, and whether it is suppressed."""
     return alert.get("activity_id") == Activity.CLOSE, alert.get("status_id") == Status.SUPPRESSED

@@ -59,7 +59,6 @@ class AlertDifference(NamedTuple):
     Args:
         cause: ``altered_record``, ``missing_record``, ``unexpected_record``, ``software_changed``, or
             ``order_of_reading``, which is not a difference.
-        alert: what it is about.
         paths: the members of its last record that differ, as JSON paths.
         records: count of findings, activity and time of the records that differ.
         inherits: whether it follows from calls or decisions, and so perhaps from what made their evidence differ.
@@ -170,14 +169,12 @@ class AlertLedger:
 
     @property
     def identical(self) -> int:
-        """How many alerts are identical."""
         return sum(
             life.recorded and not (life.strange or life.lacking or life.is_reordered or life.of_other_version)
             for life in self._lives.values()
         )
 
     def differences(self) -> Iterator[AlertDifference]:
-        """Yield each alert whose records differ."""
         for alert in self._altered:
             yield AlertDifference(ALTERED, alert)
         for uid in sorted(self._lives):

@@ -65,15 +65,10 @@ class Difference:
 
     Args:
         what: ``evidence`` or ``alert``.
-        causes: why, sorted.
-        server_id: the server it is about.
-        tool_name: the tool it is about.
-        call: of evidence, the call.
         record_id: ``id`` of the evidence, or ``uid`` of the alert.
         paths: the members that differ, as JSON paths.
         left_out: the first record of each log that the recorded run did not have.
         records: of an alert, which of its records differ.
-        kind: of an alert, what was found.
     """
 
     what: str
@@ -93,7 +88,6 @@ class Difference:
         return self.causes != (ORDER_OF_READING,)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the difference as one JSON object, without what is absent."""
         fields: dict[str, Any] = {
             "what": self.what,
             "kind": self.kind,
@@ -138,9 +132,6 @@ class Comparison:
 
     Args:
         read: gives the replayed records afresh each time, for the search for causes.
-        redaction: what leaves arguments and results before they are hashed.
-        call_profile: what every call must satisfy.
-        pairing: holds what waits.
     """
 
     def __init__(
@@ -174,8 +165,6 @@ class Comparison:
         """Yield each difference, and what follows the order of reading.
 
         Args:
-            replayed: what a replay writes.
-            recorded: the evidence.
             recorded_alerts: the alerts, ``None`` to leave these out.
             later: what the replay would write as time advances to a moment, microseconds since the epoch.
         """
@@ -240,7 +229,6 @@ class Comparison:
             yield of_evidence(given, ALTERED, paths=paths)
 
     def _settled(self) -> Iterator[Difference]:
-        """Yield the differences in doubt with their causes."""
         doubts, self._doubts = self._doubts, []
         if not doubts:
             return

@@ -59,9 +59,6 @@ def differing(
     """Return the members in which two objects differ, as JSON paths.
 
     Args:
-        one: a decoded object.
-        other: what it is compared with, one of ours.
-        path: where they stand.
         split: paths of objects that are compared member by member.
         is_ours: tells by its parent and name whether a member that ``other`` lacks may be named; any other is named by
             the object it stands in.

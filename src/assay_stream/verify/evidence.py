@@ -33,7 +33,6 @@ class Recorded:
 
     Args:
         where: where it was read, for a person.
-        value: its bytes.
         record: its record in the evidence log; ``None`` for the line of a file, which has no key and no place.
 
     Attributes:
@@ -61,20 +60,17 @@ class Recorded:
         return self._content
 
     def text(self, name: str) -> str | None:
-        """Return a text in ``data``, ``None`` where there is none."""
         data = self.content.get("data")
         found = data.get(name) if isinstance(data, dict) else None
         return found if isinstance(found, str) else None
 
     @property
     def record_id(self) -> str | None:
-        """The ``id`` of its envelope."""
         found = self.content.get("id")
         return found if isinstance(found, str) else None
 
     @property
     def binding(self) -> object:
-        """What stands under ``binding``."""
         data = self.content.get("data")
         return data.get("binding") if isinstance(data, dict) else None
 
@@ -88,17 +84,12 @@ class Recorded:
 
 
 def of_record(record: Record) -> Recorded:
-    """Return the evidence in a record of the evidence topic."""
     topic, number, offset = record.origin
     return Recorded(f"{topic}/{number}/{offset}", record.value or b"", record)
 
 
 def of_lines(lines: Iterable[bytes], *, name: str) -> Iterator[Recorded]:
     """Yield the evidence of a file: each line the record itself, or a record line of an archive that holds it.
-
-    Args:
-        lines: the lines of the file that are not blank.
-        name: name of the file.
 
     Raises:
         InputError: ``bad_record_line``.
@@ -187,9 +178,6 @@ class EvidenceSelection:
     Args:
         since_us: event time of the earliest call, inclusive, microseconds since the epoch.
         until_us: event time of the latest call, inclusive.
-        server_id: of calls to this server.
-        evidence_id: with this ``id``.
-        partition: of calls in this partition.
         from_offset: of calls at this offset of their partition or later.
         to_offset: of calls before this offset.
     """

@@ -69,14 +69,12 @@ class Coverage:
 
     @property
     def asks(self) -> bool:
-        """Whether any call must have evidence."""
         return self.expect is not Expect.NONE
 
     def note(self, call: Origin | None, *, shared: bool = True) -> None:
         """Note that there is evidence of a call.
 
         Args:
-            call: where the evidence says its call stands.
             shared: whether the evidence is selected, and its call in the share of this process.
         """
         if call is None or not self.asks:
@@ -111,12 +109,8 @@ def judgements(
     """Yield the judgement on each selected record, and on each call that should have one.
 
     Args:
-        verifier: knows the snapshot and control records of the archives.
-        evidence: the records.
         read: gives the records of the archives afresh each time.
-        selection: which evidence to judge.
         share: which calls to judge; the first share gets the evidence that names none.
-        pairing: holds what waits.
         coverage: which calls must have evidence; ``None`` for none.
     """
     coverage = Coverage(Expect.NONE) if coverage is None else coverage
@@ -149,10 +143,6 @@ def judged(
     Args:
         verifier: judges; the last records in doubt are still to be settled.
         evidence: the selected records; the coverage has noted each.
-        calls: those that the evidence names.
-        applied: gives the snapshot and control records of some servers.
-        selection: which evidence to judge.
-        coverage: which calls must have evidence.
         pairing: holds what waits, and tells which evidence names one of the calls.
         keep: whether a call without evidence so far may get some, or should have it.
         gone_before: tells before which offset calls may have lost their evidence.
@@ -200,7 +190,6 @@ class Summary:
         """Calls whose evidence is not due yet."""
 
     def note(self, judgement: Judgement) -> None:
-        """Count a judgement."""
         self._statuses[judgement.status._value_] += 1
         if judgement.codes:
             self._codes.update(judgement.codes)
@@ -210,7 +199,6 @@ class Summary:
         self._producers.update(written_by)
 
     def add(self, other: Summary) -> None:
-        """Add the summary of another share of the same evidence."""
         self._statuses.update(other._statuses)
         self._codes.update(other._codes)
         self._producers.update(other._producers)

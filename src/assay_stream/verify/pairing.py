@@ -42,7 +42,6 @@ class Offsets:
         self._runs: dict[tuple[str, int], tuple[list[int], list[int]]] = {}
 
     def add(self, origin: Origin) -> None:
-        """Add an origin."""
         starts, ends = self._runs.setdefault(origin[:2], ([], []))
         if ends and ends[-1] == origin.offset:
             # As in a log that is in order.
@@ -100,7 +99,6 @@ class Pairing(Generic[Other]):
     """Gives each record of evidence what stands for the call it names: the call, or other evidence of it.
 
     Args:
-        others: what evidence is paired with.
         waiting_max: how many values of either side wait in memory.
         places: partitions whose calls can be paired; ``None`` for all.
     """
@@ -124,7 +122,6 @@ class Pairing(Generic[Other]):
 
     @property
     def wants_others(self) -> bool:
-        """Whether evidence waits."""
         return self._spool is not None or self._evidence.count > 0
 
     def evidence(self, given: Recorded) -> tuple[Recorded, Other] | None:
@@ -142,7 +139,6 @@ class Pairing(Generic[Other]):
         """Take in what stands for a call; return it with its evidence where that is there already.
 
         Args:
-            value: the call, or other evidence of it.
             keep: whether it waits where its evidence is not there.
         """
         origin = self._side.origin(value)

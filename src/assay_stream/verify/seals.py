@@ -14,8 +14,6 @@ from assay_stream.seal.heads import Expected, check_heads, check_sealed_offset
 
 
 class Outcome(StrEnum):
-    """The outcome of a verification."""
-
     HOLDS = "holds"
     PARTLY_SEALED = "partly_sealed"
     BROKEN = "broken"
@@ -36,11 +34,8 @@ def verify_logs(
     """Return a report on each log of evidence.
 
     Args:
-        evidence: the evidence.
         checkpoints: the checkpoints over it: each of their logs is the chain of the partition with its number.
-        keys: whose signatures count.
         partitions: only these; empty for all.
-        expected: heads known from before.
         partition_count: how many partitions the evidence topic has, ``None`` where that is not known.
         claims_before: of chains still being written, the offset before which what they say of others counts.
         sealed_offsets: by partition, the offset before which the sealer says all is sealed.
@@ -73,7 +68,6 @@ def verify_logs(
 
 
 def outcome_of(reports: Collection[Report], *, bad_lines: int = 0) -> Outcome:
-    """Return the outcome of reports, one for each log."""
     if bad_lines or any(report.faults_count for report in reports):
         return Outcome.BROKEN
     if not any(report.verified for report in reports):

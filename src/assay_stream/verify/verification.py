@@ -60,8 +60,6 @@ class Judgement:
             no longer there; ``missing``: there is no record, and should be.
         evidence: the record; where it is missing, what its call would have it say.
         codes: what is wrong or gone, sorted.
-        paths: the members that differ, as JSON paths.
-        missing: what is no longer there.
         left_out: the first record of each log that it was joined without.
     """
 
@@ -73,7 +71,6 @@ class Judgement:
     left_out: tuple[Origin, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """Return the judgement as one JSON object, without what is absent."""
         evidence = self.evidence
         fields: dict[str, Any] = {
             "status": self.status.value,
@@ -103,11 +100,8 @@ class Verifier:
     """Judges each record of evidence by whether the logs give it.
 
     Args:
-        history: the snapshot and control logs, as far as they are there.
         starts: the first offset left of each partition of the inputs, where its log can tell: a record that names an
             earlier one rests on what retention deleted. ``None``: nothing is known of what is missing.
-        redaction: what leaves arguments and results before they are hashed.
-        call_profile: what every call had to satisfy.
         producers: versions (``0.1.0`` or ``0.1.0@<git>``) that may have written the evidence; empty for any.
     """
 
@@ -185,7 +179,6 @@ class Verifier:
         return Judgement(status=status, evidence=expected, codes=(code,))
 
     def repeated(self, evidence: Recorded) -> Judgement:
-        """Return the judgement on a second record of one call."""
         return self._wrong(evidence, "duplicate_record", "$.data.origin")
 
     def settle(self, records: Iterable[Record]) -> Iterator[Judgement]:
