@@ -17,7 +17,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -29,7 +29,7 @@ from bench.alert_quality.listing import Listing, ListingError, dummy, list_tools
 PACKAGES = Path(__file__).with_name("packages.ndjson")
 OUT = Path("benign")
 RELEASES_LIMIT = 6
-FAILURES_LIMIT = 2
+FAILURES_LIMIT = 3
 INSTALL_LIMIT_S = 240
 AGES_DAYS = (0, 14, 30, 60, 90, 130, 170, 210, 260, 310, 370, 430, 490, 550, 590, 630, 670, 700)
 """PyPI: how old the releases are that are asked for, back to the first servers."""
@@ -94,7 +94,7 @@ def collect(package: Package, tools: Tools, work: Path) -> dict[str, Any] | None
     again: Listing | None = None
     failed = 0
     try:
-        for version in (_npm if package.registry == "npm" else _pypi)(package, tools, work):
+        for version in (_npm if package.registry == "npm" else _pypi)(package, tools, work, listed):
             try:
                 listed[version] = _start(package, work)
                 again = again or _start(package, work)
@@ -111,7 +111,7 @@ def collect(package: Package, tools: Tools, work: Path) -> dict[str, Any] | None
     return _in_format(package, dict(reversed(listed.items())), again, tools.today)
 
 
-def _npm(package: Package, tools: Tools, work: Path) -> Iterator[str]:  # noqa: ARG001 -- as _pypi
+def _npm(package: Package, tools: Tools, work: Path, listed: Collection[str]) -> Iterator[str]:  # noqa: ARG001 -- as _pypi
     """Install one version after the other, newest first, and yield each."""
     options = ["--prefix", str(work), "--ignore-scripts", "--no-audit", "--no-fund", "--no-save", "--prefer-offline"]
     wanted = [f"{package.package}@latest"]
@@ -132,18 +132,19 @@ def _npm(package: Package, tools: Tools, work: Path) -> Iterator[str]:  # noqa: 
         wanted = [f"{package.package}@<{older}", f"{package.package}@<{version}"]
 
 
-def _pypi(package: Package, tools: Tools, work: Path) -> Iterator[str]:
-    """Install the release of one day after the other, newest first, with the dependencies of its day; yield each."""
+def _pypi(package: Package, tools: Tools, work: Path, listed: Collection[str]) -> Iterator[str]:
+    """Install the release of one day after the other, newest first, and yield each that is not listed.
+
+    Dependencies are those of the day too: a release that does not start with the newest ones may start with older ones.
+    """
     python = work / "venv" / "bin" / "python"
-    known: set[str] = set()
     for age in AGES_DAYS:
         _empty(work)
         dated = [f"--exclude-newer={tools.today - datetime.timedelta(days=age)}"] if age else []
         _run([tools.uv, "venv", "--quiet", "--python", tools.python, str(work / "venv")])
         _run([tools.uv, "pip", "install", "--only-binary=:all:", *dated, "--python", str(python), package.package])
         version = _run([str(python), "-c", _VERSION, package.package]).strip()
-        if version not in known:
-            known.add(version)
+        if version not in listed:
             yield version
 
 

@@ -1,6 +1,7 @@
 """Who judges a pair of lists of the public format: each judge gives the level of every tool that it reports.
 
-assay-stream judges by ``drift_findings``, the function behind ``assay-stream drift``, under the profile ``soc``.
+assay-stream judges by ``drift_findings``, the function behind ``assay-stream drift``, under the profile ``soc``, and a
+first list by the stages of the stream.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from assay_stream.drift.severity import DEFAULT_PROFILE
 from assay_stream.errors import InputError
 from assay_stream.report.drift import drift_findings, read_offer
 from assay_stream.schemes.mcptrust import drift as mcptrust_drift
+from bench.alert_quality.first_sight import alerts_of_first_list
 from bench.alert_quality.judges import CRITICAL, HIGH, LOW, MCPTRUST_LEVELS, MEDIUM
 from bench.alert_quality.public import PublicCorpus, Tool, digests
 from bench.alert_quality.scanner import scan
@@ -48,7 +50,7 @@ def assay_stream(before: Sequence[Tool], after: Sequence[Tool]) -> Verdicts:
     """Judge as ``assay-stream drift`` does.
 
     Args:
-        before: the earlier list; empty where ``after`` is the first one seen.
+        before: the earlier list.
         after: the later list.
     """
     was, now = ({"tools": [dict(tool) for tool in tools]} for tools in (before, after))
@@ -57,6 +59,24 @@ def assay_stream(before: Sequence[Tool], after: Sequence[Tool]) -> Verdicts:
     except InputError as error:
         return {WHOLE_LIST: Verdict(level=0, codes=(NOT_COMPARED + error.code,))}
     return _gravest((finding.name, int(finding.level), finding.codes) for finding in findings)
+
+
+def assay_stream_first(before: Sequence[Tool], after: Sequence[Tool]) -> Verdicts:  # noqa: ARG001 -- a PublicJudge
+    """Judge the first list of a server as the stream does.
+
+    Args:
+        before: not looked at.
+        after: the list.
+    """
+    alerts = [(alert, alert["unmapped"]) for alert in alerts_of_first_list(after)]
+    return _gravest(
+        (more.get("mcp_tool_name", WHOLE_LIST), alert["severity_id"], _codes(more)) for alert, more in alerts
+    )
+
+
+def _codes(more: Mapping[str, Any]) -> list[str]:
+    named = more.get("mcp_indicators")
+    return named.split(",") if named else [more["mcp_finding_kind"]]
 
 
 def any_change(before: Sequence[Tool], after: Sequence[Tool]) -> Verdicts:

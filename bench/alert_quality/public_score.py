@@ -104,19 +104,21 @@ class Figures:
         return sum(share.value for share in self.by_source.values()) / max(len(self.by_source), 1)
 
 
-def measure(corpus: PublicCorpus, judge: PublicJudge) -> Figures:
+def measure(corpus: PublicCorpus, judge: PublicJudge, judge_first: PublicJudge | None = None) -> Figures:
     """Return the figures of one judge.
 
     Args:
         corpus: what is judged.
         judge: who judges.
+        judge_first: who judges first lists; without it ``judge``, beside an empty list.
     """
+    judge_first = judge_first or judge
     attacks = [(pair, judge(pair.before, pair.after)) for pair in corpus.attacks]
     overt = [judge(pair.before, pair.after) for pair in corpus.overt]
     releases = [(pair, judge(pair.before, pair.after)) for pair in corpus.releases]
     restarts = [judge(pair.before, pair.after) for pair in corpus.restarts]
-    poisoned = [(first, judge([], first.tools)) for first in corpus.poisoned_first_lists()]
-    benign = [(first, judge([], first.tools)) for first in corpus.benign_first_lists()]
+    poisoned = [(first, judge_first([], first.tools)) for first in corpus.poisoned_first_lists()]
+    benign = [(first, judge_first([], first.tools)) for first in corpus.benign_first_lists()]
     judged = [verdicts for _, verdicts in attacks]
     return Figures(
         attacks=_reaching(judged, HIGH),

@@ -18,7 +18,7 @@ from assay_stream.canonical.digest import jcs_digest
 from bench.alert_quality.corpus import Arrival, Case, load
 from bench.alert_quality.judges import HIGH, JUDGES, MEDIUM, Fleet, Judge, Tool
 from bench.alert_quality.public import read_public
-from bench.alert_quality.public_judges import PublicJudge, any_change, assay_stream, mcptrust, scanner_judge
+from bench.alert_quality.public_judges import any_change, assay_stream, assay_stream_first, mcptrust, scanner_judge
 from bench.alert_quality.public_score import Figures, measure
 from bench.alert_quality.report import own_tables, public_tables
 from bench.alert_quality.scanner import PACKAGE
@@ -100,11 +100,14 @@ def main() -> None:
     public: dict[str, Figures] = {}
     if options.folders:
         corpus = read_public(options.folders)
-        judges: dict[str, PublicJudge] = {"assay-stream": assay_stream, "any change": any_change, "mcptrust": mcptrust}
+        public = {
+            "assay-stream": measure(corpus, assay_stream, assay_stream_first),
+            "any change": measure(corpus, any_change),
+            "mcptrust": measure(corpus, mcptrust),
+        }
         if options.scanner:
             version, judge = scanner_judge(corpus, options.scanner)
-            judges[f"{PACKAGE} {version}"] = judge
-        public = {name: measure(corpus, judge) for name, judge in judges.items()}
+            public[f"{PACKAGE} {version}"] = measure(corpus, judge)
         tables = public_tables(corpus, public) | tables
     if options.write:
         page = options.write.read_text(encoding="utf-8")

@@ -13,7 +13,7 @@ from assay_stream.cli.app import app
 from assay_stream.drift.severity import Level
 from bench.alert_quality.corpus import Case, load
 from bench.alert_quality.public import Pair, PublicCorpus, PublicCorpusError, read_public
-from bench.alert_quality.public_judges import Verdict, Verdicts, any_change, assay_stream, mcptrust
+from bench.alert_quality.public_judges import Verdict, Verdicts, any_change, assay_stream, assay_stream_first, mcptrust
 from bench.alert_quality.public_score import Share, measure
 from bench.alert_quality.report import public_tables
 from bench.tables import filled
@@ -186,6 +186,12 @@ def command(before: Any, after: Any, folder: Path) -> Verdicts:
             level=max(old.level, Level.parse(finding["severity"])), codes=tuple(sorted({*old.codes, *finding["codes"]}))
         )
     return found
+
+
+def test_a_first_list_is_judged_as_the_stream_does() -> None:
+    """With the alerts of the tools in it, and none at high for harmless ones."""
+    verdicts = assay_stream_first([], [ADD, ECHO])
+    assert all(verdict.level < Level.HIGH for verdict in verdicts.values())
 
 
 def test_a_plain_comparison_reports_every_difference() -> None:

@@ -1,0 +1,50 @@
+"""A first list as the stream judges it: one snapshot through the registry, what is found through the alerts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from assay_stream import engine
+from assay_stream.engine import EngineState
+from assay_stream.model.envelope import Producer
+from assay_stream.model.record import Origin, Record, Role
+
+_SERVER = "server"
+_EVENT = {
+    "specversion": "1.0",
+    "type": "mcp.tools.list.observed",
+    "source": "urn:bench:alert-quality",
+    "id": "list",
+    "time": "2026-01-01T00:00:00Z",
+    "datacontenttype": "application/json",
+}
+
+
+def alerts_of_first_list(tools: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """Yield the alerts, in OCSF, that the first list of a server raises.
+
+    Args:
+        tools: the list.
+    """
+    state = EngineState(producer=Producer(version="bench"))
+    data = {
+        "server_id": _SERVER,
+        "observer_id": "observer",
+        "snapshot_id": "snapshot",
+        "server_scoped": True,
+        "completeness": "complete",
+        "tools": list(tools),
+    }
+    value = json.dumps(_EVENT | {"data": data}, ensure_ascii=False).encode(errors="surrogatepass")
+    outputs = engine.process(state, _record(Role.SNAPSHOTS, 0, _SERVER.encode(), value))
+    for offset, found in enumerate(output for output in outputs if output.role is Role.FINDINGS):
+        for alert in engine.process(state, _record(Role.FINDINGS, offset, found.key, found.value, found.timestamp_ms)):
+            if alert.value is not None:
+                yield json.loads(alert.value)
+
+
+def _record(role: Role, offset: int, key: bytes | None, value: bytes | None, timestamp_ms: int = 0) -> Record:
+    origin = Origin(topic=str(role), partition=0, offset=offset)
+    return Record(role=role, origin=origin, key=key, value=value, timestamp_ms=timestamp_ms)
