@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,13 +18,13 @@ from assay_stream.export.bundle_file import is_bundle, read_bundle
 from assay_stream.files.archive import lines_of, read_lines
 from assay_stream.files.compressed import opened
 from assay_stream.limits import BUNDLE_LIMITS
+from assay_stream.model import cloudevents
 from assay_stream.model.old_names import renamed_alert
 from assay_stream.model.record import Role
 from assay_stream.replay.selection import OffsetRange
 from assay_stream.schemes.assay.bundle import check_event, decode_limits
 
 _EVIDENCE_LIMITS = decode_limits(BUNDLE_LIMITS)
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
@@ -124,16 +123,10 @@ def _server_id(item: Item) -> object:
 
 def time_us_of(text: object) -> int | None:
     """Return an RFC 3339 time in microseconds since the epoch, finer digits cut off; ``None`` if it is not one."""
-    if not isinstance(text, str):
-        return None
     try:
-        moment = datetime.fromisoformat(text.upper())
-    except ValueError:
+        return cloudevents.time_us_of(text) if isinstance(text, str) else None
+    except (InputError, TypeError):
         return None
-    if moment.tzinfo is None:
-        return None
-    since = moment - _EPOCH
-    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
 
 
 def stored_in(paths: Iterable[Path]) -> Iterator[Stored]:

@@ -70,39 +70,6 @@ class Schedule:
         return max(own, min(retry_after_ms, RETRY_AFTER_MAX_MS))
 
 
-class Step(StrEnum):
-    """What to do next with an alert."""
-
-    DONE = "done"
-    WAIT = "wait"
-    BURY = "bury"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Next:
-    """What to do next.
-
-    Args:
-        failures: failures in a row, this one included.
-        wait_ms: how long to wait before the next attempt, milliseconds.
-    """
-
-    step: Step
-    failures: int = 0
-    wait_ms: int = 0
-
-
-def after(answer: Answer, *, failures: int, schedule: Schedule) -> Next:
-    """Return what to do after an attempt."""
-    if answer.outcome is Outcome.DELIVERED:
-        return Next(step=Step.DONE)
-    if answer.outcome is Outcome.REFUSED:
-        return Next(step=Step.BURY)
-    failures += 1
-    wait_ms = schedule.wait_ms(failures, retry_after_ms=answer.retry_after_ms)
-    return Next(step=Step.WAIT, failures=failures, wait_ms=wait_ms)
-
-
 def http_answer(status: int, *, retry_after: str | None, now_s: float) -> Answer:
     """Return what an HTTP status says about the alert (RFC 9110, 15).
 

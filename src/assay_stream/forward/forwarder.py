@@ -22,7 +22,7 @@ from aiokafka.errors import KafkaError
 from assay_stream.alerts.formats import AlertFormat, AlertView, read_alert, render, view_of
 from assay_stream.config import Settings
 from assay_stream.errors import AssayStreamError, ConfigurationError, InputError, OperatingError
-from assay_stream.forward.delivery import Answer, Outcome, Schedule, Step, after, dead_letter
+from assay_stream.forward.delivery import Answer, Outcome, Schedule, dead_letter
 from assay_stream.forward.receivers import Receiver
 from assay_stream.kafka.connection import reading_consumer, writing_producer
 from assay_stream.kafka.refusals import explained
@@ -224,26 +224,26 @@ class Forwarder:
             self._moved_s = time.monotonic()
             answer = await self._attempt(view, body)
             self.counts[answer.outcome.value] += 1
-            following = after(answer, failures=failures, schedule=self._schedule)
-            self.is_waiting = following.step not in (Step.DONE, Step.BURY)
-            if following.step is Step.DONE:
+            self.is_waiting = answer.outcome is Outcome.UNAVAILABLE
+            if answer.outcome is Outcome.DELIVERED:
                 if failures:
                     _log.info("receiver_answers_again", receiver=self._receiver.name, failures=failures)
                 return self._generation == generation
-            if following.step is Step.BURY:
+            if answer.outcome is Outcome.REFUSED:
                 why = f"{self._receiver.name} refused it: {answer.code}"
                 return await self._bury(record, InputError("refused_by_receiver", why), generation)
-            failures = following.failures
+            failures += 1
+            wait_ms = self._schedule.wait_ms(failures, retry_after_ms=answer.retry_after_ms)
             _log.warning(
                 "receiver_not_answering",
                 receiver=self._receiver.name,
                 why=answer.code,
                 attempt=failures,
-                wait_ms=following.wait_ms,
+                wait_ms=wait_ms,
             )
             # While this alert waits, those before it are done.
             await self._commit()
-            await self._pause(following.wait_ms / 1_000)
+            await self._pause(wait_ms / 1_000)
         return False
 
     async def _attempt(self, view: AlertView, body: str) -> Answer:

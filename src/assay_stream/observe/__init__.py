@@ -15,33 +15,26 @@ from assay_stream.errors import needing_extra
 if TYPE_CHECKING:
     from assay_stream.observe.delivery import PublisherLimits
     from assay_stream.observe.events import Observation, Vantage, call_event, list_changed_event, snapshot_event
-    from assay_stream.observe.mcp_wire import WireObserver, WireStats
+    from assay_stream.observe.mcp_wire import WireObserver
     from assay_stream.observe.publisher import ObservationPublisher
     from assay_stream.observe.recorded import from_assay_log, from_mcp_wire, from_observations
     from assay_stream.observe.sinks import FileSink, MemorySink, Sink, SinkStats
     from assay_stream.observe.tap import run_tap
     from assay_stream.observe.verdicts import VerdictClient
+    from assay_stream.observe.wire import WireStats
 
-_MODULES = {
-    "FileSink": "sinks",
-    "MemorySink": "sinks",
-    "Observation": "events",
-    "ObservationPublisher": "publisher",
-    "PublisherLimits": "delivery",
-    "Sink": "sinks",
-    "SinkStats": "sinks",
-    "Vantage": "events",
-    "VerdictClient": "verdicts",
-    "WireObserver": "mcp_wire",
-    "WireStats": "mcp_wire",
-    "call_event": "events",
-    "from_assay_log": "recorded",
-    "from_mcp_wire": "recorded",
-    "from_observations": "recorded",
-    "list_changed_event": "events",
-    "run_tap": "tap",
-    "snapshot_event": "events",
+_NAMES = {
+    "delivery": ("PublisherLimits",),
+    "events": ("Observation", "Vantage", "call_event", "list_changed_event", "snapshot_event"),
+    "mcp_wire": ("WireObserver",),
+    "publisher": ("ObservationPublisher",),
+    "recorded": ("from_assay_log", "from_mcp_wire", "from_observations"),
+    "sinks": ("FileSink", "MemorySink", "Sink", "SinkStats"),
+    "tap": ("run_tap",),
+    "verdicts": ("VerdictClient",),
+    "wire": ("WireStats",),
 }
+_MODULES = {name: module for module, names in _NAMES.items() for name in names}
 
 __all__ = [
     "FileSink",

@@ -174,7 +174,7 @@ class Enforcer:
         self.blocked = 0
         self._gate = gate
         self._server_input = server_input
-        self._client = client
+        self.client = client
         self._publish = publish
         self._clock = clock
         self._lock = threading.Lock()
@@ -223,7 +223,7 @@ class Enforcer:
     def _rule(self, line: bytes | None, end: bytes) -> None:
         if line is None:
             self.blocked += 1
-            self._client.answer(_failure("the line is too long to inspect; it was not passed on"))
+            self.client.answer(_failure("the line is too long to inspect; it was not passed on"))
             return
         with self._lock:
             if self._ended:
@@ -231,7 +231,7 @@ class Enforcer:
             passage = self._ruled(line)
         if passage is None:
             self.blocked += 1
-            self._client.answer(_failure(NOT_RULED_ON))
+            self.client.answer(_failure(NOT_RULED_ON))
             return
         self._hand_on(passage.observations)
         for name in passage.warnings:
@@ -241,7 +241,7 @@ class Enforcer:
         else:
             self.blocked += 1
             if passage.reply:
-                self._client.answer(passage.reply)
+                self.client.answer(passage.reply)
 
     def _ruled(self, line: bytes) -> Passage | None:
         try:

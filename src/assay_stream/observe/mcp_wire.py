@@ -16,7 +16,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -34,6 +34,7 @@ from assay_stream.observe.jsonrpc import (
     request_key,
 )
 from assay_stream.observe.offered import Offered
+from assay_stream.observe.wire import Wire, WireStats
 from assay_stream.observe.wire_calls import CallObserver
 from assay_stream.observe.wire_lists import LIST_CHANGED, METHODS, ListObserver
 
@@ -44,36 +45,6 @@ LINE_BYTES_MAX = 4 * DEFAULT_LIMITS.record_bytes_max
 """The longest line that is read. Tool results carry files, so they are larger than any list of tools."""
 
 _VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WireStats:
-    """Counts since the wire opened.
-
-    Args:
-        snapshots: snapshots produced, refused ones included.
-        list_changes: announced changes of the tools; repeats without a list in between are not all published.
-        malformed_lines: lines no parser can make sense of.
-        inexact_lines: understood, but not sound JSON; nothing in them is hashed.
-        missed_lines: not inspected: too long, or the observer was too far behind.
-        refused_snapshots: snapshots the registry is meant to reject.
-        unmatched_responses: answers to requests not followed here, such as pings.
-        evicted_requests: given up because too many others came after them.
-    """
-
-    lines: int = 0
-    snapshots: int = 0
-    list_changes: int = 0
-    calls: int = 0
-    malformed_lines: int = 0
-    inexact_lines: int = 0
-    missed_lines: int = 0
-    refused_snapshots: int = 0
-    unmatched_responses: int = 0
-    evicted_requests: int = 0
-
-    def as_dict(self) -> dict[str, int]:
-        return asdict(self)
 
 
 class WireObserver:
@@ -95,30 +66,13 @@ class WireObserver:
         pending_max: int = PENDING_MAX,
     ) -> None:
         self._line_limits = replace(limits, record_bytes_max=LINE_BYTES_MAX)
-        self._lists = ListObserver(
-            vantage, session_id=session_id, new_id=new_id, limits=limits, pending_max=pending_max
-        )
-        self._calls = CallObserver(
-            vantage, session_id=session_id, new_id=new_id, limits=limits, pending_max=pending_max
-        )
+        self._wire = Wire(vantage=vantage, session_id=session_id, new_id=new_id, limits=limits, pending_max=pending_max)
+        self._lists, self._calls = ListObserver(self._wire), CallObserver(self._wire)
         self._initializing: RequestKey | None = None
-        self._lines = self._malformed = self._inexact = self._missed = 0
-        self._unmatched = self._evicted_lists = 0
 
     @property
     def stats(self) -> WireStats:
-        return WireStats(
-            lines=self._lines,
-            snapshots=self._lists.snapshots,
-            list_changes=self._lists.changes,
-            calls=self._calls.calls,
-            malformed_lines=self._malformed,
-            inexact_lines=self._inexact,
-            missed_lines=self._missed,
-            refused_snapshots=self._lists.refused,
-            unmatched_responses=self._unmatched,
-            evicted_requests=self._calls.evicted + self._evicted_lists,
-        )
+        return replace(self._wire.stats)
 
     @property
     def offered(self) -> Offered:
@@ -174,7 +128,7 @@ class WireObserver:
 
     def missed(self, direction: Direction, observed_at: datetime) -> list[Observation]:
         """Note a line that could not be inspected, and return what that yields."""
-        self._missed += 1
+        self._wire.stats.missed_lines += 1
         return self._lists.missed(observed_at) if direction == "server->client" else []
 
     def close(self, observed_at: datetime) -> list[Observation]:
@@ -182,9 +136,10 @@ class WireObserver:
         return self._calls.close(observed_at)
 
     def _count(self, line: Line) -> None:
-        self._lines += 1
-        self._malformed += not line.messages
-        self._inexact += bool(line.messages) and not line.exact
+        stats = self._wire.stats
+        stats.lines += 1
+        stats.malformed_lines += not line.messages
+        stats.inexact_lines += bool(line.messages) and not line.exact
 
     def _request(self, message: Mapping[str, Any], exact: bool, at: datetime) -> list[Observation]:
         method, params = message["method"], params_of(message)
@@ -201,7 +156,7 @@ class WireObserver:
             snapshot_id = self._lists.snapshot_id
             observations += self._calls.request(key, params, snapshot_id=snapshot_id, exact=exact, at=at)
         elif key is not None and isinstance(method, str) and method in METHODS:
-            self._evicted_lists += self._lists.request(method, key, params)
+            self._lists.request(method, key, params)
         elif method == "initialize":
             self._initializing = key
         return observations
@@ -219,5 +174,5 @@ class WireObserver:
                 observations = self._lists.response(key, message, raw, exact, at, same_id=key == same_id)
             if observations is not None:
                 return observations
-        self._unmatched += 1
+        self._wire.stats.unmatched_responses += 1
         return []

@@ -20,7 +20,7 @@ import subprocess
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from assay_stream.errors import ConfigurationError
 from assay_stream.observe.events import Observation, Vantage
@@ -74,20 +74,22 @@ async def run_tap(
 
     observer = WireObserver(vantage, session_id=new_id(), new_id=new_id)
     output_ended = asyncio.Event()
-    ended = _setter(loop, output_ended)
     eyes: Watch | Enforcer
     if rule is None:
         eyes = Watch(observer, publish=publish, clock=clock)
         eyes.start()
-        inward, outward = _watching_pumps(process, eyes, stdin, stdout, ended)
     else:
         # Imported here: a tap that does not enforce starts faster without the schemes.
         from assay_stream.observe.gate import Gate
 
-        client = ClientOutput(stdout)
-        gate = Gate(vantage, observer, rule)
-        eyes = Enforcer(gate, server_input=_input_of(process), client=client, publish=publish, clock=clock)
-        inward, outward = _enforcing_pumps(process, eyes, client, stdin, stdout, ended)
+        eyes = Enforcer(
+            Gate(vantage, observer, rule),
+            server_input=_descriptor(process.stdin),
+            client=ClientOutput(stdout),
+            publish=publish,
+            clock=clock,
+        )
+    inward, outward = _pumps(process, eyes, stdin, stdout, _setter(loop, output_ended))
     inward.start()
     outward.start()
     try:
@@ -129,87 +131,53 @@ def _start(command: Sequence[str], environment: Mapping[str, str] | None) -> sub
         ) from None
 
 
-def _watching_pumps(
-    process: subprocess.Popen[bytes], watch: Watch, stdin: int, stdout: int, ended: Callable[[], None]
-) -> tuple[Pump, Pump]:
-    inward = Pump(
-        stdin,
-        _input_of(process),
-        see=functools.partial(watch.see, "client->server"),
-        done=functools.partial(_inward_done, process, stdin),
-        name="assay-stream client->server",
-    )
-    outward = Pump(
-        _output_of(process),
-        stdout,
-        see=functools.partial(watch.see, "server->client"),
-        done=functools.partial(_outward_done, process, stdout, ended),
-        name="assay-stream server->client",
-    )
-    return inward, outward
-
-
-def _enforcing_pumps(
-    process: subprocess.Popen[bytes],
-    enforcer: Enforcer,
-    client: ClientOutput,
-    stdin: int,
-    stdout: int,
-    ended: Callable[[], None],
+def _pumps(
+    process: subprocess.Popen[bytes], eyes: Watch | Enforcer, stdin: int, stdout: int, ended: Callable[[], None]
 ) -> tuple[Pump, Pump]:
     def inward_done() -> None:
-        with contextlib.suppress(OSError):  # the server is gone, and with it whoever would obey
-            enforcer.client_ended()
-        _inward_done(process, stdin)
+        if isinstance(eyes, Enforcer):
+            with contextlib.suppress(OSError):  # the server is gone, and with it whoever would obey
+                eyes.client_ended()
+        _close(process.stdin)
+        _let_go(stdin, os.O_RDONLY)
 
     def outward_done() -> None:
-        enforcer.server_ended()
-        _outward_done(process, stdout, ended)
+        if isinstance(eyes, Enforcer):
+            eyes.server_ended()
+        _close(process.stdout)
+        _let_go(stdout, os.O_WRONLY)
+        ended()
 
     inward = Pump(
         stdin,
-        _input_of(process),
-        see=lambda _: None,  # a line is inspected when it is written
+        _descriptor(process.stdin),
+        # A line that is ruled on is inspected when it is written.
+        see=functools.partial(eyes.see, "client->server") if isinstance(eyes, Watch) else lambda _: None,
         done=inward_done,
         name="assay-stream client->server",
-        write=enforcer.from_client,
+        write=None if isinstance(eyes, Watch) else eyes.from_client,
     )
     outward = Pump(
-        _output_of(process),
+        _descriptor(process.stdout),
         stdout,
-        see=enforcer.from_server,
+        see=functools.partial(eyes.see, "server->client") if isinstance(eyes, Watch) else eyes.from_server,
         done=outward_done,
         name="assay-stream server->client",
-        write=client.pass_on,
+        write=None if isinstance(eyes, Watch) else eyes.client.pass_on,
     )
     return inward, outward
 
 
-def _input_of(process: subprocess.Popen[bytes]) -> int:
-    if process.stdin is None:
+def _descriptor(pipe: IO[bytes] | None) -> int:
+    if pipe is None:
         raise RuntimeError("the server was started with pipes")
-    return process.stdin.fileno()
+    return pipe.fileno()
 
 
-def _output_of(process: subprocess.Popen[bytes]) -> int:
-    if process.stdout is None:
-        raise RuntimeError("the server was started with pipes")
-    return process.stdout.fileno()
-
-
-def _inward_done(process: subprocess.Popen[bytes], stdin: int) -> None:
-    if process.stdin is not None:
+def _close(pipe: IO[bytes] | None) -> None:
+    if pipe is not None:
         with contextlib.suppress(OSError):
-            process.stdin.close()
-    _let_go(stdin, os.O_RDONLY)
-
-
-def _outward_done(process: subprocess.Popen[bytes], stdout: int, ended: Callable[[], None]) -> None:
-    if process.stdout is not None:
-        with contextlib.suppress(OSError):
-            process.stdout.close()
-    _let_go(stdout, os.O_WRONLY)
-    ended()
+            pipe.close()
 
 
 def _let_go(descriptor: int, mode: int) -> None:

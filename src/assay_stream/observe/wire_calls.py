@@ -6,7 +6,7 @@ Arguments and results are hashed after redaction and dropped at once; none of th
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
@@ -14,9 +14,9 @@ from typing import Any
 
 from assay_stream.canonical.redaction import redacted_digest
 from assay_stream.errors import InputError
-from assay_stream.limits import Limits
-from assay_stream.observe.events import Decision, Observation, Vantage, call_event, rfc3339
+from assay_stream.observe.events import Decision, Observation, call_event, rfc3339
 from assay_stream.observe.jsonrpc import RequestKey, meta_of, trace_of
+from assay_stream.observe.wire import Wire
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,23 +32,10 @@ class _Call:
 
 
 class CallObserver:
-    """Follows the tool calls of one connection.
+    """Follows the tool calls of one connection."""
 
-    Args:
-        session_id: prefix of every tool call id.
-        pending_max: calls that may be unanswered at a time.
-    """
-
-    def __init__(
-        self, vantage: Vantage, *, session_id: str, new_id: Callable[[], str], limits: Limits, pending_max: int
-    ) -> None:
-        self.calls = 0
-        self.evicted = 0
-        self._vantage = vantage
-        self._session_id = session_id
-        self._new_id = new_id
-        self._limits = limits
-        self._pending_max = pending_max
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
         self._pending: OrderedDict[RequestKey, _Call] = OrderedDict()
         self._highest_id: float | None = None
 
@@ -61,9 +48,9 @@ class CallObserver:
         if key is None:
             return [self._event(call, at, None, "no_response")]
         self._pending[key] = call
-        if len(self._pending) <= self._pending_max:
+        if len(self._pending) <= self._wire.pending_max:
             return []
-        self.evicted += 1
+        self._wire.stats.evicted_requests += 1
         _, oldest = self._pending.popitem(last=False)
         return [self._event(oldest, at, None, "no_response")]
 
@@ -92,11 +79,11 @@ class CallObserver:
         exact: bool,
         at: datetime,
     ) -> _Call:
-        self.calls += 1
+        self._wire.stats.calls += 1
         name = params.get("name")
         return _Call(
             # A name over the limit is rejected downstream for its length; one character over suffices.
-            tool_name=name[: self._limits.identifier_chars_max + 1] if isinstance(name, str) else "",
+            tool_name=name[: self._wire.limits.identifier_chars_max + 1] if isinstance(name, str) else "",
             tool_call_id=self._tool_call_id(key),
             reason_code=reason_code,
             started_at=at,
@@ -130,26 +117,26 @@ class CallObserver:
 
     def _tool_call_id(self, key: RequestKey | None) -> str:
         if key is None:
-            return f"{self._session_id}:#{self.calls}"
+            return f"{self._wire.session_id}:#{self._wire.stats.calls}"
         is_text, value = key
         text = f'"{value}"' if is_text else str(value)
-        if len(text) > self._limits.identifier_chars_max // 2 or not text.isprintable():
+        if len(text) > self._wire.limits.identifier_chars_max // 2 or not text.isprintable():
             text = "sha256:" + sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
-        call_id = f"{self._session_id}:{text}"
+        call_id = f"{self._wire.session_id}:{text}"
         # Ids that count up are new, which needs no memory of them all. Any other id may have been used before, so
         # the call's number is appended.
         if not isinstance(value, str) and (self._highest_id is None or value > self._highest_id):
             self._highest_id = value
             return call_id
-        return f"{call_id}#{self.calls}"
+        return f"{call_id}#{self._wire.stats.calls}"
 
     def _event(
         self, call: _Call, at: datetime, ok: bool | None, code: str | None, result_hash: str | None = None
     ) -> Observation:
         duration_us = max(0, round((at - call.started_at).total_seconds() * 1_000_000))
         return call_event(
-            self._vantage,
-            event_id=self._new_id(),
+            self._wire.vantage,
+            event_id=self._wire.new_id(),
             observed_at=call.started_at,
             tool_name=call.tool_name,
             tool_call_id=call.tool_call_id,

@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from assay_stream.limits import Limits
-from assay_stream.observe.events import (
-    EVENT_BYTES_MAX,
-    Observation,
-    RawMessage,
-    Vantage,
-    list_changed_event,
-    snapshot_event,
-)
+from assay_stream.observe.events import EVENT_BYTES_MAX, Observation, RawMessage, list_changed_event, snapshot_event
 from assay_stream.observe.jsonrpc import RequestKey, meta_of, trace_of
 from assay_stream.observe.offered import Assembly, Lister, Offered
+from assay_stream.observe.wire import Wire
 
 _TOOLS = "tools/list"
 _PROMPTS = "prompts/list"
@@ -51,31 +44,18 @@ class _Request:
 
 
 class ListObserver:
-    """Follows the lists of one connection.
+    """Follows the lists of one connection."""
 
-    Args:
-        pending_max: requests that may be unanswered at a time.
-    """
-
-    def __init__(
-        self, vantage: Vantage, *, session_id: str, new_id: Callable[[], str], limits: Limits, pending_max: int
-    ) -> None:
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
         self.snapshot_id: str | None = None
         """The latest snapshot, accepted or not; ``None`` from an announced change until the next snapshot."""
-        self.snapshots = 0
-        self.changes = 0
-        self.refused = 0
         self.offered = Offered()
         """What the client was offered."""
-        self._limits = limits
         self._latest_doubts = 0
-        self._vantage = vantage
-        self._session_id = session_id
         self._announced_at: datetime | None = None
         """When an announcement was published that no snapshot has followed yet."""
-        self._new_id = new_id
-        self._pending_max = pending_max
-        self._listers = {method: Lister(member, limits) for method, member in _MEMBERS.items()}
+        self._listers = {method: Lister(member, wire.limits) for method, member in _MEMBERS.items()}
         self._pending: OrderedDict[RequestKey, _Request] = OrderedDict()
         self._protocol_version: str | None = None
         self._reported: Assembly | None = None
@@ -93,17 +73,16 @@ class ListObserver:
         if isinstance(version, str) and 1 <= len(version) <= 64 and version.isascii():
             self._protocol_version = version
 
-    def request(self, method: str, key: RequestKey, params: Mapping[str, Any]) -> int:
-        """Note a list request (one of ``METHODS``) and return how many older ones it evicted."""
+    def request(self, method: str, key: RequestKey, params: Mapping[str, Any]) -> None:
+        """Note a list request (one of ``METHODS``); too many evict the oldest one."""
         trace = trace_of(meta_of(params).get("traceparent"))
         base = self._listers[method].request(params)
         # A list is as doubtful as its beginning: what came before the client asked for it may be obsolete.
         doubts = self._latest_doubts if params.get("cursor") is not None else self.offered.doubts
         self._pending[key] = _Request(method, base, None if trace is None else trace[0], doubts)
-        if len(self._pending) <= self._pending_max:
-            return 0
-        self._pending.popitem(last=False)
-        return 1
+        if len(self._pending) > self._wire.pending_max:
+            self._pending.popitem(last=False)
+            self._wire.stats.evicted_requests += 1
 
     def forget(self, key: RequestKey) -> None:
         """Drop a request whose id another one uses now."""
@@ -138,7 +117,7 @@ class ListObserver:
         self._reported = None
         readable = sound and isinstance(result.get(_MEMBERS[_TOOLS]), list)
         self._note_offered(assembly, readable=readable, doubts=request.doubts)
-        self.snapshots += 1
+        self._wire.stats.snapshots += 1
         if not exact:
             return [self._refused(RawMessage(raw), request.traceparent, at)]
         page = result.get("tools") if sound else _NO_RESULT
@@ -152,7 +131,7 @@ class ListObserver:
         Earlier pages belong to no future list. What the client was offered stays known: a client that does not
         list again goes on with it.
         """
-        self.changes += 1
+        self._wire.stats.list_changes += 1
         self.snapshot_id = None
         self._reported = None
         self._listers[_TOOLS].outdate()
@@ -163,7 +142,9 @@ class ListObserver:
         if self._announced_at is not None and at - self._announced_at < _REPEATED_AFTER:
             return []
         self._announced_at = at
-        return [list_changed_event(self._vantage, event_id=self._new_id(), observed_at=at, session_id=self._session_id)]
+        wire = self._wire
+        event_id, session_id = wire.new_id(), wire.session_id
+        return [list_changed_event(wire.vantage, event_id=event_id, observed_at=at, session_id=session_id)]
 
     def missed(self, at: datetime) -> list[Observation]:
         """Return what an unseen line from the server yields.
@@ -177,14 +158,14 @@ class ListObserver:
         asked = [request for request in asked if not request.answered]
         if not asked:
             return []
-        self.snapshots += 1
+        self._wire.stats.snapshots += 1
         self._reported = None
         self._listers[_TOOLS].unreadable(None)
         return [self._refused(_MISSED, asked[-1].traceparent, at)]
 
     def _note_offered(self, assembly: Assembly, *, readable: bool, doubts: int) -> None:
         self._latest_doubts = doubts
-        readable = readable and not assembly.too_large and len(assembly.items) <= self._limits.tools_max
+        readable = readable and not assembly.too_large and len(assembly.items) <= self._wire.limits.tools_max
         if not readable:
             self.offered.doubt()
         self.offered.take(assembly.items)
@@ -198,13 +179,13 @@ class ListObserver:
         is_news = any(new is not None and new != old for new, old in zip(known, self._companions, strict=True))
         if self._reported is None or self.awaited or not is_news:
             return []
-        self.snapshots += 1
+        self._wire.stats.snapshots += 1
         return [self._snapshot(self._reported, traceparent, at)]
 
     def _snapshot(self, assembly: Assembly, traceparent: str | None, at: datetime) -> Observation:
         if not assembly.too_large:
             known = self._companion(_PROMPTS), self._companion(_TEMPLATES)
-            identity = self._new_id(), self._new_id()
+            identity = self._wire.new_id(), self._wire.new_id()
             # If everything together is too large, the tools go alone.
             for companions in (known, (None, None)):
                 event = self._event(identity, list(assembly.items), assembly, traceparent, at, companions)
@@ -216,8 +197,8 @@ class ListObserver:
 
     def _refused(self, tools: Any, traceparent: str | None, at: datetime) -> Observation:
         """Return a snapshot that cannot be accepted: its tools are not an array of sound JSON."""
-        self.refused += 1
-        identity = self._new_id(), self._new_id()
+        self._wire.stats.refused_snapshots += 1
+        identity = self._wire.new_id(), self._wire.new_id()
         event = self._event(identity, tools, Assembly(sound=False), traceparent, at)
         if len(event.value) > EVENT_BYTES_MAX:
             event = self._event(identity, _TOO_LARGE, Assembly(sound=False), traceparent, at)
@@ -235,7 +216,7 @@ class ListObserver:
         self.snapshot_id = identity[0]
         self._announced_at = None
         return snapshot_event(
-            self._vantage,
+            self._wire.vantage,
             event_id=identity[1],
             snapshot_id=identity[0],
             observed_at=at,

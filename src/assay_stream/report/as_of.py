@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from assay_stream.errors import InputError
 from assay_stream.model.facts import Seen
+from assay_stream.model.record import Origin
 from assay_stream.registry.pin_evaluation import pin_evaluation_of
 from assay_stream.registry.server import ServerBindings
 from assay_stream.registry.signatures import pinned_key
@@ -93,8 +94,7 @@ def _announcements(server: ServerBindings, time_us: int) -> Iterator[Row]:
                 "what": "announcement",
                 "observer_id": observer_id,
                 "snapshot_id": None if seen is None else seen.snapshot_id,
-                "since": time_text(end.time_us),
-                "origin": end.origin.as_json(),
+                **_placed(end.time_us, end.origin),
             }
 
 
@@ -111,8 +111,7 @@ def _observation(server: ServerBindings, seen: Seen, observer_id: str, time_us: 
         "value": seen.catalogue,
         "completeness": seen.completeness,
         "snapshot_id": seen.snapshot_id,
-        "since": time_text(seen.time_us),
-        "origin": seen.origin.as_json(),
+        **_placed(seen.time_us, seen.origin),
     }
 
 
@@ -135,8 +134,7 @@ def _tools(server: ServerBindings, seen: Seen, time_us: int, tool_name: str | No
             "action": None if evaluation.pin.action is None else evaluation.pin.action.value,
             "signature": None if signature is None else signature.error_code or "valid",
             "snapshot_id": seen.snapshot_id,
-            "since": time_text(seen.time_us),
-            "origin": seen.origin.as_json(),
+            **_placed(seen.time_us, seen.origin),
         }
 
 
@@ -173,8 +171,7 @@ def _keys(server: ServerBindings, time_us: int, tool_name: str | None) -> Iterat
                 "domain": domain,
                 "value": last.fingerprint,
                 "revoked": list(last.revoked),
-                "since": time_text(last.time_us),
-                "origin": last.origin.as_json(),
+                **_placed(last.time_us, last.origin),
             }
     for (domain, name), use in sorted(controls.first_uses.items()):
         if use.time_us <= time_us and tool_name in (None, name):
@@ -185,8 +182,7 @@ def _keys(server: ServerBindings, time_us: int, tool_name: str | None) -> Iterat
                 "domain": domain,
                 "tool_name": name,
                 "value": use.fingerprint,
-                "since": time_text(use.time_us),
-                "origin": use.origin.as_json(),
+                **_placed(use.time_us, use.origin),
             }
     for decision in controls.key_acts_as_of(time_us):
         if tool_name is None or decision.tool_name in (None, tool_name):
@@ -201,3 +197,7 @@ def _keys(server: ServerBindings, time_us: int, tool_name: str | None) -> Iterat
 
 def _decided(fact: Decision) -> Row:
     return decision_row(fact) | {"origin": fact.origin.as_json()}
+
+
+def _placed(time_us: int, origin: Origin) -> Row:
+    return {"since": time_text(time_us), "origin": origin.as_json()}

@@ -10,8 +10,6 @@ from assay_stream.forward.delivery import (
     Answer,
     Outcome,
     Schedule,
-    Step,
-    after,
     dead_letter,
     http_answer,
     retry_after_ms,
@@ -21,22 +19,18 @@ from assay_stream.model.record import Origin, Record, Role
 
 NOON_S = 1_772_366_400.0
 HOUR_MS = 3_600_000
-DOWN = Answer(outcome=Outcome.UNAVAILABLE, code="http_503")
 
 
 def test_a_receiver_that_is_down_for_an_hour_is_waited_for() -> None:
     """Over an hour of simulated time: from half a second doubling to half a minute, and never given up."""
-    now_ms, failures, waits = 0, 0, []
+    now_ms = 0
+    waits: list[int] = []
     while now_ms < HOUR_MS:
-        following = after(DOWN, failures=failures, schedule=Schedule())
-        assert following.step is Step.WAIT
-        failures = following.failures
-        waits.append(following.wait_ms)
-        now_ms += following.wait_ms
+        waits.append(Schedule().wait_ms(len(waits) + 1))
+        now_ms += waits[-1]
     assert waits[:8] == [500, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000]
     assert set(waits[6:]) == {30_000}
-    assert len(waits) == failures == 125
-    assert after(DELIVERED, failures=failures, schedule=Schedule()).step is Step.DONE
+    assert len(waits) == 125
 
 
 def test_the_schedule_has_no_chance_in_it_and_no_end() -> None:
@@ -55,7 +49,6 @@ def test_a_client_error_is_a_refusal_for_good(status: int) -> None:
     """Sending the same again would give the same answer."""
     answer = http_answer(status, retry_after="5", now_s=NOON_S)
     assert answer == Answer(outcome=Outcome.REFUSED, code=f"http_{status}")
-    assert after(answer, failures=3, schedule=Schedule()).step is Step.BURY
 
 
 @pytest.mark.parametrize("status", [100, 301, 307, 408, 429, 500, 502, 503, 504])
@@ -90,9 +83,9 @@ def test_retry_after_is_seconds_or_a_date(text: str | None, expected_ms: int) ->
 def test_a_receiver_is_never_asked_sooner_than_it_wants() -> None:
     """Retry-After lengthens a wait, and never shortens one."""
     busy = http_answer(429, retry_after="90", now_s=NOON_S)
-    assert after(busy, failures=0, schedule=Schedule()).wait_ms == 90_000
+    assert Schedule().wait_ms(1, retry_after_ms=busy.retry_after_ms) == 90_000
     eager = http_answer(503, retry_after="1", now_s=NOON_S)
-    assert after(eager, failures=9, schedule=Schedule()).wait_ms == 30_000
+    assert Schedule().wait_ms(10, retry_after_ms=eager.retry_after_ms) == 30_000
 
 
 def test_the_signature_is_an_hmac_over_key_and_body() -> None:

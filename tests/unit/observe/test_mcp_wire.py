@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_stream.observe.mcp_wire import WireStats
+from assay_stream.observe.wire import WireStats
 from tests.support.mcp_dialogue import Dialogue, tool
 
 LINES = st.one_of(

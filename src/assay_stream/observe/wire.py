@@ -1,0 +1,57 @@
+"""One connection between a client and a server: who observes it, and what was counted on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+
+from assay_stream.limits import Limits
+from assay_stream.observe.events import Vantage
+
+
+@dataclass(slots=True, kw_only=True)
+class WireStats:
+    """Counts since the wire opened.
+
+    Args:
+        snapshots: snapshots produced, refused ones included.
+        list_changes: announced changes of the tools; repeats without a list in between are not all published.
+        malformed_lines: lines no parser can make sense of.
+        inexact_lines: understood, but not sound JSON; nothing in them is hashed.
+        missed_lines: not inspected: too long, or the observer was too far behind.
+        refused_snapshots: snapshots the registry is meant to reject.
+        unmatched_responses: answers to requests not followed here, such as pings.
+        evicted_requests: given up because too many others came after them.
+    """
+
+    lines: int = 0
+    snapshots: int = 0
+    list_changes: int = 0
+    calls: int = 0
+    malformed_lines: int = 0
+    inexact_lines: int = 0
+    missed_lines: int = 0
+    refused_snapshots: int = 0
+    unmatched_responses: int = 0
+    evicted_requests: int = 0
+
+    def as_dict(self) -> dict[str, int]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wire:
+    """What the observers of one connection share.
+
+    Args:
+        session_id: unique to this connection; prefix of its tool call ids.
+        new_id: returns a new unique id with every call.
+        pending_max: requests of a kind (calls, lists) that may be unanswered at a time.
+    """
+
+    vantage: Vantage
+    session_id: str
+    new_id: Callable[[], str]
+    limits: Limits
+    pending_max: int
+    stats: WireStats = field(default_factory=WireStats)
