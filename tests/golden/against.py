@@ -7,6 +7,7 @@ python -m tests.golden.against /tmp/before 0 1000
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import subprocess
 import sys
@@ -64,8 +65,11 @@ def _write(folder: Path, first: int, end: int) -> None:
         engine.process = lambda state, record: engine.step(state, record)[1]
     from tests.golden.scenarios import outputs_of_history
 
+    then = contextlib.nullcontext
+    with contextlib.suppress(ModuleNotFoundError):
+        then = import_module("tests.golden.then").decisions_of_then
     for seed in range(first, end):
-        with TemporaryDirectory() as work:
+        with TemporaryDirectory() as work, then():
             for name, content in outputs_of_history(seed, Path(work)).items():
                 path = folder / str(seed) / name
                 path.parent.mkdir(parents=True, exist_ok=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,16 @@ from tests.golden import live, restored, store
 from tests.golden.difference import differences
 from tests.golden.outputs import Scenario, all_outputs
 from tests.golden.scenarios import HISTORIES, outputs_of_captures, outputs_of_history, published, scenarios
+from tests.golden.then import decisions_of_then
 
 HINT = "If the change is deliberate, list it in tests/data/golden/changes.toml and in CHANGELOG.md."
 SCENARIOS = {scenario.name: scenario for scenario in scenarios()}
+
+
+@pytest.fixture(autouse=True)
+def _then() -> Iterator[None]:
+    with decisions_of_then():
+        yield
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

@@ -24,7 +24,7 @@ BY_TEXT = [
 RECALL_OF_SIGNS = 0.87
 """What was reached: 204 of 232. The rest stands in docs/alert-quality.md, each with why."""
 
-FOUND = {"attacks": 147, "held_out": 24, "unseen": 17, "unseen_2": 20}
+FOUND = {"attacks": 147, "held_out": 24, "unseen": 17, "unseen_2": 19}
 """Attacks that reach high, by part of the corpus, as docs/alert-quality.md has them."""
 
 BENIGN_AT_HIGH = ["unseen2-benign-40"]

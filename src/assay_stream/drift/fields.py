@@ -3,7 +3,9 @@
 * Annotations: a hint that is absent means its default (MCP 2025-06-18, ``ToolAnnotations``). Hints are the server's own
   claims: a claim that appears tells what the server says, not what the tool does.
 * Arguments are matched by name, whatever their order (MCP 2025-06-18, ``PromptArgument``).
-* Metadata: a change of the Handshake contract is only seen here; the contract's own rules tell what it means.
+* Metadata: a change of the Handshake contract is only seen here; the contract's own rules tell what it means. A host
+  renders the user interface that ``ui`` names, so what is shown and whom it may reach is more than metadata (MCP Apps,
+  SEP-1865; ``ui/resourceUri`` is its earlier spelling).
 """
 
 from __future__ import annotations
@@ -123,6 +125,7 @@ def _by_name(arguments: Any) -> dict[str, dict[str, Any]] | None:
 
 
 _CONTRACT = "handshake"
+_USER_INTERFACE = "ui"
 
 
 def compare_meta(path: Path | str, before: Any, after: Any, values: Values | None = None) -> Iterator[Change]:
@@ -135,5 +138,10 @@ def compare_meta(path: Path | str, before: Any, after: Any, values: Values | Non
     for name in sorted_names(values, was, now):
         old, new = was.get(name, ABSENT), now.get(name, ABSENT)
         if not values.same(old, new):
-            code = "contract_changed" if name == _CONTRACT else "meta_changed"
-            yield changed(code, path.member(name), old, new, values)
+            yield changed(_meta_code(name), path.member(name), old, new, values)
+
+
+def _meta_code(name: str) -> str:
+    if name == _CONTRACT:
+        return "contract_changed"
+    return "ui_resource_changed" if name.partition("/")[0] == _USER_INTERFACE else "meta_changed"

@@ -5,7 +5,10 @@
 2. A reference is followed within its document where it differs; where it is the same, what it leads to is compared
    where that stands.
 3. ``anyOf``, ``oneOf`` and ``allOf`` are sets. One that differs on either side is compared place by place.
-4. A place that differs and whose meaning does not is ``schema_restated``: no difference goes without a code.
+4. Null allowed by ``anyOf`` or ``oneOf``, and null among the types, are one form each of the same: what is left is
+   compared as it stands.
+5. A place that differs and whose meaning does not is ``schema_restated``: no difference goes without a code.
+6. Where nothing differs but what a generator decides, that is one change, ``schema_regenerated`` (``regenerated``).
 
 Source: JSON Schema draft 2020-12, Core, section 10, and Validation, section 6.
 """
@@ -19,6 +22,7 @@ from typing import Any
 from assay_stream.drift.change import ABSENT, Change, Path
 from assay_stream.drift.equality import Values
 from assay_stream.drift.references import expand
+from assay_stream.drift.regenerated import folded, without_null
 from assay_stream.drift.text import compare_texts
 from assay_stream.drift.values import VALUE_KEYWORDS, changed, compare_values, sorted_names
 
@@ -53,7 +57,7 @@ def compare_schemas(path: Path | str, before: Any, after: Any, values: Values | 
         return
     silent = [side is ABSENT or (isinstance(side, dict) and side.keys() <= _SAYS_NOTHING) for side in (before, after)]
     if silent[0] is silent[1]:
-        yield from _Comparison(before, after, values).run(path)
+        yield from folded(path, _Comparison(before, after, values).run(path))
         return
     yield changed("schema_declared" if silent[0] else "schema_undeclared", path, before, after, values)
     if before is ABSENT or after is ABSENT:
@@ -77,6 +81,8 @@ class _Comparison:
         self._values = values
         self._places: list[_Place] = []
         self._followed: set[tuple[Any, Any]] = set()
+        self._made: list[_Object] = []
+        """Objects made on the way, kept so that no other one gets their id."""
 
     def run(self, path: Path) -> Iterator[Change]:
         self._places.append((path, *self._roots))
@@ -102,6 +108,13 @@ class _Comparison:
         return changed(code, path, before, after, self._values)
 
     def _compare_objects(self, path: Path, was: _Object, now: _Object) -> Iterator[Change]:
+        before, after = was, now
+        (form, was), (other, now) = without_null(was, now)
+        if form != other:
+            self._made += [was, now]
+            self._values.work.spend(len(was) + len(now))
+            if not form or not other:
+                yield self._changed("null_refused" if form else "null_allowed", path, before, after)
         references = was.get("$ref", ABSENT), now.get("$ref", ABSENT)
         if not self._values.same(*references):
             pair = _target(was), _target(now)

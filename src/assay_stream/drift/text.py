@@ -4,12 +4,14 @@ Each step ignores more than the one before; the first that finds the texts equal
 
 1. *White space*: equal after runs of ASCII white space became one blank. No other character is white space here:
    what a person cannot see may still be read.
-2. *Typography*: equal word by word after Unicode normalisation (NFKC), case folding, one form for quotes and
+2. *Lists reordered*: equal but for the order in which items stand between brackets. A set that a program writes into
+   a text is in another order each time it starts.
+3. *Typography*: equal word by word after Unicode normalisation (NFKC), case folding, one form for quotes and
    dashes, and without punctuation at the ends of words. Punctuation within a word stays: it makes addresses, paths
    and names.
-3. *Words*: one text holds all words of the other in their order, so words were only added or only removed.
-4. *Spelling*: up to three words differ, each by one letter, in words of five ASCII letters and more.
-5. Anything else is a change of words.
+4. *Words*: one text holds all words of the other in their order, so words were only added or only removed.
+5. *Spelling*: up to three words differ, each by one letter, in words of five ASCII letters and more.
+6. Anything else is a change of words.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from typing import Any
 
 from assay_stream.drift.change import ABSENT, Change, Path, parting
 from assay_stream.drift.equality import Values
+from assay_stream.drift.order import is_text_reordered
 from assay_stream.drift.values import changed
 from assay_stream.text.normalization import units_to_normalize
 from assay_stream.work import UNLIMITED, Work
@@ -74,6 +77,8 @@ def _how(before: Any, after: Any, work: Work) -> str:
     work.spend((len(before) + len(after)) // _CHARS_PER_UNIT)
     if _plain_spaces(before) == _plain_spaces(after):
         return "whitespace_changed"
+    if is_text_reordered(before, after, work):
+        return "lists_reordered"
     was, now = words_of(before, work), words_of(after, work)
     if was == now:
         return "typography_changed"

@@ -13,6 +13,7 @@ from typing import Any
 from assay_stream.drift.change import ABSENT, Change, Path, bounded_pair
 from assay_stream.drift.codes import CODES
 from assay_stream.drift.equality import Values
+from assay_stream.drift.order import is_reordered
 
 Schema = Mapping[str, Any]
 
@@ -135,6 +136,7 @@ class _Place:
         for keyword in ("pattern", "format"):
             yield from self._compare_form(keyword)
         yield from self._compare_default()
+        yield from self._compare_examples()
 
     def _stated(self, keyword: str) -> tuple[Any, Any]:
         before, after = self._sides
@@ -252,12 +254,23 @@ class _Place:
             code = f"{keyword}_changed"
         yield self._changed(code, keyword, was, now)
 
+    def _compare_examples(self) -> Iterator[Change]:
+        was, now = self._stated("examples")
+        if isinstance(was, list) and isinstance(now, list):
+            self._values.work.spend(_LISTED_UNITS * (len(was) + len(now)))
+            if set(map(self._values.class_of, was)) == set(map(self._values.class_of, now)):
+                return
+        if not self._values.same(was, now):
+            yield self._changed("examples_changed", "examples", was, now)
+
     def _compare_default(self) -> Iterator[Change]:
         was, now = self._stated("default")
         if self._values.same(was, now):
             return
         if was is ABSENT or now is ABSENT:
             code = "default_added" if was is ABSENT else "default_removed"
+        elif is_reordered(was, now, self._values):
+            code = "default_reordered"
         else:
             code = "default_number_changed" if _is_number(was) and _is_number(now) else "default_changed"
         yield self._changed(code, "default", was, now)
@@ -299,7 +312,7 @@ def _tightness(stated: Mapping[str, Any], is_lower: bool, of_integers: bool) -> 
 
 
 VALUE_KEYWORDS = frozenset(
-    ("type", "enum", "const", "pattern", "format", "default", "multipleOf", *_LOWER, *_UPPER)
+    ("type", "enum", "const", "pattern", "format", "default", "examples", "multipleOf", *_LOWER, *_UPPER)
 ) | {name for name, _ in _COUNTS}
 """The keywords that ``compare_values`` looks at."""
 

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from assay_stream.drift import compare_definitions
+from assay_stream.drift.codes import CODES
 from assay_stream.drift.severity import DEFAULT_PROFILE, PROFILES, Level, assess, covers, profile_named
 from assay_stream.errors import InputError
 from assay_stream.model.kinds import Kind
@@ -60,7 +61,7 @@ def test_profiles_by_name() -> None:
         _path(enum=None),
         _path(default="/etc/passwd"),
         _path(type=None, enum=None),
-        _schema(additionalProperties=True),
+        _schema(additionalProperties={"type": "string"}),
         _schema(properties={**TOOL["inputSchema"]["properties"], "note": {}}, required=["note"]),  # type: ignore[index]
         TOOL | {"inputSchema": {}},
         TOOL | {"annotations": {"readOnlyHint": False, "destructiveHint": False}},
@@ -68,9 +69,14 @@ def test_profiles_by_name() -> None:
     ],
     ids=range(9),
 )
-def test_dangerous_widening_is_high(after: dict[str, object]) -> None:
+def test_widening_alone_is_medium(after: dict[str, object]) -> None:
     """A confinement that went away, a value turned round, a parameter that must now be filled."""
-    assert assess(SOC, "tool_changed", compare_definitions(TOOL, after)) is Level.HIGH
+    assert assess(SOC, "tool_changed", compare_definitions(TOOL, after)) is Level.MEDIUM
+
+
+def test_nothing_but_a_comparison_cut_short_is_high_by_its_code() -> None:
+    """What was not compared may hide anything; a change of structure is no reason to wake a person."""
+    assert [code for code, info in CODES.items() if Level.parse(info.level) >= Level.HIGH] == ["comparison_cut_short"]
 
 
 @pytest.mark.parametrize(

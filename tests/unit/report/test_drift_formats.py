@@ -44,7 +44,7 @@ def test_lines_for_a_person() -> None:
     """The finding, then each change with its values before and after."""
     lines = [line for _, line in as_lines(_findings())]
     assert lines == [
-        "high           tool_changed          t\\u{200b}",
+        "medium         tool_changed          t\\u{200b}",
         "    $.description: words were added to the description (description_words_added, widens)",
         "      - Reads",
         "      + Reads\\nall",
@@ -74,11 +74,11 @@ def test_sarif_has_the_required_structure() -> None:
     (result,) = run["results"]
     _check(result, {"ruleId": str, "ruleIndex": int, "level": str, "message": dict, "locations": list})
     assert driver["rules"][result["ruleIndex"]]["id"] == result["ruleId"] == "tool_changed"
-    assert result["level"] == "error"
+    assert result["level"] == "warning"
     assert "t\\u{200b}" in result["message"]["text"]
     (location,) = result["locations"]
     assert location["physicalLocation"]["artifactLocation"]["uri"] == "a%20dir/after.json"
-    assert result["properties"]["severity"] == "high"
+    assert result["properties"]["severity"] == "medium"
 
 
 def test_each_level_has_a_sarif_level() -> None:

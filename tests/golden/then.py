@@ -1,0 +1,43 @@
+"""Decisions that changed on purpose since the golden files were written.
+
+They are set back while today's code is held against those files: a level or a code has consequences in every alert,
+report and order of lines, which no change of one field takes back. So ``tests/data/golden/changes.toml`` names the
+levels of then, the rules that came since are put out of force, and everything else must be what it was.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tomllib
+from collections.abc import Iterator
+from typing import Any
+from unittest.mock import patch
+
+from assay_stream.drift import severity
+from assay_stream.registry import comparison
+from assay_stream.schemes.fingerprint import ContentCache
+from tests.golden.changes import CHANGES
+
+_RULES: dict[str, Any] = {
+    # Only what generators decide changed in a schema: each change of it had its own code.
+    "assay_stream.drift.json_schema.folded": lambda _path, changes: changes,
+    # Null was one alternative, or one type, among others.
+    "assay_stream.drift.json_schema.without_null": lambda before, after: (("", before), ("", after)),
+    # Lists in another order were other defaults and other words.
+    "assay_stream.drift.values.is_reordered": lambda *_: False,
+    "assay_stream.drift.text.is_text_reordered": lambda *_: False,
+}
+
+
+@contextlib.contextmanager
+def decisions_of_then() -> Iterator[None]:
+    """Compare and judge as at the golden commit."""
+    listed = tomllib.loads(CHANGES.read_text(encoding="utf-8"))
+    levels = {code: severity.Level.parse(level) for code, level in listed["levels"].items()}
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(patch.dict(severity._BY_CODE, levels))
+        # Answers are kept across tests, and those of today are others.
+        stack.enter_context(patch.object(comparison, "_ANSWERS", ContentCache(4_096)))
+        for place, rule in _RULES.items():
+            stack.enter_context(patch(place, rule))
+        yield
