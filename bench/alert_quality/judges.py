@@ -20,6 +20,7 @@ from assay_stream.model.record import Origin
 from assay_stream.registry.name_claims import Offered, claims_between
 from assay_stream.report.drift import Offer, drift_findings
 from assay_stream.schemes.mcptrust import drift
+from assay_stream.schemes.mcptrust.lock import lock
 
 Tool = Mapping[str, Any]
 
@@ -74,7 +75,7 @@ def mcptrust(before: Sequence[Tool], after: Sequence[Tool], fleet: Fleet) -> int
         after: what it sees.
         fleet: not looked at.
     """
-    items = drift.drift_between({"tools": list(before)}, {"tools": list(after)})
+    items = drift.drift(lock({"tools": list(before)}), {"tools": list(after)})
     return max((MCPTRUST_LEVELS[drift.PUBLISHED[item.change]] for item in items), default=0)
 
 

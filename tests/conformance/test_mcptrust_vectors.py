@@ -83,7 +83,7 @@ def test_each_row_of_the_matrix(row: dict[str, Any]) -> None:
 @pytest.mark.parametrize("case", DRIFT["cases"], ids=_id)
 def test_drift_under_a_v2_lockfile(case: dict[str, Any]) -> None:
     """The same tools drift in the same way, with the same old and new values."""
-    items = drift.drift_between(case["before"], case["after"])
+    items = drift.drift(lock.lock(case["before"]), case["after"])
     assert (drift.drift_v2(items) or None) == case["drift_v2"]
 
 
@@ -92,7 +92,7 @@ def test_the_result_of_a_v3_check(case: dict[str, Any]) -> None:
     """Type, severity, identifier, hashes, summary and outcome agree; the messages are our own."""
     expected = case["check_result_v3"]
     found = drift.check_result(
-        drift.drift_between(case["before"], case["after"]),
+        drift.drift(lock.lock(case["before"]), case["after"]),
         server=expected["server"],
         lockfile=expected["lockfile"],
         severities=drift.CODE,
@@ -139,7 +139,7 @@ def test_drift_from_a_lockfile_that_was_read(case: dict[str, Any]) -> None:
     """A lockfile read back shows the same drift as the lists it was made of."""
     read = mcptrust_lockfile.read_lockfile(json.dumps(case["lockfile_v3"]).encode())
     found = drift.drift(read.lock, case["after"])
-    assert found == drift.drift_between(case["before"], case["after"])
+    assert found == drift.drift(lock.lock(case["before"]), case["after"])
 
 
 def test_the_golden_lockfile() -> None:

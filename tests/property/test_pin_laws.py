@@ -17,7 +17,7 @@ from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.schemes import hangar, yaml_text
 from assay_stream.schemes.mcptrust import hashes as mcptrust
 from assay_stream.schemes.mcptrust import signature
-from assay_stream.schemes.mcptrust.drift import CODE, PUBLISHED, check_result, drift, drift_between
+from assay_stream.schemes.mcptrust.drift import CODE, PUBLISHED, check_result, drift
 from assay_stream.schemes.mcptrust.lock import lock
 from assay_stream.schemes.mcptrust.lockfile import new_lockfile_v3, read_lockfile, write_lockfile
 from assay_stream.schemes.pin_files import PinFormat, read_pins, write_pins
@@ -169,7 +169,7 @@ def test_what_is_equal_does_not_drift(manifest: dict[str, Any]) -> None:
 @given(MANIFESTS, MANIFESTS)
 def test_drift_turns_round(before: dict[str, Any], after: dict[str, Any]) -> None:
     """What is added one way is removed the other way, and the summary counts every item reported."""
-    there, back = drift_between(before, after), drift_between(after, before)
+    there, back = drift(lock(before), after), drift(lock(after), before)
     added = sorted((item.type.removesuffix("_ADDED"), item.identifier) for item in there if "_ADDED" in item.type)
     removed = sorted((item.type.removesuffix("_REMOVED"), item.identifier) for item in back if "_REMOVED" in item.type)
     assert added == removed

@@ -25,11 +25,11 @@ class Refusal(NamedTuple):
     """Why there is no connection.
 
     Args:
-        mend: what the broker does, and what to fix.
+        text: what the broker does, and what to fix.
     """
 
     code: str
-    mend: str
+    text: str
 
 
 _SASL_NOT_EXPECTED = Refusal(
@@ -64,8 +64,8 @@ async def why_refused(connection: Mapping[str, Any]) -> ConfigurationError | Non
         except Exception as error:  # noqa: BLE001 - whatever it is, it is only looked at
             refusal = _refusal_of(error, is_sasl=options.get("security_protocol") in _SASL_PROTOCOLS)
             if refusal is not None:
-                code, mend = refusal
-                found = found or ConfigurationError(code, f"the broker at {host}:{port} {mend}")
+                code, text = refusal
+                found = found or ConfigurationError(code, f"the broker at {host}:{port} {text}")
         else:
             made.close()
             return None

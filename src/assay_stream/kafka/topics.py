@@ -177,13 +177,13 @@ async def apply_topics(admin: AIOKafkaAdminClient, settings: Settings, *, agents
 
 
 async def _wait_for_topics(admin: AIOKafkaAdminClient, names: list[str]) -> None:
-    """Wait until a broker tells of the topics: it answers before it has heard of them itself."""
+    """Wait until a broker lists the topics: it answers before it has heard of them itself."""
     limit_s = time.monotonic() + _CREATION_LIMIT_S
     while missing := sorted(set(names) - set(await admin.list_topics())):
         if time.monotonic() > limit_s:
             raise OperatingError(
                 "topics_not_created",
-                f"the brokers took the order and do not tell of {', '.join(missing)}: see their logs, then repeat",
+                f"the brokers accepted the order and do not list {', '.join(missing)}: see their logs, then repeat",
             )
         await asyncio.sleep(_CREATION_LOOK_S)
 
@@ -210,7 +210,7 @@ def check_topics(states: list[TopicState], needed: set[Role]) -> dict[Role, int]
             listed = ", ".join(f"{name} has {count}" for name, count in counts.items())
             raise ConfigurationError(
                 "partition_count",
-                f"these topics must have the same number of partitions: {listed}. Create the wrong one anew.",
+                f"these topics must have the same number of partitions: {listed}. Recreate the wrong one.",
             )
     for role in sorted(needed & _STATE):
         policy = by_role[role].differing.get("cleanup.policy")

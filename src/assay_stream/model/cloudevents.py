@@ -6,6 +6,7 @@ Binary mode: attributes in ``ce_*`` headers, the value is the data (Kafka protoc
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, cast
@@ -38,7 +39,7 @@ _DAY_US = 86_400_000_000
 
 Call = CallEvent | PlainCall
 
-_MODELS: dict[Role, dict[str, type[Envelope]]] = {
+_MODELS: dict[Role, Mapping[str, type[Envelope]]] = {
     Role.SNAPSHOTS: {SNAPSHOT_TYPE: SnapshotEvent, LIST_CHANGED_TYPE: ListChangedEvent},
     Role.CALLS: {CALL_TYPE: CallModel},
     Role.CONTROL: CONTROL_MODELS,
@@ -57,7 +58,7 @@ _CODE_OF_PYDANTIC_TYPE = {
     "too_long": "too_long",
 }
 
-_MEND_OF_CODE = {
+_FIX_OF_CODE = {
     "missing_field": "the field is required: add it",
     "unknown_value": "the value is not one of the allowed ones",
     "too_long": "the text or list is longer than the limit allows: shorten it",
@@ -252,23 +253,23 @@ def _first_error(error: ValidationError) -> InputError:
     first = error.errors(include_url=False, include_context=True, include_input=False)[0]
     code = _CODE_OF_PYDANTIC_TYPE.get(first["type"], "wrong_type")
     path = "$" + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"])
-    mend = _MEND_OF_CODE[code]
+    fix = _FIX_OF_CODE[code]
     if code == "unknown_value":
-        mend = f"{mend}: {first['ctx']['expected']}"
+        fix = f"{fix}: {first['ctx']['expected']}"
     elif first["type"] == "value_error":
-        mend = str(first["ctx"]["error"])
+        fix = str(first["ctx"]["error"])
     elif code == "wrong_type":
-        mend = f"{mend}: {first['msg']}"
-    return InputError(code, mend, path=path)
+        fix = f"{fix}: {first['msg']}"
+    return InputError(code, fix, path=path)
 
 
 def _check_time(time_us: int, record: Record, limits: Limits) -> None:
     if time_us < 0 or time_us > limits.time_max_s * 1_000_000:
-        raise InputError("time_out_of_range", "event times lie between 1970 and 2100: mend the clock", path="$.time")
+        raise InputError("time_out_of_range", "event times lie between 1970 and 2100: correct the clock", path="$.time")
     if record.timestamp_ms > 0 and time_us > (record.timestamp_ms + limits.future_max_ms) * 1_000:
         raise InputError(
             "time_in_future",
-            f"the event time is over {limits.future_max_ms} ms after the log's own time: mend the clock",
+            f"the event time is over {limits.future_max_ms} ms after the log's own time: correct the clock",
             path="$.time",
         )
 

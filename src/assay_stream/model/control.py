@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import StringConstraints, ValidationInfo, field_validator
+from pydantic import StringConstraints, ValidationInfo, create_model, field_validator
 
 from assay_stream.errors import InputError
 from assay_stream.model.fields import Enforcement, Identifier, KeyFingerprint, Scheme, Text, Timestamp
@@ -72,40 +72,12 @@ class PinSetData(PinData):
     upstream: Text | None = None
 
 
-class PinSetEvent(Envelope):
-    """``assay.control.pin.set``: from now on the tool must have this value."""
-
-    type: Literal["assay.control.pin.set"]
-    data: PinSetData
-
-
-class PinRejectEvent(Envelope):
-    """``assay.control.pin.reject``: from now on the tool must not have this value."""
-
-    type: Literal["assay.control.pin.reject"]
-    data: PinData
-
-
-class PinRemoveEvent(Envelope):
-    """``assay.control.pin.remove``: the operator takes a decision back."""
-
-    type: Literal["assay.control.pin.remove"]
-    data: PinRemoveData
-
-
 class PolicySetData(ControlData):
     """What is to happen where a definition differs from its pins, or has none: for a tool, or the whole server."""
 
     tool_name: Identifier | None = None
     enforcement: Enforcement
     unknown: Unknown
-
-
-class PolicySetEvent(Envelope):
-    """``assay.control.policy.set``: the digest policy of a server or of one of its tools."""
-
-    type: Literal["assay.control.policy.set"]
-    data: PolicySetData
 
 
 class KeyAcceptData(ControlData):
@@ -116,24 +88,10 @@ class KeyAcceptData(ControlData):
     fingerprint: KeyFingerprint
 
 
-class KeyAcceptEvent(Envelope):
-    """``assay.control.key.accept``: the only way by which another key replaces the first one used."""
-
-    type: Literal["assay.control.key.accept"]
-    data: KeyAcceptData
-
-
 class KeyRevokeData(ControlData):
     """A SchemaPin key that an operator no longer takes for this server, whatever its domain says."""
 
     fingerprint: KeyFingerprint
-
-
-class KeyRevokeEvent(Envelope):
-    """``assay.control.key.revoke``: signatures by this key count no more."""
-
-    type: Literal["assay.control.key.revoke"]
-    data: KeyRevokeData
 
 
 class DiscoveryData(Model):
@@ -147,13 +105,6 @@ class DiscoveryData(Model):
     error_code: Literal["discovery_fetch_failed", "discovery_invalid"] | None = None
     detail: Text | None = None
     fetched_from: Text | None = None
-
-
-class DiscoveryEvent(Envelope):
-    """``assay.control.discovery.observed``: what was found at a domain. The stream itself never fetches."""
-
-    type: Literal["assay.control.discovery.observed"]
-    data: DiscoveryData
 
 
 class SuppressionRemoveData(ControlData):
@@ -187,33 +138,42 @@ class SuppressionSetData(SuppressionRemoveData):
         return value
 
 
-class SuppressionSetEvent(Envelope):
-    """``assay.control.suppression.set``: alerts that the rule covers are written as suppressed."""
+class ControlEvent(Envelope):
+    """A control record; ``CONTROL_MODELS`` has the class of each type."""
 
-    type: Literal["assay.control.suppression.set"]
-    data: SuppressionSetData
-
-
-class SuppressionRemoveEvent(Envelope):
-    """``assay.control.suppression.remove``: the rule is taken back."""
-
-    type: Literal["assay.control.suppression.remove"]
-    data: SuppressionRemoveData
+    type: str
+    data: Any
 
 
-PinEvent = PinSetEvent | PinRejectEvent | PinRemoveEvent
-SuppressionEvent = SuppressionSetEvent | SuppressionRemoveEvent
-ControlEvent = PinEvent | PolicySetEvent | KeyAcceptEvent | KeyRevokeEvent | DiscoveryEvent | SuppressionEvent
-
-CONTROL_MODELS: dict[str, type[Envelope]] = {
-    PIN_SET_TYPE: PinSetEvent,
-    PIN_REJECT_TYPE: PinRejectEvent,
-    PIN_REMOVE_TYPE: PinRemoveEvent,
-    POLICY_SET_TYPE: PolicySetEvent,
-    KEY_ACCEPT_TYPE: KeyAcceptEvent,
-    KEY_REVOKE_TYPE: KeyRevokeEvent,
-    DISCOVERY_TYPE: DiscoveryEvent,
-    SUPPRESSION_SET_TYPE: SuppressionSetEvent,
-    SUPPRESSION_REMOVE_TYPE: SuppressionRemoveEvent,
+_EVENTS: tuple[tuple[str, str, type[Model], str], ...] = (
+    (PIN_SET_TYPE, "PinSetEvent", PinSetData, "from now on the tool must have this value."),
+    (PIN_REJECT_TYPE, "PinRejectEvent", PinData, "from now on the tool must not have this value."),
+    (PIN_REMOVE_TYPE, "PinRemoveEvent", PinRemoveData, "the operator takes a decision back."),
+    (POLICY_SET_TYPE, "PolicySetEvent", PolicySetData, "the digest policy of a server or of one of its tools."),
+    (
+        KEY_ACCEPT_TYPE,
+        "KeyAcceptEvent",
+        KeyAcceptData,
+        "the only way by which another key replaces the first one used.",
+    ),
+    (KEY_REVOKE_TYPE, "KeyRevokeEvent", KeyRevokeData, "signatures by this key count no more."),
+    (DISCOVERY_TYPE, "DiscoveryEvent", DiscoveryData, "what was found at a domain. The stream itself never fetches."),
+    (
+        SUPPRESSION_SET_TYPE,
+        "SuppressionSetEvent",
+        SuppressionSetData,
+        "alerts that the rule covers are written as suppressed.",
+    ),
+    (SUPPRESSION_REMOVE_TYPE, "SuppressionRemoveEvent", SuppressionRemoveData, "the rule is taken back."),
+)
+CONTROL_MODELS: dict[str, type[ControlEvent]] = {
+    kind: create_model(
+        name,
+        __base__=ControlEvent,
+        __doc__=f"``{kind}``: {purpose}",
+        type=(Literal[kind], ...),  # type: ignore[arg-type] # one of the texts above
+        data=(data, ...),
+    )
+    for kind, name, data, purpose in _EVENTS
 }
 """Every event type of the control topic."""

@@ -197,4 +197,6 @@ class FirstUse(ControlFact):
     origin: Annotated[Origin, Wire(tuple[str, Natural, Natural], list, origin_of_key)]
 
 
+ControlDecision = Pin | Policy | KeyDecision | Discovery | SuppressionDecision
+"""What one control record becomes."""
 AnyControlFact = Pin | Policy | KeyDecision | Discovery | Signatures | Checked | FirstUse

@@ -1,35 +1,56 @@
-"""Control records: one fact per record, effective from its own event time, and what follows from the fact."""
+"""Control records: one fact per record, effective from its own event time, and what follows from the fact.
+
+Each is also evidence: a change, as an Assay envelope in a topic of its own, in the order of the control log. It says
+what it replaced, and whether a later one by event time stood there already.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from hashlib import sha256
 from typing import Any
 
+import orjson
+
+from assay_stream.canonical.digest import canonicalize
 from assay_stream.model.cloudevents import event_time_us, time_us_of
 from assay_stream.model.control import (
+    DISCOVERY_TYPE,
+    KEY_ACCEPT_TYPE,
+    KEY_REVOKE_TYPE,
+    PIN_REJECT_TYPE,
+    PIN_REMOVE_TYPE,
+    PIN_SET_TYPE,
+    POLICY_SET_TYPE,
+    SUPPRESSION_REMOVE_TYPE,
+    SUPPRESSION_SET_TYPE,
     ControlEvent,
     DiscoveryData,
-    DiscoveryEvent,
-    KeyAcceptEvent,
-    KeyRevokeEvent,
-    PinRejectEvent,
-    PinRemoveEvent,
-    PinSetEvent,
-    PolicySetEvent,
-    SuppressionRemoveEvent,
-    SuppressionSetEvent,
 )
-from assay_stream.model.control_facts import Discovery, KeyDecision, Pin, Policy, SuppressionDecision
+from assay_stream.model.control_facts import (
+    ControlDecision,
+    ControlFact,
+    Discovery,
+    KeyDecision,
+    Pin,
+    Policy,
+    SuppressionDecision,
+)
+from assay_stream.model.envelope import EVIDENCE_SOURCE, STRUCTURED, Producer
+from assay_stream.model.evidence import CHANGE_TYPE
 from assay_stream.model.finding_topic import suppression_records
-from assay_stream.model.record import Output, Record
+from assay_stream.model.record import Output, Record, Role
 from assay_stream.registry.analysis import Analysis
 from assay_stream.registry.change_points import start_of
-from assay_stream.registry.control_changes import ControlDecision, change_record, says_nothing_new
-from assay_stream.registry.controls import Controls
+from assay_stream.registry.controls import Controls, digest_policy
 from assay_stream.registry.folding import fold_discoveries
-from assay_stream.registry.partition import Registry
+from assay_stream.registry.ledger import Registry
+from assay_stream.registry.pins import pins_in_force
 from assay_stream.registry.received_signatures import read_document
 from assay_stream.registry.resolution import resolved_by_decision
+from assay_stream.registry.signatures import pinned_key
 from assay_stream.registry.transition import Transition
+from assay_stream.schemes.assay import tool as assay
 from assay_stream.schemes.hangar import UnknownPolicy
 
 
@@ -63,36 +84,184 @@ def fact_of(record: Record, event: ControlEvent) -> ControlDecision:
     # What operators state of a decision goes into its fact as it is, under the same names.
     given: dict[str, Any] = {name: value for name, value in data if name not in _NOT_IN_FACTS}
     given |= {"origin": record.origin, "time_us": event_time_us(event)}
-    match event:
-        case PinSetEvent():
-            return Pin(act="set", **given)
-        case PinRejectEvent():
-            return Pin(act="reject", **given)
-        case PinRemoveEvent():
-            return Pin(act="remove", **given)
-        case PolicySetEvent():
-            return Policy(**given | {"unknown": UnknownPolicy.parse(event.data.unknown).value})
-        case KeyAcceptEvent():
-            return KeyDecision(act="accept", **given)
-        case KeyRevokeEvent():
-            return KeyDecision(act="revoke", domain=None, tool_name=None, **given)
-        case SuppressionSetEvent():
-            kind, until = event.data.kind, event.data.until
-            given |= {"kind": None if kind is None else kind.value}
-            return SuppressionDecision(is_set=True, until_us=None if until is None else time_us_of(until), **given)
-        case SuppressionRemoveEvent():
-            return SuppressionDecision(is_set=False, tool=None, kind=None, field=None, until_us=None, **given)
-        case DiscoveryEvent():
-            return _discovery(event.data, given)
+    if event.type == DISCOVERY_TYPE:
+        return Discovery(**given, **_found(data))
+    if event.type == POLICY_SET_TYPE:
+        given["unknown"] = UnknownPolicy.parse(data.unknown).value
+    elif event.type == SUPPRESSION_SET_TYPE:
+        given["kind"] = None if data.kind is None else data.kind.value
+        given["until_us"] = None if data.until is None else time_us_of(data.until)
+    fact, fixed = _FACTS[event.type]
+    return fact(**given, **fixed)
 
 
 _NOT_IN_FACTS = frozenset(("until", "status", "document", "revocations", "error_code", "detail", "fetched_from"))
+_FACTS: dict[str, tuple[type[ControlDecision], dict[str, Any]]] = {
+    PIN_SET_TYPE: (Pin, {"act": "set"}),
+    PIN_REJECT_TYPE: (Pin, {"act": "reject"}),
+    PIN_REMOVE_TYPE: (Pin, {"act": "remove"}),
+    POLICY_SET_TYPE: (Policy, {}),
+    KEY_ACCEPT_TYPE: (KeyDecision, {"act": "accept"}),
+    KEY_REVOKE_TYPE: (KeyDecision, {"act": "revoke", "domain": None, "tool_name": None}),
+    SUPPRESSION_SET_TYPE: (SuppressionDecision, {"is_set": True}),
+    SUPPRESSION_REMOVE_TYPE: (
+        SuppressionDecision,
+        {"is_set": False, "tool": None, "kind": None, "field": None, "until_us": None},
+    ),
+}
 
 
-def _discovery(data: DiscoveryData, given: dict[str, Any]) -> Discovery:
+def _found(data: DiscoveryData) -> dict[str, Any]:
     if data.status == "fetch_failed":
-        return Discovery(status="fetch_failed", **given)
+        return {"status": "fetch_failed"}
     status, key, revoked = read_document(data.document, data.domain, data.revocations)
-    if key is None:
-        return Discovery(status=status, revoked=revoked, **given)
-    return Discovery(status=status, fingerprint=key.fingerprint, public_key_pem=key.pem, revoked=revoked, **given)
+    found = {} if key is None else {"fingerprint": key.fingerprint, "public_key_pem": key.pem}
+    return {"status": status, "revoked": revoked, **found}
+
+
+def change_record(
+    record: Record, event: ControlEvent, fact: ControlDecision, before: Controls, producer: Producer
+) -> Output:
+    payload = {
+        "change": event.type.removeprefix("assay.control."),
+        "server_id": fact.server_id,
+        "origin": record.origin.as_json(),
+        **_what(fact),
+    }
+    replaces = _replaced(fact, before)
+    if replaces is not None:
+        payload["replaces"] = replaces
+    payload["superseded"] = _is_superseded(fact, before)
+    payload = {name: value for name, value in payload.items() if value is not None}
+    body: dict[str, Any] = {
+        "specversion": "1.0",
+        "type": CHANGE_TYPE,
+        "source": EVIDENCE_SOURCE,
+        "id": sha256(orjson.dumps([event.source, event.id])).hexdigest(),
+        "time": event.time,
+        "datacontenttype": "application/json",
+        "subject": fact.server_id,
+        "assayproducer": producer.name,
+        "assayproducerversion": producer.version,
+        "assaygit": producer.git,
+        "assaypii": False,
+        "assaysecrets": False,
+        "data": payload,
+    }
+    body["assaycontenthash"] = str(assay.content_hash(body))
+    return Output(
+        role=Role.CHANGES,
+        key=fact.server_id.encode(),
+        value=canonicalize(body),
+        headers=STRUCTURED,
+        timestamp_ms=fact.time_us // 1_000,
+        partition=record.origin.partition,
+        label=f"change:{payload['change']}",
+    )
+
+
+_BY_OPERATOR = ("author", "reason")
+_WHAT: dict[type, tuple[str, ...]] = {
+    Pin: ("tool_name", "scheme", "value", "upstream", *_BY_OPERATOR),
+    Policy: ("tool_name", "enforcement", "unknown", *_BY_OPERATOR),
+    KeyDecision: ("tool_name", "domain", "fingerprint", *_BY_OPERATOR),
+    Discovery: ("domain", "status", "fingerprint", "revoked"),
+    SuppressionDecision: ("id", "tool", "kind", "field", "until_us", *_BY_OPERATOR),
+}
+"""What a change says of its fact."""
+
+_CALLED = {"fingerprint": "key_fingerprint", "revoked": "revoked_keys", "id": "rule_id"}
+"""Names in the change that differ from those in the fact."""
+
+
+def _what(fact: ControlDecision) -> dict[str, Any]:
+    return {_CALLED.get(name, name): getattr(fact, name) for name in _WHAT[type(fact)]}
+
+
+def says_nothing_new(fact: ControlDecision, before: Controls) -> bool:
+    """Tell whether a fact is a discovery that repeats what was found last before it: no change, and no evidence."""
+    if not isinstance(fact, Discovery):
+        return False
+    history = before.discoveries_as_of(fact.domain, fact.position)
+    return bool(history) and history[-1].says_the_same(fact)
+
+
+def _replaced(fact: ControlDecision, before: Controls) -> Any:
+    """Return what was in force at the time of the change and is not any more."""
+    match fact:
+        case Pin():
+            return _replaced_pin(fact, before)
+        case Policy():
+            policy = before.policy_as_of(fact.tool_name or "", fact.position)
+            if policy is None or policy == digest_policy(fact):
+                return None
+            return {"enforcement": policy.enforcement.value, "unknown": policy.unknown.value}
+        case KeyDecision():
+            return _replaced_key(fact, before)
+        case Discovery():
+            return _replaced_document(fact, before)
+        case SuppressionDecision():
+            return None
+
+
+def _replaced_pin(fact: Pin, before: Controls) -> str | None:
+    acts = [act for act in before.pins.get(fact.tool_name, ()) if act.position < fact.position]
+    was = pins_in_force(acts).approved.get(fact.scheme)
+    return None if was == pins_in_force([*acts, fact]).approved.get(fact.scheme) else was
+
+
+def _replaced_key(fact: KeyDecision, before: Controls) -> str | None:
+    if fact.act != "accept" or fact.domain is None:
+        return None
+    # An acceptance for all tools replaces one for all tools; which key each of them used first stands with it.
+    was = pinned_key(before, fact.domain, fact.tool_name or "", fact.position)
+    return None if was == fact.fingerprint else was
+
+
+def _replaced_document(fact: Discovery, before: Controls) -> str | None:
+    if fact.status == "fetch_failed":
+        # What was observed last stays in force.
+        return None
+    documents = [
+        found for found in before.discoveries_as_of(fact.domain, fact.position) if found.status != "fetch_failed"
+    ]
+    was = documents[-1].fingerprint if documents else None
+    return None if was == fact.fingerprint else was
+
+
+def _is_superseded(fact: ControlDecision, before: Controls) -> bool:
+    """Tell whether the log held a decision on the same thing already that is later by event time."""
+    return any(known.position > fact.position for known in _of_same_thing(fact, before))
+
+
+def _of_same_thing(fact: ControlDecision, before: Controls) -> Iterable[ControlFact]:
+    match fact:
+        case Pin():
+            return [known for known in before.pins.get(fact.tool_name, ()) if _is_about_same_pin(fact, known)]
+        case Policy():
+            return [known for known in before.policies if known.tool_name == fact.tool_name]
+        case KeyDecision():
+            return [known for known in before.key_decisions if _is_about_same_key(fact, known)]
+        case Discovery():
+            return before.discoveries.get(fact.domain, ())
+        case SuppressionDecision():
+            # The rules are the alert stage's; the one read last counts there.
+            return ()
+
+
+def _is_about_same_pin(fact: Pin, known: Pin) -> bool:
+    """Both decide on one value, or both on which value is the scheme's pin."""
+    if fact.scheme != known.scheme:
+        return False
+    return fact.value == known.value or (_decides_on_pin(fact) and _decides_on_pin(known))
+
+
+def _decides_on_pin(pin: Pin) -> bool:
+    return pin.act == "set" or pin.value is None
+
+
+def _is_about_same_key(fact: KeyDecision, known: KeyDecision) -> bool:
+    """Both decide on one key, or both on which key is accepted for the same tools."""
+    accepted = fact.act == known.act == "accept"
+    same_place = (fact.domain, fact.tool_name) == (known.domain, known.tool_name)
+    return fact.fingerprint == known.fingerprint or (accepted and same_place)

@@ -22,9 +22,10 @@ from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind
 from assay_stream.registry.analysis import Analysis
 from assay_stream.registry.baselines import item_baseline, last_stated, repeats, stated
-from assay_stream.registry.comparison import NOT_COMPARED, NOT_SEARCHED, Changes, Comparison, Signs
+from assay_stream.registry.comparison import NOT_COMPARED, NOT_SEARCHED, Comparison, Signs
 from assay_stream.registry.offers import ItemOffer, unpack
 from assay_stream.registry.server import ServerBindings
+from assay_stream.registry.timeline import finding_in
 from assay_stream.work import WorkExhaustedError
 
 
@@ -66,33 +67,10 @@ class _ItemDrift:
         names = [item.get("name") for item in offer.definitions.values()]
         self._comparison = Comparison(analysis, {name for name in names if isinstance(name, str)}, map(str, names))
 
-    def found(
-        self,
-        what: str,
-        name: str,
-        *,
-        before: str | None = None,
-        after: str | None = None,
-        changed_fields: tuple[str, ...] = (),
-        changes: Changes = (),
-        indicators: Signs = (),
-    ) -> Finding:
-        seen = self._seen
-        return Finding(
-            kind=Kind(f"{self._offer.subject}_{what}"),
-            server_id=seen.server_id,
-            item_name=name,
-            observer_id=seen.observer_id,
-            time_us=seen.time_us,
-            origin=seen.origin,
-            snapshot_id=seen.snapshot_id,
-            before=before,
-            after=after,
-            changed_fields=changed_fields,
-            known=after is not None and (self._offer.subject, after) in self._server.items,
-            changes=changes,
-            indicators=indicators,
-        )
+    def found(self, what: str, name: str, *, after: str | None = None, **more: Any) -> Finding:
+        subject = self._offer.subject
+        known = after is not None and (subject, after) in self._server.items
+        return finding_in(self._seen, Kind(f"{subject}_{what}"), item_name=name, after=after, known=known, **more)
 
     def changed(self, name: str, before: str, after: str) -> Finding:
         packed = self._server.items[self._offer.subject, before]

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple, TypedDict, Unpack
+from typing import Any, NamedTuple
 
 from assay_stream.canonical.digest import jcs_digest
 from assay_stream.drift.lists import renames
@@ -28,9 +28,10 @@ from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind
 from assay_stream.registry.analysis import Analysis
 from assay_stream.registry.baselines import Baseline, last_shown
-from assay_stream.registry.comparison import NOT_SEARCHED, Changes, Comparison, Signs
+from assay_stream.registry.comparison import NOT_SEARCHED, Comparison, Signs
 from assay_stream.registry.offers import Offer
 from assay_stream.registry.server import ServerBindings
+from assay_stream.registry.timeline import finding_in
 from assay_stream.schemes.fingerprint import Fingerprint, changed_fields
 from assay_stream.schemes.handshake.contract import contract, contract_drift
 from assay_stream.schemes.mcptrust.hashes import RISK_LEVELS
@@ -234,19 +235,15 @@ class _ToolDrift:
         before: Fingerprint | None = None,
         after: Fingerprint | None = None,
         renamed_to: str | None = None,
-        **more: Unpack[_More],
+        **more: Any,
     ) -> Finding:
         seen, server = self._seen, self._server
         offered_as = renamed_to or name
         known = after is not None and server.has_definition(after.full)
-        return Finding(
-            kind=kind,
-            server_id=seen.server_id,
+        return finding_in(
+            seen,
+            kind,
             tool_name=name,
-            observer_id=seen.observer_id,
-            time_us=seen.time_us,
-            origin=seen.origin,
-            snapshot_id=seen.snapshot_id,
             before=before.full if before else None,
             after=after.full if after else None,
             changed_fields=changed_fields(before, after) if before and after else (),
@@ -258,12 +255,6 @@ class _ToolDrift:
             renamed_to=renamed_to,
             **more,
         )
-
-
-class _More(TypedDict, total=False):
-    reason: str | None
-    changes: Changes
-    indicators: Signs
 
 
 def set_digest(fulls: Sequence[str]) -> str:

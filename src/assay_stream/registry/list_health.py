@@ -34,6 +34,7 @@ from assay_stream.registry.as_of import is_overdue
 from assay_stream.registry.folding import fold_unlisted
 from assay_stream.registry.ledger import Ledger
 from assay_stream.registry.server import ServerBindings
+from assay_stream.registry.timeline import finding_in
 
 
 def never_complete(server: ServerBindings, seen: Seen, limits: Limits) -> Iterator[Finding]:
@@ -42,14 +43,7 @@ def never_complete(server: ServerBindings, seen: Seen, limits: Limits) -> Iterat
         return
     others = limits.incomplete_lists_max - 1
     if _is_run(server, seen, others) or _is_fleets(server, others):
-        yield Finding(
-            kind=Kind.LISTS_NEVER_COMPLETE,
-            server_id=seen.server_id,
-            observer_id=seen.observer_id,
-            time_us=seen.time_us,
-            origin=seen.origin,
-            snapshot_id=seen.snapshot_id,
-        )
+        yield finding_in(seen, Kind.LISTS_NEVER_COMPLETE)
 
 
 def resolved_by_complete_list(server: ServerBindings, seen: Seen, limits: Limits) -> list[Resolution]:
@@ -104,15 +98,7 @@ def late_finding(server: ServerBindings, seen: Seen, limits: Limits) -> Finding 
     late_ms = (latest_us - seen.time_us) // 1_000
     if late_ms <= limits.late_limit_ms:
         return None
-    return Finding(
-        kind=Kind.SNAPSHOT_LATE,
-        server_id=seen.server_id,
-        observer_id=seen.observer_id,
-        time_us=latest_us,
-        origin=seen.origin,
-        snapshot_id=seen.snapshot_id,
-        late_ms=late_ms,
-    )
+    return finding_in(seen, Kind.SNAPSHOT_LATE, time_us=latest_us, late_ms=late_ms)
 
 
 def announce(ledger: Ledger, record: Record, announcement: Announcement, limits: Limits) -> list[Output]:

@@ -61,14 +61,14 @@ def check_pins(
             for value in sorted(values)
             if observed is not None and observed.has_value(scheme, value)
         )
-    gravest = max(results, key=lambda result: (_WEIGHT[result.status], result.observed is not None))
+    worst = max(results, key=lambda result: (_WEIGHT[result.status], result.observed is not None))
     if policy is None:
-        return gravest
-    action = policy.action(_TO_POLICY[gravest.status])
-    if gravest.status is PinStatus.MISMATCH and gravest.observed is None:
+        return worst
+    action = policy.action(_TO_POLICY[worst.status])
+    if worst.status is PinStatus.MISMATCH and worst.observed is None:
         # Neither a match nor told apart from one: the graver of the policy's two answers.
         action = max(action, policy.action(Status.UNKNOWN), key=list(Action).index)
-    return replace(gravest, enforcement=policy.enforcement.value, action=action)
+    return replace(worst, enforcement=policy.enforcement.value, action=action)
 
 
 class PinState(StrEnum):

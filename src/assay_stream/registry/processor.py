@@ -26,7 +26,7 @@ from assay_stream.registry.analysis import Analysis
 from assay_stream.registry.change_points import start_of
 from assay_stream.registry.control_step import apply_control
 from assay_stream.registry.folding import fold_unlisted, is_redundant, merge_rejections
-from assay_stream.registry.partition import Registry
+from assay_stream.registry.ledger import Registry
 from assay_stream.registry.refusal import refusal, server_named_by_key
 from assay_stream.registry.server import ServerBindings
 from assay_stream.registry.snapshot_step import apply_announcement, apply_snapshot

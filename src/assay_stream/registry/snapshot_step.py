@@ -22,14 +22,15 @@ from assay_stream.registry.baselines import Baseline, baselines_for
 from assay_stream.registry.change_points import start_of
 from assay_stream.registry.folding import fold
 from assay_stream.registry.item_drift import compare_items
+from assay_stream.registry.ledger import Registry
 from assay_stream.registry.list_drift import compare
 from assay_stream.registry.list_health import announce, late_finding, never_complete, resolved_by_complete_list
 from assay_stream.registry.name_claims import offers_the_same
 from assay_stream.registry.offers import ItemOffer, Offer, pack
-from assay_stream.registry.partition import Registry
 from assay_stream.registry.received_signatures import signatures_of
 from assay_stream.registry.resolution import decided_before, resolved_by_signature, resolved_by_snapshot
 from assay_stream.registry.server import ServerBindings
+from assay_stream.registry.timeline import finding_in
 from assay_stream.registry.transition import Transition
 
 
@@ -197,14 +198,7 @@ def _misrouted(registry: Registry, seen: Seen) -> Iterable[Finding]:
     if registry.partitions is None:
         return
     if murmur2_partition(seen.server_id.encode(), registry.partitions) != seen.origin.partition:
-        yield Finding(
-            kind=Kind.SERVER_MISROUTED,
-            server_id=seen.server_id,
-            observer_id=seen.observer_id,
-            time_us=seen.time_us,
-            origin=seen.origin,
-            snapshot_id=seen.snapshot_id,
-        )
+        yield finding_in(seen, Kind.SERVER_MISROUTED)
 
 
 def _concerns_others(server: ServerBindings, since: Position) -> bool:

@@ -13,8 +13,11 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from assay_stream.model.facts import Seen
+from assay_stream.model.finding import Finding
+from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Origin, Position
 
 BEFORE_ALL_US, AFTER_ALL_US = -(2**63), 2**63 - 1
@@ -145,3 +148,15 @@ def _same_tools(one: Seen, other: Seen) -> bool:
 
 def _same_items(one: Seen, other: Seen) -> bool:
     return (one.prompts, one.templates) == (other.prompts, other.templates)
+
+
+def finding_in(seen: Seen, kind: Kind, **more: Any) -> Finding:
+    """Return a finding in the snapshot of an observation, at its time if no other is given."""
+    return Finding(
+        kind=kind,
+        server_id=seen.server_id,
+        observer_id=seen.observer_id,
+        origin=seen.origin,
+        snapshot_id=seen.snapshot_id,
+        **{"time_us": seen.time_us} | more,
+    )

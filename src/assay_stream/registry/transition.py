@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from assay_stream.model.control_facts import Pin, Policy, Signatures
+from assay_stream.model.control_facts import ControlDecision, Pin, Policy, Signatures
 from assay_stream.model.facts import Seen
 from assay_stream.model.fields import LeftOut
 from assay_stream.model.finding import Finding
 from assay_stream.model.record import Output, Position, Record
 from assay_stream.registry.analysis import Analysis, Cut
-from assay_stream.registry.control_changes import ControlDecision
+from assay_stream.registry.ledger import Registry
 from assay_stream.registry.name_claims import claims_between, claims_by_snapshot, offered
-from assay_stream.registry.partition import Registry
 from assay_stream.registry.pin_evaluation import evaluate_one, evaluate_pins, new_findings
 from assay_stream.registry.received_signatures import check_against
 from assay_stream.registry.server import ServerBindings

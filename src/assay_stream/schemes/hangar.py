@@ -1,4 +1,4 @@
-"""MCP Hangar (mcp-hangar/mcp-hangar): both tool digests, the digest policy, and the mismatch event's fields."""
+"""MCP Hangar (mcp-hangar/mcp-hangar): both tool digests, and the digest policy."""
 
 from __future__ import annotations
 
@@ -187,30 +187,3 @@ class DigestPolicy:
         if status is Status.MATCH:
             return Action.ALLOW
         return _ACTIONS[self.enforcement if status is Status.MISMATCH else self.unknown]
-
-
-def mismatch_event(
-    *,
-    event_id: str,
-    occurred_at: float,
-    mcp_server_id: str,
-    tool_name: str,
-    expected_digest: str | None,
-    observed_digest: str | None,
-    enforcement: Enforcement | UnknownPolicy,
-    correlation_id: str,
-) -> dict[str, str | float | None]:
-    """Return the fields of Hangar's ``DigestMismatchEvent`` that all of its releases have.
-
-    Later ones add ``tenant_id``, ``schema_version`` and ``produced_by``, with defaults of their own.
-    """
-    return {
-        "event_id": event_id,
-        "occurred_at": occurred_at,
-        "mcp_server_id": mcp_server_id,
-        "tool_name": tool_name,
-        "expected_digest": expected_digest,
-        "observed_digest": observed_digest,
-        "enforcement": enforcement.value,
-        "correlation_id": correlation_id,
-    }

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from typing import Any
 
 import pytest
+import rfc8785
 
 from assay_stream.errors import InputError
 from assay_stream.model.cloudevents import read_event
 from assay_stream.model.control import ControlEvent
-from assay_stream.model.control_facts import Discovery, KeyDecision, Pin, Policy
-from assay_stream.model.record import Origin, Role
-from assay_stream.registry.control_changes import ControlDecision
-from assay_stream.registry.control_step import fact_of
+from assay_stream.model.control_facts import AnyControlFact, ControlDecision, Discovery, KeyDecision, Pin, Policy
+from assay_stream.model.envelope import Producer
+from assay_stream.model.record import Origin, Output, Record, Role
+from assay_stream.registry.control_step import change_record, fact_of, says_nothing_new
+from assay_stream.registry.controls import Controls
+from assay_stream.schemes.assay import tool as assay
 from tests.support.controls import a_control, a_document, fingerprint_of
 from tests.support.events import SERVER, TEN_O_CLOCK_MS, record_of
+from tests.support.facts import SERVER as FACTS_SERVER
+from tests.support.facts import a_discovery, a_key_decision, a_pin, a_policy
 from tests.support.schemapin import OTHER_KEY, public
 
 VALUE = "sha256:" + "0123456789abcdef" * 4
@@ -141,3 +148,229 @@ def test_a_record_that_is_not_sound_sets_nothing(kind: str, data: dict[str, Any]
     with pytest.raises(InputError) as caught:
         fact(kind, **data)
     assert caught.value.code == code
+
+
+# --- changes: what is evidence of a record -----------------------------------------------------------------
+
+RECORD = record_of(Role.CONTROL, a_control("key.revoke", number=4, fingerprint="sha256:" + "0" * 64), offset=4)
+
+
+def with_facts(*facts: AnyControlFact) -> Controls:
+    """Controls that took these facts in."""
+    controls = Controls()
+    for fact in facts:
+        controls.apply(fact)
+    return controls
+
+
+def output_of(fact: ControlDecision, *before: AnyControlFact, record: Record = RECORD) -> Output:
+    """The record of a change."""
+    event = read_event(record)
+    assert isinstance(event, ControlEvent)
+    return change_record(record, event, fact, with_facts(*before), Producer(version="1", git="abc"))
+
+
+def payload_of(fact: ControlDecision, *before: AnyControlFact) -> dict[str, Any]:
+    """What the record of a change says."""
+    found: dict[str, Any] = json.loads(output_of(fact, *before).value or b"")["data"]
+    return found
+
+
+def replaced_by(fact: ControlDecision, *before: AnyControlFact) -> Any:
+    """What a change says that it replaced."""
+    return payload_of(fact, *before).get("replaces")
+
+
+def is_superseded(fact: ControlDecision, *before: AnyControlFact) -> bool:
+    """Whether a change says that a later one stood there already."""
+    found: bool = payload_of(fact, *before)["superseded"]
+    return found
+
+
+# --- the envelope -------------------------------------------------------------------------------------------
+
+
+def test_a_change_is_an_envelope_that_can_be_checked_by_hand() -> None:
+    """Its bytes are JCS, its content hash is the scheme's own, its id that of the event."""
+    output = output_of(a_pin("a", time_us=5_000, offset=4))
+    event = json.loads(output.value or b"")
+    assert rfc8785.dumps(event) == output.value
+    assert event["assaycontenthash"] == str(assay.content_hash(event))
+    given = json.loads(RECORD.value or b"")
+    identity = json.dumps([given["source"], given["id"]], separators=(",", ":")).encode()
+    assert event["id"] == hashlib.sha256(identity).hexdigest()
+    assert (event["type"], event["subject"], event["time"]) == ("assay.control.change", FACTS_SERVER, given["time"])
+    assert (event["assaypii"], event["assaysecrets"], event["assaygit"]) == (False, False, "abc")
+
+
+def test_a_change_stands_in_the_order_of_the_control_log() -> None:
+    """In the partition of its record, under its server, at the time from which it counts."""
+    output = output_of(a_pin("a", time_us=5_000, offset=4), record=RECORD)
+    assert (output.role, output.key, output.partition) == (Role.CHANGES, FACTS_SERVER.encode(), 0)
+    assert (output.timestamp_ms, output.label) == (5, "change:key.revoke")
+    assert json.loads(output.value or b"")["data"]["origin"] == RECORD.origin.as_json()
+
+
+def test_a_change_says_who_what_and_why() -> None:
+    """For each kind of decision."""
+    common = {"author": "ann", "reason": "review"}
+    pin = payload_of(a_pin("a", time_us=5, offset=4))
+    assert pin.items() >= (common | {"tool_name": "t", "scheme": "assay.v1", "value": "a"}).items()
+    policy = payload_of(a_policy("warn", "block", time_us=5, offset=4))
+    assert policy.items() >= (common | {"enforcement": "warn", "unknown": "block"}).items()
+    assert "tool_name" not in policy
+    key = payload_of(a_key_decision("accept", "k", time_us=5, offset=4, tool_name="t"))
+    assert key.items() >= (common | {"key_fingerprint": "k", "domain": "example.com", "tool_name": "t"}).items()
+
+
+def test_a_discovery_names_the_key_and_never_its_document() -> None:
+    """The document is somebody's page; its key's name is enough."""
+    discovery = a_discovery("k", time_us=5, offset=4, revoked=("l",))
+    told = payload_of(discovery)
+    assert told["revoked_keys"] == ["l"]
+    assert (told["domain"], told["status"], told["key_fingerprint"]) == ("example.com", "observed", "k")
+    assert "pem" not in json.dumps(told)
+
+
+# --- what it replaced ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fact", "replaced"),
+    [
+        (a_pin("b", time_us=5, offset=4), "a"),
+        (a_pin("a", time_us=5, offset=4), None),
+        (a_pin("a", time_us=5, offset=4, act="reject"), "a"),
+        (a_pin("b", time_us=5, offset=4, act="reject"), None),
+        (a_pin(None, time_us=5, offset=4), "a"),
+        (a_pin("a", time_us=5, offset=4, act="remove"), "a"),
+        (a_pin("b", time_us=5, offset=4, act="remove"), None),
+        (a_pin("b", time_us=5, offset=4, scheme="hangar.v2"), None),
+        (a_pin("b", time_us=5, offset=4, tool_name="u"), None),
+        (a_pin("b", time_us=0, offset=4), None),
+    ],
+    ids=[
+        "another value",
+        "the same value",
+        "rejected",
+        "another rejected",
+        "removed",
+        "taken back",
+        "another taken back",
+        "another scheme",
+        "another tool",
+        "before it",
+    ],
+)
+def test_a_pin_replaces_the_value_that_is_approved_no_more(fact: Pin, replaced: str | None) -> None:
+    """Where the value approved before stays so, nothing is replaced."""
+    assert replaced_by(fact, a_pin("a", time_us=1, offset=0)) == replaced
+
+
+def test_a_policy_replaces_the_one_in_force_for_the_same_tools() -> None:
+    """For a tool without one of its own that is the server's; an equal one replaces nothing."""
+    of_server = a_policy("warn", "block", time_us=1, offset=0)
+    was = {"enforcement": "warn", "unknown": "block"}
+    assert replaced_by(a_policy("audit", time_us=5, offset=4), of_server) == was
+    assert replaced_by(a_policy("audit", time_us=5, offset=4, tool_name="t"), of_server) == was
+    assert replaced_by(a_policy("warn", "block", time_us=5, offset=4), of_server) is None
+    assert replaced_by(a_policy("audit", time_us=0, offset=4), of_server) is None
+    of_tool = a_policy("warn", "block", time_us=1, offset=0, tool_name="t")
+    assert replaced_by(a_policy("audit", time_us=5, offset=4), of_tool) is None
+
+
+def test_an_accepted_key_replaces_the_one_pinned_before() -> None:
+    """For a tool, or for all of them; a revocation replaces nothing, it takes away."""
+    before = a_key_decision("accept", "k", time_us=1, offset=0)
+    assert replaced_by(a_key_decision("accept", "l", time_us=5, offset=4), before) == "k"
+    assert replaced_by(a_key_decision("accept", "l", time_us=5, offset=4, tool_name="t"), before) == "k"
+    assert replaced_by(a_key_decision("accept", "k", time_us=5, offset=4), before) is None
+    assert replaced_by(a_key_decision("revoke", "k", time_us=5, offset=4), before) is None
+
+
+def test_a_discovery_replaces_the_key_that_was_found_before() -> None:
+    """A failure takes no key away, so that it replaces none; what is no document does."""
+    before = a_discovery("k", time_us=1, offset=0)
+    assert replaced_by(a_discovery("l", time_us=5, offset=4), before) == "k"
+    assert replaced_by(a_discovery(None, time_us=5, offset=4, status="invalid"), before) == "k"
+    assert replaced_by(a_discovery(None, time_us=5, offset=4, status="fetch_failed"), before) is None
+    failed = a_discovery(None, time_us=2, offset=1, status="fetch_failed")
+    assert replaced_by(a_discovery("l", time_us=5, offset=4), before, failed) == "k"
+    broken = a_discovery(None, time_us=2, offset=1, status="invalid")
+    assert replaced_by(a_discovery("k", time_us=5, offset=4), before, broken) is None
+
+
+# --- conflicts ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("later", "superseded"),
+    [
+        (a_pin("b", time_us=9, offset=0), True),
+        (a_pin(None, time_us=9, offset=0), True),
+        (a_pin("a", time_us=9, offset=0, act="reject"), True),
+        (a_pin("a", time_us=9, offset=0, act="remove"), True),
+        (a_pin("b", time_us=9, offset=0, act="reject"), False),
+        (a_pin("b", time_us=9, offset=0, scheme="hangar.v2"), False),
+        (a_pin("b", time_us=9, offset=0, tool_name="u"), False),
+        (a_pin("b", time_us=1, offset=0), False),
+    ],
+)
+def test_a_pin_that_comes_late_says_that_a_later_one_holds(later: Pin, superseded: bool) -> None:
+    """Only where the later one decides on the same value, or on which value is the pin."""
+    assert is_superseded(a_pin("a", time_us=5, offset=4), later) is superseded
+
+
+def test_a_policy_that_comes_late_says_so() -> None:
+    """Of the same tools: a tool's own and its server's stand side by side."""
+    late = a_policy("warn", time_us=5, offset=4)
+    assert is_superseded(late, a_policy("block", time_us=9, offset=0))
+    assert not is_superseded(late, a_policy("block", time_us=9, offset=0, tool_name="t"))
+
+
+@pytest.mark.parametrize(
+    ("later", "superseded"),
+    [
+        (a_key_decision("revoke", "k", time_us=9, offset=0), True),
+        (a_key_decision("accept", "l", time_us=9, offset=0), True),
+        (a_key_decision("accept", "l", time_us=9, offset=0, tool_name="t"), False),
+        (a_key_decision("revoke", "l", time_us=9, offset=0), False),
+    ],
+)
+def test_a_key_that_is_accepted_late_says_so(later: KeyDecision, superseded: bool) -> None:
+    """Where the later decision is on the same key, or accepts another for the same tools."""
+    assert is_superseded(a_key_decision("accept", "k", time_us=5, offset=4), later) is superseded
+
+
+def test_a_discovery_that_comes_late_says_so() -> None:
+    """Of the same domain."""
+    late = a_discovery("k", time_us=5, offset=4)
+    assert is_superseded(late, a_discovery("l", time_us=9, offset=0))
+    assert not is_superseded(late, a_discovery("l", time_us=9, offset=0, domain="example.org"))
+
+
+# --- what is no change --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("history", "new"),
+    [
+        ([], True),
+        ([a_discovery("k", time_us=1, offset=0)], False),
+        ([a_discovery("l", time_us=1, offset=0)], True),
+        ([a_discovery("k", time_us=1, offset=0, revoked=("l",))], True),
+        ([a_discovery("k", time_us=1, offset=0), a_discovery(None, time_us=2, offset=1, status="invalid")], True),
+        ([a_discovery("k", time_us=1, offset=0), a_discovery("l", time_us=9, offset=1)], False),
+        ([a_discovery("k", time_us=9, offset=0)], True),
+        ([a_discovery("k", time_us=1, offset=0, domain="example.org")], True),
+    ],
+)
+def test_a_discovery_that_repeats_the_one_before_is_no_change(history: list[Discovery], new: bool) -> None:
+    """Whoever fetches daily fills no topic: the one before it, by event time, found the same."""
+    assert says_nothing_new(a_discovery("k", time_us=5, offset=4), with_facts(*history)) is not new
+
+
+def test_an_operator_s_decision_is_always_evidence() -> None:
+    """Somebody decided, though it changes nothing."""
+    pin = a_pin("a", time_us=5, offset=4)
+    assert not says_nothing_new(pin, with_facts(a_pin("a", time_us=1, offset=0)))

@@ -134,27 +134,3 @@ class TestPolicy:
         with pytest.raises(InputError) as caught:
             DigestPolicy(allowlist=frozenset({ToolDigest("t", A), ToolDigest("t", B)}))
         assert caught.value.code == "duplicate_pin"
-
-
-def test_the_fields_of_the_event() -> None:
-    """They are Hangar's, in its order; what is not known is null."""
-    event = hangar.mismatch_event(
-        event_id="e",
-        occurred_at=1.5,
-        mcp_server_id="s",
-        tool_name="t",
-        expected_digest=None,
-        observed_digest=A,
-        enforcement=Enforcement.WARN,
-        correlation_id="c",
-    )
-    assert event == {
-        "event_id": "e",
-        "occurred_at": 1.5,
-        "mcp_server_id": "s",
-        "tool_name": "t",
-        "expected_digest": None,
-        "observed_digest": A,
-        "enforcement": "warn",
-        "correlation_id": "c",
-    }

@@ -46,5 +46,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in differing:
         print(f"differs from the models: {chosen.check / name}", file=sys.stderr)
     if differing:
-        print(f"mend it: python -m assay_stream.model.schemas --write {chosen.check}", file=sys.stderr)
+        print(f"write it: python -m assay_stream.model.schemas --write {chosen.check}", file=sys.stderr)
     return 1 if differing else 0

@@ -113,24 +113,24 @@ def _text(value: Any, at: str, chars_max: int) -> str:
     return value
 
 
-def _named(pattern: str, chars_max: int, mend: str) -> _Check:
+def _named(pattern: str, chars_max: int, allowed: str) -> _Check:
     """Return the check of a name: any text as published, a narrow alphabet as recorded."""
     form = re.compile(pattern)
 
     def check(value: Any, at: str, profile: Profile) -> None:
         text = _text(value, at, chars_max)
         if profile.as_recorded and not form.fullmatch(text):
-            raise InputError("bad_format", mend, path=at)
+            raise InputError("bad_format", allowed, path=at)
 
     return check
 
 
-def _shaped(pattern: str, mend: str, chars_max: int = DEFAULT_LIMITS.identifier_chars_max) -> _Check:
+def _shaped(pattern: str, allowed: str, chars_max: int = DEFAULT_LIMITS.identifier_chars_max) -> _Check:
     form = re.compile(pattern)
 
     def check(value: Any, at: str, _: Profile) -> None:
         if not form.fullmatch(_text(value, at, chars_max)):
-            raise InputError("bad_format", mend, path=at)
+            raise InputError("bad_format", allowed, path=at)
 
     return check
 
@@ -203,10 +203,10 @@ def _list_of(check_item: _Check) -> _Check:
     return check
 
 
-_WORD_MEND = "may hold ASCII letters, digits and -_:./ only"
-_short_word = _named(_WORD, 64, _WORD_MEND)
-_word = _named(_WORD, 256, _WORD_MEND)
-_long_word = _named(_WORD, 2_048, _WORD_MEND)
+_WORD_FORM = "may hold ASCII letters, digits and -_:./ only"
+_short_word = _named(_WORD, 64, _WORD_FORM)
+_word = _named(_WORD, 256, _WORD_FORM)
+_long_word = _named(_WORD, 2_048, _WORD_FORM)
 _boolean = _of_type("true or false", bool)
 _id = _named(_ID, 256, "may hold ASCII letters, digits, - and _ only")
 _hash = _shaped(_SHA256, "must be SHA-256 as 64 hexadecimal digits, without an algorithm before them")

@@ -124,15 +124,6 @@ def drift(before: Lock, after: Manifest) -> tuple[DriftItem, ...]:
     return tuple(sorted(items, key=lambda item: (item.type, item.identifier)))
 
 
-def drift_between(before: Manifest, after: Manifest) -> tuple[DriftItem, ...]:
-    """Return the differences between two observations of a server's lists.
-
-    Raises:
-        InputError: as ``mcptrust_lock.lock``.
-    """
-    return drift(lock_of(before), after)
-
-
 def drift_v2(items: Iterable[DriftItem]) -> list[dict[str, str]]:
     """Return drift as MCPTrust has it for a v2 lockfile: tools alone, sorted by type and name."""
     found = [

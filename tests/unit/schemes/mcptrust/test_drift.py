@@ -16,7 +16,6 @@ from assay_stream.schemes.mcptrust.drift import (
     Severity,
     check_result,
     drift,
-    drift_between,
     drift_v2,
 )
 from assay_stream.schemes.mcptrust.lock import Lock, lock
@@ -28,7 +27,7 @@ BEFORE: dict[str, Any] = {"tools": [READ], "prompts": [PROMPT], "resourceTemplat
 
 
 def _severities(after: dict[str, Any], profile: str) -> dict[str, str]:
-    items = drift_between(BEFORE, BEFORE | after)
+    items = drift(lock(BEFORE), BEFORE | after)
     found = check_result(items, server="s", lockfile="l", severities=PROFILES[profile])
     assert found["summary"]["total"] == len(found["drift"])
     return {item["type"]: item["severity"] for item in found["drift"]}
@@ -90,12 +89,12 @@ def test_what_a_lock_does_not_cover_is_not_compared() -> None:
 def test_a_prompt_locked_without_description_is_free_to_get_one() -> None:
     """Descriptions of prompts are compared only where one was locked."""
     before = BEFORE | {"prompts": [PROMPT | {"description": ""}]}
-    assert drift_between(before, BEFORE) == ()
+    assert drift(lock(before), BEFORE) == ()
 
 
 def test_a_risk_level_that_changes_is_drift_of_a_v2_lockfile() -> None:
     """With both levels as values."""
-    items = drift_between(BEFORE, BEFORE | {"tools": [READ | {"description": "Runs and kills."}]})
+    items = drift(lock(BEFORE), BEFORE | {"tools": [READ | {"description": "Runs and kills."}]})
     assert drift_v2(items)[-1] == {
         "ToolName": "read",
         "DriftType": "risk_level_changed",
