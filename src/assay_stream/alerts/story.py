@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from assay_stream.alerts.context import Calls, Sightings
@@ -37,6 +37,10 @@ _DETAILS = {
     "mcp_pin_observed": "observed value",
     "mcp_pin_enforcement": "policy asks for",
     "mcp_pin_action": "policy would",
+    "mcp_detection": "agent",
+    "mcp_detection_key": "key",
+    "mcp_detection_references": "rests on",
+    "mcp_detection_digest": "agent's code",
     "mcp_digest_before": "definition before",
     "mcp_digest_after": "definition now",
     "mcp_snapshot_id": "last snapshot",
@@ -168,7 +172,7 @@ def story_of(
     return AlertStory(
         row=row_of(view),
         life=life,
-        info=None if kind is None else KINDS[Kind(kind)],
+        info=None if kind is None else _info_of(Kind(kind), view),
         details=tuple(_details(view)),
         changes=changes,
         signs=signs,
@@ -246,12 +250,19 @@ def _told_sign(rule: str, level: int | None, path: str, excerpt: str) -> ToldSig
     return ToldSign(rule=rule, level=None if level is None else Level(level), reason=reason, path=path, excerpt=excerpt)
 
 
+def _info_of(kind: Kind, view: AlertView) -> KindInfo:
+    """Return how a kind reads; the title of a user's detection is the agent's."""
+    return replace(KINDS[kind], title=view.title) if kind is Kind.DETECTION else KINDS[kind]
+
+
 def _severity_reasons(view: AlertView, changes: Iterable[ToldChange], signs: Iterable[ToldSign]) -> Iterator[str]:
     """Yield everything that reaches the severity under the default profile, once."""
     causes: list[tuple[int, str]] = []
     told = list(changes)
     if view.fact("mcp_folded"):
         causes.append((view.severity_id, "by the gravest of the alerts that are folded into it"))
+    elif view.kind == Kind.DETECTION:
+        causes.append((view.severity_id, "by the agent that found it"))
     elif view.kind in list(Kind) and (not told or view.kind in DEFAULT_PROFILE.kinds):
         default = default_level(Kind(view.kind), view.fact("mcp_reason"))
         causes.append((assess(DEFAULT_PROFILE, view.kind, default=default), f"by its kind, {view.kind}"))

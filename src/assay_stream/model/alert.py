@@ -342,7 +342,7 @@ def _flat(finding: Finding) -> dict[str, Any]:
         mcp_pin_enforcement=finding.enforcement,
         mcp_pin_action=finding.action,
         mcp_detection=None if found is None else found.agent,
-        mcp_detection_key=None if found is None else " / ".join(found.key),
+        mcp_detection_key=None if found is None else found.key_text,
         mcp_detection_digest=None if found is None else found.digest,
         mcp_detection_references=None if found is None else ",".join(map(place_text, found.references)) or None,
         mcp_origin_topic=finding.origin.topic,

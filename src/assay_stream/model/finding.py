@@ -62,6 +62,16 @@ class Detected:
     digest: DigestText
     references: Annotated[tuple[Origin, ...], _ORIGINS] = ()
 
+    @property
+    def subject(self) -> str:
+        """What it is about, in place of an item's name: the agent and the key."""
+        return f"{self.agent}{self.key_text}"
+
+    @property
+    def key_text(self) -> str:
+        """The key as one text: a JSON array."""
+        return orjson.dumps(self.key).decode()
+
 
 FINDING_MEMBERS = {"uid": BareHex}
 """What a finding's record holds beside its fields."""
@@ -133,10 +143,8 @@ class Finding:
     def uid(self) -> str:
         """Return the identity of what was found: the same on every observer, every time, live or replayed."""
         full = self.after or self.before
-        if self.detection is not None:
-            what = [self.kind.value, self.server_id, self.tool_name, self.reason, self.detection.agent]
-            return jcs_digest([*what, list(self.detection.key)]).hex
-        return uid_of(self.kind, self.server_id, self.tool_name, full, self.reason, item_name=self.item_name)
+        about = self.item_name if self.detection is None else self.detection.subject
+        return uid_of(self.kind, self.server_id, self.tool_name, full, self.reason, item_name=about)
 
     def encode(self) -> bytes:
         """Return the finding as the finding topic carries it (JCS)."""

@@ -12,6 +12,7 @@
    at the end does not. One that has ended may be on one side only.
 5. A record of the replay that is not among the recorded ones is missing, if none takes its place. Records of one
    alert that are in another order than they were written were altered.
+6. Alerts of users' agents are not compared: a replay does not have the agents. ``agents replay`` makes their findings.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ ALTERED, MISSING, UNEXPECTED = "altered_record", "missing_record", "unexpected_r
 SOFTWARE_CHANGED = "software_changed"
 ORDER_OF_READING = "order_of_reading"
 """Not a difference: the order in which a worker read its partitions, or the time of its ticks, decided it."""
+_OF_AGENTS = frozenset({Kind.DETECTION.value, Kind.AGENT_LIMITED.value})
 _LATER_MAX = 16
 
 
@@ -137,6 +139,8 @@ class AlertLedger:
             return
         self.latest_ms = max(self.latest_ms, view.time_ms)
         life = self._lives.get(view.uid)
+        if life is None and view.kind in _OF_AGENTS:
+            return
         if life is None:
             self._unexpected[view.uid] = _known(view)
             return
@@ -246,5 +250,9 @@ def _own_uid(view: AlertView) -> str | None:
         view.fact("mcp_tool_name") or None,
         about,
         view.fact("mcp_reason") or None,
-        item_name=view.fact("mcp_item_name") or None,
+        item_name=view.fact("mcp_item_name") or _detected(view) or None,
     )
+
+
+def _detected(view: AlertView) -> str:
+    return f"{view.fact('mcp_detection') or ''}{view.fact('mcp_detection_key') or ''}"
