@@ -50,7 +50,7 @@ class Limits:
     3 KB; what was changed is read in the definition topic, a change only shows what it is about."""
 
     changes_max: int = 1_000
-    """Changes told of one definition; real upgrades have some thirty. More are told as one: look for yourself."""
+    """Changes reported of one definition; real upgrades have some thirty. More are reported as one."""
 
     work_units_max: int = 16_000_000
     """Units of work (``work``) that one record may cost beyond decoding and fingerprints: under two seconds
@@ -103,8 +103,8 @@ class Limits:
     """Characters of new text that are searched in one definition: with plain text, as much as its share of work
     suffices for. A whole real server has some 7,000; more than this is a sign by itself."""
 
-    signs_max: int = 256
-    """Signs told of one definition, the gravest ones; real attacks bring ten. More are a sign by themselves."""
+    indicators_max: int = 256
+    """Indicators reported of one definition, the worst ones; real attacks bring ten. More are one by themselves."""
 
     tool_name_chars_max: int = 256
     """Characters of a tool's name that are looked for in other tools' texts; MCP asks for 128 at most."""

@@ -159,7 +159,7 @@ async def test_calls_wait_for_the_registry(deployment: Deployment) -> None:
     )
     await asyncio.sleep(QUIET_S)
     assert await deployment.read(Role.EVIDENCE) == []
-    assert metric(join, "assay_stream_calls_held", stage="join") >= 1
+    assert metric(join, "assay_stream_records_buffered", stage="join") >= 1
     deployment.start_worker("--role", "registry")
     told = by_call(await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) == 2))
     assert told["call-0"]["binding"]["scope"] == "exact"  # type: ignore[index]

@@ -65,7 +65,7 @@ class ToldChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToldSign:
+class ShownIndicator:
     """One indicator, as it is shown.
 
     Args:
@@ -109,7 +109,7 @@ class AlertStory:
     info: KindInfo | None
     details: tuple[tuple[str, str], ...]
     changes: tuple[ToldChange, ...]
-    signs: tuple[ToldSign, ...]
+    signs: tuple[ShownIndicator, ...]
     severity_reasons: tuple[str, ...]
     diff: DefinitionDiff | None
     has_before: bool
@@ -225,7 +225,7 @@ def _told_change(code: str, path: str, direction: str) -> ToldChange:
 
 def _signs(
     view: AlertView, sightings: Sightings | None, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None
-) -> Iterator[ToldSign]:
+) -> Iterator[ShownIndicator]:
     rules = list(filter(None, view.fact("mcp_indicators").split(",")))
     named = view.fact("mcp_digest_before")
     # Without the older definition all of its text would count as new.
@@ -235,19 +235,21 @@ def _signs(
     if last is not None:
         for rule, level, path in last.indicators:
             excerpt = next((sign.excerpt for sign in found if (sign.rule, sign.path) == (rule, path)), "")
-            yield _told_sign(rule, level, path, excerpt)
+            yield _shown_indicator(rule, level, path, excerpt)
         return
     for rule in rules:
         here: list[Indicator] = [sign for sign in found if sign.rule == rule]
         for sign in here:
-            yield _told_sign(rule, sign.level, sign.path, sign.excerpt)
+            yield _shown_indicator(rule, sign.level, sign.path, sign.excerpt)
         if not here:
-            yield _told_sign(rule, LEVELS.get(rule), "", "")
+            yield _shown_indicator(rule, LEVELS.get(rule), "", "")
 
 
-def _told_sign(rule: str, level: int | None, path: str, excerpt: str) -> ToldSign:
+def _shown_indicator(rule: str, level: int | None, path: str, excerpt: str) -> ShownIndicator:
     reason = _REASONS.get(rule, "A rule that this version does not know.")
-    return ToldSign(rule=rule, level=None if level is None else Level(level), reason=reason, path=path, excerpt=excerpt)
+    return ShownIndicator(
+        rule=rule, level=None if level is None else Level(level), reason=reason, path=path, excerpt=excerpt
+    )
 
 
 def _info_of(kind: Kind, view: AlertView) -> KindInfo:
@@ -255,7 +257,7 @@ def _info_of(kind: Kind, view: AlertView) -> KindInfo:
     return replace(KINDS[kind], title=view.title) if kind is Kind.DETECTION else KINDS[kind]
 
 
-def _severity_reasons(view: AlertView, changes: Iterable[ToldChange], signs: Iterable[ToldSign]) -> Iterator[str]:
+def _severity_reasons(view: AlertView, changes: Iterable[ToldChange], signs: Iterable[ShownIndicator]) -> Iterator[str]:
     """Yield everything that reaches the severity under the default profile, once."""
     causes: list[tuple[int, str]] = []
     told = list(changes)

@@ -97,8 +97,8 @@ def _indicators(matches: Iterable[Match], is_cut_short: bool) -> list[Indicator]
         if found is None or match.level > found.level:
             best[(match.rule, match.place)] = match
     reported = list(best.values())
-    if len(reported) > DEFAULT_LIMITS.signs_max:
-        reported = nsmallest(DEFAULT_LIMITS.signs_max, reported, key=lambda match: (-match.level, match.rule))
+    if len(reported) > DEFAULT_LIMITS.indicators_max:
+        reported = nsmallest(DEFAULT_LIMITS.indicators_max, reported, key=lambda match: (-match.level, match.rule))
         is_cut_short = True
     indicators = [Indicator(match.rule, match.level, path_of(match.place), _excerpt(match)) for match in reported]
     if is_cut_short:
@@ -116,7 +116,7 @@ def _search(
     new_texts = [text for text in texts_of(after, work) if (text.role, text.value) not in known]
     for match in all_matches(new_texts, others, required, work):
         # Each of those that are reported takes a path and an excerpt.
-        work.spend(_UNITS_PER_INDICATOR if len(found) < DEFAULT_LIMITS.signs_max else _UNITS_PER_MATCH)
+        work.spend(_UNITS_PER_INDICATOR if len(found) < DEFAULT_LIMITS.indicators_max else _UNITS_PER_MATCH)
         found.append(match)
     if found and old_texts:
         found[:] = list(_new_ones(found, old_texts, others, work))

@@ -35,7 +35,7 @@ class Metrics:
         self.outputs = counter(
             "outputs", "Records written, by what happened: bound by scope, unbound by reason, rejected by code.", "what"
         )
-        self.buffered = gauge("calls_held", "Records that wait for the registry.", "stage")
+        self.buffered = gauge("records_buffered", "Records that wait for the registry.", "stage")
         self.batch_seconds = histogram("batch_seconds", "From the start of a batch to its commit.")
         self.lost = counter("input_expired", "Offsets that retention deleted before they were read.")
         self.claims_left_out = counter(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from assay_stream.alerts.context import Sightings
-from assay_stream.alerts.story import ToldChange, ToldSign, story_of, tool_names_of
+from assay_stream.alerts.story import ShownIndicator, ToldChange, story_of, tool_names_of
 from assay_stream.drift.severity import Level
 from assay_stream.model.kinds import KINDS, Kind
 from tests.support.alerts import alert_of
@@ -36,7 +36,7 @@ def test_the_record_alone_gives_codes_and_rules() -> None:
         ("read_only_claimed", ""),
     ]
     assert story.signs == (
-        ToldSign(rule="instructions_overridden", level=Level.CRITICAL, reason=OVERRIDDEN, path="", excerpt=""),
+        ShownIndicator(rule="instructions_overridden", level=Level.CRITICAL, reason=OVERRIDDEN, path="", excerpt=""),
     )
     assert story.diff is None
     assert story.info is KINDS[Kind.TOOL_CHANGED]

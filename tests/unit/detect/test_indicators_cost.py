@@ -57,7 +57,7 @@ def test_many_short_texts_cost_a_share_and_no_more(name: str) -> None:
     work = Work(UNLIMITED)
     found = detect_indicators(None, deep_texts(name), work=work)
     assert work.spent <= DEFAULT_LIMITS.definition_work_units_max
-    assert len(found) <= DEFAULT_LIMITS.signs_max + 1
+    assert len(found) <= DEFAULT_LIMITS.indicators_max + 1
     assert all(len(indicator.path) <= DEFAULT_LIMITS.path_chars_max for indicator in found)
 
 

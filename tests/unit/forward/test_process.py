@@ -40,5 +40,5 @@ def test_counts_are_carried_over_once() -> None:
     assert value("outputs_total", what="attempt:unavailable") == 4
     assert value("outputs_total", what="dead_letter") == 1
     assert value("input_expired_total") == 5
-    assert value("calls_held") == 0
+    assert value("records_buffered") == 0
     assert value("lag_records", topic="alerts", partition="0") == 9

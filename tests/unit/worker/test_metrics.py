@@ -29,8 +29,8 @@ def test_stages_are_counted_apart(registry: CollectorRegistry) -> None:
     meter = Metrics(registry)
     PrometheusStage(meter, "join").buffered(5)
     PrometheusStage(meter, "registry").lost(7)
-    assert registry.get_sample_value("assay_stream_calls_held", {"stage": "join"}) == 5
-    assert registry.get_sample_value("assay_stream_calls_held", {"stage": "registry"}) is None
+    assert registry.get_sample_value("assay_stream_records_buffered", {"stage": "join"}) == 5
+    assert registry.get_sample_value("assay_stream_records_buffered", {"stage": "registry"}) is None
     assert registry.get_sample_value("assay_stream_input_expired_total", {"stage": "registry"}) == 7
 
 
