@@ -24,7 +24,6 @@ from assay_stream.agents.handling import Case, handle
 from assay_stream.agents.inputs import read_input, set_aside
 from assay_stream.limits import DEFAULT_LIMITS, Limits
 from assay_stream.model.agent_topic import (
-    DEFINITION,
     INPUT_HEADER,
     ORDER_HEADER,
     PROGRESS,
@@ -41,16 +40,16 @@ Source = tuple[str, int]
 _Order = tuple[int, str, int, int, str, str]
 """Event time and origin; what tells records of that place apart, and the key."""
 _STATE, _DEFINITION, _READING = "state/", "definition/", "reading"
+_ROLES = {role.value.encode(): role for role in (Role.EVIDENCE, Role.FINDINGS, Role.ALERTS)}
+"""What records of other topics say in the header of the input topic."""
 
 
 class _Waiting(NamedTuple):
+    time_us: int  # Comes first, and nearly always decides: a number is compared faster than a tuple.
     order: _Order
     offset: int
+    role: Role
     record: Record
-
-    @property
-    def size_bytes(self) -> int:
-        return len(self.record.value or b"")
 
 
 class AgentState(StateTable):
@@ -98,27 +97,32 @@ class AgentState(StateTable):
         if record.set_aside:
             return set_aside(record) if is_new else []
         headers = dict(record.headers)
-        came_from = headers[INPUT_HEADER].decode()
-        if came_from == PROGRESS:
+        came_from = headers[INPUT_HEADER]
+        role = _ROLES.get(came_from)
+        if role is not None:
+            order: _Order = (*orjson.loads(headers[ORDER_HEADER]), (record.key or b"").decode())
+            return self._take_in(_Waiting(order[0], order, offset, role, record), is_new=is_new)
+        if came_from == PROGRESS.encode():
             told = read_record(SourceProgress, orjson.loads(record.value or b""))
             position, time_us = self._sources.get((told.topic, told.partition), (0, 0))
             at = max(position, told.position), max(time_us, told.time_us)
             self._sources[told.topic, told.partition] = at
             return self._release()
-        if came_from == DEFINITION:
-            agent, digest = orjson.loads(record.key or b"")
-            self._remember_definition(agent, digest, record.value)
-            return []
-        order: _Order = (*orjson.loads(headers[ORDER_HEADER]), (record.key or b"").decode())
+        agent, digest = orjson.loads(record.key or b"")
+        self._remember_definition(agent, digest, record.value)
+        return []
+
+    def _take_in(self, waiting: _Waiting, *, is_new: bool) -> list[Output]:
+        order = waiting.order
         if self._mark is not None and order <= self._mark:
             if not is_new:
                 return []
             self.late += 1
-            return self._handle(record)
-        waiting = _Waiting(order, offset, record)
+            return self._handle(waiting)
         heapq.heappush(self._waiting, waiting)
-        self._waiting_bytes += waiting.size_bytes
-        self._latest = order if self._latest is None else max(self._latest, order)
+        self._waiting_bytes += len(waiting.record.value or b"")
+        if self._latest is None or order > self._latest:
+            self._latest = order
         outputs = []
         while (
             len(self._waiting) > self._limits.agent_buffered_max
@@ -171,7 +175,7 @@ class AgentState(StateTable):
                 outputs += self._handle_first()
         if self._cuts:
             slowest_us = min(self._behind(self._cuts[-1][1]))
-            while self._waiting and self._waiting[0].order[0] <= slowest_us - self._limits.agent_disorder_ms * 1_000:
+            while self._waiting and self._waiting[0].time_us <= slowest_us - self._limits.agent_disorder_ms * 1_000:
                 outputs += self._handle_first()
         return outputs
 
@@ -182,18 +186,18 @@ class AgentState(StateTable):
 
     def _handle_first(self, reason: str | None = None) -> list[Output]:
         first = heapq.heappop(self._waiting)
-        self._waiting_bytes -= first.size_bytes
+        self._waiting_bytes -= len(first.record.value or b"")
         self._mark = first.order
-        return self._handle(first.record, reason)
+        return self._handle(first, reason)
 
-    def _handle(self, record: Record, reason: str | None = None) -> list[Output]:
+    def _handle(self, waiting: _Waiting, reason: str | None = None) -> list[Output]:
+        role, record = waiting.role, waiting.record
         name, *parts = orjson.loads(record.key or b"")
-        role = Role(dict(record.headers)[INPUT_HEADER].decode())
         agent, event = self._agents.agents.get(name), read_input(role, record)
         if agent is None or role not in agent.inputs or event is None:
             return []  # Another version of the module wanted it.
         case = Case(agent, role, tuple(parts), event, self._agents.digest)
-        key = f"{_STATE}{(record.key or b'').decode()}"
+        key = f"{_STATE}{waiting.order[-1]}"
         missed = False
 
         def definition(digest: str) -> Any:
@@ -209,7 +213,7 @@ class AgentState(StateTable):
                 self[key] = cast(dict[str, Any], memory)
         elif known is not None:
             del self[key]
-        for why in (reason, "definitions_dropped" if missed else None, self._drop_resting(case.event)):
+        for why in (reason, "definitions_dropped" if missed else None, self._drop_resting(event)):
             if why is not None:
                 findings.append(case.limited(why))
         return [finding.output() for finding in findings]

@@ -12,6 +12,7 @@ was read to its end may still lack something. Progress tells, not the clock (``d
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -43,6 +44,8 @@ STEPS = (
 """In the order of their work."""
 
 _PAUSE_S = 0.02
+_INTERVAL_S = 0.1
+"""Between two answers, at least. Each takes several requests, and who waits for one reads more records at a time."""
 
 
 def steps_to(roles: Iterable[Role]) -> list[Step]:
@@ -88,6 +91,7 @@ class Upstream:
         self._started = asyncio.Event()
         self._stopping = asyncio.Event()
         self._asking = asyncio.Lock()
+        self._answered_s = -_INTERVAL_S
         self._next: asyncio.Task[Mapping[TopicPartition, int]] | None = None
 
     @property
@@ -126,8 +130,11 @@ class Upstream:
 
     async def _find_out(self) -> Mapping[TopicPartition, int]:
         async with self._asking:
-            self._next = None
             await self._started.wait()
+            await asyncio.sleep(self._answered_s + _INTERVAL_S - time.monotonic())
+            # What was read until here is covered.
+            self._next = None
+            self._answered_s = time.monotonic()
             published = {role for step in self._steps for role in step.reads}
             published -= {role for step in self._steps for role in step.writes}
             ends = await self._ends(tp for role in published for tp in self._partitions[role])

@@ -11,6 +11,7 @@ An agent that raises, blocks or returns junk ends this process, with its name. W
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Mapping
 from typing import Any
 
@@ -28,7 +29,7 @@ from assay_stream.model.record import Output, Record, Role
 from assay_stream.worker.channel import Batches, TransactionalChannel
 from assay_stream.worker.host import Host, PartitionCounts, run_host
 from assay_stream.worker.metrics import PrometheusStage
-from assay_stream.worker.worker import add_task
+from assay_stream.worker.worker import GC_THRESHOLDS, add_task
 
 _PIECE_RECORDS = 16
 """A user's code may take long: few enough that the watchdog names the record closely."""
@@ -122,6 +123,7 @@ def run_agents(settings: Settings, agents: AgentSet, name: str) -> None:
     Raises:
         AssayStreamError: if they cannot start, or had to stop.
     """
+    gc.set_threshold(*GC_THRESHOLDS)
     access = ACCESS[Actor.AGENTS]
     needed = (access.reads | access.writes | access.looks_at) - _unread(agents)
     run_host(

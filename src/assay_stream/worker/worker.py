@@ -26,7 +26,7 @@ from assay_stream.worker.metrics import PrometheusStage
 from assay_stream.worker.stages import alert_stage, registry_stage
 from assay_stream.worker.view import BindingView
 
-_GC_THRESHOLDS = (50_000, 50, 100)
+GC_THRESHOLDS = (50_000, 50, 100)
 
 
 def run_worker(settings: Settings, stages: frozenset[str]) -> None:
@@ -40,7 +40,7 @@ def run_worker(settings: Settings, stages: frozenset[str]) -> None:
         AssayStreamError: if the worker cannot start, or had to stop.
     """
     # A batch makes many short-lived objects and no cycles: looking for cycles every 700 of them is wasted work.
-    gc.set_threshold(*_GC_THRESHOLDS)
+    gc.set_threshold(*GC_THRESHOLDS)
     access = [ACCESS[Actor(stage)] for stage in stages]
     needed = frozenset().union(*(grants.reads | grants.writes | grants.looks_at for grants in access))
     run_host(

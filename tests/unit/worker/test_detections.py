@@ -16,6 +16,7 @@ from assay_stream.agents import Agent, AgentSet, Detection, Event, Memory
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError
 from assay_stream.kafka import stage_task as module
+from assay_stream.kafka import upstream
 from assay_stream.kafka.batch import Batch
 from assay_stream.kafka.memory import MemoryCluster
 from assay_stream.kafka.stage import Stage
@@ -76,6 +77,7 @@ def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     """Try again at once."""
     monkeypatch.setattr(module, "_REOPENING_PAUSE_S", 0.0)
     monkeypatch.setattr(module, "_LOOK_S", 0.005)
+    monkeypatch.setattr(upstream, "_INTERVAL_S", 0.0)
 
 
 @pytest.fixture
