@@ -14,10 +14,16 @@ from assay_stream.agents.memory import Memory
 from assay_stream.drift.severity import Level
 from assay_stream.errors import ConfigurationError
 from assay_stream.limits import Limits
-from assay_stream.model.agent_topic import AgentMemory
 from assay_stream.model.finding import Detected, Finding
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Origin, Role
+
+
+class Kept(NamedTuple):
+    """What an agent remembers under a key: its state as JSON, and the latest event time of the key's records."""
+
+    last_us: int
+    state: bytes
 
 
 class Handled(NamedTuple):
@@ -29,7 +35,7 @@ class Handled(NamedTuple):
     """
 
     findings: list[Finding]
-    memory: AgentMemory | None
+    memory: Kept | None
 
 
 class Case(NamedTuple):
@@ -91,12 +97,12 @@ class Case(NamedTuple):
         )
 
 
-def handle(case: Case, known: AgentMemory | None, definition: Callable[[str], Any], limits: Limits) -> Handled:
+def handle(case: Case, known: Kept | None, definition: Callable[[str], Any], limits: Limits) -> Handled:
     """Let an agent handle a record.
 
     Args:
         case: the agent and the record.
-        known: what the agent remembers under the key; it is not changed.
+        known: what the agent remembers under the key.
         definition: looks up what the agent remembers of a definition.
         limits: bounds on findings and state.
 
@@ -104,8 +110,9 @@ def handle(case: Case, known: AgentMemory | None, definition: Callable[[str], An
         ConfigurationError: ``agent_raised``, ``agent_bad_output`` or ``agent_bad_state``.
     """
     agent, event = case.agent, case.event
-    is_fresh = known is None or event.time_us - known["last_us"] > agent.forget_after_us
-    before = b"{}" if is_fresh or known is None else to_json(known["state"])
+    last_us, before = event.time_us, b"{}"
+    if known is not None and event.time_us - known.last_us <= agent.forget_after_us:
+        last_us, before = max(last_us, known.last_us), known.state
     memory = Memory(orjson.loads(before), time_us=event.time_us, origin=event.origin, definition=definition)
     try:
         returned = agent.inputs[case.role].handle(event, memory)
@@ -126,10 +133,7 @@ def handle(case: Case, known: AgentMemory | None, definition: Callable[[str], An
     if len(state) > limits.agent_state_bytes_max:
         findings.append(case.limited("state_dropped"))
         state = b"{}"
-    last_us = event.time_us if is_fresh or known is None else max(known["last_us"], event.time_us)
-    # Read back, so that a handler sees the same after a restart: lists for tuples.
-    kept: AgentMemory | None = None if state == b"{}" else {"last_us": last_us, "state": orjson.loads(state)}
-    return Handled(findings, kept)
+    return Handled(findings, None if state == b"{}" else Kept(last_us, state))
 
 
 def _is_valid(given: Detection, limits: Limits) -> bool:

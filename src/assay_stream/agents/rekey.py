@@ -6,6 +6,7 @@ partition of the internal topic.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any
 from zlib import crc32
@@ -18,9 +19,11 @@ from assay_stream.agents.inputs import read_input, set_aside
 from assay_stream.errors import ConfigurationError
 from assay_stream.limits import DEFAULT_LIMITS, Limits
 from assay_stream.model.agent_topic import DEFINITION, INPUT_HEADER, ORDER_HEADER, PROGRESS, SourceProgress
-from assay_stream.model.record import Headers, Output, Record, Role
+from assay_stream.model.record import Headers, Output, Record, Role, made_of
 from assay_stream.model.wire import write_record
 
+_AGENT_INPUTS = Role.AGENT_INPUTS
+_INPUTS = {role: (INPUT_HEADER, role.value.encode()) for role in (Role.EVIDENCE, Role.FINDINGS, Role.ALERTS)}
 _PROGRESS: Headers = ((INPUT_HEADER, PROGRESS.encode()),)
 _DEFINITION: Headers = ((INPUT_HEADER, DEFINITION.encode()),)
 
@@ -56,25 +59,15 @@ class Rekeying:
             return []
         place = record.origin[:2]
         self._times_us[place] = max(self._times_us.get(place, 0), event.time_us)
-        headers = ((INPUT_HEADER, record.role.value.encode()), (ORDER_HEADER, _place(record, event)))
-        outputs = []
-        for agent in self._agents.agents.values():
-            key = self._key(agent, record.role, event)
-            if key is not None:
-                name = orjson.dumps([agent.name, *key])
-                outputs.append(
-                    Output(
-                        role=Role.AGENT_INPUTS,
-                        key=name,
-                        value=record.value,
-                        headers=headers,
-                        timestamp_ms=event.time_us // 1_000,
-                        # Nobody else has to find it, and murmur2 takes as long as decoding the record.
-                        partition=crc32(name) % self._partitions,
-                        label=f"agent_input:{agent.name}",
-                    )
-                )
-        return outputs
+        headers = (_INPUTS[record.role], (ORDER_HEADER, _place(record, event)))
+        keys = (self._key(agent, record.role, event) for agent in self._agents.agents.values())
+        time_ms, count = event.time_us // 1_000, self._partitions
+        return [
+            # Nobody else has to find it, and murmur2 takes as long as decoding the record.
+            made_of(Output, (_AGENT_INPUTS, key, record.value, headers, time_ms, crc32(key) % count, "agent_input"))
+            for key in keys
+            if key is not None
+        ]
 
     def progress(self, topic: str, partition: int, position: int) -> list[Output]:
         """Return the records that tell every partition how far an input was read.
@@ -89,7 +82,7 @@ class Rekeying:
         key, value = orjson.dumps([topic, partition]), orjson.dumps(write_record(told))
         return self._everywhere(key, value, _PROGRESS, time_us // 1_000)
 
-    def _key(self, agent: Agent, role: Role, event: Event[Any]) -> tuple[str, ...] | None:
+    def _key(self, agent: Agent, role: Role, event: Event[Any]) -> bytes | None:
         declared = agent.inputs.get(role)
         if declared is None:
             return None
@@ -99,12 +92,9 @@ class Rekeying:
             raise raised(agent.name, error) from None
         if key is None:
             return None
-        parts = (key,) if isinstance(key, str) else key
-        if (
-            not isinstance(parts, tuple)
-            or not 0 < len(parts) <= self._limits.agent_key_parts_max
-            or not all(isinstance(part, str) and len(part) <= self._limits.identifier_chars_max for part in parts)
-        ):
+        try:
+            return _key_bytes(agent.name, (key,) if isinstance(key, str) else key, self._limits)
+        except TypeError:
             raise ConfigurationError(
                 "agent_bad_key",
                 about(
@@ -112,8 +102,7 @@ class Rekeying:
                     f"a key must be None, a text, or a tuple of at most {self._limits.agent_key_parts_max} texts, "
                     f"each of at most {self._limits.identifier_chars_max} characters",
                 ),
-            )
-        return parts
+            ) from None
 
     def _definition(self, record: Record) -> list[Output]:
         outputs = []
@@ -135,6 +124,22 @@ class Rekeying:
             Output(Role.AGENT_INPUTS, key, value, headers, timestamp_ms, partition)
             for partition in range(self._partitions)
         ]
+
+
+@lru_cache(maxsize=8_192)
+def _key_bytes(agent: str, parts: object, limits: Limits) -> bytes:
+    """Return the key of an agent's records; few keys have many records.
+
+    Raises:
+        TypeError: where it is junk.
+    """
+    if (
+        not isinstance(parts, tuple)
+        or not 0 < len(parts) <= limits.agent_key_parts_max
+        or not all(isinstance(part, str) and len(part) <= limits.identifier_chars_max for part in parts)
+    ):
+        raise TypeError
+    return orjson.dumps([agent, *parts])
 
 
 def _place(record: Record, event: Event[Any]) -> bytes:

@@ -15,12 +15,14 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Mapping
-from typing import Any, NamedTuple, cast
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import orjson
 
 from assay_stream.agents.declaration import AgentSet, Event
-from assay_stream.agents.handling import Case, handle
+from assay_stream.agents.failures import to_json
+from assay_stream.agents.handling import Case, Kept, handle
 from assay_stream.agents.inputs import read_input, set_aside
 from assay_stream.limits import DEFAULT_LIMITS, Limits
 from assay_stream.model.agent_topic import (
@@ -32,7 +34,7 @@ from assay_stream.model.agent_topic import (
     SourceProgress,
 )
 from assay_stream.model.record import Output, Record, Role
-from assay_stream.model.state_table import StateTable
+from assay_stream.model.state_table import Table
 from assay_stream.model.wire import read_record
 
 Source = tuple[str, int]
@@ -52,7 +54,7 @@ class _Waiting(NamedTuple):
     record: Record
 
 
-class AgentState(StateTable):
+class AgentState(Table[Any]):
     """The second step of one partition of the internal topic, and the state of its agents.
 
     Args:
@@ -146,7 +148,7 @@ class AgentState(StateTable):
     def restored(self) -> Mapping[str, int | None]:
         """Return where reading goes on."""
         positions = super().restored()
-        reading = cast(AgentReading | None, self.get(_READING))
+        reading: AgentReading | None = self.get(_READING)
         if reading is not None:
             self._through = reading["through"]
             self._mark = None if reading["mark"] is None else tuple(reading["mark"])
@@ -163,9 +165,20 @@ class AgentState(StateTable):
             "mark": None if self._mark is None else list(self._mark),
             "sources": [(*source, *at) for source, at in sorted(self._sources.items())],
         }
-        self[_READING] = cast(dict[str, Any], reading)
+        self[_READING] = reading
         first = min((waiting.offset for waiting in self._waiting), default=position)
         return super().flush({self._input_topic_name: first})
+
+    def decode(self, key: str, fields: dict[str, Any]) -> Any:
+        """Return a value as it is kept in memory: a state as bytes, so that no handler can change it."""
+        return Kept(fields["last_us"], to_json(fields["state"])) if key.startswith(_STATE) else fields
+
+    def encode(self, value: Any) -> Mapping[str, Any]:
+        """Return a value as it stands in the topic."""
+        if isinstance(value, Kept):
+            memory: AgentMemory = {"last_us": value.last_us, "state": orjson.Fragment(value.state)}  # type: ignore[typeddict-item]
+            return memory
+        return value  # type: ignore[no-any-return]
 
     def _release(self) -> list[Output]:
         outputs: list[Output] = []
@@ -173,9 +186,10 @@ class AgentState(StateTable):
             bound, _ = self._cuts.popleft()
             while self._waiting and self._waiting[0].order <= bound:
                 outputs += self._handle_first()
-        if self._cuts:
-            slowest_us = min(self._behind(self._cuts[-1][1]))
-            while self._waiting and self._waiting[0].time_us <= slowest_us - self._limits.agent_disorder_ms * 1_000:
+        behind = self._behind(self._cuts[-1][1]) if self._cuts else []
+        if behind:
+            until_us = min(behind) - self._limits.agent_disorder_ms * 1_000
+            while self._waiting and self._waiting[0].time_us <= until_us:
                 outputs += self._handle_first()
         return outputs
 
@@ -192,11 +206,11 @@ class AgentState(StateTable):
 
     def _handle(self, waiting: _Waiting, reason: str | None = None) -> list[Output]:
         role, record = waiting.role, waiting.record
-        name, *parts = orjson.loads(record.key or b"")
+        name, parts = _parts_of(record.key or b"")
         agent, event = self._agents.agents.get(name), read_input(role, record)
         if agent is None or role not in agent.inputs or event is None:
             return []  # Another version of the module wanted it.
-        case = Case(agent, role, tuple(parts), event, self._agents.digest)
+        case = Case(agent, role, parts, event, self._agents.digest)
         key = f"{_STATE}{waiting.order[-1]}"
         missed = False
 
@@ -206,14 +220,17 @@ class AgentState(StateTable):
             missed = missed or (known is None and self._definitions >= self._limits.agent_keys_max)
             return None if known is None else orjson.loads(orjson.dumps(known["label"]))
 
-        known = cast(AgentMemory | None, self.get(key))
+        known: Kept | None = self.get(key)
         findings, memory = handle(case, known, definition, self._limits)
+        dropped = None
         if memory is not None:
             if memory != known:
-                self[key] = cast(dict[str, Any], memory)
+                self[key] = memory
+            if known is None:
+                dropped = self._drop_resting(event)
         elif known is not None:
             del self[key]
-        for why in (reason, "definitions_dropped" if missed else None, self._drop_resting(event)):
+        for why in (reason, "definitions_dropped" if missed else None, dropped):
             if why is not None:
                 findings.append(case.limited(why))
         return [finding.output() for finding in findings]
@@ -222,10 +239,10 @@ class AgentState(StateTable):
         """Drop the states that rested longest where there are too many; return why that is a loss, if it is."""
         if len(self) - self._definitions - (_READING in self) <= self._limits.agent_keys_max:
             return None
-        resting = sorted((entry["last_us"], key) for key, entry in self.items() if key.startswith(_STATE))
+        resting = sorted((entry.last_us, key) for key, entry in self.items() if key.startswith(_STATE))
         is_loss = False
         for last_us, key in resting[: max(1, len(resting) // 16)]:
-            agent = self._agents.agents.get(orjson.loads(key.removeprefix(_STATE))[0])
+            agent = self._agents.agents.get(_parts_of(key.removeprefix(_STATE).encode())[0])
             is_loss = is_loss or (agent is not None and event.time_us - last_us <= agent.forget_after_us)
             del self[key]
         return "state_dropped" if is_loss else None
@@ -237,3 +254,10 @@ class AgentState(StateTable):
                 return  # Whoever asks for it finds out: see ``_handle``.
             self._definitions += 1
         self[key] = {"label": orjson.loads(value or b"null")}
+
+
+@lru_cache(maxsize=8_192)
+def _parts_of(key: bytes) -> tuple[str, tuple[str, ...]]:
+    """Return the agent and the parts of a record's key; few keys have many records."""
+    agent, *parts = orjson.loads(key)
+    return agent, tuple(parts)
