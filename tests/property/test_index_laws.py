@@ -72,11 +72,11 @@ def test_the_sorted_observations_answer_what_a_scan_would(history: list[Record],
         every = observations_of(server)
         for seen in every:
             before = [old for old in every if old.position < seen.position]
-            assert server.observations.latest_before(seen.position) == _last(before)
+            assert next(server.observations.back_from(seen.position), None) == _last(before)
             alike = [old for old in before if old.auth_context == seen.auth_context]
-            assert server.observations.latest_under_rights(seen.position, seen.auth_context) == _last(alike)
+            assert next(server.observations.back_under_rights(seen.position, seen.auth_context), None) == _last(alike)
             stating = [old for old in before if old.prompts is not None]
-            assert server.observations.latest_stating(seen.position, Subject.PROMPT) == _last(stating)
+            assert next(server.observations.back_stating(seen.position, Subject.PROMPT), None) == _last(stating)
             assert server.observations.was_shown_complete(seen.catalogue, seen.position) == any(
                 old.completeness == "complete" and old.catalogue == seen.catalogue for old in before
             )

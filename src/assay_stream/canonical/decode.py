@@ -7,6 +7,8 @@ Assay's own parser takes (RFC 8259, I-JSON: RFC 7493 section 2).
 
 from __future__ import annotations
 
+import base64
+import binascii
 import json
 import math
 import re
@@ -62,6 +64,10 @@ def check_containers(raw: bytes, limits: Limits = DEFAULT_LIMITS) -> None:
     """
     if len(raw) <= limits.containers_max or raw.count(b"{") + raw.count(b"[") <= limits.containers_max:
         return
+    _check_structure(raw, limits)
+
+
+def _check_structure(raw: bytes, limits: Limits) -> None:
     found = depth = 0
     # Braces within texts are none.
     for token in _STRUCTURE.finditer(raw):
@@ -109,7 +115,9 @@ def decode_json_strict(raw: bytes, *, limits: Limits = DEFAULT_LIMITS) -> Any:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as error:
         raise InputError("not_utf8", f"byte {error.start} is not UTF-8: send UTF-8") from None
-    _check_depth(raw, limits)
+    if raw.count(b"{") + raw.count(b"[") > limits.depth_max:
+        # Before any recursive parser sees it.
+        _check_structure(raw, limits)
     reader = _Reader(limits)
     try:
         value = json.loads(
@@ -179,21 +187,6 @@ def _is_shallow(value: Any, text: bytes, depth_max: int) -> bool:
         if not level:
             return True
     return False
-
-
-def _check_depth(raw: bytes, limits: Limits) -> None:
-    """Refuse deep nesting before any recursive parser sees it."""
-    if raw.count(b"{") + raw.count(b"[") <= limits.depth_max:
-        return
-    depth = 0
-    for token in _STRUCTURE.finditer(raw):
-        mark = token[0]
-        if mark in (b"{", b"["):
-            depth += 1
-            if depth > limits.depth_max:
-                raise InputError("too_deep", f"more than {limits.depth_max} nested containers at byte {token.start()}")
-        elif mark in (b"}", b"]"):
-            depth -= 1
 
 
 def _has_lone_surrogate(root: Any) -> bool:
@@ -292,3 +285,15 @@ def _path(places: list[_Place]) -> str:
         else:
             steps.append(f"[{place.step}]")
     return "$" + "".join(steps)
+
+
+def decode_base64(text: str) -> bytes | None:
+    """Return what standard base64 holds, ``None`` for any other text.
+
+    Bits that say nothing must be zero (RFC 4648, section 3.5): else one signature has several texts.
+    """
+    try:
+        raw = binascii.a2b_base64(text.encode("ascii"), strict_mode=True)
+    except ValueError:
+        return None
+    return raw if base64.b64encode(raw).decode() == text else None

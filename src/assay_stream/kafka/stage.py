@@ -17,7 +17,7 @@ from assay_stream.model.record import Output, Record, Role
 
 
 class PartitionState(Protocol):
-    """State of one input partition, kept in the same partition of a compacted topic.
+    """State of one input partition, kept in the same partition of a compacted topic; by itself, none.
 
     ``model.state_table.StateTable`` is one that suits most agents.
     """
@@ -25,42 +25,30 @@ class PartitionState(Protocol):
     @property
     def entries(self) -> int:
         """How many entries it holds, for the metrics."""
-
-    def restore(self, record: Record) -> None:
-        """Take in one record of the compacted topic."""
-
-    def restored(self) -> Mapping[str, int | None]:
-        """Return the next offset of each input topic, once all is taken in; ``None`` for its beginning."""
-
-    def flush(self, positions: Mapping[str, int]) -> list[Output]:
-        """Return what changed and how far the input is read: next offset by topic."""
-
-    def punctuate(self) -> list[Output]:
-        """Return what time alone calls for; asked whenever a poll has ended."""
-
-
-class NoState:
-    """The state of a stage that keeps none."""
-
-    @property
-    def entries(self) -> int:
-        """None."""
         return 0
 
     def restore(self, record: Record) -> None:
-        """Never called: there is no topic."""
+        """Take in one record of the compacted topic."""
+        return
 
     def restored(self) -> Mapping[str, int | None]:
-        """Return nothing: the group's committed offsets are where to start."""
+        """Return the next offset of each input topic, once all is taken in; ``None`` for its beginning.
+
+        What is not named goes on from the group's committed offsets.
+        """
         return {}
 
     def flush(self, positions: Mapping[str, int]) -> list[Output]:
-        """Return nothing."""
+        """Return what changed and how far the input is read: next offset by topic."""
         return []
 
     def punctuate(self) -> list[Output]:
-        """Return nothing."""
+        """Return what time alone calls for; asked whenever a poll has ended."""
         return []
+
+
+class NoState(PartitionState):
+    """The state of a stage that keeps none."""
 
 
 State = TypeVar("State", bound=PartitionState)

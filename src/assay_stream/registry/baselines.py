@@ -93,9 +93,9 @@ def _latest_of_fleet(server: ServerBindings, seen: Seen, *, under_same_rights: b
     """Return the history of the observer who saw the server last before this observation."""
     observations = server.observations
     if under_same_rights:
-        latest = observations.latest_under_rights(seen.position, seen.auth_context)
+        latest = next(observations.back_under_rights(seen.position, seen.auth_context), None)
     else:
-        latest = observations.latest_before(seen.position)
+        latest = next(observations.back_from(seen.position), None)
     if latest is None:
         return []
     history = server.observers[latest.observer_id].before(seen.position)
@@ -204,7 +204,7 @@ def latest_stating(server: ServerBindings, subject: Subject, seen: Seen) -> Seen
     own = next(stated(server, seen.observer_id, subject, seen.position), None)
     if own is not None:
         return own
-    latest = server.observations.latest_stating(seen.position, subject)
+    latest = next(server.observations.back_stating(seen.position, subject), None)
     if latest is None or not latest.rationed:
         return latest
     return next(stated(server, latest.observer_id, subject, seen.position), latest)
@@ -219,7 +219,7 @@ def repeats(latest: Seen, offer: ItemOffer) -> bool:
 def item_baseline(server: ServerBindings, subject: Subject, seen: Seen, analysis: Analysis) -> ItemBaseline:
     """Return what a list of prompts, or templates, is compared with. Merging more than one list draws on the budget."""
     latest = next(stated(server, seen.observer_id, subject, seen.position), None)
-    latest = latest or server.observations.latest_stating(seen.position, subject)
+    latest = latest or next(server.observations.back_stating(seen.position, subject), None)
     if latest is None:
         return ItemBaseline()
     baseline = ItemBaseline(stated=True)

@@ -188,7 +188,7 @@ class Controls:
 
 
 def digest_policy(policy: Policy) -> DigestPolicy:
-    """Return a policy fact as MCP Hangar's policy. Its allowlist is our pins, which are records of their own."""
+    """Return a policy fact as MCP Hangar's policy."""
     return _digest_policy(policy.enforcement, policy.unknown)
 
 

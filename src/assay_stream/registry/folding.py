@@ -113,7 +113,7 @@ def _drop_unused_items(ledger: Ledger, record: Record, server: ServerBindings, f
     outputs: list[Output] = []
     for subject in (Subject.PROMPT, Subject.TEMPLATE):
         digest = folded.listed(subject)
-        if digest is None or server.observations.uses_item_list(subject, digest):
+        if digest is None or server.observations.uses(subject.value, digest):
             continue
         gone = server.item_list(subject, digest)
         outputs += ledger.retract(record, gone.key())
@@ -124,14 +124,14 @@ def _drop_unused_items(ledger: Ledger, record: Record, server: ServerBindings, f
 
 def _drop_unused_signatures(ledger: Ledger, record: Record, server: ServerBindings, digest: str | None) -> list[Output]:
     controls = server.controls
-    if digest is None or server.observations.uses_signatures(digest) or digest not in controls.signatures:
+    if digest is None or server.observations.uses("signatures", digest) or digest not in controls.signatures:
         return []
     checked = [held.key() for held in controls.checked.values() if held.signatures == digest]
     return ledger.retract(record, controls.signatures[digest].key(), *sorted(checked))
 
 
 def _drop_unused_tools(ledger: Ledger, record: Record, server: ServerBindings, folded: Seen) -> list[Output]:
-    if server.observations.uses_catalogue(folded.catalogue):
+    if server.observations.uses("catalogue", folded.catalogue):
         return []
     catalogue = server.catalogues[folded.catalogue]
     outputs = ledger.retract(record, catalogue.key())

@@ -72,18 +72,6 @@ class Observations:
         """Event time of the latest observation, 0 where there is none."""
         return self._all[-1].time_us if self._all else 0
 
-    def latest_before(self, position: Position) -> Seen | None:
-        """Return the latest observation before a position."""
-        return _last_before(self._all, position)
-
-    def latest_under_rights(self, position: Position, auth_context: str | None) -> Seen | None:
-        """Return the latest observation under some rights before a position."""
-        return _last_before(self._of_rights.get(auth_context, []), position)
-
-    def latest_stating(self, position: Position, subject: Subject) -> Seen | None:
-        """Return the latest observation before a position that states prompts, or templates."""
-        return _last_before(self._stating.get(subject, []), position)
-
     def back_from(self, position: Position) -> Iterator[Seen]:
         return back_from(self._all, position)
 
@@ -100,7 +88,7 @@ class Observations:
 
     def was_shown_complete(self, catalogue: str, position: Position) -> bool:
         """Tell whether a complete list with this catalogue was observed before a position."""
-        return _last_before(self._complete.get(catalogue, []), position) is not None
+        return next(back_from(self._complete.get(catalogue, []), position), None) is not None
 
     def all_before(self, rejection: Rejection) -> bool:
         """Tell whether a rejection came after every observation."""
@@ -112,17 +100,9 @@ class Observations:
             for place, entries in self._of_place.items()
         )
 
-    def uses_catalogue(self, digest: str) -> bool:
-        """Tell whether an observation names a catalogue."""
-        return ("catalogue", digest) in self._uses
-
-    def uses_signatures(self, digest: str) -> bool:
-        """Tell whether an observation names a set of signatures."""
-        return ("signatures", digest) in self._uses
-
-    def uses_item_list(self, subject: Subject, digest: str) -> bool:
-        """Tell whether an observation names a list of prompts or of templates."""
-        return (subject.value, digest) in self._uses
+    def uses(self, kind: str, digest: str) -> bool:
+        """Tell whether an observation names a ``catalogue``, ``signatures``, or a list of a ``Subject``."""
+        return (kind, digest) in self._uses
 
     def _lists_of(self, seen: Seen) -> Iterator[list[Seen]]:
         yield self._all
@@ -156,10 +136,3 @@ def _uses_of(seen: Seen) -> Iterator[tuple[str, str]]:
         listed = seen.listed(subject)
         if listed is not None:
             yield subject.value, listed
-
-
-def _last_before(entries: list[Seen], position: Position) -> Seen | None:
-    if entries and entries[-1].position < position:
-        return entries[-1]
-    index = bisect_left(entries, position, key=position_of)
-    return entries[index - 1] if index else None

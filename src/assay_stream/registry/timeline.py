@@ -138,7 +138,8 @@ class Timeline:
 
 def back_from(entries: Sequence[Seen], position: Position) -> Iterator[Seen]:
     """Yield those of some sorted observations that stand before a position, newest first."""
-    for index in reversed(range(bisect_left(entries, position, key=position_of))):
+    is_latest = bool(entries) and entries[-1].position < position
+    for index in reversed(range(len(entries) if is_latest else bisect_left(entries, position, key=position_of))):
         yield entries[index]
 
 

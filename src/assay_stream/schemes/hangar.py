@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import sha256
 from typing import Any
 
-from assay_stream.canonical.digest import Digest, jcs_digest, plain_form
+from assay_stream.canonical.digest import jcs_digest, plain_form
 from assay_stream.errors import InputError
 
 Tool = Mapping[str, Any]
@@ -104,7 +104,7 @@ class UnknownPolicy(StrEnum):
 
 
 class Status(StrEnum):
-    """How an observed tool stands to the allowlist."""
+    """How an observed tool stands to its pins."""
 
     MATCH = "match"
     MISMATCH = "mismatch"
@@ -128,59 +128,18 @@ _ACTIONS: dict[str, Action] = {
 """The action of each setting; ``warn`` and ``block`` are spelt alike on both sides and mean the same."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class ToolDigest:
-    """One approved digest of an allowlist.
-
-    Args:
-        sha256: 64 lowercase hexadecimal digits.
-    """
-
-    tool_name: str
-    sha256: str
-
-    def __post_init__(self) -> None:
-        if not self.tool_name:
-            raise _nameless()
-        Digest(self.sha256)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DigestPolicy:
-    """How strictly observed digests are held against approved ones.
+    """How strictly observed digests are held against approved ones, which are our pins.
 
     The defaults are those of Hangar's own gate: a mismatch blocks, and a tool without a pin is let through.
 
     Args:
-        enforcement: what a mismatch leads to.
         unknown: what a tool leads to that has no pin, or has one and was not observed.
-        allowlist: approved digests, at most one of each tool name.
-
-    Raises:
-        InputError: ``duplicate_pin``.
     """
 
     enforcement: Enforcement = Enforcement.BLOCK
     unknown: UnknownPolicy = UnknownPolicy.ALLOW_DEGRADED
-    allowlist: frozenset[ToolDigest] = field(default_factory=frozenset)
-
-    def __post_init__(self) -> None:
-        if len({approved.tool_name for approved in self.allowlist}) != len(self.allowlist):
-            raise InputError("duplicate_pin", "one tool has two digests in the allowlist: keep one")
-
-    def expected(self, tool_name: str) -> str | None:
-        return next((each.sha256 for each in self.allowlist if each.tool_name == tool_name), None)
-
-    def status(self, tool_name: str, observed_digest: str | None) -> Status:
-        """Tell how an observed tool stands to the allowlist.
-
-        Args:
-            observed_digest: bare hexadecimal, ``None`` where nothing was observed.
-        """
-        expected = self.expected(tool_name)
-        if expected is None or observed_digest is None:
-            return Status.UNKNOWN
-        return Status.MATCH if observed_digest == expected else Status.MISMATCH
 
     def action(self, status: Status) -> Action:
         """Return what to do with a call of a tool."""

@@ -4,7 +4,6 @@ tlog-proof), signed with Ed25519."""
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import re
 from collections.abc import Iterable, Sequence
@@ -13,6 +12,7 @@ from typing import NamedTuple
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+from assay_stream.canonical.decode import decode_base64
 from assay_stream.errors import InputError
 
 NOTE_BYTES_MAX = 65_536
@@ -128,7 +128,7 @@ def _body(text: str) -> TlogCheckpoint:
 
 def _signature(line: str) -> tuple[str, bytes]:
     dash, name, text = line.split(" ") if line.count(" ") == 2 else ("", "", "")
-    raw = _decoded(text)
+    raw = decode_base64(text)
     if dash != _DASH or not is_key_name(name) or raw is None or len(raw) <= 4:
         raise _bad_note()
     return name, raw
@@ -157,7 +157,7 @@ def read_proof(raw: bytes) -> TlogProof:
         text = ""
     head, separator, note = text.partition("\n\n")
     lines = head.split("\n")
-    if len(lines) > 1 and lines[1].startswith("extra ") and _decoded(lines[1][6:]) is not None:
+    if len(lines) > 1 and lines[1].startswith("extra ") and decode_base64(lines[1][6:]) is not None:
         del lines[1]
     if not separator or lines[0] != PROOF_TAG or len(lines) < 2 or not lines[1].startswith("index "):
         raise _bad_proof()
@@ -167,18 +167,10 @@ def read_proof(raw: bytes) -> TlogProof:
 
 
 def _hash(text: str, error: InputError) -> bytes:
-    raw = _decoded(text)
+    raw = decode_base64(text)
     if raw is None or len(raw) != _HASH_BYTES:
         raise error
     return raw
-
-
-def _decoded(text: str) -> bytes | None:
-    try:
-        raw = binascii.a2b_base64(text.encode("ascii"), strict_mode=True)
-    except ValueError:
-        return None
-    return raw if base64.b64encode(raw).decode() == text else None
 
 
 def _bad_note() -> InputError:

@@ -14,14 +14,13 @@ Topic and partition stand in the checkpoint. Offsets may have gaps: transactions
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Iterable
 from struct import pack, unpack_from
 from typing import Any, NamedTuple
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from assay_stream.canonical.decode import decode_json
+from assay_stream.canonical.decode import decode_base64, decode_json
 from assay_stream.canonical.digest import Digest, canonicalize, sha256_of
 from assay_stream.errors import InputError
 from assay_stream.model.checkpoint import (
@@ -302,11 +301,8 @@ def _packed(leaves: tuple[Leaf, ...] | list[Leaf]) -> bytes:
 
 
 def _unpacked(text: Any) -> tuple[Leaf, ...]:
-    try:
-        raw = binascii.a2b_base64(text.encode("ascii"), strict_mode=True)
-    except (AttributeError, ValueError):
-        raise _bad("$.leaves") from None
-    if not raw or len(raw) % _LEAF_BYTES or base64.b64encode(raw) != text.encode("ascii"):
+    raw = decode_base64(text) if isinstance(text, str) else None
+    if not raw or len(raw) % _LEAF_BYTES:
         raise _bad("$.leaves")
     return tuple(
         (unpack_from(">q", raw, at)[0], raw[at + 8 : at + _LEAF_BYTES]) for at in range(0, len(raw), _LEAF_BYTES)

@@ -22,7 +22,7 @@ _log = structlog.get_logger(__name__)
 _REGISTRY_INPUTS = (Role.CONTROL, Role.SNAPSHOTS)
 
 
-class RegistryState(NoState, Registry):
+class RegistryState(Registry, NoState):
     """The registry of one partition, kept as facts in the binding topic; every join reads them too.
 
     Args:

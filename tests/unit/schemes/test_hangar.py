@@ -8,7 +8,7 @@ import pytest
 
 from assay_stream.errors import InputError
 from assay_stream.schemes import hangar
-from assay_stream.schemes.hangar import Action, DigestPolicy, Enforcement, Status, ToolDigest, UnknownPolicy
+from assay_stream.schemes.hangar import Action, DigestPolicy, Enforcement, Status, UnknownPolicy
 
 A, B = "a" * 64, "b" * 64
 
@@ -107,30 +107,9 @@ class TestPolicy:
         assert DigestPolicy().action(Status.MISMATCH) is Action.BLOCK
         assert DigestPolicy().action(Status.UNKNOWN) is Action.ALLOW
 
-    def test_status(self) -> None:
-        """Unpinned and unobserved are both unknown."""
-        policy = DigestPolicy(allowlist=frozenset({ToolDigest("t", A)}))
-        assert policy.status("t", A) is Status.MATCH
-        assert policy.status("t", B) is Status.MISMATCH
-        assert policy.status("t", None) is Status.UNKNOWN
-        assert policy.status("other", A) is Status.UNKNOWN
-
     def test_an_unknown_setting_is_refused(self) -> None:
         """A word that is no setting gives an error that lists the settings."""
         with pytest.raises(InputError) as caught:
             UnknownPolicy.parse("allow")
         assert caught.value.code == "unknown_value"
         assert "allow_unverified" in caught.value.message
-
-    @pytest.mark.parametrize(("name", "digest", "code"), [("", A, "tool_name_missing"), ("t", "A" * 64, "bad_digest")])
-    def test_an_approved_digest_is_checked(self, name: str, digest: str, code: str) -> None:
-        """It has a name, and 64 lowercase digits."""
-        with pytest.raises(InputError) as caught:
-            ToolDigest(name, digest)
-        assert caught.value.code == code
-
-    def test_one_tool_has_one_approved_digest(self) -> None:
-        """With two nobody could say which counts."""
-        with pytest.raises(InputError) as caught:
-            DigestPolicy(allowlist=frozenset({ToolDigest("t", A), ToolDigest("t", B)}))
-        assert caught.value.code == "duplicate_pin"
