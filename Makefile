@@ -69,13 +69,13 @@ chaos-short: $(VENV)/.ready ## One round of faults of workers and one of brokers
 chaos: $(VENV)/.ready ## Inject every fault many times (ASSAY_CHAOS_SEED, ASSAY_CHAOS_ROUNDS), check every promise.
 	$(BIN)/python -m tests.chaos
 
-audit: $(VENV)-tools/.ready ## Hold the pinned packages against published advisories.
+audit: $(VENV)-tools/.ready ## Check the pinned packages against published advisories.
 	$(VENV)-tools/bin/python deploy/supply_chain.py audit
 
 LOCK := $(VENV)-tools/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
 	--custom-compile-command "make lock" --override deploy/requirements/overrides.in
 
-lock: $(VENV)-tools/.ready ## Write every lock anew from what asks for packages; pins stay where they fit (LOCK_OPTIONS=--upgrade).
+lock: $(VENV)-tools/.ready ## Regenerate every lock; pins that still fit stay (LOCK_OPTIONS=--upgrade).
 	$(LOCK) $(LOCK_OPTIONS) pyproject.toml deploy/requirements/dev.in --all-extras --output-file requirements.lock
 	$(LOCK) $(LOCK_OPTIONS) pyproject.toml --extra worker --constraint requirements.lock --output-file deploy/requirements/image.lock
 	$(LOCK) $(LOCK_OPTIONS) deploy/requirements/tools.in --output-file deploy/requirements/tools.lock
@@ -85,7 +85,7 @@ lock: $(VENV)-tools/.ready ## Write every lock anew from what asks for packages;
 confusables: $(VENV)/.ready ## Generate the table of look-alike characters from Unicode's confusables.txt (FROM=path).
 	$(BIN)/python deploy/confusables.py $(FROM)
 
-sbom: $(VENV)-tools/.ready ## Write what the pins are to dist/sbom.json (CycloneDX).
+sbom: $(VENV)-tools/.ready ## Write the pinned packages to dist/sbom.json (CycloneDX).
 	$(VENV)-tools/bin/python deploy/supply_chain.py sbom dist/sbom.json
 
 fuzz: $(VENV)/.ready ## Feed the stages with damaged records for ten minutes (FUZZ="--minutes 1 --seed 7", FUZZ=--cost for costly lists).
@@ -148,13 +148,13 @@ alert-quality-docs: $(VENV)/.ready .scanner-venv/.ready ## The same beside a pub
 benign-releases: $(VENV)/.ready $(VENV)-tools/.ready ## Collect releases of real MCP servers into benign/ (needs npm and Linux).
 	$(BIN)/python -m bench.alert_quality.collect --uv $(VENV)-tools/bin/uv
 
-schemas: $(VENV)/.ready ## Write schemas/ anew from the models.
+schemas: $(VENV)/.ready ## Regenerate schemas/ from the models.
 	$(BIN)/python -m assay_stream.model.schemas --write schemas
 
-docs: $(VENV)/.ready ## Write the generated pages of docs/ anew.
+docs: $(VENV)/.ready ## Regenerate the generated pages of docs/.
 	$(BIN)/python docs/generate.py --write
 
-samples: $(VENV)/.ready ## Write the sample logs of the Sigma rules anew from the engine.
+samples: $(VENV)/.ready ## Regenerate the sample logs of the Sigma rules.
 	$(BIN)/python -m deploy.sigma.make_samples --write deploy/sigma/samples
 
 clean: ## Remove what was built and run; keeps the fetched Kafka and servers.

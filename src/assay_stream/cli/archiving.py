@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -36,28 +36,20 @@ class ArchivedRole(StrEnum):
     CALLS = "calls"
 
 
-class Compression(StrEnum):
-    NONE = "none"
-    GZIP = "gzip"
-    ZSTD = "zstd"
+Compression = Literal["none", "gzip", "zstd"]
 
-
-_SUFFIX = {Compression.NONE: "", Compression.GZIP: ".gz", Compression.ZSTD: ".zst"}
-_NAMES = frozenset(f"{role.value}.ndjson{suffix}" for role in ArchivedRole for suffix in _SUFFIX.values())
+_SUFFIX: dict[Compression, str] = {"none": "", "gzip": ".gz", "zstd": ".zst"}
+_NAMES = frozenset(f"{role}.ndjson{suffix}" for role in ArchivedRole for suffix in _SUFFIX.values())
 _LEFTOVERS = frozenset(f"{PREFIX}{name}" for name in {*_NAMES, ARCHIVE_MANIFEST})
 
 
 @grouped
 def archive(
-    output: Annotated[
-        Path, typer.Option(help="Folder for the files, one per topic; created if missing, otherwise it must be empty.")
-    ],
+    output: Annotated[Path, typer.Option(help="Folder for the files; it must be empty or missing.")],
     ranges: RangeOptions,
     force: Force = False,
-    topics: Annotated[
-        list[ArchivedRole] | None, typer.Option(help="Only this topic, by what it carries. May be given several times.")
-    ] = None,
-    compression: Annotated[Compression, typer.Option(help="How files are compressed.")] = Compression.GZIP,
+    topics: Annotated[list[ArchivedRole] | None, typer.Option(help="Only this topic. Repeatable.")] = None,
+    compression: Annotated[Compression, typer.Option(help="How files are compressed.")] = "gzip",
     progress: Progress = None,
     bootstrap_servers: Bootstrap = None,
 ) -> None:
@@ -72,7 +64,7 @@ def archive(
     # Before the ends are noted: whatever the join had committed is then in the files.
     joined = asyncio.run(lookup.committed_offsets(settings, "join"))
     source = make_source(None, True, selection, settings)
-    wanted = {Role(chosen.value) for chosen in topics or list(ArchivedRole)}
+    wanted = {Role(chosen) for chosen in topics or list(ArchivedRole)}
     source = replace(source, ends={role: ends for role, ends in (source.ends or {}).items() if role in wanted})
     names = {role: f"{role.value}.ndjson{_SUFFIX[compression]}" for role in sorted(wanted)}
     meter = Meter(progress)

@@ -38,7 +38,7 @@ from assay_stream.verify.compare import Comparison, Difference
 from assay_stream.verify.evidence import Recorded, of_lines, of_record
 
 AlertFiles = Annotated[
-    list[Path] | None, typer.Option("--alerts", help="Alerts (NDJSON). Omit to compare evidence only.")
+    list[Path] | None, typer.Option("--alerts", help="Alerts (NDJSON). Default: compare evidence only.")
 ]
 
 

@@ -29,12 +29,9 @@ class Deciding:
 
     reason: Annotated[str, typer.Option(help="Why; recorded in the evidence of the change.")]
     author: Annotated[
-        str | None,
-        typer.Option(envvar="ASSAY_STREAM_AUTHOR", help="Who decides. Default: the name you are logged in with."),
+        str | None, typer.Option(envvar="ASSAY_STREAM_AUTHOR", help="Who decides. Default: your login name.")
     ] = None
-    output: Annotated[
-        Path | None, typer.Option(help="Append the decisions to this NDJSON file instead of publishing them to Kafka.")
-    ] = None
+    output: Annotated[Path | None, typer.Option(help="Append the decisions to this NDJSON file, not to Kafka.")] = None
     bootstrap_servers: Bootstrap = None
 
     def decide(self, *decisions: tuple[str, Mapping[str, Any]]) -> None:

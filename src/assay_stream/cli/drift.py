@@ -28,7 +28,7 @@ def drift(
     profile: Annotated[ProfileName, typer.Option(help="Severity profile.")] = "soc",
     fail_on: Annotated[LevelName, typer.Option(help="The lowest severity that sets exit code 1.")] = "high",
     output_format: Annotated[
-        Literal["table", "json", "sarif"], typer.Option("--format", help="For a person, a program, code scanning.")
+        Literal["table", "json", "sarif"], typer.Option("--format", help="What to print.")
     ] = "table",
 ) -> None:
     """Compare two recordings of a server's tools by meaning.

@@ -39,7 +39,7 @@ class Selecting:
         list[Path] | None,
         typer.Option(
             "--input",
-            help="Bundle, archive (NDJSON, plain or compressed), or folder of a replay. May be given several times. "
+            help="Bundle, archive (NDJSON, plain or compressed), or folder of a replay. Repeatable. "
             "Default: from Kafka.",
         ),
     ] = None
@@ -51,7 +51,7 @@ class Selecting:
         typer.Option(
             metavar=OFFSETS_METAVAR,
             help="Only evidence of calls at these offsets of the call topic; the end is exclusive, and either number "
-            "may be left out. May be given several times.",
+            "may be left out. Repeatable.",
         ),
     ] = None
     bootstrap_servers: Bootstrap = None
@@ -93,8 +93,7 @@ def assay_bundle(
     force: Force = False,
     run_id: Annotated[str | None, typer.Option(help="Default: derived from the content.")] = None,
     split: Annotated[
-        int | None,
-        typer.Option(min=1, max=BUNDLE_LIMITS.events_max, help="Write several bundles of at most this many events."),
+        int | None, typer.Option(min=1, max=BUNDLE_LIMITS.events_max, help="Events per bundle; writes several.")
     ] = None,
 ) -> None:
     """Write evidence as a bundle that Assay's verifier accepts. Equal evidence gives equal bytes.
@@ -115,7 +114,7 @@ def assay_bundle(
 @export_app.command()
 @grouped
 def parquet(
-    output: Annotated[Path, typer.Option(help="Folder for the datasets; made if missing, else it must be empty.")],
+    output: Annotated[Path, typer.Option(help="Folder for the datasets; it must be empty or missing.")],
     selecting: Selecting,
     force: Force = False,
 ) -> None:

@@ -19,11 +19,9 @@ _OF_A_TOOL = ("name", "description", "inputSchema", "input_schema")
 
 def fingerprint(
     files: Annotated[
-        list[Path] | None, typer.Argument(help="Tool objects or tools/list results; standard input by default.")
+        list[Path] | None, typer.Argument(help="Tool objects or tools/list results. Default: stdin.")
     ] = None,
-    server_id: Annotated[
-        str | None, typer.Option(help="Scope the observation to this server: its id enters assay.v1.")
-    ] = None,
+    server_id: Annotated[str | None, typer.Option(help="Server that the definitions are scoped to (assay.v1).")] = None,
 ) -> None:
     """Print the fingerprints of tool definitions: one JSON object per tool.
 

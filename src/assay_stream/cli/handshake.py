@@ -33,7 +33,7 @@ def _group() -> None:
 def check(
     server_id: Annotated[str, typer.Option(help="Your name for the server, which may prefix its tools' ids.")],
     capture: Annotated[
-        Path | None, typer.Argument(help="A tools/list result, the response around it, or a snapshot event.")
+        Path | None, typer.Argument(help="A tools/list result or response, or a snapshot event.")
     ] = None,
     target: Format = RowFormat.TABLE,
 ) -> None:

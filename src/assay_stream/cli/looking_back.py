@@ -40,10 +40,7 @@ class Looking:
     """Where to look, and how to print what is found."""
 
     inputs: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--input", help="Recorded observations (NDJSON) to read instead of Kafka. May be given several times."
-        ),
+        list[Path] | None, typer.Option("--input", help="Recorded observations (NDJSON). Repeatable. Default: Kafka.")
     ] = None
     target: Format = RowFormat.TABLE
     bootstrap_servers: Bootstrap = None
@@ -80,12 +77,7 @@ def asof(
     looking: Looking,
     at: Annotated[int | None, time_option("The time (RFC 3339), inclusive. Default: now.")] = None,
     tool: AnyTool = None,
-    from_log: Annotated[
-        bool,
-        typer.Option(
-            "--from-log", help="Read the snapshot and control topics, which reach further back than the facts."
-        ),
-    ] = False,
+    from_log: Annotated[bool, typer.Option("--from-log", help="Read the full logs, which reach further back.")] = False,
 ) -> None:
     """Show the tools, pins, policy and keys in force on a server at a given time, with the records that prove it.
 

@@ -36,9 +36,7 @@ class WorkerRole(StrEnum):
 
 
 def worker(
-    role: Annotated[
-        list[WorkerRole] | None, typer.Option(help="Run this stage only. May be given several times.")
-    ] = None,
+    role: Annotated[list[WorkerRole] | None, typer.Option(help="Run this stage only. Repeatable.")] = None,
     bootstrap_servers: Bootstrap = None,
     agents: Agents = None,
     web_port: Annotated[int | None, typer.Option(help="Port of /healthz, /readyz and /metrics.")] = None,
@@ -99,9 +97,9 @@ def _row(state: TopicState) -> dict[str, object]:
 
 @topics_app.command("acls")
 def topics_acls(
-    role: Annotated[list[Actor] | None, typer.Option(help="This role only. May be given several times.")] = None,
+    role: Annotated[list[Actor] | None, typer.Option(help="This role only. Repeatable.")] = None,
     principal: Annotated[
-        list[str] | None, typer.Option(metavar="ROLE=USER", help="Who has a role; default: User:assay-<role>.")
+        list[str] | None, typer.Option(metavar="ROLE=USER", help="Default: User:assay-<role>.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

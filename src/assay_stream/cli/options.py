@@ -40,24 +40,15 @@ Bootstrap = Annotated[
     str | None, typer.Option(help="Kafka brokers, host:port. Default: ASSAY_STREAM_BOOTSTRAP_SERVERS.")
 ]
 ServerId = Annotated[str, typer.Option(help="Your name for the server.")]
-ServerIds = Annotated[
-    list[str] | None, typer.Option("--server-id", help="Only this server. May be given several times.")
-]
+ServerIds = Annotated[list[str] | None, typer.Option("--server-id", help="Only this server. Repeatable.")]
 AnyServerId = Annotated[str | None, typer.Option(help="Only this server.")]
 AnyTool = Annotated[str | None, typer.Option("--tool", help="Only this tool.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]
 Format = Annotated[RowFormat, typer.Option("--format", help="A table for people, or one JSON object per line.")]
 FromKafka = Annotated[bool, typer.Option("--from-kafka", help="Read the deployment's topics, in no consumer group.")]
-Inputs = Annotated[
-    list[Path] | None,
-    typer.Option("--input", help="Recorded observations (NDJSON; plain, gzip or zstd). May be given several times."),
-]
-EvidenceFiles = Annotated[
-    list[Path] | None, typer.Option("--evidence", help="Evidence (NDJSON). May be given several times.")
-]
-SnapshotPartitions = Annotated[
-    int | None, typer.Option(min=1, help="Partitions of the snapshot topic that the files were read from.")
-]
+Inputs = Annotated[list[Path] | None, typer.Option("--input", help="Recorded observations (NDJSON). Repeatable.")]
+EvidenceFiles = Annotated[list[Path] | None, typer.Option("--evidence", help="Evidence (NDJSON). Repeatable.")]
+SnapshotPartitions = Annotated[int | None, typer.Option(min=1, help="Partitions of the recorded snapshot topic.")]
 Progress = Annotated[bool | None, typer.Option(help="Report progress on standard error. Default: only on a terminal.")]
 ObserverId = Annotated[
     str | None, typer.Option(envvar="ASSAY_STREAM_OBSERVER_ID", help="Name of this proxy. Default: the host's name.")
@@ -98,18 +89,9 @@ class SettingsOptions:
     """Settings that a command which replays can override."""
 
     bootstrap_servers: Bootstrap = None
-    redaction_enable: Annotated[
-        str | None,
-        typer.Option(help="Redaction rules to turn on, comma-separated. Default: ASSAY_STREAM_REDACTION_ENABLE."),
-    ] = None
-    redaction_disable: Annotated[
-        str | None,
-        typer.Option(help="Redaction rules to turn off, comma-separated. Default: ASSAY_STREAM_REDACTION_DISABLE."),
-    ] = None
-    redaction_names: Annotated[
-        str | None,
-        typer.Option(help="More sensitive key names, comma-separated. Default: ASSAY_STREAM_REDACTION_NAMES."),
-    ] = None
+    redaction_enable: Annotated[str | None, typer.Option(help="Redaction rules to turn on, comma-separated.")] = None
+    redaction_disable: Annotated[str | None, typer.Option(help="Redaction rules to turn off, comma-separated.")] = None
+    redaction_names: Annotated[str | None, typer.Option(help="More sensitive key names, comma-separated.")] = None
 
     def settings(self, **further: object) -> Settings:
         return command_settings(**{field.name: getattr(self, field.name) for field in fields(self)}, **further)
@@ -120,12 +102,10 @@ class VantageOptions:
     """Who observes which server."""
 
     observer_id: ObserverId = None
-    unscoped: Annotated[
-        bool, typer.Option("--unscoped", help="Leave the server's id out of the tool definition digest.")
-    ] = False
-    auth_context: Annotated[
-        str | None, typer.Option(help="A label (not a secret) for the permissions under which the server is queried.")
-    ] = None
+    unscoped: Annotated[bool, typer.Option("--unscoped", help="Keep the server's id out of definition digests.")] = (
+        False
+    )
+    auth_context: Annotated[str | None, typer.Option(help="Label (not a secret) for the permissions in use.")] = None
 
     def of(self, server_id: str) -> Vantage:
         return Vantage(

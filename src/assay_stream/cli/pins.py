@@ -8,9 +8,8 @@ import json
 import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -43,16 +42,9 @@ from assay_stream.text.escaping import visible
 pins_app = typer.Typer(help="Review, approve and reject tool definitions.", no_args_is_help=True)
 
 
-class PinFormat(StrEnum):
-    NATIVE = "native"
-    ASSAY = "assay"
-    HANGAR = "hangar"
-    MCPTRUST = "mcptrust"
+PinFormat = Literal["native", "assay", "hangar", "mcptrust"]
 
-
-class LockfileVersion(StrEnum):
-    V2 = "2.0"
-    V3 = "3.0"
+LockfileVersion = Literal["2.0", "3.0"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,17 +53,11 @@ class Chosen:
 
     server_id: AnyServerId = None
     tool: AnyTool = None
-    alert: Annotated[
-        str | None,
-        typer.Option(help="Decide on the definition this alert is about: its uid, or the start `alerts list` shows."),
-    ] = None
+    alert: Annotated[str | None, typer.Option(help="Uid (or its start) of an alert about the definition.")] = None
     digest: Annotated[str | None, typer.Option(help="Full digest of the definition, where several are in force.")] = (
         None
     )
-    scheme: Annotated[
-        list[str] | None,
-        typer.Option(help="Default: those the tool is pinned under, else assay.p60. May be given several times."),
-    ] = None
+    scheme: Annotated[list[str] | None, typer.Option(help="Default: as pinned, else assay.p60. Repeatable.")] = None
 
 
 _CLOSING = (
@@ -133,9 +119,7 @@ def remove(
     tool: Annotated[str, typer.Option("--tool", help="The tool.")],
     by: Deciding,
     scheme: Annotated[str, typer.Option(help="The scheme of the pin.")],
-    value: Annotated[
-        str | None, typer.Option(help="Withdraw the decision on this value only, also a rejection.")
-    ] = None,
+    value: Annotated[str | None, typer.Option(help="Withdraw only the decision on this value.")] = None,
 ) -> None:
     """Withdraw a decision."""
     data = {"server_id": server_id, "tool_name": tool, "scheme": scheme, "value": value}
@@ -154,7 +138,7 @@ def import_pins(
     """Set the pins that a file holds. Native files name their servers; others need --server-id."""
     raw = read_input(file, bytes_max=PIN_FILE_LIMITS.record_bytes_max)
     with named_in_errors(file):
-        entries = read_pins(raw, format=source.value, server_id=server_id)
+        entries = read_pins(raw, format=source, server_id=server_id)
     if any(entry.server_id is None for entry in entries):
         raise InputError("server_not_named", "the file names no server: give --server-id")
     by.decide(*((PIN_SET_TYPE, entry._asdict()) for entry in entries))
@@ -163,22 +147,22 @@ def import_pins(
 
 @pins_app.command("export")
 def export_pins(
-    target: Annotated[PinFormat, typer.Option("--format", help="What to write.")] = PinFormat.NATIVE,
+    target: Annotated[PinFormat, typer.Option("--format", help="What to write.")] = "native",
     server_id: AnyServerId = None,
     lockfile_version: Annotated[
-        LockfileVersion, typer.Option(help="Of a MCPTrust lockfile; `mcptrust check` needs 3.0.")
-    ] = LockfileVersion.V2,
+        LockfileVersion, typer.Option(help="For mcptrust; `mcptrust check` needs 3.0.")
+    ] = "2.0",
     bootstrap_servers: Bootstrap = None,
 ) -> None:
     """Write the approved values to standard output. Exit code 1 if the format cannot hold some of them."""
-    if target is not PinFormat.NATIVE and server_id is None:
+    if target != "native" and server_id is None:
         raise InputError("server_not_named", f"a file of format {target} is about one server: give --server-id")
     _, bindings = known_bindings(bootstrap_servers)
     entries = approved_entries(bindings, server_id=server_id)
     stamp = None
-    if lockfile_version is LockfileVersion.V3:
+    if lockfile_version == "3.0":
         stamp = LockfileStamp(f"assay-stream/{__version__}", datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
-    raw, left_out = write_pins(entries, format=target.value, server_id=server_id, lockfile_stamp=stamp)
+    raw, left_out = write_pins(entries, format=target, server_id=server_id, lockfile_stamp=stamp)
     sys.stdout.buffer.write(raw if raw.endswith(b"\n") else raw + b"\n")
     sys.stdout.buffer.flush()
     for entry in left_out:

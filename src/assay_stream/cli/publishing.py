@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, BinaryIO
+from typing import Annotated, BinaryIO, Literal
 
 import typer
 
@@ -33,10 +32,7 @@ from assay_stream.observe import (
 _ROOM_PAUSE_S = 0.01
 
 
-class Format(StrEnum):
-    MCP_WIRE = "mcp-wire"
-    ASSAY_LOG = "assay-log"
-    OBSERVATIONS = "observations"
+Format = Literal["mcp-wire", "assay-log", "observations"]
 
 
 @grouped
@@ -51,13 +47,9 @@ def publish(
         ),
     ],
     vantage: VantageOptions,
-    server_id: Annotated[
-        str | None, typer.Option(help="Your name for the server. Needed for mcp-wire and assay-log.")
-    ] = None,
+    server_id: Annotated[str | None, typer.Option(help="Your name for the server (not for observations).")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Write to --output; do not contact a broker.")] = False,
-    output: Annotated[
-        Path | None, typer.Option(help="With --dry-run: the NDJSON file to write, which must not exist.")
-    ] = None,
+    output: Annotated[Path | None, typer.Option(help="With --dry-run: the new NDJSON file.")] = None,
     force: Force = False,
     bootstrap_servers: Bootstrap = None,
 ) -> None:
@@ -68,7 +60,7 @@ def publish(
     """
     if dry_run != (output is not None):
         raise ConfigurationError("bad_option", "--dry-run and --output go together")
-    if source is not Format.OBSERVATIONS and server_id is None:
+    if source != "observations" and server_id is None:
         raise ConfigurationError("bad_option", f"--from {source} needs --server-id")
     if output is not None:
         refuse_existing_file(output, force=force)
@@ -93,11 +85,11 @@ def _read(
             refused.append(f"{name}: {error}")
 
         lines = every_line(path)
-        if source is Format.OBSERVATIONS or server_id is None:
+        if source == "observations" or server_id is None:
             yield from from_observations(lines, on_error=collect)
             continue
         seen = vantage.of(server_id)
-        if source is Format.ASSAY_LOG:
+        if source == "assay-log":
             yield from from_assay_log(lines, server_id=server_id, observer_id=seen.observer_id, on_error=collect)
         else:
             yield from from_mcp_wire(lines, **asdict(seen), on_error=collect)

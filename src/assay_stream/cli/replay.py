@@ -50,22 +50,15 @@ def replay(
     given: SettingsOptions,
     inputs: Inputs = None,
     from_kafka: FromKafka = False,
-    output: Annotated[
-        Path | None, typer.Option(help="Folder for the results; created if missing, otherwise it must be empty.")
-    ] = None,
+    output: Annotated[Path | None, typer.Option(help="Folder for the results; it must be empty or missing.")] = None,
     force: Force = False,
-    to_kafka: Annotated[
-        bool, typer.Option("--to-kafka", help="Write the results to topics instead; missing ones are created.")
-    ] = False,
+    to_kafka: Annotated[bool, typer.Option("--to-kafka", help="Write to topics; missing ones are created.")] = False,
     topic_prefix: Annotated[str, typer.Option(help="With --to-kafka: prefix of their names.")] = "shadow.",
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Continue an interrupted replay from what it left in the folder.")
-    ] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted replay.")] = False,
     progress: Progress = None,
     snapshot_partitions: SnapshotPartitions = None,
     call_profile: Annotated[
-        CallProfile | None,
-        typer.Option(help="What every call must satisfy. Default: ASSAY_STREAM_CALL_PROFILE, else assay."),
+        CallProfile | None, typer.Option(help="What every call must satisfy. Default: as configured.")
     ] = None,
     compare: Annotated[
         bool,

@@ -23,9 +23,7 @@ Fingerprint = Annotated[str, typer.Option(help="The key's: sha256: and 64 hexade
 def set_policy(
     server_id: ServerId,
     by: Deciding,
-    enforcement: Annotated[
-        Literal["audit", "warn", "block"], typer.Option(help="What to do where a definition differs from its pin.")
-    ],
+    enforcement: Annotated[Literal["audit", "warn", "block"], typer.Option(help="What to do on a mismatch.")],
     unknown: Annotated[
         Literal["allow_degraded", "allow_unverified", "warn", "block"],
         typer.Option(help="What to do where a tool has no pin, or no definition was observed."),

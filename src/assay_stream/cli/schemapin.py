@@ -84,9 +84,7 @@ def well_known(
     developer_name: Annotated[str, typer.Option(help="Who signs.")],
     key: PublicPem,
     contact: Annotated[str | None, typer.Option(help="Contact address.")] = None,
-    revoked: Annotated[
-        list[str] | None, typer.Option(help="Fingerprint of a revoked key. May be given several times.")
-    ] = None,
+    revoked: Annotated[list[str] | None, typer.Option(help="Fingerprint of a revoked key. Repeatable.")] = None,
 ) -> None:
     """Print a discovery document to serve at https://DOMAIN/.well-known/schemapin.json."""
     public = PublicKey.from_pem(read_input(key).decode("latin-1"))
@@ -102,16 +100,10 @@ def well_known(
 def verify(
     schema: Schema,
     well_known: Annotated[Path, typer.Option(help="The discovery document, as it was served.")],
-    signature: Annotated[
-        str | None, typer.Option(help="DER, base64. Default: the signature that the tool carries.")
-    ] = None,
+    signature: Annotated[str | None, typer.Option(help="DER, base64. Default: the one in the tool.")] = None,
     pinned_fingerprint: Annotated[str | None, typer.Option(help="Fingerprint of the pinned key.")] = None,
-    revocations: Annotated[
-        Path | None, typer.Option(help="The domain's revocation document, as it was served.")
-    ] = None,
-    revoked: Annotated[
-        list[str] | None, typer.Option(help="Fingerprint of a key you revoke. May be given several times.")
-    ] = None,
+    revocations: Annotated[Path | None, typer.Option(help="The domain's revocation document, as served.")] = None,
+    revoked: Annotated[list[str] | None, typer.Option(help="Fingerprint of a key you revoke. Repeatable.")] = None,
 ) -> None:
     """Verify the signature of a tool. Prints one line of JSON; exit code 0 if it is valid, 1 if not.
 
@@ -136,16 +128,12 @@ def fetch(
     domain: Annotated[str, typer.Option(help="Domain that serves the document: example.com, or example.com:8443.")],
     server_id: Annotated[str, typer.Option(help="Your name for the server whose tools the key signs.")],
     observer_id: ObserverId = None,
-    ca_file: Annotated[
-        Path | None, typer.Option(help="PEM file with the only CA certificates to accept. Default: the system's.")
-    ] = None,
+    ca_file: Annotated[Path | None, typer.Option(help="PEM file of accepted CAs. Default: the system's.")] = None,
     revocation_domain: Annotated[
-        str | None, typer.Option(help="Host that may serve the revocation document. Default: the domain itself.")
+        str | None, typer.Option(help="Host of the revocation document. Default: the domain.")
     ] = None,
     timeout_s: Annotated[float, typer.Option(help="Time limit for all of it, seconds.", min=0.1, max=300.0)] = 10.0,
-    output: Annotated[
-        Path | None, typer.Option(help="Append the observation to this NDJSON file instead; `-` for standard output.")
-    ] = None,
+    output: Annotated[Path | None, typer.Option(help="Append to this NDJSON file, not to Kafka; `-`: stdout.")] = None,
     bootstrap_servers: Bootstrap = None,
 ) -> None:
     """Fetch a domain's discovery and revocation documents over HTTPS, and publish the result.

@@ -34,14 +34,9 @@ _EXIT_CODES = {Outcome.HOLDS: 0, Outcome.BROKEN: 1, Outcome.NOTHING_VERIFIED: 3,
 SealLogs = FileLogs | KafkaLogs
 Checkpoints = Annotated[
     list[Path] | None,
-    typer.Option(
-        "--checkpoints",
-        help="Archive of checkpoints, or folder of `seal archive`. May be given several times. Default: from Kafka.",
-    ),
+    typer.Option("--checkpoints", help="Archive, or folder of `seal archive`. Repeatable. Default: Kafka."),
 ]
-Keys = Annotated[
-    list[Path], typer.Option("--key", metavar="PUB.pem", help="Public key to trust. May be given several times.")
-]
+Keys = Annotated[list[Path], typer.Option("--key", metavar="PUB.pem", help="Public key to trust. Repeatable.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,10 +44,7 @@ class SealedLogs:
     """Where evidence and checkpoints are."""
 
     evidence: Annotated[
-        list[Path] | None,
-        typer.Option(
-            help="Archive of evidence, or folder of `seal archive`. May be given several times. Default: from Kafka."
-        ),
+        list[Path] | None, typer.Option(help="Archive, or folder of `seal archive`. Repeatable. Default: Kafka.")
     ] = None
     checkpoints: Checkpoints = None
     log_start: Annotated[
@@ -99,15 +91,13 @@ def logs_of(
 def verify(
     key: Keys,
     logs: SealedLogs,
-    partition: Annotated[
-        list[int] | None, typer.Option(help="Only this partition. May be given several times.")
-    ] = None,
+    partition: Annotated[list[int] | None, typer.Option(help="Only this partition. Repeatable.")] = None,
     expect: Annotated[
         list[str] | None,
         typer.Option(
             metavar="FILE|PARTITION:SIZE[:ROOT]",
             help="What was sealed at an earlier time: a file written by --write-head, or the number of records of a "
-            "partition and the root of their tree. May be given several times.",
+            "partition and the root of their tree. Repeatable.",
         ),
     ] = None,
     write_head: Annotated[
@@ -182,7 +172,7 @@ def _sealed_offsets(bootstrap: str | None) -> dict[int, int]:
 
 
 def archive(
-    output: Annotated[Path, typer.Option(help="Folder for the files; created if missing, otherwise it must be empty.")],
+    output: Annotated[Path, typer.Option(help="Folder for the files; it must be empty or missing.")],
     gzip: Annotated[bool, typer.Option("--gzip", help="Compress the files.")] = False,
     bootstrap_servers: Bootstrap = None,
 ) -> None:

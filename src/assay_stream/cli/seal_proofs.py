@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -39,9 +38,7 @@ from assay_stream.seal.proof import (
 Partition = Annotated[int, typer.Option(min=0, help="The evidence partition.")]
 
 
-class ProofFormat(StrEnum):
-    JSON = "json"
-    TLOG = "tlog-proof"
+ProofFormat = Literal["json", "tlog-proof"]
 
 
 def prove(
@@ -59,9 +56,8 @@ def prove(
         ),
     ] = None,
     target: Annotated[
-        ProofFormat,
-        typer.Option("--format", help="Form of an inclusion proof: JSON with a DSSE envelope, or C2SP tlog-proof."),
-    ] = ProofFormat.JSON,
+        ProofFormat, typer.Option("--format", help="Form of an inclusion proof: JSON (DSSE) or C2SP tlog-proof.")
+    ] = "json",
     checkpoints: Checkpoints = None,
     bootstrap_servers: Bootstrap = None,
 ) -> None:
@@ -71,13 +67,13 @@ def prove(
     """
     if (offset is None) == (two is None):
         raise ConfigurationError("bad_option", "pass either --offset or --consistency")
-    if two is not None and target is ProofFormat.TLOG:
+    if two is not None and target == "tlog-proof":
         raise ConfigurationError("bad_option", "tlog-proof has no form for consistency: leave out --format")
     refuse_existing_file(output, force=force)
     with _chain(checkpoints, bootstrap_servers, partition, key) as chain:
         if offset is None:
             text = json_line(consistency(chain, *(two or (0, 0)))) + "\n"
-        elif target is ProofFormat.TLOG:
+        elif target == "tlog-proof":
             text = inclusion(chain, offset).as_tlog()
         else:
             text = json_line(inclusion(chain, offset).as_json()) + "\n"
@@ -90,8 +86,7 @@ def check_proof_file(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The proof, in either form.")],
     key: Keys,
     record: Annotated[
-        Path | None,
-        typer.Option(help="File with the record as one line of an archive; a tlog-proof cannot be checked without."),
+        Path | None, typer.Option(help="File with the record as one archive line. Required for a tlog-proof.")
     ] = None,
 ) -> None:
     """Check a proof without any log, and print the answer as one JSON object.
@@ -126,9 +121,7 @@ def checkpoint(
 def vkey(
     key: Keys,
     partition: Partition,
-    log_name: Annotated[
-        str, typer.Option(help="As the sealer was given it: it begins the origin of every log.")
-    ] = DEFAULT_LOG_NAME,
+    log_name: Annotated[str, typer.Option(help="The sealer's --log-name.")] = DEFAULT_LOG_NAME,
     topic: Annotated[str, typer.Option(help="The evidence topic, prefix included.")] = TOPIC_NAMES[Role.EVIDENCE],
 ) -> None:
     """Print the public key of one partition's log as other verifiers take it (C2SP signed-note), one line a key."""

@@ -22,17 +22,14 @@ DEFAULT_LOG_NAME = "assay-stream"
 seal_app = typer.Typer()
 
 Key = Annotated[
-    Path | None,
-    typer.Option(
-        "--key", help="PEM file with the private key. Its password, if any, is in ASSAY_STREAM_SEAL_KEY_PASSWORD."
-    ),
+    Path | None, typer.Option("--key", help="PEM file with the private key (password: ASSAY_STREAM_SEAL_KEY_PASSWORD).")
 ]
 AlsoTrust = Annotated[
     list[Path] | None,
     typer.Option(
         "--also-trust",
         metavar="PUB.pem",
-        help="Also continue after checkpoints by this key: the previous one. May be given several times.",
+        help="Also continue after checkpoints by this key: the previous one. Repeatable.",
     ),
 ]
 
@@ -46,9 +43,7 @@ def seal(
     every_records: Annotated[
         int, typer.Option(min=1, max=RANGE_RECORDS_MAX, help="Maximum records per checkpoint.")
     ] = 4_096,
-    every_s: Annotated[
-        float, typer.Option(min=0.1, max=86_400, help="Maximum time a record waits for its checkpoint, seconds.")
-    ] = 60.0,
+    every_s: Annotated[float, typer.Option(min=0.1, max=86_400, help="Maximum delay of a checkpoint, seconds.")] = 60.0,
     log_name: Annotated[
         str,
         typer.Option(

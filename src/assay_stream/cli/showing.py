@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -26,22 +25,11 @@ _SERVER, _TOOL = 3, 4
 _MINUTE_CHARS = len("2026-03-01T10:00")
 
 
-class StatusChoice(StrEnum):
-    OPEN = "open"
-    CLOSED = "closed"
-    SUPPRESSED = "suppressed"
-    ALL = "all"
+StatusChoice = Literal["open", "closed", "suppressed", "all"]
 
+ExplainFormat = Literal["text", "json", "markdown"]
 
-class ExplainFormat(StrEnum):
-    TEXT = "text"
-    JSON = "json"
-    MARKDOWN = "markdown"
-
-
-ColourOption = Annotated[
-    Colour, typer.Option("--color", help="When to use colours. auto: on a terminal, unless NO_COLOR is set.")
-]
+ColourOption = Annotated[Colour, typer.Option("--color", help="auto: on a terminal, unless NO_COLOR is set.")]
 Uid = Annotated[str, typer.Argument(metavar="UID", help="The alert's uid, or a prefix that no other alert has.")]
 
 
@@ -50,7 +38,7 @@ def list_alerts(
     tool: Annotated[str | None, typer.Option(help="Only tools whose name matches; *, ? and [abc].")] = None,
     kind: Annotated[Kind | None, typer.Option(help="Only this kind of finding.")] = None,
     severity: Severity = None,
-    status: Annotated[StatusChoice, typer.Option(help="Only alerts with this status.")] = StatusChoice.OPEN,
+    status: Annotated[StatusChoice, typer.Option(help="Only alerts with this status.")] = "open",
     since: Annotated[int | None, time_option("Only alerts last seen at this time (RFC 3339) or later.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of alerts.")] = None,
     target: Format = RowFormat.TABLE,
@@ -66,7 +54,7 @@ def list_alerts(
     selection = AlertSelection(since_ms=since_ms, server_id=server_id, severity=severity)
     refused: list[str] = []
     index = index_of(file, bootstrap_servers, refused)
-    state = None if status is StatusChoice.ALL else AlertState(status.value)
+    state = None if status == "all" else AlertState(status)
     found = listing(
         index.rows.values(), selection, state=state, tool=tool, kind=None if kind is None else kind.value, limit=limit
     )
@@ -89,9 +77,7 @@ def list_alerts(
 def show(
     uid: Uid,
     sources: Sources,
-    full: Annotated[
-        bool, typer.Option("--full", help="Show all differences, however long. Unchanged parts stay shortened.")
-    ] = False,
+    full: Annotated[bool, typer.Option("--full", help="Show all differences, however long.")] = False,
     color: ColourOption = Colour.AUTO,
 ) -> None:
     """Show one alert: what changed, word by word, why it matters, who saw it, and which calls used the tool.
@@ -108,15 +94,15 @@ def explain(
     uid: Uid,
     sources: Sources,
     output_format: Annotated[
-        ExplainFormat, typer.Option("--format", help="Plain text, one JSON object, or Markdown for a ticket.")
-    ] = ExplainFormat.TEXT,
+        ExplainFormat, typer.Option("--format", help="Text, JSON, or Markdown for a ticket.")
+    ] = "text",
 ) -> None:
     """Explain an alert in plain sentences: what is known, what is not, and what to do next."""
     story, refused = sources.story(uid)
-    if output_format is ExplainFormat.JSON:
+    if output_format == "json":
         print_json(as_json(story), indented=True)
     else:
-        write = as_markdown if output_format is ExplainFormat.MARKDOWN else as_text
+        write = as_markdown if output_format == "markdown" else as_text
         for line in write(explanation_of(story)):
             print_line(visible(line))
     show_refused(refused)

@@ -33,16 +33,14 @@ _LOOK_EVERY = 1_024
 class RangeOptions:
     """Which records to take."""
 
-    from_time: Annotated[
-        int | None, time_option("Calls from this log time on (RFC 3339). Snapshots count from the beginning.")
-    ] = None
+    from_time: Annotated[int | None, time_option("Calls from this log time (RFC 3339) on.")] = None
     to_time: Annotated[int | None, time_option("Records before this log time (RFC 3339).")] = None
     offsets: Annotated[
         list[str] | None,
         typer.Option(
             metavar=OFFSETS_METAVAR,
             help="Only these offsets; the end is exclusive, and either number may be left out. Leaves out the topic's "
-            "other partitions. May be given several times.",
+            "other partitions. Repeatable.",
         ),
     ] = None
     server_ids: ServerIds = None

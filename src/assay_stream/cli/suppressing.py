@@ -33,15 +33,11 @@ def suppress(
     server_id: RuleServer,
     id_: RuleId,
     by: Deciding,
-    tool: Annotated[
-        str | None, typer.Option("--tool", help="Only tools whose name matches; *, ? and [abc] as in file names.")
-    ] = None,
+    tool: Annotated[str | None, typer.Option("--tool", help="Only tools whose name matches; *, ? and [abc].")] = None,
     kind: Annotated[Kind | None, typer.Option("--kind", help="Only this kind of finding.")] = None,
-    field: Annotated[
-        str | None, typer.Option("--field", help="Only if nothing but this field of the definition changed.")
-    ] = None,
+    field: Annotated[str | None, typer.Option("--field", help="Only if just this field changed.")] = None,
     until: Annotated[
-        str | None, typer.Option("--until", help="When the rule ends (ISO 8601); UTC unless it names a zone.")
+        str | None, typer.Option("--until", help="When the rule ends (ISO 8601; default zone: UTC).")
     ] = None,
 ) -> None:
     """Suppress alerts: they are still written, with the status Suppressed and the rule's name."""

@@ -28,12 +28,8 @@ def tap(
     command: Annotated[list[str], typer.Argument(help="The MCP server's command, after `--`.")],
     server_id: Annotated[str, typer.Option(help="Your name for the server (not what it calls itself).")],
     vantage: VantageOptions,
-    output: Annotated[
-        Path | None, typer.Option(help="Append observations to this NDJSON file instead of Kafka.")
-    ] = None,
-    enforce: Annotated[
-        bool, typer.Option("--enforce", help="Refuse calls that the digest policy blocks (the verdict topic).")
-    ] = False,
+    output: Annotated[Path | None, typer.Option(help="Append observations to this NDJSON file, not to Kafka.")] = None,
+    enforce: Annotated[bool, typer.Option("--enforce", help="Refuse calls that the digest policy blocks.")] = False,
     unavailable: Annotated[
         Literal["allow", "block"],
         typer.Option("--enforce-unavailable", help="What to do with calls until the verdicts have been read."),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Annotated, Any
 
@@ -33,24 +33,13 @@ from assay_stream.verify.verification import Judgement, Status, Verifier, late_o
 class SelectionOptions:
     """Which evidence to verify."""
 
-    since: Annotated[int | None, time_option("Only calls of this time (RFC 3339) or later.")] = None
-    until: Annotated[int | None, time_option("Only calls of this time or earlier.")] = None
+    since_us: Annotated[int | None, time_option("Only calls of this time (RFC 3339) or later.", "--since")] = None
+    until_us: Annotated[int | None, time_option("Only calls of this time or earlier.", "--until")] = None
     server_id: Annotated[str | None, typer.Option(help="Only calls on this server.")] = None
     evidence_id: Annotated[str | None, typer.Option(help="Only the records with this id.")] = None
     partition: Annotated[int | None, typer.Option(min=0, help="Only this partition of the calls.")] = None
     from_offset: Annotated[int | None, typer.Option(min=0, help="Only calls at this offset or later.")] = None
     to_offset: Annotated[int | None, typer.Option(min=0, help="Only calls before this offset.")] = None
-
-    def selection(self) -> EvidenceSelection:
-        return EvidenceSelection(
-            since_us=self.since,
-            until_us=self.until,
-            server_id=self.server_id,
-            evidence_id=self.evidence_id,
-            partition=self.partition,
-            from_offset=self.from_offset,
-            to_offset=self.to_offset,
-        )
 
 
 @grouped
@@ -60,9 +49,7 @@ def verify(
     evidence: EvidenceFiles = None,
     inputs: Inputs = None,
     from_kafka: FromKafka = False,
-    producer: Annotated[
-        list[str] | None, typer.Option(help="VERSION or VERSION@GIT that may have written evidence. Default: any.")
-    ] = None,
+    producer: Annotated[list[str] | None, typer.Option(help="Accepted writers: VERSION or VERSION@GIT.")] = None,
     expect: Annotated[
         Expect,
         typer.Option(
@@ -89,7 +76,7 @@ def verify(
     """
     if from_kafka == bool(evidence or inputs) or bool(evidence) != bool(inputs):
         raise InputError("bad_option", "give --from-kafka, or files: --evidence FILE --input FILE")
-    settings, selection = given.settings(), selecting.selection()
+    settings, selection = given.settings(), EvidenceSelection(**asdict(selecting))
     if processes > 1 and any(path == STANDARD_INPUT for path in evidence or []):
         raise InputError("bad_option", "processes cannot share standard input: give a file, or omit --processes")
     read = partial(read_files, inputs or [])

@@ -7,7 +7,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from assay_stream.errors import InputError
-from assay_stream.files.spool import BLOCK_BYTES, IN_MEMORY_BYTES_MAX, RUNS_MAX, Gathered, Row, Spool
+from assay_stream.files.spool import Gathered, Row, Spool
 from assay_stream.limits import ARCHIVE_LOGS_MAX
 from assay_stream.model.record import Origin, Record, Role, made_of
 
@@ -30,23 +30,14 @@ class LogSpool(Spool[_LogKey]):
 
     A record handed in twice counts once. Two that differ and claim one place are an error, found by ``finish`` at the
     latest.
+
+    Args:
+        logs_max: how many logs there may be.
+        bounds: of ``Spool``.
     """
 
-    def __init__(
-        self,
-        *,
-        in_memory_bytes_max: int = IN_MEMORY_BYTES_MAX,
-        block_bytes: int = BLOCK_BYTES,
-        runs_max: int = RUNS_MAX,
-        logs_max: int = ARCHIVE_LOGS_MAX,
-    ) -> None:
-        super().__init__(
-            itemgetter(0),
-            value_at=2,
-            in_memory_bytes_max=in_memory_bytes_max,
-            block_bytes=block_bytes,
-            runs_max=runs_max,
-        )
+    def __init__(self, *, logs_max: int = ARCHIVE_LOGS_MAX, **bounds: int) -> None:
+        super().__init__(itemgetter(0), value_at=2, **bounds)
         self._logs_max = logs_max
 
     def add(self, record: Record) -> None:

@@ -23,10 +23,10 @@ _BINDING_TOPIC = "history"
 _APPLIED = (Role.SNAPSHOTS, Role.CONTROL)
 
 
-def unbounded(limits: Limits = DEFAULT_LIMITS) -> Limits:
+def unbounded() -> Limits:
     """Return limits under which a registry accepts the same and folds nothing away."""
     return replace(
-        limits,
+        DEFAULT_LIMITS,
         timeline_entries_max=sys.maxsize,
         rejections_max=sys.maxsize,
         unlisted_observers_max=sys.maxsize,
@@ -39,15 +39,13 @@ class History:
 
     Args:
         limits: bounds on what is accepted and kept; ``unbounded()`` by default, which keeps everything.
-        producer: who writes the change records among what ``take`` returns.
     """
 
-    def __init__(self, *, limits: Limits | None = None, producer: Producer = _NOBODY) -> None:
+    def __init__(self, *, limits: Limits | None = None) -> None:
         self.view = Bindings()
         self.ranges: dict[Place, tuple[int, int]] = {}
         """The first and the last offset seen of each partition."""
         self._limits = unbounded() if limits is None else limits
-        self._producer = producer
         self._registries: dict[int, Registry] = {}
 
     def take(self, record: Record) -> list[Output]:
@@ -57,7 +55,7 @@ class History:
         number = record.origin.partition
         registry = self._registries.get(number)
         if registry is None:
-            registry = self._registries[number] = Registry(producer=self._producer, limits=self._limits)
+            registry = self._registries[number] = Registry(producer=_NOBODY, limits=self._limits)
         outputs = process(registry, record)
         for output in outputs:
             if output.role is Role.BINDINGS:
@@ -72,13 +70,13 @@ class History:
         self.ranges[place] = (min(first, origin.offset), max(last, origin.offset))
 
 
-def history_of(read: Callable[[], Iterable[Record]], *, producer: Producer = _NOBODY) -> History:
+def history_of(read: Callable[[], Iterable[Record]]) -> History:
     """Return the history in some records; of calls only their places are noted.
 
     Args:
         read: gives the records afresh each time; called again where a partition is out of order.
     """
-    history = History(producer=producer)
+    history = History()
     last: dict[Place, int] = {}
     for record in read():
         if record.role not in _APPLIED:
@@ -93,7 +91,7 @@ def history_of(read: Callable[[], Iterable[Record]], *, producer: Producer = _NO
         last[place] = offset
     else:
         return history
-    history = History(producer=producer)
+    history = History()
     applied: list[Record] = []
     for record in read():
         if record.role in _APPLIED:

@@ -27,7 +27,7 @@ from typing import NamedTuple, TypeVar
 from assay_stream.canonical.lenient import read_leniently
 from assay_stream.canonical.redaction import DEFAULT_REDACTION, Redaction
 from assay_stream.join.processor import Join, process
-from assay_stream.limits import DEFAULT_LIMITS, Limits
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.cloudevents import Call
 from assay_stream.model.control import POLICY_SET_TYPE
 from assay_stream.model.envelope import Producer
@@ -82,7 +82,6 @@ def explain(
     questions: Sequence[Question],
     *,
     redaction: Redaction = DEFAULT_REDACTION,
-    limits: Limits = DEFAULT_LIMITS,
     steps_max: int = STEPS_MAX,
 ) -> list[Explanation]:
     """Return the explanation of each question about one server."""
@@ -99,7 +98,7 @@ def explain(
         open_ = [number for number in range(len(questions)) if _may_improve(best.get(number), outer_left)]
         if not open_ or steps > steps_max:
             break
-        for cut, view in _round(logs, outer, limits):
+        for cut, view in _round(logs, outer):
             left = sum(len(log) - end for log, end in zip(logs, cut, strict=True))
             for number in open_:
                 if _may_improve(best.get(number), left) and gives(view, questions[number]):
@@ -111,7 +110,7 @@ def explain(
         open_ = [number for number in range(len(questions)) if number not in answers]
         if not open_ or steps > steps_max:
             break
-        view = _without(logs, record, limits)
+        view = _without(logs, record)
         steps += len(records)
         for number in open_:
             if gives(view, questions[number]):
@@ -142,9 +141,9 @@ def explained(
             yield doubt, answer
 
 
-def _without(logs: Sequence[Sequence[Record]], gone: Record, limits: Limits) -> Bindings:
+def _without(logs: Sequence[Sequence[Record]], gone: Record) -> Bindings:
     """Return the view where one record was set aside."""
-    history = History(limits=limits)
+    history = History(limits=DEFAULT_LIMITS)
     for log in logs:
         for record in log:
             history.take(record._replace(set_aside=True) if record.origin == gone.origin else record)
@@ -178,9 +177,9 @@ def _rounds(lengths: Sequence[int]) -> Iterator[tuple[int, Cut]]:
                 heappush(waiting, (left + 1, shorter))
 
 
-def _round(logs: Sequence[Sequence[Record]], outer: Cut, limits: Limits) -> Iterator[tuple[Cut, Bindings]]:
+def _round(logs: Sequence[Sequence[Record]], outer: Cut) -> Iterator[tuple[Cut, Bindings]]:
     """Yield the view at each cut of the last log, with the others cut as given."""
-    history = History(limits=limits)
+    history = History(limits=DEFAULT_LIMITS)
     if not logs:
         yield (), history.view
         return

@@ -14,7 +14,7 @@ from assay_stream.model.observation import CallEvent, CallProfile, SnapshotEvent
 from assay_stream.model.record import Origin, Record
 from assay_stream.report.rows import Row, time_text
 from assay_stream.report.timeline import alert_about, alert_row, finding_about, finding_row
-from assay_stream.verify.evidence import Recorded, is_intact, origin_in, strict_content
+from assay_stream.verify.evidence import Recorded, intact_content, origin_in
 
 _PLAIN = re.compile(r"[A-Za-z0-9._:-]+")
 """Text that has one form in JSON, in practice; anything else is searched for the slow way."""
@@ -173,13 +173,9 @@ def _evidence_row(evidence: Recorded) -> Row:
     data = data if isinstance(data, dict) else {}
     binding = evidence.binding
     pin = data.get("pin")
-    try:
-        intact = is_intact(strict_content(evidence.value))
-    except InputError:
-        intact = False
     return {
         "step": "evidence",
-        "state": "written" if intact else "content_hash_mismatch",
+        "state": "written" if intact_content(evidence.value) is not None else "content_hash_mismatch",
         "time": content.get("time"),
         "tool_name": data.get("tool"),
         "scope": binding.get("scope") if isinstance(binding, dict) else None,

@@ -31,7 +31,6 @@ from typing import Any
 
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.canonical.redaction import DEFAULT_REDACTION, Redaction
-from assay_stream.errors import InputError
 from assay_stream.model.cloudevents import read_call
 from assay_stream.model.observation import CallProfile
 from assay_stream.model.record import Origin, Output, Record, Role
@@ -45,7 +44,7 @@ from assay_stream.verify.alert_ledger import (
     AlertLedger,
 )
 from assay_stream.verify.differences import codes_of, differing_paths, rests_on_logs
-from assay_stream.verify.evidence import Producers, Recorded, is_intact, strict_content
+from assay_stream.verify.evidence import Producers, Recorded, intact_content
 from assay_stream.verify.pairing import EVIDENCE, Pairing, paired
 
 LATE_CALL = "late_call"
@@ -207,12 +206,8 @@ class Comparison:
         if given.value == again.value:
             self.identical["evidence"] += 1
             return
-        try:
-            content = strict_content(given.value)
-            intact = is_intact(content)
-        except InputError:
-            intact = False
-        if not intact:
+        content = intact_content(given.value)
+        if content is None:
             yield of_evidence(given, ALTERED)
             return
         paths = differing_paths(content, again.content)

@@ -140,6 +140,15 @@ def is_intact(content: Mapping[str, Any]) -> bool:
     return content.get("assaycontenthash") == str(assay.content_hash(content))
 
 
+def intact_content(value: bytes) -> dict[str, Any] | None:
+    """Return the envelope of evidence, ``None`` where it is none or was altered."""
+    try:
+        content = strict_content(value)
+        return content if is_intact(content) else None
+    except InputError:
+        return None
+
+
 class Producers:
     """Who wrote which record; each producer is read once."""
 
