@@ -135,7 +135,7 @@ async def test_a_pinned_tool_of_a_swapped_server_is_refused_until_it_is_approved
         assert await call(client) is None, "a tool without a pin passes"
         await deployment.wait_for(Role.EVIDENCE, lambda records: len(records) == 1)
         await ordered(deployment, "pins", "approve", "--server-id", "time", "--all", *reason)
-        await wait_for_row(deployment, "pins", "list", tool_name=TOOL, state="approved", standing="match")
+        await wait_for_row(deployment, "pins", "list", tool_name=TOOL, state="approved", comparison="match")
         assert await call(client) is None, "an approved one passes"
     pinned = {row["tool_name"]: row["value"] for row in await wait_for_row(deployment, "pins", "list")}
 
@@ -168,7 +168,7 @@ async def test_a_pinned_tool_of_a_swapped_server_is_refused_until_it_is_approved
         assert "+++ offered" in output
         await ordered(deployment, "pins", "approve", "--alert", uid, *reason, "--author", "ann")
         await until_ruled(client, passed)
-    rows = await wait_for_row(deployment, "pins", "list", tool_name=TOOL, standing="match")
+    rows = await wait_for_row(deployment, "pins", "list", tool_name=TOOL, comparison="match")
     assert {(row["state"], row["author"]) for row in rows if row["tool_name"] == TOOL} == {("approved", "ann")}
     await the_listings_say(deployment, pinned[TOOL], error["observed"])
 
@@ -222,7 +222,7 @@ async def test_a_decision_reaches_a_running_tap_within_a_second(
         await client.list_tools()
         await deployment.wait_for(Role.DEFINITIONS, lambda records: len(records) >= 2)
         await ordered(deployment, "pins", "approve", "--server-id", "time", "--all", "--reason", "as reviewed")
-        rows = await wait_for_row(deployment, "pins", "list", tool_name=TOOL, standing="match")
+        rows = await wait_for_row(deployment, "pins", "list", tool_name=TOOL, comparison="match")
         value = next(row["value"] for row in rows if row["tool_name"] == TOOL)
         assert await call(client) is None
         decision = {"tool_name": TOOL, "scheme": "assay.p60", "value": value}

@@ -64,7 +64,7 @@ _CLOSING = (
     "alerts that this resolves are closed after the settle time (ASSAY_STREAM_ALERT_SETTLE_S of the worker, "
     "default 600 s)"
 )
-_LIST_COLUMNS = ("server_id", "tool_name", "scheme", "state", "standing", "author", "since", "value")
+_LIST_COLUMNS = ("server_id", "tool_name", "scheme", "state", "comparison", "author", "since", "value")
 _HISTORY_COLUMNS = ("time", "change", "server_id", "tool_name", "scheme", "value", "author", "reason")
 
 
@@ -180,7 +180,7 @@ def diff(server_id: ServerId, tool: AnyTool = None, bootstrap_servers: Bootstrap
     if not rows:
         say("no decision is in force: nothing to compare with")
         return
-    rejected = [row["tool_name"] for row in rows if row["state"] == "rejected" and "rejected" in row["standing"]]
+    rejected = [row["tool_name"] for row in rows if row["state"] == "rejected" and "rejected" in row["comparison"]]
     pairs = list(_differing(bindings, server, server_id, tool))
     digests = {digest for _, _, *both in pairs for digest in both if digest is not None}
     bodies = asyncio.run(read_definitions(settings, digests)) if digests else {}

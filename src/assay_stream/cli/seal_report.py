@@ -57,10 +57,10 @@ def as_json(outcome: Outcome, reports: list[Report], files: list[FileLogs]) -> d
 
 
 def _fault_as_json(fault: Fault) -> dict[str, Any]:
-    told: dict[str, Any] = {"kind": fault.kind, "offset": fault.offset, "code": fault.code}
+    row: dict[str, Any] = {"kind": fault.kind, "offset": fault.offset, "code": fault.code}
     if fault.kind == "head":
-        told |= {"detail": fault.detail, "fix": _FIXES[fault.code]}
-    return told
+        row |= {"detail": fault.detail, "fix": _FIXES[fault.code]}
+    return row
 
 
 def print_table(outcome: Outcome, reports: list[Report], files: list[FileLogs]) -> None:

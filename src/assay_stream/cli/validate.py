@@ -1,4 +1,4 @@
-"""``assay-stream validate``: records held against a profile, one verdict a line."""
+"""``assay-stream validate``: check records against a profile, one verdict a line."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def validate(
     profile: Annotated[ProfileName, typer.Option(help="What each line must be; see below.")],
     file: Annotated[Path | None, typer.Argument(help="NDJSON, one value a line; standard input by default.")] = None,
 ) -> None:
-    """Hold records against a profile: one JSON verdict for each line that is not blank.
+    """Check records against a profile: one JSON verdict for each line that is not blank.
 
     assay: a decision payload, the evidence record around one, or an observed call. handshake: a tool call event
     (FR-EVT-007) as Handshake's recorder takes it; handshake-published: as its text demands. htc: an HTC-1.0

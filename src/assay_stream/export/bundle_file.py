@@ -166,7 +166,7 @@ def _member(stream: BinaryIO, name: str, bytes_max: int) -> int:
     if member is None:
         raise InputError("bundle_member", f"{name} is missing")
     if member.name != name:
-        raise InputError("bundle_member", f"{name} is missing, or another member stands before it")
+        raise InputError("bundle_member", f"{name} is missing, or another member precedes it")
     if member.size_bytes > bytes_max:
         raise InputError("bundle_limit", f"{name} has over {bytes_max} bytes")
     return member.size_bytes

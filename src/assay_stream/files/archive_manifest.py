@@ -110,5 +110,5 @@ def _read(path: Path) -> _Manifest | None:
     except (msgspec.DecodeError, UnicodeDecodeError):
         manifest = None
     if manifest is None or manifest.schema != _SCHEMA:
-        raise InputError("bad_archive_manifest", f"{path} is no archive manifest: move it away, or archive anew")
+        raise InputError("bad_archive_manifest", f"{path} is not an archive manifest: move it away, or archive again")
     return manifest

@@ -16,11 +16,14 @@ import time
 import weakref
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.record import Role
 from assay_stream.observe.events import Observation
+
+if TYPE_CHECKING:
+    from assay_stream.observe.publisher import ObservationPublisher
 
 EXIT_FLUSH_MS = 5_000
 """Milliseconds that an exiting process gives all its publishers together: a reachable broker needs a fraction of it,
@@ -140,25 +143,15 @@ def aiokafka_producer(connection: Mapping[str, Any], limits: PublisherLimits) ->
     return producer
 
 
-class Closable(Protocol):
-    """What is closed at exit and restarted in a forked child."""
-
-    def close(self, timeout_ms: int = ...) -> None:
-        """Deliver what is queued, within the time, and disconnect."""
-
-    def restart_in_child(self) -> None:
-        """Start empty in a forked child: the parent still has the queue and the thread that delivers it."""
-
-
 _open: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
-def note_open(one: Closable) -> None:
+def note_open(one: ObservationPublisher) -> None:
     """Close this one when the process exits, unless it was closed before. Keeps no reference to it."""
     _open.add(one)
 
 
-def note_closed(one: Closable) -> None:
+def note_closed(one: ObservationPublisher) -> None:
     _open.discard(one)
 
 

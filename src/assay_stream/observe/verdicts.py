@@ -134,26 +134,17 @@ def _ruling(action: Action, result: PinResult) -> Ruling:
 
 
 def _read(content: Mapping[str, Any]) -> Verdict:
-    policy = content.get("policy")
+    action, policy = Action(content["action"]), content.get("policy")
+    if policy is not None:
+        enforcement, unknown = Enforcement(policy["enforcement"]), UnknownPolicy.parse(policy["unknown"])
+        policy = DigestPolicy(enforcement=enforcement, unknown=unknown)
+    optional = {name: content.get(name) for name in ("scheme", "expected", "observed", "enforcement")}
+    rejected = {scheme: tuple(values) for scheme, values in content.get("rejected", {}).items()}
     return Verdict(
-        action=Action(content["action"]),
-        result=PinResult(
-            status=PinStatus(content["status"]),
-            scheme=content.get("scheme"),
-            expected=content.get("expected"),
-            observed=content.get("observed"),
-            enforcement=content.get("enforcement"),
-            action=Action(content["action"]),
-        ),
-        pins=PinsInForce(
-            approved=dict(content.get("pins", {})),
-            rejected={scheme: tuple(values) for scheme, values in content.get("rejected", {}).items()},
-        ),
-        policy=None
-        if policy is None
-        else DigestPolicy(
-            enforcement=Enforcement(policy["enforcement"]), unknown=UnknownPolicy.parse(policy["unknown"])
-        ),
+        action=action,
+        result=PinResult(status=PinStatus(content["status"]), action=action, **optional),
+        pins=PinsInForce(approved=dict(content.get("pins", {})), rejected=rejected),
+        policy=policy,
     )
 
 

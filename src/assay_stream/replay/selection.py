@@ -49,7 +49,7 @@ def offset_ranges(texts: Iterable[str]) -> tuple[OffsetRange, ...]:
         end = int(match["end"]) if match and match["end"] else None
         if match is None or (end is not None and first >= end):
             raise ConfigurationError(
-                "bad_offsets", f"write offsets as {OFFSETS_METAVAR}, the end exclusive and behind the first"
+                "bad_offsets", f"write offsets as {OFFSETS_METAVAR}, the end exclusive and after the first"
             )
         ranges.append(OffsetRange(match["topic"], int(match["partition"]), first, end))
     return tuple(ranges)

@@ -112,7 +112,7 @@ def _read_lists(content: dict[str, Any], path: str) -> Offer:
             lists[subject] = _read_list(content[name], f"{path}.{name}")
     if not lists:
         if not isinstance(content.get("name"), str):
-            message = "there is no list of tools, and no name as a Tool object has it"
+            message = "there is neither a list of tools nor a Tool object with its name"
             raise InputError("not_a_tool", message, path=path)
         return Offer(lists={Subject.TOOL: [content]}, complete=False, is_single=True)
     # A cursor says that there are more pages, also an empty one.

@@ -56,7 +56,7 @@ def pin_rows(bindings: Bindings, *, server_id: str | None, tool_name: str | None
                     "scheme": scheme,
                     "value": value,
                     "state": state.value,
-                    "standing": _standing(server, tool),
+                    "comparison": _comparison(server, tool),
                     **decision_row(last),
                 }
 
@@ -164,7 +164,7 @@ def _definition(server: ServerBindings, tool_name: str, full: str | None) -> Fin
     return offered[0].fingerprint
 
 
-def _standing(server: ServerBindings, tool_name: str) -> str:
+def _comparison(server: ServerBindings, tool_name: str) -> str:
     pins = server.controls.pins_as_of(tool_name, AFTER_ALL_US)
     found = tuple(offered.fingerprint for offered in offered_now(server, tool_name))
     return ",".join(sorted({check_pins(pins, print_).status.value for print_ in found or (None,)}))

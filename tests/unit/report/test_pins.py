@@ -51,9 +51,9 @@ def test_what_was_rejected_by_the_registry_is_in_force_no_more(bindings: Binding
 
 
 def test_decisions_in_force_with_their_standing(bindings: Bindings) -> None:
-    """Superseded ones are left out; of several definitions every standing is named."""
+    """Superseded ones are left out; of several definitions every comparison is named."""
     rows = list(pin_rows(bindings, server_id=None, tool_name=None))
-    assert [(row["tool_name"], row["value"], row["state"], row["standing"]) for row in rows] == [
+    assert [(row["tool_name"], row["value"], row["state"], row["comparison"]) for row in rows] == [
         ("gone", v1("gone"), "approved", "unobserved"),
         ("t", v1("bad"), "rejected", "match,mismatch"),
         ("t", APPROVED, "approved", "match,mismatch"),
@@ -64,7 +64,7 @@ def test_decisions_in_force_with_their_standing(bindings: Bindings) -> None:
         "scheme": "assay.v1",
         "value": APPROVED,
         "state": "approved",
-        "standing": "match,mismatch",
+        "comparison": "match,mismatch",
         "author": "ann",
         "reason": "review",
         "since": "1970-01-01T00:00:05Z",
