@@ -7,9 +7,12 @@ transactional ids are named after ``group_prefix``, so two deployments on one cl
 from __future__ import annotations
 
 import shlex
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from importlib.resources import files
+from typing import Any
 
 from assay_stream.config import Settings
 from assay_stream.kafka.topics import topic_names
@@ -65,90 +68,28 @@ class Grant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """What one role does with the topics.
-
-    Args:
-        looks_at: topics of which it asks only how far they are.
-        group: how its consumer group goes on after the prefix; with ``-`` at its end all that begin so.
-        is_transactional: whether it writes in transactions, under ids that begin as its group.
-        sees: groups of others whose committed offsets it reads, by how they go on after the prefix.
-    """
+    """What one role does with the topics; ``access.toml`` says what the fields mean."""
 
     purpose: str
-    reads: frozenset[Role] = frozenset()
-    writes: frozenset[Role] = frozenset()
-    looks_at: frozenset[Role] = frozenset()
+    reads: frozenset[Role]
+    writes: frozenset[Role]
+    looks_at: frozenset[Role]
     group: str = ""
     is_transactional: bool = False
     sees: tuple[str, ...] = ()
 
 
-_ALL = frozenset(Role)
-_COMMITTED = ("join", "seal")
-"""What is missing from evidence, or from its seals, shows in what these groups have committed."""
+def _access(row: dict[str, Any]) -> Access:
+    topics = {
+        name: frozenset(Role) if row.get(name) == ["*"] else frozenset(map(Role, row.get(name, ())))
+        for name in ("reads", "writes", "looks_at")
+    }
+    return Access(**row | topics | {"sees": tuple(row.get("sees", ()))})
 
-ACCESS: Mapping[Actor, Access] = {
-    Actor.PROXY: Access(
-        purpose="a proxy, `tap` or `publish`",
-        reads=frozenset({Role.VERDICTS}),
-        writes=frozenset({Role.SNAPSHOTS, Role.CALLS}),
-    ),
-    Actor.REGISTRY: Access(
-        purpose="`worker --role registry`",
-        reads=frozenset({Role.SNAPSHOTS, Role.CONTROL, Role.BINDINGS}),
-        writes=frozenset({Role.BINDINGS, Role.DEFINITIONS, Role.FINDINGS, Role.CHANGES, Role.VERDICTS, Role.REJECTED}),
-        group="registry",
-        is_transactional=True,
-    ),
-    Actor.JOIN: Access(
-        purpose="`worker --role join`",
-        reads=frozenset({Role.CALLS, Role.BINDINGS, Role.EVIDENCE}),
-        writes=frozenset({Role.EVIDENCE, Role.FINDINGS, Role.REJECTED}),
-        looks_at=frozenset({Role.SNAPSHOTS, Role.CONTROL}),
-        group="join",
-        is_transactional=True,
-    ),
-    Actor.ALERTS: Access(
-        purpose="`worker --role alerts`",
-        reads=frozenset({Role.FINDINGS, Role.ALERT_STATES}),
-        writes=frozenset({Role.FINDINGS, Role.ALERTS, Role.ALERT_STATES, Role.REJECTED}),
-        group="alerts",
-        is_transactional=True,
-    ),
-    Actor.AGENTS: Access(
-        purpose="`worker --agents`",
-        reads=frozenset(
-            {Role.EVIDENCE, Role.FINDINGS, Role.ALERTS, Role.DEFINITIONS, Role.AGENT_INPUTS, Role.AGENT_STATES}
-        ),
-        writes=frozenset({Role.FINDINGS, Role.REJECTED, Role.AGENT_INPUTS, Role.AGENT_STATES}),
-        looks_at=frozenset({Role.SNAPSHOTS, Role.CONTROL, Role.CALLS}),
-        group="agents-",
-        is_transactional=True,
-        sees=STAGES,
-    ),
-    Actor.SEALER: Access(
-        purpose="`seal`",
-        reads=frozenset({Role.EVIDENCE, Role.CHECKPOINTS}),
-        writes=frozenset({Role.CHECKPOINTS}),
-        group="seal",
-        is_transactional=True,
-    ),
-    Actor.FORWARDER: Access(
-        purpose="`alerts forward`",
-        reads=frozenset({Role.ALERTS}),
-        writes=frozenset({Role.DEAD_LETTERS}),
-        group="forward-",
-    ),
-    Actor.ANALYST: Access(purpose="every command that only reads", reads=_ALL, sees=_COMMITTED),
-    Actor.OPERATOR: Access(
-        purpose="decisions: `pins`, `policy`, `keys`, `alerts suppress`",
-        reads=_ALL,
-        writes=frozenset({Role.CONTROL}),
-        sees=_COMMITTED,
-    ),
-    Actor.ADMIN: Access(purpose="`topics apply`, `topics show`", looks_at=_ALL),
-}
-"""Every role. What stands here is all that it needs, and all that it may do."""
+
+_TABLE = tomllib.loads((files(__package__) / "access.toml").read_text(encoding="utf-8"))
+ACCESS: Mapping[Actor, Access] = {Actor(name): _access(row) for name, row in _TABLE.items()}
+"""Every role."""
 
 
 def grants_of(actor: Actor, settings: Settings) -> list[Grant]:
