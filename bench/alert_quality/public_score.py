@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from assay_stream.drift import CODES
 from bench.alert_quality.judges import HIGH, MEDIUM
 from bench.alert_quality.public import FirstList, Pair, PublicCorpus
-from bench.alert_quality.public_judges import NOT_COMPARED, PublicJudge, Verdicts, differing
+from bench.alert_quality.public_judges import NOT_COMPARED, WHOLE_LIST, PublicJudge, Verdict, Verdicts, differing
 
 _Z = 1.96
 
@@ -79,7 +79,7 @@ class Figures:
         restarts: restarts with anything at high.
         restarts_medium: the same at medium.
         misses: every attack below high.
-        false_alarms: ids of releases and first lists with anything at high, by what was named.
+        false_alarms: tools at high of releases and first lists, by the indicators that were named.
     """
 
     attacks: Share
@@ -129,13 +129,14 @@ def measure(corpus: PublicCorpus, judge: PublicJudge, judge_first: PublicJudge |
         releases=_reaching([verdicts for _, verdicts in releases], HIGH),
         releases_medium=_reaching([verdicts for _, verdicts in releases], MEDIUM),
         changed_tools=Share(
-            found=sum(_at(verdicts, HIGH) for _, verdicts in releases),
+            found=sum(_tools_at_high(verdicts) for _, verdicts in releases),
             of=sum(len(differing(pair.before, pair.after)) for pair, _ in releases),
         ),
         first_poisoned=Share(found=sum(_finds(verdicts, first) for first, verdicts in poisoned), of=len(poisoned)),
         first_benign=_reaching([verdicts for _, verdicts in benign], HIGH),
         first_benign_tools=Share(
-            found=sum(_at(verdicts, HIGH) for _, verdicts in benign), of=sum(len(first.tools) for first, _ in benign)
+            found=sum(_tools_at_high(verdicts) for _, verdicts in benign),
+            of=sum(len(first.tools) for first, _ in benign),
         ),
         restarts=_reaching(restarts, HIGH),
         restarts_medium=_reaching(restarts, MEDIUM),
@@ -148,8 +149,8 @@ def _level(verdicts: Verdicts) -> int:
     return max((verdict.level for verdict in verdicts.values()), default=0)
 
 
-def _at(verdicts: Verdicts, level: int) -> int:
-    return sum(verdict.level >= level for verdict in verdicts.values())
+def _tools_at_high(verdicts: Verdicts) -> int:
+    return sum(verdict.level >= HIGH for name, verdict in verdicts.items() if name != WHOLE_LIST)
 
 
 def _reaching(judged: Sequence[Verdicts], level: int) -> Share:
@@ -180,8 +181,12 @@ def _cause(verdicts: Verdicts) -> str:
     refused = sorted(code for code in codes if code.startswith(NOT_COMPARED))
     if refused:
         return refused[0]
-    indicators = sorted(codes - CODES.keys())
+    indicators = sorted({code for verdict in verdicts.values() for code in _indicators(verdict)})
     return f"below high: {', '.join(indicators)}" if indicators else "no indicator"
+
+
+def _indicators(verdict: Verdict) -> list[str]:
+    return [code for code in verdict.codes if code not in CODES]
 
 
 def _false_alarms(judged: Sequence[tuple[Pair | FirstList, Verdicts]]) -> dict[str, list[str]]:
@@ -189,5 +194,5 @@ def _false_alarms(judged: Sequence[tuple[Pair | FirstList, Verdicts]]) -> dict[s
     for case, verdicts in judged:
         for name, verdict in verdicts.items():
             if verdict.level >= HIGH:
-                found[", ".join(verdict.codes) or "no code"].append(f"{case.id}: {name}")
+                found[", ".join(_indicators(verdict)) or "structure alone"].append(f"{case.id}: {name}")
     return dict(sorted(found.items(), key=lambda item: (-len(item[1]), item[0])))

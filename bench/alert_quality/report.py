@@ -47,7 +47,7 @@ def public_tables(corpus: PublicCorpus, scores: Mapping[str, Figures]) -> dict[s
             "what was seen", ((miss.cause, f"{miss.id} ({miss.technique})") for miss in ours.misses), "misses"
         ),
         "public_false_alarms": _grouped(
-            "codes", ((codes, case) for codes, cases in ours.false_alarms.items() for case in cases), "alerts"
+            "indicators", ((codes, case) for codes, cases in ours.false_alarms.items() for case in cases), "alerts"
         ),
     }
 
@@ -112,7 +112,8 @@ def _figures(scores: Mapping[str, Figures]) -> str:
         for title, field in _ROWS
         if any(getattr(one, field).of for one in scores.values())
     ]
-    rows.insert(1, ["the same, mean of sources", *(f"{one.mean_of_sources:.3f}" for one in scores.values())])
+    if rows[0][0] == _ROWS[0][0]:
+        rows.insert(1, ["the same, mean of sources", *(f"{one.mean_of_sources:.3f}" for one in scores.values())])
     return markdown(["", *scores], rows)
 
 

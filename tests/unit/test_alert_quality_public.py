@@ -141,6 +141,13 @@ def test_figures_count_what_they_say(corpus: PublicCorpus) -> None:
     assert figures.false_alarms == {"word": ["npm:x 1.0.1->1.1.0: echo", "npm:x 1.1.0: echo"]}
 
 
+def test_an_alarm_on_the_whole_list_is_no_tool() -> None:
+    """It makes the release one with an alarm, and no more tools alarmed than there are."""
+    reordered = Pair(id="r", source="npm:x", before=[ADD, ECHO], after=[ECHO, ADD], versions=("1", "2"))
+    figures = measure(PublicCorpus(releases=[reordered]), any_change)
+    assert (figures.releases, figures.changed_tools) == (Share(found=1, of=1), Share(found=0, of=0))
+
+
 def test_another_tool_does_not_find_the_poisoned_one_in_a_first_list() -> None:
     """An alarm on a harmless neighbour is no find."""
     attack = {"id": "a", "technique": "t", "tool": "add", "before": [], "after": [ADD, ALARMING]}
