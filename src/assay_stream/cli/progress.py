@@ -28,12 +28,7 @@ class _Rate(ProgressColumn):
 
 
 class Meter:
-    """Shows at most once a second how much is done, how fast, and how long the rest will take.
-
-    Args:
-        wanted: whether to show anything; ``None``: on a terminal only.
-        clock_s: seconds that only go up.
-    """
+    """Shows at most once a second how much is done, how fast, and how long the rest will take."""
 
     def __init__(self, wanted: bool | None, *, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._console = Console(stderr=True)

@@ -64,7 +64,6 @@ class Source:
     """Files, or the topics of a deployment.
 
     Args:
-        ends: where each partition of the topics ends, ``None`` for files.
         partitions: how many partitions the snapshot topic has, ``None`` if unknown.
     """
 

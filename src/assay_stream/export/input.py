@@ -49,7 +49,6 @@ class Place(NamedTuple):
 
     Args:
         time_us: event time, microseconds since the epoch.
-        name: topic of its origin, or identity.
     """
 
     kind: str
@@ -63,7 +62,6 @@ class Stored(NamedTuple):
     """Bytes that may hold a record, and where they stand.
 
     Args:
-        where: file and line, or topic, partition and offset.
         kind: what they must be, ``None`` where only they can tell.
     """
 

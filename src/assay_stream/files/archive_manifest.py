@@ -48,11 +48,7 @@ class ArchivedOffsets(NamedTuple):
 
 
 def manifest_bytes(ends: Mapping[Place, int], joined: Mapping[Place, int], last: Mapping[Place, int]) -> bytes:
-    """Return the content of a manifest.
-
-    Args:
-        ends: of each partition that was archived, the first offset that was not read.
-    """
+    """Return the content of a manifest."""
     partitions = [
         _Partition(*place, end, joined.get(place), last.get(place, msgspec.UNSET))
         for place, end in sorted(ends.items())

@@ -30,10 +30,6 @@ class LogSpool(Spool[_LogKey]):
 
     A record handed in twice counts once. Two that differ and claim one place are an error, found by ``finish`` at the
     latest.
-
-    Args:
-        logs_max: how many logs there may be.
-        bounds: of ``Spool``.
     """
 
     def __init__(self, *, logs_max: int = ARCHIVE_LOGS_MAX, **bounds: int) -> None:

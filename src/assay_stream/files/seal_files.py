@@ -51,7 +51,6 @@ class FileLogs:
     """Logs in files.
 
     Args:
-        paths: archives, plain or compressed, and folders of them.
         starts: partition to the offset at which its log started when the archive was made, where that is not 0.
 
     Raises:
@@ -111,9 +110,6 @@ def record_in(line: bytes, name: str, role: Role) -> Record | None:
 
 def write_logs(folder: Path, evidence: Logs, checkpoints: Logs, *, compress: bool = False) -> dict[str, int]:
     """Copy both kinds of log to a folder, one file for each log that holds something; return the count of each role.
-
-    Args:
-        folder: made if missing, else it must be empty.
 
     Raises:
         InputError: ``folder_not_empty``, ``unwritable_folder``.

@@ -21,9 +21,6 @@ _Key = TypeVar("_Key")
 def read_private_key(path: Path, password: str | None) -> Ed25519PrivateKey:
     """Return the private key in a PEM file that only its owner can write, and only its owner and group can read.
 
-    Args:
-        password: of an encrypted file; ``None`` or empty for one that is not.
-
     Raises:
         InputError: ``seal_key_missing``, ``unreadable_file``, ``seal_key_exposed``; as ``dsse.load_private_key``,
             with the path in the message.

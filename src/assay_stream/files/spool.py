@@ -125,10 +125,6 @@ class Spool(Generic[Stream]):
     def rows(self, stream: Stream, *, after: Any = None) -> Iterator[Row]:
         """Yield the rows of a stream in the order of their keys; none of a stream that got none.
 
-        Args:
-            stream: which one; ``finish`` must have been called since the last row.
-            after: only rows with a greater key.
-
         Raises:
             OperatingError: ``no_room`` where the temporary file cannot be read.
         """

@@ -41,7 +41,6 @@ class Answer:
     """The result of one attempt.
 
     Args:
-        code: what happened, for logs and dead letters: ``http_503``, ``timeout``.
         retry_after_ms: how long the receiver asks to wait, milliseconds.
     """
 

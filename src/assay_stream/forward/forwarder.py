@@ -54,11 +54,7 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
 
 
 class Forwarder:
-    """Delivers alerts to one receiver until told to stop.
-
-    Args:
-        group: the consumer group; one per receiver.
-    """
+    """Delivers alerts to one receiver until told to stop."""
 
     def __init__(
         self,

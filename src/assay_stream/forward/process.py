@@ -25,9 +25,6 @@ def run_forwarder(
 ) -> None:
     """Forward alerts until SIGTERM or SIGINT.
 
-    Args:
-        web_port: where health and metrics are served, if anywhere.
-
     Raises:
         ConfigurationError: ``topic_missing``, ``bad_group``, ``web_port_taken``.
         OperatingError: ``broker_unreachable`` or ``brokers_failing``.

@@ -124,9 +124,6 @@ def secret_from(variable: str, environment: Mapping[str, str]) -> str:
 def tls_context(ca_file: Path | None) -> ssl.SSLContext:
     """Return how receivers' certificates are checked.
 
-    Args:
-        ca_file: authorities that take the place of the usual ones.
-
     Raises:
         ConfigurationError: ``bad_tls_file``.
     """

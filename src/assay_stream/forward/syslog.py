@@ -40,8 +40,6 @@ class Syslog:
     """Sends alerts to one syslog receiver, over one connection.
 
     Args:
-        host: HOSTNAME of the messages.
-        tls: how the certificate is checked, for TLS.
         enterprise: private enterprise number of the structured data's id.
     """
 

@@ -24,10 +24,6 @@ _OURS = frozenset({"content-type", "content-length", "host", "user-agent", "idem
 class Webhook:
     """Posts alerts to one address. Redirections are not followed, and proxy variables are not used.
 
-    Args:
-        header: name and value of a further header; the value is a secret.
-        secret: signs every delivery where it is given.
-
     Raises:
         ConfigurationError: ``bad_header``.
     """

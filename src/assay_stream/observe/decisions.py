@@ -18,10 +18,6 @@ def decision_event(
 ) -> Observation:
     """Return the event of an operator's decision, checked as the stream will check it.
 
-    Args:
-        kind: an event type of ``model.control``.
-        data: the decision; ``None`` values are left out.
-
     Raises:
         InputError: if the stream would reject it, with the path of the bad field.
     """

@@ -45,7 +45,6 @@ class Fetched:
     Args:
         domain: whose document was requested, ``host`` or ``host:port``.
         status: ``observed`` if the host served something, else ``fetch_failed``.
-        document: the JSON object exactly as received; ``None`` if a strict reader accepts none.
         error_code: ``discovery_fetch_failed``, or ``discovery_invalid`` if the document is refused.
         revocations: the revocation document that the document refers to, exactly as received.
     """

@@ -78,7 +78,6 @@ class Observation:
     """One record to publish.
 
     Args:
-        key: the server's name, so that all records of one server share a partition.
         timestamp_ms: event time, milliseconds since the epoch.
     """
 

@@ -66,11 +66,7 @@ class Passage:
 
 
 class Gate:
-    """Rules on the lines of one connection. Times must be timezone-aware.
-
-    Args:
-        observer: the state machine of the same connection, fed by the gate.
-    """
+    """Rules on the lines of one connection. Times must be timezone-aware."""
 
     def __init__(self, vantage: Vantage, observer: WireObserver, rule: Rule) -> None:
         self._vantage = vantage

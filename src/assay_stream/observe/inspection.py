@@ -42,7 +42,6 @@ class Watch(threading.Thread):
     """Feeds a wire observer and publishes what it yields.
 
     Args:
-        observer: the state machine; used by this thread only.
         backlog_bytes_max: what may wait to be inspected.
     """
 

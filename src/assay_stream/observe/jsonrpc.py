@@ -39,7 +39,6 @@ class Line:
     Args:
         messages: its messages; empty if no parser could make sense of it.
         exact: whether the strict decoder accepts it, so that its content may be hashed.
-        whole: whether everything in it is a message.
     """
 
     messages: tuple[dict[str, Any], ...]

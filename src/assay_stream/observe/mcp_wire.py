@@ -48,13 +48,7 @@ _VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
 
 
 class WireObserver:
-    """Watches one connection between a client and a server. Times must be timezone-aware.
-
-    Args:
-        session_id: unique to this connection; prefix of its tool call ids.
-        new_id: returns a new unique id with every call, for events and snapshots.
-        pending_max: requests of a kind (calls, lists) that may be unanswered at a time.
-    """
+    """Watches one connection between a client and a server. Times must be timezone-aware."""
 
     def __init__(
         self,

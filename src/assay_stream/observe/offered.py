@@ -24,7 +24,6 @@ class Assembly:
     """A list assembled so far. Immutable: pending requests keep theirs.
 
     Args:
-        next_cursor: the cursor that continues it, ``None`` at the end.
         sound: whether it began at the beginning and every page was readable.
         too_large: whether it outgrew the limits; its items are dropped then.
     """

@@ -53,7 +53,6 @@ class ObservationPublisher:
 
     Args:
         connection: aiokafka's connection arguments: ``bootstrap_servers`` and whatever security needs.
-        producer_factory: returns a producer; default: an idempotent aiokafka producer with ``acks=all``.
     """
 
     def __init__(

@@ -20,7 +20,6 @@ class Pump(threading.Thread):
 
     Args:
         see: gets every chunk just *before* it is written, so that it comes before any reaction of the other side.
-        write: takes every chunk instead of the target.
     """
 
     def __init__(

@@ -94,9 +94,6 @@ def from_observations(lines: Iterable[bytes], *, on_error: OnError | None = None
 
     Events are not judged here: one that no stage accepts is published all the same and ends among the rejected
     records with its reason. Only a line that does not say where it belongs is an error.
-
-    Args:
-        lines: NDJSON of events, as the tap and ``publish --dry-run`` write them.
     """
     for number, raw in numbered(iter(lines)):
         try:

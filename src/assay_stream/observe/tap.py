@@ -55,10 +55,8 @@ async def run_tap(
     """Run a server behind the tap until it ends, and return its exit code (128 + n after signal n).
 
     Args:
-        sink: where observations go; it stays open.
         stdin: descriptor that the client writes to; reads as ended afterwards.
         stdout: descriptor that the client reads from; released when the server's output ends.
-        clock: returns the time, timezone-aware; default: the system's.
         rule: what to do with a call (``VerdictClient.rule``); without it everything passes.
 
     Raises:
@@ -73,7 +71,6 @@ async def run_tap(
         loop.call_soon_threadsafe(sink.publish, observation)
 
     observer = WireObserver(vantage, session_id=new_id(), new_id=new_id)
-    output_ended = asyncio.Event()
     eyes: Watch | Enforcer
     if rule is None:
         eyes = Watch(observer, publish=publish, clock=clock)
@@ -89,6 +86,7 @@ async def run_tap(
             publish=publish,
             clock=clock,
         )
+    output_ended = asyncio.Event()
     inward, outward = _pumps(process, eyes, stdin, stdout, _setter(loop, output_ended))
     inward.start()
     outward.start()
@@ -104,16 +102,20 @@ async def run_tap(
             await asyncio.to_thread(_end, process)
             inward.stop()
             outward.stop()
-        if isinstance(eyes, Watch):
-            eyes.finish()
-            await asyncio.to_thread(eyes.join, _WATCH_LIMIT_S)
-        else:
-            eyes.end(observer.close)
-            # Also lets the loop take in what the pumps' threads have passed to it.
-            await asyncio.to_thread(inward.join, _INWARD_LIMIT_S)
-        _report(observer, eyes)
+        await _end_observing(observer, eyes, inward)
     code = process.returncode
     return code if code >= 0 else 128 - code
+
+
+async def _end_observing(observer: WireObserver, eyes: Watch | Enforcer, inward: Pump) -> None:
+    if isinstance(eyes, Watch):
+        eyes.finish()
+        await asyncio.to_thread(eyes.join, _WATCH_LIMIT_S)
+    else:
+        eyes.end(observer.close)
+        # Also lets the loop take in what the pumps' threads have passed to it.
+        await asyncio.to_thread(inward.join, _INWARD_LIMIT_S)
+    _report(observer, eyes)
 
 
 def _start(command: Sequence[str], environment: Mapping[str, str] | None) -> subprocess.Popen[bytes]:

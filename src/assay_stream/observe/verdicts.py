@@ -52,11 +52,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ruling:
-    """What to do with a call.
-
-    Args:
-        reason_code: why, stable: ``definition_match``, ``definition_mismatch``, ...
-    """
+    """What to do with a call."""
 
     action: Action
     reason_code: str
@@ -152,7 +148,6 @@ class VerdictClient:
     """Follows the verdict topic and rules on calls from memory. May be used from any thread.
 
     Args:
-        connection: aiokafka's connection arguments: ``bootstrap_servers`` and whatever security needs.
         unavailable: what to do with calls until the verdicts have been read.
     """
 

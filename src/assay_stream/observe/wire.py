@@ -14,10 +14,8 @@ class WireStats:
     """Counts since the wire opened.
 
     Args:
-        snapshots: snapshots produced, refused ones included.
         list_changes: announced changes of the tools; repeats without a list in between are not all published.
         malformed_lines: lines no parser can make sense of.
-        inexact_lines: understood, but not sound JSON; nothing in them is hashed.
         missed_lines: not inspected: too long, or the observer was too far behind.
         refused_snapshots: snapshots the registry is meant to reject.
         unmatched_responses: answers to requests not followed here, such as pings.

@@ -123,11 +123,7 @@ def explain(
 def explained(
     doubts: Iterable[tuple[Doubt, Question]], records: Iterable[Record], *, redaction: Redaction = DEFAULT_REDACTION
 ) -> Iterator[tuple[Doubt, Explanation]]:
-    """Yield what is in doubt with the explanation of its question, server by server.
-
-    Args:
-        records: the snapshot and control records of these servers, in any order; others are skipped.
-    """
+    """Yield what is in doubt with the explanation of its question, server by server."""
     by_server: dict[bytes, list[tuple[Doubt, Question]]] = {}
     for doubt, question in doubts:
         by_server.setdefault(question.event.server_id.encode(), []).append((doubt, question))

@@ -73,7 +73,6 @@ class Results:
     """Files of results in a folder.
 
     Args:
-        what: everything that decides the bytes: a run that resumes must have the same.
         ends: where the replayed topics ended, ``None`` for files.
 
     Raises:

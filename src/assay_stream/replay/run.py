@@ -42,12 +42,7 @@ _STEPS_MAX = 400
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """Where a replay stands between two records.
-
-    Args:
-        ticked_us: event time of the last tick, microseconds.
-        time_us: event time of the last record, microseconds.
-    """
+    """Where a replay stands between two records."""
 
     positions: dict[Log, Position]
     done: dict[Log, int]
@@ -61,11 +56,8 @@ class Replay:
     """The stages over everything in a spool.
 
     Args:
-        spool: the records of the snapshots, control and calls topics; finished.
         snapshot_partitions: how many partitions the snapshot topic had, ``None`` where that is not known.
-        call_profile: what every call must satisfy, whatever profile it names itself.
         server_ids: replay the calls of these servers only; ``None`` for all.
-        alert_rules: the rules of the alert stage, ``None`` for the defaults.
     """
 
     def __init__(

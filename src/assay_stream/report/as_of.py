@@ -30,9 +30,6 @@ def forgotten(server: ServerBindings, time_us: int) -> list[Row]:
 def asof_rows(server: ServerBindings, server_id: str, time_us: int, *, tool_name: str | None = None) -> list[Row]:
     """Return one row for each thing in force at a time.
 
-    Args:
-        time_us: event time, inclusive, microseconds since the epoch.
-
     Raises:
         InputError: ``tool_not_known``; ``nothing_known_then`` where nothing was observed or set by that time, and
             nothing is forgotten.

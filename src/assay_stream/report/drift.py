@@ -62,7 +62,6 @@ class DriftFinding:
 
     Args:
         kind: a key of ``KIND_TITLES``.
-        name: of the tool or prompt, or the URI template.
         codes: codes of what changed, and ids of the rules for what new text brings; sorted, each once.
         fields: top-level fields that differ, sorted.
     """
@@ -133,9 +132,6 @@ def _read_list(items: Any, path: str) -> list[dict[str, Any]]:
 
 def drift_findings(before: Offer, after: Offer, *, profile: Profile, known: Collection[str] = ()) -> list[DriftFinding]:
     """Return the findings: tools, then prompts, then templates, each ordered by name and kind.
-
-    Args:
-        known: full digests of definitions seen before, which are not news.
 
     Raises:
         InputError: as ``compare_lists``.

@@ -58,11 +58,7 @@ def _shown(value: Any) -> str:
 
 
 def as_sarif(findings: Sequence[DriftFinding], *, after_uri: str) -> str:
-    """Return the findings as a SARIF 2.1.0 log with one run.
-
-    Args:
-        after_uri: path of the later recording, which the findings are about.
-    """
+    """Return the findings as a SARIF 2.1.0 log with one run."""
     uri = quote(after_uri, safe="/:.-_~")
     kinds = list(KIND_TITLES)
     driver = {

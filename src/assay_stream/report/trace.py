@@ -50,8 +50,6 @@ class Trace:
         evidence: its record, ``None`` where there is none yet.
         call: the call itself, ``None`` where it is deleted.
         snapshot: the snapshot that the binding rests on, ``None`` where it rests on none or that is deleted.
-        findings: what was found in the call or in that snapshot about the tool.
-        alerts: the alerts about these findings.
     """
 
     evidence: Recorded | None

@@ -55,6 +55,7 @@ _OWN_WORD = frozenset({"$.assayproducerversion", "$.assaygit"})
 _OF_DEFINITIONS = frozenset({"digest_differs", "pin_differs", "signature_differs", "producer_differs"})
 
 Read = Callable[[], Iterable[Record]]
+"""Gives the records afresh each time."""
 Later = Callable[[int], Iterable[Output]]
 
 
@@ -127,11 +128,7 @@ class _Doubt:
 
 
 class Comparison:
-    """Compares a replay with what was recorded, and counts.
-
-    Args:
-        read: gives the replayed records afresh each time, for the search for causes.
-    """
+    """Compares a replay with what was recorded, and counts."""
 
     def __init__(
         self,

@@ -187,8 +187,6 @@ class EvidenceSelection:
     Args:
         since_us: event time of the earliest call, inclusive, microseconds since the epoch.
         until_us: event time of the latest call, inclusive.
-        from_offset: of calls at this offset of their partition or later.
-        to_offset: of calls before this offset.
     """
 
     since_us: int | None = None

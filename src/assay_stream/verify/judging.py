@@ -141,7 +141,6 @@ def judged(
     """Yield the judgement on each record of evidence, and on each call that should have one, but those in doubt.
 
     Args:
-        verifier: judges; the last records in doubt are still to be settled.
         evidence: the selected records; the coverage has noted each.
         pairing: holds what waits, and tells which evidence names one of the calls.
         keep: whether a call without evidence so far may get some, or should have it.

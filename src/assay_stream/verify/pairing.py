@@ -99,7 +99,6 @@ class Pairing(Generic[Other]):
     """Gives each record of evidence what stands for the call it names: the call, or other evidence of it.
 
     Args:
-        waiting_max: how many values of either side wait in memory.
         places: partitions whose calls can be paired; ``None`` for all.
     """
 

@@ -35,7 +35,6 @@ def verify_logs(
 
     Args:
         checkpoints: the checkpoints over it: each of their logs is the chain of the partition with its number.
-        partitions: only these; empty for all.
         partition_count: how many partitions the evidence topic has, ``None`` where that is not known.
         claims_before: of chains still being written, the offset before which what they say of others counts.
         sealed_offsets: by partition, the offset before which the sealer says all is sealed.

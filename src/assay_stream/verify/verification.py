@@ -58,8 +58,6 @@ class Judgement:
     Args:
         status: ``holds``; ``late``: holds, without records that came late; ``wrong``; ``gone``: what it rests on is
             no longer there; ``missing``: there is no record, and should be.
-        evidence: the record; where it is missing, what its call would have it say.
-        codes: what is wrong or gone, sorted.
         left_out: the first record of each log that it was joined without.
     """
 
