@@ -107,6 +107,16 @@ def test_a_record_with_nothing_before_it_does_not_wait() -> None:
     assert seconds(internal.ends(1, 0)) == [5]
 
 
+def test_a_record_read_after_the_ends_were_looked_up_waits_for_its_own() -> None:
+    """Something before it may have been published since."""
+    internal = Internal(echo())
+    internal.read(evidence(0, 5), to=1)
+    internal.ends(1, 1)
+    internal.read(evidence(1, 9), to=2)
+    assert seconds(internal.read(evidence(0, 3, partition=1), to=1)) == [3, 5]
+    assert seconds(internal.ends(2, 1)) == [9]
+
+
 def test_an_input_far_beyond_a_record_holds_it_up_no_longer() -> None:
     """A first run over a long history: neither partition is near its end, and little waits."""
     internal = Internal(echo())
