@@ -137,9 +137,11 @@ def handle(case: Case, known: Kept | None, definition: Callable[[str], Any], lim
 
 
 def _is_valid(given: Detection, limits: Limits) -> bool:
+    # Tool names have no bound where records have none: servers choose them.
     texts = [text for text in (given.server_id, given.tool_name) if text is not None]
     return (
-        all(isinstance(text, str) and 0 < len(text) <= limits.identifier_chars_max for text in texts)
+        all(isinstance(text, str) and text for text in texts)
+        and len(given.server_id or "") <= limits.identifier_chars_max
         and (given.severity is None or given.severity in {str(level) for level in Level})
         and isinstance(given.references, tuple)
         and len(given.references) <= limits.agent_references_max

@@ -16,6 +16,7 @@ import orjson
 from assay_stream.agents.declaration import Agent, AgentSet, Event
 from assay_stream.agents.failures import RAISED, about, label_json, raised
 from assay_stream.agents.inputs import read_input, set_aside
+from assay_stream.canonical.digest import jcs_digest
 from assay_stream.errors import ConfigurationError
 from assay_stream.limits import DEFAULT_LIMITS, Limits
 from assay_stream.model.agent_topic import DEFINITION, INPUT_HEADER, ORDER_HEADER, PROGRESS, SourceProgress
@@ -99,8 +100,7 @@ class Rekeying:
                 "agent_bad_key",
                 about(
                     agent.name,
-                    f"a key must be None, a text, or a tuple of at most {self._limits.agent_key_parts_max} texts, "
-                    f"each of at most {self._limits.identifier_chars_max} characters",
+                    f"a key must be None, a text, or a tuple of at most {self._limits.agent_key_parts_max} texts",
                 ),
             ) from None
 
@@ -130,16 +130,19 @@ class Rekeying:
 def _key_bytes(agent: str, parts: object, limits: Limits) -> bytes:
     """Return the key of an agent's records; few keys have many records.
 
+    Servers choose the names of their tools, so a long one must not be an error: it stands as its digest.
+
     Raises:
         TypeError: where it is junk.
     """
     if (
         not isinstance(parts, tuple)
         or not 0 < len(parts) <= limits.agent_key_parts_max
-        or not all(isinstance(part, str) and len(part) <= limits.identifier_chars_max for part in parts)
+        or not all(isinstance(part, str) for part in parts)
     ):
         raise TypeError
-    return orjson.dumps([agent, *parts])
+    chars_max = limits.identifier_chars_max
+    return orjson.dumps([agent, *(part if len(part) <= chars_max else str(jcs_digest(part)) for part in parts)])
 
 
 def _place(record: Record, event: Event[Any]) -> bytes:

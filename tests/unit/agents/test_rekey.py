@@ -53,12 +53,19 @@ def test_findings_of_agents_are_not_read(kind: Kind) -> None:
     assert len(rekeying.process(read(a_finding().output()))) == 1
 
 
-@pytest.mark.parametrize("key", [7, (), ("a", 7), ["a"], "x" * 1_025, ("a",) * 9])
+@pytest.mark.parametrize("key", [7, (), ("a", 7), ("a", ["b"]), ["a"], ("a",) * 9])
 def test_junk_for_a_key_is_refused_with_the_name_of_the_agent(key: Any) -> None:
     """Nothing of the batch is written."""
     with pytest.raises(ConfigurationError, match="'reader'") as refused:
         reader(lambda _event: key).process(read(evidence(0, 0)))
     assert refused.value.code == "agent_bad_key"
+
+
+def test_a_long_name_stands_as_its_digest_in_a_key() -> None:
+    """A server that names a tool so must not stop the detections."""
+    [output] = reader(lambda _event: ("a", "x" * 1_025)).process(read(evidence(0, 0)))
+    _, first, second = orjson.loads(output.key or b"")
+    assert (first, second[:7], len(second)) == ("a", "sha256:", 71)
 
 
 def test_a_key_function_that_raises_is_named_with_its_line() -> None:
