@@ -176,7 +176,7 @@ def stages_of(
     partitions = counts[Role.AGENT_INPUTS]
     rekeying: list[Stage[Any]] = [
         Stage(
-            f"agents-{name}-{role}",
+            _stage_name(name, role, agents),
             (role,),
             clients=clients,
             topics=topics,
@@ -186,6 +186,11 @@ def stages_of(
         for role in agents.roles
     ]
     return [*rekeying, DetectionStage(f"agents-{name}", agents, upstream, clients=clients, topics=topics)]
+
+
+def _stage_name(name: str, role: Role, agents: AgentSet) -> str:
+    """Return what a stage and its group are called: other code reads all definitions again, to remember its own."""
+    return f"agents-{name}-{role}" + (f"-{agents.digest[-12:]}" if role is Role.DEFINITIONS else "")
 
 
 def process(state: Rekeyed | AgentState, record: Record) -> list[Output]:

@@ -12,7 +12,7 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
 
-from assay_stream.agents import Agent, AgentSet, Detection, Event, Memory
+from assay_stream.agents import Agent, AgentSet, Detection, Event, Memory, agent_set
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError
 from assay_stream.kafka import stage_task as module
@@ -285,3 +285,19 @@ def no_fault(cluster: MemoryCluster) -> Iterator[None]:
     """Leave nothing to fail behind."""
     yield
     cluster.before = lambda _: None
+
+
+def test_other_code_reads_all_definitions_again_and_nothing_else() -> None:
+    """What it remembers of them may be something else; records that were handled are not handled twice."""
+    agent = Agent("labels", title="Labels")
+    agent.evidence(key=actor_of)(lambda _, __: None)
+    agent.definitions(lambda definition: definition)
+
+    def names(digest: str) -> set[str]:
+        agents = agent_set([agent], digest=digest)
+        stages = stages_of(agents, NAME, Any, clients=Any, topics=TOPICS, counts=COUNTS)  # type: ignore[arg-type]
+        return {stage.name for stage in stages}
+
+    before, after = names("sha256:" + "a" * 64), names("sha256:" + "b" * 64)
+    assert before & after == {f"agents-{NAME}", f"agents-{NAME}-evidence"}
+    assert len(before - after) == 1
