@@ -18,19 +18,19 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, OperatingError
 from assay_stream.limits import DEFAULT_LIMITS
-from assay_stream.model.record import TOPIC_NAMES, Role
+from assay_stream.model.record import TOPICS, Role
 
 _DAY_MS = 24 * 3_600 * 1_000
 _MARGIN_BYTES = 1_024 * 1_024
 _CREATION_LIMIT_S = 30.0
 _CREATION_LOOK_S = 0.1
-_SAME_PARTITIONS = (
-    (Role.SNAPSHOTS, Role.CONTROL, Role.BINDINGS, Role.FINDINGS, Role.ALERT_STATES, Role.CHANGES, Role.VERDICTS),
-    (Role.CALLS, Role.EVIDENCE, Role.CHECKPOINTS),
-    (Role.AGENT_INPUTS, Role.AGENT_STATES),
-)
-_STATE = frozenset({Role.BINDINGS, Role.ALERT_STATES, Role.AGENT_STATES})
-"""What stages restore themselves from."""
+_KEPT = {
+    "year": {"cleanup.policy": "delete", "retention.ms": str(365 * _DAY_MS)},
+    "always": {"cleanup.policy": "delete", "retention.ms": "-1"},
+    "compacted": {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1"},
+    # Its records carry event times: by these, copies of old records would expire before they are read.
+    "week": {"cleanup.policy": "delete", "retention.ms": str(7 * _DAY_MS), "message.timestamp.type": "LogAppendTime"},
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,62 +48,30 @@ class TopicSpec:
 
 
 def topic_table(settings: Settings, *, agents: str = "") -> list[TopicSpec]:
-    """Return every topic of a deployment.
-
-    The snapshot, control, binding and finding topics must agree in partitions: the registry's facts go to the
-    partition of their input. So must the call and evidence topics.
+    """Return every topic of a deployment, as ``model/topics.toml`` declares them.
 
     Args:
         settings: the operator's settings.
         agents: name of users' agents that run together, for their topics, too.
     """
-    few, many = settings.input_partitions, settings.call_partitions
-    input_bytes = DEFAULT_LIMITS.record_bytes_max
-    # A fact or a rejected copy is larger than its input by names and headers.
-    output_bytes = input_bytes + _MARGIN_BYTES
-    kept_year = {"cleanup.policy": "delete", "retention.ms": str(365 * _DAY_MS)}
-    kept_always = {"cleanup.policy": "delete", "retention.ms": "-1"}
-    compacted = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1"}
-    # Its records carry event times: by these, copies of old records would expire before they are read.
-    kept_week = {
-        "cleanup.policy": "delete",
-        "retention.ms": str(7 * _DAY_MS),
-        "message.timestamp.type": "LogAppendTime",
-    }
-    table: list[tuple[Role, int, dict[str, str], int]] = [
-        (Role.SNAPSHOTS, few, kept_year, input_bytes),
-        (Role.CONTROL, few, kept_always, _MARGIN_BYTES),
-        (Role.CALLS, many, kept_year, _MARGIN_BYTES),
-        (Role.BINDINGS, few, compacted, output_bytes),
-        (Role.DEFINITIONS, few, compacted, output_bytes),
-        (Role.FINDINGS, few, kept_year, output_bytes),
-        (Role.ALERTS, few, kept_year, _MARGIN_BYTES),
-        (Role.ALERT_STATES, few, compacted, output_bytes),
-        (Role.EVIDENCE, many, kept_always, _MARGIN_BYTES),
-        (Role.CHANGES, few, kept_always, _MARGIN_BYTES),
-        (Role.VERDICTS, few, compacted, output_bytes),
-        (Role.REJECTED, few, kept_year, output_bytes),
-        # An alert and what is said about it.
-        (Role.DEAD_LETTERS, few, kept_year, 2 * _MARGIN_BYTES),
-        (Role.CHECKPOINTS, many, kept_always, _MARGIN_BYTES),
-    ]
-    if agents:
-        # A copy of a record, under a key.
-        table.append((Role.AGENT_INPUTS, many, kept_week, output_bytes + _MARGIN_BYTES))
-        table.append((Role.AGENT_STATES, many, compacted, _MARGIN_BYTES))
     names = topic_names(settings, agents=agents)
-    return [
-        TopicSpec(
-            role=role, name=names[role], partitions=partitions, config=config | {"max.message.bytes": str(bytes_max)}
-        )
-        for role, partitions, config, bytes_max in table
-    ]
+    specs = []
+    for role, topic in TOPICS.items():
+        if topic.of_agents and not agents:
+            continue
+        bytes_max = topic.margins * _MARGIN_BYTES + topic.holds_input * DEFAULT_LIMITS.record_bytes_max
+        partitions = settings.input_partitions if topic.partitions == "few" else settings.call_partitions
+        config = _KEPT[topic.kept] | {"max.message.bytes": str(bytes_max)}
+        specs.append(TopicSpec(role=role, name=names[role], partitions=partitions, config=config))
+    return specs
 
 
 def topic_names(settings: Settings, *, agents: str = "") -> dict[Role, str]:
     """Return the full topic name of every role; without the name of agents, what the names of theirs begin with."""
-    of_agents = {role: f"{TOPIC_NAMES[role]}.{agents}" for role in (Role.AGENT_INPUTS, Role.AGENT_STATES)}
-    return {role: settings.topic_prefix + name for role, name in (TOPIC_NAMES | of_agents).items()}
+    return {
+        role: settings.topic_prefix + (f"{topic.name}.{agents}" if topic.of_agents else topic.name)
+        for role, topic in TOPICS.items()
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,15 +172,16 @@ def check_topics(states: list[TopicState], needed: set[Role]) -> dict[Role, int]
             f"no such topic: {', '.join(missing)}. Create it: assay-stream topics apply. Where the brokers "
             "ask who comes, one that this user may not describe looks the same: assay-stream topics acls",
         )
-    for group in _SAME_PARTITIONS:
-        counts = {by_role[role].spec.name: by_role[role].partitions for role in group if role in needed}
+    for group in sorted({topic.together for topic in TOPICS.values() if topic.together}):
+        members = [role for role in TOPICS if role in needed and TOPICS[role].together == group]
+        counts = {by_role[role].spec.name: by_role[role].partitions for role in members}
         if len(set(counts.values())) > 1:
             listed = ", ".join(f"{name} has {count}" for name, count in counts.items())
             raise ConfigurationError(
                 "partition_count",
                 f"these topics must have the same number of partitions: {listed}. Recreate the wrong one.",
             )
-    for role in sorted(needed & _STATE):
+    for role in sorted(role for role in needed if TOPICS[role].is_state):
         policy = by_role[role].differing.get("cleanup.policy")
         if policy is not None and policy[0] != "compact":
             raise ConfigurationError(

@@ -5,8 +5,11 @@ They are named tuples because there are a few of them for every call, and nothin
 
 from __future__ import annotations
 
+import tomllib
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from importlib.resources import files
+from typing import Literal, NamedTuple
 
 from assay_stream.errors import AssayStreamError, InputError
 from assay_stream.model.fields import OriginField
@@ -47,24 +50,24 @@ class Role(StrEnum):
     AGENT_STATES = "agent_states"
 
 
-TOPIC_NAMES: dict[Role, str] = {
-    Role.SNAPSHOTS: "mcp.tools.list",
-    Role.CONTROL: "assay.control",
-    Role.CALLS: "mcp.tools.call",
-    Role.BINDINGS: "assay.tool.binding",
-    Role.DEFINITIONS: "assay.tool.definition",
-    Role.FINDINGS: "assay.tool.finding",
-    Role.ALERTS: "assay.tool.drift",
-    Role.ALERT_STATES: "assay.alert.state",
-    Role.EVIDENCE: "assay.tool.decision",
-    Role.CHANGES: "assay.control.change",
-    Role.VERDICTS: "assay.tool.verdict",
-    Role.REJECTED: "assay.rejected",
-    Role.DEAD_LETTERS: "assay.alert.dead",
-    Role.CHECKPOINTS: "assay.evidence.checkpoint",
-    Role.AGENT_INPUTS: "assay.agent.input",
-    Role.AGENT_STATES: "assay.agent.state",
-}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topic:
+    """How the topic of a role is declared; ``topics.toml`` says what the fields mean."""
+
+    name: str
+    holds: str
+    partitions: Literal["few", "many"]
+    kept: Literal["year", "always", "compacted", "week"]
+    margins: int
+    together: str | None = None
+    is_state: bool = False
+    holds_input: bool = False
+    of_agents: bool = False
+
+
+_TABLE = tomllib.loads((files(__package__) / "topics.toml").read_text(encoding="utf-8"))
+TOPICS: dict[Role, Topic] = {role: Topic(**_TABLE[role]) for role in Role}
+TOPIC_NAMES: dict[Role, str] = {role: topic.name for role, topic in TOPICS.items()}
 """Topic name of every role, before an operator's prefix."""
 
 

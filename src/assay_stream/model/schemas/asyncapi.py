@@ -10,32 +10,9 @@ from assay_stream.model.control import CONTROL_MODELS
 from assay_stream.model.envelope import EVIDENCE_TYPE
 from assay_stream.model.evidence import CHANGE_TYPE
 from assay_stream.model.observation import CALL_TYPE, LIST_CHANGED_TYPE, SNAPSHOT_TYPE
-from assay_stream.model.record import TOPIC_NAMES, Role
+from assay_stream.model.record import TOPIC_NAMES, TOPICS, Role
 from assay_stream.model.schemas.documents import OUTPUTS, SUFFIX
 
-_CHANNELS: dict[Role, str] = {
-    Role.SNAPSHOTS: "Snapshots: what a server offered, and changes that it announced. Key: server_id.",
-    Role.CONTROL: "What an operator sets. Key: server_id.",
-    Role.CALLS: "Calls: what an agent did. Any key.",
-    Role.BINDINGS: "Facts of the registry. Compacted. Key: assay.tool.binding.key.",
-    Role.DEFINITIONS: "Definitions for reviewers. Compacted. Key: full digest.",
-    Role.FINDINGS: "Findings, and what else the alert stage must hear of. Key: server_id; the skeleton of the "
-    "tool name for name claims; none for ticks.",
-    Role.ALERTS: "Alerts. Key: server_id.",
-    Role.ALERT_STATES: "What the alert stage remembers. Compacted. Key: uid of the alert, rules/<partition>/<server>, "
-    "names/<partition>/<skeleton>, or progress.",
-    Role.EVIDENCE: "Evidence: one record per call. Key: server_id; partition number: the call's.",
-    Role.CHANGES: "Changes: evidence of every control record. Key: server_id; partition number: the control record's.",
-    Role.VERDICTS: "Verdicts: what the digest policy makes of each tool now. Compacted. Key: JSON array of server "
-    "and tool.",
-    Role.REJECTED: "Refused input: original bytes, key and headers, and error headers.",
-    Role.DEAD_LETTERS: "Dead letters: alerts refused for good: original bytes, key and headers, and error headers.",
-    Role.CHECKPOINTS: "Checkpoints: signed statements about the evidence. No key; partition number: the evidence's.",
-    Role.AGENT_INPUTS: "Records for users' agents, as they stand in the topic that the header `assay-agent-input` "
-    "names, and how far those were read. Key: array of the agent and the parts of its key.",
-    Role.AGENT_STATES: "What users' agents remember. Compacted. Key: state/<array of agent and key>, "
-    "definition/<agent>/<digest>, reading, or progress.",
-}
 _MESSAGES = {
     Role.SNAPSHOTS: (SNAPSHOT_TYPE, LIST_CHANGED_TYPE),
     Role.CONTROL: tuple(CONTROL_MODELS),
@@ -57,12 +34,12 @@ def asyncapi() -> dict[str, Any]:
     channels: dict[str, Any] = {}
     messages: dict[str, Any] = {}
     operations: dict[str, Any] = {}
-    for role, address in TOPIC_NAMES.items():
+    for role, topic in TOPICS.items():
         of_channel: dict[str, Any] = {}
         for name in _names(role):
             messages[name] = _message(role, name)
             of_channel[name] = {"$ref": f"#/components/messages/{name}"}
-        channels[role.value] = {"address": address, "description": _CHANNELS[role], "messages": of_channel}
+        channels[role.value] = {"address": topic.name, "description": topic.holds, "messages": of_channel}
         operations[f"{'read' if role in _MESSAGES else 'write'}_{role.value}"] = {
             "action": "receive" if role in _MESSAGES else "send",
             "channel": {"$ref": f"#/channels/{role.value}"},
