@@ -173,6 +173,9 @@ class Limits:
     """Lists in a row that are not complete before that is a finding: a client that pages through a list, and is
     interrupted now and then, completes one in as many sessions."""
 
+    list_ttl_ms_max: int = 86_400_000
+    """How long a server may have its list cached before that is a finding: a day. Real servers say minutes."""
+
     rejections_max: int = 64
     """Refused records remembered per server and observer, and as many that name no observer; beyond that the
     oldest two become one."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-import pytest
-
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.record import Role
 from assay_stream.schemes.fingerprint import fingerprint
@@ -14,6 +12,8 @@ from tests.support.controls import a_control
 from tests.support.events import SERVER
 
 A_DAY = 24 * 60
+MEDIUM = 3
+"""What a confinement that went away counts."""
 CLEAN: dict[str, Any] = {
     "name": "read_file",
     "description": "Reads a file.",
@@ -65,16 +65,16 @@ def test_poison_that_was_reported_and_closed_is_reported_again() -> None:
     ]
 
 
-def test_rights_widened_in_the_first_list_are_reported_when_they_return() -> None:
-    """What a change means counts like what a text says."""
+def test_rights_widened_in_the_first_list_are_no_page_when_they_return() -> None:
+    """The fleet was shown them before, and a change of structure alone is at most medium."""
     talk = Talk().sees([WIDE], minute=0).sees([CLEAN], minute=1).sees([WIDE], minute=30 * A_DAY)
-    assert talk.told(severity=HIGH) == [("tool_changed", "New", 4)]
+    assert talk.told(severity=MEDIUM) == []
 
 
 def test_an_approved_definition_that_returns_is_known() -> None:
     """An operator's word makes it known, whatever its text says."""
     talk = Talk().sees([POISON], minute=0).pins(POISON, 1).sees([CLEAN], minute=2).sees([POISON], minute=60)
-    assert talk.told("tool_changed", severity=HIGH) == []
+    assert talk.told("tool_changed", severity=MEDIUM) == []
 
 
 def test_two_versions_side_by_side_are_no_return() -> None:
@@ -82,28 +82,27 @@ def test_two_versions_side_by_side_are_no_return() -> None:
     talk = Talk().sees([WIDE], observer="proxy-1", minute=0)
     for start in range(20):
         talk.sees([WIDE if start % 2 else CLEAN], observer="proxy-2", minute=1 + start * 30)
-    assert talk.told(severity=HIGH) == []
+    assert talk.told(severity=MEDIUM) == []
 
 
 def test_an_observer_that_flaps_between_two_instances_is_one_alert() -> None:
     """Both instances answer it in turn: the alert is open, and counts."""
     talk = Talk()
     for start in range(60):
-        talk.sees([CLEAN if start % 2 else WIDE], minute=start)
-    told = talk.told(severity=HIGH)
+        talk.sees([CLEAN if start % 2 else POISON], minute=start)
+    told = talk.told(severity=MEDIUM)
     assert [status for _, status, _ in told].count("New") == 1
     assert len(told) <= 6
 
 
-@pytest.mark.parametrize("first", [POISON, WIDE])
-def test_a_return_is_decided_the_same_however_often_it_is_shown(first: dict[str, Any]) -> None:
+def test_a_return_is_decided_the_same_however_often_it_is_shown() -> None:
     """A hundred proxies that all see it return are one alert."""
-    talk = Talk().sees([first], observer="proxy-0", minute=0).sees([CLEAN], observer="proxy-0", minute=1)
+    talk = Talk().sees([POISON], observer="proxy-0", minute=0).sees([CLEAN], observer="proxy-0", minute=1)
     for proxy in range(100):
         talk.sees([CLEAN], observer=f"proxy-{proxy}", minute=2)
     for proxy in range(100):
-        talk.sees([first], observer=f"proxy-{proxy}", minute=A_DAY)
-    told = talk.told(severity=HIGH)
+        talk.sees([POISON], observer=f"proxy-{proxy}", minute=A_DAY)
+    told = talk.told(severity=MEDIUM)
     assert [status for _, status, _ in told].count("New") == 1
     assert len(told) <= 8
 
@@ -147,7 +146,7 @@ def test_another_definition_under_a_name_that_others_were_shown_is_a_change() ->
 def test_a_tool_that_comes_back_with_wider_rights_has_changed() -> None:
     """It is compared with the last definition known under its name, and is an addition besides."""
     talk = Talk().sees([CLEAN, OTHER], minute=0).sees([OTHER], minute=1).sees([WIDE, OTHER], minute=2)
-    assert talk.told() == [("tool_removed", "New", 2), ("tool_added", "New", 2), ("tool_changed", "New", 4)]
+    assert talk.told() == [("tool_removed", "New", 2), ("tool_added", "New", 2), ("tool_changed", "New", MEDIUM)]
 
 
 def test_a_tool_that_comes_back_as_it_was_is_no_change() -> None:
@@ -160,21 +159,21 @@ def test_a_rename_does_not_hide_what_a_name_stood_for() -> None:
     """A wide tool that takes the name of a narrow one that went is compared with that one too."""
     decoy = WIDE | {"name": "scratch"}
     talk = Talk().sees([CLEAN, OTHER], minute=0).sees([decoy, OTHER], minute=1).sees([WIDE, OTHER], minute=2)
-    assert ("tool_changed", "New", 4) in talk.told()
+    assert ("tool_changed", "New", MEDIUM) in talk.told()
 
 
 def test_a_tool_comes_back_under_other_rights() -> None:
     """What was seen under the same rights goes first; where there is nothing, what was seen under any."""
     talk = Talk().sees([CLEAN, OTHER], minute=0, auth_context="admin").sees([OTHER], minute=1, auth_context="reader")
     talk.sees([OTHER, WIDE], minute=2, auth_context="reader")
-    assert talk.told("tool_changed") == [("tool_changed", "New", 4)]
+    assert talk.told("tool_changed") == [("tool_changed", "New", MEDIUM)]
 
 
 def test_a_tool_that_another_observer_knows_is_compared_when_it_comes() -> None:
     """The fleet's definition is what it is held against."""
     talk = Talk().sees([OTHER], observer="proxy-1", minute=0).sees([OTHER, CLEAN], observer="proxy-2", minute=1)
     talk.sees([OTHER], observer="proxy-2", minute=2).sees([OTHER, WIDE], observer="proxy-1", minute=3)
-    assert talk.told("tool_changed") == [("tool_changed", "New", 4)]
+    assert talk.told("tool_changed") == [("tool_changed", "New", MEDIUM)]
 
 
 # --- lists that are never complete are a finding ------------------------------------------------------------

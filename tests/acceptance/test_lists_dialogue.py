@@ -107,3 +107,13 @@ def test_a_list_that_comes_too_late_is_told_with_the_calls_it_missed() -> None:
     alerts = [alert for alert in alerts_of(replayed) if alert["finding_info"]["types"] == ["snapshot_late"]]
     assert [(alert["count"], alert["severity_id"]) for alert in alerts] == [(1, 2), (2, 2)]
     assert alerts[0]["message"].endswith(f": {SERVER}")
+
+
+def test_a_server_that_has_its_list_cached_for_days_is_one_alert() -> None:
+    """Medium, however often it is listed; a list that may be cached for an hour is nothing."""
+    talk = Talk().offers(0, FIRST, ttl_ms=3_600_000).offers(1, FIRST, ttl_ms=7 * 86_400_000)
+    outcome = talk.offers(2, FIRST, ttl_ms=7 * 86_400_000).ends()
+    assert kinds(outcome) == ["list_cached_long", "list_cached_long"]
+    alerts = alerts_of(outcome)
+    assert len({alert["finding_info"]["uid"] for alert in alerts}) == 1
+    assert {alert["severity_id"] for alert in alerts} == {3}

@@ -152,6 +152,11 @@ def _replacement(match: re.Match[str]) -> str:
     return _REPLACEMENTS[match.lastgroup] if match.lastgroup else match[0]
 
 
+def is_sensitive_name(name: str) -> bool:
+    """Tell whether the value under a key of this name is replaced by the default redaction."""
+    return _is_sensitive(name, DEFAULT_REDACTION.suffixes)
+
+
 def _is_sensitive(name: Any, suffixes: tuple[str, ...]) -> bool:
     if not isinstance(name, str):
         return False

@@ -4,7 +4,8 @@
 2. Each rule is searched in every other text, as it stands, as it is seen, and as it reads once decoded.
 3. What a rule found counts only if it touches a new sentence, and if the old definition gave the same rule no
    match of the same words: to move or to touch up an old sentence is not news.
-4. A script that the old definition did not use counts by itself (``scripts``).
+4. A script that the old definition did not use counts by itself (``scripts``), and so does what the schemas do with
+   values (``structure``).
 
 Indicators raise a severity and lower none. They say what a text resembles, never what its author meant.
 """
@@ -24,6 +25,7 @@ from assay_stream.detect.places import owner_of
 from assay_stream.detect.reader import LEVEL_LOW, Match
 from assay_stream.detect.scripts import is_prose, new_scripts
 from assay_stream.detect.search import all_matches
+from assay_stream.detect.structure import structural_matches
 from assay_stream.detect.surfaces import Place, Text, path_of, required_of, texts_of
 from assay_stream.detect.tool_names import NO_TOOLS, OtherTools, ToolNames
 from assay_stream.limits import DEFAULT_LIMITS
@@ -78,8 +80,10 @@ def detect_indicators(
     """
     share = work.part(DEFAULT_LIMITS.definition_work_units_max)
     matches: list[Match] = []
+    structure: list[Match] = []
     is_cut_short = False
     try:
+        structure = structural_matches(before, after, share)
         _search(before, after, OtherTools(tool_names, after.get("name")), share, matches)
     except WorkExhaustedError:
         if work.left < DEFAULT_LIMITS.definition_work_units_max:
@@ -87,7 +91,7 @@ def detect_indicators(
             work.spend(work.left + 1)
         is_cut_short = True
     work.spend(share.spent)
-    return _indicators(matches, is_cut_short)
+    return _indicators([*structure, *matches], is_cut_short)
 
 
 def _indicators(matches: Iterable[Match], is_cut_short: bool) -> list[Indicator]:

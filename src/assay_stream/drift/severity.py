@@ -177,6 +177,10 @@ _PEER_LEVELS = {
 }
 
 
+def _both(level: Level | None) -> Levels:
+    return level, level
+
+
 def _mcptrust(name: str, explanation: str) -> Profile:
     table = {
         change: _PEER_LEVELS[severity] if severity is not None else None
@@ -195,6 +199,7 @@ def _mcptrust(name: str, explanation: str) -> Profile:
             **{change.value: both[change] for change in come_and_gone},
             "tool_renamed": both[what.TOOL_ADDED],
             "risk_level_changed": both[what.TOOL_RISK],
+            "list_cached_long": _both(None),
         },
         fields={
             "tool_changed": {"description": both[what.TOOL_DESCRIPTION], "inputSchema": both[what.TOOL_SCHEMA]},
@@ -209,10 +214,6 @@ def _p60(change: str) -> Levels:
     return Level.parse(unclassified), Level.parse(privileged)
 
 
-def _both(level: Level | None) -> Levels:
-    return level, level
-
-
 _NOT_TOOLS = (
     "prompt_added", "prompt_removed", "prompt_changed", "template_added", "template_removed", "template_changed",
 )  # fmt: skip
@@ -225,6 +226,7 @@ _PROFILES = (
             "tool_added": (Level.LOW, Level.MEDIUM),
             "tool_removed": _both(Level.LOW),
             "tool_renamed": _both(Level.MEDIUM),
+            "list_cached_long": _both(Level.MEDIUM),
             # A rule of words with known false positives; what the words are for, signs tell.
             "risk_level_changed": _both(Level.LOW),
             "prompt_added": _both(Level.LOW),
@@ -244,6 +246,7 @@ _PROFILES = (
             "tool_removed": _p60("tool_removed"),
             "tool_renamed": _p60("tool_added"),
             "risk_level_changed": _both(None),
+            "list_cached_long": _both(None),
             **{kind: _both(None) for kind in _NOT_TOOLS},
         },
         fields={

@@ -39,6 +39,7 @@ class Kind(StrEnum):
     SERVER_MISROUTED = "server_misrouted"
     ALERTS_FOLDED = "alerts_folded"
     LISTS_NEVER_COMPLETE = "lists_never_complete"
+    LIST_CACHED_LONG = "list_cached_long"
     RECORD_SET_ASIDE = "record_set_aside"
     ANALYSIS_CUT_SHORT = "analysis_cut_short"
     DETECTION = "detection"

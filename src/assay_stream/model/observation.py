@@ -65,6 +65,7 @@ class SnapshotData(Model):
     prompts: list[dict[str, Any]] | None = None
     resource_templates: list[dict[str, Any]] | None = None
     signatures: dict[str, Any] | None = None
+    ttl_ms: Annotated[int, Field(ge=0, le=2**53)] | None = None
 
 
 class SnapshotEvent(Envelope):

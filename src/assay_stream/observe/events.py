@@ -150,6 +150,7 @@ def snapshot_event(
     prompts: list[Any] | None = None,
     resource_templates: list[Any] | None = None,
     signatures: Mapping[str, Any] | None = None,
+    ttl_ms: int | None = None,
     traceparent: str | None = None,
 ) -> Observation:
     """Return the event of one ``tools/list`` result.
@@ -159,6 +160,7 @@ def snapshot_event(
         snapshot_id: what calls use to refer to this snapshot.
         completeness: whether these are all the tools the server offers.
         tools: the tools exactly as received (whatever their JSON type), or a ``RawMessage``.
+        ttl_ms: for how long the server lets clients cache the list, in milliseconds.
     """
     data: dict[str, Any] = {
         "server_id": vantage.server_id,
@@ -171,6 +173,7 @@ def snapshot_event(
         "prompts": prompts,
         "resource_templates": resource_templates,
         "signatures": signatures,
+        "ttl_ms": ttl_ms,
     }
     event = _envelope(vantage.source, SNAPSHOT_TYPE, event_id, observed_at, traceparent)
     event["data"] = {name: value for name, value in data.items() if value is not None}

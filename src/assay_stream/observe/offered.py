@@ -17,6 +17,7 @@ from assay_stream.observe.events import Completeness
 
 NAMES_MAX = 20_000
 """Tool names remembered, four times the longest list that is accepted. The least recently listed goes first."""
+_TTL_MS_MAX = 2**53
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +27,7 @@ class Assembly:
     Args:
         sound: whether it began at the beginning and every page was readable.
         too_large: whether it outgrew the limits; its items are dropped then.
+        ttl_ms: the longest time for which a page of it may be cached, as far as pages say.
     """
 
     items: tuple[Any, ...] = ()
@@ -33,6 +35,7 @@ class Assembly:
     sound: bool = True
     too_large: bool = False
     size_bytes: int = 0
+    ttl_ms: int | None = None
 
     @property
     def completeness(self) -> Completeness:
@@ -69,7 +72,12 @@ class Lister:
     def result(self, base: Assembly, result: Mapping[str, Any], *, size_bytes: int) -> Assembly:
         """Return the list with one more page."""
         page = result.get(self._member)
-        grown = replace(base, next_cursor=result.get("nextCursor"), size_bytes=base.size_bytes + size_bytes)
+        grown = replace(
+            base,
+            next_cursor=result.get("nextCursor"),
+            size_bytes=base.size_bytes + size_bytes,
+            ttl_ms=_longest(base.ttl_ms, result.get("ttlMs")),
+        )
         if not isinstance(page, list):
             self.latest = replace(grown, sound=False)
         elif base.too_large or grown.size_bytes > self._limits.record_bytes_max:
@@ -89,6 +97,13 @@ class Lister:
         cursor = result.get("nextCursor") if isinstance(result, dict) else None
         self.latest = replace(_UNMATCHED, next_cursor=cursor)
         return self.latest
+
+
+def _longest(known: int | None, stated: Any) -> int | None:
+    """Return the longer time to live; what is no whole number of milliseconds states none (MCP 2026-07-28)."""
+    if isinstance(stated, bool) or not isinstance(stated, int) or not 0 <= stated <= _TTL_MS_MAX:
+        return known
+    return max(known or 0, stated)
 
 
 def _same(expected: Any, cursor: Any) -> bool:

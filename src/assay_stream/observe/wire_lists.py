@@ -225,6 +225,7 @@ class ListObserver:
             protocol_version=self._protocol_version,
             prompts=companions[0],
             resource_templates=companions[1],
+            ttl_ms=assembly.ttl_ms,
             traceparent=traceparent,
         )
 

@@ -1,4 +1,4 @@
-"""Lists that cannot be relied on: never complete, late, or announced and not shown.
+"""Lists that cannot be relied on: never complete, late, cached for long, or announced and not shown.
 
 Never complete, so that nothing can be called removed (by counts of kept observations alone):
 
@@ -81,6 +81,19 @@ def _is_run(server: ServerBindings, seen: Seen, length: int) -> bool:
 
 def _is_fleets(server: ServerBindings, length: int) -> bool:
     return not server.observations.any_complete and len(server.observations) >= length
+
+
+def cached_long(seen: Seen, ttl_ms: int | None, limits: Limits) -> Iterator[Finding]:
+    """Yield that a list may be cached for longer than the bound (``ttlMs``, MCP 2026-07-28, SEP-2549)."""
+    if ttl_ms is not None and ttl_ms > limits.list_ttl_ms_max:
+        yield Finding(
+            kind=Kind.LIST_CACHED_LONG,
+            server_id=seen.server_id,
+            observer_id=seen.observer_id,
+            time_us=seen.time_us,
+            origin=seen.origin,
+            snapshot_id=seen.snapshot_id,
+        )
 
 
 def late_finding(server: ServerBindings, seen: Seen, limits: Limits) -> Finding | None:

@@ -24,7 +24,13 @@ from assay_stream.registry.folding import fold
 from assay_stream.registry.item_drift import compare_items
 from assay_stream.registry.ledger import Registry
 from assay_stream.registry.list_drift import compare
-from assay_stream.registry.list_health import announce, late_finding, never_complete, resolved_by_complete_list
+from assay_stream.registry.list_health import (
+    announce,
+    cached_long,
+    late_finding,
+    never_complete,
+    resolved_by_complete_list,
+)
 from assay_stream.registry.name_claims import offers_the_same
 from assay_stream.registry.offers import ItemOffer, Offer, pack
 from assay_stream.registry.received_signatures import signatures_of
@@ -58,6 +64,7 @@ def apply_snapshot(registry: Registry, record: Record, event: SnapshotEvent) -> 
     # Before: what differs from the lists so far, what ends with them, and how pins, offers and verdicts stand.
     baseline, analysed = baselines_for(server, seen)
     findings, ration = _compare(registry, record, server, analysed, catalogue, seen, offer, lists.values())
+    findings += cached_long(seen, data.ttl_ms, limits)
     seen = replace(seen, rationed=ration.is_cut_short)
     ended = [
         *resolved_by_snapshot(server, baseline, catalogue, seen, ration.analysis),

@@ -42,6 +42,7 @@ KIND_TITLES: Mapping[str, str] = {
     "risk_level_changed": "MCPTrust's risk level of a tool changed",
     "contract_violation": "A tool changed what its contract promised to keep",
     "definition_ambiguous": "A list holds one name twice, with different definitions",
+    "list_cached_long": "The server has its list cached for days",
     "analysis_cut_short": "The recordings take more work to compare than the limits allow",
 }
 """The kinds of finding in a report, and their titles."""
@@ -49,11 +50,20 @@ KIND_TITLES: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """The recorded lists of a server, whether they are complete, and whether it is a single Tool object."""
+    """The recorded lists of a server, whether they are complete, and whether it is a single Tool object.
+
+    Args:
+        ttl_ms: for how long clients may cache them, 0 where that is not stated.
+    """
 
     lists: Mapping[Subject, list[dict[str, Any]]]
     complete: bool
     is_single: bool = False
+    ttl_ms: int = 0
+
+    @property
+    def is_cached_long(self) -> bool:
+        return self.ttl_ms > DEFAULT_LIMITS.list_ttl_ms_max
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +126,10 @@ def _read_lists(content: dict[str, Any], path: str) -> Offer:
         return Offer(lists={Subject.TOOL: [content]}, complete=False, is_single=True)
     # A cursor says that there are more pages, also an empty one.
     complete = content.get("nextCursor") is None and content.get("completeness", "complete") == "complete"
-    return Offer(lists=lists, complete=complete)
+    ttl_ms = content.get("ttlMs", content.get("ttl_ms"))
+    if isinstance(ttl_ms, bool) or not isinstance(ttl_ms, int):
+        ttl_ms = 0
+    return Offer(lists=lists, complete=complete, ttl_ms=ttl_ms)
 
 
 def _read_list(items: Any, path: str) -> list[dict[str, Any]]:
@@ -152,6 +165,8 @@ def drift_findings(before: Offer, after: Offer, *, profile: Profile, known: Coll
             for drift in drifts:
                 if not known or drift.after is None or str(jcs_digest(dict(drift.after))) not in known:
                     found.extend(_findings(drift, names, work))
+    if after.is_cached_long and not before.is_cached_long:
+        found.append(_Unjudged(kind="list_cached_long", drift=ItemDrift("list_cached_long", "*")))
     if work.is_exhausted:
         found.append(_Unjudged(kind="analysis_cut_short", drift=ItemDrift("analysis_cut_short", "*")))
     return [_judged(finding, profile) for finding in found if covers(profile, finding.kind, finding.changes)]

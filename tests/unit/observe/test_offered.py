@@ -130,3 +130,12 @@ def test_names_are_bounded_and_the_one_told_longest_ago_goes(monkeypatch: pytest
     told.take([{"name": "a"}])
     told.take([{"name": "c"}])
     assert [bool(told.of(name)) for name in "abc"] == [True, False, True]
+
+
+def test_the_longest_time_to_live_of_the_pages_counts(lister: Lister) -> None:
+    """``ttlMs`` is a whole number of milliseconds (MCP 2026-07-28); anything else is not stated."""
+    latest = lister.request({})
+    for stated, longest in ((None, None), (5, 5), ("9", 5), (True, 5), (-1, 5), (7.5, 5), (2**54, 5), (9, 9), (6, 9)):
+        latest = lister.result(latest, {"tools": [], "nextCursor": "x", "ttlMs": stated}, size_bytes=1)
+        assert latest.ttl_ms == longest
+    assert page(lister, ["a"]).ttl_ms is None

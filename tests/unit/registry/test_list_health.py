@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from assay_stream.limits import Limits
 from assay_stream.model.fields import Completeness
-from assay_stream.registry.list_health import never_complete, resolved_by_complete_list
+from assay_stream.registry.list_health import cached_long, never_complete, resolved_by_complete_list
 from assay_stream.registry.server import ServerBindings
 from assay_stream.registry.state import Bindings
 from tests.support.facts import SERVER, a_catalogue, seen
@@ -64,3 +64,11 @@ def test_a_complete_list_ends_it_for_its_observer_or_for_all() -> None:
     assert ended_for(a_server(("bob", "complete"), partial, partial, partial)) == ["alice"]
     assert ended_for(a_server(partial, partial, partial), "bob") == [None]
     assert ended_for(a_server(partial)) == []
+
+
+def test_a_list_that_is_cached_for_more_than_a_day_is_found() -> None:
+    """A day is not; nor is a list that does not say."""
+    shown = seen("alice", 100, "one", offset=100)
+    day_ms = 24 * 60 * 60 * 1_000
+    found = {ttl_ms: len(list(cached_long(shown, ttl_ms, Limits()))) for ttl_ms in (None, 0, day_ms, day_ms + 1)}
+    assert found == {None: 0, 0: 0, day_ms: 0, day_ms + 1: 1}

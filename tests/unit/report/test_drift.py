@@ -115,5 +115,16 @@ def test_a_name_that_cannot_be_read_says_where() -> None:
 
 def test_every_kind_has_a_title() -> None:
     """A report has no kind without one."""
-    assert len(KIND_TITLES) == 14
+    assert len(KIND_TITLES) == 15
     assert all(KIND_TITLES.values())
+
+
+def test_a_list_that_may_be_cached_for_days_is_medium() -> None:
+    """Once, in the list where it began; the peers know no such thing."""
+    long, short = RESULT | {"ttlMs": 2 * 86_400_000}, RESULT | {"ttlMs": 60_000}
+    for before in (RESULT, short):
+        (found,) = drift_findings(read_offer(before), read_offer(long), profile=SOC)
+        assert (found.kind, found.name, found.level) == ("list_cached_long", "*", Level.MEDIUM)
+    assert _kinds(long, long) == _kinds(long, short) == _kinds(RESULT, RESULT | {"ttlMs": "9999999999"}) == []
+    for peer in ("mcptrust", "mcptrust-code", "assay-p60"):
+        assert drift_findings(read_offer(RESULT), read_offer(long), profile=PROFILES[peer]) == []
