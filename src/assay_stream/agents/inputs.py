@@ -43,6 +43,17 @@ def read_input(role: Role, record: Record) -> Event[Any] | None:
         ) from None
 
 
+def is_of_agents(role: Role, event: Event[Any]) -> bool:
+    """Tell whether agents made it. They do not read it; it still shows how far its topic has come in event time."""
+    match role:
+        case Role.FINDINGS:
+            return event.value.kind in OF_AGENTS
+        case Role.ALERTS:
+            return event.value["unmapped"]["mcp_finding_kind"] in OF_AGENTS
+        case _:
+            return False
+
+
 def set_aside(record: Record) -> list[Output]:
     """Return what is written for a record that ended its worker too often: its copy, and a finding."""
     error = set_aside_error()
@@ -57,14 +68,12 @@ def _evidence(value: dict[str, Any]) -> Event[Any]:
 
 def _finding(value: bytes | None) -> Event[Any] | None:
     entry = decode_entry(value)
-    if not isinstance(entry, Finding) or entry.kind in OF_AGENTS:
+    if not isinstance(entry, Finding):
         return None
     return Event(entry, entry.time_us, entry.origin, entry.server_id)
 
 
-def _alert(value: dict[str, Any]) -> Event[Any] | None:
+def _alert(value: dict[str, Any]) -> Event[Any]:
     flat = value["unmapped"]
-    if flat["mcp_finding_kind"] in OF_AGENTS:
-        return None
     origin = Origin(flat["mcp_origin_topic"], flat["mcp_origin_partition"], flat["mcp_origin_offset"])
     return Event(value, value["time"] * 1_000, origin, flat["mcp_server_id"])

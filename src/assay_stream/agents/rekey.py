@@ -15,7 +15,7 @@ import orjson
 
 from assay_stream.agents.declaration import Agent, AgentSet, Event
 from assay_stream.agents.failures import RAISED, about, label_json, raised
-from assay_stream.agents.inputs import read_input, set_aside
+from assay_stream.agents.inputs import is_of_agents, read_input, set_aside
 from assay_stream.canonical.digest import jcs_digest
 from assay_stream.errors import ConfigurationError
 from assay_stream.limits import DEFAULT_LIMITS, Limits
@@ -60,6 +60,8 @@ class Rekeying:
             return []
         place = record.origin[:2]
         self._times_us[place] = max(self._times_us.get(place, 0), event.time_us)
+        if is_of_agents(record.role, event):
+            return []
         headers = (_INPUTS[record.role], (ORDER_HEADER, _place(record, event)))
         keys = (self._key(agent, record.role, event) for agent in self._agents.agents.values())
         time_ms, count = event.time_us // 1_000, self._partitions
@@ -78,10 +80,14 @@ class Rekeying:
             partition: its partition.
             position: the next offset to read.
         """
-        time_us = self._times_us.get((topic, partition), 0)
+        time_us = self.time_us(topic, partition)
         told = SourceProgress(topic=topic, partition=partition, position=position, time_us=time_us)
         key, value = orjson.dumps([topic, partition]), orjson.dumps(write_record(told))
         return self._everywhere(key, value, _PROGRESS, time_us // 1_000)
+
+    def time_us(self, topic: str, partition: int) -> int:
+        """Return the latest event time of an input so far, 0 where it had none."""
+        return self._times_us.get((topic, partition), 0)
 
     def _key(self, agent: Agent, role: Role, event: Event[Any]) -> bytes | None:
         declared = agent.inputs.get(role)

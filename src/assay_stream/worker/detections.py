@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from aiokafka import TopicPartition
@@ -25,12 +26,14 @@ from assay_stream.kafka.stage import NoState, Stage
 from assay_stream.kafka.stage_task import StageTask
 from assay_stream.kafka.topics import topic_names
 from assay_stream.kafka.upstream import Upstream
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.record import Output, Record, Role
 from assay_stream.worker.channel import Batches, TransactionalChannel
 from assay_stream.worker.host import Host, PartitionCounts, run_host
 from assay_stream.worker.metrics import PrometheusStage
 from assay_stream.worker.worker import GC_THRESHOLDS, add_task
 
+_LOOK_S = 0.01
 _PIECE_RECORDS = 16
 """A user's code may take long: few enough that the watchdog names the record closely."""
 
@@ -53,6 +56,10 @@ class Rekeyed(NoState):
         """Return a record under the keys that agents want it under."""
         return self._rekeying.process(record)
 
+    def time_us(self, topic: str) -> int:
+        """Return the latest event time that was read from a topic."""
+        return self._rekeying.time_us(topic, self._partition)
+
     def flush(self, positions: Mapping[str, int]) -> list[Output]:
         """Return how far the input was read, where that is news."""
         news = {topic: position for topic, position in positions.items() if self._told.get(topic) != position}
@@ -62,6 +69,94 @@ class Rekeyed(NoState):
             for topic, position in news.items()
             for output in self._rekeying.progress(topic, self._partition, position)
         ]
+
+
+class Pace:
+    """Holds back inputs that are ahead of the slowest one, by event time.
+
+    Their records would wait behind this stage, in memory. Only inputs of this process with records to read count: one
+    that was read to its end holds nobody back.
+    """
+
+    def __init__(self) -> None:
+        self.changes = 0
+        """How often an input has moved."""
+        self._times_us: dict[tuple[str, int], int] = {}
+
+    def may_go_on(self, place: tuple[str, int], time_us: int) -> bool:
+        """Tell whether an input that was read to an event time may be read further."""
+        if self._times_us.get(place) != time_us:
+            self._times_us[place] = time_us
+            self.changes += 1
+        # A copy, since each input has a thread of its own.
+        return time_us <= min(list(self._times_us.values())) + DEFAULT_LIMITS.agent_disorder_ms * 1_000
+
+    def leave(self, place: tuple[str, int]) -> None:
+        """Note that an input has no more records, or is read by another process."""
+        if self._times_us.pop(place, None) is not None:
+            self.changes += 1
+
+
+class RekeyStage(Stage[Rekeyed]):
+    """The records of one input topic, under the keys of agents. See ``Stage`` for the arguments.
+
+    Args:
+        pace: that of all inputs of these agents.
+        partitions: how many partitions the agents' input topic has.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        role: Role,
+        agents: AgentSet,
+        pace: Pace,
+        *,
+        clients: Clients,
+        topics: Mapping[Role, str],
+        partitions: int,
+    ) -> None:
+        super().__init__(
+            name,
+            (role,),
+            clients=clients,
+            topics=topics,
+            new_state=lambda number: Rekeyed(agents, number, partitions=partitions),
+            piece_records=_PIECE_RECORDS,
+        )
+        self._topic = topics[role]
+        self._pace = pace
+        self._has_records: set[int] = set()
+
+    @property
+    def changes(self) -> int:
+        """Grows whenever another input has moved."""
+        return self._pace.changes
+
+    def close(self, partition: int) -> None:
+        """Hold nobody back any more."""
+        super().close(partition)
+        self._pace.leave((self._topic, partition))
+
+    def admit(self, records: Sequence[Record], _: object) -> int:
+        """Admit all, or none while the slowest input is far behind."""
+        partition = records[0].origin.partition
+        self._has_records.add(partition)
+        time_us = self._states[partition].time_us(self._topic)
+        return len(records) if self._pace.may_go_on((self._topic, partition), time_us) else 0
+
+    def punctuate(self, partition: int) -> list[Output]:
+        """Note that a partition has nothing to read; write nothing."""
+        if partition not in self._has_records:
+            self._pace.leave((self._topic, partition))
+        self._has_records.discard(partition)
+        return []
+
+    async def wait(self, limit_s: float, *, since: int) -> None:
+        """Wait until another input has moved."""
+        until_s = time.monotonic() + limit_s
+        while self._pace.changes == since and time.monotonic() < until_s:
+            await asyncio.sleep(_LOOK_S)
 
 
 class DetectionStage(Stage[AgentState]):
@@ -173,15 +268,10 @@ def stages_of(
     counts: PartitionCounts,
 ) -> list[Stage[Any]]:
     """Return the stages of agents: one for each input, and the one behind them."""
-    partitions = counts[Role.AGENT_INPUTS]
-    rekeying: list[Stage[Any]] = [
-        Stage(
-            _stage_name(name, role, agents),
-            (role,),
-            clients=clients,
-            topics=topics,
-            new_state=lambda number: Rekeyed(agents, number, partitions=partitions),
-            piece_records=_PIECE_RECORDS,
+    partitions, pace = counts[Role.AGENT_INPUTS], Pace()
+    rekeying = [
+        RekeyStage(
+            _stage_name(name, role, agents), role, agents, pace, clients=clients, topics=topics, partitions=partitions
         )
         for role in agents.roles
     ]

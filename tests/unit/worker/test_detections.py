@@ -244,6 +244,27 @@ async def test_records_wait_for_what_follows_from_calls_before_them(cluster: Mem
                 await asyncio.sleep(0.002)
 
 
+async def test_an_input_does_not_run_ahead_of_one_with_more_records() -> None:
+    """Otherwise all that it holds would wait in memory, until the other has come as far in event time."""
+    agent, seen = Agent("counting", title="Counts"), set()
+    agent.evidence(key=actor_of)(lambda event, _: seen.add(event.origin))
+    cluster = MemoryCluster(dict.fromkeys(TOPICS.values(), PARTITIONS))
+    publish(cluster, [evidence(number, number * 600, partition=0) for number in range(60)])
+    publish(cluster, [evidence(number, number * 120, partition=1) for number in range(300)])
+    stages: list[Stage[Any]] = []
+
+    def keep(stage: Stage[Any]) -> bool:
+        stages.append(stage)
+        return True
+
+    most = 0
+    async with running(cluster, a_set(agent), only=keep), asyncio.timeout(20):
+        while len(seen) < 360:
+            most = max(most, sum(stage.waiting for stage in stages))
+            await asyncio.sleep(0.001)
+    assert 0 < most < 30
+
+
 def breaking(what: str) -> AgentSet:
     """An agent that breaks at the tenth call of an actor, or in its key."""
     agent = Agent("breaking", title="It breaks")
