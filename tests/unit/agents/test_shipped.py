@@ -97,6 +97,15 @@ def test_other_calls_are_not_found(outputs: list[Output]) -> None:
     assert found(open_alert_called_agent, outputs) == []
 
 
+@pytest.mark.parametrize("act", [{"mcp_acknowledged_by": "ann"}, {"mcp_resolved_by": "closed"}])
+def test_a_person_who_has_looked_at_the_alert_is_enough(act: dict[str, str]) -> None:
+    """Acknowledged, or closed by hand, at once."""
+    reviewed = orjson.loads(alert(1, Activity.UPDATE, Status.IN_PROGRESS, count=2).value or b"")
+    reviewed["unmapped"] |= act
+    outputs = [alert(0), alert(1)._replace(value=orjson.dumps(reviewed)), evidence(0, 2)]
+    assert found(open_alert_called_agent, outputs) == []
+
+
 def test_an_alert_that_comes_back_is_found_again() -> None:
     """It was closed, so somebody may have looked; it is new."""
     closed, again = alert(2, Activity.CLOSE, Status.RESOLVED), alert(2_000, count=2)

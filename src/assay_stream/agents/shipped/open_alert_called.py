@@ -32,11 +32,13 @@ def tool_of(event: Event[Alert]) -> tuple[str, str] | None:
 
 @agent.alerts(key=tool_of)
 def on_alert(event: Event[Alert], memory: Memory) -> None:
-    """Remember which alerts about the tool are open. Whoever suppresses one has looked."""
+    """Remember which alerts about the tool are open. Whoever suppresses, acknowledges or closes one has looked."""
     alert, uid = event.value, event.value["finding_info"]["uid"]
     alerts: dict[str, Any] = memory.state.setdefault("alerts", {})
     known = alerts.get(uid)
-    if alert["status_id"] == SUPPRESSED:
+    flat: dict[str, object] = dict(alert["unmapped"])
+    is_closed_by_hand = flat.get("mcp_resolved_by") == "closed"
+    if alert["status_id"] == SUPPRESSED or is_closed_by_hand or "mcp_acknowledged_by" in flat:
         alerts.pop(uid, None)
     elif alert["activity_id"] == CLOSED:
         if known is not None:
