@@ -26,7 +26,7 @@ from assay_stream.model.record import Output, Role
 from assay_stream.replay.run import Replay
 from assay_stream.replay.selection import Selection
 from assay_stream.schemes.yaml_text import decode_json_or_yaml
-from assay_stream.text.escaping import visible
+from assay_stream.text.escaping import json_text, visible
 
 agents_app = typer.Typer(help="Detections of your own: list, test and replay agents.", no_args_is_help=True)
 
@@ -89,7 +89,11 @@ def replay(
     source = make_source(inputs, from_kafka, Selection(), settings, snapshot_partitions=snapshot_partitions)
     with collecting_seldom(), source.spool() as spool:
         for output in _found(declared, source.replay(spool)):
-            sys.stdout.buffer.write((output.value or b"") + b"\n")
+            # A file gets the very bytes; a terminal nothing that could steer it.
+            if sys.stdout.isatty():
+                typer.echo(json_text((output.value or b"").decode()))
+            else:
+                sys.stdout.buffer.write((output.value or b"") + b"\n")
 
 
 def _found(declared: AgentSet, made: Replay) -> Iterator[Output]:
