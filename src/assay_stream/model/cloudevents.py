@@ -221,14 +221,18 @@ def is_binary(headers: Headers) -> bool:
 def observer_in_header(headers: Headers, *, limits: Limits = DEFAULT_LIMITS) -> str | None:
     """Return the observer that a record's headers name, ``None`` unless they name exactly one."""
     named = [value for name, value in headers if name == OBSERVER_HEADER]
-    # A header may be null in Kafka, whatever its type says.
-    if len(named) != 1 or not named[0] or len(named[0]) > limits.identifier_chars_max * 4:
+    return identifier_of(named[0], limits=limits) if len(named) == 1 else None
+
+
+def identifier_of(raw: bytes | None, *, limits: Limits = DEFAULT_LIMITS) -> str | None:
+    """Return the identifier that a key or a header holds; ``None`` where it is none, or null, as Kafka allows."""
+    if not raw or len(raw) > limits.identifier_chars_max * 4:
         return None
     try:
-        observer_id = named[0].decode()
+        text = raw.decode()
     except UnicodeDecodeError:
         return None
-    return observer_id if len(observer_id) <= limits.identifier_chars_max and observer_id.strip() else None
+    return text if len(text) <= limits.identifier_chars_max and text.strip() else None
 
 
 def check_observer(record: Record, observer_id: str, *, limits: Limits = DEFAULT_LIMITS) -> bool:

@@ -36,9 +36,6 @@ def check_pins(
 ) -> PinResult:
     """Hold a definition against the pins in force, and the result against the policy in force.
 
-    A pinned tool that is offered in a form which has no value under its pin is a mismatch: to be unreadable must
-    not be a way around a pin.
-
     Args:
         observed: the fingerprint in force, ``None`` where no definition was.
         listed: whether the tool is offered, although its definition cannot be told.

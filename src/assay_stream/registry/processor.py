@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from assay_stream.errors import InputError
 from assay_stream.limits import DEFAULT_LIMITS
-from assay_stream.model.cloudevents import event_time_us, observer_in_header, read_event
+from assay_stream.model.cloudevents import event_time_us, identifier_of, observer_in_header, read_event
 from assay_stream.model.control import ControlEvent
 from assay_stream.model.facts import Rejection
 from assay_stream.model.finding import Finding
@@ -27,7 +27,7 @@ from assay_stream.registry.change_points import start_of
 from assay_stream.registry.control_step import apply_control
 from assay_stream.registry.folding import fold_unlisted, is_redundant, merge_rejections
 from assay_stream.registry.ledger import Registry
-from assay_stream.registry.refusal import refusal, server_named_by_key
+from assay_stream.registry.refusal import refusal
 from assay_stream.registry.server import ServerBindings
 from assay_stream.registry.snapshot_step import apply_announcement, apply_snapshot
 from assay_stream.registry.transition import Transition
@@ -71,7 +71,7 @@ def _check_key(record: Record, server_id: str) -> None:
 
 
 def _refuse(registry: Registry, record: Record, error: InputError) -> list[Output]:
-    server_id = server_named_by_key(record, registry.limits)
+    server_id = identifier_of(record.key, limits=registry.limits)
     if record.role is not Role.SNAPSHOTS or server_id is None:
         return refusal(record, error)
     rejection = Rejection(

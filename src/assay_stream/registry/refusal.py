@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from assay_stream.errors import InputError
-from assay_stream.limits import DEFAULT_LIMITS, Limits
+from assay_stream.model.cloudevents import identifier_of
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Output, Record, rejected
@@ -17,21 +17,10 @@ def refusal(record: Record, error: InputError) -> list[Output]:
     if record.set_aside:
         finding = Finding(
             kind=Kind.RECORD_SET_ASIDE,
-            server_id=server_named_by_key(record) or UNKNOWN_SERVER,
+            server_id=identifier_of(record.key) or UNKNOWN_SERVER,
             time_us=record.timestamp_ms * 1_000,
             origin=record.origin,
             reason=error.code,
         )
         outputs.append(finding.output())
     return outputs
-
-
-def server_named_by_key(record: Record, limits: Limits = DEFAULT_LIMITS) -> str | None:
-    """Return the server that a record's key names; ``None`` where it names none."""
-    if not record.key or len(record.key) > limits.identifier_chars_max * 4:
-        return None
-    try:
-        server_id = record.key.decode()
-    except UnicodeDecodeError:
-        return None
-    return server_id if len(server_id) <= limits.identifier_chars_max and server_id.strip() else None

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NoReturn
 
 from assay_stream.errors import IntegrityError
+from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.evidence import PinStatus
 from assay_stream.model.facts import Allowance, Announcement, Catalogue, ItemList, Rejection, Seen
 from assay_stream.model.fields import Subject
 from assay_stream.model.record import Origin
-from assay_stream.registry.answers import AnswerBound, Answers
 from assay_stream.registry.controls import Controls
 from assay_stream.registry.endings import Endings
 from assay_stream.registry.fleet import Fleet
@@ -25,6 +25,47 @@ from assay_stream.registry.offers import unpack
 from assay_stream.registry.pins import check_pins
 from assay_stream.registry.timeline import AFTER_ALL_US, Timeline, position_of
 from assay_stream.schemes.fingerprint import Fingerprint
+
+
+class AnswerBound:
+    """The bound that the answers about many servers share; each answer is kept until its server changes.
+
+    An answer follows from the state alone, so what is kept never changes what is found.
+
+    Args:
+        answers_max: how many are kept. When there is no room for another, all are dropped.
+    """
+
+    __slots__ = ("answers_max", "count", "of_servers")
+
+    def __init__(self, answers_max: int = DEFAULT_LIMITS.answers_max) -> None:
+        self.answers_max = answers_max
+        self.count = 0
+        self.of_servers: list[Answers] = []
+
+
+class Answers(dict[tuple[Any, ...], Any]):
+    """The answers about one server, by question."""
+
+    __slots__ = ("_bound",)
+
+    def __init__(self, bound: AnswerBound) -> None:
+        super().__init__()
+        self._bound = bound
+        bound.of_servers.append(self)
+
+    def keep(self, question: tuple[Any, ...], answer: object) -> None:
+        if question not in self:
+            if self._bound.count >= self._bound.answers_max:
+                for answers in self._bound.of_servers:
+                    answers.clear()
+            self._bound.count += 1
+        self[question] = answer
+
+    def clear(self) -> None:
+        if self:
+            self._bound.count -= len(self)
+            super().clear()
 
 
 class ServerBindings:
@@ -183,48 +224,24 @@ class ServerBindings:
         return self.fleet.is_known(tool_name) or tool_name in self.formers
 
     def catalogue_of(self, seen: Seen) -> Catalogue:
-        """Return the catalogue that an observation saw.
-
-        Raises:
-            IntegrityError: where the binding topic has lost it.
-        """
-        catalogue = self.catalogues.get(seen.catalogue)
-        if catalogue is None:
-            raise _lost("catalogue", seen.catalogue)
-        return catalogue
+        """Return the catalogue that an observation saw."""
+        found = self.catalogues.get(seen.catalogue)
+        return _lost("catalogue", seen.catalogue) if found is None else found
 
     def item_list(self, subject: Subject, digest: str) -> ItemList:
-        """Return a list of prompts or of resource templates that an observation saw.
-
-        Raises:
-            IntegrityError: where the binding topic has lost it.
-        """
+        """Return a list of prompts or of resource templates that an observation saw."""
         found = self.item_lists.get((subject, digest))
-        if found is None:
-            raise _lost("item_list", digest)
-        return found
+        return _lost("item_list", digest) if found is None else found
 
     def fingerprint_of(self, catalogue: Catalogue, full: str) -> Fingerprint:
-        """Return the fingerprint of one tool of a catalogue.
-
-        Raises:
-            IntegrityError: where the binding topic has lost it.
-        """
+        """Return the fingerprint of one tool of a catalogue."""
         found = self.tools.get((catalogue.server_scoped, full))
-        if found is None:
-            raise _lost("tool", full)
-        return found
+        return _lost("tool", full) if found is None else found
 
     def definition_of(self, full: str) -> dict[str, Any]:
-        """Return a definition of this server.
-
-        Raises:
-            IntegrityError: where the binding topic has lost it.
-        """
+        """Return a definition of this server."""
         packed = self.packed.get((True, full)) or self.packed.get((False, full))
-        if packed is None:
-            raise _lost("definition", full)
-        return unpack(packed)
+        return _lost("definition", full) if packed is None else unpack(packed)
 
     def has_definition(self, full: str) -> bool:
         """Tell whether a definition is known, by its full digest."""
@@ -254,8 +271,8 @@ class ServerBindings:
         return not self.endings.rejected(seen, time_us)
 
 
-def _lost(kind: str, digest: str) -> IntegrityError:
-    return IntegrityError(
+def _lost(kind: str, digest: str) -> NoReturn:
+    raise IntegrityError(
         "lost_fact",
         f"the binding topic names the {kind} {digest} but no longer holds it: "
         "rebuild the binding topic from the snapshots",

@@ -27,8 +27,7 @@ from assay_stream.model.facts import (
 from assay_stream.model.fields import Subject
 from assay_stream.model.record import Record
 from assay_stream.model.wire import FactKey, origin_of_key
-from assay_stream.registry.answers import AnswerBound
-from assay_stream.registry.server import ServerBindings
+from assay_stream.registry.server import AnswerBound, ServerBindings
 
 
 class Bindings:
