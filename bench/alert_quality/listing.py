@@ -169,6 +169,8 @@ class _Session:
             page = self._ask("tools/list", params)
             tools += page["tools"]
             if not page.get("nextCursor"):
+                if not tools:
+                    raise ValueError("it offers no tools")
                 return Listing(tools=tools, instructions=hello.get("instructions") or "")
             params = {"cursor": page["nextCursor"]}
         raise ValueError(f"more than {PAGES_LIMIT} pages")

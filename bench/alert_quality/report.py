@@ -82,9 +82,9 @@ def own_tables(cases: Sequence[Case], scores: Mapping[str, Mapping[str, Any]]) -
             ),
         ),
         "own_misses": _or_none(
-            ["case", "kind", "pattern"],
+            ["case", "label", "family"],
             [
-                (f"`{name}`", by_id[name].label, by_id[name].source)
+                (f"`{name}`", by_id[name].label, by_id[name].family)
                 for name in [*ours["missed"], *ours["benign_at_high"]]
             ],
         ),

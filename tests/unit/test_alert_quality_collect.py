@@ -79,6 +79,14 @@ def test_a_server_that_ends_is_an_error_with_what_it_said(home: Path) -> None:
 
 
 @needs_isolation
+def test_a_server_without_tools_is_an_error(home: Path) -> None:
+    """It hides them until it is set up; an empty list would pass for a release."""
+    empty = SERVER.replace('"tools": [{"name": name, "x-unknown": 1}]', '"tools": []')
+    with pytest.raises(ListingError, match="no tools"):
+        list_tools(serve(home, empty), env={"DEMO_API_KEY": "x"}, home=home)
+
+
+@needs_isolation
 def test_no_server_outlives_its_listing(home: Path) -> None:
     """Not even one that stays when its input ends."""
     stays = SERVER.replace('print("starting", flush=True)', "") + "\nimport time\ntime.sleep(60)\n"
