@@ -148,7 +148,7 @@ def test_a_checkpoint_that_another_key_signed_breaks_the_seal(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("command", "code", "sentence"),
     [
-        (("replay", "--from-time", "2099-01-01T00:00:00Z", "--output", "again"), 5, "no call is in what was asked"),
+        (("replay", "--from-time", "2099-01-01T00:00:00Z", "--output", "again"), 5, "the selection matches no call"),
         (("timeline", "--server-id", SERVER, "--since", "2099-01-01T00:00:00Z"), 5, "nothing_known_then"),
         (("asof", "--server-id", SERVER, "--at", "2020-01-01T00:00:00Z"), 5, "nothing_known_then"),
     ],
@@ -168,7 +168,7 @@ def test_an_export_of_a_time_range_with_no_data_says_so(files: Path) -> None:
     options = ("--since", "2099-01-01T00:00:00Z", "--output", files / "bundle.tar.gz")
     done = run("export", "assay-bundle", "--input", files / "evidence.ndjson", *options)
     assert done.exit_code == 1
-    assert "none of the 40 records that were read is asked for" in done.stderr
+    assert "the selection matches none of the 40 records read" in done.stderr
     assert not (files / "bundle.tar.gz").exists()
 
 

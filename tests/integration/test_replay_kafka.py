@@ -100,4 +100,4 @@ async def test_a_range_without_calls_says_so(deployment: Deployment, tmp_path: P
     options = ("--from-kafka", "--from-time", "2099-01-01T00:00:00Z", "--output", str(tmp_path / "out"))
     done = await asyncio.to_thread(run, deployment, "replay", *options)
     assert done.returncode == 5
-    assert "no call is in what was asked for" in done.stderr
+    assert "the selection matches no call" in done.stderr

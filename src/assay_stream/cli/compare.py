@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -31,7 +30,7 @@ from assay_stream.files.record_line import record_line_parts
 from assay_stream.kafka.lookup import note_ends
 from assay_stream.kafka.ranges import KafkaLogs
 from assay_stream.kafka.topics import topic_names
-from assay_stream.model.record import Origin, Output, Record, Role
+from assay_stream.model.record import Origin, Output, Role
 from assay_stream.replay.run import Replay
 from assay_stream.replay.selection import Selection
 from assay_stream.verify.compare import Comparison, Difference
@@ -129,7 +128,9 @@ def hold_against(
         typer.Exit: with 1 where there are differences.
     """
     comparison = Comparison(
-        partial(_records, spool), redaction=settings.redaction(), call_profile=settings.call_profile
+        lambda: (record for log in spool.logs() for record in spool.read(log)),
+        redaction=settings.redaction(),
+        call_profile=settings.call_profile,
     )
     count = 0
     for difference in comparison.differences(
@@ -165,10 +166,6 @@ def _line(difference: Difference, row: dict[str, Any]) -> str:
         *(f"joined without {cell(origin.as_json())}" for origin in difference.left_out),
     ]
     return "  ".join(parts).rstrip()
-
-
-def _records(spool: LogSpool) -> Iterator[Record]:
-    return (record for log in spool.logs() for record in spool.read(log))
 
 
 def _alerts(paths: Sequence[Path]) -> Iterator[bytes | None]:

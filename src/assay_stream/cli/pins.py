@@ -247,10 +247,6 @@ def _differing(bindings: Bindings, server: ServerBindings, server_id: str, tool:
 def _body_diff(bodies: dict[str, dict[str, Any]], pinned: str | None, offered: str) -> list[str]:
     if pinned is None or pinned not in bodies or offered not in bodies:
         return ["  the pinned definition was never observed here, so there is nothing to compare"]
-    before, after = (_lines(bodies[digest]) for digest in (pinned, offered))
-    return list(difflib.unified_diff(before, after, "pinned", "offered", lineterm=""))
-
-
-def _lines(definition: dict[str, Any]) -> list[str]:
     # ASCII only, so that invisible and right-to-left characters are seen for what they are.
-    return json.dumps(definition, indent=2, sort_keys=True, ensure_ascii=True).splitlines()
+    before, after = (json.dumps(bodies[digest], indent=2, sort_keys=True).splitlines() for digest in (pinned, offered))
+    return list(difflib.unified_diff(before, after, "pinned", "offered", lineterm=""))

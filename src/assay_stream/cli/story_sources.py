@@ -88,7 +88,9 @@ class Sources:
         key = partition_key({"kind": view.kind, "server_id": server_id, "tool_name": tool_name or ""})
         async for entry in read_entries(settings, key):
             sightings.add(entry)
-        pinned = _pinned_digest(view, await read_bindings(settings)) if _is_about_a_pin(view) else None
+        pinned = None
+        if view.fact("mcp_pin_expected") and not view.fact("mcp_digest_before"):
+            pinned = _pinned_digest(view, await read_bindings(settings))
         digests = _digests(view, pinned)
         if self.definitions is not None:
             definitions = _definitions(self.definitions, digests, refused)
@@ -144,10 +146,6 @@ def _calls_of(life: Life, since_ms: int | None) -> Calls | None:
         full_digest=view.fact("mcp_digest_after") or None,
         since_ms=min(view.first_seen_ms, life.first[0].first_seen_ms) if since_ms is None else since_ms,
     )
-
-
-def _is_about_a_pin(view: AlertView) -> bool:
-    return bool(view.fact("mcp_pin_expected")) and not view.fact("mcp_digest_before")
 
 
 def _pinned_digest(view: AlertView, bindings: Bindings) -> str | None:

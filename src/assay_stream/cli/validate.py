@@ -66,14 +66,7 @@ def _check_of(profile: ProfileName) -> _Check:
         from assay_stream.schemes.handshake.htc import check_envelope
 
         return check_envelope
-    return _check_handshake(handshake.PROFILES[profile])
-
-
-def _check_handshake(profile: handshake.Profile) -> _Check:
-    def check(raw: bytes) -> None:
-        handshake.check_tool_call(_object(raw), profile=profile)
-
-    return check
+    return lambda raw: handshake.check_tool_call(_object(raw), profile=handshake.PROFILES[profile])
 
 
 def _check_assay(raw: bytes) -> None:

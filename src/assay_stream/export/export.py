@@ -103,7 +103,7 @@ def export_bundles(
     with writing(path), Aside() as aside:
         for number, part in enumerate(parts, start=1):
             several = len(parts) > 1
-            target = _numbered(path, f"{number:04}") if several else path
+            target = path.with_name(f"{_stem(path)}-{number:04}{_BUNDLE_SUFFIX}") if several else path
             run = _run_id(islice(collection.events(), part.start, part.stop)) if run_id is None else run_id
             if several and run_id is not None:
                 run = f"{run_id}-{number:04}"
@@ -123,10 +123,6 @@ def numbered_bundles(path: Path) -> list[Path]:
         return []  # writing there fails with what is wrong
     pattern = re.compile(re.escape(_stem(path)) + r"-\d{4,}" + re.escape(_BUNDLE_SUFFIX))
     return [path.with_name(name) for name in names if pattern.fullmatch(name)]
-
-
-def _numbered(path: Path, number: str) -> Path:
-    return path.with_name(f"{_stem(path)}-{number}{_BUNDLE_SUFFIX}")
 
 
 def _stem(path: Path) -> str:

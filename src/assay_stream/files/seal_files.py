@@ -64,7 +64,8 @@ class FileLogs:
         """The files of each log, with the first offset in each."""
         self.bad_lines: list[BadLine] = []
         self.bad_lines_count = 0
-        for path in (file for given in paths for file in _files_of(given, role)):
+        folders = (path.glob(f"{FILE_PREFIX[role]}*") if path.is_dir() else [path] for path in paths)
+        for path in (file for files in folders for file in sorted(files)):
             for record in self._read(path, reports=True):
                 name = LogName(record.origin.topic, record.origin.partition)
                 self._files.setdefault(name, {}).setdefault(path, record.origin.offset)
@@ -134,7 +135,3 @@ def _write_log(folder: Path, role: Role, logs: Logs, name: LogName, *, compress:
     if not count:
         path.unlink()
     return count
-
-
-def _files_of(path: Path, role: Role) -> list[Path]:
-    return sorted(path.glob(f"{FILE_PREFIX[role]}*")) if path.is_dir() else [path]

@@ -87,8 +87,9 @@ class Gate:
             )
             return Passage(forward=False, reply=_refusals(line, lambda _: error), observations=observations)
         rulings = {id(message): self._ruling(message) for message in line.messages if _is_call(message)}
-        if any(ruling.action is Action.BLOCK for ruling in rulings.values()):
-            observations = self._observer.refuse(line, lambda call: _reason(rulings[id(call)]), at)
+        blocked = {call: ruling.reason_code for call, ruling in rulings.items() if ruling.action is Action.BLOCK}
+        if blocked:
+            observations = self._observer.refuse(line, lambda call: blocked.get(id(call), "batch_blocked"), at)
             reply = _refusals(line, lambda message: self._why(message, rulings.get(id(message))))
             return Passage(forward=False, reply=reply, observations=observations)
         observations = self._observer.take("client->server", line, raw, at)
@@ -183,10 +184,6 @@ def _unclear(line: Line, raw: bytes) -> str | None:
         return "ambiguous_message"
     calls = [message for message in line.messages if _is_call(message)]
     return "tool_not_named" if any(not isinstance(params_of(call).get("name"), str) for call in calls) else None
-
-
-def _reason(ruling: Ruling) -> str:
-    return ruling.reason_code if ruling.action is Action.BLOCK else "batch_blocked"
 
 
 def _refusals(line: Line, why: Callable[[Mapping[str, Any]], dict[str, Any]]) -> bytes:

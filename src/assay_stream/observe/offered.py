@@ -65,7 +65,8 @@ class Lister:
         cursor = params.get("cursor")
         if cursor is None:
             return _START
-        if self.latest is not None and _same(self.latest.next_cursor, cursor):
+        expected = None if self.latest is None else self.latest.next_cursor
+        if self.latest is not None and type(expected) is type(cursor) and expected == cursor:
             return self.latest
         return _UNMATCHED
 
@@ -104,10 +105,6 @@ def _longest(known: int | None, stated: Any) -> int | None:
     if isinstance(stated, bool) or not isinstance(stated, int) or not 0 <= stated <= _TTL_MS_MAX:
         return known
     return max(known or 0, stated)
-
-
-def _same(expected: Any, cursor: Any) -> bool:
-    return expected is not None and type(expected) is type(cursor) and bool(expected == cursor)
 
 
 class Offered:

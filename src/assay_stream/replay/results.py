@@ -156,10 +156,11 @@ class Results:
         for file in self._files.values():
             file.flush()
             os.fsync(file.fileno())
+        ends = self._ends
         progress = {
             "version": _VERSION,
             "what": self._what,
-            "ends": _ends_json(self._ends),
+            "ends": None if ends is None else [[role, sorted(found.items())] for role, found in sorted(ends.items())],
             "checkpoint": _checkpoint_json(checkpoint),
             "bytes": {role.value: file.tell() for role, file in self._files.items()},
             "written": self.tally.written,
@@ -227,10 +228,6 @@ def _bad_progress(path: Path) -> ConfigurationError:
     return ConfigurationError(
         "bad_progress_file", f"{path} is not a progress file of this version: replay with --force instead of --resume"
     )
-
-
-def _ends_json(ends: Ends | None) -> list[Any] | None:
-    return None if ends is None else [[role, sorted(found.items())] for role, found in sorted(ends.items())]
 
 
 def _checkpoint_json(checkpoint: Checkpoint) -> dict[str, Any]:

@@ -86,6 +86,7 @@ def observed(server: ServerBindings, *, tool_name: str | None = None) -> Iterato
         before: Seen | None = None
         for seen in timeline:
             changed = _changed_tools(server, before, seen)
+            count = f"{len(changed)} tools" if before is None else f"{len(changed)} tools differ"
             if changed if tool_name is None else tool_name in changed:
                 yield (
                     seen.time_us,
@@ -96,7 +97,7 @@ def observed(server: ServerBindings, *, tool_name: str | None = None) -> Iterato
                         "snapshot_id": seen.snapshot_id,
                         "tool_name": tool_name,
                         "tools": changed if tool_name is None else [tool_name],
-                        "detail": _count(before, changed) if tool_name is None else None,
+                        "detail": count if tool_name is None else None,
                         "value": seen.catalogue,
                         "origin": seen.origin.as_json(),
                     },
@@ -212,10 +213,6 @@ def _changed_tools(server: ServerBindings, before: Seen | None, seen: Seen) -> l
     now = server.catalogue_of(seen).tools
     was: Mapping[str, str | None] = {} if before is None else server.catalogue_of(before).tools
     return sorted(name for name in now.keys() | was.keys() if now.get(name, "") != was.get(name, ""))
-
-
-def _count(before: Seen | None, changed: list[str]) -> str:
-    return f"{len(changed)} tools" if before is None else f"{len(changed)} tools differ"
 
 
 def _object(value: bytes | None) -> dict[str, Any]:

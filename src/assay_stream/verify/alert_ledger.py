@@ -201,7 +201,9 @@ def _of(life: _Life) -> AlertDifference | None:
     paths: tuple[str, ...] = ()
     for digest, record in life.strange.items():
         if digest == life.last_recorded:
-            end, paths = _nearest(record, life.ends)
+            # Held against the record of the replay that differs least.
+            ends = ((end, differing_members(record, end)) for end in life.ends)
+            end, paths = min(ends, key=lambda pair: len(pair[1]))
             altered |= not follows_order(record, end, paths)
         else:
             said = _digest(canonicalize(what_it_says(record)))
@@ -220,11 +222,6 @@ def _of(life: _Life) -> AlertDifference | None:
 def _inheriting(difference: AlertDifference) -> AlertDifference:
     own = difference.cause in (ORDER_OF_READING, SOFTWARE_CHANGED)
     return difference._replace(inherits=not own and difference.alert.kind in FROM_SEVERAL_PARTITIONS)
-
-
-def _nearest(record: dict[str, Any], ends: Iterable[dict[str, Any]]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return the record of the replay that differs least, and where."""
-    return min(((end, differing_members(record, end)) for end in ends), key=lambda pair: len(pair[1]))
 
 
 def _digest(raw: bytes) -> bytes:
