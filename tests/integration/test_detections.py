@@ -15,8 +15,6 @@ import pytest
 from assay_stream import __version__
 from assay_stream.agents import Runner
 from assay_stream.agents.loading import load_agents
-from assay_stream.kafka.connection import start_admin
-from assay_stream.kafka.topics import apply_topics
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Record, Role
 from assay_stream.replay.run import replay
@@ -92,15 +90,6 @@ async def publish(deployment: Deployment, published: Iterator[Published]) -> Non
         await deployment.send(role, records)
 
 
-async def apply(deployment: Deployment, name: str) -> None:
-    """Create the topics of agents."""
-    admin = await start_admin(deployment.settings)
-    try:
-        assert len(await apply_topics(admin, deployment.settings, agents=name)) == 2
-    finally:
-        await admin.close()
-
-
 async def replayed(deployment: Deployment) -> list[bytes]:
     """The findings of the shipped agents in a replay of the same input."""
     inputs: list[Record] = []
@@ -128,7 +117,7 @@ async def wait_for_detected(deployment: Deployment, count: int, *, limit_s: floa
 
 async def test_kill_9_in_mid_stream_leaves_the_findings_of_a_replay(deployment: Deployment) -> None:
     """Five kills: every finding of the four shipped agents once, and the bytes of a replay; each lives as an alert."""
-    await apply(deployment, "shipped")
+    await deployment.apply_topics(agents="shipped")
     await publish(deployment, history())
     expected = await replayed(deployment)
     per_agent = Counter(orjson.loads(value)["detection"]["agent"] for value in expected)
@@ -162,7 +151,7 @@ async def test_kill_9_in_mid_stream_leaves_the_findings_of_a_replay(deployment: 
 )
 async def test_an_agent_that_fails_stops_alone(deployment: Deployment, name: str, code: str) -> None:
     """By its name, and quoting no record; join and alerts go on, and it fails again where it failed."""
-    await apply(deployment, name)
+    await deployment.apply_topics(agents=name)
     worker = deployment.start_worker()
     calls = 0
     for _ in range(2):

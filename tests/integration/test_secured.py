@@ -20,6 +20,7 @@ from aiokafka.errors import TopicAuthorizationFailedError
 
 from assay_stream.kafka.access import ACCESS, Actor
 from assay_stream.kafka.connection import connection_options
+from assay_stream.kafka.topics import topic_names
 from assay_stream.model.record import Record, Role
 from deploy.local.secured import SecuredBroker
 from tests.support.command import run_command_text
@@ -116,6 +117,33 @@ def test_what_a_proxy_publishes_becomes_evidence_and_alerts(deployment: SecuredD
     assert json.loads(evidence.value or b"")["data"]["tool_definition_digest"].startswith("sha256:")
     assert read(deployment, Role.ALERTS, 1)
     assert worker.process.poll() is None
+
+
+def test_agents_run_with_the_grants_of_their_role(deployment: SecuredDeployment, worker: Worker) -> None:
+    """They read what stages write and how far these are, and write findings and to topics of their own."""
+    shipped = "assay_stream.agents.shipped"
+    assert worker.process.poll() is None
+    assert cli(deployment, Actor.ADMIN, "topics", "apply", "--agents", shipped).returncode == 0
+    calls = [(b"any", a_denied_call(number)) for number in range(5)]
+    asyncio.run(deployment.send(Role.CALLS, calls))
+    agents = deployment.start_worker("--agents", shipped, **deployment.env_of(Actor.AGENTS))
+    try:
+        asyncio.run(
+            deployment.wait_for(
+                Role.FINDINGS, lambda records: any(b'"agent":"denied_burst"' in (each.value or b"") for each in records)
+            )
+        )
+        assert agents.terminate() == 0
+    finally:
+        agents.process.kill()
+
+
+def a_denied_call(number: int) -> bytes:
+    """A call that a proxy denied."""
+    _, _, value = a_call_by(0, 0, 900 + 9 * number, START + timedelta(minutes=30, seconds=number), None)
+    call = json.loads(value)
+    call["data"]["decision"] = "deny"
+    return json.dumps(call).encode()
 
 
 def test_a_tap_that_enforces_publishes_and_follows_the_verdicts(deployment: SecuredDeployment, worker: Worker) -> None:
@@ -269,6 +297,11 @@ def test_a_tap_that_is_refused_says_why_and_lets_the_server_work(deployment: Sec
 # --- who may do what, by the real authorizer ----------------------------------------------------------------
 
 
+def names_of(deployment: SecuredDeployment) -> dict[Role, str]:
+    """Every topic, those of some agents among them."""
+    return topic_names(deployment.settings, agents="mine")
+
+
 async def may_write(deployment: SecuredDeployment, user: str) -> set[Role]:
     """The topics whose broker takes a record of this user."""
     producer = AIOKafkaProducer(**connection_options(deployment.as_user(user).settings), request_timeout_ms=10_000)
@@ -277,7 +310,7 @@ async def may_write(deployment: SecuredDeployment, user: str) -> set[Role]:
         await producer.start()
         for role in Role:
             with suppress(TopicAuthorizationFailedError):
-                await producer.send_and_wait(deployment.topics[role], b"of nobody", key=b"nobody", partition=0)
+                await producer.send_and_wait(names_of(deployment)[role], b"of nobody", key=b"nobody", partition=0)
                 taken.add(role)
     finally:
         await producer.stop()
@@ -286,7 +319,7 @@ async def may_write(deployment: SecuredDeployment, user: str) -> set[Role]:
 
 async def may_read(deployment: SecuredDeployment, user: str, role: Role) -> bool:
     """Whether the broker gives this user records."""
-    partition = TopicPartition(deployment.topics[role], 0)
+    partition = TopicPartition(names_of(deployment)[role], 0)
     consumer = AIOKafkaConsumer(**connection_options(deployment.as_user(user).settings), auto_offset_reset="earliest")
     consumer.assign([partition])
     try:
@@ -306,7 +339,7 @@ def matrix(secured: SecuredBroker) -> SecuredDeployment:
     made = SecuredDeployment(secured.bootstrap, "matrix", broker=secured)
 
     async def set_up() -> None:
-        await made.apply_topics()
+        await made.apply_topics(agents="mine")
         await made.grant()
 
     asyncio.run(set_up())

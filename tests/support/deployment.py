@@ -125,11 +125,11 @@ class Deployment:
         """Full topic names."""
         return topic_names(self.settings)
 
-    async def apply_topics(self) -> None:
-        """Create the topics."""
+    async def apply_topics(self, *, agents: str = "") -> None:
+        """Create the topics; with a name of agents, theirs, too."""
         admin = await start_admin(self.settings)
         try:
-            await apply_topics(admin, self.settings)
+            await apply_topics(admin, self.settings, agents=agents)
         finally:
             await admin.close()
 
