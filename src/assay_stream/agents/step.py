@@ -191,6 +191,9 @@ class AgentState(Table[Any]):
             until_us = min(behind) - self._limits.agent_disorder_ms * 1_000
             while self._waiting and self._waiting[0].time_us <= until_us:
                 outputs += self._handle_first()
+        # Inputs far from their ends would leave a cut for every batch.
+        while self._cuts and self._mark is not None and self._cuts[0][0] <= self._mark:
+            self._cuts.popleft()
         return outputs
 
     def _behind(self, ends: Mapping[Source, int]) -> list[int]:
