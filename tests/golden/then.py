@@ -10,11 +10,12 @@ from __future__ import annotations
 import contextlib
 import tomllib
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 from unittest.mock import patch
 
 from assay_stream.drift import severity
 from assay_stream.registry import comparison
+from assay_stream.report.drift import KIND_TITLES
 from assay_stream.schemes.fingerprint import ContentCache
 from tests.golden.changes import CHANGES
 
@@ -40,6 +41,9 @@ def decisions_of_then() -> Iterator[None]:
         stack.enter_context(patch.dict(severity._BY_CODE, levels))
         # Answers are kept across tests, and those of today are others.
         stack.enter_context(patch.object(comparison, "_ANSWERS", ContentCache(4_096)))
+        # SARIF lists every kind that a report can have.
+        stack.enter_context(patch.dict(KIND_TITLES))
+        cast("dict[str, str]", KIND_TITLES).pop("list_cached_long")
         for place, rule in _RULES.items():
             stack.enter_context(patch(place, rule))
         yield
