@@ -84,10 +84,9 @@ class Upstream:
             for role in {*roles, *(role for step in self._steps for role in step.reads)}
         }
         self._last = [tp for role in roles for tp in self._partitions[role]]
-        self._readers: dict[str, Consumer] = {
-            step.stage: clients.consumer(group_id=f"{group_prefix}-{step.stage}", isolation_level="read_uncommitted")
-            for step in self._steps
-        }
+        self._clients = clients
+        self._group_prefix = group_prefix
+        self._readers: dict[str, Consumer] = {}
         self._started = asyncio.Event()
         self._stopping = asyncio.Event()
         self._asking = asyncio.Lock()
@@ -102,7 +101,10 @@ class Upstream:
     async def run(self) -> None:
         """Keep connections open until stopped."""
         try:
-            for reader in self._readers.values():
+            for step in self._steps:
+                group_id = f"{self._group_prefix}-{step.stage}"
+                reader = self._clients.consumer(group_id=group_id, isolation_level="read_uncommitted")
+                self._readers[step.stage] = reader
                 await reader.start()
             self._started.set()
             await self._stopping.wait()

@@ -14,6 +14,7 @@ import asyncio
 import gc
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from aiokafka import TopicPartition
@@ -30,7 +31,7 @@ from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.record import Output, Record, Role
 from assay_stream.worker.channel import Batches, TransactionalChannel
 from assay_stream.worker.host import Host, PartitionCounts, run_host
-from assay_stream.worker.metrics import PrometheusStage
+from assay_stream.worker.metrics import Metrics, PrometheusStage
 from assay_stream.worker.worker import GC_THRESHOLDS, add_task
 
 _LOOK_S = 0.01
@@ -187,6 +188,10 @@ class DetectionStage(Stage[AgentState]):
         """How many records the states keep until every input was read as far."""
         return sum(state.buffered for state in self._states.values())
 
+    def note_late(self, metrics: Metrics) -> None:
+        """Note how many records came too late for their place in the order, since the partitions were taken over."""
+        metrics.agent_late.labels(self.name).set(sum(state.late for state in self._states.values()))
+
     def close(self, partition: int) -> None:
         """Drop the state of a partition, and what was noted for it."""
         super().close(partition)
@@ -256,6 +261,8 @@ def add_agents(settings: Settings, host: Host, counts: PartitionCounts, agents: 
             quarantine=quarantine,
         )
         add_task(host, stage.name, task)
+        if isinstance(stage, DetectionStage):
+            host.metrics.on_scrape(partial(stage.note_late, host.metrics))
 
 
 def stages_of(

@@ -24,7 +24,8 @@ from assay_stream.kafka.stage_task import StageTask
 from assay_stream.kafka.topics import topic_names
 from assay_stream.kafka.upstream import Upstream
 from assay_stream.model.record import Output, Role
-from assay_stream.worker.detections import process, stages_of
+from assay_stream.worker.detections import add_agents, process, stages_of
+from assay_stream.worker.host import Deadline, Host
 from tests.support.agents import a_set, evidence, found
 
 NAME = "tests"
@@ -322,3 +323,17 @@ def test_other_code_reads_all_definitions_again_and_nothing_else() -> None:
     before, after = names("sha256:" + "a" * 64), names("sha256:" + "b" * 64)
     assert before & after == {f"agents-{NAME}", f"agents-{NAME}-evidence"}
     assert len(before - after) == 1
+
+
+async def test_a_host_runs_every_stage_and_says_what_came_late() -> None:
+    """One for each input and the one behind them, beside what follows the stages upstream."""
+    deadline = Deadline(60)
+    try:
+        host = Host(Settings(), deadline, web_port=None)
+        add_agents(Settings(), host, COUNTS, numbering(), NAME)
+        text = host.metrics.text().decode()
+    finally:
+        deadline.cancel()
+    names = [service._name for service in host.app.hosted]
+    assert names == ["upstream", "agents-tests-evidence", "agents-tests-findings", "agents-tests"]
+    assert 'assay_stream_agent_records_late{stage="agents-tests"} 0.0' in text
