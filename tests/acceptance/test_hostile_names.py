@@ -140,8 +140,9 @@ ELSEWHERE = {
         ("pins list", "pins history", "pins diff", "policy list", "keys list"), "tests/unit/cli/test_pins.py"
     ),
     **dict.fromkeys(("seal", "seal verify", "seal prove", "seal check-proof"), "tests/unit/cli/test_seal_checking.py"),
+    **dict.fromkeys(("agents list", "agents test", "agents replay"), "tests/unit/cli/test_agents.py"),
     "alerts forward": "tests/unit/forward/test_webhook.py: it sends what `alerts export` prints",
-    "tap": "tests/unit/cli/test_tables.py::test_log_lines_are_inert",
+    "tap": "tests/unit/cli/test_output.py::test_log_lines_are_inert",
     "worker": "tests/unit/worker/test_logs.py",
 }
 """Commands that need a broker, or end only when told to, and where what they print is tested."""
