@@ -72,3 +72,14 @@ def test_recorded_observations_are_replayed_through_the_agents(tmp_path: Path) -
     assert (finding["kind"], finding["detection"]["agent"]) == ("detection", "denied_burst")
     again = run_command_text("agents", "replay", SHIPPED, "--input", str(tmp_path / "calls.ndjson"))
     assert again.stdout == done.stdout
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_names_in_a_scenario_are_inert(tmp_path: Path, options: tuple[str, ...]) -> None:
+    """What would steer a terminal is printed as an escape."""
+    test = {"name": "a\x1b[2J\u202eburst", "given": [GIVEN], "found": [{"agent": "no\x1b\u202eagent"}]}
+    path = tmp_path / "scenario.json"
+    path.write_text(json.dumps({"agents": SHIPPED, "tests": [test]}), encoding="utf-8")
+    done = run_command_text("agents", "test", str(path), *options)
+    assert done.stdout
+    assert all(line.isprintable() for line in (done.stdout + done.stderr).splitlines())
