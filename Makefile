@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
 
-.PHONY: help setup demo run test check lint types layers unit coverage integration chaos chaos-short audit lock confusables sbom fuzz bench bench-peers bench-latency bench-curves bench-docs alert-quality alert-quality-docs benign-releases schemas docs samples clean
+.PHONY: help setup demo run test check lint types layers unit coverage integration chaos chaos-short audit lock confusables sbom fuzz bench bench-peers bench-latency bench-curves bench-docs alert-quality alert-quality-docs train-scorer benign-releases schemas docs samples clean
 
 help: ## Show this help.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -81,6 +81,7 @@ lock: $(VENV)-tools/.ready ## Regenerate every lock; pins that still fit stay (L
 	$(LOCK) $(LOCK_OPTIONS) deploy/requirements/tools.in --output-file deploy/requirements/tools.lock
 	$(LOCK) $(LOCK_OPTIONS) bench/requirements.txt --output-file bench/requirements.lock
 	$(subst 3.11,3.11.4,$(LOCK)) $(LOCK_OPTIONS) bench/scanner.in --output-file bench/scanner.lock
+	$(LOCK) $(LOCK_OPTIONS) bench/training.in --output-file bench/training.lock
 
 confusables: $(VENV)/.ready ## Generate the table of look-alike characters from Unicode's confusables.txt (FROM=path).
 	$(BIN)/python deploy/confusables.py $(FROM)
@@ -144,6 +145,15 @@ alert-quality: $(VENV)/.ready ## Score the alerts on our own corpus and on texts
 alert-quality-docs: $(VENV)/.ready .scanner-venv/.ready ## The same beside a public scanner, into docs/alert-quality.md.
 	$(if $(CORPUS),,$(error name the folders with texts by others: CORPUS="folder ..."))
 	$(BIN)/python -m bench.alert_quality.score $(CORPUS) --scanner .scanner-venv/bin/python --write docs/alert-quality.md
+
+.training-venv/.ready: requirements.lock bench/training.lock
+	$(PYTHON) -m venv .training-venv
+	.training-venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps --requirement requirements.lock --requirement bench/training.lock
+	@touch $@
+
+train-scorer: .training-venv/.ready ## Report the scorer on sources left out; TRAIN=--write writes its weights (CORPUS="folder ...").
+	$(if $(CORPUS),,$(error name the folders with texts by others: CORPUS="folder ..."))
+	PYTHONPATH=src .training-venv/bin/python -m bench.alert_quality.train $(CORPUS) $(TRAIN)
 
 benign-releases: $(VENV)/.ready $(VENV)-tools/.ready ## Collect releases of real MCP servers into benign/ (needs npm and Linux).
 	$(BIN)/python -m bench.alert_quality.collect --uv $(VENV)-tools/bin/uv

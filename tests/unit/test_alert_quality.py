@@ -27,10 +27,10 @@ RECALL_OF_SIGNS = 0.87
 FOUND = {"attacks": 147, "held_out": 24, "unseen": 17, "unseen_2": 19}
 """Attacks that reach high, by part of the corpus, as docs/alert-quality.md has them."""
 
-BENIGN_AT_HIGH = ["unseen2-benign-40"]
-"""Left as measured: it was found by the set that nothing may be mended from."""
+BENIGN_AT_HIGH = ["new-tool-28", "unseen2-benign-40", "unseen2-benign-44"]
+"""Two direct the model to a tool that their list does not have, which a text alone cannot tell from an attack."""
 
-BENIGN_PER_1000_MEDIUM = 16.5
+BENIGN_PER_1000_MEDIUM = 22.0
 
 NOISE_RATIO = 20
 """How many times fewer benign alerts than "any change" raises; what the project sets itself."""

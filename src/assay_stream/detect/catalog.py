@@ -31,6 +31,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         needs: what a text must have for a ``raw`` pattern to be searched.
         needles: lowercase texts, one of which stands in every match of a ``seen`` pattern.
         hints: further ones, looked for once a needle was found.
+        unless_followed_by: a regular expression that must not match right after a phrase.
         names: parameter names, separated by blanks.
         names_are_whole: whether a longer name that ends in one of them does not count.
         raised_to: the level where ``raised_when`` holds.
@@ -46,6 +47,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     needs: Literal["unseen", "wide"] | None = None
     needles: tuple[str, ...] = ()
     hints: tuple[str, ...] = ()
+    unless_followed_by: str = ""
     names: str = ""
     names_are_whole: bool = False
     raised_to: Annotated[int, msgspec.Meta(ge=1, le=5)] | None = None
@@ -83,6 +85,7 @@ class _Words(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     json_schema_keys: str
     common: str
     scripts_read_well: str
+    tool_verbs: str
 
 
 class _Lists(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -166,6 +169,7 @@ def _read(file: Traversable, kind: type[_Kind]) -> _Kind:
 def _check_rule(rule: Rule) -> None:
     file = f"rules.toml: rule {rule.id}"
     _compiled(rule.regex, file)
+    _compiled(rule.unless_followed_by, file)
     is_raw = rule.searched_in == "raw"
     if is_raw != (rule.needs is not None) or bool(rule.pattern and not is_raw) != bool(rule.needles):
         raise _wrong(file, "a pattern over raw text has needs, any other pattern has needles, and nothing else has")

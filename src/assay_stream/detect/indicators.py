@@ -116,7 +116,7 @@ def _search(
     """Put what new text brings into ``found``. Where the budget ends, that may hold what stood there before."""
     old_texts = list(texts_of(before, work)) if before is not None else []
     known = {(text.role, text.value) for text in old_texts}
-    required = required_of(after) if before is not None else frozenset()
+    required = required_of(after) if before is not None else None
     new_texts = [text for text in texts_of(after, work) if (text.role, text.value) not in known]
     for match in all_matches(new_texts, others, required, work):
         # Each of those that are reported takes a path and an excerpt.

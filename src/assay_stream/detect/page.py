@@ -10,6 +10,8 @@ from typing import Final
 from assay_stream.detect.catalog import RULES
 from assay_stream.detect.decoders import gates_of
 from assay_stream.detect.needles import Needles, gated, lowered
+from assay_stream.detect.steering import Steering, steering_in
+from assay_stream.detect.symbols import Offered
 from assay_stream.text.normalization import units_to_normalize
 from assay_stream.text.words import Words, forms_of, plain_forms, visible
 from assay_stream.work import Work
@@ -63,7 +65,7 @@ class Page:
         seen: the text as its reader sees it.
     """
 
-    __slots__ = ("_words", "forms", "hints", "is_plain", "lowered", "raw", "seen")
+    __slots__ = ("_steering", "_words", "forms", "hints", "is_plain", "lowered", "raw", "seen")
 
     def __init__(self, raw: str, seen: str) -> None:
         self.raw = raw
@@ -76,6 +78,7 @@ class Page:
         self.forms = plain_forms(self.lowered) if self.is_plain else forms_of(seen)
         """Its words in their plain form."""
         self._words: Words | None = None
+        self._steering: tuple[Steering, ...] | None = None
 
     def words(self, work: Work) -> Words:
         """Return its words with their places. The work is spent once."""
@@ -83,6 +86,12 @@ class Page:
             work.spend(_UNITS_PER_WORD_OF_TEXT * len(self.forms) + len(self.seen) // _CHARS_PER_UNIT)
             self._words = Words(self.seen)
         return self._words
+
+    def steering(self, offered: Offered, work: Work) -> tuple[Steering, ...]:
+        """Return what it does to a model. The work is spent once, since a page belongs to one definition."""
+        if self._steering is None:
+            self._steering = tuple(steering_in(self.seen, offered, work))
+        return self._steering
 
 
 def pages_of(texts: Iterable[str], work: Work) -> dict[str, Page]:

@@ -112,7 +112,7 @@ class Places:
             first = index
             while index < len(words.spans) and words.spans[index][0] < match.end():
                 index += 1
-            if index > first and host_of(match[0]) not in _HARMLESS:
+            if index > first and not is_harmless(host_of(match[0])):
                 spans.append((first, index))
         return spans
 

@@ -13,7 +13,9 @@ from assay_stream.detect.page import NO_HINTS, RULE_NEEDLES, Page, decoded_page
 from assay_stream.detect.phrase_filter import AS_IT_STANDS, BACKWARDS, ROT13, PhraseFilter, Readings, WordReadings
 from assay_stream.detect.phrases import PhraseBook
 from assay_stream.detect.places import Places, has_address, host_of, is_documentation, is_harmless, names_in
+from assay_stream.detect.steering import STEERING_RULES
 from assay_stream.detect.surfaces import Place
+from assay_stream.detect.symbols import Offered
 from assay_stream.detect.tool_names import OtherTools, Span
 from assay_stream.text.words import Words, mixed_words, mixes_scripts
 from assay_stream.work import Work
@@ -25,6 +27,7 @@ _PATTERNS = [(rule, re.compile(rule.regex, re.IGNORECASE | re.MULTILINE)) for ru
 _CONTACT = re.compile(
     r"\b(?:contact|questions?|support|feedback|maintaine[rd]\w?|authors?|help|bugs?)\b[^.!?\n]{0,40}$", re.IGNORECASE
 )
+_UNLESS = {rule.id: re.compile(rule.unless_followed_by, re.IGNORECASE) for rule in RULES if rule.unless_followed_by}
 _CONTACT_CHARS = 60
 _RESPELT = re.compile(r"[&%\\+]")
 _WHOLE_VIEWS = ((ROT13, rot13), (BACKWARDS, backwards))
@@ -68,14 +71,18 @@ class Reader:
 
     Args:
         others: the other tools.
+        offered: what the definition and its list offer.
         readings: of the words of the definition.
         work: the budget.
         place: where the text stands.
         is_note: whether it describes a parameter that may hold anything, and so also what the model knows.
     """
 
-    def __init__(self, others: OtherTools, readings: WordReadings, work: Work, place: Place, *, is_note: bool) -> None:
+    def __init__(
+        self, others: OtherTools, offered: Offered, readings: WordReadings, work: Work, place: Place, *, is_note: bool
+    ) -> None:
         self._others = others
+        self._offered = offered
         self._readings = readings
         self._work = work
         self._place = place
@@ -89,6 +96,7 @@ class Reader:
             and _RESPELT.search(page.raw) is None
             and not any(each.asked for each in readings)
             and not self._others.may_be_named(page.forms, self._work)
+            and not page.steering(self._offered, self._work)
         )
 
     def matches(self, page: Page, readings: Sequence[Readings]) -> Iterator[Match]:
@@ -101,8 +109,15 @@ class Reader:
             # What is grave in a reading that a person does not see, and is not said openly as well.
             if match.rule == "encoded_text":
                 yield match
-            elif match.level >= _LEVEL_HIGH and (match.rule, match.key) not in stated:
+            elif match.level >= _LEVEL_HIGH and not self._is_stated(match, stated):
                 yield match._replace(rule="hidden_meaning", level=LEVELS["hidden_meaning"])
+
+    @staticmethod
+    def _is_stated(match: Match, stated: Set[tuple[str, _Key]]) -> bool:
+        # Sentences read a little otherwise once decoded; what they do is stated if the rule found it openly.
+        if match.rule in STEERING_RULES:
+            return any(rule == match.rule for rule, _ in stated)
+        return (match.rule, match.key) in stated
 
     def _as_it_stands(self, page: Page, readings: Sequence[Readings]) -> Iterator[Match]:
         hints = page.hints
@@ -130,6 +145,8 @@ class Reader:
 
     def _by_words(self, page: Page, readings: Sequence[Readings]) -> Iterator[Match]:
         """Yield what the words of a text give as it stands."""
+        for found in page.steering(self._offered, self._work):
+            yield Match(found.rule, found.level, page.seen, found.start, found.end, found.key, self._place)
         others = self._others
         counted: _Counted = {}
         is_tool_named = others.may_be_named(page.forms, self._work)
@@ -171,6 +188,8 @@ class Reader:
 
     def _once(self, rule: str, words: Words, span: Span, counted: _Counted) -> Iterator[Match]:
         first, end = span
+        if rule in _UNLESS and _UNLESS[rule].match(words.text, words.spans[end - 1][1]):
+            return
         key = tuple(words.forms[first:end])
         known = counted.setdefault(rule, set())
         if key not in known and len(known) < _MATCHES_MAX:

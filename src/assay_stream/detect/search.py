@@ -8,21 +8,33 @@ from assay_stream.detect.catalog import CATALOG, LEVELS, RULES
 from assay_stream.detect.page import Page, pages_of
 from assay_stream.detect.phrase_filter import WordReadings
 from assay_stream.detect.reader import FILTER, Match, Reader
+from assay_stream.detect.steering import offered_by
 from assay_stream.detect.surfaces import Role, Text, name_words
 from assay_stream.detect.tool_names import OtherTools
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.work import Work
 
 _NAMED = [(rule, frozenset(tuple(name.split("_")) for name in rule.names.split())) for rule in RULES if rule.names]
+_PARAMETER_RULES = frozenset(rule.id for rule, _ in _NAMED)
 _NAME_WORDS_MAX = 5
 _NOTE_WORDS = frozenset((name,) for name in CATALOG.words.notes.split())
+_FIRST_SIGHT_LEVEL_MAX = 3
 _UNITS_PER_TEXT = 20
 _UNITS_PER_NAME = 20
 _BATCH_CHARS = 16_384
 
 
-def all_matches(texts: Iterable[Text], others: OtherTools, required: frozenset[str], work: Work) -> Iterator[Match]:
-    """Yield what every text gives, up to the bound on what is read of one definition."""
+def all_matches(
+    texts: Iterable[Text], others: OtherTools, required: frozenset[str] | None, work: Work
+) -> Iterator[Match]:
+    """Yield what every text gives, up to the bound on what is read of one definition.
+
+    Args:
+        texts: of the definition.
+        others: the other tools.
+        required: names of the parameters that a call must give, ``None`` of a definition that is seen first.
+        work: the budget.
+    """
     listed = []
     left = DEFAULT_LIMITS.introduced_chars_max
     for text in texts:
@@ -35,6 +47,7 @@ def all_matches(texts: Iterable[Text], others: OtherTools, required: frozenset[s
         left -= len(text.value)
         listed.append(text)
     readings = WordReadings(FILTER, work)
+    offered = offered_by(others, listed)
     silent: dict[Page, bool] = {}
     for batch in _batches(listed):
         pages = pages_of((text.value for text in batch), work)
@@ -42,16 +55,23 @@ def all_matches(texts: Iterable[Text], others: OtherTools, required: frozenset[s
             work.spend(_UNITS_PER_TEXT)
             if text.role is Role.PARAMETER:
                 work.spend(_UNITS_PER_NAME + len(text.value))
-                yield from _named(text, required)
+                yield from _weighed(_named(text, required), is_first_sight=required is None)
             page, is_note = pages[text.value], _is_note(text)
             if silent.get(page) and not is_note:
                 continue
-            reader = Reader(others, readings, work, text.place, is_note=is_note)
+            reader = Reader(others, offered, readings, work, text.place, is_note=is_note)
             words = readings.of(page.forms)
             if page not in silent:
                 silent[page] = reader.is_silent(page, words)
             if is_note or not silent[page]:
-                yield from reader.matches(page, words)
+                yield from _weighed(reader.matches(page, words), is_first_sight=required is None)
+
+
+def _weighed(matches: Iterable[Match], *, is_first_sight: bool) -> Iterator[Match]:
+    """Yield matches at their level. What a tool takes is no news at first sight: a shell takes a script."""
+    for match in matches:
+        is_lower = is_first_sight and match.rule in _PARAMETER_RULES and match.level > _FIRST_SIGHT_LEVEL_MAX
+        yield match._replace(level=_FIRST_SIGHT_LEVEL_MAX) if is_lower else match
 
 
 def _batches(texts: Iterable[Text]) -> Iterator[list[Text]]:
@@ -74,12 +94,12 @@ def _is_note(text: Text) -> bool:
     return parameter is not None and name_words(parameter)[-1:] in _NOTE_WORDS
 
 
-def _named(text: Text, required: frozenset[str]) -> Iterator[Match]:
+def _named(text: Text, required: frozenset[str] | None) -> Iterator[Match]:
     """Yield what the name of a parameter gives."""
     words = name_words(text.value)
     if not text.is_free or not words:
         return
-    raised = {"required": text.value in required, "address": text.has_address, None: False}
+    raised = {"required": required is not None and text.value in required, "address": text.has_address, None: False}
     for rule, names in _NAMED:
         lengths = [len(words)] if rule.names_are_whole else range(1, min(len(words), _NAME_WORDS_MAX) + 1)
         if any(words[-length:] in names for length in lengths):

@@ -77,6 +77,11 @@ class Text(NamedTuple):
         return path_of(self.place)
 
     @property
+    def is_listed(self) -> bool:
+        """Whether it is one of the values that a schema lists."""
+        return self.place is not None and self.place[0] is not None and self.place[0][1] == "enum"
+
+    @property
     def described_parameter(self) -> str | None:
         """The name of the parameter that this text describes, if it does and the name is a plain one."""
         if self.place is None or self.place[1] != "description" or self.place[0] is None:

@@ -7,11 +7,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence, Set
+from functools import cached_property
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from assay_stream.detect.surfaces import name_words
+from assay_stream.detect.symbols import family_of, name_key
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.text.words import Words, visible
 from assay_stream.work import UNLIMITED, Work
@@ -68,6 +71,19 @@ class ToolNames:
         self._built()
         return self._beginnings
 
+    @cached_property
+    def keys(self) -> Set[str]:
+        """What the spellings of each name have in common, of ``name_key``."""
+        chars_max = DEFAULT_LIMITS.tool_name_chars_max
+        return frozenset(name_key(name[:chars_max]) for name in self._names)
+
+    @cached_property
+    def families(self) -> Set[str]:
+        """The first words that two names or more share, verbs apart."""
+        chars_max = DEFAULT_LIMITS.tool_name_chars_max
+        counted = Counter(family_of(name[:chars_max]) for name in self._names)
+        return frozenset(family for family, count in counted.items() if family and count > 1)
+
     def find(self, forms: Sequence[str], work: Work) -> Iterator[Named]:
         """Yield every name in a text, given as its words in their plain form, by place and length."""
         words = self._built()
@@ -120,9 +136,21 @@ class OtherTools:
     def __init__(self, names: ToolNames, own: Any) -> None:
         self._names = names
         self._own = _own_words(own) if isinstance(own, str) else ()
+        self.own_key = name_key(own[: DEFAULT_LIMITS.tool_name_chars_max]) if isinstance(own, str) else ""
+        """The key of the definition's own name, of ``name_key``."""
 
     def __bool__(self) -> bool:
         return bool(self._names)
+
+    @property
+    def keys(self) -> Set[str]:
+        """What the spellings of each name of the list have in common, of ``name_key``."""
+        return self._names.keys
+
+    @property
+    def families(self) -> Set[str]:
+        """The first words that two names of the list or more share, verbs apart."""
+        return self._names.families
 
     def may_be_named(self, forms: Sequence[str], work: Work) -> bool:
         """Tell whether a text has the words of some name, be it the definition's own."""

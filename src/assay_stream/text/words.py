@@ -15,8 +15,10 @@ from dataclasses import dataclass, field
 
 from assay_stream.text.normalization import without_long_runs
 
-_SINGLE = "぀-ヿ㐀-䶿一-鿿豈-﫿가-힣\u0e00-\u0eff"
-_WORD = re.compile(rf"[{_SINGLE}]|[^\W_{_SINGLE}]++|[.!?;:。！？；।؟]++(?=\s|$|[{_SINGLE}])|\n")
+SINGLE_CHARACTER_WORDS = "぀-ヿ㐀-䶿一-鿿豈-﫿가-힣\u0e00-\u0eff"
+_WORD = re.compile(
+    rf"[{SINGLE_CHARACTER_WORDS}]|[^\W_{SINGLE_CHARACTER_WORDS}]++|[.!?;:。！？；।؟]++(?=\s|$|[{SINGLE_CHARACTER_WORDS}])|\n"
+)
 _PLAIN_WORD = re.compile("[a-z0-9]++")
 _SENTENCE_END_WORDS = 3
 _ANSI = re.compile(r"\x1b(?:\[[0-?]{0,64}[ -/]{0,8}[@-~]|\][^\x07\x1b]{0,512}(?:\x07|\x1b\\)|[@-Z\\-_])")

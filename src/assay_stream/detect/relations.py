@@ -1,0 +1,142 @@
+"""Relations: what a sentence makes the model do, and to whom. ``data/relations.toml`` says how each is written.
+
+A relation holds whatever the words around it are, so it finds attacks that no phrase foresees: "call <other>" in a
+sentence that says "first" is a directive to a tool that the server does not offer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Final, NamedTuple
+
+import msgspec
+
+from assay_stream.detect.symbols import Sentence
+from assay_stream.work import Work
+
+_CLASS = re.compile(r"\$(\w+)(\{\d+,\d+\})?")
+_GAP = re.compile(r"~(\d+)")
+_UNITS_PER_SENTENCE = 10
+_UNITS_PER_SEARCH = 20
+
+
+class _Relation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    rule: str
+    patterns: tuple[str, ...]
+    together: tuple[str, ...] = msgspec.field(name="with", default=())
+    near: tuple[str, ...] = ()
+    unless: str | None = None
+
+
+class _Relations(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    words: Mapping[str, str]
+    relation: tuple[_Relation, ...]
+
+
+class Related(NamedTuple):
+    """A relation that holds in a sentence.
+
+    Args:
+        rule: id of the rule.
+        first: index of the first symbol that takes part.
+        end: index after the last one.
+    """
+
+    rule: str
+    first: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Compiled:
+    """One pattern of a relation, with the sets of symbols of which each must have one in the sentence."""
+
+    rule: str
+    pattern: re.Pattern[str]
+    needs: tuple[frozenset[str], ...]
+    near: frozenset[str]
+    unless: re.Pattern[str] | None
+
+
+def _compiled() -> Iterator[_Compiled]:
+    data = msgspec.toml.decode((files(__package__) / "data" / "relations.toml").read_bytes(), type=_Relations)
+    classes = {name: frozenset(words.split()) for name, words in data.words.items()}
+    for relation in data.relation:
+        together = frozenset().union(*(classes[name] for name in relation.together))
+        for pattern in relation.patterns:
+            terms = pattern.split()
+            needs = [_words_of(term, classes) for term in terms if not _GAP.fullmatch(term) and "{" not in term]
+            yield _Compiled(
+                rule=relation.rule,
+                pattern=_regex(terms, classes),
+                needs=(*sorted(needs, key=len), *([together] if together else ())),
+                near=frozenset().union(*(classes[name] for name in relation.near)),
+                unless=None if relation.unless is None else _regex(relation.unless.split(), classes),
+            )
+
+
+def _words_of(term: str, classes: Mapping[str, frozenset[str]]) -> frozenset[str]:
+    """Return the symbols that a term stands for: ``$name`` a class, anything else itself, and ``|`` between them."""
+    found: set[str] = set()
+    for each in term.split("|"):
+        named = _CLASS.fullmatch(each)
+        found |= {each} if named is None else classes[named[1]]
+    return frozenset(found)
+
+
+def _regex(terms: Sequence[str], classes: Mapping[str, frozenset[str]]) -> re.Pattern[str]:
+    """Return an expression over symbols that are joined, preceded and followed by blanks."""
+    parts = []
+    for term in terms:
+        gap, named = _GAP.fullmatch(term), _CLASS.fullmatch(term)
+        if gap is not None:
+            parts.append(rf"(?:\S+ ){{0,{gap[1]}}}?")
+            continue
+        words = "|".join(map(re.escape, sorted(_words_of(term, classes))))
+        parts.append(f"(?:(?:{words}) ){named[2]}" if named is not None and named[2] else f"(?:{words}) ")
+    return re.compile("(?<= )" + "".join(parts))
+
+
+_RELATIONS: Final = tuple(_compiled())
+RELATION_RULES: Final = frozenset(relation.rule for relation in _RELATIONS)
+"""Ids of the rules that relations are reported under."""
+
+
+def relations_in(sentences: Sequence[Sentence], work: Work) -> Iterator[tuple[Sentence, Related]]:
+    """Yield the relations that hold in the sentences of one text, each rule once a sentence.
+
+    Args:
+        sentences: in their order.
+        work: the budget.
+
+    Raises:
+        WorkExhaustedError: where the budget does not suffice.
+    """
+    sets = [frozenset(sentence.symbols) for sentence in sentences]
+    work.spend(_UNITS_PER_SENTENCE * len(sentences))
+    for number, sentence in enumerate(sentences):
+        symbols, joined, found = sets[number], "", set()
+        for relation in _RELATIONS:
+            if relation.rule in found or any(map(symbols.isdisjoint, relation.needs)):
+                continue
+            if relation.near and all(map(relation.near.isdisjoint, sets[max(0, number - 1) : number + 2])):
+                continue
+            work.spend(_UNITS_PER_SEARCH + len(sentence.symbols))
+            joined = joined or f" {' '.join(sentence.symbols)} "
+            match = relation.pattern.search(joined)
+            while match is not None and _is_excluded(relation, joined, match):
+                match = relation.pattern.search(joined, match.end() - 1)
+            if match is not None:
+                found.add(relation.rule)
+                first = joined.count(" ", 0, match.start()) - 1
+                yield sentence, Related(relation.rule, first, first + match[0].count(" "))
+
+
+def _is_excluded(relation: _Compiled, joined: str, match: re.Match[str]) -> bool:
+    if relation.unless is None:
+        return False
+    # The exception concerns the last symbol of the match, and what follows it.
+    return relation.unless.match(joined, joined.rfind(" ", 0, match.end() - 1) + 1) is not None

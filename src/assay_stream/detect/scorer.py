@@ -1,0 +1,142 @@
+"""A linear score of how much a text reads like one that steers a model.
+
+The weights are integers and are data (``data/weights.tsv``), so every platform computes the same score. They were
+trained by ``bench/alert_quality/train.py``; ``data/model.toml`` states their digest, the levels and what they were
+trained on. A sentence scores the sum of the weights of its features (``features``), a passage of up to three
+sentences the sum of theirs, so that harmless text around a passage takes nothing from its score.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from hashlib import sha256
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from itertools import pairwise
+from typing import Annotated, Final, NamedTuple
+
+import msgspec
+
+from assay_stream.detect.features import features_of
+from assay_stream.detect.symbols import Sentence
+from assay_stream.errors import ConfigurationError
+from assay_stream.work import Work
+
+PASSAGE_SENTENCES_MAX: Final = 3
+RULE: Final = "steering_scored"
+"""Id of the rule that a passage is reported under."""
+
+_DATA: Final = files(__package__) / "data"
+_UNITS_PER_SYMBOL = 3
+_CACHED_SENTENCES_MAX = 16_384
+_LEVEL_HIGH, _LEVEL_MEDIUM = 4, 3
+
+
+class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What ``data/model.toml`` states.
+
+    Args:
+        digest: of ``weights.tsv``: ``sha256:`` and hexadecimal digits.
+        bias: what every passage's score begins with.
+        medium: the score from which a passage counts as medium.
+        high: the score from which it counts as high.
+        trained_on: what the weights were trained on, for a person.
+    """
+
+    digest: Annotated[str, msgspec.Meta(pattern="^sha256:[0-9a-f]{64}$")]
+    bias: int
+    medium: int
+    high: int
+    trained_on: str
+
+
+class Passage(NamedTuple):
+    """Consecutive sentences whose score is medium or above.
+
+    Args:
+        level: OCSF severity id.
+        score: of the passage.
+        sentences: what it is made of.
+        heaviest: indexes of the symbols of the heaviest sentence that weighed most: the first, and after the last.
+        at: number of the heaviest sentence within the passage.
+    """
+
+    level: int
+    score: int
+    sentences: Sequence[Sentence]
+    at: int
+    heaviest: tuple[int, int]
+
+
+def load(data: Traversable = _DATA) -> tuple[Model, dict[str, int]]:
+    """Read the model, and its weights by feature.
+
+    Raises:
+        ConfigurationError: ``detection_data_altered`` if the weights do not have the digest that the model states.
+    """
+    model = msgspec.toml.decode((data / "model.toml").read_bytes(), type=Model)
+    weights = (data / "weights.tsv").read_bytes()
+    found = f"sha256:{sha256(weights).hexdigest()}"
+    if found != model.digest:
+        raise ConfigurationError(
+            "detection_data_altered",
+            f"detect/data/weights.tsv has the digest {found}, and model.toml states {model.digest}: reinstall"
+            " assay-stream, or state the digest of weights that you trained yourself",
+        )
+    pairs = (line.split("\t") for line in weights.decode().splitlines())
+    return model, {feature: int(weight) for feature, weight in pairs}
+
+
+MODEL, _WEIGHTS = load()
+
+
+@lru_cache(_CACHED_SENTENCES_MAX)
+def _score(symbols: tuple[str, ...]) -> int:
+    weights = _WEIGHTS
+    return sum(weights[feature] for feature in features_of(symbols) if feature in weights)
+
+
+def passages_in(sentences: Sequence[Sentence], work: Work) -> Iterator[Passage]:
+    """Yield the passages of one text that score medium or above, none of which share a sentence.
+
+    Args:
+        sentences: in their order.
+        work: the budget.
+
+    Raises:
+        WorkExhaustedError: where the budget does not suffice.
+    """
+    work.spend(_UNITS_PER_SYMBOL * sum(len(sentence.symbols) for sentence in sentences))
+    scores = [_score(sentence.symbols) for sentence in sentences]
+    first = 0
+    while first < len(scores):
+        score, length = _best(scores[first : first + PASSAGE_SENTENCES_MAX])
+        if score + MODEL.bias < MODEL.medium:
+            first += 1
+            continue
+        level = _LEVEL_HIGH if score + MODEL.bias >= MODEL.high else _LEVEL_MEDIUM
+        at = max(range(length), key=lambda index: scores[first + index])
+        passage = sentences[first : first + length]
+        yield Passage(level, score + MODEL.bias, passage, at, _heaviest(passage[at].symbols))
+        first += length
+
+
+def _best(scores: Sequence[int]) -> tuple[int, int]:
+    """Return the best score of a passage that begins here, and how many sentences it has."""
+    best, length, total = scores[0], 1, 0
+    for number, score in enumerate(scores, 1):
+        total += score
+        if total > best:
+            best, length = total, number
+    return best, length
+
+
+def _heaviest(symbols: tuple[str, ...]) -> tuple[int, int]:
+    """Return where the pair of words stands that weighs most: it explains a score best."""
+    weights = [
+        _WEIGHTS.get(f"{one} {other}", 0) + _WEIGHTS.get(one, 0) + _WEIGHTS.get(other, 0)
+        for one, other in pairwise(symbols)
+    ]
+    at = max(range(len(weights)), key=weights.__getitem__, default=0)
+    return at, min(at + 2, len(symbols))

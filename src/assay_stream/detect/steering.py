@@ -1,0 +1,81 @@
+"""What the sentences of a text do to a model: relations that hold in them, and how they score as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from assay_stream.detect.catalog import LEVELS
+from assay_stream.detect.relations import RELATION_RULES, relations_in
+from assay_stream.detect.scorer import RULE, passages_in
+from assay_stream.detect.surfaces import Role, Text
+from assay_stream.detect.symbols import Offered, Sentence, sentences_of, spans_of
+from assay_stream.detect.tool_names import OtherTools
+from assay_stream.work import Work
+
+STEERING_RULES: Final = frozenset([RULE, *RELATION_RULES])
+"""Ids of the rules on sentences."""
+_CHARS_MIN = 12
+"""A shorter text has no room for a directive."""
+_CHARS_PER_UNIT = 4
+
+
+class Steering(NamedTuple):
+    """One thing that a text does.
+
+    Args:
+        rule: id of the rule.
+        level: OCSF severity id.
+        start: where what shows it best begins in the text.
+        end: where it ends.
+        key: the words, which must not have stood before.
+    """
+
+    rule: str
+    level: int
+    start: int
+    end: int
+    key: tuple[str, ...]
+
+
+def offered_by(others: OtherTools, texts: Iterable[Text]) -> Offered:
+    """Return what a definition and its list offer.
+
+    Args:
+        others: the tools of the list.
+        texts: of the definition.
+    """
+    return Offered(
+        own=others.keys,
+        itself=others.own_key,
+        parameters={text.value for text in texts if text.role is Role.PARAMETER or text.is_listed},
+        families=others.families,
+    )
+
+
+def steering_in(seen: str, offered: Offered, work: Work) -> Iterator[Steering]:
+    """Yield what a text, as its reader sees it, does to a model.
+
+    Raises:
+        WorkExhaustedError: where the budget does not suffice.
+    """
+    if len(seen) < _CHARS_MIN:
+        return
+    work.spend(len(seen) // _CHARS_PER_UNIT)
+    sentences = list(sentences_of(seen, offered))
+    spans: list[tuple[int, int]] = []
+    for sentence, related in relations_in(sentences, work):
+        spans = spans or spans_of(seen)
+        key = sentence.symbols[related.first : related.end]
+        yield _steering(related.rule, LEVELS[related.rule], sentence, (related.first, related.end), key, spans)
+    for passage in passages_in(sentences, work):
+        spans = spans or spans_of(seen)
+        key = tuple(symbol for sentence in passage.sentences for symbol in sentence.symbols)
+        yield _steering(RULE, passage.level, passage.sentences[passage.at], passage.heaviest, key, spans)
+
+
+def _steering(
+    rule: str, level: int, sentence: Sentence, part: tuple[int, int], key: tuple[str, ...], spans: list[tuple[int, int]]
+) -> Steering:
+    first, end = part
+    return Steering(rule, level, spans[sentence.runs[first]][0], spans[sentence.runs[end - 1]][1], key)

@@ -1,0 +1,205 @@
+"""A text as sentences of symbols: words, with names, addresses and numbers replaced by what they are.
+
+"Before using `get_invoice`, call 'sync-ledger'" and "Before using `add`, call 'open_door'" are one sentence to a
+model that is being steered, and so they are here: ``before using <other> call <other>``. What a name is depends on
+what its server offers: ``<own>`` is a tool of the same list, ``<param>`` a parameter or a listed value of the same
+definition, ``<self>`` the definition's own name, and ``<other>`` a name of none of these, ``<named>`` where it is
+quoted and written as packages, files and skills are named as well.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Set
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from assay_stream.detect.catalog import CATALOG
+from assay_stream.detect.surfaces import name_words
+from assay_stream.text.words import SINGLE_CHARACTER_WORDS
+
+WORD_CHARS_MAX: Final = 24
+"""Longer words are cut: no vocabulary has them, and a run of letters costs no more than a word."""
+SENTENCE_SYMBOLS_MAX: Final = 40
+"""A longer sentence is read in parts."""
+
+_CHUNK = re.compile(f"[{SINGLE_CHARACTER_WORDS}]|[^\\s{SINGLE_CHARACTER_WORDS}]+")
+_TOKEN = re.compile(
+    r"""
+  (?P<url>(?:https?|ftp|wss?|hxxps?)://[^<>"'`)\]}|]++)
+| (?P<mail>[\w+-]++(?:\.[\w+-]++)*+@[\w-]++(?:\.[\w-]++)++)
+| (?P<path>(?<!\w)(?:~|\.{1,2})?/[\w.$*-]++(?:/[\w.$*-]++)*+/?|\b[A-Za-z]:\\[^'"`]++
+          |(?<!\w)\.(?:env|ssh|aws|npmrc|netrc|pem|cursor|kube)\b[\w./-]*+)
+| (?P<number>\d++(?:[,.:-]\d++)*+)
+| (?P<name>[^\W\d][\w$]*+(?:(?:::|[.:/-])[\w$]++)*+)
+| (?P<end>[.!?;:。！？；।؟]++(?=["'`)\]*_>]*+$))
+| (?P<mark>[\[<\#])
+""",
+    re.VERBOSE,
+)
+_CAMEL_CASE = re.compile(r"[a-z]+[a-z0-9]*(?:[A-Z][a-z0-9]*)+")
+_NAME_PART = re.compile(r"[^\W_]++")
+_SECRET_PATH = re.compile(
+    r"ssh|id_rsa|\.env|aws|cred|token|secret|passw|shadow|key|wallet|cookie|history|netrc|npmrc|mcp\.json|\.cursor"
+    r"|kube|\.pem",
+    re.IGNORECASE,
+)
+_OPENING = frozenset("`'\"“‘<「")
+_CLOSING = frozenset("`'\"”’>」(")
+_VERBS = frozenset(CATALOG.words.tool_verbs.split())
+_PLAIN: Final = {"url": "<url>", "mail": "<mail>", "number": "<number>", "mark": "["}
+_END: Final = "<end>"
+_CAPITALS_CHARS_MIN = 4
+_CALLED_CHARS_MIN = 4
+_CACHED_CHUNKS_MAX = 16_384
+_CACHED_CHARS_MAX = 32
+
+
+class Sentence(NamedTuple):
+    """One sentence.
+
+    Args:
+        symbols: its words in lowercase, and what stands for names, addresses and numbers.
+        runs: of each symbol the number of its run of characters in the text, of ``spans_of``.
+    """
+
+    symbols: tuple[str, ...]
+    runs: tuple[int, ...]
+
+
+class Offered(NamedTuple):
+    """What a definition and its list offer, so that a name in a text can be told from one of something else.
+
+    Args:
+        own: keys (``name_key``) of the tools of the list.
+        itself: key of the definition's own name.
+        parameters: names of parameters and listed values of the definition, as they stand.
+        families: first words that several tools of the list share, as a server's prefix is: its hidden tools have it.
+    """
+
+    own: Set[str] = frozenset()
+    itself: str = ""
+    parameters: Set[str] = frozenset()
+    families: Set[str] = frozenset()
+
+
+class _Name(NamedTuple):
+    """A word that may be a name, with its key, its first word, and what it is where no such name is offered."""
+
+    name: str
+    key: str
+    family: str
+    otherwise: tuple[str, ...]
+
+
+_Item = str | _Name
+
+
+def name_key(name: str) -> str:
+    """Return what the spellings of one name have in common: ``send_email``, ``sendEmail`` and ``send-email``."""
+    return "".join(_NAME_PART.findall(name)).lower()
+
+
+def family_of(name: str) -> str:
+    """Return the first word of a name, in lowercase; nothing for a verb, which the tools of any server may share."""
+    first = name_words(name)[:1]
+    return first[0] if first and first[0] not in _VERBS else ""
+
+
+def sentences_of(seen: str, offered: Offered) -> Iterator[Sentence]:
+    """Yield the sentences of a text as its reader sees it."""
+    is_spaced = seen.isascii()
+    number = -1
+    symbols: list[str] = []
+    runs: list[int] = []
+    for line in seen.split("\n"):
+        chunks = line.split() if is_spaced else _CHUNK.findall(line)
+        if symbols and (not chunks or not chunks[0][0].islower()):
+            yield Sentence(tuple(symbols), tuple(runs))
+            symbols, runs = [], []
+        for chunk in chunks:
+            number += 1
+            if chunk.isalpha() and chunk.islower():
+                symbols.append(chunk[:WORD_CHARS_MAX])
+                runs.append(number)
+                if len(symbols) < SENTENCE_SYMBOLS_MAX:
+                    continue
+            else:
+                _add(_parsed(chunk) if len(chunk) <= _CACHED_CHARS_MAX else _parse(chunk), offered, symbols)
+                runs.extend([number] * (len(symbols) - len(runs)))
+            if symbols and (symbols[-1] is _END or len(symbols) >= SENTENCE_SYMBOLS_MAX):
+                if symbols[-1] is _END:
+                    symbols.pop()
+                if symbols:
+                    yield Sentence(tuple(symbols), tuple(runs[: len(symbols)]))
+                symbols, runs = [], []
+    if symbols:
+        yield Sentence(tuple(symbols), tuple(runs))
+
+
+def spans_of(seen: str) -> list[tuple[int, int]]:
+    """Return where each run of characters of ``Sentence`` stands in a text."""
+    pattern = re.compile(r"\S+") if seen.isascii() else _CHUNK
+    return [run.span() for run in pattern.finditer(seen)]
+
+
+def _add(items: tuple[_Item, ...], offered: Offered, symbols: list[str]) -> None:
+    for item in items:
+        if isinstance(item, str):
+            symbols.append(item)
+        elif item.key == offered.itself:
+            symbols.append("<self>")
+        elif item.key in offered.own:
+            symbols.append("<own>")
+        elif item.name in offered.parameters:
+            symbols.append("<param>")
+        elif item.family in offered.families:
+            symbols.append("<own>")
+        else:
+            symbols.extend(item.otherwise)
+
+
+def _parse(chunk: str) -> tuple[_Item, ...]:
+    """Return what a run of characters between blanks is made of."""
+    items: list[_Item] = []
+    for token in _TOKEN.finditer(chunk):
+        kind = token.lastgroup or ""
+        if kind == "name":
+            items += _named(chunk, token)
+        elif kind == "path":
+            items.append("<secret>" if _SECRET_PATH.search(token[0]) else "<path>")
+        elif kind == "end":
+            items.append(_END)
+        else:
+            items.append(_PLAIN[kind])
+    return tuple(items)
+
+
+_parsed = lru_cache(_CACHED_CHUNKS_MAX)(_parse)
+
+
+def _named(chunk: str, token: re.Match[str]) -> Iterator[_Item]:
+    name = token[0]
+    start, end = token.span()
+    following = chunk[end : end + 1]
+    is_quoted = start > 0 and chunk[start - 1] in _OPENING and following in _CLOSING and following != ""
+    is_called = following == "(" and len(name) >= _CALLED_CHARS_MIN and not chunk.startswith("(s)", end)
+    is_cased = "_" in name.strip("_") or _CAMEL_CASE.fullmatch(name) is not None
+    is_name = is_cased or (is_quoted and ("-" in name or "." in name))
+    if following == "=" and not is_quoted:
+        yield "<param>"
+        return
+    if is_name or is_called:
+        yield _Name(name, name_key(name), family_of(name), ("<other>" if is_called or is_cased else "<named>",))
+        return
+    # In "a paid-call" nothing is called: the later words of a compound are words of their own.
+    words = tuple(
+        ("-" if name[part.start() - 1 : part.start()] == "-" else "") + part[0].lower()[:WORD_CHARS_MAX]
+        for part in _NAME_PART.finditer(name)
+    )
+    if is_quoted:
+        yield _Name(name, name_key(name), "", ("<quoted>", *words))
+    else:
+        yield from words
+        if len(name) >= _CAPITALS_CHARS_MIN and name.isupper():
+            yield "<capitals>"

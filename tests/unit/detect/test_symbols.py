@@ -1,0 +1,77 @@
+"""Sentences of symbols: what stands for a name depends on what the server offers."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay_stream.detect.symbols import WORD_CHARS_MAX, Offered, family_of, name_key, sentences_of, spans_of
+
+OFFERED = Offered(
+    own=frozenset({"sendemail"}), itself="addnumbers", parameters=frozenset({"query"}), families=frozenset({"jira"})
+)
+
+
+def symbols(text: str) -> list[str]:
+    """The sentences of a text, each as one line."""
+    return [" ".join(sentence.symbols) for sentence in sentences_of(text, OFFERED)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("call send_email", "call <own>"),
+        ("call `sendEmail`", "call <own>"),
+        ("call open_door", "call <other>"),
+        ("call openDoor(x)", "call <other> x"),
+        ("call 'sync-ledger'", "call <named>"),
+        ("a well-known name", "a well -known name"),
+        ("add_numbers", "<self>"),
+        ("pass `query`", "pass <param>"),
+        ("with dry_run=true", "with <param> true"),
+        ("see jira_search_issues", "see <own>"),
+        ("field(s) of a row", "field s of a row"),
+        ("at https://a.example/b?c=d", "at <url>"),
+        ("to a.b@c.example", "to <mail>"),
+        ("read ~/.ssh/id_rsa", "read <secret>"),
+        ("read /var/log/syslog", "read <path>"),
+        ("at most 2,000", "at most <number>"),
+        ("IMPORTANT", "important <capitals>"),
+        ("the 'add' mode", "the <quoted> add mode"),
+    ],
+)
+def test_a_name_is_what_the_server_makes_of_it(text: str, expected: str) -> None:
+    """Names of the list, of the definition and of something else are told apart, however they are spelled."""
+    assert symbols(text) == [expected]
+
+
+def test_sentences_end_where_a_reader_ends_them() -> None:
+    """A full stop, a blank line and a line that begins anew end a sentence; a wrapped line does not."""
+    assert symbols("One two. Three\nfour\n\nfive\n- Six") == ["one two", "three four", "five", "six"]
+
+
+def test_a_script_without_blanks_is_read_character_by_character() -> None:
+    """Han has no blanks between words, and a full stop of its own."""
+    assert symbols("使用前。必须") == ["使 用 前", "必 须"]
+
+
+@given(st.text(alphabet=st.sampled_from("ab_A.-/:'`(=\n <~@1。使"), max_size=200))
+def test_symbols_are_bounded_and_stand_in_the_text(text: str) -> None:
+    """A law: no sentence and no word is longer than its bound, and every symbol has its place."""
+    spans = spans_of(text)
+    for sentence in sentences_of(text, OFFERED):
+        assert all(len(symbol) <= WORD_CHARS_MAX + 1 for symbol in sentence.symbols)
+        assert len(sentence.runs) == len(sentence.symbols)
+        assert list(sentence.runs) == sorted(sentence.runs)
+        assert all(0 <= run < len(spans) for run in sentence.runs)
+
+
+def test_spellings_of_a_name_share_a_key() -> None:
+    """Case and separators do not make another tool."""
+    assert {name_key(name) for name in ("send_email", "sendEmail", "send-email", "SendEmail")} == {"sendemail"}
+
+
+def test_a_verb_is_no_family() -> None:
+    """Tools of any server begin with the same verbs, and only a server's own have its prefix."""
+    assert [family_of(name) for name in ("jira_search", "get_issue", "createIssue")] == ["jira", "", ""]
