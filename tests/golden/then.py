@@ -13,6 +13,9 @@ from collections.abc import Iterator
 from typing import Any, cast
 from unittest.mock import patch
 
+from assay_stream.detect import catalog, reader, search
+from assay_stream.detect.phrase_filter import PhraseFilter
+from assay_stream.detect.phrases import PhraseBook
 from assay_stream.drift import severity
 from assay_stream.registry import comparison
 from assay_stream.report.drift import KIND_TITLES
@@ -29,7 +32,18 @@ _RULES: dict[str, Any] = {
     "assay_stream.drift.text.is_text_reordered": lambda *_: False,
     # What a schema does with secrets and other documents was no indicator, and cost nothing.
     "assay_stream.detect.indicators.structural_matches": lambda *_: [],
+    # Sentences were held against phrases alone, and cost nothing more.
+    "assay_stream.detect.page.steering_in": lambda *_: (),
 }
+
+
+def _phrases_of_then() -> PhraseFilter:
+    """The phrases as they were; which stand where decides what a search costs, and so what is left of an allowance."""
+    pairs = []
+    for name in tomllib.loads((catalog.DATA / "lists.toml").read_text(encoding="utf-8"))["phrase_files"]:
+        older = CHANGES.parent / "phrases" / f"{name}.toml"
+        pairs += catalog.phrases_in(older if older.exists() else catalog.DATA / "phrases" / f"{name}.toml")
+    return PhraseFilter(PhraseBook(pairs))
 
 
 @contextlib.contextmanager
@@ -44,6 +58,9 @@ def decisions_of_then() -> Iterator[None]:
         # SARIF lists every kind that a report can have.
         stack.enter_context(patch.dict(KIND_TITLES))
         cast("dict[str, str]", KIND_TITLES).pop("list_cached_long")
+        phrases = _phrases_of_then()
+        for module in (reader, search):
+            stack.enter_context(patch.object(module, "FILTER", phrases))
         for place, rule in _RULES.items():
             stack.enter_context(patch(place, rule))
         yield

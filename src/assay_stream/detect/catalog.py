@@ -11,7 +11,7 @@ from typing import Annotated, Final, Literal, TypeVar
 
 import msgspec
 
-_DATA: Final = files(__package__) / "data"
+DATA: Final = files(__package__) / "data"
 _CLASS = re.compile(r"\$(\w+)")
 _PLACE = re.compile(r"\{(\w+)\}")
 _TOOL_PLACE = "tool"
@@ -122,7 +122,7 @@ class Catalog:
     words: _Words
 
 
-def load(data: Traversable = _DATA) -> Catalog:
+def load(data: Traversable = DATA) -> Catalog:
     """Read and check the data files.
 
     Raises:
@@ -157,6 +157,15 @@ def load(data: Traversable = _DATA) -> Catalog:
         hosts=lists.hosts,
         words=lists.words,
     )
+
+
+def phrases_in(file: Traversable) -> list[tuple[str, str]]:
+    """Return the phrases of one file under their rules, with classes of words written out.
+
+    Raises:
+        ValueError: as ``load``.
+    """
+    return list(_written_out(file.name, _read(file, _Phrases)))
 
 
 def _read(file: Traversable, kind: type[_Kind]) -> _Kind:
