@@ -126,6 +126,9 @@ class Limits:
     """Digests of names in the sketch of a server's catalogue, 8 characters each. Up to as many names are compared
     exactly; of more the share is estimated, within a quarter of all at worst in 19 of 20 cases."""
 
+    privileged_named_max: int = 20
+    """Privileged tools that the inventory of a first list names: 20 KB with the longest names. All are counted."""
+
     alert_observers_max: int = 1_000
     """Observers that an alert counts one by one; further ones are counted together."""
 

@@ -59,6 +59,14 @@ def a_state(limits: Limits) -> EngineState:
     return EngineState(producer=Producer(version="1"), limits=limits, snapshot_partitions=1)
 
 
+def after(first: Record, limits: Limits) -> EngineState:
+    """A registry that analysed a server's first list, under other bounds from then on."""
+    state = a_state(Limits())
+    run(state, first)
+    state.registry.limits = limits
+    return state
+
+
 def run(state: EngineState, *records: Record) -> list[Output]:
     """Everything that is written for some records."""
     return [output for record in records for output in engine.process(state, record)]
@@ -85,8 +93,8 @@ LISTS = (a_list(0, some_tools(30, 0)), a_list(1, some_tools(30, 1)))
 
 def test_a_list_beyond_its_budget_is_applied_in_full() -> None:
     """Every fact is there, and every change is found, though not what it means."""
-    cut, whole = a_state(Limits(work_units_max=10_000)), a_state(Limits())
-    ours, theirs = run(cut, *LISTS), run(whole, *LISTS)
+    cut, whole = after(LISTS[0], Limits(work_units_max=10_000)), after(LISTS[0], Limits())
+    ours, theirs = run(cut, LISTS[1]), run(whole, LISTS[1])
     assert facts(ours) == facts(theirs)
     changed, all_changed = findings(ours, "tool_changed"), findings(theirs, "tool_changed")
     assert [found["uid"] for found in changed] == [found["uid"] for found in all_changed]
@@ -226,8 +234,8 @@ def test_what_is_reported_is_charged_beside_its_analysis() -> None:
 
 def test_what_comes_and_goes_in_a_rationed_list_is_counted() -> None:
     """Thirty tools that give way to thirty others are one finding, which says so."""
-    lists = (a_list(number, some_tools(30, number, prefix=f"tool_{number}"), ms=0) for number in range(3))
-    outputs = run(a_state(RATIONED), *lists)
+    first, *lists = (a_list(number, some_tools(30, number, prefix=f"tool_{number}"), ms=0) for number in range(3))
+    outputs = run(after(first, RATIONED), *lists)
     said = findings(outputs, "analysis_cut_short")
     assert [found["counted"] for found in said] == [[["tool_added", 30], ["tool_removed", 30]]] * 2
     assert all("findings" in found["left_out"] for found in said)
@@ -236,7 +244,7 @@ def test_what_comes_and_goes_in_a_rationed_list_is_counted() -> None:
 
 def test_the_first_changes_of_a_rationed_list_are_reported() -> None:
     """A changed definition has a name that calls know; beyond a bound the changes are counted."""
-    outputs = run(a_state(RATIONED), *LISTS)
+    outputs = run(after(LISTS[0], RATIONED), LISTS[1])
     reported = len(findings(outputs, "tool_changed"))
     [said] = findings(outputs, "analysis_cut_short")
     assert reported == RATIONED.rationed_changes_max
@@ -266,8 +274,8 @@ def test_a_ration_that_suffices_counts_nothing() -> None:
 
 def test_a_flood_of_rationed_lists_is_one_alert() -> None:
     """It counts the lists, and is written at round counts."""
-    lists = (a_list(number, some_tools(30, number, prefix=f"tool_{number}"), ms=0) for number in range(12))
-    found = [output for output in run(a_state(RATIONED), *lists) if output.role is Role.FINDINGS]
+    first, *lists = (a_list(number, some_tools(30, number, prefix=f"tool_{number}"), ms=0) for number in range(12))
+    found = [output for output in run(after(first, RATIONED), *lists) if output.role is Role.FINDINGS]
     states: dict[str, Any] = {}
     rules = AlertRules(version="1")
     due = DueTimes(rules)
@@ -296,9 +304,29 @@ def test_a_roll_out_is_charged_once() -> None:
 
 
 def test_a_list_that_repeats_is_charged_nothing() -> None:
-    """Nor is the first one of a server: there is nothing to compare."""
-    outputs = run(a_state(Limits()), *(a_list(number, some_tools(5, 0)) for number in range(3)))
-    assert "fact:allowance" not in [output.label for output in outputs]
+    """The first one of a server is: its text is searched."""
+    first, *others = ([*run(state, a_list(n, some_tools(5, 0)))] for state in [a_state(Limits())] for n in range(3))
+    assert "fact:allowance" in [output.label for output in first]
+    assert "fact:allowance" not in [output.label for outputs in others for output in outputs]
+
+
+def test_a_first_list_beyond_its_budget_is_cut_short_and_told() -> None:
+    """What was not read does not look harmless, and the next list is compared all the same."""
+    state = a_state(Limits(work_units_max=10_000))
+    outputs = run(state, LISTS[0])
+    assert findings(outputs, "tool_added")[-1]["indicators"] == [["text_oversized", 4, "$"]]
+    [said] = findings(outputs, "analysis_cut_short")
+    assert (said["reason"], said["left_out"]) == ("budget", ["text"])
+    assert len(findings(run(state, LISTS[1]), "tool_changed")) == 30
+
+
+def test_what_a_rationed_first_list_left_out_is_looked_at_with_the_next() -> None:
+    """It is no baseline: the same list, once it can be paid for, is searched as a whole."""
+    state = a_state(RATIONED)
+    assert findings(run(state, a_list(0, some_tools(30, 0) + POISON)), "tool_added") == []
+    state.registry.limits = Limits()
+    added = findings(run(state, a_list(1, some_tools(30, 0) + POISON, ms=3_600_000)), "tool_added")
+    assert [found["tool_name"] for found in added if found.get("indicators")] == [tool["name"] for tool in POISON]
 
 
 def test_two_thousand_new_tools_of_a_kilobyte_are_analysed_in_full() -> None:

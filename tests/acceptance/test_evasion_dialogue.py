@@ -49,10 +49,12 @@ class Talk(Fleet):
 # --- poison first -------------------------------------------------------------------------------------------
 
 
-def test_poison_of_the_first_list_is_reported_when_it_returns() -> None:
-    """Poison, a month of harmless lists, poison again: nobody was ever told of it, so it is not known."""
+def test_poison_of_the_first_list_is_reported_at_once_and_when_it_returns() -> None:
+    """Poison, a month of harmless lists, poison again: the first alert was closed, so there is another one."""
     talk = Talk().sees([POISON], minute=0).sees([CLEAN], minute=1).sees([POISON], minute=30 * A_DAY)
-    assert talk.told(severity=HIGH) == [("tool_changed", "New", 5)]
+    assert talk.told(severity=HIGH) == [
+        *(("tool_added", "New", 5), ("tool_added", "Resolved", 5), ("tool_changed", "New", 5))
+    ]
 
 
 def test_poison_that_was_reported_and_closed_is_reported_again() -> None:
@@ -102,7 +104,7 @@ def test_a_return_is_decided_the_same_however_often_it_is_shown() -> None:
         talk.sees([CLEAN], observer=f"proxy-{proxy}", minute=2)
     for proxy in range(100):
         talk.sees([POISON], observer=f"proxy-{proxy}", minute=A_DAY)
-    told = talk.told(severity=MEDIUM)
+    told = talk.told("tool_changed", severity=MEDIUM)
     assert [status for _, status, _ in told].count("New") == 1
     assert len(told) <= 8
 

@@ -2,7 +2,8 @@
 
 They are set back while today's code is held against those files: a level or a code has consequences in every alert,
 report and order of lines, which no change of one field takes back. So ``tests/data/golden/changes.toml`` names the
-levels of then, the rules that came since are put out of force, and everything else must be what it was.
+levels of then and what the code did in the place of what it does now (``former``), the rules that came since are put
+out of force, and everything else must be what it was.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from assay_stream.drift import severity
 from assay_stream.registry import comparison
 from assay_stream.report.drift import KIND_TITLES
 from assay_stream.schemes.fingerprint import ContentCache
+from tests.golden import former
 from tests.golden.changes import CHANGES
 
 _RULES: dict[str, Any] = {
@@ -63,4 +65,6 @@ def decisions_of_then() -> Iterator[None]:
             stack.enter_context(patch.object(module, "FILTER", phrases))
         for place, rule in _RULES.items():
             stack.enter_context(patch(place, rule))
+        for change in listed["former"]:
+            stack.enter_context(patch(change["target"], getattr(former, change["was"])))
         yield

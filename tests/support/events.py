@@ -9,6 +9,7 @@ from typing import Any
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import TOPIC_NAMES, Headers, Origin, Output, Record, Role
 from assay_stream.replay.run import replay
+from tests.support.inventory import without_inventory
 
 SERVER = "server-a"
 TEN_O_CLOCK_MS = 1_772_359_200_000
@@ -156,16 +157,16 @@ class Story:
         data = call_data(tool_name=tool_name, **{"tool_call_id": f"call-{number}", **fields})
         return self.raw(Role.CALLS, an_event(Role.CALLS, number, number, data))
 
-    def tell(self) -> Outcome:
+    def tell(self, *, inventory: bool = False) -> Outcome:
         """What the engine writes for all of this."""
-        return Outcome(replay(self.records, producer=Producer(version="0.1.0")))
+        return Outcome(replay(self.records, producer=Producer(version="0.1.0")), inventory=inventory)
 
 
 class Outcome:
-    """What was written, by role."""
+    """What was written, by role; with the inventory of servers and observers only where that is asked for."""
 
-    def __init__(self, outputs: Iterable[Output]) -> None:
-        self.outputs = list(outputs)
+    def __init__(self, outputs: Iterable[Output], *, inventory: bool = False) -> None:
+        self.outputs = list(outputs) if inventory else without_inventory(outputs)
 
     def of(self, role: Role) -> list[Output]:
         """The outputs of one role."""

@@ -11,6 +11,7 @@ from assay_stream.model.finding import Finding
 from assay_stream.model.finding_topic import decode_entry
 from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.registry.processor import Registry, process
+from tests.support.inventory import without_inventory
 
 TOOL: dict[str, Any] = {"name": "t", "description": "one", "inputSchema": {"type": "object"}}
 PROMPT: dict[str, Any] = {
@@ -69,7 +70,7 @@ class Shown:
         place = Origin(topic="mcp.tools.list", partition=0, offset=self.count)
         self.count += 1
         record = Record(role=Role.SNAPSHOTS, origin=place, key=b"server", value=json.dumps(event).encode())
-        self.outputs = process(self.registry, record)
+        self.outputs = without_inventory(process(self.registry, record))
         assert not [output for output in self.outputs if output.role is Role.REJECTED]
         entries = [decode_entry(output.value) for output in self.outputs if output.role is Role.FINDINGS]
         return [entry for entry in entries if isinstance(entry, Finding)]

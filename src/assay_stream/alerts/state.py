@@ -40,9 +40,11 @@ def _is_news(finding: Finding, severity_id: int) -> bool:
     Being shown before does not make a definition of high severity known: only an alert or an approval does. Two
     versions side by side are no return, unless it is the text that makes one of them high.
     """
+    if finding.approved:
+        return False
     if not finding.known:
         return True
-    if finding.approved or severity_id < _SEVERITY_HIGH:
+    if severity_id < _SEVERITY_HIGH:
         return False
     return not finding.offered_elsewhere or any(level >= _SEVERITY_HIGH for _, level, _ in finding.indicators)
 

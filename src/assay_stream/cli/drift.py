@@ -13,7 +13,7 @@ from assay_stream.cli.output import print_line
 from assay_stream.cli.shared import named_in_errors, say
 from assay_stream.drift.severity import DEFAULT_PROFILE, PROFILES, Level
 from assay_stream.errors import InputError
-from assay_stream.report.drift import Offer, drift_findings, read_offer
+from assay_stream.report.drift import NOTHING, Offer, drift_findings, read_offer
 from assay_stream.report.drift_formats import as_json, as_lines, as_sarif
 
 ProfileName = Literal["soc", "mcptrust", "mcptrust-code", "assay-p60", "strict"]
@@ -23,21 +23,27 @@ _COLOURS = {Level.CRITICAL: typer.colors.RED, Level.HIGH: typer.colors.RED, Leve
 
 
 def drift(
-    before: Annotated[Path, typer.Argument(metavar="BEFORE.json", help="The earlier recording.")],
-    after: Annotated[Path, typer.Argument(metavar="AFTER.json", help="The later recording.")],
+    recordings: Annotated[
+        list[Path], typer.Argument(metavar="[BEFORE.json] AFTER.json", help="The earlier and the later recording.")
+    ],
     profile: Annotated[ProfileName, typer.Option(help="Severity profile.")] = "soc",
     fail_on: Annotated[LevelName, typer.Option(help="The lowest severity that sets exit code 1.")] = "high",
     output_format: Annotated[
         Literal["table", "json", "sarif"], typer.Option("--format", help="What to print.")
     ] = "table",
 ) -> None:
-    """Compare two recordings of a server's tools by meaning.
+    """Compare two recordings of a server's tools by meaning, or judge one as a server's first list.
 
     Each file holds a Tool object, a tools/list result, the JSON-RPC response around one, a snapshot event, or a
-    manifest of tools, prompts and resource templates. Exit code 0: nothing reaches --fail-on. 1: something does.
+    manifest of tools, prompts and resource templates; `-` is standard input. Without BEFORE.json, or where it holds no
+    item, all of the later recording is new. Exit code 0: nothing reaches --fail-on. 1: something does.
     2: the input cannot be read.
     """
-    was, now = _read(before), _read(after)
+    *earlier, after = recordings
+    if len(earlier) > 1:
+        raise InputError("bad_option", "give one recording, or two")
+    before = earlier[0] if earlier else None
+    was, now = NOTHING if before is None else _read(before, may_be_blank=True), _read(after)
     try:
         findings = drift_findings(was, now, profile=PROFILES[profile])
     except InputError as error:
@@ -67,8 +73,10 @@ def _is_sound(offer: Offer) -> bool:
     return True
 
 
-def _read(path: Path) -> Offer:
+def _read(path: Path, *, may_be_blank: bool = False) -> Offer:
     raw = read_input(path)
+    if may_be_blank and not raw.strip():
+        return NOTHING
     with named_in_errors(path):
         content = decode_json(raw)
         if isinstance(content, dict) and "error" in content and content.keys() <= {"jsonrpc", "id", "error"}:

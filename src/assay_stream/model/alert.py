@@ -5,9 +5,10 @@ What rule engines match on stands as flat scalars under ``unmapped``. Nothing in
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
-from typing import Annotated, Any, Literal, NotRequired, Required, get_args
+from operator import attrgetter
+from typing import Annotated, Any, Literal, NamedTuple, NotRequired, Required, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
@@ -28,7 +29,7 @@ from assay_stream.model.fields import (
     SchemeValue,
     SeverityId,
 )
-from assay_stream.model.finding import Finding
+from assay_stream.model.finding import Detected, Finding
 from assay_stream.model.kinds import KINDS, Kind
 from assay_stream.model.record import Output, Role, place_text
 
@@ -103,14 +104,47 @@ class AlertRemediation(TypedDict):
     desc: str
 
 
+class _Of(NamedTuple):
+    """Where a flat field comes from.
+
+    Args:
+        field: of the finding.
+        text: makes the value of it, ``None`` where it is taken as it is.
+    """
+
+    field: str
+    text: Callable[[Any], Any] | None = None
+
+    def value(self, finding: Finding) -> Any:
+        """Return what the field says of a finding, ``None`` for nothing."""
+        value = getattr(finding, self.field)
+        return value if value is None or self.text is None else self.text(value)
+
+
+def _listed(words: Iterable[str]) -> str | None:
+    return ",".join(words) or None
+
+
+def _firsts(rows: Iterable[tuple[str, Any, Any]]) -> str | None:
+    return _listed(sorted({first for first, *_ in rows}))
+
+
+def _numbers(pairs: Iterable[tuple[str, int]]) -> str | None:
+    return _listed(f"{name}:{number}" for name, number in pairs)
+
+
+def _places(found: Detected) -> str | None:
+    return _listed(map(place_text, found.references))
+
+
 class AlertFlat(TypedDict, total=False):
     """The same facts as flat scalars, for rule engines."""
 
-    mcp_finding_kind: Required[Kind]
-    mcp_server_id: Required[Identifier]
-    mcp_tool_name: str | None
-    mcp_item_name: str | None
-    mcp_observer_id: Identifier | None
+    mcp_finding_kind: Required[Annotated[Kind, _Of("kind", attrgetter("value"))]]
+    mcp_server_id: Required[Annotated[Identifier, _Of("server_id")]]
+    mcp_tool_name: Annotated[str | None, _Of("tool_name")]
+    mcp_item_name: Annotated[str | None, _Of("item_name")]
+    mcp_observer_id: Annotated[Identifier | None, _Of("observer_id")]
     mcp_observers: Required[Natural]
     mcp_observers_active: Required[Natural]
     mcp_repeats: Positive | None
@@ -120,29 +154,39 @@ class AlertFlat(TypedDict, total=False):
     mcp_folded_by_severity: str | None
     mcp_atlas: str | None
     mcp_owasp: str | None
-    mcp_snapshot_id: Identifier | None
-    mcp_digest_before: DigestText | None
-    mcp_digest_after: DigestText | None
-    mcp_changed_fields: str | None
-    mcp_reason: str | None
-    mcp_renamed_to: str | None
-    mcp_change_codes: str | None
-    mcp_indicators: str | None
-    mcp_late_ms: Natural | None
-    mcp_left_out: str | None
-    mcp_counted: str | None
-    mcp_pin_scheme: Scheme | None
-    mcp_pin_expected: SchemeValue | None
-    mcp_pin_observed: SchemeValue | Identifier | None
-    mcp_pin_enforcement: Enforcement | None
-    mcp_pin_action: ActionText | None
-    mcp_detection: AgentName | None
-    mcp_detection_key: str | None
-    mcp_detection_digest: DigestText | None
-    mcp_detection_references: str | None
-    mcp_origin_topic: Required[str]
-    mcp_origin_partition: Required[Natural]
-    mcp_origin_offset: Required[Natural]
+    mcp_snapshot_id: Annotated[Identifier | None, _Of("snapshot_id")]
+    mcp_digest_before: Annotated[DigestText | None, _Of("before")]
+    mcp_digest_after: Annotated[DigestText | None, _Of("after")]
+    mcp_changed_fields: Annotated[str | None, _Of("changed_fields", _listed)]
+    mcp_reason: Annotated[str | None, _Of("reason")]
+    mcp_renamed_to: Annotated[str | None, _Of("renamed_to")]
+    mcp_change_codes: Annotated[str | None, _Of("changes", _firsts)]
+    mcp_indicators: Annotated[str | None, _Of("indicators", _firsts)]
+    mcp_late_ms: Annotated[Natural | None, _Of("late_ms")]
+    mcp_left_out: Annotated[str | None, _Of("left_out", _listed)]
+    mcp_counted: Annotated[str | None, _Of("counted", _numbers)]
+    mcp_inventory: Annotated[str | None, _Of("inventory", _numbers)]
+    mcp_privileged: Annotated[str | None, _Of("privileged", _listed)]
+    mcp_pin_scheme: Annotated[Scheme | None, _Of("scheme")]
+    mcp_pin_expected: Annotated[SchemeValue | None, _Of("expected")]
+    mcp_pin_observed: Annotated[SchemeValue | Identifier | None, _Of("observed")]
+    mcp_pin_enforcement: Annotated[Enforcement | None, _Of("enforcement")]
+    mcp_pin_action: Annotated[ActionText | None, _Of("action")]
+    mcp_detection: Annotated[AgentName | None, _Of("detection", attrgetter("agent"))]
+    mcp_detection_key: Annotated[str | None, _Of("detection", attrgetter("key_text"))]
+    mcp_detection_digest: Annotated[DigestText | None, _Of("detection", attrgetter("digest"))]
+    mcp_detection_references: Annotated[str | None, _Of("detection", _places)]
+    mcp_origin_topic: Required[Annotated[str, _Of("origin", attrgetter("topic"))]]
+    mcp_origin_partition: Required[Annotated[Natural, _Of("origin", attrgetter("partition"))]]
+    mcp_origin_offset: Required[Annotated[Natural, _Of("origin", attrgetter("offset"))]]
+
+
+_SOURCES = {
+    name: source
+    for name, hint in get_type_hints(AlertFlat, include_extras=True).items()
+    for source in getattr(get_args(hint)[0] if get_origin(hint) is Required else hint, "__metadata__", ())
+    if isinstance(source, _Of)
+}
 
 
 class Alert(TypedDict):
@@ -318,41 +362,7 @@ def _members(folded: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _flat(finding: Finding) -> dict[str, Any]:
-    found = finding.detection
-    return _present(
-        mcp_finding_kind=finding.kind.value,
-        mcp_server_id=finding.server_id,
-        mcp_tool_name=finding.tool_name,
-        mcp_item_name=finding.item_name,
-        mcp_observer_id=finding.observer_id,
-        mcp_snapshot_id=finding.snapshot_id,
-        mcp_digest_before=finding.before,
-        mcp_digest_after=finding.after,
-        mcp_changed_fields=",".join(finding.changed_fields) or None,
-        mcp_reason=finding.reason,
-        mcp_renamed_to=finding.renamed_to,
-        mcp_change_codes=_listed(code for code, _, _ in finding.changes),
-        mcp_indicators=_listed(rule for rule, _, _ in finding.indicators),
-        mcp_late_ms=finding.late_ms,
-        mcp_left_out=",".join(finding.left_out) or None,
-        mcp_counted=",".join(f"{kind}:{number}" for kind, number in finding.counted) or None,
-        mcp_pin_scheme=finding.scheme,
-        mcp_pin_expected=finding.expected,
-        mcp_pin_observed=finding.observed,
-        mcp_pin_enforcement=finding.enforcement,
-        mcp_pin_action=finding.action,
-        mcp_detection=None if found is None else found.agent,
-        mcp_detection_key=None if found is None else found.key_text,
-        mcp_detection_digest=None if found is None else found.digest,
-        mcp_detection_references=None if found is None else ",".join(map(place_text, found.references)) or None,
-        mcp_origin_topic=finding.origin.topic,
-        mcp_origin_partition=finding.origin.partition,
-        mcp_origin_offset=finding.origin.offset,
-    )
-
-
-def _listed(words: Iterable[str]) -> str | None:
-    return ",".join(sorted(set(words))) or None
+    return _present(**{name: source.value(finding) for name, source in _SOURCES.items()})
 
 
 def _present(**fields: Any) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import orjson
 from pydantic import Field
@@ -73,6 +73,7 @@ class Detected:
         return orjson.dumps(self.key).decode()
 
 
+Counted = Literal["tools", "prompts", "templates", "privileged"]
 FINDING_MEMBERS = {"uid": BareHex}
 """What a finding's record holds beside its fields."""
 
@@ -95,9 +96,11 @@ class Finding:
         after: full digest of the definition after.
         changed_fields: top-level fields of the definition that differ.
         known: another observation of this server had shown the same before.
-        approved: it is known, and matches what operators pinned.
+        approved: it matches what operators pinned.
         offered_elsewhere: it is known, and another observer is still offered it.
         left_out: of an analysis that was cut short, codes of what was left out.
+        inventory: of a first list, how many tools, prompts and templates it has, and how many privileged tools.
+        privileged: of a first list, the first of the privileged tools by name.
         counted: of a rationed list, kinds of findings that were counted instead of reported, and how many of each.
         reason: the stable code behind it, where the kind alone does not say enough; for keys, the key.
         scheme: of a pin, the scheme that it is under.
@@ -139,6 +142,8 @@ class Finding:
     left_out: Annotated[tuple[str, ...], Wire(list[LeftOut], list, tuple)] = ()
     counted: Annotated[tuple[tuple[str, int], ...], rows(tuple[Kind, Positive])] = ()
     detection: Annotated[Detected | None, nested(Detected)] = None
+    inventory: Annotated[tuple[tuple[str, int], ...], rows(tuple[Counted, Natural])] = ()
+    privileged: Annotated[tuple[str, ...], Field(max_length=DEFAULT_LIMITS.privileged_named_max)] = ()
 
     def uid(self) -> str:
         """Return the identity of what was found: the same on every observer, every time, live or replayed."""

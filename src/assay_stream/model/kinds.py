@@ -44,6 +44,8 @@ class Kind(StrEnum):
     ANALYSIS_CUT_SHORT = "analysis_cut_short"
     DETECTION = "detection"
     AGENT_LIMITED = "agent_limited"
+    FIRST_LOOK = "first_look"
+    OBSERVER_ADDED = "observer_added"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,9 +1,10 @@
 """Drift between two lists of prompts, or of resource templates.
 
 The comparison is with what the same observer last stated of them; where it never did, with what the rest of the fleet
-last stated. Nothing is called removed on the word of an incomplete list. A name that was not stated is an addition
-after a complete list; after incomplete ones only if nobody ever stated it, else it is held against what was stated
-last under its name. The completeness that a snapshot states is that of all its lists.
+last stated. Of the first list ever stated only what stands out is an addition (``registry.first_look``). Nothing is
+called removed on the word of an incomplete list. A name that was not stated is an addition after a complete list; after
+incomplete ones only if nobody ever stated it, else it is held against what was stated last under its name. The
+completeness that a snapshot states is that of all its lists.
 
 A name with several definitions makes no call ambiguous: each definition that was not there before is a change of its
 own.
@@ -20,6 +21,7 @@ from assay_stream.model.facts import Seen
 from assay_stream.model.fields import LeftOut
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind
+from assay_stream.registry import first_look
 from assay_stream.registry.analysis import Analysis
 from assay_stream.registry.baselines import item_baseline, last_stated, repeats, stated
 from assay_stream.registry.comparison import NOT_COMPARED, NOT_SEARCHED, Comparison, Signs
@@ -44,14 +46,17 @@ def compare_items(
     new = now.keys() - was.names.keys()
     known = {name for name in new if server.fleet.is_item_known(offer.subject, name)}
     come = {name for name in new if was.complete or (was.stated and name not in known)}
-    shown = last_stated(server, offer.subject, seen, known - come, analysis)
+    first = set() if was.stated else first_look.names_at_first_sight(new)
+    shown = last_stated(server, offer.subject, seen, known - come - first, analysis)
     for name in sorted(now.keys() | was.names.keys()):
         if name not in now:
             if was.complete and is_complete:
                 yield drift.found("removed", name, before=was.names[name][0])
-        elif name in come:
+        elif name in come or name in first:
             for full in now[name]:
-                yield drift.found("added", name, after=full, indicators=drift.signs(None, full))
+                signs = drift.signs(None, full)
+                if name in come or first_look.stands_out(signs):
+                    yield drift.found("added", name, after=full, indicators=signs)
         else:
             older = was.names.get(name) or shown.get(name, ())
             for full in now[name]:

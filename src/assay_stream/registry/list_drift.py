@@ -1,7 +1,8 @@
 """Drift between two lists of tools: what was added, removed, renamed and changed.
 
 The comparison is with what the same observer last saw; an observer's first list is compared with what the rest of the
-fleet last saw. Nothing is called removed on the word of an incomplete list. A name that its observer was not shown is
+fleet last saw. Of a server's first list only definitions that stand out are additions (``registry.first_look``).
+Nothing is called removed on the word of an incomplete list. A name that its observer was not shown is
 an addition after a complete list; after incomplete ones only if nobody was ever shown it.
 
 A tool that comes, or comes back, is compared with the last definition known under its name: no change is hidden by
@@ -26,6 +27,7 @@ from assay_stream.model.facts import Catalogue, Seen
 from assay_stream.model.fields import LeftOut
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind
+from assay_stream.registry import first_look
 from assay_stream.registry.analysis import Analysis
 from assay_stream.registry.baselines import Baseline, last_shown
 from assay_stream.registry.comparison import NOT_SEARCHED, Comparison, Signs
@@ -58,8 +60,11 @@ def compare(
     drift = _ToolDrift(server, seen, offer, analysis or Analysis(DEFAULT_LIMITS.work_units_max))
     before = baseline or Baseline()
     gone: set[str] = set()
-    new = {} if baseline is None else {name: full for name, full in catalogue.tools.items() if name not in before.tools}
-    come = {name for name in new if before.complete or not server.knows(name)}
+    if baseline is None:
+        new = come = first_look.names_at_first_sight(catalogue.tools.keys())
+    else:
+        new = catalogue.tools.keys() - before.tools.keys()
+        come = {name for name in new if before.complete or not server.knows(name)}
     if before.complete and before.same_rights and seen.completeness == "complete":
         gone = before.tools.keys() - catalogue.tools.keys()
     renamed = drift.renames(before, catalogue, gone, come)
@@ -68,7 +73,9 @@ def compare(
     # What new text brings is graver than what a change means: it is looked for first, in all of the list.
     drift.search((None if step.old is None else step.old.full, step.full) for step in steps if step.full is not None)
     for step in steps:
-        yield from drift.findings(step)
+        for finding in drift.findings(step):
+            if baseline is not None or finding.kind is not Kind.TOOL_ADDED or first_look.stands_out(finding.indicators):
+                yield finding
 
 
 class _Step(NamedTuple):
@@ -248,7 +255,7 @@ class _ToolDrift:
             after=after.full if after else None,
             changed_fields=changed_fields(before, after) if before and after else (),
             known=known,
-            approved=known and after is not None and server.is_approved(offered_as, after.full),
+            approved=after is not None and server.is_approved(offered_as, after.full, after),
             offered_elsewhere=known
             and after is not None
             and server.fleet.shows_others(offered_as, after.full, seen.observer_id),

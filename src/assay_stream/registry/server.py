@@ -247,12 +247,15 @@ class ServerBindings:
         """Tell whether a definition is known, by its full digest."""
         return (True, full) in self.tools or (False, full) in self.tools
 
-    def is_approved(self, name: str, full: str) -> bool:
-        """Tell whether a definition matches the pins of its tool as they stand now, and no pin contradicts it."""
+    def is_approved(self, name: str, full: str, found: Fingerprint | None = None) -> bool:
+        """Tell whether a definition matches the pins of its tool as they stand now, and no pin contradicts it.
+
+        One that is not known yet comes with its fingerprint.
+        """
         controls = self.controls
         if name not in controls.pins:
             return False
-        found = self.tools.get((True, full)) or self.tools.get((False, full))
+        found = found or self.tools.get((True, full)) or self.tools.get((False, full))
         pins, policy = controls.pins_as_of(name, AFTER_ALL_US), controls.policy_as_of(name, AFTER_ALL_US)
         return check_pins(pins, found, policy=policy).status is PinStatus.MATCH
 

@@ -20,6 +20,7 @@ from assay_stream.model.record import Output, Position, Record
 from assay_stream.registry.allowance import Ration, change_of
 from assay_stream.registry.baselines import Baseline, baselines_for
 from assay_stream.registry.change_points import start_of
+from assay_stream.registry.first_look import first_look
 from assay_stream.registry.folding import fold
 from assay_stream.registry.item_drift import compare_items
 from assay_stream.registry.ledger import Registry
@@ -162,7 +163,8 @@ def _compare(
         compare(server, analysed, catalogue, seen, offer, ration.analysis),
         *(compare_items(server, items, seen, ration.analysis) for items in lists),
     )
-    findings = [*_misrouted(registry, seen), *never_complete(server, seen, limits), *ration.reported(compared)]
+    findings = [*first_look(server, catalogue, seen, lists), *_misrouted(registry, seen)]
+    findings += [*never_complete(server, seen, limits), *ration.reported(compared)]
     ration.compared()
     late = late_finding(server, seen, limits)
     return findings if late is None else [*findings, late], ration

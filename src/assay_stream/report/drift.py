@@ -1,6 +1,7 @@
 """Drift between two recordings of what a server offers, as findings with a severity.
 
-1. What was not recorded on both sides is not compared: a recording without prompts says nothing about prompts.
+1. What was not recorded on both sides is not compared: a recording without prompts says nothing about prompts. Held
+   against a recording without any item, all of the later one is new: that is how a server's first list is judged.
 2. An incomplete recording removes nothing. A single Tool object is complete only against another one.
 3. What a profile does not look at is left out: the table of a peer finds what the peer finds.
 """
@@ -64,6 +65,10 @@ class Offer:
     @property
     def is_cached_long(self) -> bool:
         return self.ttl_ms > DEFAULT_LIMITS.list_ttl_ms_max
+
+
+NOTHING = Offer(lists={}, complete=True)
+"""The recording of a server that nobody had listed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,9 +158,10 @@ def drift_findings(before: Offer, after: Offer, *, profile: Profile, known: Coll
     found: list[_Unjudged] = []
     # One budget for all lists, as one record of a stream has.
     work = Work(DEFAULT_LIMITS.work_units_max)
+    is_first = not any(before.lists.values())
     for subject in Subject:
-        if subject in before.lists and subject in after.lists:
-            was, now = before.lists[subject], after.lists[subject]
+        if subject in after.lists and (is_first or subject in before.lists):
+            was, now = before.lists.get(subject, []), after.lists[subject]
             try:
                 drifts = compare_lists(was, now, subject=subject, complete=complete, work=work)
             except InputError as error:

@@ -14,6 +14,7 @@ from assay_stream.model.finding_topic import decode_entry
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.registry.processor import Registry, process
+from tests.support.inventory import without_inventory
 
 PRODUCER = Producer(version="0.1.0")
 T1 = {"name": "t", "description": "one", "inputSchema": {"type": "object"}}
@@ -67,7 +68,8 @@ class Fleet:
         }
         place = Origin(topic=role.value, partition=0, offset=self.count)
         self.count += 1
-        outputs = process(self.registry, Record(role=role, origin=place, key=b"server", value=orjson.dumps(event)))
+        record = Record(role=role, origin=place, key=b"server", value=orjson.dumps(event))
+        outputs = without_inventory(process(self.registry, record))
         assert not [output for output in outputs if output.role is Role.REJECTED]
         entries = [decode_entry(output.value) for output in outputs if output.role is Role.FINDINGS]
         return [entry for entry in entries if isinstance(entry, Finding)]

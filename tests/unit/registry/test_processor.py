@@ -65,8 +65,10 @@ def test_a_first_snapshot_is_published_in_the_order_of_its_references() -> None:
         "definition",
         "fact:catalogue",
         "fact:seen",
+        "finding:first_look",
         "name_claim:come",
         "name_claim:come",
+        "fact:allowance",
     ]
     assert {output.partition for output in outputs if output.role is Role.BINDINGS} == {0}
 
@@ -120,7 +122,7 @@ def test_a_definition_is_published_as_it_was_received() -> None:
 def test_a_definition_without_a_name_is_shown_and_binds_nothing() -> None:
     """Nothing can call it; reviewers see it all the same, and the catalogue does not list it."""
     outputs = process(Registry(producer=PRODUCER), a_snapshot({"description": "nameless"}))
-    assert labels(outputs) == ["definition:not_digestible", "fact:catalogue", "fact:seen"]
+    assert labels(outputs) == ["definition:not_digestible", "fact:catalogue", "fact:seen", "finding:first_look"]
     assert orjson.loads(outputs[1].value or b"")["tools"] == []
 
 

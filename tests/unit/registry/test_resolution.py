@@ -14,6 +14,7 @@ from assay_stream.model.finding_topic import Resolution, decode_entry
 from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.registry.processor import Registry, process
 from assay_stream.schemes.fingerprint import fingerprint
+from tests.support.inventory import without_inventory
 
 OLD = {"name": "t", "description": "one", "inputSchema": {"type": "object"}}
 NEW = OLD | {"description": "two"}
@@ -67,9 +68,8 @@ class Fleet:
         place = Origin(topic=role.value, partition=0, offset=self.count)
         moment_ms = 1_772_323_200_000 + self.count * 60_000
         self.count += 1
-        outputs = process(
-            self.registry, Record(role=role, origin=place, key=b"server", value=value, timestamp_ms=moment_ms)
-        )
+        record = Record(role=role, origin=place, key=b"server", value=value, timestamp_ms=moment_ms)
+        outputs = without_inventory(process(self.registry, record))
         self.ends = []
         for output in outputs:
             if output.role is Role.FINDINGS:

@@ -1,0 +1,26 @@
+"""What the golden commit did in the place of what changed since: ``[[former]]`` in ``changes.toml`` names both."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from assay_stream.registry.server import ServerBindings
+from assay_stream.schemes.fingerprint import Fingerprint
+
+
+def nothing(*_arguments: Any, **_named: Any) -> tuple[()]:
+    """What stands for a search that the golden commit did not make."""
+    return ()
+
+
+def nothing_set(*_arguments: Any) -> frozenset[str]:
+    """What stands for names that the golden commit did not look at."""
+    return frozenset()
+
+
+_is_approved = ServerBindings.is_approved
+
+
+def is_approved_and_known(server: ServerBindings, name: str, full: str, *_: Fingerprint) -> bool:
+    """Tell of an approval only where the fleet was shown the definition before."""
+    return server.has_definition(full) and _is_approved(server, name, full)
