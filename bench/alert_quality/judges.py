@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from assay_stream.alerts.life_cycle import AlertRules
-from assay_stream.alerts.processor import DueTimes, Step, apply_entry
+from assay_stream.alerts.processor import Alerts, apply_entry
 from assay_stream.canonical.digest import jcs_digest
 from assay_stream.drift.severity import DEFAULT_PROFILE
 from assay_stream.model.fields import Subject
 from assay_stream.model.finding_topic import NameClaim
-from assay_stream.model.record import Origin
+from assay_stream.model.record import Origin, Output
 from assay_stream.registry.name_claims import Offered, claims_between
 from assay_stream.report.drift import Offer, drift_findings
 from assay_stream.schemes.mcptrust import drift
@@ -101,13 +101,11 @@ def _shadowing_levels(before: Sequence[Tool], after: Sequence[Tool], fleet: Flee
         *(claim for server, tools in fleet.others.items() for claim in _claims({}, _offered(tools), server, offset=0)),
         *_claims({}, offered_before, _OURS, offset=1),
     ]
-    states: dict[str, Any] = {}
+    alerts = Alerts(_RULES)
     for offset, claim in enumerate(claims):
-        states |= _read(states, claim, offset).states
+        _read(alerts, claim, offset)
     for offset, claim in enumerate(_claims(offered_before, offered_after, _OURS, offset=2), len(claims)):
-        step = _read(states, claim, offset)
-        states |= step.states
-        yield from (json.loads(alert.value or b"")["severity_id"] for alert in step.outputs)
+        yield from (json.loads(alert.value or b"")["severity_id"] for alert in _read(alerts, claim, offset))
 
 
 def _offered(tools: Sequence[Tool]) -> Offered:
@@ -119,9 +117,8 @@ def _claims(before: Offered, after: Offered, server_id: str, *, offset: int) -> 
     return claims_between(before, after, server_id, time_us=offset, origin=origin, had_complete=bool(before))
 
 
-def _read(states: Mapping[str, Any], claim: NameClaim, offset: int) -> Step:
-    place = Origin(topic="bench", partition=0, offset=offset)
-    return apply_entry(states, claim, _RULES, DueTimes(_RULES), place=place)
+def _read(alerts: Alerts, claim: NameClaim, offset: int) -> list[Output]:
+    return apply_entry(alerts, claim, place=Origin(topic="bench", partition=0, offset=offset))
 
 
 JUDGES: dict[str, Judge] = {"assay-stream": assay_stream, "any change": any_change, "mcptrust": mcptrust}

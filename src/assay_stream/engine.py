@@ -6,8 +6,8 @@ outputs reach the next stage only as records that are handed back in.
 
 from __future__ import annotations
 
+from assay_stream.alerts import processor as alerting
 from assay_stream.alerts.life_cycle import AlertRules
-from assay_stream.alerts.processor import DueTimes, Remembered, take_in
 from assay_stream.canonical.redaction import DEFAULT_REDACTION, Redaction
 from assay_stream.errors import InputError
 from assay_stream.join import processor as joining
@@ -21,7 +21,7 @@ from assay_stream.registry.state import Bindings
 
 
 class EngineState:
-    """The states of the stages. Arguments are those of ``Registry``, ``Join`` and ``DueTimes``."""
+    """The states of the stages. Arguments are those of ``Registry``, ``Join`` and ``Alerts``."""
 
     def __init__(
         self,
@@ -35,9 +35,7 @@ class EngineState:
     ) -> None:
         self.registry = registering.Registry(producer=producer, limits=limits, partitions=snapshot_partitions)
         self.join = joining.Join(producer=producer, limits=limits, redaction=redaction, call_profile=call_profile)
-        self.alerts: dict[str, Remembered] = {}
-        self.alert_rules = AlertRules(version=producer.version) if alert_rules is None else alert_rules
-        self.alerts_due = DueTimes(self.alert_rules)
+        self.alerts = alerting.Alerts(AlertRules(version=producer.version) if alert_rules is None else alert_rules)
 
     @property
     def view(self) -> Bindings:
@@ -62,6 +60,6 @@ def process(state: EngineState, record: Record, event: Call | InputError | None 
         case Role.SNAPSHOTS | Role.CONTROL:
             return registering.process(state.registry, record)
         case Role.FINDINGS:
-            return take_in(state.alerts, record, state.alert_rules, state.alerts_due).outputs
+            return alerting.process(state.alerts, record)
         case _:
             raise AssertionError(f"records of role {record.role} are written, never read")

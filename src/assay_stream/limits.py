@@ -129,6 +129,10 @@ class Limits:
     privileged_named_max: int = 20
     """Privileged tools that the inventory of a first list names: 20 KB with the longest names. All are counted."""
 
+    alert_parts_max: int = 16
+    """Findings of other kinds that one alert about a definition takes in: 8 KB of state. Further ones are alerts of
+    their own."""
+
     alert_observers_max: int = 1_000
     """Observers that an alert counts one by one; further ones are counted together."""
 

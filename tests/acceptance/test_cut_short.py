@@ -9,7 +9,7 @@ import orjson
 
 from assay_stream import engine
 from assay_stream.alerts.life_cycle import AlertRules
-from assay_stream.alerts.processor import DueTimes, take_in
+from assay_stream.alerts.processor import Alerts, process
 from assay_stream.engine import EngineState
 from assay_stream.limits import Limits
 from assay_stream.model.envelope import Producer
@@ -276,16 +276,14 @@ def test_a_flood_of_rationed_lists_is_one_alert() -> None:
     """It counts the lists, and is written at round counts."""
     first, *lists = (a_list(number, some_tools(30, number, prefix=f"tool_{number}"), ms=0) for number in range(12))
     found = [output for output in run(after(first, RATIONED), *lists) if output.role is Role.FINDINGS]
-    states: dict[str, Any] = {}
-    rules = AlertRules(version="1")
-    due = DueTimes(rules)
+    stage = Alerts(AlertRules(version="1"))
     alerts = []
     for offset, output in enumerate(found):
         origin = Origin(topic="assay.tool.finding", partition=0, offset=offset)
         record = Record(
             role=Role.FINDINGS, origin=origin, key=output.key, value=output.value, timestamp_ms=output.timestamp_ms
         )
-        alerts += take_in(states, record, rules, due).outputs
+        alerts += process(stage, record)
     bodies = [orjson.loads(alert.value or b"") for alert in alerts]
     assert [body["finding_info"]["types"] for body in bodies] == [["analysis_cut_short"]] * 4
     assert [body["count"] for body in bodies] == [1, 2, 5, 10]

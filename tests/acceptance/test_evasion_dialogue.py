@@ -74,9 +74,11 @@ def test_rights_widened_in_the_first_list_are_no_page_when_they_return() -> None
 
 
 def test_an_approved_definition_that_returns_is_known() -> None:
-    """An operator's word makes it known, whatever its text says."""
+    """An operator's word makes it known, whatever its text says. What differs from it is told."""
     talk = Talk().sees([POISON], minute=0).pins(POISON, 1).sees([CLEAN], minute=2).sees([POISON], minute=60)
-    assert talk.told("tool_changed", severity=MEDIUM) == []
+    poison = fingerprint(POISON, server_id=None).full
+    about = [alert["unmapped"] for alert in talk.alerts() if alert["unmapped"]["mcp_digest_after"] == poison]
+    assert {flat["mcp_finding_kind"] for flat in about} == {"tool_added"}
 
 
 def test_two_versions_side_by_side_are_no_return() -> None:
@@ -148,7 +150,8 @@ def test_another_definition_under_a_name_that_others_were_shown_is_a_change() ->
 def test_a_tool_that_comes_back_with_wider_rights_has_changed() -> None:
     """It is compared with the last definition known under its name, and is an addition besides."""
     talk = Talk().sees([CLEAN, OTHER], minute=0).sees([OTHER], minute=1).sees([WIDE, OTHER], minute=2)
-    assert talk.told() == [("tool_removed", "New", 2), ("tool_added", "New", 2), ("tool_changed", "New", MEDIUM)]
+    assert talk.told() == [("tool_removed", "New", 2), ("tool_added", "New", 2), ("tool_added", "In Progress", MEDIUM)]
+    assert talk.alerts()[-1]["unmapped"]["mcp_reasons"] == "tool_changed"
 
 
 def test_a_tool_that_comes_back_as_it_was_is_no_change() -> None:
@@ -168,14 +171,14 @@ def test_a_tool_comes_back_under_other_rights() -> None:
     """What was seen under the same rights goes first; where there is nothing, what was seen under any."""
     talk = Talk().sees([CLEAN, OTHER], minute=0, auth_context="admin").sees([OTHER], minute=1, auth_context="reader")
     talk.sees([OTHER, WIDE], minute=2, auth_context="reader")
-    assert talk.told("tool_changed") == [("tool_changed", "New", MEDIUM)]
+    assert talk.told(severity=MEDIUM) == [("tool_added", "In Progress", MEDIUM)]
 
 
 def test_a_tool_that_another_observer_knows_is_compared_when_it_comes() -> None:
     """The fleet's definition is what it is held against."""
     talk = Talk().sees([OTHER], observer="proxy-1", minute=0).sees([OTHER, CLEAN], observer="proxy-2", minute=1)
     talk.sees([OTHER], observer="proxy-2", minute=2).sees([OTHER, WIDE], observer="proxy-1", minute=3)
-    assert talk.told("tool_changed") == [("tool_changed", "New", MEDIUM)]
+    assert talk.told(severity=MEDIUM) == [("tool_added", "In Progress", MEDIUM)]
 
 
 # --- lists that are never complete are a finding ------------------------------------------------------------

@@ -72,7 +72,8 @@ class Fleet:
             }
         )
         stamp_ms = int(moment.timestamp() * 1_000)
-        self._story.raw(Role.SNAPSHOTS, value, key=SERVER.encode(), timestamp_ms=stamp_ms)
+        key = str(given.get("server_id", SERVER)).encode()
+        self._story.raw(Role.SNAPSHOTS, value, key=key, timestamp_ms=stamp_ms)
         return self
 
     def alerts(self) -> list[dict[str, Any]]:

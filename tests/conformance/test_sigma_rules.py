@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 import yaml
 
+from assay_stream.model.alert import AlertFlat
 from deploy.sigma.make_samples import main as make_samples
 
 FOLDER = Path(__file__).resolve().parents[2] / "deploy" / "sigma"
@@ -70,7 +71,7 @@ def flattened(value: Any, path: str = "") -> dict[str, Any]:
 def matches(rule: str, alerts: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The rows that the SQLite query of a rule finds among some alerts."""
     rows = [flattened(alert) for alert in alerts]
-    columns = sorted({name for row in rows for name in row})
+    columns = sorted({f"unmapped.{name}" for name in AlertFlat.__annotations__}.union(*rows))
     with closing(sqlite3.connect(":memory:")) as database:
         database.row_factory = sqlite3.Row
         names = ", ".join(f'"{name}"' for name in columns)

@@ -24,3 +24,22 @@ _is_approved = ServerBindings.is_approved
 def is_approved_and_known(server: ServerBindings, name: str, full: str, *_: Fingerprint) -> bool:
     """Tell of an approval only where the fleet was shown the definition before."""
     return server.has_definition(full) and _is_approved(server, name, full)
+
+
+def the_first(findings: list[Any], *_: Any) -> list[Any]:
+    """What stands for findings that are given more to say."""
+    return findings
+
+
+def none(*_: Any) -> None:
+    """What stands for a question that the golden commit did not ask."""
+
+
+def no(*_: Any) -> bool:
+    """What stands for a rule that the golden commit did not have."""
+    return False
+
+
+def key_without_repetition(view: Any) -> str:
+    """What stands for the idempotency key."""
+    return f"{view.uid}:{view.count}:{view.activity_id}"

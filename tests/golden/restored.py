@@ -12,6 +12,7 @@ import orjson
 
 from assay_stream import __version__, engine
 from assay_stream.alerts.life_cycle import AlertRules
+from assay_stream.alerts.processor import process
 from assay_stream.alerts.table import AlertTable
 from assay_stream.engine import EngineState
 from assay_stream.model.envelope import Producer
@@ -114,7 +115,7 @@ def _alerts(files: Outputs, written: Written) -> None:
         assert position is not None, "the table was not restored"
         for finding in records_in(files, f"end/findings-{number}.ndjson"):
             if finding.origin.offset >= position:
-                for output in table.apply(finding).outputs:
+                for output in process(table.alerts, finding):
                     if output.role is Role.ALERTS:
                         written.add("alerts", number, output.key, output.value)
         for output in table.flush({TOPIC_NAMES[Role.FINDINGS]: 0}):

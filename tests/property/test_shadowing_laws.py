@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_stream.alerts.processor import DueTimes, apply_entry
+from assay_stream.alerts.processor import Alerts, apply_entry
 from assay_stream.model.alert_state import AlertState
 from assay_stream.model.envelope import Producer
 from assay_stream.model.finding_topic import NameClaim, decode_entry
@@ -43,14 +43,14 @@ def open_alerts(log: list[NameClaim], partitions: int) -> set[tuple[str, int, st
     """Uid, severity and newcomer of what stands open after a log."""
     found = set()
     for partition in range(partitions):
-        states: dict[str, Any] = {}
+        alerts = Alerts(RULES)
         for offset, claim in enumerate(log):
             if murmur2_partition(claim.output().key or b"", partitions) == partition:
                 place = Origin(topic="findings", partition=partition, offset=offset)
-                states |= apply_entry(states, claim, RULES, DueTimes(RULES), place=place).states
+                apply_entry(alerts, claim, place=place)
         found |= {
             (uid, state.severity_id, state.last.server_id)
-            for uid, state in states.items()
+            for uid, state in alerts.states.items()
             if isinstance(state, AlertState) and state.resolved_us is None
         }
     return found

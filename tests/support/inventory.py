@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from assay_stream.model.kinds import Kind
+from assay_stream.model.kinds import INVENTORY
 from assay_stream.model.record import Output, Role
 
-INVENTORY = (Kind.FIRST_LOOK, Kind.OBSERVER_ADDED)
 _IN_ALERTS = tuple(f'"mcp_finding_kind":"{kind}"'.encode() for kind in INVENTORY)
 
 

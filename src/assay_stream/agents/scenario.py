@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from assay_stream.agents.declaration import AgentSet, Severity
 from assay_stream.agents.runner import Runner
+from assay_stream.alerts.state import counted
 from assay_stream.canonical.digest import jcs_digest
 from assay_stream.drift.severity import Level
 from assay_stream.errors import InputError
@@ -210,17 +211,10 @@ def _output(given: _Given, second: float, origin: Origin) -> Output:
         kind=alert.kind, server_id=alert.server_id, tool_name=alert.tool_name, time_us=time_us, origin=origin
     )
     return alert_record(
-        finding,
+        counted(None, finding, int(Level.parse(alert.severity))),
         activity=activity,
         status=Status[status.upper()],
         time_us=time_us,
-        severity_id=int(Level.parse(alert.severity)),
-        count=1,
-        seen_us=(time_us, time_us),
-        observers=1,
-        active=1,
-        repeats=0,
-        resolved_by=None,
         suppressed_by=None,
         version="scenario",
     )

@@ -11,9 +11,10 @@ import orjson
 
 from assay_stream.alerts.selection import since_of
 from assay_stream.alerts.shadowing import shadow_of
-from assay_stream.alerts.state import FURTHER_OBSERVERS, UNNAMED_OBSERVER
+from assay_stream.alerts.state import FURTHER_OBSERVERS
 from assay_stream.errors import InputError
 from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.model.alert_state import UNNAMED_OBSERVER
 from assay_stream.model.finding import Finding
 from assay_stream.model.finding_topic import Entry, NameClaim, Resolution, Suppression
 from assay_stream.model.suppression import ANY_SERVER, SuppressionRule

@@ -19,8 +19,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from assay_stream.alerts.life_cycle import AlertRules, Suppressions, apply_finding, tick
-from assay_stream.alerts.state import counted, was_applied
+from assay_stream.alerts.life_cycle import AlertRules, Suppressions, apply_finding, covering, tick, write_again
+from assay_stream.alerts.reasons import has_told, takes_part, with_part
+from assay_stream.alerts.state import counted, is_acknowledged, is_closed_by_hand, was_applied, without
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.alert_state import AlertRecords, AlertState
 from assay_stream.model.finding import Finding
@@ -108,8 +109,10 @@ def find(
     finding: Finding,
     rules: AlertRules,
     suppressions: Suppressions,
+    *,
+    lead: str | None = None,
 ) -> Folding:
-    """Count a finding on its alert, or on the folded alert that speaks for it.
+    """Count a finding on its alert, or on the alert that speaks for it.
 
     Args:
         state_of: the state of an alert, by uid.
@@ -117,18 +120,24 @@ def find(
         finding: the finding.
         rules: what the stage is told.
         suppressions: the suppression rules in force for the finding's server.
+        lead: the open alert about the same definition, if there is one.
     """
     uid = finding.uid()
+    finding = _without_suppressed(finding, suppressions)
     known = state_of(uid)
     step = Folding()
     fold = None
-    if known is not None:
-        if was_applied(known, finding.origin):
+    if known is not None and was_applied(known, finding.origin):
+        return step
+    if known is not None and known.part_of is not None:
+        if _find_part(step, state_of, known, finding, rules, suppressions):
             return step
+        known = released(known)
+    if known is not None:
         known, step.outputs = tick(known, finding.time_us, rules, suppressions)
         fold = None if known.fold is None else state_of(known.fold)
     if known is None or known.fold is None or fold is None:
-        _find_alone(step, state_of, counts, known, finding, rules, suppressions)
+        _find_alone(step, state_of, counts, known, finding, rules, suppressions, lead=lead)
         return step
     fold_uid = known.fold
     fold, closing = tick(fold, finding.time_us, rules, suppressions)
@@ -150,6 +159,53 @@ def find(
     return step
 
 
+def _without_suppressed(finding: Finding, suppressions: Suppressions) -> Finding:
+    """Return a finding without the reasons that nobody wants to be alerted of."""
+    about = ((label, replace(finding, kind=Kind(label.partition(":")[0]), also=())) for label in finding.also)
+    left = tuple(label for label, other in about if covering_rule(suppressions, other, finding.time_us) is None)
+    return replace(finding, also=left) if left != finding.also else finding
+
+
+def _find_part(
+    step: Folding,
+    state_of: Callable[[str], AlertState | None],
+    known: AlertState,
+    finding: Finding,
+    rules: AlertRules,
+    suppressions: Suppressions,
+) -> bool:
+    """Count a finding on a part of an alert; ``False`` where that has closed and does not speak for it any more."""
+    lead_uid = str(known.part_of)
+    lead = state_of(lead_uid)
+    if lead is None:
+        return False
+    lead, closing = tick(lead, finding.time_us, rules, suppressions)
+    step.outputs += closing
+    step.alerts[lead_uid] = lead
+    member = counted(known, finding, rules.severity(finding))
+    if not lead.closed:
+        _join(step, lead_uid, lead, member, rules, suppressions)
+        return True
+    if is_closed_by_hand(lead) and member.severity_id <= lead.severity_id:
+        step.alerts[finding.uid()] = member
+        return True
+    return False
+
+
+def _join(
+    step: Folding, lead_uid: str, lead: AlertState, member: AlertState, rules: AlertRules, suppressions: Suppressions
+) -> None:
+    """Make a finding a reason of another alert, and write that where it says more, or is graver, than before."""
+    new = with_part(lead, member)
+    is_graver = new.severity_id > lead.severity_id
+    if lead.fold is None and (is_graver or not (has_told(lead, member) or is_acknowledged(lead))):
+        said = without(new.triage, "acknowledged_by") if is_graver else new.triage
+        new, written = write_again(replace(new, triage=said), member.last.time_us, rules, suppressions)
+        step.outputs += written
+    step.alerts[lead_uid] = new
+    step.alerts[member.last.uid()] = member
+
+
 def _may_begin(counts: RecordCounts, alone: AlertState, finding: Finding, suppressions: Suppressions) -> bool:
     is_covered = covering_rule(suppressions, finding, finding.time_us) is not None
     return not is_covered and counts.has_room(finding.origin, alone.severity_id)
@@ -165,8 +221,12 @@ def _find_alone(
     suppressions: Suppressions,
     *,
     was: AlertState | None = None,
+    lead: str | None = None,
 ) -> None:
-    """Count a finding on an alert of its own, and fold that where its record has begun enough of them."""
+    """Count a finding on an alert of its own, join that to one about the same definition, or fold it.
+
+    It is folded where its record has begun enough of them.
+    """
     uid = finding.uid()
     alone, written = apply_finding(known, finding, rules, suppressions)
     begins = bool(written) and (known is None or not known.raised or known.closed)
@@ -178,6 +238,15 @@ def _find_alone(
         step.alerts[uid] = alone
         step.outputs += written
         return
+    about_same = None if lead is None or lead == uid else state_of(lead)
+    if lead is not None and about_same is not None:
+        about_same, closing = tick(about_same, finding.time_us, rules, suppressions)
+        step.outputs += closing
+        step.alerts[lead] = about_same
+        member = replace(alone, part_of=lead, reported=False, written_count=0 if known is None else known.written_count)
+        if takes_part(about_same, member) and covering(about_same, suppressions, finding.time_us) is None:
+            _join(step, lead, about_same, member, rules, suppressions)
+            return
     step.counts = counts
     if counts.has_room(finding.origin, alone.severity_id):
         counts.count(finding.origin, alone.severity_id)
@@ -239,10 +308,10 @@ def without_member(fold: AlertState, was: AlertState, now: AlertState | None, ti
 
 
 def released(member: AlertState) -> AlertState:
-    """Return a member as an alert of its own that is closed, or was never written."""
+    """Return a member, or a part, as an alert of its own that is closed, or was never written."""
     if member.written_count:
-        return replace(member, fold=None, closed=True)
-    return replace(member, fold=None, raised=False, closed=False, reported=False)
+        return replace(member, fold=None, part_of=None, closed=True)
+    return replace(member, fold=None, part_of=None, raised=False, closed=False, reported=False)
 
 
 def _stands(member: AlertState | None) -> int:

@@ -51,6 +51,8 @@ class AlertRow:
         last_seen_ms: event time of the latest.
         state: whether somebody has to look at it.
         status: as the record has it.
+        group: what alerts of the same change on other servers have in common, ``""`` where there is nothing.
+        assigned_to: who is to look after it, or else who acknowledged it, ``""`` where nobody does.
     """
 
     uid: str
@@ -65,6 +67,8 @@ class AlertRow:
     last_seen_ms: int
     state: AlertState
     status: str
+    group: str
+    assigned_to: str
 
     def as_json(self) -> dict[str, Any]:
         """Return the row as a JSON object, times as RFC 3339."""
@@ -94,6 +98,8 @@ def row_of(view: AlertView) -> AlertRow:
         last_seen_ms=view.last_seen_ms,
         state=_state_of(view),
         status=view.status,
+        group=view.fact("mcp_group"),
+        assigned_to=view.fact("mcp_assigned_to") or view.fact("mcp_acknowledged_by"),
     )
 
 
@@ -268,6 +274,18 @@ def listing(
         states=Counter(row.state for row in asked),
         fitting=len(fitting),
     )
+
+
+def by_group(rows: Iterable[AlertRow]) -> list[list[AlertRow]]:
+    """Return rows with those of one change together, in the order of the first of each group.
+
+    Args:
+        rows: in order; the first of a group stands for it.
+    """
+    groups: dict[tuple[str, AlertState], list[AlertRow]] = {}
+    for row in rows:
+        groups.setdefault((row.group or row.uid, row.state), []).append(row)
+    return list(groups.values())
 
 
 def _order(row: AlertRow) -> tuple[int, int, str]:

@@ -8,10 +8,13 @@ Rules:
    50, ...), and otherwise once per update interval if anything was counted.
 4. While its condition lasts, it is written again once per repeat interval, so that one missed record hides nothing for
    good. A condition that does not last (a call, a removal) is over once a repeat interval passes without a new finding.
-5. It closes when nobody observes its condition any more, or an operator has decided, and this has held for the settling
-   time; flapping makes one alert with a count. An approved definition does not reopen it by being shown again.
+5. It closes at once when an operator has decided, and when nobody observes its condition any more and this has held for
+   the settling time; flapping makes one alert with a count. An approved definition does not reopen it by being shown
+   again. Reasons that joined it (``alerts.reasons``) keep it open.
 6. A suppressed alert is written as well, with that status and the rule's name. It is written at once when
    no rule covers it any more and everything written before was suppressed.
+7. One that a person acknowledged is written again only when its severity rises or it closes (``alerts.triage``). One
+   that a person closed stays closed until what it is about has ended and come back.
 
 Everything is a function of the alert's own state, of findings, and of the time that arrives with them. ``tick`` writes
 what the next finding would have triggered, in due order, so how often time arrives does not change what is written.
@@ -23,21 +26,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
+from assay_stream.alerts.reasons import over_us
 from assay_stream.alerts.shadowing import SAME_NAME
 from assay_stream.alerts.state import (
     DECIDED,
     FURTHER_OBSERVERS,
-    UNNAMED_OBSERVER,
     counted,
-    named_count,
+    is_acknowledged,
+    is_closed_by_hand,
     was_applied,
     with_origin,
+    without,
 )
 from assay_stream.drift import Change
 from assay_stream.drift.severity import DEFAULT_PROFILE, Level, Profile, assess, covers
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.alert import Activity, Status, alert_record
-from assay_stream.model.alert_state import AlertState
+from assay_stream.model.alert_state import UNNAMED_OBSERVER, AlertState
 from assay_stream.model.fields import Direction
 from assay_stream.model.finding import Finding
 from assay_stream.model.finding_topic import Resolution
@@ -95,6 +100,9 @@ def severity_under(profile: Profile) -> Callable[[Finding], int]:
             privileged=finding.tool_name is not None and action_class(finding.tool_name) is not None,
             default=default_level(finding.kind, finding.reason),
         )
+        for kind, _, reason in (label.partition(":") for label in finding.also):
+            if covers(profile, kind):
+                level = max(level, assess(profile, kind, default=default_level(Kind(kind), reason or None)))
         return int(level)
 
     return severity
@@ -150,10 +158,12 @@ def apply_finding(
         is_due = (
             state.closed
             or new.severity_id > state.severity_id
-            or is_round(new.count)
-            or finding.time_us >= new.written_us + rules.pacing.update_interval_us
-            or (not new.reported and covering_rule(suppressions, finding, finding.time_us) is None)
+            or (not new.reported and covering(new, suppressions, finding.time_us) is None)
         )
+        if is_due:
+            new = replace(new, triage=without(new.triage, "acknowledged_by"))
+        elif not is_acknowledged(new):
+            is_due = is_round(new.count) or finding.time_us >= new.written_us + rules.pacing.update_interval_us
     if not is_due:
         return new, outputs
     new, output = _written(new, activity, finding.time_us, rules, suppressions)
@@ -174,11 +184,22 @@ def apply_resolution(
     new = replace(state, applied=with_origin(state, resolution.origin, is_end=True), active=active)
     if resolution.reason == DECIDED:
         new = replace(new, resolved_by=DECIDED)
+    if not active and is_closed_by_hand(new):
+        # What a person closed is over: if it comes back, it is news.
+        new = replace(new, triage=without(new.triage, "closed"))
     if not active and new.resolved_us is None:
         # Clocks differ: nothing ends before it was last seen.
         since_us = max(resolution.time_us, state.last_us)
         new = replace(new, resolved_us=since_us, resolved_by=resolution.reason)
+    if resolution.reason == DECIDED and settles_at_once(new):
+        new, closing = tick(new, max(resolution.time_us, over_us(new) or 0), rules, suppressions)
+        outputs += closing
     return new, outputs
+
+
+def settles_at_once(state: AlertState) -> bool:
+    """Tell whether an alert that has ended closes at once: whoever decided need not wait for it."""
+    return state.resolved_by == DECIDED
 
 
 def tick(state: AlertState, now_us: int, rules: AlertRules, suppressions: Suppressions = ()) -> _Result:
@@ -186,7 +207,7 @@ def tick(state: AlertState, now_us: int, rules: AlertRules, suppressions: Suppre
     outputs: list[Output] = []
     while (due := _next_due(state, rules.pacing)) is not None and due.at_us <= now_us:
         if due.what == "close":
-            since_us = state.last_us if state.resolved_us is None else state.resolved_us
+            since_us = state.last_us if state.resolved_us is None else over_us(state) or state.last_us
             reason = _NOT_SEEN_AGAIN if state.resolved_us is None else state.resolved_by
             ended = replace(state, closed=True, resolved_us=since_us, resolved_by=reason)
             state, output = _written(ended, Activity.CLOSE, since_us, rules, suppressions)
@@ -203,6 +224,14 @@ def tick(state: AlertState, now_us: int, rules: AlertRules, suppressions: Suppre
             state, output = _written(repeated, Activity.UPDATE, at_us, rules, suppressions)
         outputs.append(output)
     return state, outputs
+
+
+def write_again(
+    state: AlertState, time_us: int, rules: AlertRules, suppressions: Suppressions, activity: Activity = Activity.UPDATE
+) -> _Result:
+    """Write an alert though nothing was counted on it: a reason joined it, or a person did something with it."""
+    state, output = _written(replace(state, repeats=state.repeats + 1), activity, time_us, rules, suppressions)
+    return state, [output]
 
 
 def write_folded(
@@ -240,50 +269,53 @@ class _Due(NamedTuple):
 
 
 def _next_due(state: AlertState, pacing: Pacing) -> _Due | None:
-    if not state.raised or state.closed or state.fold is not None:
+    if not state.raised or state.closed or state.fold is not None or state.part_of is not None:
         return None
     due = []
-    if state.resolved_us is not None:
-        due.append(_Due(state.resolved_us + pacing.settle_us, "close"))
-    elif state.folded["open"] if state.folded else KINDS[state.last.kind].lasts:
-        due.append(_Due(state.written_us + pacing.repeat_interval_us, "repeat"))
-    else:
+    ended_us = over_us(state)
+    if ended_us is not None:
+        due.append(_Due(ended_us + (0 if settles_at_once(state) else pacing.settle_us), "close"))
+    elif not _lasts(state):
         due.append(_Due(state.last_us + pacing.repeat_interval_us, "close"))
-    if state.count > state.written_count:
+    elif not is_acknowledged(state):
+        due.append(_Due(state.written_us + pacing.repeat_interval_us, "repeat"))
+    if state.count > state.written_count and not is_acknowledged(state):
         due.append(_Due(state.written_us + pacing.update_interval_us, "update"))
-    return min(due)
+    return min(due, default=None)
+
+
+def _lasts(state: AlertState) -> bool:
+    if state.folded is not None:
+        return bool(state.folded["open"])
+    return KINDS[state.last.kind].lasts or "reopened" in (state.triage or {})
 
 
 def _written(
     state: AlertState, activity: Activity, time_us: int, rules: AlertRules, suppressions: Suppressions
 ) -> tuple[AlertState, Output]:
-    covering = covering_rule(suppressions, state.last, time_us)
+    rule = covering(state, suppressions, time_us)
     state = replace(
         state,
         written_count=state.count,
         written_us=max(state.written_us, time_us),
-        reported=state.reported or covering is None,
+        reported=state.reported or rule is None,
         folded=state.folded and state.folded | {"due": False},
     )
-    if covering is not None:
+    if rule is not None:
         status = Status.SUPPRESSED
     elif activity is Activity.CLOSE:
         status = Status.RESOLVED
     else:
         status = Status.NEW if activity is Activity.CREATE else Status.IN_PROGRESS
-    return state, alert_record(
-        state.last,
-        activity=activity,
-        status=status,
-        time_us=time_us,
-        severity_id=state.severity_id,
-        count=state.count,
-        seen_us=(state.first_us, state.last_us),
-        observers=named_count(state.observers),
-        active=named_count(state.active),
-        repeats=state.repeats,
-        resolved_by=state.resolved_by if activity is Activity.CLOSE else None,
-        suppressed_by=None if covering is None else covering.id,
-        folded=state.folded,
-        version=rules.version,
+    suppressed_by = None if rule is None else rule.id
+    told = state if state.triage is None else replace(state, triage=without(state.triage, "act", "by", "comment"))
+    return told, alert_record(
+        state, activity=activity, status=status, time_us=time_us, suppressed_by=suppressed_by, version=rules.version
     )
+
+
+def covering(state: AlertState, suppressions: Suppressions, time_us: int) -> SuppressionRule | None:
+    """Return the rule that suppresses an alert: one for single kinds or fields covers nothing else that joined it."""
+    if any(part["over_us"] is None for part in (state.parts or {}).values()):
+        suppressions = [rule for rule in suppressions if rule.kind is None and rule.field is None]
+    return covering_rule(suppressions, state.last, time_us)

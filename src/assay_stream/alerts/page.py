@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 from assay_stream.alerts.formats.view import AlertView, time_text
 from assay_stream.alerts.index import AlertRow, Life
-from assay_stream.alerts.state import FURTHER_OBSERVERS, UNNAMED_OBSERVER
+from assay_stream.alerts.state import FURTHER_OBSERVERS
 from assay_stream.alerts.story import AlertStory
 from assay_stream.drift.definition_diff import PlaceDiff
+from assay_stream.model.alert_state import UNNAMED_OBSERVER
 from assay_stream.text.visible import Span, Style, shown, spans_of
 from assay_stream.text.word_diff import Piece
 
@@ -201,6 +202,9 @@ def event_text(view: AlertView) -> str:
         ("mcp_repeats", "repetition"),
         ("mcp_resolved_by", "ended by"),
         ("mcp_suppressed_by", "suppressed by"),
+        ("mcp_act", "act:"),
+        ("mcp_act_by", "by"),
+        ("mcp_comment", "saying:"),
     ):
         if view.fact(name):
             parts.append(f"{label} {shown(view.fact(name))}")

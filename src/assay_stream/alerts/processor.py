@@ -10,17 +10,28 @@ the states that include it already.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, MutableMapping
+from dataclasses import replace
 from typing import Any
 
 from assay_stream.alerts.folding import RECORDS, RecordCounts, find, records_key, without_member
-from assay_stream.alerts.life_cycle import AlertRules, apply_resolution, due_us, tick, write_folded
+from assay_stream.alerts.life_cycle import AlertRules, apply_resolution, due_us, settles_at_once, tick, write_folded
+from assay_stream.alerts.reasons import Leads, with_part
 from assay_stream.alerts.shadowing import REASONS, Shadow, shadows, shadows_beyond, with_claim
+from assay_stream.alerts.triage import apply_act
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.alert_state import AlertState
 from assay_stream.model.finding import Finding
-from assay_stream.model.finding_topic import Entry, FloodEnd, NameClaim, Resolution, Suppression, Tick, decode_entry
+from assay_stream.model.finding_topic import (
+    AlertAct,
+    Entry,
+    FloodEnd,
+    NameClaim,
+    Resolution,
+    Suppression,
+    Tick,
+    decode_entry,
+)
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Origin, Output, Record, set_aside_error
 from assay_stream.model.suppression import ANY_SERVER, SuppressionRule
@@ -35,138 +46,200 @@ Remembered = AlertState | dict[str, Any]
 """An alert; suppression rules by id; or the JSON object of name claims or of counts."""
 
 
-@dataclass(slots=True)
-class Step:
-    """The effects of one record.
+class Alerts:
+    """What the alert stage remembers of a partition, and what follows from that.
 
     Args:
-        outputs: alerts to write, in order.
-        states: the changed states, by key.
-        left_out: for a name claim beyond the limit, how many look-alikes are not remembered, itself included; else 0.
+        rules: what the stage is told.
+        states: every state there is; changed in place.
     """
 
-    outputs: list[Output] = field(default_factory=list)
-    states: dict[str, Remembered] = field(default_factory=dict)
-    left_out: int = 0
+    def __init__(self, rules: AlertRules, states: MutableMapping[str, Remembered] | None = None) -> None:
+        self.rules = rules
+        self.states: MutableMapping[str, Remembered] = {} if states is None else states
+        self.due = DueTimes(rules)
+        self.leads = Leads()
+        self.names_left_out = 0
+        """Look-alikes of the name in the record processed last that are not remembered, itself included."""
+        self.follow(self.states)
+
+    def alert(self, uid: str) -> AlertState | None:
+        """Return the state of an alert."""
+        found = self.states.get(uid)
+        return found if isinstance(found, AlertState) else None
+
+    def other(self, key: str) -> dict[str, Any]:
+        """Return a state that is no alert's."""
+        found = self.states.get(key)
+        return found if isinstance(found, dict) else {}
+
+    def follow(self, states: Mapping[str, Remembered]) -> None:
+        """Bring what follows from the states up to date."""
+        self.due.note(states)
+        self.leads.note(states)
+
+    def keep(self, states: Mapping[str, Remembered]) -> None:
+        """Remember changed states."""
+        self.states.update(states)
+        self.follow(states)
 
 
-def apply_entry(states: Mapping[str, Any], entry: Entry, rules: AlertRules, due: DueTimes, *, place: Origin) -> Step:
-    """Apply one record of the finding topic."""
-    step = Step()
-    match entry:
-        case Finding():
-            _find(step, states, entry, rules, place)
-        case Resolution():
-            _resolve(step, states, entry, rules, place)
-        case FloodEnd():
-            _end_flood(step, states, entry, rules, place)
-        case NameClaim():
-            _claim(step, states, entry, rules, place)
-        case Suppression():
-            key = _rules_key(place.partition, entry.rule.server_id)
-            kept = dict(states.get(key) or {})
-            if entry.is_set:
-                kept[entry.rule.id] = entry.rule
-            else:
-                kept.pop(entry.rule.id, None)
-            step.states[key] = kept
-        case Tick():
-            for uid in due.by(entry.time_us):
-                known = states.get(uid)
-                if known is not None and not _is_behind(known, place):
-                    in_force = suppressions_for(states, place.partition, known.last.server_id)
-                    _note(step, place, uid, known, *tick(known, entry.time_us, rules, in_force))
-    return step
-
-
-def take_in(states: MutableMapping[str, Remembered], record: Record, rules: AlertRules, due: DueTimes) -> Step:
-    """Apply one record of the finding topic as it was read, and keep what it changes.
-
-    A record that is set aside changes no state.
+def process(alerts: Alerts, record: Record) -> list[Output]:
+    """Apply one record of the finding topic.
 
     Args:
-        states: every state there is; it is changed.
+        alerts: the state of the record's partition; it is changed. A record that is set aside changes nothing.
         record: the next record.
-        rules: what the stage is told.
-        due: when alerts will have something to write; it is changed.
 
     Raises:
         IntegrityError: ``unknown_finding``.
     """
+    alerts.names_left_out = 0
     if record.set_aside:
-        return Step(outputs=refusal(record, set_aside_error()))
-    step = apply_entry(states, decode_entry(record.value), rules, due, place=record.origin)
-    states.update(step.states)
-    due.note(step.states)
-    return step
+        return refusal(record, set_aside_error())
+    return apply_entry(alerts, decode_entry(record.value), place=record.origin)
 
 
-def _find(step: Step, states: Mapping[str, Any], finding: Finding, rules: AlertRules, place: Origin) -> None:
-    if _is_behind(states.get(finding.uid()), place):
-        return
-    key = records_key(finding.server_id)
-    in_force = suppressions_for(states, place.partition, finding.server_id)
-    found = find(states.get, RecordCounts(states.get(key)), finding, rules, in_force)
-    step.outputs += found.outputs
-    for uid, new in found.alerts.items():
-        _note(step, place, uid, states.get(uid), new, [])
-    if found.counts is not None:
-        step.states[key] = dict(found.counts.as_json())
+def apply_entry(alerts: Alerts, entry: Entry, *, place: Origin) -> list[Output]:
+    """Apply one record of the finding topic, and return the alerts to write."""
+    step = _Step(alerts, place)
+    match entry:
+        case Finding():
+            step.find(entry)
+        case Resolution():
+            step.resolve(entry)
+        case AlertAct():
+            step.act(entry)
+        case FloodEnd():
+            step.end_flood(entry)
+        case NameClaim():
+            step.claim(entry)
+        case Suppression():
+            key = _rules_key(place.partition, entry.rule.server_id)
+            kept = {name: rule for name, rule in alerts.other(key).items() if name != entry.rule.id}
+            step.states[key] = kept | ({entry.rule.id: entry.rule} if entry.is_set else {})
+        case Tick():
+            for uid in alerts.due.by(entry.time_us):
+                known = step.alert_before(uid)
+                if known is not None:
+                    step.note(uid, *tick(known, entry.time_us, alerts.rules, step.rules_for(known.last.server_id)))
+    alerts.keep(step.states)
+    return step.outputs
 
 
-def _end_flood(step: Step, states: Mapping[str, Any], end: FloodEnd, rules: AlertRules, place: Origin) -> None:
-    in_force = suppressions_for(states, place.partition, end.server_id)
-    for uid in RecordCounts(states.get(records_key(end.server_id))).touched():
-        known = states.get(uid)
-        if known is not None and not _is_behind(known, place):
-            _note(step, place, uid, known, *write_folded(known, end.time_us, rules, in_force))
+class _Step:
+    """The effects of one record: alerts to write, in order, and the changed states."""
 
+    def __init__(self, alerts: Alerts, place: Origin) -> None:
+        self.outputs: list[Output] = []
+        self.states: dict[str, Remembered] = {}
+        self._alerts = alerts
+        self._place = place
 
-def _resolve(step: Step, states: Mapping[str, Any], resolution: Resolution, rules: AlertRules, place: Origin) -> None:
-    in_force = suppressions_for(states, place.partition, resolution.server_id)
-    folds: dict[str, AlertState] = {}
-    for uid in resolution.uids:
-        known = states.get(uid)
-        if known is None or _is_behind(known, place):
-            continue
-        new, outputs = apply_resolution(known, resolution, rules, in_force)
-        _note(step, place, uid, known, new, outputs)
-        fold = None if known.fold is None else folds.get(known.fold) or states.get(known.fold)
+    def alert(self, uid: str) -> AlertState | None:
+        """Return the state of an alert as this record has left it so far."""
+        found = self.states.get(uid)
+        return found if isinstance(found, AlertState) else self._alerts.alert(uid)
+
+    def alert_before(self, uid: str) -> AlertState | None:
+        """Return the state of an alert that does not include this record yet."""
+        known = self.alert(uid)
+        return None if known is None or (uid not in self.states and self._place.offset <= known.through) else known
+
+    def rules_for(self, server_id: str) -> list[SuppressionRule]:
+        """Return the suppression rules in force for a server, its own and those for every server."""
+        keys = (_rules_key(self._place.partition, server_id), _rules_key(self._place.partition, ANY_SERVER))
+        return [rule for key in keys for rule in self._alerts.other(key).values()]
+
+    def note(self, uid: str, new: AlertState, outputs: Iterable[Output] = ()) -> None:
+        """Take what an alert's state has become, and what is written of it."""
+        self.outputs += outputs
+        if new != self.alert(uid):
+            self.states[uid] = replace(new, through=self._place.offset)
+
+    def find(self, finding: Finding) -> None:
+        """Count a finding."""
+        uid, alerts = finding.uid(), self._alerts
+        if self.alert(uid) is not None and self.alert_before(uid) is None:
+            return
+        key = records_key(finding.server_id)
+        counts = RecordCounts(self.states.get(key) or alerts.other(key))  # type: ignore[arg-type]
+        rules = self.rules_for(finding.server_id)
+        found = find(self.alert, counts, finding, alerts.rules, rules, lead=alerts.leads.of(finding))
+        self.outputs += found.outputs
+        for changed, new in found.alerts.items():
+            self.note(changed, new)
+        if found.counts is not None:
+            self.states[key] = dict(found.counts.as_json())
+
+    def end_flood(self, end: FloodEnd) -> None:
+        """Write the folded alerts that the records of a server changed."""
+        for uid in RecordCounts(self._alerts.other(records_key(end.server_id))).touched():
+            known = self.alert_before(uid)
+            if known is not None:
+                self.note(uid, *write_folded(known, end.time_us, self._alerts.rules, self.rules_for(end.server_id)))
+
+    def resolve(self, resolution: Resolution) -> None:
+        """End alerts, and what speaks for them where nothing else is left."""
+        rules, in_force = self._alerts.rules, self.rules_for(resolution.server_id)
+        for uid in resolution.uids:
+            known = self.alert_before(uid)
+            if known is None:
+                continue
+            new, outputs = apply_resolution(known, resolution, rules, in_force)
+            self.note(uid, new, outputs)
+            fold = None if known.fold is None else self.alert(known.fold)
+            if known.fold is not None and fold is not None:
+                self.note(known.fold, without_member(fold, known, new, resolution.time_us))
+            lead = None if known.part_of is None else self.alert(known.part_of)
+            if known.part_of is not None and lead is not None and uid in (lead.parts or {}):
+                lead = with_part(lead, new)
+                closing = tick(lead, resolution.time_us, rules, in_force) if settles_at_once(lead) else (lead, [])
+                self.note(known.part_of, *closing)
+
+    def act(self, act: AlertAct) -> None:
+        """Apply what a person did with an alert; what joined another alert is looked after there."""
+        known = self.alert(act.alert)
+        uid = act.alert if known is None or known.part_of is None else known.part_of
+        known = self.alert_before(uid)
+        if known is None:
+            return
+        new, outputs = apply_act(known, act, self._alerts.rules, self.rules_for(act.server_id))
+        self.note(uid, new, outputs)
+        fold = None if known.fold is None else self.alert(known.fold)
         if known.fold is not None and fold is not None:
-            folds[known.fold] = without_member(fold, known, new, resolution.time_us)
-    for uid, new in folds.items():
-        _note(step, place, uid, states.get(uid), new, [])
+            self.note(known.fold, without_member(fold, known, new, act.time_us))
 
-
-def _claim(step: Step, states: Mapping[str, Any], claim: NameClaim, rules: AlertRules, place: Origin) -> None:
-    key = f"{_NAMES}{place.partition}/{claim.skeleton()}"
-    stored = states.get(key) or {}
-    if place.offset <= stored.get("through", -1):
-        return
-    new = with_claim(stored, claim)
-    before, after = shadows(stored), shadows(new)
-    ended = set(before)
-    if stored.get("left_out"):
-        # It may have been left out before; if no alert was raised for it, nothing ends.
-        about = claim.server_id, claim.tool_name, claim.full
-        ended |= {Shadow(*about, reason) for reason in REASONS}
-    if new["left_out"] > stored.get("left_out", 0):
-        step.left_out = new["left_out"]
-        after = shadows_beyond(new, claim) | after
-    for shadow in sorted(after.keys() - before.keys(), key=_order_of):
-        _find(step, states, shadow.finding(after[shadow], claim), rules, place)
-    for shadow in sorted(ended - after.keys(), key=_order_of):
-        end = Resolution(
-            server_id=shadow.server_id,
-            uids=(shadow.uid(),),
-            reason="decided" if claim.approved else "no_longer_offered",
-            observer_id=None,
-            time_us=claim.time_us,
-            origin=claim.origin,
-        )
-        _resolve(step, states, end, rules, place)
-    # After the alerts: if a crash comes between, the claim is read again and finds them written.
-    step.states[key] = new | {"through": place.offset}
+    def claim(self, claim: NameClaim) -> None:
+        """Take a claim to a name, with the alerts that begin and end by it."""
+        key = f"{_NAMES}{self._place.partition}/{claim.skeleton()}"
+        stored = self._alerts.other(key)
+        if self._place.offset <= stored.get("through", -1):
+            return
+        new = with_claim(stored, claim)
+        before, after = shadows(stored), shadows(new)
+        ended = set(before)
+        if stored.get("left_out"):
+            # It may have been left out before; if no alert was raised for it, nothing ends.
+            about = claim.server_id, claim.tool_name, claim.full
+            ended |= {Shadow(*about, reason) for reason in REASONS}
+        if new["left_out"] > stored.get("left_out", 0):
+            self._alerts.names_left_out = new["left_out"]
+            after = shadows_beyond(new, claim) | after
+        for shadow in sorted(after.keys() - before.keys(), key=_order_of):
+            self.find(shadow.finding(after[shadow], claim))
+        for shadow in sorted(ended - after.keys(), key=_order_of):
+            end = Resolution(
+                server_id=shadow.server_id,
+                uids=(shadow.uid(),),
+                reason="decided" if claim.approved else "no_longer_offered",
+                observer_id=None,
+                time_us=claim.time_us,
+                origin=claim.origin,
+            )
+            self.resolve(end)
+        # After the alerts: if a crash comes between, the claim is read again and finds them written.
+        self.states[key] = new | {"through": self._place.offset}
 
 
 def _order_of(shadow: Shadow) -> tuple[str, str, str, str]:
@@ -239,27 +312,6 @@ def partition_key(finding: Mapping[str, Any]) -> str:
     return server_id
 
 
-def suppressions_for(states: Mapping[str, Any], partition: int, server_id: str) -> list[SuppressionRule]:
-    """Return the suppression rules in force for a server, its own and those for every server."""
-    return [
-        rule
-        for key in (_rules_key(partition, server_id), _rules_key(partition, ANY_SERVER))
-        for rule in states.get(key, {}).values()
-    ]
-
-
 def _rules_key(partition: int, server_id: str) -> str:
     # A rule for every server is in every partition, and each partition has its own read position.
     return f"{_RULES}{partition}/{server_id}"
-
-
-def _is_behind(known: AlertState | None, place: Origin) -> bool:
-    return known is not None and place.offset <= known.through
-
-
-def _note(
-    step: Step, place: Origin, uid: str, known: AlertState | None, new: AlertState, outputs: list[Output]
-) -> None:
-    step.outputs.extend(outputs)
-    if new != known:
-        step.states[uid] = replace(new, through=place.offset)

@@ -6,26 +6,17 @@ remembered; anything older counts as applied.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
+from typing import cast
 
 from assay_stream.limits import DEFAULT_LIMITS
-from assay_stream.model.alert_state import AlertState
+from assay_stream.model.alert_state import UNNAMED_OBSERVER, AlertState, Triage
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Origin
 
 FURTHER_OBSERVERS = ""
 """Counts the observers beyond the limit; no observer can have this name."""
-
-UNNAMED_OBSERVER = " "
-"""Counts findings without an observer; no observer can have this name, since names are not blank."""
-
-
-def named_count(observers: Iterable[str]) -> int:
-    """Return how many observers there are; what was told of none by name, as by a decision, is no observer."""
-    return sum(1 for name in observers if name != UNNAMED_OBSERVER)
-
 
 DECIDED = "decided"
 """Why an alert ended that an operator decided on."""
@@ -100,9 +91,31 @@ def counted(state: AlertState | None, finding: Finding, severity_id: int) -> Ale
     )
     if finding.approved or (finding.known and _only_returns(state, finding, new.severity_id)):
         return new
+    if is_closed_by_hand(state) and new.severity_id <= state.severity_id:
+        return new
+    if state.closed:
+        # It is looked at anew: what else was found has ended, and nobody has said anything of it yet.
+        standing = {uid: part for uid, part in (state.parts or {}).items() if part["over_us"] is None}
+        new = replace(new, parts=standing or None, triage=None)
     return replace(
         new, closed=False, reported=state.reported and not state.closed, resolved_us=None, resolved_by=None, repeats=0
     )
+
+
+def is_closed_by_hand(state: AlertState) -> bool:
+    """Tell whether a person closed it, and what it is about has not ended since."""
+    return state.closed and "closed" in (state.triage or {})
+
+
+def without(triage: Triage | None, *names: str) -> Triage | None:
+    """Return what people said of an alert, without some of it."""
+    left = {name: said for name, said in (triage or {}).items() if name not in names}
+    return cast("Triage", left) if left else None
+
+
+def is_acknowledged(state: AlertState) -> bool:
+    """Tell whether somebody looks after it: only what makes it graver is written then."""
+    return "acknowledged_by" in (state.triage or {})
 
 
 def with_origin(state: AlertState | None, origin: Origin, *, is_end: bool = False) -> dict[str, tuple[int, ...]]:

@@ -31,6 +31,11 @@ _REASONS = {rule.id: rule.reason for rule in RULES}
 _DETAILS = {
     "mcp_renamed_to": "new name",
     "mcp_reason": "reason",
+    "mcp_reasons": "also found",
+    "mcp_inventory": "inventory",
+    "mcp_privileged": "privileged tools",
+    "mcp_acknowledged_by": "acknowledged by",
+    "mcp_assigned_to": "assigned to",
     "mcp_changed_fields": "fields that differ",
     "mcp_pin_scheme": "scheme of the pin",
     "mcp_pin_expected": "approved value",

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from assay_stream.alerts.life_cycle import AlertRules
-from assay_stream.alerts.processor import DueTimes, Remembered, Step, state_json, state_of, take_in
+from assay_stream.alerts.processor import Alerts, Remembered, state_json, state_of
 from assay_stream.model.finding_topic import Tick
-from assay_stream.model.record import TOPIC_NAMES, Output, Record, Role
+from assay_stream.model.record import TOPIC_NAMES, Output, Role
 from assay_stream.model.state_table import Table
 
 
@@ -31,8 +31,7 @@ class AlertTable(Table[Remembered]):
         now_us: Callable[[], int | None] = lambda: None,
     ) -> None:
         super().__init__(Role.ALERT_STATES, partition, input_topic)
-        self._rules = rules
-        self._due = DueTimes(rules)
+        self.alerts = Alerts(rules, self)
         self._now_us = now_us
 
     def decode(self, key: str, fields: dict[str, Any]) -> Remembered:
@@ -44,23 +43,15 @@ class AlertTable(Table[Remembered]):
         return state_json(value)
 
     def restored(self) -> Mapping[str, int | None]:
-        """Return where the findings go on, and work out when alerts are due."""
+        """Return where the findings go on, and work out what follows from the states."""
         positions = super().restored()
-        self._due.note(self)
+        self.alerts.follow(self)
         return positions
-
-    def apply(self, record: Record) -> Step:
-        """Apply one record of the finding topic.
-
-        Raises:
-            IntegrityError: ``unknown_finding``.
-        """
-        return take_in(self, record, self._rules, self._due)
 
     def punctuate(self) -> list[Output]:
         """Return a tick where an alert is due: written to the finding topic, it comes back as a record."""
         now_us = self._now_us()
-        if now_us is None or not self._due.any_by(now_us):
+        if now_us is None or not self.alerts.due.any_by(now_us):
             return []
         value = Tick(time_us=now_us).encode()
         return [Output(Role.FINDINGS, b"", value, timestamp_ms=now_us // 1_000, partition=self._partition)]

@@ -11,6 +11,7 @@ from assay_stream import __version__
 from assay_stream.cli import (
     agents,
     alerts,
+    alerts_triage,
     archiving,
     compare,
     drift,
@@ -71,6 +72,8 @@ alerts.alerts_app.command()(showing.explain)
 alerts.alerts_app.command()(suppressing.suppress)
 alerts.alerts_app.command()(suppressing.unsuppress)
 app.add_typer(agents.agents_app, name="agents")
+for command in alerts_triage.COMMANDS:
+    alerts.alerts_app.command()(command)
 app.add_typer(exporting.export_app, name="export")
 app.add_typer(exporting.bundle_app, name="bundle")
 app.add_typer(sealing.seal_app, name="seal")

@@ -60,10 +60,7 @@ class Chosen:
     scheme: Annotated[list[str] | None, typer.Option(help="Default: as pinned, else assay.p60. Repeatable.")] = None
 
 
-_CLOSING = (
-    "alerts that this resolves are closed after the settle time (ASSAY_STREAM_ALERT_SETTLE_S of the worker, "
-    "default 600 s)"
-)
+_CLOSING = "alerts that this resolves are closed as soon as the worker has read it"
 _LIST_COLUMNS = ("server_id", "tool_name", "scheme", "state", "comparison", "author", "since", "value")
 _HISTORY_COLUMNS = ("time", "change", "server_id", "tool_name", "scheme", "value", "author", "reason")
 

@@ -8,7 +8,7 @@ import typer
 
 from assay_stream.alerts.explanation import as_json, as_markdown, as_text, explanation_of
 from assay_stream.alerts.formats.view import time_text
-from assay_stream.alerts.index import AlertRow, AlertState, listing, short_uids
+from assay_stream.alerts.index import AlertRow, AlertState, by_group, listing, short_uids
 from assay_stream.alerts.page import page_of, severity_style
 from assay_stream.alerts.selection import AlertSelection
 from assay_stream.cli.alerts import AlertFile, ServerId, Severity
@@ -22,6 +22,7 @@ from assay_stream.text.visible import Span, shown
 
 _HEAD = ("uid", "severity", "kind", "server", "tool", "count", "seen by", "first seen", "last seen", "status")
 _SERVER, _TOOL = 3, 4
+_SERVERS_NAMED = 3
 _MINUTE_CHARS = len("2026-03-01T10:00")
 
 
@@ -42,11 +43,12 @@ def list_alerts(
     since: Annotated[int | None, time_option("Only alerts last seen at this time (RFC 3339) or later.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of alerts.")] = None,
     target: Format = RowFormat.TABLE,
+    each: Annotated[bool, typer.Option("--each", help="A line for each alert, not for each change.")] = False,
     file: AlertFile = None,
     color: ColourOption = Colour.AUTO,
     bootstrap_servers: Bootstrap = None,
 ) -> None:
-    """List the current alerts, most severe first, then most recent.
+    """List the current alerts, most severe first, then most recent. One change on many servers is one line.
 
     A summary counts the alerts that are not listed. Bad lines are reported, and the exit code is then 2.
     """
@@ -67,7 +69,8 @@ def list_alerts(
         short = short_uids(index.rows)
         if found.rows:
             head = [Span(name, "dim") for name in _HEAD]
-            rows = [head, *(_cells(row, short[row.uid]) for row in found.rows)]
+            groups = [[row] for row in found.rows] if each else by_group(found.rows)
+            rows = [head, *(_cells(group, short[group[0].uid]) for group in groups)]
             Painter(color).table(rows, flexible=(_TOOL, _SERVER))
         typer.echo(summary if found.rows else f"no alert to show: {summary}")
     show_refused(refused)
@@ -108,19 +111,26 @@ def explain(
     show_refused(refused)
 
 
-def _cells(row: AlertRow, short: str) -> list[Span]:
+def _cells(group: list[AlertRow], short: str) -> list[Span]:
+    row = group[0]
+    servers = sorted({shown(other.server_id) for other in group})
+    further = f" and {len(servers) - _SERVERS_NAMED:,} more" if len(servers) > _SERVERS_NAMED else ""
     return [
         Span(short),
         Span(shown(row.severity.lower()), severity_style(row.severity_id)),
         Span(shown(row.kind)),
-        Span(shown(row.server_id) or "-"),
+        Span(", ".join(servers[:_SERVERS_NAMED]) + further or "-"),
         Span(shown(row.tool_name) or "-"),
-        Span(f"{row.count:,}"),
-        Span(f"{row.observers:,}"),
-        Span(_minute(row.first_seen_ms)),
-        Span(_minute(row.last_seen_ms)),
-        Span(shown(row.status.lower()) if row.state is not AlertState.CLOSED else "closed"),
+        Span(f"{sum(other.count for other in group):,}"),
+        Span(f"{max(other.observers for other in group):,}"),
+        Span(_minute(min(other.first_seen_ms for other in group))),
+        Span(_minute(max(other.last_seen_ms for other in group))),
+        Span(", ".join(filter(None, (_status(row), shown(row.assigned_to))))),
     ]
+
+
+def _status(row: AlertRow) -> str:
+    return shown(row.status.lower()) if row.state is not AlertState.CLOSED else "closed"
 
 
 def _minute(time_ms: int) -> str:

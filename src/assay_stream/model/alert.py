@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
+from hashlib import sha256
 from operator import attrgetter
 from typing import Annotated, Any, Literal, NamedTuple, NotRequired, Required, get_args, get_origin, get_type_hints
 
@@ -15,6 +16,7 @@ from typing_extensions import TypedDict
 
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.model.alert_state import AlertState, named_count
 from assay_stream.model.fields import (
     ActionText,
     AgentName,
@@ -28,6 +30,8 @@ from assay_stream.model.fields import (
     Scheme,
     SchemeValue,
     SeverityId,
+    Text,
+    TriageAct,
 )
 from assay_stream.model.finding import Detected, Finding
 from assay_stream.model.kinds import KINDS, Kind
@@ -91,7 +95,7 @@ class AlertFindingInfo(TypedDict):
     uid: BareHex
     title: str
     desc: str
-    types: Annotated[list[Kind], Field(min_length=1, max_length=1)]
+    types: Annotated[list[Kind], Field(min_length=1, max_length=DEFAULT_LIMITS.alert_parts_max + 1)]
     first_seen_time: Millis
     last_seen_time: Millis
     related_events: NotRequired[Annotated[list[FoldedMember], Field(max_length=DEFAULT_LIMITS.folded_named_max)]]
@@ -150,6 +154,14 @@ class AlertFlat(TypedDict, total=False):
     mcp_repeats: Positive | None
     mcp_resolved_by: str | None
     mcp_suppressed_by: str | None
+    mcp_reasons: str | None
+    mcp_why: str | None
+    mcp_group: BareHex | None
+    mcp_act: TriageAct | None
+    mcp_act_by: Text | None
+    mcp_comment: Text | None
+    mcp_acknowledged_by: Text | None
+    mcp_assigned_to: Text | None
     mcp_folded: Positive | None
     mcp_folded_by_severity: str | None
     mcp_atlas: str | None
@@ -208,6 +220,7 @@ class Alert(TypedDict):
     is_alert: Literal[True]
     count: Positive
     message: str
+    comment: NotRequired[Text]
     metadata: AlertMetadata
     finding_info: AlertFindingInfo
     remediation: AlertRemediation
@@ -230,42 +243,21 @@ _LABELS = {Activity.CREATE: "created", Activity.UPDATE: "updated", Activity.CLOS
 
 
 def alert_record(
-    finding: Finding,
-    *,
-    activity: Activity,
-    status: Status,
-    time_us: int,
-    severity_id: int,
-    count: int,
-    seen_us: tuple[int, int],
-    observers: int,
-    active: int,
-    repeats: int,
-    resolved_by: str | None,
-    suppressed_by: str | None,
-    version: str,
-    folded: Mapping[str, Any] | None = None,
+    state: AlertState, *, activity: Activity, status: Status, time_us: int, suppressed_by: str | None, version: str
 ) -> Output:
     """Return the record of an alert.
 
     Args:
-        finding: the last finding of it.
+        state: what is remembered of it.
         activity: what happened to it.
-        status: its state.
+        status: its status.
         time_us: event time of what happened, microseconds since the epoch.
-        severity_id: OCSF severity, 1 to 5.
-        count: findings counted.
-        seen_us: event time of the earliest and of the latest finding.
-        observers: how many observers contributed, of those that are named.
-        active: how many of them see it still.
-        repeats: how often it was written again since the last finding.
-        resolved_by: how it ended, for one that closes.
         suppressed_by: id of the suppression rule that covers it.
         version: version of this software.
-        folded: of a folded alert, its members, as its state has them.
     """
+    finding, folded, triage = state.last, state.folded, state.triage or {}
     info = KINDS[finding.kind]
-    first_ms, last_ms = seen_us[0] // 1_000, seen_us[1] // 1_000
+    reasons = reasons_of(state)
     body: dict[str, Any] = {
         "activity_id": activity.value,
         "activity_name": activity.name.capitalize(),
@@ -276,13 +268,14 @@ def alert_record(
         "type_uid": CLASS_DETECTION_FINDING * 100 + activity.value,
         "type_name": f"Detection Finding: {activity.name.capitalize()}",
         "time": time_us // 1_000,
-        "severity_id": severity_id,
-        "severity": _SEVERITY[severity_id],
+        "severity_id": state.severity_id,
+        "severity": _SEVERITY[state.severity_id],
         "status_id": status.value,
         "status": _STATUS[status],
         "is_alert": True,
-        "count": count,
-        "message": _message(finding, folded),
+        "count": state.count,
+        "message": _message(finding, folded, reasons),
+        **_present(comment=triage.get("comment")),
         "metadata": {
             "version": OCSF_VERSION,
             "product": {"name": "assay-stream", "vendor_name": "assay-stream", "version": version},
@@ -291,21 +284,30 @@ def alert_record(
             "uid": finding.uid(),
             "title": _title(finding),
             "desc": info.explanation,
-            "types": [finding.kind.value],
-            "first_seen_time": first_ms,
-            "last_seen_time": last_ms,
+            "types": list(dict.fromkeys([finding.kind.value, *(reason.partition(":")[0] for reason in reasons)])),
+            "first_seen_time": state.first_us // 1_000,
+            "last_seen_time": state.last_us // 1_000,
             **_members(folded),
         },
         "remediation": {"desc": info.next_step},
-        "unmapped": _flat(finding)
+        "unmapped": _pin_of(state)
+        | _flat(finding)
         | _present(
-            mcp_observers=observers,
-            mcp_observers_active=active,
-            mcp_repeats=repeats or None,
-            mcp_resolved_by=resolved_by,
+            mcp_observers=named_count(state.observers),
+            mcp_observers_active=named_count(state.active),
+            mcp_repeats=state.repeats or None,
+            mcp_resolved_by=state.resolved_by if activity is Activity.CLOSE else None,
             mcp_suppressed_by=suppressed_by,
             mcp_folded=_total(folded),
             mcp_folded_by_severity=_by_severity(folded),
+            mcp_reasons=_listed(reasons),
+            mcp_why=why_of(finding),
+            mcp_group=group_of(finding),
+            mcp_act=triage.get("act"),
+            mcp_act_by=triage.get("by"),
+            mcp_comment=triage.get("comment"),
+            mcp_acknowledged_by=triage.get("acknowledged_by"),
+            mcp_assigned_to=triage.get("assigned_to"),
             mcp_atlas=",".join(info.atlas) or None,
             mcp_owasp=",".join(info.owasp) or None,
         ),
@@ -314,13 +316,38 @@ def alert_record(
         role=Role.ALERTS,
         key=finding.server_id.encode(),
         value=canonicalize(body),
-        headers=_cloudevents_headers(f"{finding.uid()}:{count}:{activity.value}:{repeats}"),
-        timestamp_ms=max(last_ms, time_us // 1_000),
+        headers=_cloudevents_headers(f"{finding.uid()}:{state.count}:{activity.value}:{state.repeats}"),
+        timestamp_ms=max(state.last_us, time_us) // 1_000,
         label="alert:suppressed" if status is Status.SUPPRESSED else f"alert:{_LABELS[activity]}",
     )
 
 
-def _message(finding: Finding, folded: Mapping[str, Any] | None) -> str:
+def reasons_of(state: AlertState) -> list[str]:
+    """Return what else an alert is about: labels of findings that joined it, sorted."""
+    return sorted({*state.last.also, *(part["label"] for part in (state.parts or {}).values())})
+
+
+def why_of(finding: Finding) -> str | None:
+    """Return which indicators stand where, the gravest first, as far as there is room."""
+    gravest = sorted(finding.indicators, key=lambda row: (-row[1], row[0], row[2]))[:_NAMED_IN_MESSAGE]
+    return "; ".join(f"{rule} at {path}" for rule, _, path in gravest) or None
+
+
+def group_of(finding: Finding) -> str | None:
+    """Return what alerts of one change have in common on whatever servers it is found: kind and definition."""
+    digest = finding.after or finding.before
+    return None if digest is None else sha256(f"{finding.kind} {digest}".encode()).hexdigest()
+
+
+def _pin_of(state: AlertState) -> dict[str, Any]:
+    """Return what the first part that still stands says of a pin."""
+    for part in (state.parts or {}).values():
+        if part["over_us"] is None and "pin" in part:
+            return {f"mcp_pin_{name}": value for name, value in part["pin"].items()}
+    return {}
+
+
+def _message(finding: Finding, folded: Mapping[str, Any] | None, reasons: Iterable[str]) -> str:
     if folded is not None:
         names = ", ".join(dict.fromkeys(name for *_, name, _ in folded["gravest"][:_NAMED_IN_MESSAGE] if name))
         gravest = f"; gravest: {names}" if names else ""
@@ -329,7 +356,9 @@ def _message(finding: Finding, folded: Mapping[str, Any] | None) -> str:
     subject = f"{finding.server_id}/{name}" if name else finding.server_id
     detail = f" ({', '.join(finding.changed_fields)})" if finding.changed_fields else ""
     reason = f" ({finding.reason})" if finding.reason else ""
-    return f"{_title(finding)}: {subject}{detail}{reason}"
+    also = "".join(f"; {reason}" for reason in reasons)
+    why = why_of(finding)
+    return f"{_title(finding)}: {subject}{detail}{reason}{also}{f': {why}' if why else ''}"
 
 
 def _title(finding: Finding) -> str:

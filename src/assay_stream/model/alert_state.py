@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Required
 
 from pydantic import Field
 from typing_extensions import TypedDict
 
 from assay_stream.limits import DEFAULT_LIMITS
-from assay_stream.model.fields import BareHex, DigestText, Identifier, Micros, Natural, Positive, SeverityId
+from assay_stream.model.fields import (
+    ActionText,
+    BareHex,
+    DigestText,
+    Enforcement,
+    Identifier,
+    Micros,
+    Natural,
+    Positive,
+    Scheme,
+    SchemeValue,
+    SeverityId,
+    Text,
+    TriageAct,
+)
 from assay_stream.model.finding import FINDING_MEMBERS, Finding, finding_fields, finding_of
 from assay_stream.model.finding_topic import NameDigest
 from assay_stream.model.kinds import Kind
@@ -18,6 +32,15 @@ from assay_stream.model.suppression import SuppressionRule
 from assay_stream.model.wire import ALWAYS, Wire, record_model
 
 _Severity = Literal["1", "2", "3", "4", "5"]
+
+
+UNNAMED_OBSERVER = " "
+"""Counts findings without an observer; no observer can have this name, since names are not blank."""
+
+
+def named_count(observers: Iterable[str]) -> int:
+    """Return how many observers there are; what was told of none by name, as by a decision, is no observer."""
+    return sum(1 for name in observers if name != UNNAMED_OBSERVER)
 
 
 class FoldedMembers(TypedDict):
@@ -31,12 +54,49 @@ class FoldedMembers(TypedDict):
     due: bool
 
 
+class PinPart(TypedDict, total=False):
+    """What a part says of a pin and its policy."""
+
+    scheme: Scheme
+    expected: SchemeValue
+    observed: SchemeValue | Identifier
+    enforcement: Enforcement
+    action: ActionText
+
+
+class AlertPart(TypedDict, total=False):
+    """A finding of another kind about the same definition: how severe, and since when it does not hold any more."""
+
+    label: Required[str]
+    severity_id: Required[SeverityId]
+    over_us: Required[Micros | None]
+    pin: PinPart
+
+
+class Triage(TypedDict, total=False):
+    """What people said of an alert: the last word of each sort.
+
+    ``closed`` and ``reopened`` say that a person did so, and that what the alert is about has not ended since.
+    """
+
+    acknowledged_by: Text
+    assigned_to: Text
+    act: TriageAct
+    by: Text
+    comment: Text
+    closed: Literal[True]
+    reopened: Literal[True]
+
+
 def _lists(applied: Mapping[str, tuple[int, ...]]) -> dict[str, list[int]]:
     return {place: list(offsets) for place, offsets in applied.items()}
 
 
 def _tuples(applied: Mapping[str, list[int]]) -> dict[str, tuple[int, ...]]:
     return {place: tuple(offsets) for place, offsets in applied.items()}
+
+
+_Parts = Annotated[dict[BareHex, AlertPart], Field(max_length=DEFAULT_LIMITS.alert_parts_max)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +126,9 @@ class AlertState:
         last: the last finding.
         fold: uid of the folded alert that speaks for this one, which writes nothing itself then.
         folded: of a folded alert, its members.
+        part_of: uid of the alert that this finding joined, being about the same definition; it writes nothing then.
+        parts: the findings of other kinds that joined it, by uid.
+        triage: what people said of it.
         through: offset in the finding topic of what changed it last; what stands at it or before is applied.
     """
 
@@ -87,6 +150,9 @@ class AlertState:
     last: Annotated[Finding, Wire(record_model(Finding, **FINDING_MEMBERS), finding_fields, finding_of)]
     fold: BareHex | None = None
     folded: Annotated[dict[str, Any] | None, Wire(FoldedMembers)] = None
+    part_of: BareHex | None = None
+    parts: Annotated[dict[str, AlertPart] | None, Wire(_Parts)] = None
+    triage: Annotated[Triage | None, Wire(Triage)] = None
     through: Annotated[Natural, ALWAYS] = -1
 
 

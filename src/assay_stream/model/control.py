@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import StringConstraints, ValidationInfo, create_model, field_validator
 
 from assay_stream.errors import InputError
-from assay_stream.model.fields import Enforcement, Identifier, KeyFingerprint, Scheme, Text, Timestamp
+from assay_stream.model.fields import BareHex, Enforcement, Identifier, KeyFingerprint, Scheme, Text, Timestamp
 from assay_stream.model.glob import compile_glob
 from assay_stream.model.kinds import Kind
 from assay_stream.model.observation import Envelope, Model
@@ -26,6 +26,8 @@ KEY_REVOKE_TYPE = "assay.control.key.revoke"
 DISCOVERY_TYPE = "assay.control.discovery.observed"
 SUPPRESSION_SET_TYPE = "assay.control.suppression.set"
 SUPPRESSION_REMOVE_TYPE = "assay.control.suppression.remove"
+ALERT_TYPE = "assay.control.alert."
+"""Type of what a person does with an alert, up to the act."""
 
 Unknown = Literal["allow_degraded", "allow_unverified", "warn", "block"]
 DOMAIN_PATTERN = r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?(:[0-9]{1,5})?$"
@@ -138,6 +140,18 @@ class SuppressionSetData(SuppressionRemoveData):
         return value
 
 
+class AlertData(ControlData):
+    """What a person does with one alert; ``reason`` says why, or is the comment itself."""
+
+    alert: BareHex
+
+
+class AlertAssignData(AlertData):
+    """An alert is given to somebody."""
+
+    assignee: Text
+
+
 class ControlEvent(Envelope):
     """A control record; ``CONTROL_MODELS`` has the class of each type."""
 
@@ -165,6 +179,11 @@ _EVENTS: tuple[tuple[str, str, type[Model], str], ...] = (
         "alerts that the rule covers are written as suppressed.",
     ),
     (SUPPRESSION_REMOVE_TYPE, "SuppressionRemoveEvent", SuppressionRemoveData, "the rule is taken back."),
+    (f"{ALERT_TYPE}acknowledge", "AlertAcknowledgeEvent", AlertData, "somebody looks after the alert."),
+    (f"{ALERT_TYPE}assign", "AlertAssignEvent", AlertAssignData, "the alert is given to somebody."),
+    (f"{ALERT_TYPE}comment", "AlertCommentEvent", AlertData, "somebody says something about the alert."),
+    (f"{ALERT_TYPE}close", "AlertCloseEvent", AlertData, "the alert is closed until it is news again."),
+    (f"{ALERT_TYPE}reopen", "AlertReopenEvent", AlertData, "the alert is open again."),
 )
 CONTROL_MODELS: dict[str, type[ControlEvent]] = {
     kind: create_model(

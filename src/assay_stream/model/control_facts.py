@@ -21,6 +21,7 @@ from assay_stream.model.fields import (
     Scheme,
     SchemeValue,
     Text,
+    TriageAct,
     Unknown,
 )
 from assay_stream.model.record import Origin, Position
@@ -126,6 +127,17 @@ class SuppressionDecision(ControlFact):
     reason: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TriageDecision(ControlFact):
+    """A person did something with an alert. It is for the alert stage: no fact is made of it."""
+
+    alert: str
+    act: TriageAct
+    author: str
+    reason: str
+    assignee: str | None = None
+
+
 class Signed(NamedTuple):
     """One tool's signature as it came.
 
@@ -197,6 +209,6 @@ class FirstUse(ControlFact):
     origin: Annotated[Origin, Wire(tuple[str, Natural, Natural], list, origin_of_key)]
 
 
-ControlDecision = Pin | Policy | KeyDecision | Discovery | SuppressionDecision
+ControlDecision = Pin | Policy | KeyDecision | Discovery | SuppressionDecision | TriageDecision
 """What one control record becomes."""
 AnyControlFact = Pin | Policy | KeyDecision | Discovery | Signatures | Checked | FirstUse

@@ -219,6 +219,8 @@ class ChangePayload(TypedDict, total=False):
     status: DiscoveryStatus
     revoked_keys: list[str]
     rule_id: Identifier
+    alert_uid: BareHex
+    assignee: Text
     tool: Text
     kind: Kind
     field: Text

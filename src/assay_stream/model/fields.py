@@ -51,6 +51,8 @@ else:
     Scheme = Literal[SCHEME_NAMES]
 Enforcement = Literal["audit", "warn", "block"]
 Unknown = Literal["allow_degraded", "warn", "block"]
+TriageAct = Literal["acknowledge", "assign", "comment", "close", "reopen"]
+"""What a person does with an alert."""
 ActionText = Literal["allow", "warn", "block"]
 Completeness = Literal["complete", "partial", "unknown"]
 Decision = Literal["allow", "deny", "requires_approval", "error"]

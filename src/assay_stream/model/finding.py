@@ -74,6 +74,7 @@ class Detected:
 
 
 Counted = Literal["tools", "prompts", "templates", "privileged"]
+PIN_FIELDS = ("scheme", "expected", "observed", "enforcement", "action")
 FINDING_MEMBERS = {"uid": BareHex}
 """What a finding's record holds beside its fields."""
 
@@ -96,6 +97,7 @@ class Finding:
         after: full digest of the definition after.
         changed_fields: top-level fields of the definition that differ.
         known: another observation of this server had shown the same before.
+        also: of a changed, added or renamed definition, labels of what else was found about it in the same record.
         approved: it matches what operators pinned.
         offered_elsewhere: it is known, and another observer is still offered it.
         left_out: of an analysis that was cut short, codes of what was left out.
@@ -136,6 +138,7 @@ class Finding:
     renamed_to: str | None = None
     changes: Annotated[tuple[tuple[str, str, str], ...], rows(tuple[str, str, Direction])] = ()
     indicators: Annotated[tuple[tuple[str, int, str], ...], rows(tuple[str, SeverityId, str])] = ()
+    also: tuple[str, ...] = ()
     late_ms: Natural | None = None
     approved: bool = False
     offered_elsewhere: bool = False
@@ -150,6 +153,10 @@ class Finding:
         full = self.after or self.before
         about = self.item_name if self.detection is None else self.detection.subject
         return uid_of(self.kind, self.server_id, self.tool_name, full, self.reason, item_name=about)
+
+    def label(self) -> str:
+        """Return kind and reason in one text."""
+        return self.kind.value if self.reason is None else f"{self.kind}:{self.reason}"
 
     def encode(self) -> bytes:
         """Return the finding as the finding topic carries it (JCS)."""

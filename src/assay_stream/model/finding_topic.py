@@ -15,8 +15,8 @@ from pydantic import Field
 
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.limits import DEFAULT_LIMITS
-from assay_stream.model.control_facts import SuppressionDecision
-from assay_stream.model.fields import BareHex, DigestText, Identifier, Micros, Positive
+from assay_stream.model.control_facts import SuppressionDecision, TriageDecision
+from assay_stream.model.fields import BareHex, DigestText, Identifier, Micros, Positive, Text, TriageAct
 from assay_stream.model.finding import Finding, finding_of, unknown_finding
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Origin, Output, Role
@@ -138,6 +138,36 @@ class Suppression(_Entry):
         return self._output(self.rule.server_id, self.time_us, label, partition)
 
 
+@_entry("alert_act")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertAct(_Entry):
+    """A person did something with an alert.
+
+    Args:
+        server_id: the alert's server.
+        alert: its uid.
+        act: what was done.
+        author: who did it.
+        reason: why, or the comment itself.
+        assignee: who is to look after it, of an assignment.
+        time_us: event time, microseconds since the epoch.
+        origin: the control record.
+    """
+
+    server_id: Identifier
+    alert: BareHex
+    act: TriageAct
+    author: Text
+    reason: Text
+    assignee: Text | None = None
+    time_us: Micros
+    origin: Origin
+
+    def output(self, *, partition: int | None = None) -> Output:
+        """Return the record for the finding topic."""
+        return self._output(self.server_id, self.time_us, f"alert_act:{self.act}", partition)
+
+
 @_entry("tick")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tick(_Entry):
@@ -169,7 +199,7 @@ class FloodEnd(_Entry):
         return self._output(self.server_id, self.time_us, "flood_end")
 
 
-Entry = Finding | FloodEnd | NameClaim | Resolution | Suppression | Tick
+Entry = AlertAct | Finding | FloodEnd | NameClaim | Resolution | Suppression | Tick
 
 
 def decode_entry(value: bytes | None) -> Entry:
@@ -209,4 +239,19 @@ def suppression_records(decision: SuppressionDecision, partitions: int) -> list[
     entry = Suppression(rule=rule, is_set=decision.is_set, time_us=decision.time_us)
     if rule.server_id != ANY_SERVER and rule.kind not in (None, Kind.TOOL_SHADOWED.value):
         return [entry.output()]
+    return [entry.output(partition=number) for number in range(partitions)]
+
+
+def act_records(decision: TriageDecision, partitions: int) -> list[Output]:
+    """Return the records that hand an act to the alert stage: in all partitions, since an alert may stand in any."""
+    entry = AlertAct(
+        server_id=decision.server_id,
+        alert=decision.alert,
+        act=decision.act,
+        author=decision.author,
+        reason=decision.reason,
+        assignee=decision.assignee,
+        time_us=decision.time_us,
+        origin=decision.origin,
+    )
     return [entry.output(partition=number) for number in range(partitions)]

@@ -48,6 +48,10 @@ class Kind(StrEnum):
     OBSERVER_ADDED = "observer_added"
 
 
+INVENTORY = frozenset({Kind.FIRST_LOOK, Kind.OBSERVER_ADDED})
+"""Kinds that say who is new, and nothing about a change or a call."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindInfo:
     """How a kind of finding reads to an analyst.

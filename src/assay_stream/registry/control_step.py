@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from hashlib import sha256
-from typing import Any
+from typing import Any, get_args
 
 import orjson
 
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.model.cloudevents import event_time_us, time_us_of
 from assay_stream.model.control import (
+    ALERT_TYPE,
     DISCOVERY_TYPE,
     KEY_ACCEPT_TYPE,
     KEY_REVOKE_TYPE,
@@ -35,10 +36,12 @@ from assay_stream.model.control_facts import (
     Pin,
     Policy,
     SuppressionDecision,
+    TriageDecision,
 )
 from assay_stream.model.envelope import EVIDENCE_SOURCE, STRUCTURED, Producer
 from assay_stream.model.evidence import CHANGE_TYPE
-from assay_stream.model.finding_topic import suppression_records
+from assay_stream.model.fields import TriageAct
+from assay_stream.model.finding_topic import act_records, suppression_records
 from assay_stream.model.record import Output, Record, Role
 from assay_stream.registry.analysis import Analysis
 from assay_stream.registry.change_points import start_of
@@ -56,11 +59,11 @@ from assay_stream.schemes.hangar import UnknownPolicy
 
 def apply_control(registry: Registry, record: Record, event: ControlEvent) -> list[Output]:
     fact = fact_of(record, event)
-    if isinstance(fact, SuppressionDecision):
-        return [
-            change_record(record, event, fact, Controls(), registry.producer),
-            *suppression_records(fact, registry.partitions or 1),
-        ]
+    if isinstance(fact, SuppressionDecision | TriageDecision):
+        # Both are for the alert stage alone.
+        hand_on = act_records if isinstance(fact, TriageDecision) else suppression_records
+        handed = hand_on(fact, registry.partitions or 1)  # type: ignore[arg-type]
+        return [change_record(record, event, fact, Controls(), registry.producer), *handed]
     ledger, server = registry.ledger, registry.bindings.server(fact.server_id)
     outputs: list[Output] = []
     is_news = not says_nothing_new(fact, server.controls)
@@ -108,6 +111,7 @@ _FACTS: dict[str, tuple[type[ControlDecision], dict[str, Any]]] = {
         SuppressionDecision,
         {"is_set": False, "tool": None, "kind": None, "field": None, "until_us": None},
     ),
+    **{ALERT_TYPE + act: (TriageDecision, {"act": act}) for act in get_args(TriageAct)},
 }
 
 
@@ -166,11 +170,12 @@ _WHAT: dict[type, tuple[str, ...]] = {
     Policy: ("tool_name", "enforcement", "unknown", *_BY_OPERATOR),
     KeyDecision: ("tool_name", "domain", "fingerprint", *_BY_OPERATOR),
     Discovery: ("domain", "status", "fingerprint", "revoked"),
+    TriageDecision: ("alert", "assignee", *_BY_OPERATOR),
     SuppressionDecision: ("id", "tool", "kind", "field", "until_us", *_BY_OPERATOR),
 }
 """What a change says of its fact."""
 
-_CALLED = {"fingerprint": "key_fingerprint", "revoked": "revoked_keys", "id": "rule_id"}
+_CALLED = {"fingerprint": "key_fingerprint", "revoked": "revoked_keys", "id": "rule_id", "alert": "alert_uid"}
 """Names in the change that differ from those in the fact."""
 
 
@@ -200,7 +205,7 @@ def _replaced(fact: ControlDecision, before: Controls) -> Any:
             return _replaced_key(fact, before)
         case Discovery():
             return _replaced_document(fact, before)
-        case SuppressionDecision():
+        case SuppressionDecision() | TriageDecision():
             return None
 
 
@@ -244,8 +249,8 @@ def _of_same_thing(fact: ControlDecision, before: Controls) -> Iterable[ControlF
             return [known for known in before.key_decisions if _is_about_same_key(fact, known)]
         case Discovery():
             return before.discoveries.get(fact.domain, ())
-        case SuppressionDecision():
-            # The rules are the alert stage's; the one read last counts there.
+        case SuppressionDecision() | TriageDecision():
+            # Rules and alerts are the alert stage's; what is read last counts there.
             return ()
 
 

@@ -6,13 +6,15 @@ not on which of the two topics was read first.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple, TypedDict
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple, TypedDict
 
 from assay_stream.canonical.digest import canonicalize, compact_copy
 from assay_stream.model.evidence import PinResult, PinStatus
 from assay_stream.model.facts import Seen
-from assay_stream.model.finding import Finding
+from assay_stream.model.finding import PIN_FIELDS, Finding
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Output, Position
 from assay_stream.registry.change_points import change_points
@@ -39,6 +41,7 @@ _OF_SIGNATURE: dict[str, Kind] = {
 _UNITS_PER_CHANGE_POINT = 10
 _UNITS_PER_ANSWER = 100
 
+_OF_CHANGE = frozenset({Kind.TOOL_ADDED, Kind.TOOL_CHANGED, Kind.TOOL_RENAMED})
 _OF_PIN = frozenset({Kind.PIN_MISMATCH, Kind.UNPINNED_TOOL})
 
 
@@ -172,9 +175,34 @@ def _findings_at(
         )
 
 
-def new_findings(before: set[Finding], after: set[Finding]) -> list[Output]:
-    """Return the records of what is wrong after a change and was not before, in the order of event time."""
-    written = [(finding.time_us, finding.origin, finding.output()) for finding in after - before]
+def with_reasons(findings: Iterable[Finding], wrong: Iterable[Finding]) -> list[Finding]:
+    """Return findings; the first about a definition says what else this record shows of it, so that one alert can.
+
+    Args:
+        findings: what a list shows that is new.
+        wrong: what is wrong with pins and signatures since.
+    """
+    listed, about = list(findings), defaultdict[tuple[str | None, ...], list[Finding]](list)
+    for finding in (*listed, *wrong):
+        about[_definition_in(finding)].append(finding)
+    for place, finding in enumerate(listed):
+        first, *others = about[_definition_in(finding)]
+        others = [other for other in others if other.kind not in _OF_CHANGE]  # Those have changes of their own to say.
+        if others and first is finding and finding.kind in _OF_CHANGE:
+            pin = next((other for other in others if other.kind in _OF_PIN), finding)
+            said: dict[str, Any] = {name: getattr(pin, name) for name in PIN_FIELDS}
+            listed[place] = replace(finding, also=tuple(sorted({other.label() for other in others})), **said)
+    return listed
+
+
+def _definition_in(finding: Finding) -> tuple[str | None, ...]:
+    offered_as = finding.renamed_to or finding.tool_name
+    return (offered_as, finding.after, finding.observer_id, finding.snapshot_id)
+
+
+def new_findings(found: Iterable[Finding]) -> list[Output]:
+    """Return the records of what was found, in the order of event time."""
+    written = [(finding.time_us, finding.origin, finding.output()) for finding in found]
     return [output for *_, output in sorted(written, key=lambda place: (*place[:2], place[2].value))]
 
 

@@ -34,6 +34,7 @@ from assay_stream.registry.list_health import (
 )
 from assay_stream.registry.name_claims import offers_the_same
 from assay_stream.registry.offers import ItemOffer, Offer, pack
+from assay_stream.registry.pin_evaluation import with_reasons
 from assay_stream.registry.received_signatures import signatures_of
 from assay_stream.registry.resolution import decided_before, resolved_by_signature, resolved_by_snapshot
 from assay_stream.registry.server import ServerBindings
@@ -90,7 +91,7 @@ def apply_snapshot(registry: Registry, record: Record, event: SnapshotEvent) -> 
     # After: what is different.
     wrong = transition.findings()
     outputs += fold(ledger, record, server, seen)
-    outputs += [finding.output() for finding in findings]
+    outputs += [finding.output() for finding in with_reasons(findings, transition.found)]
     outputs += wrong
     ended += decided_before(server, baseline, catalogue, seen)
     ended += resolved_by_signature(server, catalogue, seen, ration.analysis)

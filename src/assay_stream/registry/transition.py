@@ -62,14 +62,17 @@ class Transition:
         self._verdicts = registry.verdicts(server_id, server)
         self._in_force = server.fleet.catalogues_in_force()
         self._wrong = self._evaluate()
+        self.found: set[Finding] = set()
+        """What ``findings`` found."""
         self._offered = {} if self._pin is None else offered(server, self._pin.tool_name)
 
     def findings(self) -> list[Output]:
         """Return what is wrong with pins and signatures now and was not before, in the order of event time."""
-        after = self._evaluate()
-        if self._wrong is not None and after is not None:
-            return new_findings(self._wrong, after)
-        return [] if self._own is None else new_findings(set(), evaluate_one(self._server, self._own))
+        before, after = self._wrong, self._evaluate()
+        if before is None or after is None:
+            before, after = set(), set() if self._own is None else evaluate_one(self._server, self._own)
+        self.found = after - before
+        return new_findings(self.found)
 
     def claims(self, *, had_complete: bool = False) -> Iterable[Output]:
         """Return the claims to tool names that differ."""

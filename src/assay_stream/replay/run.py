@@ -105,7 +105,7 @@ class Replay:
         return Checkpoint(
             positions=dict(zip(self._merge.logs, self._positions, strict=True)),
             done=dict(zip(self._merge.logs, self._done, strict=True)),
-            alerts={key: state_json(value) for key, value in self._state.alerts.items()},
+            alerts={key: state_json(value) for key, value in self._state.alerts.states.items()},
             findings=self._findings,
             ticked_us=self._ticked_us,
             time_us=self._time_us,
@@ -121,8 +121,7 @@ class Replay:
             outputs += self._register(placed.record)
         self._positions = [checkpoint.positions.get(log, Position()) for log in self._merge.logs]
         self._done = [checkpoint.done.get(log, 0) for log in self._merge.logs]
-        self._state.alerts = {key: state_of(key, content) for key, content in checkpoint.alerts.items()}
-        self._state.alerts_due.note(self._state.alerts)
+        self._state.alerts.keep({key: state_of(key, content) for key, content in checkpoint.alerts.items()})
         self._findings = checkpoint.findings
         self._ticked_us, self._time_us = checkpoint.ticked_us, checkpoint.time_us
         return outputs
@@ -155,13 +154,13 @@ class Replay:
 
     def advance_time(self, until_us: int) -> Iterator[list[Output]]:
         """Yield the alerts that a worker would write after the last record, until an event time in microseconds."""
-        pacing = self._state.alert_rules.pacing
+        pacing = self._state.alerts.rules.pacing
         # The end of an alert is dated by when it was seen, and written once it has settled.
         until_us += max(pacing.settle_us, pacing.repeat_interval_us)
         time_us = max(self._ticked_us, self._time_us)
         # An alert may be dated thousands of years ahead.
         step_us = max(pacing.repeat_interval_us, (until_us - time_us) // _STEPS_MAX)
-        while time_us < until_us and self._state.alerts_due.any_by(until_us):
+        while time_us < until_us and self._state.alerts.due.any_by(until_us):
             time_us = min(time_us + step_us, until_us)
             outputs: list[Output] = []
             self._tick(time_us, outputs)
@@ -192,7 +191,7 @@ class Replay:
                 self._findings += 1
 
     def _tick(self, time_us: int, outputs: list[Output]) -> None:
-        while self._state.alerts_due.any_by(time_us):
+        while self._state.alerts.due.any_by(time_us):
             outputs += engine.process(self._state, _a_tick(time_us, self._findings))
             self._findings += 1
 

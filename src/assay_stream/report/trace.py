@@ -10,6 +10,7 @@ from assay_stream.alerts.formats.view import AlertView
 from assay_stream.errors import InputError
 from assay_stream.model.cloudevents import event_time_us, read_event, read_whole_call
 from assay_stream.model.finding import Finding
+from assay_stream.model.kinds import INVENTORY
 from assay_stream.model.observation import CallEvent, CallProfile, SnapshotEvent
 from assay_stream.model.record import Origin, Record
 from assay_stream.report.rows import Row, time_text
@@ -84,7 +85,9 @@ def add_consequences(traces: Sequence[Trace], findings: Iterable[bytes | None], 
     for value in findings:
         for trace, server_id, tool_name in abouts:
             finding = None if server_id is None else finding_about(value, server_id)
-            if finding is None or finding.origin not in (trace.call_origin, trace.snapshot_origin):
+            if finding is None or finding.kind in INVENTORY:
+                continue
+            if finding.origin not in (trace.call_origin, trace.snapshot_origin):
                 continue
             if finding.tool_name is None or tool_name in (finding.tool_name, finding.renamed_to):
                 trace.findings.append(finding)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 import structlog
 
 from assay_stream.alerts.life_cycle import AlertRules
+from assay_stream.alerts.processor import process
 from assay_stream.alerts.table import AlertTable
 from assay_stream.config import Settings
 from assay_stream.kafka.connection import Clients
@@ -102,13 +103,13 @@ class CountingTable(AlertTable):
 
     def count(self, record: Record) -> list[Output]:
         """Apply one record of the finding topic, and return the alerts."""
-        step = self.apply(record)
-        if step.left_out:
+        outputs = process(self.alerts, record)
+        if self.alerts.names_left_out:
             self._claim_left_out()
-        if step.left_out == 1:
+        if self.alerts.names_left_out == 1:
             # Once for each set of look-alikes: who floods it shall not flood the log.
             _log.warning("name_claims_left_out", partition=record.origin.partition, offset=record.origin.offset)
-        return step.outputs
+        return outputs
 
 
 def alert_stage(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -15,6 +16,7 @@ from assay_stream.agents.shipped import (
     toxic_flow_agent,
 )
 from assay_stream.agents.shipped.toxic_flow import labels_of, toxic_flow
+from assay_stream.alerts.state import counted
 from assay_stream.model.alert import Activity, Status, alert_record
 from assay_stream.model.record import Output, Role
 from tests.support.agents import evidence, found, start_us
@@ -56,20 +58,9 @@ def test_a_spree_of_first_uses_is_found_after_a_day_of_learning() -> None:
 def alert(second: float, activity: Activity = Activity.CREATE, status: Status = Status.NEW, **given: Any) -> Output:
     """An alert about the tool that is called."""
     finding = a_finding(server_id="mail", tool_name="send", time_us=start_us(second))
-    made: dict[str, Any] = {"severity_id": 4, "count": 1} | given
+    state = replace(counted(None, finding, 4), **given)
     return alert_record(
-        finding,
-        activity=activity,
-        status=status,
-        time_us=start_us(second),
-        seen_us=(start_us(second), start_us(second)),
-        observers=1,
-        active=1,
-        repeats=0,
-        resolved_by=None,
-        suppressed_by=None,
-        version="1",
-        **made,
+        state, activity=activity, status=status, time_us=start_us(second), suppressed_by=None, version="1"
     )
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from assay_stream.alerts.folding import RecordCounts
 from assay_stream.alerts.life_cycle import AlertRules
+from assay_stream.alerts.processor import process
 from assay_stream.alerts.table import AlertTable
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.finding import Finding
@@ -43,7 +44,7 @@ class Stage:
         for entry in entries:
             value = entry.encode() if isinstance(entry, Finding | Tick) else entry.output().value
             record = Record(Role.FINDINGS, Origin("findings", 0, self._offset), b"server", value)
-            written = self._table.apply(record).outputs
+            written = process(self._table.alerts, record)
             self._offset += 1
             self.bytes += [output.value for output in written]
             self.alerts += [body(output) for output in written]

@@ -65,7 +65,10 @@ def test_a_row_has_stable_fields() -> None:
         "last_seen": "2026-03-01T00:00:00.123Z",
         "state": "open",
         "status": "New",
+        "group": str(ROW.group),
+        "assigned_to": "",
     }
+    assert len(ROW.group) == 64
 
 
 def test_short_uids_are_unique() -> None:

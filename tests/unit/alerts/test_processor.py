@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from assay_stream.alerts.processor import DueTimes, apply_entry, partition_key
+from assay_stream.alerts.processor import Alerts, apply_entry, partition_key, process
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.alert_state import AlertState
 from assay_stream.model.finding_topic import Entry, Suppression, Tick
-from assay_stream.model.record import Origin, Output
+from assay_stream.model.record import Origin, Output, Record, Role
 from tests.support.findings import RULES, a_claim, a_finding, a_rule, an_end, at, body, told
 
 
@@ -19,8 +19,8 @@ class Stage:
         self.states: dict[str, Any] = {} if states is None else states
         self.partition = partition
         self.offset = 0
-        self.due = DueTimes(RULES)
-        self.due.note(self.states)
+        self.alerts = Alerts(RULES, self.states)
+        self.due = self.alerts.due
 
     def reads(self, entry: Entry, *, offset: int | None = None) -> list[Output]:
         """One record; what is written for it."""
@@ -28,10 +28,7 @@ class Stage:
             offset = self.offset
             self.offset += 1
         place = Origin(topic="findings", partition=self.partition, offset=offset)
-        step = apply_entry(self.states, entry, RULES, self.due, place=place)
-        self.states.update(step.states)
-        self.due.note(step.states)
-        return step.outputs
+        return apply_entry(self.alerts, entry, place=place)
 
 
 def tick_at(second: float) -> Tick:
@@ -182,8 +179,7 @@ def test_a_shadow_ends_by_approval() -> None:
     stage = Stage()
     stage.reads(a_claim("a", "read_file", 1))
     stage.reads(a_claim("b", "read-file", 2))
-    stage.reads(a_claim("b", "read-file", 3, approved=True))
-    [closed] = stage.reads(tick_at(600))
+    [closed] = stage.reads(a_claim("b", "read-file", 3, approved=True))
     assert body(closed)["unmapped"]["mcp_resolved_by"] == "decided"
 
 
@@ -222,8 +218,7 @@ def test_approval_ends_what_was_told_beyond_the_bound() -> None:
     """As of a claim that is remembered."""
     stage = a_full_stage()
     stage.reads(a_claim("x", "read-file", 2))
-    assert stage.reads(a_claim("x", "read-file", 3, approved=True)) == []
-    [closed] = stage.reads(tick_at(500))
+    [closed] = stage.reads(a_claim("x", "read-file", 3, approved=True))
     assert body(closed)["unmapped"]["mcp_resolved_by"] == "decided"
 
 
@@ -248,9 +243,9 @@ def test_what_is_left_out_is_counted() -> None:
     for offset, claim in enumerate(claims, stage.offset):
         place = Origin(topic="findings", partition=0, offset=offset)
         for _ in range(2):
-            step = apply_entry(stage.states, claim, RULES, stage.due, place=place)
-            stage.states |= step.states
-            steps.append(step.left_out)
+            record = Record(Role.FINDINGS, place, claim.output().key, claim.encode())
+            process(stage.alerts, record)
+            steps.append(stage.alerts.names_left_out)
     assert steps == [1, 0, 2, 0]
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 import orjson
 import pytest
 
+from assay_stream.alerts.processor import process
 from assay_stream.alerts.table import AlertTable
 from assay_stream.errors import IntegrityError
 from assay_stream.model.finding import Finding
@@ -43,8 +44,8 @@ def written() -> list[Output]:
     """What is written after two findings of two tools."""
     table = a_table()
     assert table.restored() == {FINDINGS: None}
-    table.apply(found(0, a_finding()))
-    table.apply(found(1, a_finding(1, tool_name="other")))
+    process(table.alerts, found(0, a_finding()))
+    process(table.alerts, found(1, a_finding(1, tool_name="other")))
     return table.flush({FINDINGS: 2})
 
 
@@ -72,7 +73,7 @@ def test_a_restored_table_counts_on(written: list[Output]) -> None:
     table = a_table(kept(written))
     assert table.restored() == {FINDINGS: 2}
     assert len(table) == 3
-    (alert,) = table.apply(found(2, a_finding(100))).outputs
+    (alert,) = process(table.alerts, found(2, a_finding(100)))
     assert body(alert)["count"] == 2
     assert [output.key for output in table.flush({FINDINGS: 3})] == [a_finding().uid().encode(), b"progress"]
 
@@ -107,8 +108,8 @@ def test_states_that_come_back_are_not_taken_back(written: list[Output]) -> None
     """A table made anew that counted an alert again writes its state, not a tombstone."""
     table = a_table(kept(written[:1]))
     table.restored()
-    table.apply(found(0, a_finding()))
-    table.apply(found(1, a_finding(1, tool_name="other")))
+    process(table.alerts, found(0, a_finding()))
+    process(table.alerts, found(1, a_finding(1, tool_name="other")))
     assert table.flush({FINDINGS: 2}) == written
 
 

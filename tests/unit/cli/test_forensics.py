@@ -171,7 +171,7 @@ def test_compare_ends_with_0_where_all_is_identical(files: Path) -> None:
     result = held(files, "compare", "--alerts", files / "alerts.ndjson")
     assert (result.exit_code, result.stdout) == (0, "")
     identical = json.loads(result.stderr)["summary"]["identical"]
-    assert (identical["evidence"], identical["alert"]) == (3, 2)
+    assert (identical["evidence"], identical["alert"]) == (3, 3)
 
 
 def test_compare_ends_with_1_and_names_each_cause(files: Path) -> None:

@@ -120,7 +120,7 @@ def test_an_alert_is_approved_by_its_uid(state: Bindings, tmp_path: Path) -> Non
         "reason": "reviewed",
     }
     assert f"approved: t on {facts.SERVER}, assay.v1 {OTHER}" in result.stderr
-    assert "alerts that this resolves are closed after the settle time" in result.stderr
+    assert "alerts that this resolves are closed as soon as the worker has read it" in result.stderr
 
 
 def test_a_definition_is_rejected_by_its_digest(state: Bindings, tmp_path: Path) -> None:

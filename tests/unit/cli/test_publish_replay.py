@@ -81,7 +81,7 @@ def test_the_summary_counts_what_was_written(tmp_path: Path) -> None:
     done = run("replay", "--input", str(path), "--output", str(tmp_path / "out"))
     summary = json.loads(done.stdout)
     lines = {name.removesuffix(".ndjson"): raw.count(b"\n") for name, raw in results(tmp_path / "out").items()}
-    assert summary["written"] == lines == {"alerts": 1, "changes": 0, "definitions": 1, "evidence": 2, "rejected": 0}
+    assert summary["written"] == lines == {"alerts": 2, "changes": 0, "definitions": 1, "evidence": 2, "rejected": 0}
     assert summary["what"]["unbound:tool_not_listed"] == 1
     assert summary["what"]["finding:call_to_unlisted_tool"] == 1
 

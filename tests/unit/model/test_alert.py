@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import jsonschema
@@ -9,6 +10,7 @@ import pytest
 import rfc8785
 from ocsf_json_schema import OcsfJsonSchemaEmbedded, get_ocsf_schema
 
+from assay_stream.alerts.state import counted
 from assay_stream.model.alert import OCSF_VERSION, Activity, Status, alert_record
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import KINDS, Kind
@@ -24,22 +26,16 @@ def ocsf() -> jsonschema.Draft202012Validator:
 
 
 def a_record(finding: Finding, **changes: Any) -> Output:
-    """The record of an alert."""
+    """The record of an alert; changes are of its state, or of what is said about the record."""
     fields: dict[str, Any] = {
         "activity": Activity.CREATE,
         "status": Status.NEW,
         "time_us": finding.time_us,
-        "severity_id": 3,
-        "count": 1,
-        "seen_us": (finding.time_us, finding.time_us),
-        "observers": 1,
-        "active": 1,
-        "repeats": 0,
-        "resolved_by": None,
         "suppressed_by": None,
         "version": "1",
     }
-    return alert_record(finding, **(fields | changes))
+    of_state = {name: changes.pop(name) for name in list(changes) if name not in fields}
+    return alert_record(replace(counted(None, finding, 3), **of_state), **(fields | changes))
 
 
 @pytest.mark.parametrize("activity", list(Activity))
@@ -84,7 +80,7 @@ def test_the_record_goes_to_its_server() -> None:
 
 def test_the_span_is_shown() -> None:
     """In milliseconds."""
-    info = body(a_record(a_finding(), seen_us=(at(1), at(5))))["finding_info"]
+    info = body(a_record(a_finding(), first_us=at(1), last_us=at(5)))["finding_info"]
     assert (info["first_seen_time"] * 1_000, info["last_seen_time"] * 1_000) == (at(1), at(5))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from assay_stream.alerts.life_cycle import AlertRules
-from assay_stream.alerts.processor import DueTimes, apply_entry
+from assay_stream.alerts.processor import Alerts, apply_entry
 from assay_stream.limits import DEFAULT_LIMITS, Limits
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind
@@ -78,14 +78,12 @@ def test_ten_thousand_old_lists_are_one_alert_with_a_count() -> None:
     # Those of 500 lists, as often as 10,000 lists would give them.
     findings = [findings[0] for findings in found] * 20
     rules = AlertRules(version="1")
-    states: dict[str, Any] = {}
+    stage = Alerts(rules)
     alerts: list[Output] = []
     for number, finding in enumerate(findings):
         counted = replace(finding, origin=place(number))
-        step = apply_entry(states, counted, rules, DueTimes(rules), place=place(number, topic="finding"))
-        states.update(step.states)
-        alerts += step.outputs
-    assert set(states) == {findings[0].uid(), f"records/{findings[0].server_id}"}
+        alerts += apply_entry(stage, counted, place=place(number, topic="finding"))
+    assert set(stage.states) == {findings[0].uid(), f"records/{findings[0].server_id}"}
     told = [step * 10**power for power in range(4) for step in (1, 2, 5)] + [10_000]
     assert [body(alert)["count"] for alert in alerts] == told
     assert {body(alert)["activity_name"] for alert in alerts[1:]} == {"Update"}

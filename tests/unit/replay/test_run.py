@@ -14,6 +14,7 @@ from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Origin, Output, Record, Role
 from assay_stream.replay.run import replay
 from tests.support.fleet import START, Published, a_call_by, a_listing
+from tests.support.inventory import without_inventory
 from tests.support.merging import merge_by_event_time
 
 
@@ -118,7 +119,7 @@ def test_findings_come_out_with_their_alerts() -> None:
     records = [listing(0, 0), listing(1, 5, version=1)]
     written = [
         output.role
-        for output in replay(records, producer=Producer(version="1"))
+        for output in without_inventory(replay(records, producer=Producer(version="1")))
         if output.label.startswith(("finding:", "alert:"))
     ]
     assert written == [Role.FINDINGS, Role.ALERTS]
@@ -237,7 +238,7 @@ def test_two_records_at_one_place_are_an_error() -> None:
 
 def alerts_of(records: list[Record]) -> list[dict[str, Any]]:
     """The alerts of a replay, in order."""
-    outputs = replay(records, producer=Producer(version="1"))
+    outputs = without_inventory(replay(records, producer=Producer(version="1")))
     return [orjson.loads(output.value or b"") for output in outputs if output.role is Role.ALERTS]
 
 

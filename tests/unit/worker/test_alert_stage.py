@@ -7,6 +7,7 @@ import time
 import pytest
 from aiokafka import TopicPartition
 
+from assay_stream.alerts.processor import process
 from assay_stream.alerts.table import AlertTable
 from assay_stream.config import Settings, load_settings
 from assay_stream.kafka.memory import MemoryCluster
@@ -30,7 +31,7 @@ def a_state_topic(*findings: Record) -> list[Record]:
     """What the state topic holds after some findings."""
     table = AlertTable(0, RULES)
     for finding in findings:
-        table.apply(finding)
+        process(table.alerts, finding)
     place = Origin("states", 0, 0)
     return [
         Record(Role.ALERT_STATES, place, output.key, output.value)

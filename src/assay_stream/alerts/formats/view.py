@@ -105,7 +105,8 @@ class AlertView:
 
     def key(self) -> str:
         """Return the idempotency key: the same for every delivery of one alert record."""
-        return f"{self.uid}:{self.count}:{self.activity_id}"
+        repeats = self.flat.get("mcp_repeats")
+        return f"{self.uid}:{self.count}:{self.activity_id}{'' if repeats is None else f':{repeats}'}"
 
 
 def read_alert(raw: bytes | None) -> dict[str, Any]:

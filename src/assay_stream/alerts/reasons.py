@@ -1,0 +1,109 @@
+"""Reasons: whatever is found about one definition is one alert.
+
+1. The first finding about a definition that raises an alert makes that alert: its lead. Another kind of finding about
+   the same definition joins it while it is open: the lead lists it among its reasons and is as severe as the gravest.
+2. A part keeps its own state, and writes nothing. The lead is open for as long as it or one of its parts is.
+3. A part whose lead has closed makes an alert of its own with its next finding, unless an operator closed the lead.
+4. A suppression rule must cover both or neither. A folded alert takes no part that is graver than itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, cast
+
+from assay_stream.limits import DEFAULT_LIMITS
+from assay_stream.model.alert import reasons_of
+from assay_stream.model.alert_state import AlertPart, AlertState, PinPart
+from assay_stream.model.finding import PIN_FIELDS, Finding
+from assay_stream.model.kinds import Kind
+
+_ABOUT_A_DEFINITION = frozenset(
+    {
+        Kind.TOOL_ADDED,
+        Kind.TOOL_CHANGED,
+        Kind.TOOL_RENAMED,
+        Kind.RISK_LEVEL_CHANGED,
+        Kind.CONTRACT_VIOLATION,
+        Kind.PIN_MISMATCH,
+        Kind.UNPINNED_TOOL,
+        Kind.SIGNATURE_INVALID,
+        Kind.SIGNATURE_MISSING,
+        Kind.KEY_CHANGED,
+        Kind.KEY_REVOKED,
+    }
+)
+
+Subject = tuple[str, str, str]
+"""Server, the name under which the tool is offered, and the full digest of its definition."""
+
+
+def subject_of(finding: Finding) -> Subject | None:
+    """Return the definition that a finding is about, ``None`` where it is about none."""
+    name = finding.renamed_to or finding.tool_name
+    if finding.kind not in _ABOUT_A_DEFINITION or name is None or finding.after is None:
+        return None
+    return finding.server_id, name, finding.after
+
+
+class Leads:
+    """The open alerts by the definition that they are about. It follows from the states."""
+
+    def __init__(self) -> None:
+        self._subjects: dict[str, Subject] = {}
+        self._leads: dict[Subject, set[str]] = {}
+
+    def note(self, states: Mapping[str, Any]) -> None:
+        """Take note of states that are other than they were."""
+        for uid, state in states.items():
+            is_lead = isinstance(state, AlertState) and state.raised and not state.closed and state.part_of is None
+            subject = subject_of(state.last) if is_lead else None
+            was = self._subjects.pop(uid, None)
+            if was is not None and was != subject:
+                self._leads[was].discard(uid)
+                if not self._leads[was]:
+                    del self._leads[was]
+            if subject is not None:
+                self._subjects[uid] = subject
+                self._leads.setdefault(subject, set()).add(uid)
+
+    def of(self, finding: Finding) -> str | None:
+        """Return the open alert about the definition that a finding is about, ``None`` where there is none."""
+        subject = subject_of(finding)
+        leads = () if subject is None else self._leads.get(subject, ())
+        return min(leads, default=None)
+
+
+def takes_part(lead: AlertState, member: AlertState) -> bool:
+    """Tell whether a finding may join an alert about the same definition."""
+    if lead.closed or lead.part_of is not None or len(lead.parts or {}) >= DEFAULT_LIMITS.alert_parts_max:
+        return False
+    return lead.fold is None or member.severity_id <= lead.severity_id
+
+
+def with_part(lead: AlertState, member: AlertState) -> AlertState:
+    """Return an alert with what stands now of a part of it."""
+    finding = member.last
+    part: AlertPart = {"label": finding.label(), "severity_id": member.severity_id, "over_us": member.resolved_us}
+    if finding.kind in (Kind.PIN_MISMATCH, Kind.UNPINNED_TOOL):
+        said = {name: value for name in PIN_FIELDS if (value := getattr(finding, name)) is not None}
+        part["pin"] = cast("PinPart", said)
+    return replace(
+        lead,
+        parts=(lead.parts or {}) | {finding.uid(): part},
+        severity_id=max(lead.severity_id, member.severity_id),
+        last_us=max(lead.last_us, finding.time_us),
+    )
+
+
+def has_told(lead: AlertState, member: AlertState) -> bool:
+    """Tell whether the records of an alert name what was found already."""
+    return member.last.label() in reasons_of(lead)
+
+
+def over_us(state: AlertState) -> int | None:
+    """Return since when neither an alert nor a part of it holds any more, ``None`` while one does."""
+    ends = [state.resolved_us, *(part["over_us"] for part in (state.parts or {}).values())]
+    known = [end for end in ends if end is not None]
+    return max(known) if len(known) == len(ends) else None

@@ -1,0 +1,64 @@
+"""``assay-stream alerts acknowledge``, ``assign``, ``comment``, ``close`` and ``reopen``: work on an alert."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from assay_stream.cli.alerts import AlertFile
+from assay_stream.cli.deciding import Deciding
+from assay_stream.cli.options import grouped
+from assay_stream.cli.shared import say
+from assay_stream.cli.showing import Uid
+from assay_stream.cli.story_sources import index_of
+from assay_stream.model.control import ALERT_TYPE
+from assay_stream.text.escaping import visible
+
+
+@grouped
+def acknowledge(uid: Uid, by: Deciding, file: AlertFile = None) -> None:
+    """Look after an alert: it is quiet until its severity rises, it closes, or it comes back."""
+    _do("acknowledge", uid, by, file)
+
+
+@grouped
+def assign(
+    uid: Uid,
+    by: Deciding,
+    to: Annotated[str, typer.Option("--to", help="Who is to look after it.")],
+    file: AlertFile = None,
+) -> None:
+    """Give an alert to somebody."""
+    _do("assign", uid, by, file, assignee=to)
+
+
+@grouped
+def comment(uid: Uid, by: Deciding, file: AlertFile = None) -> None:
+    """Comment on an alert, open or closed: the reason is the comment."""
+    _do("comment", uid, by, file)
+
+
+@grouped
+def close(uid: Uid, by: Deciding, file: AlertFile = None) -> None:
+    """Close an alert. It stays closed until what it is about has ended and comes back, or is graver."""
+    _do("close", uid, by, file)
+
+
+@grouped
+def reopen(uid: Uid, by: Deciding, file: AlertFile = None) -> None:
+    """Open a closed alert again."""
+    _do("reopen", uid, by, file)
+
+
+COMMANDS = (acknowledge, assign, comment, close, reopen)
+
+
+def _do(act: str, uid: str, by: Deciding, file: AlertFile, **more: str) -> None:
+    refused: list[str] = []
+    index = index_of(file, by.bootstrap_servers, refused, uid)
+    for text in refused:
+        say(text)
+    row = index.rows[index.the_one().last.uid]
+    by.decide((ALERT_TYPE + act, {"server_id": row.server_id, "alert": row.uid, **more}))
+    say(f"{act}: {row.uid[:12]} ({row.kind}, {visible('/'.join(filter(None, (row.server_id, row.tool_name))))})")
