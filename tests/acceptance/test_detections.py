@@ -14,7 +14,7 @@ import pytest
 
 from assay_stream.agents import Agent, AgentState, Detection, Memory, Rekeying, Runner
 from assay_stream.agents.loading import load_agents
-from assay_stream.alerts.processor import DueTimes, Remembered, take_in
+from assay_stream.alerts.processor import Alerts, process
 from assay_stream.canonical.digest import canonicalize
 from assay_stream.model.envelope import Producer
 from assay_stream.model.finding import Finding
@@ -121,11 +121,11 @@ def detections() -> list[Finding]:
 
 def alerted(*outputs: Output) -> list[Output]:
     """What the alert stage writes for records of the finding topic."""
-    states: dict[str, Remembered] = {}
+    stage = Alerts(RULES)
     alerts = []
     for offset, output in enumerate(outputs):
         record = Record(Role.FINDINGS, Origin("findings", 0, offset), output.key, output.value)
-        alerts += take_in(states, record, RULES, DueTimes(RULES)).outputs
+        alerts += process(stage, record)
     return alerts
 
 

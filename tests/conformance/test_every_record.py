@@ -15,6 +15,7 @@ from jsonschema import Draft202012Validator
 
 from assay_stream import engine
 from assay_stream.alerts.life_cycle import AlertRules
+from assay_stream.alerts.processor import process as process_finding
 from assay_stream.alerts.table import AlertTable
 from assay_stream.engine import EngineState
 from assay_stream.files.record_line import rejected_line
@@ -87,7 +88,7 @@ def of_history(seed: int) -> Iterator[Output]:
             if output.role is Role.BINDINGS:
                 engine.process(join, again)
             elif output.role is Role.FINDINGS:
-                yield from alerts.apply(again).outputs
+                yield from process_finding(alerts.alerts, again)
         yield from alerts.flush({TOPIC_NAMES[Role.FINDINGS]: offset})
     yield from alerts.punctuate()
     yield progress(topic="mcp.tools.list", partition=0, position=offset)

@@ -15,6 +15,7 @@ from jsonschema import Draft202012Validator
 
 from assay_stream import engine
 from assay_stream.alerts.life_cycle import AlertRules
+from assay_stream.alerts.processor import process as process_finding
 from assay_stream.alerts.table import AlertTable
 from assay_stream.engine import EngineState
 from assay_stream.errors import InputError
@@ -256,7 +257,7 @@ def test_what_the_alert_stage_remembers_is_valid() -> None:
     table = AlertTable(0, AlertRules(version=PRODUCER.version))
     findings = [output for output in outputs() if output.role is Role.FINDINGS]
     for offset, output in enumerate(findings):
-        table.apply(Record(Role.FINDINGS, Origin("findings", 0, offset), output.key, output.value))
+        process_finding(table.alerts, Record(Role.FINDINGS, Origin("findings", 0, offset), output.key, output.value))
     seen = set()
     for output in table.flush({TOPIC_NAMES[Role.FINDINGS]: len(findings)}):
         kind, slash, _ = (output.key or b"").decode().partition("/")

@@ -60,7 +60,7 @@ def grave_names(state: EngineState) -> set[str | None]:
     """The names about which an alert of high severity stands."""
     return {
         alert.last.tool_name or alert.last.item_name
-        for alert in state.alerts.values()
+        for alert in state.alerts.states.values()
         if isinstance(alert, AlertState) and alert.raised and not alert.closed and alert.severity_id >= HIGH
     }
 

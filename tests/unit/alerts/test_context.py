@@ -8,8 +8,8 @@ import orjson
 import pytest
 
 from assay_stream.alerts.context import Call, Calls, End, Sighting, Sightings
-from assay_stream.alerts.state import UNNAMED_OBSERVER
 from assay_stream.errors import InputError
+from assay_stream.model.alert_state import UNNAMED_OBSERVER
 from assay_stream.model.finding import uid_of
 from assay_stream.model.finding_topic import Suppression, Tick
 from assay_stream.model.kinds import Kind
