@@ -255,6 +255,8 @@ class PartitionTask:
         except (IntegrityError, ConfigurationError, OperatingError):
             raise
         except Exception as error:
+            if self._is_dropped:
+                raise BatchDropped from error
             self.agent_failed = True
             raise AgentFailed(self._stage.name, self.partition, error) from error
 

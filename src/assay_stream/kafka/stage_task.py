@@ -24,7 +24,7 @@ from aiokafka.errors import NoOffsetForPartitionError, OffsetOutOfRangeError
 
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, OperatingError
-from assay_stream.kafka.batch import Agent, AgentFailed
+from assay_stream.kafka.batch import Agent, AgentFailed, BatchDropped
 from assay_stream.kafka.connection import Clients, Consumer, KafkaClients
 from assay_stream.kafka.partition_task import MAY_PASS, PartitionTask, TaskContext
 from assay_stream.kafka.partition_tasks import PartitionTasks
@@ -220,7 +220,9 @@ class StageTask:
                 await consumer.getmany(timeout_ms=self._settings.poll_timeout_ms)
         for ended in running:
             if ended.done() and not ended.cancelled():
-                ended.result()
+                # A rebalance took the partition meanwhile, and a client swallowed that the task was cancelled.
+                with suppress(BatchDropped):
+                    ended.result()
         self._metrics.buffered(sum(task.buffered for task in tasks) + self._stage.waiting)
         self._stop_if_stuck([*tasks, *self._tasks.dropped])
 

@@ -207,6 +207,15 @@ async def test_a_request_that_fails_loses_and_doubles_nothing(cluster: MemoryClu
     assert without_last(written(cluster)) == replayed()
 
 
+async def test_two_processes_share_the_work(cluster: MemoryCluster) -> None:
+    """The second takes its partitions over while the first works."""
+    async with running(cluster, numbering()), asyncio.timeout(10):
+        while not written(cluster):
+            await asyncio.sleep(0.001)
+        await finish(cluster)
+    assert without_last(written(cluster)) == replayed()
+
+
 def offsets(cluster: MemoryCluster, stage: str, role: Role) -> int:
     """How many offsets of a topic a stage has committed."""
     committed = cluster.committed(f"assay-stream-{stage}")
