@@ -27,6 +27,8 @@ from assay_stream.registry.ledger import progress
 from assay_stream.seal.checkpoint import encode
 from tests.golden.histories import History
 from tests.golden.stages import records_of
+from tests.support.controls import a_control
+from tests.support.events import record_of
 from tests.support.seals import Fleet
 
 SEEDS = range(2_000, 2_012)
@@ -34,7 +36,7 @@ LIMITS = Limits(timeline_entries_max=2, former_tools_max=3, allowance_burst_unit
 """Small ones, so that histories are folded and analyses rationed."""
 PRODUCER = Producer(version="0.1.0")
 FOLDER = Path(__file__).resolve().parents[2] / "schemas"
-_ENTRIES = ("flood_end", "name_claim", "resolution", "suppression", "tick")
+_ENTRIES = ("alert_act", "flood_end", "name_claim", "resolution", "suppression", "tick")
 
 
 def named(output: Output) -> Iterator[tuple[str, Any]]:
@@ -88,10 +90,26 @@ def of_history(seed: int) -> Iterator[Output]:
             if output.role is Role.BINDINGS:
                 engine.process(join, again)
             elif output.role is Role.FINDINGS:
-                yield from process_finding(alerts.alerts, again)
+                raised = process_finding(alerts.alerts, again)
+                yield from raised
+                for alert in raised:
+                    yield from _assigned(registries[0], alerts, alert, offset)
         yield from alerts.flush({TOPIC_NAMES[Role.FINDINGS]: offset})
     yield from alerts.punctuate()
     yield progress(topic="mcp.tools.list", partition=0, position=offset)
+
+
+def _assigned(registry: EngineState, alerts: AlertTable, alert: Output, offset: int) -> Iterator[Output]:
+    """What is written where somebody gives an alert to somebody."""
+    about = orjson.loads(alert.value or b"")
+    data = {"server_id": about["unmapped"]["mcp_server_id"], "alert": about["finding_info"]["uid"], "assignee": "bob"}
+    value = a_control("alert.assign", **data)
+    key = data["server_id"].encode()
+    for output in engine.process(registry, record_of(Role.CONTROL, value, key=key, offset=offset)):
+        yield output
+        if output.role is Role.FINDINGS:
+            place = Origin("made", 0, offset)
+            yield from process_finding(alerts.alerts, Record(output.role, place, output.key, output.value))
 
 
 @cache
