@@ -8,7 +8,18 @@ Every function here that takes ``work`` spends units of it, and raises ``WorkExh
 """
 
 from assay_stream.detect.catalog import LEVELS, RULES, Rule
+from assay_stream.detect.digest import RULES_DIGEST
 from assay_stream.detect.indicators import CUT_SHORT, Indicator, detect_indicators
 from assay_stream.detect.tool_names import NO_TOOLS, ToolNames
 
-__all__ = ["CUT_SHORT", "LEVELS", "NO_TOOLS", "RULES", "Indicator", "Rule", "ToolNames", "detect_indicators"]
+__all__ = [
+    "CUT_SHORT",
+    "LEVELS",
+    "NO_TOOLS",
+    "RULES",
+    "RULES_DIGEST",
+    "Indicator",
+    "Rule",
+    "ToolNames",
+    "detect_indicators",
+]

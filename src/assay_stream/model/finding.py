@@ -115,6 +115,7 @@ class Finding:
         indicators: what new text brings: rule, OCSF severity id and path.
         late_ms: of a late list, how long before the latest one its event time lies.
         detection: of a finding of a user's agent, what the agent says of it.
+        rules: digest of the rules and weights that detection decided by.
     """
 
     kind: Kind
@@ -147,6 +148,7 @@ class Finding:
     detection: Annotated[Detected | None, nested(Detected)] = None
     inventory: Annotated[tuple[tuple[str, int], ...], rows(tuple[Counted, Natural])] = ()
     privileged: Annotated[tuple[str, ...], Field(max_length=DEFAULT_LIMITS.privileged_named_max)] = ()
+    rules: DigestText | None = None
 
     def uid(self) -> str:
         """Return the identity of what was found: the same on every observer, every time, live or replayed."""

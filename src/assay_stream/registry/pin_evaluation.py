@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple, TypedDict
 
 from assay_stream.canonical.digest import canonicalize, compact_copy
+from assay_stream.detect import RULES_DIGEST
 from assay_stream.model.evidence import PinResult, PinStatus
 from assay_stream.model.facts import Seen
 from assay_stream.model.finding import PIN_FIELDS, Finding
@@ -201,8 +202,8 @@ def _definition_in(finding: Finding) -> tuple[str | None, ...]:
 
 
 def new_findings(found: Iterable[Finding]) -> list[Output]:
-    """Return the records of what was found, in the order of event time."""
-    written = [(finding.time_us, finding.origin, finding.output()) for finding in found]
+    """Return the records of what was found, in the order of event time, each with the rules that it was found by."""
+    written = [(finding.time_us, finding.origin, replace(finding, rules=RULES_DIGEST).output()) for finding in found]
     return [output for *_, output in sorted(written, key=lambda place: (*place[:2], place[2].value))]
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+from assay_stream.detect import RULES_DIGEST
 from assay_stream.model.control_facts import Checked
 from assay_stream.model.evidence import PinStatus
 from assay_stream.model.facts import Fact
@@ -181,7 +183,7 @@ def test_without_controls_nothing_is_worked_out() -> None:
 
 
 def test_new_findings_are_told_in_the_order_of_event_time() -> None:
-    """Of the same time and origin, in the order of their bytes."""
+    """Of the same time and origin, in the order of their bytes. Each carries the digest of the rules."""
     server = a_server(
         a_pin("v1:x", time_us=0, offset=0), seen("alice", 1, "two", offset=0), seen("bob", 2, "one", offset=1)
     )
@@ -190,6 +192,9 @@ def test_new_findings_are_told_in_the_order_of_event_time() -> None:
     told = new_findings(after)
     assert [output.role for output in told] == [Role.FINDINGS] * 2
     assert [output.timestamp_ms for output in told] == [0, 0]
+    first = replace(first, rules=RULES_DIGEST)
     assert told[0].value == first.encode()
-    changed = Finding(kind=first.kind, server_id=SERVER, time_us=1, origin=first.origin, action="block")
+    changed = replace(
+        Finding(kind=first.kind, server_id=SERVER, time_us=1, origin=first.origin, action="block"), rules=RULES_DIGEST
+    )
     assert [output.value for output in new_findings([first, changed])] == sorted([changed.encode(), first.encode()])
