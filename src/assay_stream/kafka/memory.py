@@ -379,6 +379,6 @@ class MemoryConsumer:
     async def committed_with_metadata(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, tuple[int | None, str]]:
-        """Return the group's committed offsets and their metadata."""
+        """Return what the group has committed; as brokers do, nothing for partitions where it has not."""
         offsets = {} if self._group is None else self._group.offsets
-        return {tp: offsets.get(tp, (None, "")) for tp in partitions}
+        return {tp: offsets[tp] for tp in partitions if tp in offsets}

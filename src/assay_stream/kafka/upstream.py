@@ -150,7 +150,7 @@ class Upstream:
     async def _wait(self, stage: str, ends: Mapping[TopicPartition, int]) -> None:
         while True:
             committed = await self._readers[stage].committed_with_metadata(ends)
-            if all((committed[tp][0] or 0) >= end for tp, end in ends.items()):
+            if all((committed.get(tp, (None, ""))[0] or 0) >= end for tp, end in ends.items()):
                 return
             await asyncio.sleep(_PAUSE_S)
 
