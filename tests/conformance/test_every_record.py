@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,12 +14,14 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from assay_stream import engine
+from assay_stream.agents import Agent, AgentState, Detection, Event, Memory, Rekeying
 from assay_stream.alerts.life_cycle import AlertRules
 from assay_stream.alerts.processor import process as process_finding
 from assay_stream.alerts.table import AlertTable
 from assay_stream.engine import EngineState
 from assay_stream.files.record_line import rejected_line
 from assay_stream.limits import Limits
+from assay_stream.model.agent_topic import INPUT_HEADER, PROGRESS
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import TOPIC_NAMES, Origin, Output, Record, Role
 from assay_stream.model.schemas.documents import FACT_KEY, OUTPUTS, SUFFIX
@@ -27,6 +29,7 @@ from assay_stream.registry.ledger import progress
 from assay_stream.seal.checkpoint import encode
 from tests.golden.histories import History
 from tests.golden.stages import records_of
+from tests.support.agents import a_set
 from tests.support.controls import a_control
 from tests.support.events import record_of
 from tests.support.seals import Fleet
@@ -63,6 +66,13 @@ def named(output: Output) -> Iterator[tuple[str, Any]]:
         case Role.ALERT_STATES:
             kind, slash, _ = key.decode().partition("/")
             yield f"assay.alert.state{f'.{kind}' if slash or kind == 'progress' else ''}", content
+        case Role.AGENT_INPUTS:
+            if headers[INPUT_HEADER] == PROGRESS:
+                yield "assay.agent.input.progress", content
+        case Role.AGENT_STATES:
+            kind, slash, _ = key.decode().partition("/")
+            name = "definition" if kind == "definition" else kind if not slash else ""
+            yield f"assay.agent.state{f'.{name}' if name else ''}", content
         case Role.REJECTED:
             yield "assay.rejected.headers", {name: content for name, content in headers.items() if "error." in name}
             yield "assay.rejected.line", orjson.loads(rejected_line(output))
@@ -112,12 +122,39 @@ def _assigned(registry: EngineState, alerts: AlertTable, alert: Output, offset: 
             yield from process_finding(alerts.alerts, Record(output.role, place, output.key, output.value))
 
 
+def of_agents(outputs: Iterable[Output]) -> Iterator[Output]:
+    """What agents write that remember what they saw: records under their keys, progress and state."""
+    agent = Agent("witness", title="Seen")
+    agent.definitions(lambda definition: definition["name"])
+
+    def see(_event: Event, memory: Memory) -> Iterator[Detection]:
+        memory.state["seen"] = memory.state.get("seen", 0) + 1
+        yield Detection()
+
+    agent.evidence(key=lambda event: event.server_id)(see)
+    agents = a_set(agent)
+    rekeying, state = Rekeying(agents, partitions=1), AgentState(agents, 0, input_topic="internal")
+    read: list[Output] = []
+    for offset, output in enumerate(output for output in outputs if output.role in agents.roles):
+        place = Origin("written", 0, offset)
+        read += rekeying.process(Record(output.role, place, output.key, output.value, output.headers))
+        read += rekeying.progress(*place)
+    for offset, output in enumerate(read):
+        yield output
+        yield from state.process(
+            Record(output.role, Origin("internal", 0, offset), output.key, output.value, output.headers)
+        )
+    yield from state.note_ends({("written", 0): 0})
+    yield from state.flush({"internal": len(read)})
+
+
 @cache
 def written() -> dict[str, dict[bytes, Any]]:
     """What has to satisfy each schema, equal ones once."""
     found: dict[str, dict[bytes, Any]] = defaultdict(dict)
     for seed in SEEDS:
-        for output in of_history(seed):
+        outputs = list(of_history(seed))
+        for output in [*outputs, *of_agents(outputs)]:
             for name, content in named(output):
                 if content is not None:
                     found[name][orjson.dumps(content)] = content
