@@ -23,6 +23,7 @@ from assay_stream.detect.catalog import LEVELS
 from assay_stream.detect.page import shown
 from assay_stream.detect.places import owner_of
 from assay_stream.detect.reader import LEVEL_LOW, Match
+from assay_stream.detect.scorer import RULE as STEERING_SCORED
 from assay_stream.detect.scripts import is_prose, new_scripts
 from assay_stream.detect.search import all_matches
 from assay_stream.detect.structure import structural_matches
@@ -147,7 +148,8 @@ def _new_ones(matches: Iterable[Match], old_texts: Sequence[Text], others: Other
     for match in matches:
         alike = old.get(_ends(match), set())
         work.spend(_UNITS_PER_MATCH + len(alike) * len(match.key))
-        if match.key in alike or any(_is_same(key, match.key) for key in alike):
+        is_same = _has_same_words if match.rule == STEERING_SCORED else _is_same
+        if match.key in alike or any(is_same(key, match.key) for key in alike):
             continue
         if match.text not in read:
             work.spend(_UNITS_PER_CHAR * len(match.text))
@@ -158,8 +160,15 @@ def _new_ones(matches: Iterable[Match], old_texts: Sequence[Text], others: Other
 
 
 def _ends(match: Match) -> tuple[str, ...]:
-    """What a match has in common with one that has words more between its ends."""
+    """What a match has in common with one that has words more between its ends; a passage may have them anywhere."""
+    if match.rule == STEERING_SCORED:
+        return (match.rule,)
     return (match.rule, *match.key[:1], *match.key[-1:])
+
+
+def _has_same_words(old: tuple[str, ...], new: tuple[str, ...]) -> bool:
+    """Tell whether the new passage has at most two words that the old one has not."""
+    return len(set(new) - set(old)) <= _WORDS_ADDED_MAX
 
 
 def _is_same(old: tuple[str, ...], new: tuple[str, ...]) -> bool:

@@ -24,15 +24,16 @@ SENTENCE_SYMBOLS_MAX: Final = 40
 """A longer sentence is read in parts."""
 
 _CHUNK = re.compile(f"[{SINGLE_CHARACTER_WORDS}]|[^\\s{SINGLE_CHARACTER_WORDS}]+")
+# Linear, whatever the run is: a repetition is possessive, and starts only where it cannot be part of an earlier one.
 _TOKEN = re.compile(
     r"""
   (?P<url>(?:https?|ftp|wss?|hxxps?)://[^<>"'`)\]}|]++)
-| (?P<mail>[\w+-]++(?:\.[\w+-]++)*+@[\w-]++(?:\.[\w-]++)++)
+| (?P<mail>[\w.+-]{1,64}+@[\w-]{1,63}+(?:\.[\w-]{1,63}+){1,8}+)
 | (?P<path>(?<!\w)(?:~|\.{1,2})?/[\w.$*-]++(?:/[\w.$*-]++)*+/?|\b[A-Za-z]:\\[^'"`]++
           |(?<!\w)\.(?:env|ssh|aws|npmrc|netrc|pem|cursor|kube)\b[\w./-]*+)
 | (?P<number>\d++(?:[,.:-]\d++)*+)
 | (?P<name>[^\W\d][\w$]*+(?:(?:::|[.:/-])[\w$]++)*+)
-| (?P<end>[.!?;:。！？；।؟]++(?=["'`)\]*_>]*+$))
+| (?P<end>(?<![.!?;:。！？；।؟])[.!?;:。！？；।؟]++(?=["'`)\]*_>]*+$))
 | (?P<mark>[\[<\#])
 """,
     re.VERBOSE,
