@@ -160,7 +160,7 @@ PRINTS_NO_NAMES = {
     ),
     *("schemapin sign", "schemapin verify", "schemapin well-known", "schemapin fetch", "topics apply", "topics show"),
     *("pins approve", "pins reject", "pins remove", "pins export", "policy set", "keys accept", "keys revoke"),
-    *("alerts suppress", "alerts unsuppress"),
+    *(f"alerts {name}" for name in ("suppress", "unsuppress", "acknowledge", "assign", "comment", "close", "reopen")),
 }
 """Commands that print counts, keys, what the operator typed (through ``say``), or a peer's format."""
 

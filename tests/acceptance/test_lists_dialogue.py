@@ -43,7 +43,7 @@ def test_a_prompt_that_turns_malicious_is_one_alert_for_the_fleet() -> None:
     first, last = alerts_of(outcome)
     assert first["finding_info"]["uid"] == last["finding_info"]["uid"]
     assert (last["count"], last["unmapped"]["mcp_observers"]) == (2, 2)
-    assert last["message"] == f"A prompt changed: {SERVER}/review (description)"
+    assert last["message"].startswith(f"A prompt changed: {SERVER}/review (description): instructions_overridden at $.")
     assert last["unmapped"]["mcp_item_name"] == "review"
     assert "mcp_tool_name" not in last["unmapped"]
     assert last["unmapped"]["mcp_indicators"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay_stream import engine
+from assay_stream.detect import RULES_DIGEST
 from assay_stream.engine import EngineState
 from assay_stream.limits import DEFAULT_LIMITS, Limits
 from assay_stream.model.envelope import Producer
@@ -185,7 +187,7 @@ def verdicts(outputs: list[Output]) -> dict[bytes | None, bytes | None]:
 def all_wrong(state: EngineState) -> set[bytes]:
     """What is wrong at any change point, worked out from the whole state at once."""
     server = state.registry.bindings.server(SERVER)
-    return {finding.encode() for finding in evaluate_pins(server, start_of(0))}
+    return {replace(finding, rules=RULES_DIGEST).encode() for finding in evaluate_pins(server, start_of(0))}
 
 
 ANY = histories(orderly=False) | histories(orderly=True)

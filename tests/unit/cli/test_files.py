@@ -64,7 +64,8 @@ ADDED_TO = {
     "tap",
     "schemapin fetch",
     *(f"pins {name}" for name in ("approve", "reject", "remove", "import")),
-    *("policy set", "keys accept", "keys revoke", "alerts suppress", "alerts unsuppress"),
+    *("policy set", "keys accept", "keys revoke"),
+    *(f"alerts {name}" for name in ("suppress", "unsuppress", "acknowledge", "assign", "comment", "close", "reopen")),
 }
 """Commands that add lines to a file of observations or decisions (``tests/unit/observe/test_sinks.py``)."""
 
