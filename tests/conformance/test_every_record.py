@@ -127,7 +127,7 @@ def of_agents(outputs: Iterable[Output]) -> Iterator[Output]:
     agent = Agent("witness", title="Seen")
     agent.definitions(lambda definition: definition["name"])
 
-    def see(_event: Event, memory: Memory) -> Iterator[Detection]:
+    def see(_event: Event[Any], memory: Memory) -> Iterator[Detection]:
         memory.state["seen"] = memory.state.get("seen", 0) + 1
         yield Detection()
 
