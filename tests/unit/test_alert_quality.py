@@ -21,10 +21,10 @@ BY_TEXT = [
 ]
 """Attacks that stand in words or names, so that signs alone can find them."""
 
-RECALL_OF_SIGNS = 0.87
-"""What was reached: 204 of 232. The rest stands in docs/alert-quality.md, each with why."""
+RECALL_OF_SIGNS = 0.85
+"""What was reached: 198 of 232. The rest stands in docs/alert-quality.md, each with why."""
 
-FOUND = {"attacks": 147, "held_out": 24, "unseen": 17, "unseen_2": 19}
+FOUND = {"attacks": 144, "held_out": 22, "unseen": 17, "unseen_2": 19}
 """Attacks that reach high, by part of the corpus, as docs/alert-quality.md has them."""
 
 BENIGN_AT_HIGH = ["new-tool-28", "unseen2-benign-40", "unseen2-benign-44"]

@@ -32,6 +32,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         needles: lowercase texts, one of which stands in every match of a ``seen`` pattern.
         hints: further ones, looked for once a needle was found.
         unless_followed_by: a regular expression that must not match right after a phrase.
+        unless_preceded_by: one that must not match right before it.
         names: parameter names, separated by blanks.
         names_are_whole: whether a longer name that ends in one of them does not count.
         raised_to: the level where ``raised_when`` holds.
@@ -48,6 +49,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     needles: tuple[str, ...] = ()
     hints: tuple[str, ...] = ()
     unless_followed_by: str = ""
+    unless_preceded_by: str = ""
     names: str = ""
     names_are_whole: bool = False
     raised_to: Annotated[int, msgspec.Meta(ge=1, le=5)] | None = None
@@ -179,6 +181,7 @@ def _check_rule(rule: Rule) -> None:
     file = f"rules.toml: rule {rule.id}"
     _compiled(rule.regex, file)
     _compiled(rule.unless_followed_by, file)
+    _compiled(rule.unless_preceded_by, file)
     is_raw = rule.searched_in == "raw"
     if is_raw != (rule.needs is not None) or bool(rule.pattern and not is_raw) != bool(rule.needles):
         raise _wrong(file, "a pattern over raw text has needs, any other pattern has needles, and nothing else has")

@@ -28,11 +28,15 @@ _CONTACT = re.compile(
     r"\b(?:contact|questions?|support|feedback|maintaine[rd]\w?|authors?|help|bugs?)\b[^.!?\n]{0,40}$", re.IGNORECASE
 )
 _UNLESS = {rule.id: re.compile(rule.unless_followed_by, re.IGNORECASE) for rule in RULES if rule.unless_followed_by}
+_UNLESS_BEFORE = {
+    rule.id: re.compile(f"(?:{rule.unless_preceded_by})$", re.IGNORECASE) for rule in RULES if rule.unless_preceded_by
+}
+_BEFORE_CHARS = 80
 _CONTACT_CHARS = 60
 _RESPELT = re.compile(r"[&%\\+]")
 _WHOLE_VIEWS = ((ROT13, rot13), (BACKWARDS, backwards))
 _MATCHES_MAX = 200
-_LEVEL_HIGH = 4
+_LEVEL_HIGH, _LEVEL_MEDIUM = 4, 3
 LEVEL_LOW: Final = 2
 """The level of an address that is of little note."""
 _UNITS_PER_PATTERN = 10
@@ -104,7 +108,8 @@ class Reader:
         stated = set()
         for match in self._as_it_stands(page, readings):
             stated.add((match.rule, match.key))
-            yield match
+            # Which of its own tools to use is for a server to say, if it says so openly.
+            yield match._replace(level=_LEVEL_MEDIUM) if match.rule == "other_tool_steered" else match
         for match in self._hidden(page, readings):
             # What is grave in a reading that a person does not see, and is not said openly as well.
             if match.rule == "encoded_text":
@@ -190,6 +195,10 @@ class Reader:
         first, end = span
         if rule in _UNLESS and _UNLESS[rule].match(words.text, words.spans[end - 1][1]):
             return
+        if rule in _UNLESS_BEFORE:
+            start = words.spans[first][0]
+            if _UNLESS_BEFORE[rule].search(words.text[max(0, start - _BEFORE_CHARS) : start]):
+                return
         key = tuple(words.forms[first:end])
         known = counted.setdefault(rule, set())
         if key not in known and len(known) < _MATCHES_MAX:
