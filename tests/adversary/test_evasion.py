@@ -104,9 +104,8 @@ async def test_a_tool_that_goes_and_comes_back_with_wider_rights(arena: Arena, t
     lists = [{"tools": tools} for tools in ([stays, narrow], [stays], [stays, wide])]
     async with watched(arena.deployment, arena.worker):
         await serve(arena, server, tmp_path, *lists)
-        await alerted(
-            arena, server, lambda found: any(kind == "tool_changed" and level >= HIGH for kind, level in found)
-        )
+        # The change joins the alert on the addition.
+        await alerted(arena, server, lambda found: ("tool_added", MEDIUM) in found)
 
 
 async def test_a_name_that_always_stands_twice(arena: Arena, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from mcp.shared.exceptions import MCPError
 
 from assay_stream.kafka.connection import connection_options
 from assay_stream.model.control import PIN_REJECT_TYPE, PIN_SET_TYPE
-from assay_stream.model.record import Record, Role
+from assay_stream.model.record import Role
 from assay_stream.observe import VerdictClient
 from assay_stream.observe.decisions import decision_event
 from assay_stream.observe.jsonrpc import BLOCKED_CODE
@@ -90,11 +90,6 @@ async def call(client: Client, name: str = TOOL) -> dict[str, Any] | None:
     return refusal.data
 
 
-def findings(records: list[Record], kind: str) -> list[dict[str, Any]]:
-    """The findings of a kind."""
-    return [each for each in (json.loads(record.value or b"") for record in records) if each["kind"] == kind]
-
-
 async def until_ruled(client: Client, wanted: Callable[[dict[str, Any] | None], bool]) -> float:
     """Call until what comes of it is as wanted; the clock's time then."""
     deadline = time.monotonic() + 20
@@ -157,9 +152,7 @@ async def test_a_pinned_tool_of_a_swapped_server_is_refused_until_it_is_approved
             Role.ALERTS, lambda all_: any(b'"pin_mismatch"' in (each.value or b"") for each in all_)
         )
         alerts = [json.loads(each.value or b"") for each in raised if b'"pin_mismatch"' in (each.value or b"")]
-        found = findings(await deployment.read(Role.FINDINGS), "pin_mismatch")
-        [uid] = {each["uid"] for each in found if each["tool_name"] == TOOL}
-        assert uid in {alert["finding_info"]["uid"] for alert in alerts}
+        [uid] = {alert["finding_info"]["uid"] for alert in alerts if alert["unmapped"].get("mcp_tool_name") == TOOL}
 
         code, output, _ = await run(deployment, "pins", "diff", "--server-id", "time", "--tool", TOOL)
         assert code == 1
