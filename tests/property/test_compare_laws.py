@@ -215,6 +215,8 @@ def test_each_single_alteration_of_an_alert_record_is_named(
     match how:
         case "altered":
             alerts[number] = altered(value, choose)
+            if orjson.loads(alerts[number] or b"")["metadata"] != orjson.loads(value)["metadata"]:
+                expected |= {"software_changed"}
         case "taken out":
             del alerts[number]
             expected = {"missing_record"} | ({"order_of_reading"} if b"tool_shadowed" in value else set())
