@@ -10,15 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from importlib.resources import files
 from itertools import combinations, pairwise
 from typing import Final
 
 import msgspec
 
-_CONCEPTS: Final = msgspec.toml.decode(
-    (files(__package__) / "data" / "concepts.toml").read_bytes(), type=dict[str, str]
-)
+from assay_stream.detect.catalog import DATA
+
+_CONCEPTS: Final = msgspec.toml.decode((DATA / "concepts.toml").read_bytes(), type=dict[str, str])
 _OF_SYMBOLS: Final = {
     **{f"<{name}>": name for name in ("other", "own", "self", "param", "url", "mail", "path", "secret", "number")},
     "<named>": "other",
@@ -39,6 +38,9 @@ def _concepts_by_word() -> dict[str, tuple[str, ...]]:
 
 
 _CONCEPTS_OF: Final = _concepts_by_word()
+_ALL: Final = sorted({concept for concepts in _CONCEPTS_OF.values() for concept in concepts})
+_PAIRS: Final = {(one, other): f"@{one}@{other}" for one, other in combinations(_ALL, 2)}
+"""Every pair of concepts, in alphabetical order: there are some hundreds."""
 
 
 def features_of(symbols: Sequence[str]) -> set[str]:
@@ -50,16 +52,12 @@ def features_of(symbols: Sequence[str]) -> set[str]:
     features = set(symbols)
     features.update(map(" ".join, pairwise(symbols)))
     stated = [concepts for symbol in symbols if (concepts := _CONCEPTS_OF.get(symbol)) is not None]
-    features.update(_pairs(frozenset(concept for concepts in stated for concept in concepts)))
+    found = sorted({concept for each in stated for concept in each})
+    features.update(f"@{concept}" for concept in found)
+    features.update(map(_PAIRS.__getitem__, combinations(found, 2)))
     for one, other in pairwise(stated):
         features.update(_in_order(one, other))
     return features
-
-
-@lru_cache(16_384)
-def _pairs(concepts: frozenset[str]) -> tuple[str, ...]:
-    ordered = sorted(concepts)
-    return (*(f"@{one}" for one in ordered), *(f"@{one}@{other}" for one, other in combinations(ordered, 2)))
 
 
 @lru_cache(4_096)

@@ -148,7 +148,10 @@ def _new_ones(matches: Iterable[Match], old_texts: Sequence[Text], others: Other
     for match in matches:
         alike = old.get(_ends(match), set())
         work.spend(_UNITS_PER_MATCH + len(alike) * len(match.key))
-        is_same = _has_same_words if match.rule == STEERING_SCORED else _is_same
+        is_same = _is_same
+        if match.rule == STEERING_SCORED:
+            is_same = _has_same_words
+            work.spend(sum(map(len, alike)))
         if match.key in alike or any(is_same(key, match.key) for key in alike):
             continue
         if match.text not in read:

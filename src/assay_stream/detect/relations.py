@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from typing import Final, NamedTuple
 
 import msgspec
 
+from assay_stream.detect.catalog import DATA
 from assay_stream.detect.symbols import Sentence
 from assay_stream.work import Work
 
@@ -62,7 +62,7 @@ class _Compiled:
 
 
 def _compiled() -> Iterator[_Compiled]:
-    data = msgspec.toml.decode((files(__package__) / "data" / "relations.toml").read_bytes(), type=_Relations)
+    data = msgspec.toml.decode((DATA / "relations.toml").read_bytes(), type=_Relations)
     classes = {name: frozenset(words.split()) for name, words in data.words.items()}
     for relation in data.relation:
         together = frozenset().union(*(classes[name] for name in relation.together))

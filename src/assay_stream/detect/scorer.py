@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from hashlib import sha256
-from importlib.resources import files
 from importlib.resources.abc import Traversable
 from itertools import pairwise
 from typing import Annotated, Final, NamedTuple
 
 import msgspec
 
+from assay_stream.detect.catalog import DATA
 from assay_stream.detect.features import features_of
 from assay_stream.detect.symbols import Sentence
 from assay_stream.errors import ConfigurationError
@@ -27,9 +27,8 @@ PASSAGE_SENTENCES_MAX: Final = 3
 RULE: Final = "steering_scored"
 """Id of the rule that a passage is reported under."""
 
-_DATA: Final = files(__package__) / "data"
 _UNITS_PER_SYMBOL = 3
-_CACHED_SENTENCES_MAX = 16_384
+_CACHED_SENTENCES_MAX = 4_096
 _LEVEL_HIGH, _LEVEL_MEDIUM = 4, 3
 
 
@@ -69,7 +68,7 @@ class Passage(NamedTuple):
     heaviest: tuple[int, int]
 
 
-def load(data: Traversable = _DATA) -> tuple[Model, dict[str, int]]:
+def load(data: Traversable = DATA) -> tuple[Model, dict[str, int]]:
     """Read the model, and its weights by feature.
 
     Raises:

@@ -21,7 +21,7 @@ from assay_stream.text.words import SINGLE_CHARACTER_WORDS
 WORD_CHARS_MAX: Final = 24
 """Longer words are cut: no vocabulary has them, and a run of letters costs no more than a word."""
 SENTENCE_SYMBOLS_MAX: Final = 40
-"""A longer sentence is read in parts."""
+"""A sentence ends with the run of characters that reaches this, and is cut at twice as many."""
 
 _CHUNK = re.compile(f"[{SINGLE_CHARACTER_WORDS}]|[^\\s{SINGLE_CHARACTER_WORDS}]+")
 # Linear, whatever the run is: a repetition is possessive, and starts only where it cannot be part of an earlier one.
@@ -52,7 +52,7 @@ _PLAIN: Final = {"url": "<url>", "mail": "<mail>", "number": "<number>", "mark":
 _END: Final = "<end>"
 _CAPITALS_CHARS_MIN = 4
 _CALLED_CHARS_MIN = 4
-_CACHED_CHUNKS_MAX = 16_384
+_CACHED_CHUNKS_MAX = 4_096
 _CACHED_CHARS_MAX = 32
 
 
@@ -116,7 +116,7 @@ def sentences_of(seen: str, offered: Offered) -> Iterator[Sentence]:
     for line in seen.split("\n"):
         chunks = line.split() if is_spaced else _CHUNK.findall(line)
         if symbols and (not chunks or not chunks[0][0].islower()):
-            yield Sentence(tuple(symbols), tuple(runs))
+            yield from _cut(symbols, runs)
             symbols, runs = [], []
         for chunk in chunks:
             number += 1
@@ -132,10 +132,17 @@ def sentences_of(seen: str, offered: Offered) -> Iterator[Sentence]:
                 if symbols[-1] is _END:
                     symbols.pop()
                 if symbols:
-                    yield Sentence(tuple(symbols), tuple(runs[: len(symbols)]))
+                    yield from _cut(symbols, runs)
                 symbols, runs = [], []
-    if symbols:
-        yield Sentence(tuple(symbols), tuple(runs))
+    yield from _cut(symbols, runs)
+
+
+def _cut(symbols: list[str], runs: list[int]) -> Iterator[Sentence]:
+    """Yield the symbols of a sentence, in parts where one run of characters holds very many."""
+    length = 2 * SENTENCE_SYMBOLS_MAX
+    for start in range(0, len(symbols), length):
+        end = min(start + length, len(symbols))
+        yield Sentence(tuple(symbols[start:end]), tuple(runs[start:end]))
 
 
 def spans_of(seen: str) -> list[tuple[int, int]]:

@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_stream.detect.symbols import WORD_CHARS_MAX, Offered, family_of, name_key, sentences_of, spans_of
+from assay_stream.detect.symbols import (
+    SENTENCE_SYMBOLS_MAX,
+    WORD_CHARS_MAX,
+    Offered,
+    family_of,
+    name_key,
+    sentences_of,
+    spans_of,
+)
 
 OFFERED = Offered(
     own=frozenset({"sendemail"}), itself="addnumbers", parameters=frozenset({"query"}), families=frozenset({"jira"})
@@ -75,3 +83,10 @@ def test_spellings_of_a_name_share_a_key() -> None:
 def test_a_verb_is_no_family() -> None:
     """Tools of any server begin with the same verbs, and only a server's own have its prefix."""
     assert [family_of(name) for name in ("jira_search", "get_issue", "createIssue")] == ["jira", "", ""]
+
+
+def test_a_run_of_many_names_is_read_in_parts() -> None:
+    """No sentence is longer than twice its bound, whatever stands between two blanks."""
+    lengths = [len(sentence.symbols) for sentence in sentences_of("a," * 1_000, OFFERED)]
+    assert sum(lengths) == 1_000
+    assert max(lengths) <= 2 * SENTENCE_SYMBOLS_MAX
