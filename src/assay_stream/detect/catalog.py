@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Annotated, Final, Literal, TypeVar
 
 import msgspec
+
+from assay_stream.errors import ConfigurationError
 
 DATA: Final = files(__package__) / "data"
 _CLASS = re.compile(r"\$(\w+)")
@@ -128,7 +131,7 @@ def load(data: Traversable = DATA) -> Catalog:
     """Read and check the data files.
 
     Raises:
-        ValueError: says which file and entry is wrong, and how.
+        ConfigurationError: ``detection_data_altered`` says which file and entry is wrong, and how.
     """
     rules = _read(data / "rules.toml", _Rules).rule
     lists = _read(data / "lists.toml", _Lists)
@@ -165,16 +168,31 @@ def phrases_in(file: Traversable) -> list[tuple[str, str]]:
     """Return the phrases of one file under their rules, with classes of words written out.
 
     Raises:
-        ValueError: as ``load``.
+        ConfigurationError: as ``load``.
     """
     return list(_written_out(file.name, _read(file, _Phrases)))
 
 
-def _read(file: Traversable, kind: type[_Kind]) -> _Kind:
+@contextmanager
+def reading(file: str) -> Iterator[None]:
+    """Turn what goes wrong within the block into an error that names the data file.
+
+    Raises:
+        ConfigurationError: ``detection_data_altered`` if the file is missing, unreadable or malformed.
+    """
     try:
+        yield
+    except OSError as error:
+        raise _wrong(file, error.strerror or type(error).__name__) from error
+    except KeyError as error:
+        raise _wrong(file, f"{error} is defined nowhere") from error
+    except (msgspec.MsgspecError, ValueError, re.error) as error:
+        raise _wrong(file, str(error)) from error
+
+
+def _read(file: Traversable, kind: type[_Kind]) -> _Kind:
+    with reading(file.name):
         return msgspec.toml.decode(file.read_bytes(), type=kind)
-    except (msgspec.DecodeError, OSError) as error:
-        raise _wrong(file.name, str(error)) from error
 
 
 def _check_rule(rule: Rule) -> None:
@@ -208,8 +226,8 @@ def _written_out(file: str, book: _Phrases) -> Iterator[tuple[str, str]]:
             yield rule, _CLASS.sub(lambda name: classes[name[1]], phrase)
 
 
-def _wrong(file: str, what: str) -> ValueError:
-    return ValueError(f"{file}: {what}")
+def _wrong(file: str, what: str) -> ConfigurationError:
+    return ConfigurationError("detection_data_altered", f"detect/data/{file}: {what}: reinstall assay-stream")
 
 
 CATALOG: Final = load()

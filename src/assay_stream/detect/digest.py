@@ -8,7 +8,7 @@ from importlib.resources.abc import Traversable
 from typing import Final
 
 from assay_stream.canonical.digest import jcs_digest
-from assay_stream.detect.catalog import DATA
+from assay_stream.detect.catalog import DATA, reading
 
 
 def _files(folder: Traversable, path: str = "") -> Iterator[tuple[str, bytes]]:
@@ -17,7 +17,9 @@ def _files(folder: Traversable, path: str = "") -> Iterator[tuple[str, bytes]]:
         if entry.is_dir():
             yield from _files(entry, f"{name}/")
         elif name.endswith((".toml", ".tsv")):
-            yield name, entry.read_bytes()
+            with reading(name):
+                content = entry.read_bytes()
+            yield name, content
 
 
 def digest_of(data: Traversable) -> str:

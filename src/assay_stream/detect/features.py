@@ -15,9 +15,10 @@ from typing import Final
 
 import msgspec
 
-from assay_stream.detect.catalog import DATA
+from assay_stream.detect.catalog import DATA, reading
 
-_CONCEPTS: Final = msgspec.toml.decode((DATA / "concepts.toml").read_bytes(), type=dict[str, str])
+with reading("concepts.toml"):
+    _CONCEPTS: Final = msgspec.toml.decode((DATA / "concepts.toml").read_bytes(), type=dict[str, str])
 _OF_SYMBOLS: Final = {
     **{f"<{name}>": name for name in ("other", "own", "self", "param", "url", "mail", "path", "secret", "number")},
     "<named>": "other",

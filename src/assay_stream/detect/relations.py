@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from assay_stream.detect.catalog import DATA
+from assay_stream.detect.catalog import DATA, reading
 from assay_stream.detect.symbols import Sentence
 from assay_stream.work import Work
 
@@ -100,7 +100,8 @@ def _regex(terms: Sequence[str], classes: Mapping[str, frozenset[str]]) -> re.Pa
     return re.compile("(?<= )" + "".join(parts))
 
 
-_RELATIONS: Final = tuple(_compiled())
+with reading("relations.toml"):
+    _RELATIONS: Final = tuple(_compiled())
 RELATION_RULES: Final = frozenset(relation.rule for relation in _RELATIONS)
 """Ids of the rules that relations are reported under."""
 

@@ -17,7 +17,7 @@ from typing import Annotated, Final, NamedTuple
 
 import msgspec
 
-from assay_stream.detect.catalog import DATA
+from assay_stream.detect.catalog import DATA, reading
 from assay_stream.detect.features import features_of
 from assay_stream.detect.symbols import Sentence
 from assay_stream.errors import ConfigurationError
@@ -72,10 +72,13 @@ def load(data: Traversable = DATA) -> tuple[Model, dict[str, int]]:
     """Read the model, and its weights by feature.
 
     Raises:
-        ConfigurationError: ``detection_data_altered`` if the weights do not have the digest that the model states.
+        ConfigurationError: ``detection_data_altered`` if a file cannot be read, or if the weights do not have the
+            digest that the model states.
     """
-    model = msgspec.toml.decode((data / "model.toml").read_bytes(), type=Model)
-    weights = (data / "weights.tsv").read_bytes()
+    with reading("model.toml"):
+        model = msgspec.toml.decode((data / "model.toml").read_bytes(), type=Model)
+    with reading("weights.tsv"):
+        weights = (data / "weights.tsv").read_bytes()
     found = f"sha256:{sha256(weights).hexdigest()}"
     if found != model.digest:
         raise ConfigurationError(
@@ -83,8 +86,9 @@ def load(data: Traversable = DATA) -> tuple[Model, dict[str, int]]:
             f"detect/data/weights.tsv has the digest {found}, and model.toml states {model.digest}: reinstall"
             " assay-stream, or state the digest of weights that you trained yourself",
         )
-    pairs = (line.split("\t") for line in weights.decode().splitlines())
-    return model, {feature: int(weight) for feature, weight in pairs}
+    with reading("weights.tsv"):
+        pairs = (line.split("\t") for line in weights.decode().splitlines())
+        return model, {feature: int(weight) for feature, weight in pairs}
 
 
 MODEL, _WEIGHTS = load()

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from assay_stream.detect.catalog import CATALOG, load
+from assay_stream.errors import ConfigurationError
 
 DATA = Path(str(files("assay_stream.detect"))) / "data"
 
@@ -60,5 +61,5 @@ def test_wrong_data_is_refused(
     altered: Callable[[str, str, str], Path], file: str, old: str, new: str, message: str
 ) -> None:
     """An error names the file and the entry."""
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ConfigurationError, match=message):
         load(altered(file, old, new))
