@@ -131,7 +131,7 @@ class Consumer(AIOKafkaConsumer):  # type: ignore[misc]
 
 
 class Clients(Protocol):
-    """Makes the clients of one deployment, not started: ``KafkaClients``, or a ``kafka.memory.MemoryCluster``."""
+    """Makes the clients of one deployment, not started: ``KafkaClients``, or in tests a cluster in memory."""
 
     def consumer(self, **options: Any) -> Consumer:
         """Return a consumer as ``reading_consumer`` does."""

@@ -20,12 +20,12 @@ from assay_stream.config import Settings
 from assay_stream.errors import OperatingError
 from assay_stream.kafka import stage_task as module
 from assay_stream.kafka.batch import Agent, Batch
-from assay_stream.kafka.memory import MemoryCluster
 from assay_stream.kafka.stage import Stage
 from assay_stream.kafka.stage_task import StageTask
 from assay_stream.kafka.topics import topic_names
 from assay_stream.model.record import Output, Record, Role
 from assay_stream.model.state_table import StateTable
+from tests.support.memory_cluster import MemoryCluster
 
 TOPICS = topic_names(Settings())
 INPUT, OUTPUT, STATES = (TOPICS[role] for role in (Role.CALLS, Role.EVIDENCE, Role.ALERT_STATES))

@@ -12,11 +12,11 @@ from aiokafka.errors import KafkaError, TopicAuthorizationFailedError
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, OperatingError
 from assay_stream.kafka import stage_task as module
-from assay_stream.kafka.memory import MemoryCluster
 from assay_stream.kafka.stage import NoState, Stage
 from assay_stream.kafka.stage_task import StageTask
 from assay_stream.kafka.topics import topic_names
 from assay_stream.model.record import Origin, Role
+from tests.support.memory_cluster import MemoryCluster
 
 
 class NoConsumer:

@@ -10,10 +10,10 @@ import pytest
 from aiokafka import TopicPartition
 
 from assay_stream.config import Settings
-from assay_stream.kafka.memory import MemoryCluster
 from assay_stream.kafka.topics import topic_names
 from assay_stream.kafka.upstream import Upstream, steps_to
 from assay_stream.model.record import Role
+from tests.support.memory_cluster import MemoryCluster
 
 TOPICS = topic_names(Settings())
 

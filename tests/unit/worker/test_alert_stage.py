@@ -10,12 +10,12 @@ from aiokafka import TopicPartition
 from assay_stream.alerts.processor import process
 from assay_stream.alerts.table import AlertTable
 from assay_stream.config import Settings, load_settings
-from assay_stream.kafka.memory import MemoryCluster
 from assay_stream.kafka.stage import Stage
 from assay_stream.kafka.topics import topic_names
 from assay_stream.model.record import Origin, Record, Role
 from assay_stream.worker.stages import CountingTable, alert_stage
 from tests.support.findings import PACING, RULES, a_finding, at
+from tests.support.memory_cluster import MemoryCluster
 
 SETTINGS = load_settings(alert_tick_s=5)
 TOPICS = topic_names(SETTINGS)

@@ -18,7 +18,6 @@ from assay_stream.errors import ConfigurationError
 from assay_stream.kafka import stage_task as module
 from assay_stream.kafka import upstream
 from assay_stream.kafka.batch import Batch
-from assay_stream.kafka.memory import MemoryCluster
 from assay_stream.kafka.stage import Stage
 from assay_stream.kafka.stage_task import StageTask
 from assay_stream.kafka.topics import topic_names
@@ -27,6 +26,7 @@ from assay_stream.model.record import Output, Role
 from assay_stream.worker.detections import add_agents, process, stages_of
 from assay_stream.worker.host import Deadline, Host
 from tests.support.agents import a_set, evidence, found
+from tests.support.memory_cluster import MemoryCluster
 
 NAME = "tests"
 TOPICS = topic_names(Settings(), agents=NAME)

@@ -11,7 +11,6 @@ from aiokafka import TopicPartition
 
 from assay_stream.config import Settings
 from assay_stream.join.processor import Join
-from assay_stream.kafka.memory import MemoryCluster
 from assay_stream.kafka.topics import topic_names
 from assay_stream.kafka.transport import record_of
 from assay_stream.model.envelope import Producer
@@ -23,6 +22,7 @@ from assay_stream.worker.join import JoinStage, join_call
 from assay_stream.worker.stages import RegistryState, registry_stage
 from assay_stream.worker.view import BindingView
 from tests.support.fleet import START, a_call_by, a_listing
+from tests.support.memory_cluster import MemoryCluster
 
 PRODUCER = Producer(version="1")
 TOPICS = topic_names(Settings())
