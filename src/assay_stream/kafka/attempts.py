@@ -41,7 +41,6 @@ class Mark:
     """What an owner noted before it began.
 
     Args:
-        level: how it took the records.
         left: how many records it was about to try.
         record: at ``ONE``: which.
         attempt: at ``ONE``: which attempt at it this is, counted from 1.

@@ -274,7 +274,6 @@ async def read_ranges(settings: Settings, ends: Ends, selection: Selection) -> A
     """Yield the selected records of some topics, partition by partition, those that were set aside marked.
 
     Args:
-        settings: the operator's settings.
         ends: where to stop, from ``note_ends``.
     """
     names = topic_names(settings)

@@ -62,7 +62,6 @@ class Stage(Generic[State]):
     Args:
         name: names the consumer group, the transactional ids, the log lines and the metrics.
         input_roles: what it reads; within a partition, records of earlier roles go first.
-        new_state: makes the empty state of a partition.
         state_role: the compacted topic that holds the state; ``None`` where nothing is kept.
         thread: what all partitions work in, where they share state; otherwise each has a thread of its own.
         piece_records: records processed between two looks at the clock; many where each takes microseconds.

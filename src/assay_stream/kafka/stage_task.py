@@ -60,8 +60,6 @@ class StageTask:
     """Runs a stage over its share of the input partitions until told to stop.
 
     Args:
-        agent: works on the batches; called for several partitions at a time.
-        clients: make consumers and producers; those of the settings' brokers if not given.
         quarantine: held while a suspicious record is tried: one for all tasks of a process.
         gives_way_to: tasks of the process whose work goes before this one's.
     """

@@ -51,7 +51,6 @@ def topic_table(settings: Settings, *, agents: str = "") -> list[TopicSpec]:
     """Return every topic of a deployment, as ``model/topics.toml`` declares them.
 
     Args:
-        settings: the operator's settings.
         agents: name of users' agents that run together, for their topics, too.
     """
     names = topic_names(settings, agents=agents)

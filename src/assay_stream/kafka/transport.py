@@ -153,8 +153,6 @@ class TransactionalWriter:
 
         Args:
             offsets: next offset to read of each input partition.
-            group_id: the consumer group the offsets belong to.
-            metadata: goes with each offset.
 
         Raises:
             KafkaError: nothing was written then; the writer must be closed.

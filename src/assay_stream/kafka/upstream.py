@@ -23,13 +23,7 @@ from assay_stream.model.record import Role
 
 
 class Step(NamedTuple):
-    """One stage between what is published and what follows.
-
-    Args:
-        stage: its name, as in that of its consumer group.
-        reads: roles of the topics that it reads.
-        writes: roles of those that it writes.
-    """
+    """One stage between what is published and what follows."""
 
     stage: str
     reads: tuple[Role, ...]
@@ -62,11 +56,7 @@ class Upstream:
     """Follows the stages that write some topics.
 
     Args:
-        roles: what the topics carry.
         clients: make consumers, which join no group.
-        topics: topic name of every role.
-        partition_counts: how many partitions each role's topic has.
-        group_prefix: begins the names of the stages' groups.
     """
 
     def __init__(

@@ -29,8 +29,6 @@ class SourceProgress:
     """How far one input partition was read, and re-keyed. Key: topic and partition.
 
     Args:
-        topic: the input topic.
-        partition: its partition.
         position: the next offset to read.
         time_us: the latest event time before it, microseconds since the epoch.
     """

@@ -248,12 +248,7 @@ def alert_record(
     """Return the record of an alert.
 
     Args:
-        state: what is remembered of it.
-        activity: what happened to it.
-        status: its status.
         time_us: event time of what happened, microseconds since the epoch.
-        suppressed_by: id of the suppression rule that covers it.
-        version: version of this software.
     """
     finding, folded, triage = state.last, state.folded, state.triage or {}
     info = KINDS[finding.kind]

@@ -47,7 +47,6 @@ class Detected:
     """What a user's agent says of a finding of its own.
 
     Args:
-        agent: its name.
         title: one line, without names of strangers.
         severity_id: OCSF severity, 1 to 5.
         key: the key under which the agent found it.
@@ -84,15 +83,11 @@ class Finding:
     """One thing found in one record of an input log.
 
     Args:
-        kind: what was found.
-        server_id: on which server.
         tool_name: about which tool, ``None`` where it is about none.
         item_name: about which prompt, by name, or which resource template, by URI template.
         observer_id: who saw it, ``None`` where that is not known.
         time_us: event time of the record it was found in, microseconds since the epoch; of a late one, when that
             showed.
-        origin: that record.
-        snapshot_id: the snapshot it was found in, if any.
         before: full digest of the definition before.
         after: full digest of the definition after.
         changed_fields: top-level fields of the definition that differ.
@@ -206,12 +201,7 @@ def uid_of(
     """Return the identity of what is found, from what it is about.
 
     Args:
-        kind: what is found.
-        server_id: on which server.
-        tool_name: about which tool, if about one.
         full: full digest of the definition it is about, if about one.
-        reason: the stable code behind it, if there is one.
-        item_name: about which prompt or resource template, if about one.
     """
     what = [kind.value, server_id, tool_name, full, reason]
     if item_name is not None:

@@ -68,9 +68,7 @@ class Resolution(_Entry):
     """What alerts were about has ended, for one observer or for all.
 
     Args:
-        reason: how it ended.
         observer_id: for which observer, ``None`` for the whole fleet.
-        time_us: event time, microseconds since the epoch.
         everywhere: nobody else is known to see it; what was found without an observer has ended with it.
     """
 
@@ -97,7 +95,6 @@ class NameClaim(_Entry):
         approved: whether an operator approved the definition.
         added: the name came after a complete list that had others and lacked it.
         sketch: of the names that the server offered before, or offers now where it had offered none.
-        time_us: event time, microseconds since the epoch.
     """
 
     server_id: Identifier
@@ -144,14 +141,9 @@ class AlertAct(_Entry):
     """A person did something with an alert.
 
     Args:
-        server_id: the alert's server.
         alert: its uid.
-        act: what was done.
-        author: who did it.
         reason: why, or the comment itself.
         assignee: who is to look after it, of an assignment.
-        time_us: event time, microseconds since the epoch.
-        origin: the control record.
     """
 
     server_id: Identifier
@@ -182,12 +174,7 @@ class Tick(_Entry):
 @_entry("flood_end")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FloodEnd(_Entry):
-    """Everything found in a record stands before this: written where that is more than is alerted one by one.
-
-    Args:
-        findings: how many findings there were.
-        time_us: their event time, microseconds since the epoch.
-    """
+    """Everything found in a record stands before this: written where that is more than is alerted one by one."""
 
     server_id: Identifier
     findings: Annotated[int, Wire(Positive, read=int)]

@@ -59,8 +59,6 @@ class KindInfo:
     Args:
         title: one line, without names.
         severity_id: OCSF severity where nothing more is known of the change, 1 informational to 5 critical.
-        explanation: why it matters.
-        next_step: what to do about it.
         atlas: MITRE ATLAS techniques that show themselves so.
         owasp: entries of the OWASP MCP Top 10 and of the OWASP Agentic list.
         lasts: whether it is open until something resolves it; what does not last is over when it is not found again

@@ -183,8 +183,6 @@ class CallEvent(NamedTuple):
 
     Args:
         time: event time as it was written, RFC 3339.
-        time_us: event time, microseconds since the epoch.
-        data: what the model names.
     """
 
     source: str

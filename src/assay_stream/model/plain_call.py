@@ -64,8 +64,6 @@ class PlainCall(Struct, frozen=True, gc=False):
     """A call that was read here; the same by name as a ``CallEvent``, with its other fields out of sight.
 
     Args:
-        time: event time as it was written.
-        time_us: event time, microseconds since the epoch.
         fields: what enters the evidence as it is.
     """
 

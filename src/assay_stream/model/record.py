@@ -104,9 +104,7 @@ class Record(NamedTuple):
     """One record of an input log, exactly as it was read.
 
     Args:
-        origin: where it stands.
         value: value bytes, or ``None`` for a tombstone.
-        headers: header names and values, in order.
         timestamp_ms: the log's timestamp of the record, milliseconds since the epoch.
         hold_expired: for a call: the operator's hold limit ended before the registry caught up.
         set_aside: it ended its worker too often, and is refused unread.

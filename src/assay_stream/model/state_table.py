@@ -25,7 +25,6 @@ class Table(MutableMapping[str, Value]):
     """Values by key, for one input partition. To change a value, store it again: ``table[key] = value``.
 
     Args:
-        partition: its partition, the same as the input's.
         input_topic: topic whose records the values follow from.
     """
 

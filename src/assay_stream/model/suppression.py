@@ -57,9 +57,5 @@ class SuppressionRule:
 
 
 def covering_rule(rules: Iterable[SuppressionRule], finding: Finding, time_us: int) -> SuppressionRule | None:
-    """Return the rule that suppresses a finding, the first by id, ``None`` where none does.
-
-    Args:
-        time_us: when it is to be alerted, microseconds since the epoch.
-    """
+    """Return the rule that suppresses a finding, the first by id, ``None`` where none does."""
     return min((rule for rule in rules if rule.covers(finding, time_us)), key=lambda rule: rule.id, default=None)

@@ -29,8 +29,6 @@ class Opened(NamedTuple):
     """What an envelope holds whose signature held.
 
     Args:
-        payload: the signed bytes.
-        payload_type: what they are.
         key_ids: whose signatures held, in the envelope's order.
     """
 
@@ -96,11 +94,7 @@ def load_private_key(pem: bytes, password: bytes | None = None) -> Ed25519Privat
 
 
 def private_pem(key: Ed25519PrivateKey, password: bytes | None = None) -> bytes:
-    """Return the PEM file of a private key: PKCS #8.
-
-    Args:
-        password: encrypts the file; ``None`` for one that is not encrypted.
-    """
+    """Return the PEM file of a private key: PKCS #8."""
     protection = serialization.NoEncryption() if password is None else serialization.BestAvailableEncryption(password)
     return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, protection)
 

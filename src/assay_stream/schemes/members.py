@@ -24,7 +24,6 @@ class Members:
 
     Args:
         value: anything; what is no object is refused with ``wrong_type``.
-        path: where it stands.
 
     Attributes:
         rest: the members that nobody took.

@@ -33,7 +33,6 @@ class PinEntry(NamedTuple):
     Args:
         server_id: the server; ``None`` where the file names none.
         scheme: one of ``SCHEME_NAMES``.
-        value: as the scheme prints it.
         upstream: what MCP Hangar binds the value to (``tool_projection.upstream``), ``None`` where it does not.
     """
 

@@ -67,7 +67,6 @@ def inclusion_proof(leaves: Iterable[bytes], index: int, size: int) -> list[byte
     Args:
         leaves: leaf hashes of the tree, in order; more than ``size`` are not read.
         index: which leaf, from 0.
-        size: leaves of the tree.
 
     Raises:
         InputError: ``proof_out_of_range``; ``proof_leaves_missing`` where the leaves end before the tree does.
@@ -83,7 +82,6 @@ def consistency_proof(leaves: Iterable[bytes], first: int, second: int) -> list[
     Args:
         leaves: leaf hashes of the larger tree, in order; more than ``second`` are not read.
         first: leaves of the smaller tree, 1 or more.
-        second: leaves of the larger tree.
 
     Raises:
         InputError: as ``inclusion_proof``.
@@ -120,7 +118,6 @@ def consistency_holds(
 
     Args:
         first: leaves of the smaller tree, 1 or more.
-        second: leaves of the larger tree.
     """
     if first == second and first > 0:
         return not proof and first_root == second_root

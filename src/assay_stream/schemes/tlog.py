@@ -135,12 +135,7 @@ def _signature(line: str) -> tuple[str, bytes]:
 
 
 def write_proof(index: int, path: Sequence[bytes], note: str) -> str:
-    """Return an inclusion proof as text.
-
-    Args:
-        index: of the leaf, from 0.
-        path: from the leaf's sibling up to the root's child.
-    """
+    """Return an inclusion proof as text."""
     hashes = "".join(base64.b64encode(node).decode() + "\n" for node in path)
     return f"{PROOF_TAG}\nindex {index}\n{hashes}\n{note}"
 

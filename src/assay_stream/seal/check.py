@@ -82,7 +82,6 @@ class Report:
         """Note a checkpoint that holds.
 
         Args:
-            checkpoint: the next one of the chain.
             with_claims: whether what it says of other partitions counts.
         """
         self.checkpoints += 1

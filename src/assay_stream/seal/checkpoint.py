@@ -109,8 +109,6 @@ def sealed(
         before: the last checkpoint of the partition, checked; ``None`` for the first.
         leaves: offset and leaf hash of each record of the range, 1 to ``RANGE_RECORDS_MAX``, in order.
         sealed_at: the time, RFC 3339.
-        key: who signs.
-        software: name and version of who makes it.
         partitions: how many partitions the evidence topic has; ``None`` to say nothing about the others.
         siblings: the latest committed head of each other partition that has one.
         log_name: begins the origin of the signed note; ``None`` for a checkpoint without a note.
@@ -159,9 +157,6 @@ def encode(of: Sealed) -> bytes:
 
 def decode(raw: bytes | None, keys: dsse.Keys) -> Sealed:
     """Return a checkpoint out of its record, its signature and leaves checked.
-
-    Args:
-        raw: value of a record of the checkpoint topic.
 
     Raises:
         InputError: ``bad_checkpoint``; as ``dsse.opened``; as ``decode_json``.

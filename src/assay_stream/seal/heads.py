@@ -27,7 +27,6 @@ class Expected(NamedTuple):
     """What is known of a partition from before.
 
     Args:
-        partition: of the evidence topic.
         tree_size: records that were sealed then, 0 where only the partition is known.
         root: root of their tree, ``None`` where only the size is known.
         topic: the evidence topic, ``None`` for any.
@@ -51,7 +50,6 @@ def check_heads(
     """Compare heads; faults go into the reports, and missing reports are added.
 
     Args:
-        expected: what is known from before.
         only: the partitions that were looked at; all where there are none.
         partition_count: how many partitions there are now, ``None`` where that cannot be told.
     """

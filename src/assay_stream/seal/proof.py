@@ -75,7 +75,6 @@ class Included(NamedTuple):
     """A record's place in the tree of the last checkpoint.
 
     Args:
-        leaf_index: which leaf of the tree.
         path: the inclusion proof (RFC 9162, section 2.1.3).
         last: the checkpoint that signs the tree.
     """

@@ -28,10 +28,7 @@ class TransactionalChannel(faust.Channel):  # type: ignore[misc]
     """A channel whose events are batches. Its agent runs once per partition, so that no batch waits for another's.
 
     Args:
-        app: the application.
         name: the stage whose batches it carries.
-        partitions: how many input partitions the stage has.
-        options: Faust's own.
     """
 
     def __init__(self, app: faust.App, *, name: str = "", partitions: int = 1, **options: Any) -> None:

@@ -43,8 +43,6 @@ class Rekeyed(NoState):
     """One partition of an input: nothing is kept but how far the agents' partitions were told of.
 
     Args:
-        agents: who wants which records.
-        partition: its number.
         partitions: how many partitions the agents' input topic has.
     """
 
@@ -102,7 +100,6 @@ class RekeyStage(Stage[Rekeyed]):
     """The records of one input topic, under the keys of agents. See ``Stage`` for the arguments.
 
     Args:
-        pace: that of all inputs of these agents.
         partitions: how many partitions the agents' input topic has.
     """
 
@@ -164,7 +161,6 @@ class DetectionStage(Stage[AgentState]):
     """The agents, over one partition of their input topic. See ``Stage`` for the arguments.
 
     Args:
-        agents: the agents.
         upstream: tells where their inputs end.
     """
 
@@ -216,8 +212,6 @@ def run_agents(settings: Settings, agents: AgentSet, name: str) -> None:
     """Run agents until told to stop.
 
     Args:
-        settings: the operator's settings.
-        agents: the agents.
         name: names their topics and consumer groups.
 
     Raises:

@@ -59,7 +59,6 @@ class Host:
     """The parts of one process, their health and their metrics.
 
     Args:
-        settings: the operator's settings.
         deadline: ends the process where stopping takes too long.
         web_port: where pages are served, ``None`` for nowhere.
     """
@@ -95,8 +94,6 @@ class Host:
         """Run a part.
 
         Args:
-            name: names it on the pages.
-            part: the part.
             still_s: for how many seconds it has not moved, though it should.
             note_gauges: sets its gauges before metrics are read.
         """
@@ -170,10 +167,8 @@ def run_host(
     """Run a process to its end.
 
     Args:
-        settings: the operator's settings.
         needed: roles whose topics it reads or writes.
         build: adds the parts to the host; it is given how many partitions the topics have.
-        web_port: where pages are served, ``None`` for nowhere.
         agents: name of the users' agents whose topics it needs, if any.
 
     Raises:

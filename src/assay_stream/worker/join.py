@@ -21,11 +21,7 @@ from assay_stream.worker.view import BindingView
 
 
 class Joining(NoState):
-    """The join of a process, and the calls that it has read and that wait: they are not read again.
-
-    Args:
-        join: what all partitions look into.
-    """
+    """The join of a process, and the calls that it has read and that wait: they are not read again."""
 
     def __init__(self, join: Join) -> None:
         self.join = join
@@ -43,12 +39,6 @@ class JoinStage(Stage[Joining]):
 
     A call is ready once the registry has applied every snapshot and control record that stood in the partitions of
     its server when the call was read. A call that names a known snapshot needs the control records only.
-
-    Args:
-        join: what the view feeds.
-        view: the view of the binding topic.
-        clients: read the evidence topic.
-        topics: topic name of every role.
     """
 
     def __init__(self, join: Join, view: BindingView, *, clients: Clients, topics: Mapping[Role, str]) -> None:

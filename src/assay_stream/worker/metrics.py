@@ -12,11 +12,7 @@ _BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
 
 class Metrics:
-    """All metrics of one process.
-
-    Args:
-        registry: where they are registered; a new one for every process.
-    """
+    """All metrics of one process."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registry = registry
@@ -68,12 +64,7 @@ class Metrics:
 
 
 class PrometheusStage(StageMetrics):
-    """What one stage counts; the methods are explained in ``kafka.stage``.
-
-    Args:
-        metrics: all metrics of the process.
-        stage: name of the stage.
-    """
+    """What one stage counts; the methods are explained in ``kafka.stage``."""
 
     def __init__(self, metrics: Metrics, stage: str) -> None:
         self._metrics = metrics

@@ -72,9 +72,6 @@ class OpenRange:
     """The range of one partition that is not sealed yet.
 
     Args:
-        partition: its number.
-        writer: writes its checkpoints.
-        before: its last checkpoint.
         leaves: what is read and not sealed yet.
         since_s: when the first of them was read, by the monotonic clock.
     """
@@ -94,11 +91,6 @@ class OpenRange:
 
 def run_sealer(settings: Settings, plan: SealPlan, *, web_port: int | None = None) -> None:
     """Seal until SIGTERM or SIGINT, or until everything that is there is sealed.
-
-    Args:
-        settings: the operator's settings.
-        plan: how to seal.
-        web_port: where health and metrics are served, if anywhere.
 
     Raises:
         ConfigurationError: ``topic_missing``, ``partition_count``, ``web_port_taken``; as ``Sealer.run``.
@@ -120,11 +112,7 @@ class Sealer:
     """Seals until told to stop, or until everything that was there is sealed.
 
     Args:
-        settings: the operator's settings.
-        plan: how to seal.
         partitions: how many partitions the evidence and the checkpoint topic have.
-        metrics: where to count.
-        clients: make consumers and producers; those of the settings' brokers if not given.
         now: gives the time for ``sealed_at``.
     """
 

@@ -27,11 +27,7 @@ class RegistryState(Registry, NoState):
     """The registry of one partition, kept as facts in the binding topic; every join reads them too.
 
     Args:
-        settings: the operator's settings.
-        partition: its number.
-        topics: topic name of every role.
         partitions: how many partitions the snapshot topic has.
-        producer: who writes.
     """
 
     def __init__(
@@ -82,10 +78,6 @@ class CountingTable(AlertTable):
     """An alert table that reports what it cannot remember.
 
     Args:
-        partition: its number.
-        rules: how alerts live.
-        input_topic: name of the finding topic.
-        now_us: as for ``AlertTable``.
         claim_left_out: counts a claim to a tool name that is not remembered.
     """
 

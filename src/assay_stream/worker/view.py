@@ -26,10 +26,6 @@ class BindingView:
     """Follows the binding topic, committed records only, and knows how far the registry has come.
 
     Args:
-        join: the join whose view is fed.
-        clients: read the topics.
-        topic: name of the binding topic.
-        partitions: how many partitions it has.
         inputs: the registry's input partitions.
     """
 

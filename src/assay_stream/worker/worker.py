@@ -33,7 +33,6 @@ def run_worker(settings: Settings, stages: frozenset[str]) -> None:
     """Run stages until told to stop.
 
     Args:
-        settings: the operator's settings.
         stages: which of ``STAGES``.
 
     Raises:
@@ -52,8 +51,6 @@ class Worker:
     """Adds stages to a host.
 
     Args:
-        settings: the operator's settings.
-        host: the process.
         partition_counts: how many partitions each role's topic has.
     """
 

@@ -86,10 +86,6 @@ def written_time(text: str) -> str:
 def event_line(event: Mapping[str, Any], *, limits: BundleLimits = BUNDLE_LIMITS) -> bytes:
     """Return an event's line: its canonical form and a line feed.
 
-    Args:
-        event: as ``run_event`` gives it.
-        limits: bounds on a bundle.
-
     Raises:
         InputError: ``bundle_limit`` for one that no verifier would take.
     """
@@ -145,11 +141,7 @@ def decode_limits(limits: BundleLimits) -> Limits:
 
 
 class EventCheck:
-    """The rules over the lines of ``events.ndjson``, taken one by one.
-
-    Args:
-        manifest: what the lines are held against.
-    """
+    """The rules over the lines of ``events.ndjson``, taken one by one."""
 
     def __init__(self, manifest: Manifest, *, limits: BundleLimits = BUNDLE_LIMITS) -> None:
         self._manifest = manifest

@@ -22,12 +22,8 @@ class Manifest:
     """What a bundle says of itself.
 
     Args:
-        run_id: the run that its events name.
-        event_count: how many there are.
         run_root: digest over their content hashes, in order; also the bundle's id.
         producer: who made the events: ``name``, ``version`` and, where it is known, ``git``.
-        events_digest: digest of ``events.ndjson``.
-        events_bytes: its size.
     """
 
     run_id: str

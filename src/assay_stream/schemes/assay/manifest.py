@@ -144,7 +144,6 @@ class ObservedManifest:
     Args:
         status: ``ambiguous`` where two tools have one name: there is no manifest digest then.
         completeness: what the observer says of its list; never guessed here.
-        tools: the tools seen.
         canonicalization: id of the projection that the digests cover.
     """
 
@@ -182,7 +181,6 @@ class DeclaredManifest:
 
     Args:
         digest: the manifest digest it declares; whether the tools agree with it is checked when it is used.
-        canonicalization: id of the projection that the digests cover.
     """
 
     server_id: str

@@ -17,7 +17,6 @@ def check_payload(payload: Mapping[str, Any], *, at: str = "$") -> None:
     """Check the payload of one tool decision.
 
     Args:
-        payload: the ``data`` of a record, decoded strictly.
         at: path of the payload in what was received.
 
     Raises:

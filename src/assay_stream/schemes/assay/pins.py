@@ -28,7 +28,6 @@ class ToolIdentity:
 
     Args:
         schema_hash: ``schema_hash`` of its definition, 64 lowercase hexadecimal digits.
-        meta_hash: ``meta_hash`` of its definition, the same.
 
     Raises:
         InputError: ``bad_format``: a hash is written otherwise.
@@ -69,11 +68,7 @@ _REASON_CODES = {PinOutcome.DRIFT: TOOL_DRIFT, PinOutcome.UNOBSERVED: TOOL_UNOBS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PinVerdict:
-    """What came of holding a pin against an observation.
-
-    Args:
-        outcome: the comparison's outcome.
-    """
+    """What came of holding a pin against an observation."""
 
     outcome: PinOutcome
     differing: tuple[str, ...] = ()

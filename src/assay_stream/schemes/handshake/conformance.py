@@ -71,7 +71,6 @@ class ToolReport:
     """What the checks say of one tool.
 
     Args:
-        name: the tool's name as listed, ``None`` where it is no text.
         tool_id: the id that Handshake would know it by, ``None`` where none can be formed.
         denied_by_default: whether it must be denied because its contract does not say what it does or needs.
         answers: name of each check to its answer, in order.
@@ -90,9 +89,6 @@ _NEEDS_SERVER = "a list of tools does not show it: it takes repeated calls to a 
 
 def check_tools(tools: Sequence[Tool], *, server_id: str) -> list[ToolReport]:
     """Return what the checks say of each tool, in the order of the list.
-
-    Args:
-        tools: the tools of one list, decoded strictly.
 
     Raises:
         InputError: ``too_many_tools``.

@@ -39,8 +39,6 @@ class Problem:
     """What is wrong with one field of a contract.
 
     Args:
-        code: a stable code, as errors have it.
-        path: where it stands in the definition.
         message: what is wrong, without the server's own text.
     """
 
@@ -54,16 +52,13 @@ class Contract:
     """What a tool declares. A field that is missing or malformed is ``None`` and stands in ``problems``.
 
     Args:
-        tool_version: the tool's version.
         side_effect: one of ``SIDE_EFFECTS``.
         idempotency: one of ``IDEMPOTENCIES``.
         determinism: one of ``DETERMINISMS``.
         availability: one of ``AVAILABILITIES``.
         required_capabilities: sorted, each once; empty where the tool declares that it needs none.
-        deprecated_since: the version from which the tool is deprecated, if it is.
         sunset_on: the day on which it goes, ``YYYY-MM-DD``.
         replaced_by: the id of the tool to use instead.
-        problems: what is wrong with the contract, in the order of the fields.
     """
 
     tool_version: Version | None = None

@@ -88,11 +88,7 @@ def risk_level(tool: Tool) -> str:
 
 
 def normalized_hash(text: str) -> str:
-    """Return the hash of a text whose line ends are ``\\n`` and have no blanks or tabs before them.
-
-    Args:
-        text: a description or a name of a prompt or template.
-    """
+    """Return the hash of a text whose line ends are ``\\n`` and have no blanks or tabs before them."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     return text_hash("\n".join(line.rstrip(" \t") for line in lines))
 

@@ -39,7 +39,6 @@ class PromptLock:
     Args:
         arguments_hash: ``sha256:<hex>``.
         description_hash: ``sha256:<hex>``, empty where there is no description.
-        extra: as in ``ToolLock``.
     """
 
     arguments_hash: str
@@ -56,7 +55,6 @@ class TemplateLock:
         name_hash: ``sha256:<hex>``, empty where there is no name.
         description_hash: ``sha256:<hex>``, empty where there is no description.
         mime_type: as declared, empty where it is not.
-        extra: as in ``ToolLock``.
     """
 
     template_hash: str

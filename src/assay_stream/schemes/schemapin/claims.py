@@ -30,7 +30,6 @@ def expiry_warning(claims: Mapping[str, str], time_us: int) -> str | None:
     An expired signature is degraded, not invalid, and a time that cannot be read expires nothing (section 16.2).
 
     Args:
-        claims: as ``claims_of`` gives them.
         time_us: the time asked about, microseconds since the epoch.
     """
     text = claims.get("expires_at")

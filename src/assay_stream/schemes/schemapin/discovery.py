@@ -25,7 +25,6 @@ class WellKnown:
     """A discovery document.
 
     Args:
-        schema_version: as it stands in the document.
         read_as: the version it is read as: its own, or the newest known where that is unknown (section 12).
         public_key_pem: the key, not yet parsed: a document may be sound though its key is not.
         revoked_keys: fingerprints of revoked keys, in lower case.
