@@ -35,6 +35,9 @@ class Limits:
     """Prompts, or resource templates, of one snapshot that are compared: as many as tools. A list with more is
     compared as one that is not complete."""
 
+    instructions_chars_max: int = 262_144
+    """Characters of a server's instructions: as many as are searched of one definition. Real ones have up to 8,000."""
+
     tool_fields_max: int = 64
     """Top-level fields of one tool. Each gets a digest of its own; real tools have ten at most."""
 

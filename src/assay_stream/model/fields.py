@@ -15,6 +15,7 @@ Identifier = Annotated[
     str, StringConstraints(min_length=1, max_length=DEFAULT_LIMITS.identifier_chars_max, pattern=r"\S")
 ]
 Text = Annotated[str, StringConstraints(min_length=1, max_length=DEFAULT_LIMITS.identifier_chars_max)]
+Instructions = Annotated[str, StringConstraints(max_length=DEFAULT_LIMITS.instructions_chars_max)]
 HashText = Annotated[str, StringConstraints(min_length=1, max_length=128)]
 Count = Annotated[int, Field(ge=0, le=2**53)]
 # An alphabet without queries and users: what is copied into evidence must not carry credentials there.

@@ -17,6 +17,7 @@ from assay_stream.model.fields import (
     Decision,
     HashText,
     Identifier,
+    Instructions,
     Reference,
     Text,
     Timestamp,
@@ -52,7 +53,10 @@ class Envelope(Model):
 
 
 class SnapshotData(Model):
-    """What one server offered to one observer: the answer to ``tools/list``, exactly as received."""
+    """What one server offered to one observer: the answer to ``tools/list``, exactly as received.
+
+    ``instructions`` are those of its answer to ``initialize`` or ``server/discover``; empty, it is known to give none.
+    """
 
     server_id: Identifier
     observer_id: Identifier
@@ -64,6 +68,7 @@ class SnapshotData(Model):
     tools: list[dict[str, Any]]
     prompts: list[dict[str, Any]] | None = None
     resource_templates: list[dict[str, Any]] | None = None
+    instructions: Instructions | None = None
     signatures: dict[str, Any] | None = None
     ttl_ms: Annotated[int, Field(ge=0, le=2**53)] | None = None
 

@@ -149,6 +149,7 @@ def snapshot_event(
     protocol_version: str | None = None,
     prompts: list[Any] | None = None,
     resource_templates: list[Any] | None = None,
+    instructions: Any = None,
     signatures: Mapping[str, Any] | None = None,
     ttl_ms: int | None = None,
     traceparent: str | None = None,
@@ -160,6 +161,8 @@ def snapshot_event(
         snapshot_id: what calls use to refer to this snapshot.
         completeness: whether these are all the tools the server offers.
         tools: the tools exactly as received (whatever their JSON type), or a ``RawMessage``.
+        instructions: what the server tells every model that uses it, as received; ``""`` if it is known to say
+            nothing, ``None`` if that is not known.
         ttl_ms: for how long the server lets clients cache the list, in milliseconds.
     """
     data: dict[str, Any] = {
@@ -172,6 +175,7 @@ def snapshot_event(
         "protocol_version": protocol_version,
         "prompts": prompts,
         "resource_templates": resource_templates,
+        "instructions": instructions,
         "signatures": signatures,
         "ttl_ms": ttl_ms,
     }

@@ -10,11 +10,13 @@ Rules:
 4. A call refers to the latest snapshot before it, accepted or not; to none if the server has since announced that
    its tools changed (``notifications/tools/list_changed``).
 5. String ids and number ids are distinct, but a response nobody waits for is tried as a number too.
-6. Nothing here raises: what cannot be read is counted.
+6. Instructions go with the tools: those of the latest answer to ``initialize`` or ``server/discover``.
+7. Nothing here raises: what cannot be read is counted.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
@@ -45,6 +47,8 @@ LINE_BYTES_MAX = 4 * DEFAULT_LIMITS.record_bytes_max
 """The longest line that is read. Tool results carry files, so they are larger than any list of tools."""
 
 _VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
+_GREETINGS = ("initialize", "server/discover")
+"""Requests whose result says what the server is, and instructs the model. The second came with MCP 2026-07-28."""
 
 
 class WireObserver:
@@ -62,7 +66,8 @@ class WireObserver:
         self._line_limits = replace(limits, record_bytes_max=LINE_BYTES_MAX)
         self._wire = Wire(vantage=vantage, session_id=session_id, new_id=new_id, limits=limits, pending_max=pending_max)
         self._lists, self._calls = ListObserver(self._wire), CallObserver(self._wire)
-        self._initializing: RequestKey | None = None
+        self._greetings: OrderedDict[RequestKey, None] = OrderedDict()
+        """Requests of ``_GREETINGS`` that are not answered yet."""
 
     @property
     def stats(self) -> WireStats:
@@ -123,7 +128,10 @@ class WireObserver:
     def missed(self, direction: Direction, observed_at: datetime) -> list[Observation]:
         """Note a line that could not be inspected, and return what that yields."""
         self._wire.stats.missed_lines += 1
-        return self._lists.missed(observed_at) if direction == "server->client" else []
+        if direction == "client->server":
+            return []
+        unread = self._lists.greeting_missed(observed_at) if self._greetings else []
+        return [*self._lists.missed(observed_at), *unread]
 
     def close(self, observed_at: datetime) -> list[Observation]:
         """Return the calls that will never be answered, oldest first, when the wire closes."""
@@ -144,6 +152,7 @@ class WireObserver:
         observations: list[Observation] = []
         if key is not None:
             self._lists.forget(key)
+            self._greetings.pop(key, None)
             observations += self._calls.give_up(key, "id_reused", at)
         self._lists.note_version(meta_of(params).get(_VERSION_KEY))
         if method == "tools/call":
@@ -151,18 +160,19 @@ class WireObserver:
             observations += self._calls.request(key, params, snapshot_id=snapshot_id, exact=exact, at=at)
         elif key is not None and isinstance(method, str) and method in METHODS:
             self._lists.request(method, key, params)
-        elif method == "initialize":
-            self._initializing = key
+        elif key is not None and method in _GREETINGS:
+            self._greetings[key] = None
+            if len(self._greetings) > self._wire.pending_max:
+                self._greetings.popitem(last=False)
+                self._wire.stats.evicted_requests += 1
         return observations
 
     def _response(self, message: Mapping[str, Any], raw: bytes, exact: bool, at: datetime) -> list[Observation]:
         same_id = request_key(message.get("id"))
         for key in answer_keys(message.get("id")):
-            if key == self._initializing:
-                self._initializing = None
-                result = message.get("result")
-                self._lists.note_version(result.get("protocolVersion") if isinstance(result, dict) else None)
-                return []
+            if key in self._greetings:
+                del self._greetings[key]
+                return self._lists.greeted(message.get("result"), exact, at)
             observations = self._calls.response(key, message, exact, at)
             if observations is None:
                 observations = self._lists.response(key, message, raw, exact, at, same_id=key == same_id)

@@ -1,4 +1,4 @@
-"""List requests, their results and announced changes: what becomes a snapshot or an announcement."""
+"""List requests, greetings, their results and announced changes: what becomes a snapshot or an announcement."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from assay_stream.observe.events import EVENT_BYTES_MAX, Observation, RawMessage, list_changed_event, snapshot_event
 from assay_stream.observe.jsonrpc import RequestKey, meta_of, trace_of
@@ -30,6 +30,17 @@ than ``announced_limit_ms``, so that a missing list is still noticed."""
 _TOO_LARGE = {"unreadable": "too large"}
 _MISSED = {"unreadable": "line missed"}
 _NO_RESULT = {"unreadable": "the result is no object"}
+_NO_TEXT = {"unreadable": "the instructions are no text"}
+_UNSOUND = {"unreadable": "the JSON is unsound"}
+
+
+class _Companions(NamedTuple):
+    """What goes with the tools; ``None`` is not known."""
+
+    prompts: list[Any] | None = None
+    resource_templates: list[Any] | None = None
+    instructions: str | dict[str, str] | None = None
+    """No text where the server's cannot be read or published: the registry must hear of that, and reject it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +71,9 @@ class ListObserver:
         self._protocol_version: str | None = None
         self._reported: Assembly | None = None
         """The tools of the latest snapshot that can be accepted."""
-        self._companions: tuple[list[Any] | None, list[Any] | None] = (None, None)
-        """The prompts and templates that went with them."""
+        self._companions = _Companions()
+        """What went with them."""
+        self._instructions: str | dict[str, str] | None = None
 
     @property
     def awaited(self) -> bool:
@@ -72,6 +84,29 @@ class ListObserver:
         """Remember the MCP revision in use; anything but a short ASCII string is ignored."""
         if isinstance(version, str) and 1 <= len(version) <= 64 and version.isascii():
             self._protocol_version = version
+
+    def greeted(self, result: Any, exact: bool, at: datetime) -> list[Observation]:
+        """Note what the server says of itself, and return what that yields."""
+        if not isinstance(result, dict):
+            return []  # An error: the client knows no more than before.
+        self.note_version(result.get("protocolVersion"))
+        stated = result.get("instructions")
+        if stated is None:
+            # Absent is unknown to the registry. Here it is known that there are none any more.
+            self._instructions = None if self._instructions is None else ""
+        elif not exact:
+            self._instructions = _UNSOUND
+        elif not isinstance(stated, str):
+            self._instructions = _NO_TEXT
+        else:
+            # One character over the limit is kept: enough for the registry to reject them by name.
+            self._instructions = stated[: self._wire.limits.instructions_chars_max + 1]
+        return self._with_companions(None, at)
+
+    def greeting_missed(self, at: datetime) -> list[Observation]:
+        """Return what an unseen line yields that may have held the server's instructions."""
+        self._instructions = _MISSED
+        return self._with_companions(None, at)
 
     def request(self, method: str, key: RequestKey, params: Mapping[str, Any]) -> None:
         """Note a list request (one of ``METHODS``); too many evict the oldest one."""
@@ -174,8 +209,8 @@ class ListObserver:
             self.offered.whole()
 
     def _with_companions(self, traceparent: str | None, at: datetime) -> list[Observation]:
-        """Return the tools again if prompts or templates became known that did not go with them yet."""
-        known = self._companion(_PROMPTS), self._companion(_TEMPLATES)
+        """Return the tools again if something became known that did not go with them yet."""
+        known = self._known_companions()
         is_news = any(new is not None and new != old for new, old in zip(known, self._companions, strict=True))
         if self._reported is None or self.awaited or not is_news:
             return []
@@ -184,14 +219,15 @@ class ListObserver:
 
     def _snapshot(self, assembly: Assembly, traceparent: str | None, at: datetime) -> Observation:
         if not assembly.too_large:
-            known = self._companion(_PROMPTS), self._companion(_TEMPLATES)
+            known = self._known_companions()
             identity = self._wire.new_id(), self._wire.new_id()
-            # If everything together is too large, the tools go alone.
-            for companions in (known, (None, None)):
+            # If everything together is too large, the tools go without lists, but never without what every model reads.
+            for companions in (known, _Companions(instructions=known.instructions)):
                 event = self._event(identity, list(assembly.items), assembly, traceparent, at, companions)
                 if len(event.value) <= EVENT_BYTES_MAX:
                     is_sound = all(isinstance(tool, dict) for tool in assembly.items)
                     self._reported, self._companions = assembly if is_sound else None, known
+                    self._wire.stats.refused_snapshots += not self._is_acceptable(known.instructions)
                     return event
         return self._refused(_TOO_LARGE, traceparent, at)
 
@@ -211,7 +247,7 @@ class ListObserver:
         assembly: Assembly,
         traceparent: str | None,
         at: datetime,
-        companions: tuple[list[Any] | None, list[Any] | None] = (None, None),
+        companions: _Companions = _Companions(),  # noqa: B008 - immutable
     ) -> Observation:
         self.snapshot_id = identity[0]
         self._announced_at = None
@@ -223,11 +259,18 @@ class ListObserver:
             completeness=assembly.completeness,
             tools=tools,
             protocol_version=self._protocol_version,
-            prompts=companions[0],
-            resource_templates=companions[1],
+            **companions._asdict(),
             ttl_ms=assembly.ttl_ms,
             traceparent=traceparent,
         )
+
+    def _known_companions(self) -> _Companions:
+        return _Companions(self._companion(_PROMPTS), self._companion(_TEMPLATES), self._instructions)
+
+    def _is_acceptable(self, instructions: str | dict[str, str] | None) -> bool:
+        if isinstance(instructions, str):
+            return len(instructions) <= self._wire.limits.instructions_chars_max
+        return instructions is None
 
     def _companion(self, method: str) -> list[Any] | None:
         """Return a list that goes with the tools, if it is known whole and well-formed."""
