@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 SOURCES = ROOT / "src" / "assay_stream"
 _BLOCK = re.compile(r"(<!-- table: ([\w.-]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
-_BY_CHANGES = {Kind.TOOL_CHANGED, Kind.PROMPT_CHANGED, Kind.TEMPLATE_CHANGED}
+_BY_CHANGES = {Kind.TOOL_CHANGED, Kind.PROMPT_CHANGED, Kind.TEMPLATE_CHANGED, Kind.INSTRUCTIONS_CHANGED}
 _DAY_MS = 24 * 3_600 * 1_000
 
 

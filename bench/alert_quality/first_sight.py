@@ -10,6 +10,7 @@ from assay_stream import engine
 from assay_stream.engine import EngineState
 from assay_stream.model.envelope import Producer
 from assay_stream.model.record import Origin, Record, Role
+from bench.alert_quality.public import instructions_of
 
 _SERVER = "server"
 _EVENT = {
@@ -29,7 +30,9 @@ def alerts_of_first_list(tools: Sequence[Mapping[str, Any]]) -> Iterator[Mapping
         tools: the list.
     """
     state = EngineState(producer=Producer(version="bench"))
+    instructions = instructions_of(tools)
     data = {
+        **({} if instructions is None else {"instructions": instructions}),
         "server_id": _SERVER,
         "observer_id": "observer",
         "snapshot_id": "snapshot",

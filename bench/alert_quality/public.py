@@ -2,7 +2,8 @@
 
 A file is ``{"source", "cases": [...]}``. Every case has ``id``, ``before`` and ``after`` (lists of tools). An attack
 has also ``technique`` and ``tool``, the name of the poisoned tool; a release has ``before_version`` and
-``after_version``. A release whose two versions are the same is a restart.
+``after_version``. A release whose two versions are the same is a restart. ``instructions`` of a file
+holds those of each version that gives any.
 """
 
 from __future__ import annotations
@@ -19,6 +20,27 @@ Tool = Mapping[str, Any]
 
 OVERT = "cisco_overt"
 """A source of tools that say openly what they do: not poison, so it is counted apart."""
+
+
+class Listed(list[Tool]):
+    """A list with the server's instructions beside it.
+
+    Args:
+        instructions: empty where the server gives none, ``None`` where that was not recorded.
+    """
+
+    def __init__(self, tools: Iterable[Tool], instructions: str | None) -> None:
+        super().__init__(tools)
+        self.instructions = instructions
+
+
+def instructions_of(tools: Sequence[Tool]) -> str | None:
+    """Return the instructions that were recorded with a list.
+
+    Args:
+        tools: the list.
+    """
+    return tools.instructions if isinstance(tools, Listed) else None
 
 
 class PublicCorpusError(Exception):
@@ -92,11 +114,13 @@ class PublicCorpus:
         lists = dict(self.first)
         for pair in self.releases:
             lists |= {(pair.source, pair.versions[0]): pair.before, (pair.source, pair.versions[1]): pair.after}
-        distinct = {(source, digests(tools)): (version, tools) for (source, version), tools in lists.items()}
-        return [
-            FirstList(id=f"{source} {version}", source=source, tools=tools)
-            for (source, _), (version, tools) in distinct.items()
-        ]
+        distinct = {
+            (source, digests(tools), instructions_of(tools)): FirstList(
+                id=f"{source} {version}", source=source, tools=tools
+            )
+            for (source, version), tools in lists.items()
+        }
+        return list(distinct.values())
 
 
 def digests(tools: Sequence[Tool]) -> tuple[str, ...]:
@@ -131,11 +155,13 @@ def read_public(folders: Iterable[Path]) -> PublicCorpus:
 def _read(path: Path, corpus: PublicCorpus, seen: set[tuple[str, bool]]) -> None:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        pairs = [_pair(case, content["source"]) for case in content["cases"]]
+        pairs = [_pair(case, content["source"], content.get("instructions")) for case in content["cases"]]
     except (ValueError, KeyError, TypeError) as error:
         raise PublicCorpusError(f"{path}: {type(error).__name__} {error}: see the format in public.py") from error
     if "first" in content:
-        corpus.first.setdefault((content["source"], content["first"]["version"]), content["first"]["tools"])
+        first = content["first"]
+        tools = _listed(first["tools"], first["version"], content.get("instructions"))
+        corpus.first.setdefault((content["source"], first["version"]), tools)
     for pair in pairs:
         if (pair.id, bool(pair.technique)) not in seen:
             seen.add((pair.id, bool(pair.technique)))
@@ -153,7 +179,11 @@ def _place(pair: Pair, corpus: PublicCorpus) -> None:
         corpus.releases.append(pair)
 
 
-def _pair(case: Mapping[str, Any], source: str) -> Pair:
+def _listed(tools: Sequence[Tool], version: str, instructions: Mapping[str, str] | None) -> Sequence[Tool]:
+    return tools if instructions is None else Listed(tools, instructions.get(version, ""))
+
+
+def _pair(case: Mapping[str, Any], source: str, instructions: Mapping[str, str] | None) -> Pair:
     if "technique" in case:
         return Pair(
             id=case["id"],
@@ -163,10 +193,11 @@ def _pair(case: Mapping[str, Any], source: str) -> Pair:
             technique=case["technique"],
             tool=case["tool"],
         )
+    versions = case["before_version"], case["after_version"]
     return Pair(
         id=case["id"],
         source=source,
-        before=case["before"],
-        after=case["after"],
-        versions=(case["before_version"], case["after_version"]),
+        before=_listed(case["before"], versions[0], instructions),
+        after=_listed(case["after"], versions[1], instructions),
+        versions=versions,
     )

@@ -18,11 +18,14 @@ from assay_stream.schemes.mcptrust import drift as mcptrust_drift
 from assay_stream.schemes.mcptrust.lock import lock as mcptrust_lock
 from bench.alert_quality.first_sight import alerts_of_first_list
 from bench.alert_quality.judges import CRITICAL, HIGH, LOW, MCPTRUST_LEVELS, MEDIUM
-from bench.alert_quality.public import PublicCorpus, Tool, digests
+from bench.alert_quality.public import PublicCorpus, Tool, digests, instructions_of
 from bench.alert_quality.scanner import scan
 
 WHOLE_LIST = "*"
 """The name that stands for a list as a whole."""
+
+INSTRUCTIONS = "* (instructions)"
+"""The name that stands for a server's instructions."""
 
 NOT_COMPARED = "not compared: "
 """What the code of a pair starts with that a judge refuses."""
@@ -54,12 +57,22 @@ def assay_stream(before: Sequence[Tool], after: Sequence[Tool]) -> Verdicts:
         before: the earlier list.
         after: the later list.
     """
-    was, now = ({"tools": [dict(tool) for tool in tools]} for tools in (before, after))
     try:
-        findings = drift_findings(read_offer(was), read_offer(now), profile=DEFAULT_PROFILE)
+        was, now = (read_offer(_recording(tools)) for tools in (before, after))
+        findings = drift_findings(was, now, profile=DEFAULT_PROFILE)
     except InputError as error:
         return {WHOLE_LIST: Verdict(level=0, codes=(NOT_COMPARED + error.code,))}
-    return _gravest((finding.name, int(finding.level), finding.codes) for finding in findings)
+    return _gravest((_name(f.name, f.kind), int(f.level), f.codes) for f in findings)
+
+
+def _recording(tools: Sequence[Tool]) -> dict[str, Any]:
+    recording: dict[str, Any] = {"tools": [dict(tool) for tool in tools]}
+    instructions = instructions_of(tools)
+    return recording if instructions is None else recording | {"instructions": instructions}
+
+
+def _name(name: str, kind: str) -> str:
+    return INSTRUCTIONS if kind.startswith("instructions_") else name
 
 
 def assay_stream_first(before: Sequence[Tool], after: Sequence[Tool]) -> Verdicts:  # noqa: ARG001 -- a PublicJudge
@@ -71,7 +84,8 @@ def assay_stream_first(before: Sequence[Tool], after: Sequence[Tool]) -> Verdict
     """
     alerts = [(alert, alert["unmapped"]) for alert in alerts_of_first_list(after)]
     return _gravest(
-        (more.get("mcp_tool_name", WHOLE_LIST), alert["severity_id"], _codes(more)) for alert, more in alerts
+        (_name(more.get("mcp_tool_name", WHOLE_LIST), more["mcp_finding_kind"]), alert["severity_id"], _codes(more))
+        for alert, more in alerts
     )
 
 
@@ -90,6 +104,8 @@ def any_change(before: Sequence[Tool], after: Sequence[Tool]) -> Verdicts:
     names = differing(before, after)
     if not names and list(before) != list(after):
         names = {WHOLE_LIST}
+    if instructions_of(before) != instructions_of(after):
+        names.add(INSTRUCTIONS)
     return {name: Verdict(level=HIGH, codes=("changed",)) for name in names}
 
 

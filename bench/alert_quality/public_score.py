@@ -10,7 +10,15 @@ from dataclasses import dataclass, field
 from assay_stream.drift import CODES
 from bench.alert_quality.judges import HIGH, MEDIUM
 from bench.alert_quality.public import FirstList, Pair, PublicCorpus
-from bench.alert_quality.public_judges import NOT_COMPARED, WHOLE_LIST, PublicJudge, Verdict, Verdicts, differing
+from bench.alert_quality.public_judges import (
+    INSTRUCTIONS,
+    NOT_COMPARED,
+    WHOLE_LIST,
+    PublicJudge,
+    Verdict,
+    Verdicts,
+    differing,
+)
 
 _Z = 1.96
 
@@ -150,7 +158,7 @@ def _level(verdicts: Verdicts) -> int:
 
 
 def _tools_at_high(verdicts: Verdicts) -> int:
-    return sum(verdict.level >= HIGH for name, verdict in verdicts.items() if name != WHOLE_LIST)
+    return sum(verdict.level >= HIGH for name, verdict in verdicts.items() if name not in (WHOLE_LIST, INSTRUCTIONS))
 
 
 def _reaching(judged: Sequence[Verdicts], level: int) -> Share:

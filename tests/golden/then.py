@@ -59,7 +59,8 @@ def decisions_of_then() -> Iterator[None]:
         stack.enter_context(patch.object(comparison, "_ANSWERS", ContentCache(4_096)))
         # SARIF lists every kind that a report can have.
         stack.enter_context(patch.dict(KIND_TITLES))
-        cast("dict[str, str]", KIND_TITLES).pop("list_cached_long")
+        for kind in ("list_cached_long", "instructions_added", "instructions_removed", "instructions_changed"):
+            cast("dict[str, str]", KIND_TITLES).pop(kind)
         phrases = _phrases_of_then()
         for module in (reader, search):
             stack.enter_context(patch.object(module, "FILTER", phrases))

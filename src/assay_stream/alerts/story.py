@@ -22,7 +22,7 @@ from assay_stream.work import UNLIMITED, Work
 _EXAMINED = frozenset(
     (
         *(Kind.TOOL_ADDED, Kind.TOOL_CHANGED, Kind.TOOL_RENAMED, Kind.PROMPT_ADDED, Kind.PROMPT_CHANGED),
-        *(Kind.TEMPLATE_ADDED, Kind.TEMPLATE_CHANGED),
+        *(Kind.TEMPLATE_ADDED, Kind.TEMPLATE_CHANGED, Kind.INSTRUCTIONS_ADDED, Kind.INSTRUCTIONS_CHANGED),
     )
 )
 """Kinds whose findings say what changed and what new text brings; of the others no text is searched."""

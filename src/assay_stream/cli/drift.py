@@ -35,9 +35,9 @@ def drift(
     """Compare two recordings of a server's tools by meaning, or judge one as a server's first list.
 
     Each file holds a Tool object, a tools/list result, the JSON-RPC response around one, a snapshot event, or a
-    manifest of tools, prompts and resource templates; `-` is standard input. Without BEFORE.json, or where it holds no
-    item, all of the later recording is new. Exit code 0: nothing reaches --fail-on. 1: something does.
-    2: the input cannot be read.
+    manifest of tools, prompts, resource templates and instructions; `-` is standard input. Without BEFORE.json, or
+    where it holds no item, all of the later recording is new. Exit code 0: nothing reaches --fail-on. 1: something
+    does. 2: the input cannot be read.
     """
     *earlier, after = recordings
     if len(earlier) > 1:

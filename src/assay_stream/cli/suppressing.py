@@ -19,10 +19,10 @@ from assay_stream.observe.events import rfc3339
 _MCP_FIELDS = frozenset(
     (
         *("name", "title", "description", "inputSchema", "outputSchema", "annotations", "_meta", "icons"),
-        *("execution", "arguments", "uriTemplate", "mimeType"),
+        *("execution", "arguments", "uriTemplate", "mimeType", "instructions"),
     )
 )
-"""Top-level fields that MCP gives to tools, prompts and resource templates."""
+"""Top-level fields that MCP gives to tools, prompts, resource templates and servers."""
 
 RuleServer = Annotated[str, typer.Option("--server-id", help="Your name for the server; '*' for every server.")]
 RuleId = Annotated[str, typer.Option("--id", help="Your name for the rule. Setting it again replaces it.")]

@@ -72,7 +72,7 @@ def detect_indicators(
 
     Args:
         before: the older definition, ``None`` where there was none: then every text is new.
-        after: the newer definition: a tool, a prompt or a resource template.
+        after: the newer definition: a tool, a prompt, a resource template, or ``{"instructions": text}``.
         tool_names: names of the other tools that the agent may call, with or without the definition's own.
         work: the budget of the record that brought the definition.
 

@@ -93,7 +93,7 @@ class Text(NamedTuple):
 
 
 def texts_of(definition: Mapping[str, Any], work: Work) -> Iterator[Text]:
-    """Yield every text of a tool, a prompt or a resource template, by key and place, whatever the order of its keys."""
+    """Yield every text of a definition, by key and place, whatever the order of its keys."""
     pending: list[tuple[Place, str, Any, bool]] = [(None, "", definition, False)]
     while pending:
         place, key, value, in_properties = pending.pop()

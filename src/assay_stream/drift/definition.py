@@ -127,6 +127,7 @@ _FIELDS: Mapping[str, Compare] = {
     "name": _by_code("name_changed"),
     "description": _text("description"),
     "title": _text("title"),
+    "instructions": _text("instructions"),
     "inputSchema": compare_schemas,
     "input_schema": compare_schemas,
     "outputSchema": compare_schemas,

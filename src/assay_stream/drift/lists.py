@@ -1,6 +1,7 @@
 """Two lists of a server by meaning: what came, went, changed, or goes by another name.
 
-1. Items are matched by name (resource templates by URI template); the order of a list says nothing.
+1. Items are matched by name (resource templates by URI template); the order of a list says nothing. Instructions are
+   a list of one.
 2. A name that stands more than once in the later list, with several definitions that are not those of the earlier
    list, is ambiguous: nothing more is told of it. Held against an ambiguous name, a definition that stood there
    already is no change; another one is compared with the first in canonical order.
@@ -31,7 +32,6 @@ from assay_stream.work import Work, WorkExhaustedError
 Item = Mapping[str, Any]
 
 
-_KEYS = {Subject.TOOL: "name", Subject.PROMPT: "name", Subject.TEMPLATE: "uriTemplate"}
 _COMMON_WORDS_MIN = 0.5
 
 # Units of work.
@@ -106,10 +106,10 @@ def compare_lists(
 
 def _by_name(items: Sequence[Item], subject: Subject) -> dict[str, dict[bytes, Item]]:
     """Return the distinct definitions of each name, by the digest and in the order of their canonical form."""
-    key = _KEYS[subject]
     named: dict[str, dict[bytes, Item]] = {}
+    key = subject.key
     for index, item in enumerate(items):
-        name = item.get(key)
+        name = subject.name_of(item)
         if not isinstance(name, str):
             raise InputError("missing_field", f"a {subject} needs a text as its {key}", path=f"$[{index}].{key}")
         named.setdefault(name, {})[sha256(canonicalize(item)).digest()] = item

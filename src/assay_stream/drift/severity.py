@@ -181,6 +181,9 @@ def _both(level: Level | None) -> Levels:
     return level, level
 
 
+_INSTRUCTIONS = ("instructions_added", "instructions_removed", "instructions_changed")
+
+
 def _mcptrust(name: str, explanation: str) -> Profile:
     table = {
         change: _PEER_LEVELS[severity] if severity is not None else None
@@ -200,6 +203,7 @@ def _mcptrust(name: str, explanation: str) -> Profile:
             "tool_renamed": both[what.TOOL_ADDED],
             "risk_level_changed": both[what.TOOL_RISK],
             "list_cached_long": _both(None),
+            **{kind: _both(None) for kind in _INSTRUCTIONS},
         },
         fields={
             "tool_changed": {"description": both[what.TOOL_DESCRIPTION], "inputSchema": both[what.TOOL_SCHEMA]},
@@ -216,6 +220,7 @@ def _p60(change: str) -> Levels:
 
 _NOT_TOOLS = (
     "prompt_added", "prompt_removed", "prompt_changed", "template_added", "template_removed", "template_changed",
+    *_INSTRUCTIONS,
 )  # fmt: skip
 
 _PROFILES = (
@@ -233,6 +238,8 @@ _PROFILES = (
             "prompt_removed": _both(Level.INFORMATIONAL),
             "template_added": _both(Level.LOW),
             "template_removed": _both(Level.INFORMATIONAL),
+            "instructions_added": _both(Level.LOW),
+            "instructions_removed": _both(Level.INFORMATIONAL),
         },
         by_code=True,
     ),

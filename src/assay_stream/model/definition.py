@@ -22,7 +22,7 @@ class Projection(TypedDict, total=False):
 
 
 class Definition(TypedDict):
-    """One distinct tool, prompt or resource template, for reviewers. The record's key is the full digest."""
+    """One distinct tool, prompt, resource template or instructions text, for reviewers. Its key is the full digest."""
 
     full_digest: DigestText
     definition: dict[str, Any]
@@ -33,7 +33,7 @@ def definition_record(record: Record, full: str, definition: dict[str, Any]) -> 
     """Return the record of a definition: the same bytes for every observer and kind of list.
 
     Args:
-        definition: a tool, a prompt or a resource template as received.
+        definition: a tool, a prompt or a resource template as received, or ``{"instructions": text}``.
     """
     value: Definition = {"full_digest": full, "definition": definition}
     try:

@@ -41,7 +41,7 @@ def _item_subject(given: Any) -> Subject:
     return subject
 
 
-_ItemSubject = Annotated[Subject, Wire(Literal["prompt", "template"], read=_item_subject)]
+_ItemSubject = Annotated[Subject, Wire(Literal["prompt", "template", "instructions"], read=_item_subject)]
 
 
 @fact("tool", "server_id", "server_scoped", "full")
@@ -120,7 +120,7 @@ class Catalogue(BaseFact):
 @fact("item", "server_id", "subject", "full")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemFact(BaseFact):
-    """A prompt or resource template seen on a server; null where it is beyond the limits.
+    """A prompt, a resource template or instructions seen on a server; null where it is beyond the limits.
 
     No call is bound to these: only the registry keeps them, to find what changed.
     """
@@ -134,7 +134,7 @@ class ItemFact(BaseFact):
 @fact("item_list", "server_id", "subject", "digest")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemList(BaseFact):
-    """A set of prompts or of resource templates: names or URI templates, and full digests.
+    """A set of prompts or of resource templates: names or URI templates, and full digests. Or the instructions.
 
     Args:
         digest: digest of the set, whatever its order.
@@ -165,6 +165,7 @@ class Seen(BaseFact):
         signatures: digest of the signatures that came with it, ``None`` where none did.
         prompts: digest of the prompts that came with it, ``None`` where the snapshot has none.
         templates: the same of resource templates.
+        instructions: the same of the server's instructions.
         auth_context: digest of the name of the rights under which the server was asked. Only the digest is kept:
             what a proxy puts there may be a credential.
         attributed: whether a header of its record named the observer; such a list is not ended by a rejection
@@ -182,13 +183,20 @@ class Seen(BaseFact):
     signatures: Annotated[DigestText | None, ALWAYS] = None
     prompts: DigestText | None = None
     templates: DigestText | None = None
+    instructions: DigestText | None = None
     auth_context: BareHex | None = None
     attributed: bool = False
     rationed: bool = False
 
     def listed(self, subject: Subject) -> str | None:
-        """Return the digest of its prompts or templates, ``None`` where it has none."""
-        return self.prompts if subject is Subject.PROMPT else self.templates
+        """Return the digest of what it states beside the tools, ``None`` where it states none."""
+        match subject:
+            case Subject.PROMPT:
+                return self.prompts
+            case Subject.TEMPLATE:
+                return self.templates
+            case _:
+                return self.instructions
 
     @property
     def position(self) -> Position:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from typing_extensions import TypedDict
@@ -60,11 +61,36 @@ Decision = Literal["allow", "deny", "requires_approval", "error"]
 
 
 class Subject(StrEnum):
-    """What a list is a list of."""
+    """What a list is a list of. A server gives instructions once: they are a list of one at most."""
 
     TOOL = "tool"
     PROMPT = "prompt"
     TEMPLATE = "template"
+    INSTRUCTIONS = "instructions"
+
+    @property
+    def plural(self) -> str:
+        """What several of them are called."""
+        return self.value if self is Subject.INSTRUCTIONS else f"{self}s"
+
+    @property
+    def key(self) -> str:
+        """The field that clients ask for an item by."""
+        return {Subject.TEMPLATE: "uriTemplate", Subject.INSTRUCTIONS: "instructions"}.get(self, "name")
+
+    def name_of(self, item: Mapping[str, Any]) -> Any:
+        """Return what tells an item from others of its list."""
+        name = item.get(self.key)
+        return self.value if self is Subject.INSTRUCTIONS and isinstance(name, str) else name
+
+
+ITEM_SUBJECTS = (Subject.PROMPT, Subject.TEMPLATE, Subject.INSTRUCTIONS)
+"""What a server offers beside its tools. No call is bound to any of it."""
+
+
+def as_item(instructions: str) -> list[dict[str, Any]]:
+    """Return a server's instructions as the list that they are compared as."""
+    return [{"instructions": instructions}] if instructions else []
 
 
 class Direction(StrEnum):

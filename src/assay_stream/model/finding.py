@@ -72,7 +72,7 @@ class Detected:
         return orjson.dumps(self.key).decode()
 
 
-Counted = Literal["tools", "prompts", "templates", "privileged"]
+Counted = Literal["tools", "prompts", "templates", "instructions", "privileged"]
 PIN_FIELDS = ("scheme", "expected", "observed", "enforcement", "action")
 FINDING_MEMBERS = {"uid": BareHex}
 """What a finding's record holds beside its fields."""
@@ -84,7 +84,7 @@ class Finding:
 
     Args:
         tool_name: about which tool, ``None`` where it is about none.
-        item_name: about which prompt, by name, or which resource template, by URI template.
+        item_name: about which prompt, by name, or which resource template, by URI template; ``instructions``.
         observer_id: who saw it, ``None`` where that is not known.
         time_us: event time of the record it was found in, microseconds since the epoch; of a late one, when that
             showed.
@@ -96,7 +96,8 @@ class Finding:
         approved: it matches what operators pinned.
         offered_elsewhere: it is known, and another observer is still offered it.
         left_out: of an analysis that was cut short, codes of what was left out.
-        inventory: of a first list, how many tools, prompts and templates it has, and how many privileged tools.
+        inventory: of a first list, how many tools, prompts, templates and instructions it has, and how many
+            privileged tools.
         privileged: of a first list, the first of the privileged tools by name.
         counted: of a rationed list, kinds of findings that were counted instead of reported, and how many of each.
         reason: the stable code behind it, where the kind alone does not say enough; for keys, the key.

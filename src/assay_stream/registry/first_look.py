@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Set
 from assay_stream.drift.severity import Level
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.facts import Catalogue, Seen
-from assay_stream.model.fields import Subject
+from assay_stream.model.fields import ITEM_SUBJECTS
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind
 from assay_stream.registry.comparison import Signs
@@ -38,7 +38,7 @@ def first_look(
         after=catalogue.digest,
         inventory=(
             ("tools", len(catalogue.tools)),
-            *((f"{subject}s", listed[subject]) for subject in (Subject.PROMPT, Subject.TEMPLATE) if subject in listed),
+            *((subject.plural, listed[subject]) for subject in ITEM_SUBJECTS if subject in listed),
             ("privileged", len(privileged)),
         ),
         privileged=tuple(privileged[: DEFAULT_LIMITS.privileged_named_max]),

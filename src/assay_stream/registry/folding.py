@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from assay_stream.model.control_facts import Discovery
 from assay_stream.model.facts import Catalogue, FormerTool, Horizon, Rejection, Seen
-from assay_stream.model.fields import Subject
+from assay_stream.model.fields import ITEM_SUBJECTS
 from assay_stream.model.record import Output, Record
 from assay_stream.registry.ledger import Ledger
 from assay_stream.registry.server import ServerBindings
@@ -111,7 +111,7 @@ def _surplus(ledger: Ledger, server: ServerBindings, timeline: Timeline) -> tupl
 
 def _drop_unused_items(ledger: Ledger, record: Record, server: ServerBindings, folded: Seen) -> list[Output]:
     outputs: list[Output] = []
-    for subject in (Subject.PROMPT, Subject.TEMPLATE):
+    for subject in ITEM_SUBJECTS:
         digest = folded.listed(subject)
         if digest is None or server.observations.uses(subject.value, digest):
             continue

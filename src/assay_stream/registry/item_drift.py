@@ -1,4 +1,4 @@
-"""Drift between two lists of prompts, or of resource templates.
+"""Drift between two lists of prompts, or of resource templates, and of a server's instructions: a list of one.
 
 The comparison is with what the same observer last stated of them; where it never did, with what the rest of the fleet
 last stated. Of the first list ever stated only what stands out is an addition (``registry.first_look``). Nothing is
@@ -12,7 +12,7 @@ own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from assay_stream.drift.definition import differing_fields
@@ -32,9 +32,17 @@ from assay_stream.work import WorkExhaustedError
 
 
 def compare_items(
-    server: ServerBindings, offer: ItemOffer, seen: Seen, analysis: Analysis | None = None
+    server: ServerBindings,
+    offer: ItemOffer,
+    seen: Seen,
+    analysis: Analysis | None = None,
+    named_with: Iterable[str] = (),
 ) -> Iterator[Finding]:
-    """Yield what a snapshot shows of prompts, or of templates, that its baseline did not, in the order of names."""
+    """Yield what a snapshot shows of one list that its baseline did not, in the order of names.
+
+    Args:
+        named_with: what else the texts of the list may name as the server's own.
+    """
     latest = next(stated(server, seen.observer_id, offer.subject, seen.position), None)
     if latest is not None and repeats(latest, offer):
         return
@@ -42,7 +50,7 @@ def compare_items(
     was = item_baseline(server, offer.subject, seen, analysis)
     now = offer.as_fact(seen.server_id).by_name()
     is_complete = seen.completeness == "complete" and not offer.is_cut
-    drift = _ItemDrift(server, seen, offer, analysis)
+    drift = _ItemDrift(server, seen, offer, analysis, named_with)
     new = now.keys() - was.names.keys()
     known = {name for name in new if server.fleet.is_item_known(offer.subject, name)}
     come = {name for name in new if was.complete or (was.stated and name not in known)}
@@ -67,9 +75,11 @@ def compare_items(
 class _ItemDrift:
     """Makes the findings about one list of a snapshot."""
 
-    def __init__(self, server: ServerBindings, seen: Seen, offer: ItemOffer, analysis: Analysis) -> None:
+    def __init__(
+        self, server: ServerBindings, seen: Seen, offer: ItemOffer, analysis: Analysis, named_with: Iterable[str]
+    ) -> None:
         self._server, self._seen, self._offer, self._analysis = server, seen, offer, analysis
-        names = [item.get("name") for item in offer.definitions.values()]
+        names = [*(item.get("name") for item in offer.definitions.values()), *named_with]
         self._comparison = Comparison(analysis, {name for name in names if isinstance(name, str)}, map(str, names))
 
     def found(self, what: str, name: str, *, after: str | None = None, **more: Any) -> Finding:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from assay_stream.model.facts import Rejection, Seen
-from assay_stream.model.fields import Subject
+from assay_stream.model.fields import ITEM_SUBJECTS, Subject
 from assay_stream.model.record import Position
 from assay_stream.registry.timeline import back_from, position_of
 
@@ -54,7 +54,7 @@ class Observations:
         drop_empty(self._of_place, place)
         drop_empty(self._of_rights, seen.auth_context)
         drop_empty(self._complete, seen.catalogue)
-        for subject in (Subject.PROMPT, Subject.TEMPLATE):
+        for subject in ITEM_SUBJECTS:
             drop_empty(self._stating, subject)
         for use in _uses_of(seen):
             take_one(self._uses, use)
@@ -108,7 +108,7 @@ class Observations:
         yield self._all
         yield self._of_rights.setdefault(seen.auth_context, [])
         yield self._of_place.setdefault(seen.origin[:2], [])
-        for subject in (Subject.PROMPT, Subject.TEMPLATE):
+        for subject in ITEM_SUBJECTS:
             if seen.listed(subject) is not None:
                 yield self._stating.setdefault(subject, [])
         if seen.completeness == "complete":
@@ -132,7 +132,7 @@ def _uses_of(seen: Seen) -> Iterator[tuple[str, str]]:
     yield "catalogue", seen.catalogue
     if seen.signatures is not None:
         yield "signatures", seen.signatures
-    for subject in (Subject.PROMPT, Subject.TEMPLATE):
+    for subject in ITEM_SUBJECTS:
         listed = seen.listed(subject)
         if listed is not None:
             yield subject.value, listed

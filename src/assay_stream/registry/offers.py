@@ -1,9 +1,9 @@
-"""What a snapshot offers: its tools fingerprinted, its prompts and resource templates digested.
+"""What a snapshot offers: its tools fingerprinted, its prompts, resource templates and instructions digested.
 
-Equal bytes are never canonicalised twice, whether a whole list repeats or a single tool in it does. Of prompts and
-resource templates, none of which can make a snapshot be refused:
+Equal bytes are never canonicalised twice, whether a whole list repeats or a single tool in it does. Of prompts,
+resource templates and instructions, none of which can make a snapshot be refused here:
 
-1. Absent is unknown: a snapshot that states no prompts says nothing of prompts.
+1. Absent is unknown: a snapshot that states no prompts says nothing of prompts. Empty instructions are none.
 2. Prompts are identified by name, resource templates by URI template. One without it cannot be asked for by a client
    and is ignored. A name beyond the limit is cut, and ends with its digest.
 3. A name may occur several times; each of its definitions counts by itself.
@@ -29,7 +29,7 @@ from assay_stream.canonical.numbers import NegativeZero
 from assay_stream.errors import InputError, IntegrityError
 from assay_stream.limits import Limits
 from assay_stream.model.facts import ItemFact, ItemList
-from assay_stream.model.fields import Subject
+from assay_stream.model.fields import Subject, as_item
 from assay_stream.model.observation import SnapshotData
 from assay_stream.schemes.fingerprint import ContentCache, Fingerprint, fingerprint
 from assay_stream.schemes.schemapin.canonical import carried_signature
@@ -56,12 +56,9 @@ class Offer:
     """The SchemaPin signature within a tool, by the name of each tool that carries one and is not ambiguous."""
 
 
-_NAMES = {Subject.PROMPT: "name", Subject.TEMPLATE: "uriTemplate"}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemOffer:
-    """The prompts, or the resource templates, of one snapshot.
+    """The prompts, the resource templates, or the instructions of one snapshot.
 
     Args:
         digest: digest of the set, whatever its order.
@@ -176,8 +173,12 @@ class Offers:
         return found
 
     def items_of(self, data: SnapshotData) -> dict[Subject, ItemOffer]:
-        """Return what a snapshot states of prompts and of resource templates."""
-        stated = {Subject.PROMPT: data.prompts, Subject.TEMPLATE: data.resource_templates}
+        """Return what a snapshot states beside its tools."""
+        stated = {
+            Subject.PROMPT: data.prompts,
+            Subject.TEMPLATE: data.resource_templates,
+            Subject.INSTRUCTIONS: None if data.instructions is None else as_item(data.instructions),
+        }
         return {subject: self._item_offer(subject, items) for subject, items in stated.items() if items is not None}
 
     def _item_offer(self, subject: Subject, items: list[dict[str, Any]]) -> ItemOffer:
@@ -195,7 +196,7 @@ class Offers:
         oversized: set[str] = set()
         weight = 0
         for item in items:
-            name = item.get(_NAMES[subject])
+            name = subject.name_of(item)
             if isinstance(name, str) and name:
                 full, fits, size_bytes = self._digest_of(item)
                 weight += size_bytes + BYTES_PER_DEFINITION

@@ -130,6 +130,7 @@ def _observation(
     attributed: bool,
 ) -> Seen:
     data = event.data
+    stated = {subject: items.digest for subject, items in lists.items()}
     return Seen(
         server_id=data.server_id,
         observer_id=data.observer_id,
@@ -140,8 +141,9 @@ def _observation(
         completeness=data.completeness,
         auth_context=None if data.auth_context is None else jcs_digest(data.auth_context).hex,
         signatures=None if signatures is None else signatures.digest,
-        prompts=lists[Subject.PROMPT].digest if Subject.PROMPT in lists else None,
-        templates=lists[Subject.TEMPLATE].digest if Subject.TEMPLATE in lists else None,
+        prompts=stated.get(Subject.PROMPT),
+        templates=stated.get(Subject.TEMPLATE),
+        instructions=stated.get(Subject.INSTRUCTIONS),
         attributed=attributed,
     )
 
@@ -162,13 +164,21 @@ def _compare(
     ration = Ration(server, seen, record.timestamp_ms, change, limits)
     compared = chain(
         compare(server, analysed, catalogue, seen, offer, ration.analysis),
-        *(compare_items(server, items, seen, ration.analysis) for items in lists),
+        *(compare_items(server, items, seen, ration.analysis, _named_with(items, offer, lists)) for items in lists),
     )
     findings = [*first_look(server, catalogue, seen, lists), *_misrouted(registry, seen)]
     findings += [*never_complete(server, seen, limits), *ration.reported(compared)]
     ration.compared()
     late = late_finding(server, seen, limits)
     return findings if late is None else [*findings, late], ration
+
+
+def _named_with(items: ItemOffer, offer: Offer, lists: Iterable[ItemOffer]) -> Iterable[str]:
+    """Return the names that a list may speak of beside its own: instructions are about everything of a server."""
+    if items.subject is not Subject.INSTRUCTIONS:
+        return ()
+    beside = (item.get("name") for listed in lists for item in listed.definitions.values())
+    return chain(offer.tools, (name for name in beside if isinstance(name, str)))
 
 
 def _publish_offer(

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from assay_stream.model.facts import Seen
+from assay_stream.model.fields import ITEM_SUBJECTS
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import Kind
 from assay_stream.model.record import Origin, Position
@@ -132,7 +133,7 @@ class Timeline:
                 if _same_items(older, seen) and _same_items(seen, newer):
                     return seen, False
                 same_tools = same_tools or seen
-        # No call is bound to prompts and templates: their history is given up before an answer about a tool is.
+        # No call is bound to anything but tools: the history of the rest is given up before an answer about a tool is.
         return (entries[0], True) if same_tools is None else (same_tools, False)
 
 
@@ -148,7 +149,7 @@ def _same_tools(one: Seen, other: Seen) -> bool:
 
 
 def _same_items(one: Seen, other: Seen) -> bool:
-    return (one.prompts, one.templates) == (other.prompts, other.templates)
+    return all(one.listed(subject) == other.listed(subject) for subject in ITEM_SUBJECTS)
 
 
 def finding_in(seen: Seen, kind: Kind, **more: Any) -> Finding:

@@ -8,8 +8,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from assay_stream.canonical.digest import jcs_digest
@@ -19,7 +20,7 @@ from assay_stream.drift.definition import differing_fields
 from assay_stream.drift.severity import Level, Profile, Sign, assess, covers
 from assay_stream.errors import InputError
 from assay_stream.limits import DEFAULT_LIMITS
-from assay_stream.model.fields import Subject
+from assay_stream.model.fields import Subject, as_item
 from assay_stream.schemes.assay.manifest import action_class
 from assay_stream.schemes.handshake.contract import contract, contract_drift
 from assay_stream.schemes.mcptrust.hashes import RISK_LEVELS, risk_level
@@ -27,7 +28,12 @@ from assay_stream.work import Work, WorkExhaustedError
 
 Item = Mapping[str, Any]
 
-_LISTS = {Subject.TOOL: "tools", Subject.PROMPT: "prompts", Subject.TEMPLATE: "resourceTemplates"}
+_LISTS = {
+    Subject.TOOL: "tools",
+    Subject.PROMPT: "prompts",
+    Subject.TEMPLATE: "resourceTemplates",
+    Subject.INSTRUCTIONS: "instructions",
+}
 
 KIND_TITLES: Mapping[str, str] = {
     "tool_added": "A tool was added",
@@ -40,6 +46,9 @@ KIND_TITLES: Mapping[str, str] = {
     "template_added": "A resource template was added",
     "template_removed": "A resource template was removed",
     "template_changed": "A resource template changed",
+    "instructions_added": "Instructions of the server were added",
+    "instructions_removed": "The instructions of the server were removed",
+    "instructions_changed": "The instructions of the server changed",
     "risk_level_changed": "MCPTrust's risk level of a tool changed",
     "contract_violation": "A tool changed what its contract promised to keep",
     "definition_ambiguous": "A list holds one name twice, with different definitions",
@@ -105,10 +114,10 @@ def read_offer(content: Any) -> Offer:
 
     Args:
         content: a Tool object, a list result, the JSON-RPC response around one, a snapshot event, or a manifest
-            ``{"tools": [...], "prompts": [...], "resourceTemplates": [...]}``.
+            ``{"tools": [...], "prompts": [...], "resourceTemplates": [...], "instructions": "..."}``.
 
     Raises:
-        InputError: ``not_a_tool``, ``wrong_type`` or ``too_many_tools``.
+        InputError: ``not_a_tool``, ``wrong_type``, ``too_long`` or ``too_many_tools``.
     """
     if not isinstance(content, dict):
         raise InputError("not_a_tool", "give a Tool object, a list result, a snapshot or a manifest", path="$")
@@ -123,8 +132,9 @@ def _read_lists(content: dict[str, Any], path: str) -> Offer:
     lists = {}
     for subject, name in _LISTS.items():
         if name in content:
-            lists[subject] = _read_list(content[name], f"{path}.{name}")
-    if not lists:
+            read = _read_instructions if subject is Subject.INSTRUCTIONS else _read_list
+            lists[subject] = read(content[name], f"{path}.{name}")
+    if not lists or (lists.keys() == {Subject.INSTRUCTIONS} and "name" in content):
         if not isinstance(content.get("name"), str):
             message = "there is neither a list of tools nor a Tool object with its name"
             raise InputError("not_a_tool", message, path=path)
@@ -148,8 +158,17 @@ def _read_list(items: Any, path: str) -> list[dict[str, Any]]:
     return items
 
 
+def _read_instructions(text: Any, path: str) -> list[dict[str, Any]]:
+    if text is not None and not isinstance(text, str):
+        raise InputError("wrong_type", "must be a text", path=path)
+    if len(text or "") > DEFAULT_LIMITS.instructions_chars_max:
+        message = f"instructions may have {DEFAULT_LIMITS.instructions_chars_max} characters"
+        raise InputError("too_long", message, path=path)
+    return as_item(text or "")
+
+
 def drift_findings(before: Offer, after: Offer, *, profile: Profile, known: Collection[str] = ()) -> list[DriftFinding]:
-    """Return the findings: tools, then prompts, then templates, each ordered by name and kind.
+    """Return the findings: tools, prompts, templates, then instructions, each ordered by name and kind.
 
     Raises:
         InputError: as ``compare_lists``.
@@ -167,7 +186,9 @@ def drift_findings(before: Offer, after: Offer, *, profile: Profile, known: Coll
             except InputError as error:
                 path = f"$.{_LISTS[subject]}{error.path.removeprefix('$')}"
                 raise InputError(error.code, error.message, path=path) from None
-            names = _names(now, work)
+            # Instructions are about everything that the server offers.
+            named = chain(*after.lists.values()) if subject is Subject.INSTRUCTIONS else now
+            names = _names(named, work)
             for drift in drifts:
                 if not known or drift.after is None or str(jcs_digest(dict(drift.after))) not in known:
                     found.extend(_findings(drift, names, work))
@@ -178,7 +199,7 @@ def drift_findings(before: Offer, after: Offer, *, profile: Profile, known: Coll
     return [_judged(finding, profile) for finding in found if covers(profile, finding.kind, finding.changes)]
 
 
-def _names(items: Sequence[Item], work: Work) -> ToolNames:
+def _names(items: Iterable[Item], work: Work) -> ToolNames:
     try:
         return ToolNames({item["name"] for item in items if isinstance(item.get("name"), str)}, work)
     except WorkExhaustedError:

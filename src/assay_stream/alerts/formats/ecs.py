@@ -19,6 +19,9 @@ _CATEGORIES: dict[str, tuple[list[str], list[str]]] = {
     "template_added": (["configuration"], ["creation"]),
     "template_removed": (["configuration"], ["deletion"]),
     "template_changed": (["configuration"], ["change"]),
+    "instructions_added": (["configuration"], ["creation"]),
+    "instructions_removed": (["configuration"], ["deletion"]),
+    "instructions_changed": (["configuration"], ["change"]),
     "blocked_tool_called": (["intrusion_detection"], ["allowed"]),
 }
 """Kind to ``event.category`` and ``event.type``, of the pairs that ECS expects together."""
