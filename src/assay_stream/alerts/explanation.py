@@ -167,8 +167,8 @@ def _known(story: AlertStory) -> Iterator[str]:
     if story.changes:
         count = len(story.changes)
         yield f"{counted(count, 'change')} of meaning."
-    for rule, reason in dict.fromkeys((sign.rule, sign.reason) for sign in story.signs):
-        yield f"Indicator in the new text: {shown(rule)}. {reason}"
+    for rule, reason, is_old in dict.fromkeys((sign.rule, sign.reason, sign.is_carried_over) for sign in story.signs):
+        yield f"Indicator in {'text from before the change' if is_old else 'the new text'}: {shown(rule)}. {reason}"
     if story.calls is not None:
         yield f"Since {time_text(story.calls.since_ms)}: {calls_text(story)}."
 

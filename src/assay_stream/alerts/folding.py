@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from assay_stream.alerts.life_cycle import AlertRules, Suppressions, apply_finding, covering, tick, write_again
-from assay_stream.alerts.reasons import has_told, takes_part, with_part
+from assay_stream.alerts.reasons import has_told, takes_part, with_carried_over, with_part
 from assay_stream.alerts.state import counted, is_acknowledged, is_closed_by_hand, was_applied, without
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.alert_state import AlertRecords, AlertState
@@ -123,7 +123,7 @@ def find(
         lead: the open alert about the same definition, if there is one.
     """
     uid = finding.uid()
-    finding = _without_suppressed(finding, suppressions)
+    finding = with_carried_over(_without_suppressed(finding, suppressions), state_of)
     known = state_of(uid)
     step = Folding()
     fold = None

@@ -90,10 +90,11 @@ def _what_changed(story: AlertStory) -> Iterator[Line]:
 def _signs(story: AlertStory) -> Iterator[Line]:
     if not story.signs:
         return
-    yield _title("Indicators in the new text")
+    yield _title(f"Indicators in the {'' if any(sign.is_carried_over for sign in story.signs) else 'new '}text")
     for sign in story.signs:
         level = "" if sign.level is None else f" ({sign.level})"
         where = f" at {shown(sign.path)}" if sign.path else ""
+        where += ", as before the change" if sign.is_carried_over else ""
         style = "" if sign.level is None else severity_style(int(sign.level))
         yield Line("  ", (Span(f"{shown(sign.rule)}{level}", style), Span(where)))
         yield Line("    ", (Span(sign.reason),))

@@ -5,11 +5,13 @@
 2. A part keeps its own state, and writes nothing. The lead is open for as long as it or one of its parts is.
 3. A part whose lead has closed makes an alert of its own with its next finding, unless an operator closed the lead.
 4. A suppression rule must cover both or neither. A folded alert takes no part that is graver than itself.
+5. A changed definition is as grave as it would be in a first list, whatever became of the alert about the older one.
+   What was carried over is no news only where an alert of another kind reported this very definition.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
@@ -45,6 +47,22 @@ def subject_of(finding: Finding) -> Subject | None:
     if finding.kind not in _ABOUT_A_DEFINITION or name is None or finding.after is None:
         return None
     return finding.server_id, name, finding.after
+
+
+def with_carried_over(finding: Finding, state_of: Callable[[str], AlertState | None]) -> Finding:
+    """Return a finding with what was carried over among its indicators, unless that was reported in another alert."""
+    if not finding.carried_over:
+        return finding
+    subject, offered_as = finding.kind.value.rpartition("_")[0], finding.renamed_to or finding.tool_name
+    kinds = (kind for kind in Kind if kind.value in (f"{subject}_added", f"{subject}_changed", f"{subject}_renamed"))
+    uids = (replace(finding, kind=kind, tool_name=offered_as).uid() for kind in kinds)
+    others = (state_of(uid) for uid in uids if uid != finding.uid())
+    gravest = max(level for _, level, _ in finding.carried_over)
+    is_reported = any(other is not None and other.raised and other.severity_id >= gravest for other in others)
+    own = state_of(finding.uid())
+    if is_reported and (own is None or not own.raised):
+        return replace(finding, carried_over=())
+    return replace(finding, indicators=(*finding.indicators, *finding.carried_over), carried_over=())
 
 
 class Leads:

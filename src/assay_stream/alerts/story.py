@@ -79,6 +79,7 @@ class ShownIndicator:
         reason: why an attacker does it.
         path: where, ``""`` where that is not known.
         excerpt: the server's text, escaped and redacted, ``""`` where it is not known.
+        is_carried_over: whether the older definition may have shown it as well.
     """
 
     rule: str
@@ -86,6 +87,7 @@ class ShownIndicator:
     reason: str
     path: str
     excerpt: str
+    is_carried_over: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +100,7 @@ class AlertStory:
         info: what its kind means, ``None`` for a kind that this version does not know.
         details: what else the record says: a label, and text that may be a server's.
         changes: what changed, by meaning.
-        signs: indicators in new text.
+        signs: indicators in its text.
         severity_reasons: why it has its severity, one sentence each.
         diff: old and new definition, ``None`` where neither could be read.
         has_before: whether the older definition could be read.
@@ -236,24 +238,33 @@ def _signs(
     # Without the older definition all of its text would count as new.
     can_search = after is not None and (before is not None or not named) and bool(rules)
     found = detect_indicators(before, after or {}, work=Work(UNLIMITED)) if can_search else []
+    whole = detect_indicators(None, after or {}, work=Work(UNLIMITED)) if can_search and before is not None else []
     last = sightings.last if sightings is not None else None
     if last is not None:
-        for rule, level, path in last.indicators:
-            excerpt = next((sign.excerpt for sign in found if (sign.rule, sign.path) == (rule, path)), "")
-            yield _shown_indicator(rule, level, path, excerpt)
+        carried = [row for row in last.carried_over if row[0] in rules]
+        for rule, level, path in (*last.indicators, *carried):
+            excerpt = next((sign.excerpt for sign in (*found, *whole) if (sign.rule, sign.path) == (rule, path)), "")
+            yield _shown_indicator(rule, level, path, excerpt, is_carried_over=(rule, level, path) in carried)
         return
     for rule in rules:
         here: list[Indicator] = [sign for sign in found if sign.rule == rule]
-        for sign in here:
-            yield _shown_indicator(rule, sign.level, sign.path, sign.excerpt)
-        if not here:
+        before_too = [] if here else [sign for sign in whole if sign.rule == rule and sign.level >= Level.HIGH]
+        for sign in here or before_too:
+            yield _shown_indicator(rule, sign.level, sign.path, sign.excerpt, is_carried_over=not here)
+        if not here and not before_too:
             yield _shown_indicator(rule, LEVELS.get(rule), "", "")
 
 
-def _shown_indicator(rule: str, level: int | None, path: str, excerpt: str) -> ShownIndicator:
-    reason = _REASONS.get(rule, "A rule that this version does not know.")
+def _shown_indicator(
+    rule: str, level: int | None, path: str, excerpt: str, *, is_carried_over: bool = False
+) -> ShownIndicator:
     return ShownIndicator(
-        rule=rule, level=None if level is None else Level(level), reason=reason, path=path, excerpt=excerpt
+        rule=rule,
+        level=None if level is None else Level(level),
+        reason=_REASONS.get(rule, "A rule that this version does not know."),
+        path=path,
+        excerpt=excerpt,
+        is_carried_over=is_carried_over,
     )
 
 
@@ -281,7 +292,10 @@ def _severity_reasons(view: AlertView, changes: Iterable[ToldChange], signs: Ite
                 [Change(change.code, change.path, None, None, Direction(change.direction))],
             )
             causes.append((level, f"by what changed: {change.title} ({change.code})"))
-    causes += [(sign.level, f"by what the new text brings: {sign.rule}") for sign in signs if sign.level is not None]
+    for sign in signs:
+        if sign.level is not None:
+            says = "its text still says" if sign.is_carried_over else "the new text brings"
+            causes.append((sign.level, f"by what {says}: {sign.rule}"))
     reached = list(dict.fromkeys(text for level, text in causes if level == view.severity_id))
     yield from reached
     if not reached:

@@ -109,6 +109,7 @@ class Finding:
         renamed_to: of a renamed tool, its new name.
         changes: what changed, by meaning: code, path and direction; of one code in one field the first.
         indicators: what new text brings: rule, OCSF severity id and path.
+        carried_over: of a changed definition, what else of high severity or above all of its text shows.
         late_ms: of a late list, how long before the latest one its event time lies.
         detection: of a finding of a user's agent, what the agent says of it.
         rules: digest of the rules and weights that detection decided by.
@@ -135,6 +136,7 @@ class Finding:
     renamed_to: str | None = None
     changes: Annotated[tuple[tuple[str, str, str], ...], rows(tuple[str, str, Direction])] = ()
     indicators: Annotated[tuple[tuple[str, int, str], ...], rows(tuple[str, SeverityId, str])] = ()
+    carried_over: Annotated[tuple[tuple[str, int, str], ...], rows(tuple[str, SeverityId, str])] = ()
     also: tuple[str, ...] = ()
     late_ms: Natural | None = None
     approved: bool = False

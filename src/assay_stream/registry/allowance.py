@@ -107,7 +107,7 @@ class Ration:
         changes_left = self._limits.rationed_changes_max
         for finding in findings:
             is_change = finding.before is not None and finding.after is not None
-            if is_rationed and not finding.indicators:
+            if is_rationed and not (finding.indicators or finding.carried_over):
                 if not is_change or changes_left == 0:
                     self._counted[finding.kind] += 1
                     continue

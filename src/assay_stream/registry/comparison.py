@@ -14,6 +14,7 @@ from assay_stream.canonical.digest import jcs_digest
 from assay_stream.detect import CUT_SHORT, ToolNames, detect_indicators
 from assay_stream.drift import Change, compare_definitions
 from assay_stream.drift.definition import not_compared
+from assay_stream.drift.severity import Level
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.fields import LeftOut
 from assay_stream.registry.analysis import Analysis
@@ -78,6 +79,16 @@ class Comparison:
         names = self._names
         question = f"signs {before} {after} {self._names_digest}"
         return self.kept(question, lambda: self._search(was(), now, names))
+
+    def carried_over(self, after: str, now: _Definition, signs: Signs) -> Signs:
+        """Return what a changed definition would show in a first list, at high or above, beside its new signs.
+
+        Raises:
+            WorkExhaustedError: if the budget does not suffice.
+        """
+        shown = {(rule, path) for rule, _, path in signs}
+        whole = self.signs(None, after, lambda: None, now)
+        return tuple(row for row in whole if row[1] >= Level.HIGH and (row[0], row[2]) not in shown)
 
     def _search(self, was: _Definition | None, now: _Definition, names: ToolNames) -> Signs:
         found = detect_indicators(was, now, tool_names=names, work=self.analysis.work)

@@ -12,7 +12,7 @@ own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from assay_stream.drift.definition import differing_fields
@@ -91,22 +91,22 @@ class _ItemDrift:
         packed = self._server.items[self._offer.subject, before]
         was = None if packed is None else unpack(packed)
         signs = self.signs(was, after, before)
-        if was is None or after in self._offer.oversized:
-            return self.found("changed", name, before=before, after=after, changes=NOT_COMPARED, indicators=signs)
         now = self._offer.definitions[after]
+        compared: dict[str, Any] = {"changes": NOT_COMPARED}
+        if was is not None and after not in self._offer.oversized:
+            compared["changed_fields"] = tuple(differing_fields(was, now))
+            compared["changes"] = self._comparison.changes(before, after, lambda: was, now)
+        carried_over = self._paid(lambda: self._comparison.carried_over(after, now, signs))
         return self.found(
-            "changed",
-            name,
-            before=before,
-            after=after,
-            changed_fields=tuple(differing_fields(was, now)),
-            changes=self._comparison.changes(before, after, lambda: was, now),
-            indicators=signs,
+            "changed", name, before=before, after=after, indicators=signs, carried_over=carried_over, **compared
         )
 
     def signs(self, was: Mapping[str, Any] | None, full: str, before: str | None = None) -> Signs:
+        return self._paid(lambda: self._comparison.signs(before, full, lambda: was, self._offer.definitions[full]))
+
+    def _paid(self, search: Callable[[], Signs]) -> Signs:
         try:
-            return self._comparison.signs(before, full, lambda: was, self._offer.definitions[full])
+            return search()
         except WorkExhaustedError:
             self._analysis.left_out.add(LeftOut.TEXT)
             return () if self._analysis.is_rationed else NOT_SEARCHED

@@ -145,6 +145,7 @@ class _ToolDrift:
         self._server, self._seen, self._offer = server, seen, offer
         self._comparison = Comparison(analysis, offer.tools)
         self._searched: dict[tuple[str | None, str], Signs] = {}
+        self._carried_over: dict[tuple[str | None, str], Signs] = {}
         self._unpacked: tuple[str, dict[str, Any]] | None = None
 
     def renames(
@@ -174,17 +175,23 @@ class _ToolDrift:
         return tuple(renames(were, are, work))
 
     def search(self, pairs: Iterable[tuple[str | None, str]]) -> None:
-        """Look for what new text brings, in as many definitions as the budget suffices for."""
-        ordered = iter(pairs)
-        for pair in ordered:
-            try:
-                self._searched[pair] = self._signs(*pair)
-            except WorkExhaustedError:
-                self.analysis.left_out.add(LeftOut.TEXT)
-                if not self.analysis.is_rationed:
-                    # What was not read must not look harmless, whatever stood before it in the list.
-                    self._searched |= dict.fromkeys([pair, *ordered], NOT_SEARCHED)
-                return
+        """Look for what new text brings, then for what was carried over, as far as the budget suffices."""
+        pairs = list(pairs)
+        changed = [pair for pair in pairs if pair[0] is not None]
+        for asked, searched, ask in (
+            (pairs, self._searched, self._signs),
+            (changed, self._carried_over, self._carried),
+        ):
+            ordered = iter(asked)
+            for pair in ordered:
+                try:
+                    searched[pair] = ask(*pair)
+                except WorkExhaustedError:
+                    self.analysis.left_out.add(LeftOut.TEXT)
+                    if not self.analysis.is_rationed:
+                        # What was not read must not look harmless, whatever stood before it in the list.
+                        searched |= dict.fromkeys([pair, *ordered], NOT_SEARCHED)
+                    break
 
     def findings(self, step: _Step) -> Iterator[Finding]:
         """Yield what is reported of one comparison."""
@@ -216,6 +223,7 @@ class _ToolDrift:
             renamed_to=renamed_to,
             changes=self._comparison.changes(old.full, full, was, now),
             indicators=self._searched.get((old.full, full), ()),
+            carried_over=self._carried_over.get((old.full, full), ()),
         )
         if _risk(new) > _risk(old):
             yield self._found(Kind.RISK_LEVEL_CHANGED, name, before=old, after=new)
@@ -227,6 +235,10 @@ class _ToolDrift:
         return self._comparison.signs(
             old_full, full, lambda: None if old_full is None else self._older(old_full), self._offer.definitions[full]
         )
+
+    def _carried(self, old_full: str | None, full: str) -> Signs:
+        signs = self._searched.get((old_full, full), ())
+        return self._comparison.carried_over(full, self._offer.definitions[full], signs)
 
     def _older(self, full: str) -> dict[str, Any]:
         """Return an older definition. Only the last is kept: all of them together may be far larger than the list."""

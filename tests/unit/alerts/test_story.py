@@ -82,6 +82,30 @@ def test_the_new_definition_alone_says_nothing_of_what_is_new_in_it() -> None:
     assert (story.has_before, story.has_after) == (False, True)
 
 
+LATER = NEW | {"annotations": {"readOnlyHint": False}}
+CARRIED = {
+    "before": digest_of(NEW),
+    "after": digest_of(LATER),
+    "changes": (("read_only_unset", "$.annotations", "widens"),),
+}
+
+
+@pytest.mark.parametrize("is_read", [False, True])
+def test_what_stood_there_before_the_change_is_shown_as_such(is_read: bool) -> None:
+    """With its text, and with it as the reason of the severity, whether the finding topic was read or not."""
+    row = ("instructions_overridden", 5, "$.description")
+    finding = changed_finding(**CARRIED, indicators=(), carried_over=(row,))
+    sightings = Sightings(finding.uid(), finding.server_id, finding.tool_name)
+    sightings.add(finding)
+    definitions = {digest_of(NEW): NEW, digest_of(LATER): LATER}
+    alert = changed_alert(**CARRIED, indicators=(row,))
+    story = story_of(a_life(alert), sightings=sightings if is_read else None, definitions=definitions)
+    [sign] = story.signs
+    assert sign.is_carried_over
+    assert "Ignore all previous instructions" in sign.excerpt
+    assert story.severity_reasons == ("by what its text still says: instructions_overridden",)
+
+
 def test_a_new_tool_is_searched_whole() -> None:
     """There was nothing before."""
     alert = changed_alert(kind=Kind.TOOL_ADDED, before=None, changes=(), changed_fields=())
