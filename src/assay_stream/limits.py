@@ -152,7 +152,7 @@ class Limits:
     eight observers may be mixed."""
 
     folded_named_max: int = 50
-    """Members that a folded alert names, gravest first: 60 KB with the longest names. All of them are counted, and
+    """Members that a folded alert names, most severe first: 60 KB with the longest names. All of them are counted, and
     all stand in the finding topic."""
 
     resolution_uids_max: int = 1_000

@@ -47,7 +47,7 @@ def test_grave_tools_beyond_the_bound_are_named_first_and_set_the_severity() -> 
     [fold] = folded(alerts)
     level = max(alert["severity_id"] for alert in alone(alerts))
     assert fold["severity_id"] == level >= 4
-    assert fold["message"].endswith(f"1,980 low; gravest: {grave[-2]['name']}, {grave[-1]['name']}, tool_0020")
+    assert fold["message"].endswith(f"1,980 low; most severe: {grave[-2]['name']}, {grave[-1]['name']}, tool_0020")
     members = fold["finding_info"]["related_events"]
     assert [member["desc"] for member in members[:2]] == [tool["name"] for tool in grave[-2:]]
     assert len(members) == DEFAULT_LIMITS.folded_named_max

@@ -26,7 +26,7 @@ from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.model.alert_state import AlertRecords, AlertState
 from assay_stream.model.finding import Finding
 from assay_stream.model.kinds import KINDS, Kind
-from assay_stream.model.record import Origin, Output, place_text
+from assay_stream.model.record import Origin, Output
 from assay_stream.model.suppression import covering_rule
 
 RECORDS = "records/"
@@ -62,7 +62,7 @@ class RecordCounts:
 
     def has_room(self, origin: Origin, severity_id: int) -> bool:
         """Tell whether a record may begin another alert of a severity."""
-        raised = self._records.get(place_text(origin), {}).get("raised", {})
+        raised = self._records.get(str(origin), {}).get("raised", {})
         return bool(raised.get(str(severity_id), 0) < DEFAULT_LIMITS.alerts_per_record_max)
 
     def count(self, origin: Origin, severity_id: int) -> None:
@@ -81,7 +81,7 @@ class RecordCounts:
         return sorted({uid for counts in self._records.values() for uid in counts["folded"]})
 
     def _of(self, origin: Origin) -> dict[str, Any]:
-        place = place_text(origin)
+        place = str(origin)
         found = self._records.setdefault(place, {"raised": {}, "folded": []})
         while len(self._records) > DEFAULT_LIMITS.alert_records_max:
             del self._records[next(iter(self._records))]
@@ -270,7 +270,7 @@ def folded_finding(finding: Finding, place: str | None = None) -> Finding:
         time_us=finding.time_us,
         origin=finding.origin,
         snapshot_id=finding.snapshot_id,
-        reason=place or place_text(finding.origin),
+        reason=place or str(finding.origin),
     )
 
 
@@ -281,7 +281,7 @@ def with_member(fold: AlertState | None, was: AlertState | None, member: AlertSt
     if fold is None or fold.closed:
         # It is written where the record ends; where no end stands, an interval after its beginning.
         new = replace(new, written_us=finding.time_us)
-    held: dict[str, Any] = {"by_severity": {}, "gravest": [], "open": 0}
+    held: dict[str, Any] = {"by_severity": {}, "most_severe": [], "open": 0}
     if fold is not None:
         held |= fold.folded or {}
     if was is None:
@@ -289,7 +289,7 @@ def with_member(fold: AlertState | None, was: AlertState | None, member: AlertSt
         held["by_severity"] = held["by_severity"] | {level: held["by_severity"].get(level, 0) + 1}
         name = finding.tool_name or finding.item_name
         shown = [member.severity_id, finding.kind.value, name, finding.uid()]
-        held["gravest"] = _gravest([*held["gravest"], shown])
+        held["most_severe"] = _most_severe([*held["most_severe"], shown])
         held["due"] = True
     held["due"] = held.get("due", False) or (fold is not None and fold.closed)
     held["open"] += _stands(member) - _stands(was)
@@ -318,7 +318,7 @@ def _stands(member: AlertState | None) -> int:
     return int(member is not None and member.resolved_us is None and KINDS[member.last.kind].lasts)
 
 
-def _gravest(members: list[list[Any]]) -> list[list[Any]]:
+def _most_severe(members: list[list[Any]]) -> list[list[Any]]:
     ordered = sorted(
         {member[3]: member for member in members}.values(), key=lambda one: (-one[0], one[1], one[2] or "", one[3])
     )

@@ -1,7 +1,7 @@
 """Reasons: whatever is found about one definition is one alert.
 
 1. The first finding about a definition that raises an alert makes that alert: its lead. Another kind of finding about
-   the same definition joins it while it is open: the lead lists it among its reasons and is as severe as the gravest.
+   the same definition joins it while it is open: the lead lists it among its reasons and has the highest severity.
 2. A part keeps its own state, and writes nothing. The lead is open for as long as it or one of its parts is.
 3. A part whose lead has closed makes an alert of its own with its next finding, unless an operator closed the lead.
 4. A suppression rule must cover both or neither. A folded alert takes no part that is graver than itself.

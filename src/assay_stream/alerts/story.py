@@ -278,7 +278,7 @@ def _severity_reasons(view: AlertView, changes: Iterable[ToldChange], signs: Ite
     causes: list[tuple[int, str]] = []
     told = list(changes)
     if view.fact("mcp_folded"):
-        causes.append((view.severity_id, "by the gravest of the alerts that are folded into it"))
+        causes.append((view.severity_id, "by the most severe of the alerts that are folded into it"))
     elif view.kind == Kind.DETECTION:
         causes.append((view.severity_id, "by the agent that found it"))
     elif view.kind in list(Kind) and (not told or view.kind in DEFAULT_PROFILE.kinds):

@@ -65,7 +65,7 @@ CUT_SHORT: Final = Indicator("text_oversized", LEVELS["text_oversized"], "$", ""
 def detect_indicators(
     before: Mapping[str, Any] | None, after: Mapping[str, Any], *, tool_names: ToolNames = NO_TOOLS, work: Work
 ) -> list[Indicator]:
-    """Return what the new text of a definition brings, gravest first, one indicator for each rule and path.
+    """Return what the new text of a definition brings, most severe first, one indicator for each rule and path.
 
     A definition that would cost more than its share is searched until the share is used up, and ``CUT_SHORT`` is
     among its indicators.

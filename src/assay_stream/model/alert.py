@@ -35,7 +35,7 @@ from assay_stream.model.fields import (
 )
 from assay_stream.model.finding import Detected, Finding
 from assay_stream.model.kinds import KINDS, Kind
-from assay_stream.model.record import Output, Role, place_text
+from assay_stream.model.record import Output, Role
 
 OCSF_VERSION = "1.8.0"
 _SeverityText = Literal["Informational", "Low", "Medium", "High", "Critical"]
@@ -138,7 +138,7 @@ def _numbers(pairs: Iterable[tuple[str, int]]) -> str | None:
 
 
 def _places(found: Detected) -> str | None:
-    return _listed(map(place_text, found.references))
+    return _listed(map(str, found.references))
 
 
 class AlertFlat(TypedDict, total=False):
@@ -323,9 +323,9 @@ def reasons_of(state: AlertState) -> list[str]:
 
 
 def why_of(finding: Finding) -> str | None:
-    """Return which indicators stand where, the gravest first, as far as there is room."""
-    gravest = sorted(finding.indicators, key=lambda row: (-row[1], row[0], row[2]))[:_NAMED_IN_MESSAGE]
-    return "; ".join(f"{rule} at {path}" for rule, _, path in gravest) or None
+    """Return which indicators stand where, the most severe first, as far as there is room."""
+    named = sorted(finding.indicators, key=lambda row: (-row[1], row[0], row[2]))[:_NAMED_IN_MESSAGE]
+    return "; ".join(f"{rule} at {path}" for rule, _, path in named) or None
 
 
 def group_of(finding: Finding) -> str | None:
@@ -344,9 +344,9 @@ def _pin_of(state: AlertState) -> dict[str, Any]:
 
 def _message(finding: Finding, folded: Mapping[str, Any] | None, reasons: Iterable[str]) -> str:
     if folded is not None:
-        names = ", ".join(dict.fromkeys(name for *_, name, _ in folded["gravest"][:_NAMED_IN_MESSAGE] if name))
-        gravest = f"; gravest: {names}" if names else ""
-        return f"{KINDS[finding.kind].title}: {finding.server_id}: {_by_severity(folded)}{gravest}"
+        names = ", ".join(dict.fromkeys(name for *_, name, _ in folded["most_severe"][:_NAMED_IN_MESSAGE] if name))
+        worst = f"; most severe: {names}" if names else ""
+        return f"{KINDS[finding.kind].title}: {finding.server_id}: {_by_severity(folded)}{worst}"
     name = finding.tool_name or finding.item_name
     subject = f"{finding.server_id}/{name}" if name else finding.server_id
     detail = f" ({', '.join(finding.changed_fields)})" if finding.changed_fields else ""
@@ -380,7 +380,7 @@ def _members(folded: Mapping[str, Any] | None) -> dict[str, Any]:
         _present(
             uid=uid, type=kind, title=KINDS[Kind(kind)].title, desc=name, severity_id=level, severity=_SEVERITY[level]
         )
-        for level, kind, name, uid in folded["gravest"]
+        for level, kind, name, uid in folded["most_severe"]
     ]
     return {"related_events": listed, "related_events_count": _total(folded)}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, Literal, Required
 
 from pydantic import Field
@@ -28,6 +29,7 @@ from assay_stream.model.fields import (
 from assay_stream.model.finding import FINDING_MEMBERS, Finding, finding_fields, finding_of
 from assay_stream.model.finding_topic import NameDigest
 from assay_stream.model.kinds import Kind
+from assay_stream.model.old_names import renamed
 from assay_stream.model.suppression import SuppressionRule
 from assay_stream.model.wire import ALWAYS, Wire, record_model
 
@@ -44,10 +46,10 @@ def named_count(observers: Iterable[str]) -> int:
 
 
 class FoldedMembers(TypedDict):
-    """The members of a folded alert: by severity, the gravest (severity, kind, name, uid), and how many stand."""
+    """The members of a folded alert: by severity, the most severe (severity, kind, name, uid), how many are open."""
 
     by_severity: dict[_Severity, Positive]
-    gravest: Annotated[
+    most_severe: Annotated[
         list[tuple[SeverityId, Kind, str | None, BareHex]], Field(max_length=DEFAULT_LIMITS.folded_named_max)
     ]
     open: Natural
@@ -114,7 +116,7 @@ class AlertState:
         last_us: event time of the latest.
         observers: how many findings each observer contributed.
         active: the observers that see it still.
-        severity_id: the gravest it ever was.
+        severity_id: the highest it ever was.
         raised: whether an alert was ever written for it.
         closed: whether the last one written closed it.
         reported: whether it was written unsuppressed since it was raised or came back.
@@ -149,7 +151,7 @@ class AlertState:
     repeats: Natural
     last: Annotated[Finding, Wire(record_model(Finding, **FINDING_MEMBERS), finding_fields, finding_of)]
     fold: BareHex | None = None
-    folded: Annotated[dict[str, Any] | None, Wire(FoldedMembers)] = None
+    folded: Annotated[dict[str, Any] | None, Wire(FoldedMembers, read=partial(renamed, "FoldedMembers"))] = None
     part_of: BareHex | None = None
     parts: Annotated[dict[str, AlertPart] | None, Wire(_Parts)] = None
     triage: Annotated[Triage | None, Wire(Triage)] = None

@@ -7,13 +7,13 @@ from typing import Any
 OLD_NAMES: dict[str, dict[str, str]] = {
     "AlertFlat": {"mcp_signs": "mcp_indicators"},
     "AlertState": {"told": "reported"},
+    "FoldedMembers": {"gravest": "most_severe"},
     "Finding": {"signs": "indicators"},
 }
 """By class of records: old name to the name of today."""
 
 
 def renamed(record: str, content: dict[str, Any]) -> dict[str, Any]:
-    """Return the members of a record under the names of today."""
     old_names = OLD_NAMES.get(record)
     if old_names is None or old_names.keys().isdisjoint(content):
         return content

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import orjson
 import pytest
 
@@ -37,6 +39,16 @@ def test_a_state_is_read_and_written_under_the_names_of_today() -> None:
     before["last"] = under_old_names("Finding", finding_fields(state.last))
     assert {"told"} <= before.keys()
     assert read_record(AlertState, dict(before)) == state
+
+
+def test_the_members_of_a_folded_alert_are_read() -> None:
+    """The list of the most severe ones was called gravest."""
+    members = {"by_severity": {"4": 1}, "most_severe": [[4, "tool_changed", "a", "0" * 64]], "open": 1, "due": False}
+    state = replace(counted(None, a_finding(0), 3), folded=members)
+    before = write_record(state)
+    before["folded"] = under_old_names("FoldedMembers", before["folded"])
+    assert "gravest" in before["folded"]
+    assert read_record(AlertState, before) == state
 
 
 @pytest.mark.parametrize("old", sorted(OLD_NAMES["AlertFlat"]))

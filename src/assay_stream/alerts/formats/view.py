@@ -71,7 +71,7 @@ class AlertView:
         version: version of the software that raised it.
         flat: the flat facts under ``unmapped``: name to scalar.
         attacks: OCSF ``attacks`` objects, as they stand.
-        related: OCSF ``related_events`` objects, as they stand: of a folded alert the gravest members.
+        related: OCSF ``related_events`` objects, as they stand: of a folded alert the most severe members.
     """
 
     uid: str
