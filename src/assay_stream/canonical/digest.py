@@ -53,7 +53,6 @@ class Digest:
 
 
 def sha256_of(raw: bytes) -> Digest:
-    """Return the SHA-256 digest of some bytes."""
     return Digest(sha256(raw).hexdigest())
 
 

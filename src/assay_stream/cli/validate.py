@@ -14,8 +14,7 @@ from assay_stream.cli.output import print_json
 from assay_stream.cli.shared import say
 from assay_stream.errors import InputError
 from assay_stream.model.cloudevents import read_event
-from assay_stream.model.observation import CALL_TYPE
-from assay_stream.model.record import Origin, Record, Role
+from assay_stream.model.record import CALL_TYPE, Origin, Record, Role
 from assay_stream.schemes.assay import payload
 from assay_stream.schemes.handshake import event as handshake
 

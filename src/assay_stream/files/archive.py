@@ -22,8 +22,7 @@ from assay_stream.files.archive_manifest import ARCHIVE_MANIFEST
 from assay_stream.files.compressed import opened
 from assay_stream.files.record_line import LineOrigin, TimestampMs, record_of_line
 from assay_stream.limits import DEFAULT_LIMITS, LINE_BYTES_MAX
-from assay_stream.model.observation import CALL_TYPE, LIST_CHANGED_TYPE, SNAPSHOT_TYPE
-from assay_stream.model.record import Origin, Record, Role, made_of
+from assay_stream.model.record import CALL_TYPE, LIST_CHANGED_TYPE, SNAPSHOT_TYPE, Origin, Record, Role, made_of
 
 TooLong = Callable[[InputError], None]
 """Gets the error of a line over the limit, of which only the beginning is given."""

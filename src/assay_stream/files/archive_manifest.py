@@ -12,6 +12,7 @@ from typing import Annotated, NamedTuple
 import msgspec
 
 from assay_stream.errors import InputError
+from assay_stream.files.failures import reading
 from assay_stream.limits import DEFAULT_LIMITS
 
 ARCHIVE_MANIFEST = "archive.json"
@@ -94,13 +95,10 @@ def check_whole(archived: ArchivedOffsets, ranges: Mapping[Place, tuple[int, int
 
 
 def _read(path: Path) -> _Manifest | None:
-    try:
-        with path.open("rb") as file:
-            raw = file.read(DEFAULT_LIMITS.record_bytes_max + 1)
-    except FileNotFoundError:
+    if not path.exists():
         return None
-    except OSError as error:
-        raise InputError("unreadable_file", f"cannot read {path}: {error.strerror}") from None
+    with reading(path), path.open("rb") as file:
+        raw = file.read(DEFAULT_LIMITS.record_bytes_max + 1)
     try:
         manifest = msgspec.json.decode(raw, type=_Manifest)
     except (msgspec.DecodeError, UnicodeDecodeError):

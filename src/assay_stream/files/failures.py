@@ -3,45 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from assay_stream.errors import InputError
 
 
-@contextmanager
-def reading(path: object) -> Iterator[None]:
-    """Read a file within the block.
-
-    Raises:
-        InputError: ``unreadable_file``.
-    """
-    try:
-        yield
-    except OSError as error:
-        raise InputError("unreadable_file", f"cannot read {path}: {error.strerror}") from None
+def reading(path: object) -> AbstractContextManager[None]:
+    """Read a file within the block; raises ``InputError`` ``unreadable_file``."""
+    return _failing(InputError("unreadable_file", f"cannot read {path}"))
 
 
-@contextmanager
-def writing(path: object) -> Iterator[None]:
-    """Write a file within the block.
+def writing(path: object) -> AbstractContextManager[None]:
+    """Write a file within the block; raises ``InputError`` ``unwritable_file``."""
+    return _failing(InputError("unwritable_file", f"cannot write {path}"))
 
-    Raises:
-        InputError: ``unwritable_file``.
-    """
-    try:
-        yield
-    except OSError as error:
-        raise InputError("unwritable_file", f"cannot write {path}: {error.strerror}") from None
+
+def writing_to(folder: object) -> AbstractContextManager[None]:
+    """Write into a folder within the block; raises ``InputError`` ``unwritable_folder``."""
+    return _failing(InputError("unwritable_folder", f"cannot write to {folder}"))
 
 
 @contextmanager
-def writing_to(folder: object) -> Iterator[None]:
-    """Write into a folder within the block.
-
-    Raises:
-        InputError: ``unwritable_folder``.
-    """
+def _failing(ours: InputError) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise InputError("unwritable_folder", f"cannot write to {folder}: {error.strerror}") from None
+        raise InputError(ours.code, f"{ours.message}: {error.strerror}") from None

@@ -11,6 +11,7 @@ from typing import TypeVar
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from assay_stream.errors import InputError
+from assay_stream.files.failures import reading
 from assay_stream.schemes import dsse
 
 _KEY_BYTES_MAX = 16_384
@@ -55,12 +56,7 @@ def _loaded(path: Path, load: Callable[[], _Key]) -> _Key:
 
 
 def _read(path: Path, if_lost: str) -> bytes:
-    try:
-        with path.open("rb") as file:
-            return file.read(_KEY_BYTES_MAX)
-    except FileNotFoundError:
-        raise InputError(
-            "seal_key_missing", f"there is no key file {path}: check the path. If it is lost: {if_lost}"
-        ) from None
-    except OSError as error:
-        raise InputError("unreadable_file", f"cannot read {path}: {error.strerror}") from None
+    if not path.exists():
+        raise InputError("seal_key_missing", f"there is no key file {path}: check the path. If it is lost: {if_lost}")
+    with reading(path), path.open("rb") as file:
+        return file.read(_KEY_BYTES_MAX)

@@ -52,7 +52,6 @@ class Mark:
     attempt: int = 0
 
     def encode(self) -> str:
-        """Return the mark as metadata of a committed offset."""
         record = None if self.record is None else list(self.record)
         return orjson.dumps(
             {"level": self.level.value, "left": self.left, "record": record, "attempt": self.attempt}
@@ -60,7 +59,6 @@ class Mark:
 
 
 def decode_mark(metadata: str) -> Mark | None:
-    """Return the mark that metadata of a committed offset holds."""
     try:
         fields = orjson.loads(metadata)
         record = None if fields["record"] is None else Origin(*fields["record"])
@@ -101,7 +99,6 @@ class Suspicion:
     attempts: int = 0
 
     def plan(self, first: Origin, available: int, *, attempts_max: int) -> Plan:
-        """Return how to take the next records."""
         match self.level:
             case Level.FREE:
                 return Plan(count=available)
@@ -128,7 +125,6 @@ class Suspicion:
 
 
 def suspicion_after(mark: Mark | None) -> Suspicion:
-    """Return what a new owner suspects."""
     if mark is None:
         return Suspicion()
     match mark.level:

@@ -98,7 +98,6 @@ class Batch(Generic[State]):
         self.outputs.add(outputs)
 
     def drop(self) -> None:
-        """Take the batch away from an agent that still works on it."""
         self._dropped = True
         if self._working is not None and not self._working.done():
             self._working.set_exception(BatchDropped())

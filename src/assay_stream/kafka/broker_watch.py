@@ -45,7 +45,6 @@ class BrokerWatch:
         return self._answered_s is not None and self.silent_s <= SILENCE_LIMIT_S
 
     def stop(self) -> None:
-        """Ask it to stop asking."""
         self._stopping.set()
 
     async def run(self) -> None:

@@ -147,7 +147,6 @@ class KafkaClients:
         self._settings = settings
 
     def consumer(self, **options: Any) -> Consumer:
-        """Return a consumer of committed records, not started."""
         return reading_consumer(self._settings, **options)
 
     def producer(self, transactional_id: str) -> AIOKafkaProducer:

@@ -46,7 +46,6 @@ class PartitionTasks:
         return self._dropped
 
     def committed(self) -> dict[TopicPartition, int]:
-        """Return how far each partition was committed."""
         return {partition: offset for task in self._open.values() for partition, offset in task.committed.items()}
 
     async def open(self, consumer: Consumer, partitions: Iterable[int]) -> None:

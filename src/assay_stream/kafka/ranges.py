@@ -88,7 +88,6 @@ class LogRanges:
         return self
 
     async def note_ends(self) -> None:
-        """Note where each partition ends now."""
         places = [TopicPartition(*place) for place in self.bounds]
         ends = await self._consumers[0].end_offsets(places)
         self.bounds = {place: (first, ends[TopicPartition(*place)]) for place, (first, _) in self.bounds.items()}
@@ -230,7 +229,6 @@ class SyncRanges:
                 yield from batch
 
     def run(self, step: Coroutine[Any, Any, _T]) -> _T:
-        """Run a step of the client."""
         try:
             return self._runner.run(step)
         except (KafkaError, OSError, TimeoutError) as error:

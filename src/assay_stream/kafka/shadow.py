@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Iterable
+from dataclasses import replace
 from typing import Any
 
-from aiokafka.admin import NewTopic
 from aiokafka.errors import KafkaError
 
 from assay_stream.config import Settings
 from assay_stream.errors import ConfigurationError, OperatingError
 from assay_stream.kafka.connection import start_admin, writing_producer
-from assay_stream.kafka.topics import topic_names, topic_table
+from assay_stream.kafka.topics import create_topics, topic_names, topic_table
 from assay_stream.kafka.transport import fitting
 from assay_stream.model.partition import murmur2_partition
 from assay_stream.model.record import TOPIC_NAMES, Output, Role
@@ -90,18 +90,12 @@ async def _make_topics(settings: Settings, topics: dict[Role, str], call_partiti
         wanted = {role: specs[role].partitions for role in topics}
         wanted[Role.EVIDENCE] = max(wanted[Role.EVIDENCE], call_partitions)
         present = set(await admin.list_topics())
-        await admin.create_topics(
-            [
-                NewTopic(
-                    name,
-                    num_partitions=wanted[role],
-                    replication_factor=settings.replication_factor,
-                    topic_configs=dict(specs[role].config),
-                )
-                for role, name in topics.items()
-                if name not in present
-            ]
-        )
+        missing = [
+            replace(specs[role], name=name, partitions=wanted[role])
+            for role, name in topics.items()
+            if name not in present
+        ]
+        await create_topics(admin, settings, missing)
         described = await admin.describe_topics(list(topics.values()))
         counts = {topic["topic"]: len(topic["partitions"]) for topic in described}
         return {role: counts[name] or wanted[role] for role, name in topics.items()}

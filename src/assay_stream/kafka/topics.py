@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -127,20 +127,24 @@ async def apply_topics(admin: AIOKafkaAdminClient, settings: Settings, *, agents
         )
     missing = [state.spec for state in states if not state.partitions]
     if missing:
-        await admin.create_topics(
-            [
-                NewTopic(
-                    spec.name,
-                    num_partitions=spec.partitions,
-                    replication_factor=settings.replication_factor,
-                    topic_configs=dict(spec.config),
-                )
-                for spec in missing
-            ]
-        )
+        await create_topics(admin, settings, missing)
     names = [spec.name for spec in missing]
     await _wait_for_topics(admin, names)
     return names
+
+
+async def create_topics(admin: AIOKafkaAdminClient, settings: Settings, specs: Iterable[TopicSpec]) -> None:
+    await admin.create_topics(
+        [
+            NewTopic(
+                spec.name,
+                num_partitions=spec.partitions,
+                replication_factor=settings.replication_factor,
+                topic_configs=dict(spec.config),
+            )
+            for spec in specs
+        ]
+    )
 
 
 async def _wait_for_topics(admin: AIOKafkaAdminClient, names: list[str]) -> None:

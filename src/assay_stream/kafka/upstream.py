@@ -85,7 +85,6 @@ class Upstream:
 
     @property
     def ready(self) -> bool:
-        """Whether it can ask."""
         return self._started.is_set()
 
     async def run(self) -> None:
@@ -105,7 +104,6 @@ class Upstream:
                 await reader.stop()
 
     def stop(self) -> None:
-        """Ask it to close its connections."""
         self._stopping.set()
 
     async def complete(self) -> Mapping[TopicPartition, int]:

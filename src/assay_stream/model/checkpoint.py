@@ -115,7 +115,6 @@ class Checkpoint:
         return canonicalize(content)
 
     def digest(self) -> Digest:
-        """Return the digest by which the next checkpoint names this one."""
         return sha256_of(self.payload())
 
 

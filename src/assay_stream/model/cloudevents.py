@@ -18,9 +18,6 @@ from assay_stream.errors import InputError
 from assay_stream.limits import DEFAULT_LIMITS, Limits
 from assay_stream.model.control import CONTROL_MODELS
 from assay_stream.model.observation import (
-    CALL_TYPE,
-    LIST_CHANGED_TYPE,
-    SNAPSHOT_TYPE,
     CallData,
     CallEvent,
     CallModel,
@@ -30,7 +27,16 @@ from assay_stream.model.observation import (
     SnapshotEvent,
 )
 from assay_stream.model.plain_call import PlainCall, read_plain
-from assay_stream.model.record import OBSERVER_HEADER, Headers, Record, Role, set_aside_error
+from assay_stream.model.record import (
+    CALL_TYPE,
+    LIST_CHANGED_TYPE,
+    OBSERVER_HEADER,
+    SNAPSHOT_TYPE,
+    Headers,
+    Record,
+    Role,
+    set_aside_error,
+)
 from assay_stream.schemes.assay import tool as assay
 from assay_stream.schemes.handshake import event as handshake
 

@@ -350,7 +350,6 @@ FACT_CLASSES = dict(sorted(FACTS.items()))
 
 
 def encode_key(key: FactKey) -> bytes:
-    """Return the binding topic's key bytes of a fact."""
     return orjson.dumps(key)
 
 
@@ -375,7 +374,6 @@ def decode_key(key: bytes | None) -> FactKey:
 
 
 def foreign_fact() -> IntegrityError:
-    """Return the error for a record of the binding topic that somebody else has written."""
     return IntegrityError("foreign_fact", "the binding topic holds a key that is not ours: find who writes to it")
 
 

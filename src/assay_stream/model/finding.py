@@ -155,15 +155,12 @@ class Finding:
         return uid_of(self.kind, self.server_id, self.tool_name, full, self.reason, item_name=about)
 
     def label(self) -> str:
-        """Return kind and reason in one text."""
         return self.kind.value if self.reason is None else f"{self.kind}:{self.reason}"
 
     def encode(self) -> bytes:
-        """Return the finding as the finding topic carries it (JCS)."""
         return canonicalize(finding_fields(self))
 
     def output(self) -> Output:
-        """Return the finding as a record for the finding topic."""
         return Output(
             role=Role.FINDINGS,
             key=self.server_id.encode(),
@@ -186,7 +183,6 @@ def decode_finding(value: bytes | None) -> Finding:
 
 
 def unknown_finding() -> IntegrityError:
-    """Return the error for a record of the finding topic that this version does not know."""
     return IntegrityError(
         "unknown_finding", "the finding topic holds a record this version cannot read: run the version that wrote it"
     )

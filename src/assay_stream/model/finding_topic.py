@@ -7,7 +7,7 @@ of it in one order.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 import orjson
@@ -39,7 +39,6 @@ class _Entry:
     entry_kind: ClassVar[str]
 
     def encode(self) -> bytes:
-        """Return the record as the finding topic carries it (JCS)."""
         return canonicalize(write_record(self) | {"kind": self.entry_kind})
 
     def _output(self, key: str, time_us: int, label: str, partition: int | None = None) -> Output:
@@ -81,7 +80,6 @@ class Resolution(_Entry):
     everywhere: Annotated[bool, ALWAYS] = False
 
     def output(self) -> Output:
-        """Return the record for the finding topic."""
         return self._output(self.server_id, self.time_us, f"resolution:{self.reason}")
 
 
@@ -112,7 +110,6 @@ class NameClaim(_Entry):
         return skeleton(self.tool_name)
 
     def output(self) -> Output:
-        """Return the record for the finding topic."""
         return self._output(self.skeleton(), self.time_us, f"name_claim:{'come' if self.is_offered else 'gone'}")
 
 
@@ -156,7 +153,6 @@ class AlertAct(_Entry):
     origin: Origin
 
     def output(self, *, partition: int | None = None) -> Output:
-        """Return the record for the finding topic."""
         return self._output(self.server_id, self.time_us, f"alert_act:{self.act}", partition)
 
 
@@ -182,7 +178,6 @@ class FloodEnd(_Entry):
     origin: Origin
 
     def output(self) -> Output:
-        """Return the record for the finding topic."""
         return self._output(self.server_id, self.time_us, "flood_end")
 
 
@@ -213,16 +208,7 @@ def suppression_records(decision: SuppressionDecision, partitions: int) -> list[
     All for a rule for every server, and for one that covers alerts of shadowed tools: these stand where the
     look-alikes of the name do, whichever partition that is.
     """
-    rule = SuppressionRule(
-        id=decision.id,
-        server_id=decision.server_id,
-        tool=decision.tool,
-        kind=decision.kind,
-        field=decision.field,
-        until_us=decision.until_us,
-        author=decision.author,
-        reason=decision.reason,
-    )
+    rule = SuppressionRule(**_shared(SuppressionRule, decision))
     entry = Suppression(rule=rule, is_set=decision.is_set, time_us=decision.time_us)
     if rule.server_id != ANY_SERVER and rule.kind not in (None, Kind.TOOL_SHADOWED.value):
         return [entry.output()]
@@ -231,14 +217,10 @@ def suppression_records(decision: SuppressionDecision, partitions: int) -> list[
 
 def act_records(decision: TriageDecision, partitions: int) -> list[Output]:
     """Return the records that hand an act to the alert stage: in all partitions, since an alert may stand in any."""
-    entry = AlertAct(
-        server_id=decision.server_id,
-        alert=decision.alert,
-        act=decision.act,
-        author=decision.author,
-        reason=decision.reason,
-        assignee=decision.assignee,
-        time_us=decision.time_us,
-        origin=decision.origin,
-    )
+    entry = AlertAct(**_shared(AlertAct, decision))
     return [entry.output(partition=number) for number in range(partitions)]
+
+
+def _shared(cls: Any, decision: SuppressionDecision | TriageDecision) -> dict[str, Any]:
+    """Return what a decision says of each field of a record that repeats it."""
+    return {field.name: getattr(decision, field.name) for field in fields(cls)}

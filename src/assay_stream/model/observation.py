@@ -24,9 +24,6 @@ from assay_stream.model.fields import (
     Token,
     UriReference,
 )
-from assay_stream.model.record import CALL_TYPE as CALL_TYPE
-from assay_stream.model.record import LIST_CHANGED_TYPE as LIST_CHANGED_TYPE
-from assay_stream.model.record import SNAPSHOT_TYPE as SNAPSHOT_TYPE
 
 CallProfile = Literal["assay", "handshake"]
 """What a call must hold: the fields below as they are, or everything that Handshake's FR-EVT-007 asks for."""

@@ -91,11 +91,6 @@ class Origin(NamedTuple):
         return {"topic": self.topic, "partition": self.partition, "offset": self.offset}
 
 
-def place_text(origin: Origin) -> str:
-    """Return the place of a record as text."""
-    return f"{origin.topic}/{origin.partition}/{origin.offset}"
-
-
 Position = tuple[int, Origin]
 """Order of what was observed or set: event time in microseconds, then origin (ties: the later origin wins)."""
 
@@ -144,7 +139,6 @@ ERROR_HEADERS = ("error.code", "error.message", "error.topic", "error.partition"
 
 
 def set_aside_error() -> InputError:
-    """Return the error of a record that is set aside."""
     return InputError(
         "record_kills_worker",
         "workers ended while they worked on this record, as often as they may try: find out why before it is "

@@ -112,7 +112,6 @@ class AlertLedger:
         """Event time of the latest recorded record, milliseconds since the epoch."""
 
     def replayed(self, value: bytes | None) -> None:
-        """Take in the value of an alert record that the replay writes."""
         alert = read_alert(value)
         view = view_of(alert)
         life = self._lives.setdefault(view.uid, _Life(_known(view)))

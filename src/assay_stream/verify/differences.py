@@ -39,7 +39,6 @@ def differing_paths(one: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[s
 
 
 def codes_of(paths: Iterable[str]) -> tuple[str, ...]:
-    """Return the codes of some paths, sorted, each once."""
     return tuple(sorted({_code_of(path) for path in paths}))
 
 

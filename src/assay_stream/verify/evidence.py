@@ -84,8 +84,7 @@ class Recorded:
 
 
 def of_record(record: Record) -> Recorded:
-    topic, number, offset = record.origin
-    return Recorded(f"{topic}/{number}/{offset}", record.value or b"", record)
+    return Recorded(str(record.origin), record.value or b"", record)
 
 
 def of_lines(lines: Iterable[bytes], *, name: str) -> Iterator[Recorded]:

@@ -194,7 +194,6 @@ class Summary:
             self._codes.update(judgement.codes)
 
     def note_producers(self, written_by: Mapping[str, int]) -> None:
-        """Count the claimed writers of the records, of a verifier that is done."""
         self._producers.update(written_by)
 
     def add(self, other: Summary) -> None:

@@ -25,7 +25,6 @@ from assay_stream.worker.stages import CountingTable
 
 
 def declare(app: AgentApp, channels: Mapping[str, TransactionalChannel]) -> None:
-    """Declare the agents."""
 
     @app.agent(channels["registry"])
     async def registry(batches: Batches) -> None:

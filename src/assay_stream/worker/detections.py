@@ -52,11 +52,9 @@ class Rekeyed(NoState):
         self._told: dict[str, int] = {}
 
     def process(self, record: Record) -> list[Output]:
-        """Return a record under the keys that agents want it under."""
         return self._rekeying.process(record)
 
     def time_us(self, topic: str) -> int:
-        """Return the latest event time that was read from a topic."""
         return self._rekeying.time_us(topic, self._partition)
 
     def flush(self, positions: Mapping[str, int]) -> list[Output]:
@@ -151,7 +149,6 @@ class RekeyStage(Stage[Rekeyed]):
         return []
 
     async def wait(self, limit_s: float, *, since: int) -> None:
-        """Wait until another input has moved."""
         until_s = time.monotonic() + limit_s
         while self._pace.changes == since and time.monotonic() < until_s:
             await asyncio.sleep(_LOOK_S)
@@ -189,7 +186,6 @@ class DetectionStage(Stage[AgentState]):
         metrics.agent_late.labels(self.name).set(sum(state.late for state in self._states.values()))
 
     def close(self, partition: int) -> None:
-        """Drop the state of a partition, and what was noted for it."""
         super().close(partition)
         self._ends.pop(partition, None)
 
@@ -285,7 +281,6 @@ def _stage_name(name: str, role: Role, agents: AgentSet) -> str:
 
 
 def process(state: Rekeyed | AgentState, record: Record) -> list[Output]:
-    """Apply one record to the state of either kind of stage."""
     return state.process(record)
 
 

@@ -124,7 +124,6 @@ class Host:
                 await self.app.stop()
 
     def fail(self, error: BaseException) -> None:
-        """Stop the process for an error."""
         # Our own errors quote nothing; what others say may hold what they were given.
         told = explained(error)
         # First: whatever comes next may fail too, where memory has run out.
@@ -272,7 +271,6 @@ class Deadline:
             self.cancel()
 
     def cancel(self) -> None:
-        """Let the process live, and the thread end."""
         self._cancelled.set()
         self._started.set()
 

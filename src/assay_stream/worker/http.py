@@ -33,19 +33,16 @@ class Health:
         self._still_s: dict[str, Callable[[], float]] = {}
 
     def watch(self, name: str, check: Callable[[], bool], *, still_s: Callable[[], float] | None = None) -> None:
-        """Add a stage."""
         self._checks[name] = check
         if still_s is not None:
             self._still_s[name] = still_s
 
     def liveness(self) -> Page:
-        """Return what ``/healthz`` answers."""
         stuck = self._stuck()
         is_ok = not self.failed and not stuck
         return (200 if is_ok else 503), {"ok": is_ok, "stuck": stuck}
 
     def readiness(self) -> Page:
-        """Return what ``/readyz`` answers."""
         stages = self.stages()
         is_ready = all(stages.values()) and not self.failed
         return (200 if is_ready else 503), {"ready": is_ready, "stages": stages}
@@ -60,7 +57,6 @@ class Health:
 
 
 def add_pages(app: faust.App, health: Health, metrics: Metrics) -> None:
-    """Serve health, readiness and metrics."""
 
     @app.page("/healthz")  # type: ignore[untyped-decorator]
     async def healthz(web: Any, request: Any) -> Any:

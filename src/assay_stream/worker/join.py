@@ -29,7 +29,6 @@ class Joining(NoState):
 
 
 def join_call(state: Joining, record: Record) -> list[Output]:
-    """Join one call."""
     event = state.read.pop(record.origin, None) if state.read else None
     return processor.process(state.join, record, None if record.set_aside else event)
 
@@ -59,12 +58,10 @@ class JoinStage(Stage[Joining]):
 
     @property
     def entries(self) -> int:
-        """How many servers the view holds."""
         return len(self._join.view.servers)
 
     @property
     def changes(self) -> int:
-        """How often the view has changed."""
         return self._view.changes
 
     def close(self, partition: int) -> None:
@@ -129,7 +126,6 @@ class JoinStage(Stage[Joining]):
         return False
 
     async def wait(self, limit_s: float, *, since: int) -> None:
-        """Wait for the registry to come further."""
         await self._view.wait_for_change(limit_s, since=since)
 
 

@@ -30,7 +30,6 @@ class Seldom(logging.Filter):
         self._left_out: dict[tuple[str, str], int] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Tell whether a line is to be written."""
         if record.name.partition(".")[0] == _OURS:
             return True
         kind = (record.name, str(record.msg))

@@ -56,7 +56,6 @@ class Metrics:
         self._on_scrape.append(note)
 
     def text(self) -> bytes:
-        """Return all metrics as Prometheus reads them."""
         for note in self._on_scrape:
             note()
         text: bytes = generate_latest(self.registry)
@@ -72,18 +71,15 @@ class PrometheusStage(StageMetrics):
         self._lagging: set[tuple[str, int]] = set()
 
     def batch(self, records: int, labels: Mapping[str, int], *, seconds: float) -> None:
-        """Count a committed batch."""
         self._metrics.batch_seconds.labels(self._stage).observe(seconds)
         self.done(records, labels)
 
     def done(self, records: int, labels: Mapping[str, int]) -> None:
-        """Count records processed and outputs by label."""
         self._metrics.read.labels(self._stage).inc(records)
         for what, written in labels.items():
             self._metrics.outputs.labels(self._stage, what).inc(written)
 
     def transaction(self, seconds: float) -> None:
-        """Time a committed transaction."""
         self._metrics.transaction_seconds.labels(self._stage).observe(seconds)
 
     def lags(self, offsets: Mapping[tuple[str, int], int]) -> None:
@@ -95,15 +91,12 @@ class PrometheusStage(StageMetrics):
             self._metrics.lag.labels(self._stage, topic, str(partition)).set(max(count, 0))
 
     def state(self, entries: int) -> None:
-        """Set how many entries are kept in memory."""
         self._metrics.state_entries.labels(self._stage).set(entries)
 
     def buffered(self, records: int) -> None:
-        """Set how many records wait."""
         self._metrics.buffered.labels(self._stage).set(records)
 
     def lost(self, offsets: int) -> None:
-        """Count offsets that expired unread."""
         self._metrics.lost.labels(self._stage).inc(offsets)
 
     def claim_left_out(self) -> None:
@@ -111,10 +104,8 @@ class PrometheusStage(StageMetrics):
         self._metrics.claims_left_out.labels(self._stage).inc()
 
     def reopened(self) -> None:
-        """Count a failed batch."""
         self._metrics.reopened.labels(self._stage).inc()
 
     def opened(self, partitions: int, *, seconds: float) -> None:
-        """Note a take-over of partitions."""
         self._metrics.opened.labels(self._stage).set(partitions)
         self._metrics.opening_seconds.labels(self._stage).set(seconds)

@@ -83,7 +83,6 @@ class OpenRange:
     since_s: float = 0.0
 
     def take(self, record: Record, now_s: float) -> None:
-        """Add a record."""
         if not self.leaves:
             self.since_s = now_s
         self.leaves.append((record.origin.offset, leaf_of(record)))
@@ -151,7 +150,6 @@ class Sealer:
 
     @property
     def still_s(self) -> float:
-        """For how long no turn was taken."""
         return time.monotonic() - self._moved_s
 
     def note_gauges(self) -> None:
@@ -170,7 +168,6 @@ class Sealer:
         self._metrics.state(sum(len(part.leaves) for part in self._ranges.values()))
 
     def stop(self) -> None:
-        """Ask it to seal what it has read, and return."""
         self._stopping.set()
 
     async def run(self) -> None:

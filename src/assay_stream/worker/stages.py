@@ -39,15 +39,12 @@ class RegistryState(Registry, NoState):
 
     @property
     def entries(self) -> int:
-        """How many servers it holds."""
         return len(self.bindings.servers)
 
     def restore(self, record: Record) -> None:
-        """Take in one fact."""
         self.bindings.take(record)
 
     def restored(self) -> Mapping[str, int | None]:
-        """Return the progress that it last recorded."""
         known = self.bindings.progress
         return {topic: known.get((topic, self.number)) for topic in self._inputs}
 
@@ -61,7 +58,6 @@ class RegistryState(Registry, NoState):
 def registry_stage(
     settings: Settings, *, clients: Clients, topics: Mapping[Role, str], partitions: int, producer: Producer
 ) -> Stage[RegistryState]:
-    """Return the registry's stage."""
     return Stage(
         "registry",
         _REGISTRY_INPUTS,
@@ -113,7 +109,6 @@ def alert_stage(
     clock_us: Callable[[], int],
     claim_left_out: Callable[[], None],
 ) -> Stage[CountingTable]:
-    """Return the alerts' stage."""
     return Stage(
         "alerts",
         (Role.FINDINGS,),

@@ -51,11 +51,9 @@ class BindingView:
 
     @property
     def still_s(self) -> float:
-        """For how long nothing was asked of the brokers."""
         return time.monotonic() - self._moved_s
 
     def stop(self) -> None:
-        """Ask the view to stop following."""
         self._stopping.set()
 
     async def run(self) -> None:

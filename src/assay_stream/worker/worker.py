@@ -64,7 +64,6 @@ class Worker:
         self._quarantine = asyncio.Lock()
 
     def add(self, stages: frozenset[str]) -> None:
-        """Add stages, and declare the agents."""
         made = {name: self._stage(name) for name in STAGES if name in stages}
         channels = {
             str(name): TransactionalChannel(
@@ -132,5 +131,4 @@ class Worker:
 
 
 def add_task(host: Host, name: str, task: StageTask) -> None:
-    """Have a host run the task of a stage."""
     host.add(name, task, still_s=lambda: task.still_s, note_gauges=task.note_gauges)

@@ -9,8 +9,7 @@ from assay_stream import __version__
 from assay_stream.model.control import CONTROL_MODELS
 from assay_stream.model.envelope import EVIDENCE_TYPE
 from assay_stream.model.evidence import CHANGE_TYPE
-from assay_stream.model.observation import CALL_TYPE, LIST_CHANGED_TYPE, SNAPSHOT_TYPE
-from assay_stream.model.record import TOPIC_NAMES, TOPICS, Role
+from assay_stream.model.record import CALL_TYPE, LIST_CHANGED_TYPE, SNAPSHOT_TYPE, TOPIC_NAMES, TOPICS, Role
 from assay_stream.model.schemas.documents import OUTPUTS, SUFFIX
 
 _MESSAGES = {

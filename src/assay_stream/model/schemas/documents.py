@@ -22,14 +22,8 @@ from assay_stream.model.evidence import CHANGE_TYPE, Change, Evidence, VerdictRe
 from assay_stream.model.facts import FACT_CLASSES
 from assay_stream.model.finding import FINDING_MEMBERS, Finding
 from assay_stream.model.finding_topic import ENTRIES
-from assay_stream.model.observation import (
-    CALL_TYPE,
-    LIST_CHANGED_TYPE,
-    SNAPSHOT_TYPE,
-    CallModel,
-    ListChangedEvent,
-    SnapshotEvent,
-)
+from assay_stream.model.observation import CallModel, ListChangedEvent, SnapshotEvent
+from assay_stream.model.record import CALL_TYPE, LIST_CHANGED_TYPE, SNAPSHOT_TYPE
 from assay_stream.model.rejected import RejectedHeaders, RejectedLine
 from assay_stream.model.wire import key_form, record_model
 from assay_stream.schemes.assay import tool as assay
@@ -72,7 +66,6 @@ class _AbsentNotNull(GenerateJsonSchema):
     """Writes a field that defaults to ``None`` as one that may be absent, and is never null."""
 
     def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
-        """Return the schema of a field with a default value."""
         inner = schema["schema"]
         if schema.get("default", ...) is None and inner["type"] == "nullable":
             return self.generate_inner(inner["schema"])
