@@ -19,6 +19,7 @@ from assay_stream.work import Work
 
 _CLASS = re.compile(r"\$(\w+)(\{\d+,\d+\})?")
 _GAP = re.compile(r"~(\d+)")
+_CALL = "$call"
 _UNITS_PER_SENTENCE = 10
 _UNITS_PER_SEARCH = 20
 
@@ -43,11 +44,13 @@ class Related(NamedTuple):
         rule: id of the rule.
         first: index of the first symbol that takes part.
         end: index after the last one.
+        is_call: whether it begins with a word for calling something.
     """
 
     rule: str
     first: int
     end: int
+    is_call: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +58,7 @@ class _Compiled:
     """One pattern of a relation, with the sets of symbols of which each must have one in the sentence."""
 
     rule: str
+    is_call: bool
     pattern: re.Pattern[str]
     needs: tuple[frozenset[str], ...]
     near: frozenset[str]
@@ -71,6 +75,7 @@ def _compiled() -> Iterator[_Compiled]:
             needs = [_words_of(term, classes) for term in terms if not _GAP.fullmatch(term) and "{" not in term]
             yield _Compiled(
                 rule=relation.rule,
+                is_call=terms[0] == _CALL,
                 pattern=_regex(terms, classes),
                 needs=(*sorted(needs, key=len), *([together] if together else ())),
                 near=frozenset().union(*(classes[name] for name in relation.near)),
@@ -133,7 +138,7 @@ def relations_in(sentences: Sequence[Sentence], work: Work) -> Iterator[tuple[Se
             if match is not None:
                 found.add(relation.rule)
                 first = joined.count(" ", 0, match.start()) - 1
-                yield sentence, Related(relation.rule, first, first + match[0].count(" "))
+                yield sentence, Related(relation.rule, first, first + match[0].count(" "), relation.is_call)
 
 
 def _is_excluded(relation: _Compiled, joined: str, match: re.Match[str]) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from assay_stream.detect.catalog import LEVELS
-from assay_stream.detect.relations import RELATION_RULES, relations_in
+from assay_stream.detect.relations import RELATION_RULES, Related, relations_in
 from assay_stream.detect.scorer import RULE, passages_in
 from assay_stream.detect.surfaces import Role, Text
 from assay_stream.detect.symbols import Offered, Sentence, sentences_of, spans_of
@@ -18,6 +18,7 @@ STEERING_RULES: Final = frozenset([RULE, *RELATION_RULES])
 _CHARS_MIN = 12
 """A shorter text has no room for a directive."""
 _CHARS_PER_UNIT = 4
+_LEVEL_MEDIUM = 3
 
 
 class Steering(NamedTuple):
@@ -64,14 +65,36 @@ def steering_in(seen: str, offered: Offered, work: Work) -> Iterator[Steering]:
     work.spend(len(seen) // _CHARS_PER_UNIT)
     sentences = list(sentences_of(seen, offered))
     spans: list[tuple[int, int]] = []
-    for sentence, related in relations_in(sentences, work):
-        spans = spans or spans_of(seen)
-        key = sentence.symbols[related.first : related.end]
-        yield _steering(related.rule, LEVELS[related.rule], sentence, (related.first, related.end), key, spans)
+    found: set[tuple[str, int]] = set()
+    for sentence, related, level in _relations(seen, sentences, offered, work):
+        place = (related.rule, sentence.runs[related.first])
+        if place not in found:
+            found.add(place)
+            spans = spans or spans_of(seen)
+            key = sentence.symbols[related.first : related.end]
+            yield _steering(related.rule, level, sentence, (related.first, related.end), key, spans)
     for passage in passages_in(sentences, work):
         spans = spans or spans_of(seen)
         key = tuple(symbol for sentence in passage.sentences for symbol in sentence.symbols)
         yield _steering(RULE, passage.level, passage.sentences[passage.at], passage.heaviest, key, spans)
+
+
+def _relations(
+    seen: str, sentences: list[Sentence], offered: Offered, work: Work
+) -> Iterator[tuple[Sentence, Related, int]]:
+    """Yield the relations that hold, each with its level, and those of names that only look like the server's own.
+
+    Nobody calls a parameter, so a directive to call one keeps its level. Any other such name may be honest: medium.
+    """
+    for sentence, related in relations_in(sentences, work):
+        yield sentence, related, LEVELS[related.rule]
+    if any(sentence.is_doubtful for sentence in sentences):
+        for reading, is_call in ((offered._replace(parameters=frozenset()), True), (offered.strictly(), False)):
+            work.spend(len(seen) // _CHARS_PER_UNIT)
+            for sentence, related in relations_in(list(sentences_of(seen, reading)), work):
+                if related.is_call or not is_call:
+                    level = LEVELS[related.rule]
+                    yield sentence, related, level if is_call else min(level, _LEVEL_MEDIUM)
 
 
 def _steering(

@@ -5,12 +5,15 @@ model that is being steered, and so they are here: ``before using <other> call <
 what its server offers: ``<own>`` is a tool of the same list, ``<param>`` a parameter or a listed value of the same
 definition, ``<self>`` the definition's own name, and ``<other>`` a name of none of these, ``<named>`` where it is
 quoted and written as packages, files and skills are named as well.
+
+A list can be made so that a foreign name looks like the server's own prefix or like a parameter. A sentence that reads
+a name so is marked as doubtful, and ``Offered.strictly`` reads it once more without the benefit of the doubt.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Sequence, Set
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -62,10 +65,12 @@ class Sentence(NamedTuple):
     Args:
         symbols: its words in lowercase, and what stands for names, addresses and numbers.
         runs: of each symbol the number of its run of characters in the text, of ``spans_of``.
+        is_doubtful: whether a name in it was taken for a parameter, a listed value or one of the server's own.
     """
 
     symbols: tuple[str, ...]
     runs: tuple[int, ...]
+    is_doubtful: bool = False
 
 
 class Offered(NamedTuple):
@@ -75,7 +80,7 @@ class Offered(NamedTuple):
         own: keys (``name_key``) of the tools of the list.
         itself: key of the definition's own name.
         parameters: names of parameters and listed values of the definition, as they stand.
-        families: first words that several tools of the list share, as a server's prefix is: its hidden tools have it.
+        families: beginnings of names, of ``families_of``, that are the server's: its hidden tools have them.
     """
 
     own: Set[str] = frozenset()
@@ -83,13 +88,17 @@ class Offered(NamedTuple):
     parameters: Set[str] = frozenset()
     families: Set[str] = frozenset()
 
+    def strictly(self) -> Offered:
+        """Return only what the names themselves prove."""
+        return Offered(own=self.own, itself=self.itself)
+
 
 class _Name(NamedTuple):
-    """A word that may be a name, with its key, its first word, and what it is where no such name is offered."""
+    """A word that may be a name, with its key, its beginnings, and what it is where no such name is offered."""
 
     name: str
     key: str
-    family: str
+    families: tuple[str, ...]
     otherwise: tuple[str, ...]
 
 
@@ -101,10 +110,15 @@ def name_key(name: str) -> str:
     return "".join(_NAME_PART.findall(name)).lower()
 
 
-def family_of(name: str) -> str:
-    """Return the first word of a name, in lowercase; nothing for a verb, which the tools of any server may share."""
-    first = name_words(name)[:1]
-    return first[0] if first and first[0] not in _VERBS else ""
+def families_of(name: str) -> tuple[str, ...]:
+    """Return the first word of a name and the first two; nothing for a verb, which the tools of any server share."""
+    words = name_words(name)[:2]
+    return tuple(" ".join(words[:count]) for count in range(1, len(words) + 1)) if _is_noun_first(words) else ()
+
+
+def _is_noun_first(words: Sequence[str]) -> bool:
+    """Tell whether the words of a name begin with none of the verbs that names of tools begin with."""
+    return bool(words) and words[0] not in _VERBS
 
 
 def sentences_of(seen: str, offered: Offered) -> Iterator[Sentence]:
@@ -113,11 +127,12 @@ def sentences_of(seen: str, offered: Offered) -> Iterator[Sentence]:
     number = -1
     symbols: list[str] = []
     runs: list[int] = []
+    is_doubtful = False
     for line in seen.split("\n"):
         chunks = line.split() if is_spaced else _CHUNK.findall(line)
         if symbols and (not chunks or not chunks[0][0].islower()):
-            yield from _cut(symbols, runs)
-            symbols, runs = [], []
+            yield from _cut(symbols, runs, is_doubtful)
+            symbols, runs, is_doubtful = [], [], False
         for chunk in chunks:
             number += 1
             if chunk.isalpha() and chunk.islower():
@@ -126,23 +141,24 @@ def sentences_of(seen: str, offered: Offered) -> Iterator[Sentence]:
                 if len(symbols) < SENTENCE_SYMBOLS_MAX:
                     continue
             else:
-                _add(_parsed(chunk) if len(chunk) <= _CACHED_CHARS_MAX else _parse(chunk), offered, symbols)
+                items = _parsed(chunk) if len(chunk) <= _CACHED_CHARS_MAX else _parse(chunk)
+                is_doubtful |= _add(items, offered, symbols)
                 runs.extend([number] * (len(symbols) - len(runs)))
             if symbols and (symbols[-1] is _END or len(symbols) >= SENTENCE_SYMBOLS_MAX):
                 if symbols[-1] is _END:
                     symbols.pop()
                 if symbols:
-                    yield from _cut(symbols, runs)
-                symbols, runs = [], []
-    yield from _cut(symbols, runs)
+                    yield from _cut(symbols, runs, is_doubtful)
+                symbols, runs, is_doubtful = [], [], False
+    yield from _cut(symbols, runs, is_doubtful)
 
 
-def _cut(symbols: list[str], runs: list[int]) -> Iterator[Sentence]:
+def _cut(symbols: list[str], runs: list[int], is_doubtful: bool) -> Iterator[Sentence]:
     """Yield the symbols of a sentence, in parts where one run of characters holds very many."""
     length = 2 * SENTENCE_SYMBOLS_MAX
     for start in range(0, len(symbols), length):
         end = min(start + length, len(symbols))
-        yield Sentence(tuple(symbols[start:end]), tuple(runs[start:end]))
+        yield Sentence(tuple(symbols[start:end]), tuple(runs[start:end]), is_doubtful)
 
 
 def spans_of(seen: str) -> list[tuple[int, int]]:
@@ -151,7 +167,9 @@ def spans_of(seen: str) -> list[tuple[int, int]]:
     return [run.span() for run in pattern.finditer(seen)]
 
 
-def _add(items: tuple[_Item, ...], offered: Offered, symbols: list[str]) -> None:
+def _add(items: tuple[_Item, ...], offered: Offered, symbols: list[str]) -> bool:
+    """Add the symbols of a run of characters; tell whether one of them is doubtful."""
+    is_doubtful = False
     for item in items:
         if isinstance(item, str):
             symbols.append(item)
@@ -161,10 +179,13 @@ def _add(items: tuple[_Item, ...], offered: Offered, symbols: list[str]) -> None
             symbols.append("<own>")
         elif item.name in offered.parameters:
             symbols.append("<param>")
-        elif item.family in offered.families:
+            is_doubtful |= item.otherwise[0] != "<quoted>"
+        elif not offered.families.isdisjoint(item.families):
             symbols.append("<own>")
+            is_doubtful = True
         else:
             symbols.extend(item.otherwise)
+    return is_doubtful
 
 
 def _parse(chunk: str) -> tuple[_Item, ...]:
@@ -198,7 +219,7 @@ def _named(chunk: str, token: re.Match[str]) -> Iterator[_Item]:
         yield "<param>"
         return
     if is_name or is_called:
-        yield _Name(name, name_key(name), family_of(name), ("<other>" if is_called or is_cased else "<named>",))
+        yield _Name(name, name_key(name), families_of(name), ("<other>" if is_called or is_cased else "<named>",))
         return
     # In "a paid-call" nothing is called: the later words of a compound are words of their own.
     words = tuple(
@@ -206,7 +227,7 @@ def _named(chunk: str, token: re.Match[str]) -> Iterator[_Item]:
         for part in _NAME_PART.finditer(name)
     )
     if is_quoted:
-        yield _Name(name, name_key(name), "", ("<quoted>", *words))
+        yield _Name(name, name_key(name), (), ("<quoted>", *words))
     else:
         yield from words
         if len(name) >= _CAPITALS_CHARS_MIN and name.isupper():

@@ -8,13 +8,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence, Set
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from functools import cached_property
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from assay_stream.detect.surfaces import name_words
-from assay_stream.detect.symbols import family_of, name_key
+from assay_stream.detect.symbols import families_of, name_key
 from assay_stream.limits import DEFAULT_LIMITS
 from assay_stream.text.words import Words, visible
 from assay_stream.work import UNLIMITED, Work
@@ -78,11 +78,19 @@ class ToolNames:
         return frozenset(name_key(name[:chars_max]) for name in self._names)
 
     @cached_property
-    def families(self) -> Set[str]:
-        """The first words that two names or more share, verbs apart."""
+    def families(self) -> Mapping[str, Set[str]]:
+        """The beginnings of names, of ``families_of``, that are the server's.
+
+        The first two words of a name are one if another name has the first of them. A single word is one if half of
+        the names or more have it, and then only in a definition whose own name has it: that is the key, and ``""``
+        that of any other. A decoy or two make no prefix of a server.
+        """
         chars_max = DEFAULT_LIMITS.tool_name_chars_max
-        counted = Counter(family_of(name[:chars_max]) for name in self._names)
-        return frozenset(family for family, count in counted.items() if family and count > 1)
+        listed = [families for name in self._names if (families := families_of(name[:chars_max]))]
+        counted = Counter(families[0] for families in listed)
+        two_words = {families[1] for families in listed if len(families) > 1 and counted[families[0]] > 1}
+        shared = [first for first, count in counted.items() if count > 1 and count * 2 >= len(self._names)]
+        return {"": two_words} | {first: two_words | {first} for first in shared}
 
     def find(self, forms: Sequence[str], work: Work) -> Iterator[Named]:
         """Yield every name in a text, given as its words in their plain form, by place and length."""
@@ -149,8 +157,9 @@ class OtherTools:
 
     @property
     def families(self) -> Set[str]:
-        """The first words that two names of the list or more share, verbs apart."""
-        return self._names.families
+        """The beginnings of names that are the server's, for this definition."""
+        families = self._names.families
+        return families.get(self._own[0] if self._own else "", families[""])
 
     def may_be_named(self, forms: Sequence[str], work: Work) -> bool:
         """Tell whether a text has the words of some name, be it the definition's own."""

@@ -10,7 +10,7 @@ from assay_stream.detect.symbols import (
     SENTENCE_SYMBOLS_MAX,
     WORD_CHARS_MAX,
     Offered,
-    family_of,
+    families_of,
     name_key,
     sentences_of,
     spans_of,
@@ -82,7 +82,8 @@ def test_spellings_of_a_name_share_a_key() -> None:
 
 def test_a_verb_is_no_family() -> None:
     """Tools of any server begin with the same verbs, and only a server's own have its prefix."""
-    assert [family_of(name) for name in ("jira_search", "get_issue", "createIssue")] == ["jira", "", ""]
+    assert families_of("jira_search_issues") == ("jira", "jira search")
+    assert [families_of(name) for name in ("jira", "get_issue", "createIssue")] == [("jira",), (), ()]
 
 
 def test_a_run_of_many_names_is_read_in_parts() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assay_stream.detect.tool_names import ToolNames
+from assay_stream.detect.tool_names import OtherTools, ToolNames
 from assay_stream.text.words import Words, visible
 from assay_stream.work import UNLIMITED, Work, WorkExhaustedError
 
@@ -61,3 +61,26 @@ def test_index_is_paid_for_before_it_is_made() -> None:
     """An exhausted budget stops the index, whatever the names are."""
     with pytest.raises(WorkExhaustedError):
         ToolNames(["x" * 100] * 100, Work(1_000))
+
+
+def families(own: str, *others: str) -> set[str]:
+    """The beginnings of names that are the server's for one of its definitions."""
+    return set(OtherTools(ToolNames([own, *others], Work(UNLIMITED)), own).families)
+
+
+def test_a_prefix_of_most_tools_is_the_servers() -> None:
+    """A tool of a server with a prefix may speak of another one with the same prefix."""
+    assert "jira" in families("jira_search", "jira_comment", "wiki_search")
+    assert "jira" not in families("wiki_search", "jira_search", "jira_comment")
+
+
+def test_decoys_make_no_prefix() -> None:
+    """Two tools that share the first word of a foreign name do not make it the server's own."""
+    assert "bank" not in families("add", "bank_status", "bank_help")
+    assert "bank" not in families("bank_add", "subtract", "divide", "multiply", "bank_help")
+
+
+def test_two_words_that_a_tool_has_are_the_servers() -> None:
+    """A tool that was renamed is still spoken of by its old name."""
+    assert "audit service" in families("list_slis", "audit_services", "audit_service_operations")
+    assert families("list_slis", "audit_service_operations") == set()
